@@ -1,0 +1,60 @@
+# Every command of the project. `make demo` and `make test` each work as the first one.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEV := $(VENV)/.dev
+PROTOS := $(wildcard proto/farpoint/v1/*.proto)
+CLOUD ?=
+# Compiling one torch file takes about a gigabyte; two at a time suit a small machine.
+export MAX_JOBS ?= 2
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: demo test dev ext proto check bench gpu-check serve clean
+
+demo: ext  ## Start a server, sample a scan through the client, show the result, stop.
+	$(BIN)/python examples/demo.py $(if $(CLOUD),'$(CLOUD)')
+
+test: ext  ## Set everything up and run every test.
+	$(BIN)/python -m pytest
+
+dev: $(DEV)  ## The virtual environment with both packages, editable.
+
+ext: dev  ## The compiled ops; ninja builds only what changed, or all of it for another torch.
+	@mkdir -p build && echo "Compiling the ops; the first time takes a minute or two."
+	@$(BIN)/python setup.py -q build_ext --inplace > build/ext.log 2>&1 || { cat build/ext.log; exit 1; }
+
+serve: ext  ## A server on the default address.
+	$(BIN)/farpoint-server
+
+proto: dev  ## Generated code from proto/.
+	tools/generate_proto.sh client/src server
+
+check: ext  ## Formatters, linters, types, generated code, every CUDA kernel.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'csrc/*.cpp' 'csrc/*.h' 'csrc/*.cu' 'csrc/*.cuh')
+	tools/check_generated.sh
+	$(BIN)/python tools/check_cuda.py
+
+bench: ext  ## Every benchmark that needs no GPU, against the peers that install here.
+	-$(BIN)/python -m pip install -q -c constraints.txt fpsample torch-quickfps
+	$(BIN)/python benchmarks/bench_ops.py
+	$(BIN)/python benchmarks/bench_model.py
+	$(BIN)/python benchmarks/bench_memory.py
+	$(BIN)/python benchmarks/bench_service.py
+
+gpu-check:  ## All that needs a GPU, with `python3` as it stands: no virtual environment, no network.
+	tools/gpu_check.sh
+
+clean:
+	rm -rf $(VENV) build demo server/farpoint_ops/*.so
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(DEV): pyproject.toml client/pyproject.toml constraints.txt setup.py | $(BIN)/python
+	$(BIN)/python -m pip install -q -c constraints.txt torch numpy 'setuptools>=77' wheel ninja
+	FARPOINT_SKIP_EXTENSION=1 $(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e 'client[las]' -e '.[dev]'
+	touch $@
+

@@ -1,0 +1,132 @@
+"""Compile every CUDA kernel for each architecture and check its glue, with no GPU at hand.
+
+Prints the registers and spills of each kernel, as the Markdown table that the page on performance
+holds, and fails when a farthest point sampling kernel spills.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "csrc" / "cuda"
+BENCHMARKS = ROOT / "benchmarks" / "cuda"
+BUILD = ROOT / "build" / "cuda"
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+JOBS = 2
+NVCC_FLAGS = ("-O3", "-std=c++17", "-lineinfo", "-Xptxas", "-v", f"-I{SOURCES}")
+SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+REGISTERS = re.compile(r"Used (\d+) registers")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    source: str
+    arch: str
+    name: str
+    registers: int
+    spilled_bytes: int
+
+
+def find_nvcc() -> str | None:
+    home = os.environ.get("CUDA_HOME")
+    return shutil.which("nvcc", path=f"{home}/bin" if home else None) or shutil.which("nvcc")
+
+
+def is_fresh(output: Path, source: Path) -> bool:
+    headers = (p for folder in ("", "cuda") for p in (ROOT / "csrc" / folder).glob("*.*h"))
+    newest = max(p.stat().st_mtime for p in (source, Path(__file__), *headers))
+    return output.exists() and output.stat().st_mtime > newest
+
+
+def run(command: list[str], source: Path, log: Path) -> str:
+    """The command's output, kept in `log`; a failed command ends the check."""
+    if is_fresh(log, source):
+        return log.read_text()
+    result = subprocess.run(command, capture_output=True, text=True)
+    output = result.stdout + result.stderr
+    if result.returncode != 0 or "warning" in output:
+        raise SystemExit(f"{' '.join(command)}\n{output}")
+    log.write_text(output)
+    return output
+
+
+def demangle(symbol: str) -> str:
+    full = subprocess.run(["c++filt", symbol], capture_output=True, text=True, check=True).stdout
+    name = re.sub(r"\(anonymous namespace\)::|_GLOBAL__N__\w+::|farpoint::cuda::|^void ", "", full)
+    return re.sub(r"\(int\)", "", name).split("(")[0].strip()
+
+
+def kernels_in(log: str, source: str, arch: str) -> Iterator[Kernel]:
+    for block in log.split("Compiling entry function ")[1:]:
+        symbol = block.split("'")[1]
+        spills, registers = SPILLS.search(block), REGISTERS.search(block)
+        if not spills or not registers:
+            raise SystemExit(f"{source}: ptxas reported neither registers nor spills for {symbol}")
+        spilled = int(spills[1]) + int(spills[2])
+        yield Kernel(source, arch, demangle(symbol), int(registers[1]), spilled)
+
+
+def compile_kernels(nvcc: str, source: Path, arch: str) -> list[Kernel]:
+    target = BUILD / f"{source.stem}.{arch}"
+    command = [nvcc, "-cubin", f"-arch={arch}", *NVCC_FLAGS, "-o", f"{target}.cubin", str(source)]
+    return list(kernels_in(run(command, source, Path(f"{target}.log")), source.name, arch))
+
+
+def check_glue(source: Path) -> None:
+    """The torch side needs no CUDA header, so any build of torch can check it."""
+    from torch.utils.cpp_extension import include_paths
+
+    standard = ["-std=c++20", "-Wall", "-Wextra", "-Wno-unused-parameter"]
+    includes = [flag for path in include_paths() for flag in ("-isystem", path)]
+    command = ["g++", "-fsyntax-only", *standard, f"-I{ROOT / 'csrc'}", *includes, str(source)]
+    run(command, source, BUILD / f"{source.stem}.glue.log")
+
+
+def check_names() -> None:
+    """The build names an object after its source without the suffix."""
+    stems = [p.stem for p in SOURCES.iterdir() if p.suffix in (".cu", ".cpp")]
+    twice = sorted({stem for stem in stems if stems.count(stem) > 1})
+    if twice:
+        raise SystemExit(f"csrc/cuda: a .cu and a .cpp would build the same object: {twice}")
+
+
+def markdown(kernels: list[Kernel]) -> str:
+    """Registers per architecture, one line per kernel; spilled bytes in brackets."""
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    for k in kernels:
+        spilled = f" ({k.spilled_bytes} spilled)" if k.spilled_bytes else ""
+        cells.setdefault((k.source, k.name), {})[k.arch] = f"{k.registers}{spilled}"
+    lines = [f"| source | kernel | {' | '.join(ARCHITECTURES)} |", "|---|---|---|---|---|"]
+    for (source, name), row in sorted(cells.items()):
+        lines.append(f"| `{source}` | `{name}` | {' | '.join(row[a] for a in ARCHITECTURES)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    check_names()
+    nvcc = find_nvcc()
+    if nvcc is None:
+        print("check_cuda: no nvcc on PATH or in CUDA_HOME, kernels not compiled")
+        return
+    BUILD.mkdir(parents=True, exist_ok=True)
+    sources = [*sorted(SOURCES.glob("*.cu")), *sorted(BENCHMARKS.glob("*.cu"))]
+    jobs = [(source, arch) for source in sources for arch in ARCHITECTURES]
+    with ThreadPoolExecutor(JOBS) as pool:
+        list(pool.map(check_glue, sorted(SOURCES.glob("*.cpp"))))
+        reports = list(pool.map(lambda job: compile_kernels(nvcc, *job), jobs))
+    kernels = [kernel for report in reports for kernel in report]
+    print(markdown(kernels))
+    spilling = {k.name for k in kernels if k.spilled_bytes and k.source.startswith("fps")}
+    if spilling:
+        sys.exit(f"check_cuda: sampling kernels spill registers: {', '.join(sorted(spilling))}")
+
+
+if __name__ == "__main__":
+    main()
