@@ -1,0 +1,158 @@
+#include "cpu/kernels/furthest_point_sample.h"
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <torch/library.h>
+
+#include <atomic>
+#include <tuple>
+#include <vector>
+
+#include "checks.h"
+
+namespace farpoint {
+namespace {
+
+using Tensors = std::tuple<at::Tensor, at::Tensor>;
+
+// Per-cloud integers as contiguous int64; undefined where the caller gave none.
+at::Tensor int64_or_none(const std::optional<at::Tensor>& values) {
+  return values ? values->to(at::kLong).contiguous() : at::Tensor();
+}
+
+int64_t value_or(const at::Tensor& values, int64_t cloud, int64_t missing) {
+  return values.defined() ? values.const_data_ptr<int64_t>()[cloud] : missing;
+}
+
+void check_start(int64_t start, int64_t points, int64_t cloud) {
+  TORCH_CHECK_INDEX(start >= 0 && start < points, "start: expected 0 <= start < ", points,
+                    " for cloud ", cloud, ", got ", start);
+}
+
+void check_samples(int64_t m, int64_t points, int64_t cloud) {
+  TORCH_CHECK_VALUE(points >= 1, "xyz: expected at least one point, got an empty cloud ", cloud);
+  TORCH_CHECK_VALUE(m >= 1 && m <= points, "m: expected 1 <= m <= ", points,
+                    ", the points of cloud ", cloud, ", got ", m);
+}
+
+Tensors outputs(const at::Tensor& xyz, at::IntArrayRef shape, bool return_distances) {
+  auto distances = return_distances ? at::empty(shape, xyz.options().dtype(at::kFloat))
+                                    : at::empty({0}, xyz.options().dtype(at::kFloat));
+  return {at::empty(shape, xyz.options().dtype(at::kInt)), distances};
+}
+
+void run(const std::vector<cpu::FpsTask>& tasks) {
+  cpu::furthest_point_sample(tasks.data(), static_cast<int64_t>(tasks.size()),
+                             at::get_num_threads());
+}
+
+Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
+                              const std::optional<at::Tensor>& start,
+                              const std::optional<at::Tensor>& lengths, bool return_distances) {
+  check_clouds(xyz);
+  const int64_t batch = xyz.size(0), n = xyz.size(1);
+  check_sample_count(m, n);
+  check_per_cloud("start", start, batch, xyz);
+  check_per_cloud("lengths", lengths, batch, xyz);
+  const auto points = xyz.to(at::kFloat).contiguous();
+  const auto starts = int64_or_none(start), sizes = int64_or_none(lengths);
+  auto [indices, distances] = outputs(xyz, {batch, m}, return_distances);
+
+  std::vector<cpu::FpsTask> tasks;
+  for (int64_t b = 0; b < batch; ++b) {
+    const int64_t size = value_or(sizes, b, n), first = value_or(starts, b, 0);
+    TORCH_CHECK_VALUE(size >= m && size <= n, "lengths: expected m = ", m, " <= length <= N = ", n,
+                      " for cloud ", b, ", got ", size);
+    check_start(first, size, b);
+    tasks.push_back({points.const_data_ptr<float>() + b * n * 3, size, m, first,
+                     indices.mutable_data_ptr<int32_t>() + b * m,
+                     return_distances ? distances.mutable_data_ptr<float>() + b * m : nullptr});
+  }
+  run(tasks);
+  return {indices, distances};
+}
+
+void check_offsets(const char* name, const at::Tensor& offsets, int64_t total) {
+  const int64_t* o = offsets.const_data_ptr<int64_t>();
+  const int64_t last = offsets.size(0) - 1;
+  TORCH_CHECK_VALUE(o[0] == 0 && o[last] == total, name, ": expected offsets from 0 to ", total,
+                    ", got ", o[0], " to ", o[last]);
+  for (int64_t b = 0; b < last; ++b) {
+    TORCH_CHECK_VALUE(o[b] <= o[b + 1], name, ": expected offsets that never fall, got ", o[b],
+                      " before ", o[b + 1], " at ", b);
+  }
+}
+
+// The flag of each cloud, which the caller may raise while the kernel runs; nullptr is none. A
+// flag is written as a plain int elsewhere, so it must have the layout of one.
+static_assert(sizeof(std::atomic<int>) == sizeof(int32_t) && std::atomic<int>::is_always_lock_free);
+
+const std::atomic<int>* flags_of(const at::Tensor& cancelled) {
+  return reinterpret_cast<const std::atomic<int>*>(cancelled.const_data_ptr<int32_t>());
+}
+
+Tensors sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
+                      const at::Tensor& sample_offsets, const std::optional<at::Tensor>& start,
+                      int64_t total_samples, bool return_distances,
+                      const std::atomic<int>* cancelled) {
+  check_ragged(xyz, offsets, sample_offsets, start);
+  const auto rows = offsets.contiguous(), slots = sample_offsets.contiguous();
+  check_offsets("offsets", rows, xyz.size(0));
+  check_offsets("sample_offsets", slots, total_samples);
+  const auto points = xyz.to(at::kFloat).contiguous();
+  const auto starts = int64_or_none(start);
+  auto [indices, distances] = outputs(xyz, {total_samples}, return_distances);
+
+  const int64_t* row = rows.const_data_ptr<int64_t>();
+  const int64_t* slot = slots.const_data_ptr<int64_t>();
+  std::vector<cpu::FpsTask> tasks;
+  for (int64_t b = 0; b + 1 < rows.size(0); ++b) {
+    const int64_t size = row[b + 1] - row[b], m = slot[b + 1] - slot[b];
+    const int64_t first = value_or(starts, b, 0);
+    check_samples(m, size, b);
+    check_start(first, size, b);
+    tasks.push_back({points.const_data_ptr<float>() + row[b] * 3, size, m, first,
+                     indices.mutable_data_ptr<int32_t>() + slot[b],
+                     return_distances ? distances.mutable_data_ptr<float>() + slot[b] : nullptr,
+                     cancelled ? cancelled + b : nullptr});
+  }
+  run(tasks);
+  for (size_t b = 0; b < tasks.size(); ++b) {
+    for (int64_t i = 0; i < tasks[b].m; ++i) tasks[b].indices[i] += static_cast<int32_t>(row[b]);
+  }
+  return {indices, distances};
+}
+
+Tensors furthest_point_sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
+                                     const at::Tensor& sample_offsets,
+                                     const std::optional<at::Tensor>& start, int64_t total_samples,
+                                     int64_t /*max_points*/, int64_t /*max_samples*/,
+                                     bool return_distances) {
+  return sample_ragged(xyz, offsets, sample_offsets, start, total_samples, return_distances,
+                       nullptr);
+}
+
+Tensors furthest_point_sample_cancellable(const at::Tensor& xyz, const at::Tensor& offsets,
+                                          const at::Tensor& sample_offsets,
+                                          const std::optional<at::Tensor>& start,
+                                          int64_t total_samples, const at::Tensor& cancelled,
+                                          bool return_distances) {
+  TORCH_CHECK_TYPE(cancelled.scalar_type() == at::kInt, "cancelled: expected int32, got ",
+                   cancelled.scalar_type());
+  TORCH_CHECK_VALUE(
+      cancelled.dim() == 1 && cancelled.is_contiguous() && cancelled.size(0) + 1 == offsets.size(0),
+      "cancelled: expected contiguous (B,) for offsets ", offsets.sizes(), ", got ",
+      cancelled.sizes());
+  return sample_ragged(xyz, offsets, sample_offsets, start, total_samples, return_distances,
+                       flags_of(cancelled));
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(farpoint, CPU, m) {
+  m.impl("furthest_point_sample", furthest_point_sample);
+  m.impl("_furthest_point_sample_cancellable", furthest_point_sample_cancellable);
+  m.impl("furthest_point_sample_ragged", furthest_point_sample_ragged);
+}
+
+}  // namespace farpoint

@@ -1,0 +1,110 @@
+#include "cpu/kernels/interpolate.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <torch/library.h>
+
+#include "checks_interpolate.h"
+#include "cpu/indices.h"
+
+namespace farpoint {
+namespace {
+
+// Products that one thread should add up before another is worth waking.
+constexpr int64_t kGrain = 1 << 14;
+
+// The halves are summed in float32 and rounded once.
+at::Tensor widened(const at::Tensor& tensor) {
+  return tensor.to(tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).contiguous();
+}
+
+// Calls body(value, index), whose arguments have the types of the contiguous tensors, once `idx` is
+// in range.
+template <typename Body>
+void dispatch(const at::Tensor& values, const at::Tensor& idx, int64_t columns, const Body& body) {
+  AT_DISPATCH_FLOATING_TYPES(values.scalar_type(), "interpolate", [&] {
+    AT_DISPATCH_INDEX_TYPES(idx.scalar_type(), "interpolate", [&] {
+      check_range<index_t>(idx, columns);
+      body(scalar_t{}, index_t{});
+    });
+  });
+}
+
+template <typename Share>
+void in_parallel(int64_t count, int64_t products, const Share& share) {
+  at::parallel_for(0, count, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, products)), share);
+}
+
+at::Tensor interpolate(const at::Tensor& features, const at::Tensor& idx,
+                       const at::Tensor& weight) {
+  check_interpolate(features, idx, weight);
+  const auto f = widened(features), w = widened(weight), corners = idx.contiguous();
+  const cpu::InterpolateShape shape{f.size(1), idx.size(1), f.size(2), idx.size(2)};
+  auto out = at::empty({f.size(0), shape.channels, shape.points}, f.options());
+  dispatch(f, corners, shape.columns, [&](auto value, auto index) {
+    using Value = decltype(value);
+    using Index = decltype(index);
+    const auto* from = f.const_data_ptr<Value>();
+    const auto* by = w.const_data_ptr<Value>();
+    const auto* at = corners.const_data_ptr<Index>();
+    auto* to = out.mutable_data_ptr<Value>();
+    in_parallel(
+        f.size(0) * shape.channels, shape.points * shape.corners,
+        [&](int64_t b, int64_t e) { cpu::interpolate_rows(from, at, by, to, shape, b, e); });
+  });
+  return out.to(features.scalar_type());
+}
+
+at::Tensor interpolate_scatter(const at::Tensor& values, const at::Tensor& idx,
+                               const at::Tensor& weight, int64_t m) {
+  check_interpolate_scatter(values, idx, weight, m);
+  const auto v = widened(values), w = widened(weight), corners = idx.contiguous();
+  const cpu::InterpolateShape shape{v.size(1), v.size(2), m, idx.size(2)};
+  auto out = at::zeros({v.size(0), shape.channels, m}, v.options());
+  dispatch(v, corners, m, [&](auto value, auto index) {
+    using Value = decltype(value);
+    using Index = decltype(index);
+    const auto* from = v.const_data_ptr<Value>();
+    const auto* by = w.const_data_ptr<Value>();
+    const auto* at = corners.const_data_ptr<Index>();
+    auto* to = out.mutable_data_ptr<Value>();
+    in_parallel(v.size(0) * shape.channels, shape.points * shape.corners,
+                [&](int64_t b, int64_t e) {
+                  cpu::interpolate_scatter_rows(from, at, by, to, shape, b, e);
+                });
+  });
+  return out.to(values.scalar_type());
+}
+
+at::Tensor interpolate_dot(const at::Tensor& values, const at::Tensor& features,
+                           const at::Tensor& idx) {
+  check_interpolate_dot(values, features, idx);
+  const auto v = widened(values), f = widened(features), corners = idx.contiguous();
+  const cpu::InterpolateShape shape{v.size(1), v.size(2), f.size(2), idx.size(2)};
+  auto out = at::zeros(idx.sizes(), v.options());
+  dispatch(v, corners, shape.columns, [&](auto value, auto index) {
+    using Value = decltype(value);
+    using Index = decltype(index);
+    const auto* from = v.const_data_ptr<Value>();
+    const auto* with = f.const_data_ptr<Value>();
+    const auto* at = corners.const_data_ptr<Index>();
+    auto* to = out.mutable_data_ptr<Value>();
+    in_parallel(shape.points, shape.channels * shape.corners, [&](int64_t begin, int64_t end) {
+      for (int64_t b = 0; b < v.size(0); ++b) {
+        cpu::interpolate_dot_points(from, with, at, to, shape, b, begin, end);
+      }
+    });
+  });
+  return out.to(values.scalar_type());
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(farpoint, CPU, m) {
+  m.impl("interpolate", interpolate);
+  m.impl("interpolate_scatter", interpolate_scatter);
+  m.impl("interpolate_dot", interpolate_dot);
+}
+
+}  // namespace farpoint

@@ -1,0 +1,18 @@
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#if defined(__x86_64__)
+#pragma GCC target("avx2,fma,bmi,bmi2,lzcnt,popcnt")
+#define FARPOINT_SIMD avx2
+#define FARPOINT_LANES "cpu/kernels/spatial/simd_avx2.h"
+#include "cpu/kernels/fps/sample.h"
+
+const farpoint::cpu::FpsBackend farpoint::cpu::fps_avx2 = {"avx2", avx2::sample, avx2::all_finite};
+#endif

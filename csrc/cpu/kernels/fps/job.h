@@ -1,0 +1,35 @@
+// What the sampling code of one instruction set is given and gives back.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace farpoint::cpu {
+
+// A cloud of finite points.
+struct FpsJob {
+  const float* xyz;  // n rows of 3
+  int64_t n;
+  int64_t m;  // 1 <= m <= n
+  int64_t start;
+  int32_t* indices;                   // m
+  float* distances;                   // m, or nullptr
+  int threads;                        // for this one cloud
+  const std::atomic<int>* cancelled;  // or nullptr
+};
+
+// One instruction set. `sample` fills the first picks and returns their number: fewer than m when
+// every point left lies on a chosen one, -1 when cancelled. `finite` tells whether every value is.
+struct FpsBackend {
+  const char* name;
+  int64_t (*sample)(const FpsJob& job);
+  bool (*finite)(const float* values, int64_t count);
+};
+
+extern const FpsBackend fps_plain;
+#if defined(__x86_64__)
+extern const FpsBackend fps_avx2;
+extern const FpsBackend fps_avx512;
+#endif
+
+}  // namespace farpoint::cpu

@@ -1,0 +1,144 @@
+// The two ways to find the farthest point again and again. Both offer
+//   Farthest farthest() const    the farthest point now, the lowest row on a tie
+//   void apply(const Farthest&)  that point becomes a sample
+#pragma once
+
+#include "cpu/kernels/spatial/build.h"
+
+namespace farpoint::cpu::FARPOINT_SIMD {
+
+// Keeps a tree up to date: a sample changes only what is nearer to it than to any other sample, a
+// handful of leaves once the first hundred samples have been placed.
+class TreePicker {
+ public:
+  explicit TreePicker(Tree& tree) : tree_(tree), block_(bytes(tree.shape)) {
+    for (int l = 0; l < tree.shape.levels; ++l) {
+      touched_[l] = block_.take<int32_t>(tree.shape.children(l) + kFan);
+    }
+  }
+
+  Farthest farthest() const {
+    const Node* root = tree_.root();
+    const int roots = static_cast<int>(tree_.roots());
+    Lanes top = load(root[0].farthest);
+    for (int r = 1; r < roots; ++r) top = max(top, load(root[r].farthest));
+    const Lanes want = broadcast(largest(top));
+    uint64_t low = 0, high = 0;  // one bit a child
+    for (int r = 0; r < roots && r < 4; ++r) {
+      low |= static_cast<uint64_t>(equal(load(root[r].farthest), want)) << 16 * r;
+    }
+    for (int r = 4; r < roots; ++r) {
+      high |= static_cast<uint64_t>(equal(load(root[r].farthest), want)) << 16 * (r - 4);
+    }
+    if (__builtin_expect(__builtin_popcountll(low) + __builtin_popcountll(high) > 1, 0)) {
+      return lowest_of_tied(low, high);
+    }
+    const int best = low ? __builtin_ctzll(low) : 64 + __builtin_ctzll(high);
+    return farthest_of(root[best / kFan], best % kFan);
+  }
+
+  void apply(const Farthest& f) {
+    const float p[3] = {f.x, f.y, f.z};
+    const Point s = broadcast_point(p);
+    const int top = tree_.shape.levels - 1;
+    int count[kMaxLevels];
+    count[top] = 0;
+    for (int r = 0; r < tree_.roots(); ++r) touch(top, tree_.root()[r], r, s, count[top]);
+    for (int l = top - 1; l >= 0; --l) {
+      count[l] = 0;
+      for (int i = 0; i < count[l + 1]; ++i) {
+        const int32_t node = touched_[l + 1][i];
+        touch(l, tree_.level[l][node], node, s, count[l]);
+      }
+    }
+    for (int i = 0; i < count[0]; ++i) {
+      const int32_t leaf = touched_[0][i];
+      set_farthest(tree_.level[0][leaf / kFan], leaf % kFan, update_leaf(tree_.leaves[leaf], s));
+    }
+    for (int l = 1; l <= top; ++l) {
+      for (int i = 0; i < count[l]; ++i) {
+        const int32_t node = touched_[l][i];
+        set_farthest(tree_.level[l][node / kFan], node % kFan,
+                     farthest_of(tree_.level[l - 1][node]));
+      }
+    }
+  }
+
+ private:
+  static size_t bytes(const Shape& s) {
+    size_t sum = 0;
+    for (int l = 0; l < s.levels; ++l) sum += Block::bytes_for<int32_t>(s.children(l) + kFan);
+    return sum;
+  }
+
+  Farthest lowest_of_tied(uint64_t low, uint64_t high) const {
+    Farthest best = {0, kNoIndex, 0, 0, 0};
+    for (int r = 0; r < tree_.roots(); ++r) {
+      const Node& node = tree_.root()[r];
+      const uint32_t bits = (r < 4 ? low >> 16 * r : high >> 16 * (r - 4)) & 0xffff;
+      if (bits == 0) continue;
+      const int lane = lowest_index(bits, node.index);
+      if (node.index[lane] < best.index) best = farthest_of(node, lane);
+    }
+    return best;
+  }
+
+  void touch(int level, const Node& node, int32_t number, const Point& s, int& count) {
+    count += append(touched_children(node, s), number * kFan, touched_[level] + count);
+  }
+
+  Tree& tree_;
+  Block block_;
+  int32_t* touched_[kMaxLevels];  // children of nodes of that level, in tree order
+};
+
+// Goes over every point for every sample: no preparation, best for few points or few samples.
+class PlainPicker {
+ public:
+  PlainPicker(const float* xyz, int64_t n, const float* first)
+      : padded_((n + 15) / 16 * 16), block_(4 * Block::bytes_for<float>(padded_)) {
+    for (float*& axis : axis_) axis = block_.take<float>(padded_);
+    distance_ = block_.take<float>(padded_);
+    for (int64_t i = 0; i < padded_; ++i) {
+      const float* p = xyz + 3 * (i < n ? i : n - 1);
+      for (int axis = 0; axis < 3; ++axis) axis_[axis][i] = p[axis];
+      distance_[i] = i < n ? kInfinity : -1.f;
+    }
+    update(first);
+  }
+
+  Farthest farthest() const {
+    const Lanes want = broadcast(farthest_);
+    int64_t i = 0;
+    uint32_t bits;
+    while ((bits = equal(load(distance_ + i), want)) == 0) i += 16;
+    i += __builtin_ctz(bits);
+    return {farthest_, static_cast<int32_t>(i), axis_[0][i], axis_[1][i], axis_[2][i]};
+  }
+
+  void apply(const Farthest& f) {
+    const float p[3] = {f.x, f.y, f.z};
+    update(p);
+  }
+
+ private:
+  void update(const float* p) {
+    const Point s = broadcast_point(p);
+    Lanes top = broadcast(-1.f);
+    for (int64_t i = 0; i < padded_; i += 16) {
+      const Lanes d = squared_distance(axis_[0] + i, axis_[1] + i, axis_[2] + i, s);
+      const Lanes kept = min(load(distance_ + i), d);
+      store(distance_ + i, kept);
+      top = max(top, kept);
+    }
+    farthest_ = largest(top);
+  }
+
+  const int64_t padded_;
+  Block block_;
+  float* axis_[3];
+  float* distance_;
+  float farthest_ = 0;
+};
+
+}  // namespace farpoint::cpu::FARPOINT_SIMD

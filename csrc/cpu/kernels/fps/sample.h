@@ -1,0 +1,50 @@
+// Farthest point sampling of one finite cloud with the instruction set FARPOINT_SIMD, the name of
+// a namespace.
+#pragma once
+
+#include "cpu/kernels/fps/job.h"
+#include "cpu/kernels/fps/picks.h"
+
+namespace farpoint::cpu::FARPOINT_SIMD {
+
+// `picker` has the start applied. A distance of zero ends it: all other points lie on samples.
+template <class Picker>
+int64_t pick(const FpsJob& job, Picker& picker) {
+  job.indices[0] = static_cast<int32_t>(job.start);
+  for (int64_t i = 1;; ++i) {
+    if (stopped(job.cancelled)) return -1;
+    if (i == job.m && !job.distances) return i;
+    const Farthest f = picker.farthest();
+    if (job.distances) job.distances[i - 1] = __builtin_sqrtf(f.distance);
+    if (i == job.m || f.distance <= 0) return i;
+    job.indices[i] = f.index;
+    if (i + 1 < job.m || job.distances) picker.apply(f);
+  }
+}
+
+// Nanoseconds, fitted to both on one AVX-512 core for clouds of 128 to 120 000 points.
+inline bool tree_samples_faster(int64_t points, int64_t samples) {
+  const double n = static_cast<double>(points), m = static_cast<double>(samples);
+  return 2000 + 8 * n + 80 * m < m * (25 + 0.135 * n);
+}
+
+inline int64_t sample(const FpsJob& job) {
+  const float* first = job.xyz + 3 * job.start;
+  if (!tree_samples_faster(job.n, job.m)) {
+    PlainPicker picker(job.xyz, job.n, first);
+    return pick(job, picker);
+  }
+  // Few samples keep large neighbourhoods: their tree need not be sorted to the last leaf.
+  const int64_t half = job.n / job.m / 2;
+  const int64_t enough = half < kLeaf ? kLeaf : half < 8 * kLeaf ? half : 8 * kLeaf;
+  const TreePlan plan = {job.xyz, job.n, enough, first, job.threads, job.cancelled};
+  Tree tree(plan);
+  {
+    Builder builder(plan, tree);  // its memory goes back before the picks ask for theirs
+    if (!builder.run()) return -1;
+  }
+  TreePicker picker(tree);
+  return pick(job, picker);
+}
+
+}  // namespace farpoint::cpu::FARPOINT_SIMD

@@ -1,0 +1,29 @@
+// The searches of one instruction set.
+#pragma once
+
+#include <cstdint>
+
+namespace farpoint::cpu {
+
+// An index holds finite points only, and a query is finite. Rows count from 0 in the order given.
+struct SearchBackend {
+  const char* name;
+
+  // An index of n >= 1 rows of 3 that about `queries` searches will use, for `within` if `balls`.
+  void* (*build)(const float* xyz, int64_t n, int64_t queries, bool balls, int threads);
+  void (*destroy)(void* index);
+
+  // The k <= n nearest rows, nearest first, the lowest row on a tie; `work` has room for k keys.
+  void (*nearest)(const void* index, const float* query, int64_t k, uint64_t* work, int32_t* rows,
+                  float* squared);
+  // The lowest k rows whose squared distance is at most `reach`, lowest first; returns how many.
+  int64_t (*within)(const void* index, const float* query, float reach, int64_t k, int32_t* rows);
+};
+
+extern const SearchBackend search_plain;
+#if defined(__x86_64__)
+extern const SearchBackend search_avx2;
+extern const SearchBackend search_avx512;
+#endif
+
+}  // namespace farpoint::cpu

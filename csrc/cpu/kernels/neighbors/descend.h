@@ -1,0 +1,70 @@
+// Goes down a tree to every leaf within reach, the nearest first.
+//
+// A box is left out only where its bound is greater than the reach: at an equal distance it may
+// hold a point of a lower row. The bound never exceeds the computed distance to a point inside
+// (see tree.h), so nothing within reach is missed.
+#pragma once
+
+#include "cpu/kernels/neighbors/collect.h"
+#include "cpu/kernels/spatial/build.h"
+
+namespace farpoint::cpu::FARPOINT_SIMD {
+
+inline Lanes box_distances(const Node& n, const Point& q) {
+  const Lanes zero = broadcast(0.f);
+  const auto outside = [&](int axis, Lanes p) {
+    return max(max(sub(load(n.low[axis]), p), sub(p, load(n.high[axis]))), zero);
+  };
+  return squared_norm(outside(0, q.x), outside(1, q.y), outside(2, q.z));
+}
+
+// The set bit whose value is lowest.
+inline int lowest_value(uint32_t bits, const float* values) {
+  int best = __builtin_ctz(bits);
+  for (bits &= bits - 1; bits; bits &= bits - 1) {
+    const int lane = __builtin_ctz(bits);
+    if (values[lane] < values[best]) best = lane;
+  }
+  return best;
+}
+
+template <class Collector>
+struct Descent {
+  const Tree& tree;
+  const Point& query;
+  Collector& collector;
+
+  void run() {
+    const int top = tree.shape.levels - 1;
+    const int roots = static_cast<int>(tree.roots());
+    float nearest[kRoots];
+    for (int r = 0; r < roots; ++r) nearest[r] = smallest(box_distances(tree.root()[r], query));
+    for (uint32_t left = (1u << roots) - 1; left;) {
+      const int r = lowest_value(left, nearest);
+      if (nearest[r] > collector.reach()) return;
+      descend(top, r);
+      left &= ~(1u << r);
+    }
+  }
+
+ private:
+  void descend(int level, int64_t node) {
+    const Lanes bounds = box_distances(tree.level[level][node], query);
+    float bound[kFan];
+    store(bound, bounds);
+    const int64_t children = tree.shape.children(level) - node * kFan;
+    uint32_t left = children < kFan ? (1u << children) - 1 : (1u << kFan) - 1;
+    while ((left &= at_most(bounds, broadcast(collector.reach()))) != 0) {
+      const int lane = lowest_value(left, bound);
+      left &= ~(1u << lane);
+      const int64_t child = node * kFan + lane;
+      if (level == 0) {
+        collector.visit(tree.leaves[child]);
+      } else {
+        descend(level - 1, child);
+      }
+    }
+  }
+};
+
+}  // namespace farpoint::cpu::FARPOINT_SIMD

@@ -1,0 +1,17 @@
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#define FARPOINT_SIMD plain
+#define FARPOINT_LANES "cpu/kernels/spatial/simd_plain.h"
+
+#include "cpu/kernels/neighbors/search.h"
+
+const farpoint::cpu::SearchBackend farpoint::cpu::search_plain = {
+    "plain", plain::build, plain::destroy, plain::nearest, plain::within};

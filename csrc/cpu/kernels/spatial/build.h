@@ -1,0 +1,191 @@
+// Builds the tree of a cloud of finite points on one or several threads.
+//
+// This header and those it includes are compiled once for each instruction set, in a namespace of
+// its name: the including file defines FARPOINT_SIMD, the name, and FARPOINT_LANES, the simd_*.h
+// that goes with it, after including every standard header in use. Nothing here instantiates a
+// template of the standard library: the linker might keep a copy that older processors cannot run.
+#pragma once
+
+#include "cpu/kernels/spatial/layout.h"
+#include "cpu/kernels/spatial/order.h"
+#include "cpu/kernels/spatial/parallel.h"
+
+namespace farpoint::cpu::FARPOINT_SIMD {
+
+// The steps of a build. Every thread takes a share of each and waits for the others in between.
+class Builder {
+ public:
+  Builder(const TreePlan& plan, Tree& tree)
+      : plan_(plan),
+        tree_(tree),
+        scratch_size_(plan.n < CellSorter::kScratch ? plan.n : CellSorter::kScratch),
+        block_(bytes(plan, scratch_size_)),
+        items_(block_.take<Item>(plan.n)),
+        scratch_(block_.take<Item>(plan.threads * scratch_size_)),
+        scratch_codes_(block_.take<uint16_t>(plan.threads * scratch_size_)),
+        counts_(block_.take<uint32_t>(counters(plan.threads))),
+        codes_(reinterpret_cast<uint16_t*>(tree.leaves)),
+        barrier_(plan.threads) {
+    const int wanted = floor_log2(plan.n / 16);
+    grid_.fit(bounds_of(plan.xyz, plan.n), wanted < 1 ? 1 : wanted < kMaxBits ? wanted : kMaxBits);
+  }
+
+  // False where the plan was cancelled.
+  bool run() {
+    run_on_threads(
+        plan_.threads, [](void* self, int t) { static_cast<Builder*>(self)->work(t); }, this);
+    return !stopped(plan_.cancelled);
+  }
+
+ private:
+  static size_t counters(int threads) { return static_cast<size_t>(threads + 1) << kMaxBits; }
+  static size_t bytes(const TreePlan& p, int64_t scratch) {
+    return Block::bytes_for<Item>(p.n) + Block::bytes_for<Item>(p.threads * scratch) +
+           Block::bytes_for<uint16_t>(p.threads * scratch) +
+           Block::bytes_for<uint32_t>(counters(p.threads));
+  }
+
+  void work(int thread) {
+    count_cells(thread);
+    barrier_.wait();
+    if (thread == 0) place_cells();
+    barrier_.wait();
+    move_items(thread);
+    barrier_.wait();
+    sort_cells(thread);
+    barrier_.wait();
+    if (thread == 0 && !stopped(plan_.cancelled)) pad_last_leaf();
+    barrier_.wait();
+    adopt_leaves(thread);
+    barrier_.wait();
+    if (thread == 0 && !stopped(plan_.cancelled)) adopt_nodes();
+  }
+
+  int64_t share(int64_t total, int thread) const { return total * thread / plan_.threads; }
+
+  // Calls `step` for each of the thread's share of `total`. What a cancelled step leaves unfinished
+  // is never read: every later step sees the flag too, since a barrier lies between them.
+  template <class Step>
+  void each_of_share(int64_t total, int thread, Step step) {
+    constexpr int64_t kPiece = 8192;  // some ten microseconds
+    const int64_t last = share(total, thread + 1);
+    for (int64_t i = share(total, thread); i < last && !stopped(plan_.cancelled);) {
+      for (const int64_t end = i + kPiece < last ? i + kPiece : last; i < end; ++i) step(i);
+    }
+  }
+  uint32_t* counts(int thread) { return counts_ + (static_cast<size_t>(thread) << kMaxBits); }
+  // Where each cell begins, behind the counters of the threads.
+  uint32_t* starts() { return counts(plan_.threads); }
+  int64_t start_of(int cell) { return cell < grid_.cells() ? starts()[cell] : plan_.n; }
+
+  Float4 point(int64_t i) const {
+    const float* p = plan_.xyz + 3 * i;
+    // The last row has no fourth value behind it.
+    return i + 1 < plan_.n ? load4(p) : Float4{p[0], p[1], p[2], 0};
+  }
+
+  void count_cells(int thread) {
+    uint32_t* count = counts(thread);
+    std::memset(count, 0, sizeof(uint32_t) * grid_.cells());
+    each_of_share(plan_.n, thread, [&](int64_t i) {
+      codes_[i] = static_cast<uint16_t>(grid_.cell_of(point(i)));
+      ++count[codes_[i]];
+    });
+  }
+
+  // Turns counts into the place of each thread's first item of each cell.
+  void place_cells() {
+    uint32_t sum = 0;
+    for (int c = 0; c < grid_.cells(); ++c) {
+      starts()[c] = sum;
+      for (int t = 0; t < plan_.threads; ++t) {
+        const uint32_t count = counts(t)[c];
+        counts(t)[c] = sum;
+        sum += count;
+      }
+    }
+  }
+
+  void move_items(int thread) {
+    uint32_t* next = counts(thread);
+    each_of_share(plan_.n, thread, [&](int64_t i) {
+      Int4 item = reinterpret_cast<Int4>(point(i));
+      item[3] = static_cast<int32_t>(i);
+      std::memcpy(&items_[next[codes_[i]]++], &item, sizeof(item));
+    });
+  }
+
+  // The first cell that starts at or behind the thread's share of the points.
+  int first_cell(int thread) {
+    int cell = 0;
+    while (cell < grid_.cells() && start_of(cell) < share(plan_.n, thread)) ++cell;
+    return cell;
+  }
+
+  void sort_cells(int thread) {
+    const int first = first_cell(thread), last = first_cell(thread + 1);
+    CellSorter sorter({tree_.leaves, start_of(first)}, plan_.enough,
+                      scratch_ + thread * scratch_size_, scratch_codes_ + thread * scratch_size_);
+    const auto start = [this](int cell) { return start_of(cell); };
+    for_each_run(start, first, last, plan_.enough, [&](int64_t begin, int64_t count) {
+      if (!stopped(plan_.cancelled)) sorter.sort(items_ + begin, count);
+    });
+  }
+
+  void pad_last_leaf() {
+    const int64_t last = plan_.n - 1;
+    Leaf& leaf = tree_.leaves[last / kLeaf];
+    const int k = static_cast<int>(last % kLeaf);
+    for (int pad = k + 1; pad < kLeaf; ++pad) {
+      leaf.x[pad] = leaf.x[k], leaf.y[pad] = leaf.y[k], leaf.z[pad] = leaf.z[k];
+      leaf.index[pad] = kNoIndex;
+    }
+  }
+
+  void adopt_leaves(int thread) {
+    each_of_share(tree_.shape.nodes[0], thread, [&](int64_t g) {
+      for (int lane = 0; lane < kFan; ++lane) {
+        const int64_t l = g * kFan + lane;
+        if (l >= tree_.shape.leaves) {
+          adopt_nothing(tree_.level[0][g], lane);
+          continue;
+        }
+        Leaf& leaf = tree_.leaves[l];
+        const int64_t points = plan_.n - l * kLeaf;
+        for (int k = 0; k < kLeaf; ++k) leaf.distance[k] = k < points ? kInfinity : -1.f;
+        adopt_leaf(tree_.level[0][g], lane, leaf, plan_.first);
+      }
+    });
+  }
+
+  void adopt_nodes() {
+    const Shape& s = tree_.shape;
+    for (int l = 1; l < s.levels; ++l) {
+      for (int64_t c = 0; c < s.nodes[l] * kFan; ++c) {
+        Node& parent = tree_.level[l][c / kFan];
+        const int lane = static_cast<int>(c % kFan);
+        if (c >= s.nodes[l - 1]) {
+          adopt_nothing(parent, lane);
+          continue;
+        }
+        const int64_t children = s.children(l - 1) - c * kFan;
+        adopt_node(parent, lane, tree_.level[l - 1][c],
+                   static_cast<int>(children < kFan ? children : kFan));
+      }
+    }
+  }
+
+  const TreePlan& plan_;
+  Tree& tree_;
+  const int64_t scratch_size_;
+  Block block_;
+  Item* const items_;
+  Item* const scratch_;
+  uint16_t* const scratch_codes_;
+  uint32_t* const counts_;
+  uint16_t* const codes_;  // in the leaves, until points move there
+  Barrier barrier_;
+  Grid grid_;
+};
+
+}  // namespace farpoint::cpu::FARPOINT_SIMD

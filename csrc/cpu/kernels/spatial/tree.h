@@ -1,0 +1,129 @@
+// A shallow tree over points in spatial order: leaves of 32 points, nodes of 16 children, in
+// structure-of-arrays form so that one register tests a whole node against a sample.
+//
+// Pruning is exact. The distance from a sample to a box is computed with the operations of the
+// point distance in the same order, and rounding is monotone, so it never exceeds the computed
+// distance to a point inside. A child whose farthest point is no farther than that stays as it is.
+#pragma once
+
+#include "cpu/kernels/spatial/geometry.h"
+
+namespace farpoint::cpu::FARPOINT_SIMD {
+
+constexpr int kLeaf = 32;
+constexpr int kFan = 16;
+constexpr int kRoots = 8;  // the top level: as many nodes as are tested for every sample
+constexpr int kMaxLevels = 8;
+constexpr int32_t kNoIndex = INT32_MAX;
+constexpr float kInfinity = __builtin_inff();
+
+struct alignas(64) Leaf {
+  float x[kLeaf], y[kLeaf], z[kLeaf];
+  float distance[kLeaf];  // squared, to the nearest sample; -1 pads
+  int32_t index[kLeaf];   // row in the cloud
+};
+
+struct alignas(64) Node {
+  float low[3][kFan], high[3][kFan];
+  // The farthest point of each child, the lowest row on a tie: squared distance, row, coordinates.
+  float farthest[kFan];
+  int32_t index[kFan];
+  float at[3][kFan];
+};
+
+struct Farthest {
+  float distance;
+  int32_t index;
+  float x, y, z;
+};
+
+inline Farthest farthest_of(const Node& n, int lane) {
+  return {n.farthest[lane], n.index[lane], n.at[0][lane], n.at[1][lane], n.at[2][lane]};
+}
+
+inline void set_farthest(Node& n, int lane, const Farthest& f) {
+  n.farthest[lane] = f.distance;
+  n.index[lane] = f.index;
+  n.at[0][lane] = f.x;
+  n.at[1][lane] = f.y;
+  n.at[2][lane] = f.z;
+}
+
+// The set bit whose index is lowest; one bit is by far the common case, except in a lattice.
+inline int lowest_index(uint32_t bits, const int32_t* index) {
+  if (__builtin_expect((bits & (bits - 1)) == 0, 1)) return __builtin_ctz(bits);
+  const uint32_t low = bits & 0xffff, high = bits >> 16;
+  if (high == 0) return lowest_lane(low, index);
+  const int second = 16 + lowest_lane(high, index + 16);
+  if (low == 0) return second;
+  const int first = lowest_lane(low, index);
+  return index[first] < index[second] ? first : second;
+}
+
+inline Farthest farthest_of(const Node& n) {
+  const Lanes f = load(n.farthest);
+  return farthest_of(n, lowest_index(equal(f, broadcast(largest(f))), n.index));
+}
+
+// The children that sample `s` may change.
+inline uint32_t touched_children(const Node& n, const Point& s) {
+  const Lanes zero = broadcast(0.f);
+  const auto outside = [&](int axis, Lanes p) {
+    return max(max(sub(load(n.low[axis]), p), sub(p, load(n.high[axis]))), zero);
+  };
+  const Lanes d = squared_norm(outside(0, s.x), outside(1, s.y), outside(2, s.z));
+  return less(d, load(n.farthest));
+}
+
+inline Farthest update_leaf(Leaf& leaf, const Point& s) {
+  const auto nearer = [&](int k) {
+    const Lanes d = squared_distance(leaf.x + k, leaf.y + k, leaf.z + k, s);
+    const Lanes kept = min(load(leaf.distance + k), d);
+    store(leaf.distance + k, kept);
+    return kept;
+  };
+  const Lanes a = nearer(0), b = nearer(16);
+  const float best = largest(max(a, b));
+  const Lanes want = broadcast(best);
+  const int k = lowest_index(equal(a, want) | equal(b, want) << 16, leaf.index);
+  return {best, leaf.index[k], leaf.x[k], leaf.y[k], leaf.z[k]};
+}
+
+inline void set_box(Node& n, int lane, int axis, const float* values) {
+  const Lanes a = load(values), b = load(values + 16);
+  n.low[axis][lane] = smallest(min(a, b));
+  n.high[axis][lane] = largest(max(a, b));
+}
+
+// Child `lane` of `n` becomes a leaf whose points are in place, seen from the first sample.
+inline void adopt_leaf(Node& n, int lane, Leaf& leaf, const float* first) {
+  set_box(n, lane, 0, leaf.x);
+  set_box(n, lane, 1, leaf.y);
+  set_box(n, lane, 2, leaf.z);
+  set_farthest(n, lane, update_leaf(leaf, broadcast_point(first)));
+}
+
+// Child `lane` of `n` becomes a node with `children` children.
+inline void adopt_node(Node& n, int lane, const Node& child, int children) {
+  for (int axis = 0; axis < 3; ++axis) {
+    float low = child.low[axis][0], high = child.high[axis][0];
+    for (int k = 1; k < children; ++k) {
+      low = child.low[axis][k] < low ? child.low[axis][k] : low;
+      high = child.high[axis][k] > high ? child.high[axis][k] : high;
+    }
+    n.low[axis][lane] = low;
+    n.high[axis][lane] = high;
+  }
+  set_farthest(n, lane, farthest_of(child));
+}
+
+// A place without a child is never touched and never the farthest.
+inline void adopt_nothing(Node& n, int lane) {
+  for (int axis = 0; axis < 3; ++axis) {
+    n.low[axis][lane] = kInfinity;
+    n.high[axis][lane] = -kInfinity;
+  }
+  set_farthest(n, lane, {-1.f, kNoIndex, 0, 0, 0});
+}
+
+}  // namespace farpoint::cpu::FARPOINT_SIMD

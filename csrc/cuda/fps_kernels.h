@@ -1,0 +1,27 @@
+// The kernels behind fps(), each in a file of its own.
+#pragma once
+
+#include "fps.h"
+
+namespace farpoint::cuda {
+
+// K1: one block per cloud, the cloud in registers.
+int fps_block_capacity(int device);  // most points of a cloud
+int fps_block(const FpsBatch& batch, void* stream);
+
+// K0: any size, one launch per sample.
+size_t fps_grid_scratch(const FpsBatch& batch);
+int fps_grid(const FpsBatch& batch, void* scratch, int device, void* stream);
+
+// K2: a cluster of blocks per cloud, sm_90 and later.
+bool fps_cluster_fits(const FpsBatch& batch, int device);
+int fps_cluster(const FpsBatch& batch, int device, void* stream);
+
+// K3: any size, one persistent launch. K4: the same with `order`, each cloud's rows along a Morton
+// curve as rows of xyz; null for K3.
+size_t fps_lazy_scratch(const FpsBatch& batch, int device);
+int fps_lazy_head_points(const FpsBatch& batch);
+int fps_lazy(const FpsBatch& batch, int head_points, void* scratch, const int64_t* order,
+             int device, void* stream);
+
+}  // namespace farpoint::cuda

@@ -1,0 +1,14 @@
+// Plans and runs a sampling with memory of torch.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "cuda/fps.h"
+
+namespace farpoint {
+
+// Samples `batch`, whose coordinates are those of `points`. Refuses a method that cannot take it.
+void run_fps(const cuda::FpsBatch& batch, const at::Tensor& points, cuda::FpsMethod method,
+             int head_points = 0);
+
+}  // namespace farpoint

@@ -1,0 +1,29 @@
+"""Exact, differentiable point cloud ops for PyTorch, on the CPU and in CUDA."""
+
+from farpoint_ops._load import load
+
+load()
+
+from farpoint_ops import _fakes as _fakes  # noqa: E402  the ops exist from here on
+from farpoint_ops.fps import furthest_point_sample  # noqa: E402
+from farpoint_ops.fps_ragged import furthest_point_sample_ragged  # noqa: E402
+from farpoint_ops.gather import gather_points, group_points  # noqa: E402
+from farpoint_ops.interpolate import interpolate  # noqa: E402
+from farpoint_ops.neighbors import (  # noqa: E402
+    ball_query,
+    count_points,
+    knn,
+    nearest_sample,
+)
+
+__all__ = [
+    "ball_query",
+    "count_points",
+    "furthest_point_sample",
+    "furthest_point_sample_ragged",
+    "gather_points",
+    "group_points",
+    "interpolate",
+    "knn",
+    "nearest_sample",
+]

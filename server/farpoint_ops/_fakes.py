@@ -1,0 +1,114 @@
+"""Shapes and dtypes of every op, for torch.compile, torch.export and meta tensors."""
+
+import torch
+from torch import Tensor
+from torch.library import register_fake
+
+# A dimension, symbolic or not.
+Size = int | torch.SymInt
+
+
+def _samples(xyz: Tensor, shape: tuple[Size, ...], return_distances: bool) -> tuple[Tensor, Tensor]:
+    indices = xyz.new_empty(shape, dtype=torch.int32)
+    distances = xyz.new_empty(shape if return_distances else (0,), dtype=torch.float32)
+    return indices, distances
+
+
+def _furthest_point_sample(
+    xyz: Tensor,
+    m: Size,
+    start: Tensor | None = None,  # noqa: ARG001
+    lengths: Tensor | None = None,  # noqa: ARG001
+    return_distances: bool = False,
+) -> tuple[Tensor, Tensor]:
+    return _samples(xyz, (xyz.size(0), m), return_distances)
+
+
+def _furthest_point_sample_ragged(
+    xyz: Tensor,
+    offsets: Tensor,  # noqa: ARG001
+    sample_offsets: Tensor,  # noqa: ARG001
+    start: Tensor | None,  # noqa: ARG001
+    total_samples: Size,
+    max_points: Size,  # noqa: ARG001
+    max_samples: Size,  # noqa: ARG001
+    return_distances: bool = False,
+) -> tuple[Tensor, Tensor]:
+    return _samples(xyz, (total_samples,), return_distances)
+
+
+def _gather_points(features: Tensor, idx: Tensor) -> Tensor:
+    return features.new_empty((*features.shape[:2], idx.size(1)))
+
+
+def _scatter_points(values: Tensor, idx: Tensor, n: Size) -> Tensor:  # noqa: ARG001
+    return values.new_empty((*values.shape[:2], n))
+
+
+def _group_points(features: Tensor, idx: Tensor) -> Tensor:
+    return features.new_empty((*features.shape[:2], *idx.shape[1:]))
+
+
+def _knn(
+    xyz: Tensor,
+    queries: Tensor,
+    k: Size,
+    lengths: Tensor | None = None,  # noqa: ARG001
+) -> tuple[Tensor, Tensor]:
+    shape = (*queries.shape[:2], k)
+    wide = torch.float64 if xyz.dtype == torch.float64 else torch.float32
+    return xyz.new_empty(shape, dtype=wide), xyz.new_empty(shape, dtype=torch.int32)
+
+
+def _ball_query(
+    xyz: Tensor,
+    centers: Tensor,
+    radius: float,  # noqa: ARG001
+    k: Size,
+    lengths: Tensor | None = None,  # noqa: ARG001
+) -> tuple[Tensor, Tensor]:
+    idx = xyz.new_empty((*centers.shape[:2], k), dtype=torch.int32)
+    return idx, idx.new_empty(centers.shape[:2])
+
+
+def _nearest_sample(
+    xyz: Tensor,
+    samples: Tensor,  # noqa: ARG001
+    lengths: Tensor | None = None,  # noqa: ARG001
+    sample_lengths: Tensor | None = None,  # noqa: ARG001
+) -> tuple[Tensor, Tensor]:
+    assignment = xyz.new_empty(xyz.shape[:2], dtype=torch.int32)
+    return assignment, xyz.new_empty(xyz.shape[:2], dtype=torch.float32)
+
+
+def _count_points(assignment: Tensor, m: Size) -> Tensor:
+    return assignment.new_empty((assignment.size(0), m), dtype=torch.int32)
+
+
+def _interpolate(features: Tensor, idx: Tensor, weight: Tensor) -> Tensor:  # noqa: ARG001
+    return features.new_empty((*features.shape[:2], idx.size(1)))
+
+
+def _interpolate_scatter(values: Tensor, idx: Tensor, weight: Tensor, m: Size) -> Tensor:  # noqa: ARG001
+    return values.new_empty((*values.shape[:2], m))
+
+
+def _interpolate_dot(values: Tensor, features: Tensor, idx: Tensor) -> Tensor:  # noqa: ARG001
+    return values.new_empty(idx.shape)
+
+
+for _fake in (
+    _furthest_point_sample,
+    _furthest_point_sample_ragged,
+    _gather_points,
+    _scatter_points,
+    _group_points,
+    _knn,
+    _ball_query,
+    _nearest_sample,
+    _count_points,
+    _interpolate,
+    _interpolate_scatter,
+    _interpolate_dot,
+):
+    register_fake(f"farpoint::{_fake.__name__[1:]}", _fake)

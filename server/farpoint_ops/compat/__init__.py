@@ -1,0 +1,17 @@
+"""The names and argument orders of other libraries, so that a model runs after changing one import.
+
+* `farpoint_ops.compat.pointnet2` for ``pointnet2_ops.pointnet2_utils`` of Pointnet2_PyTorch, and
+  the many copies of it;
+* `farpoint_ops.compat.pointops` for ``pointops``: the batched one of D-PCC and PointWeb, and the
+  one with offsets of Point Transformer and Pointcept.
+
+What differs from the originals, for all of them:
+
+* any device, any strides, float16 and bfloat16 as well as float32;
+* sampling is exact: ties go to the lowest index, no index repeats, no point near the origin is
+  skipped, and more samples than points are an error;
+* neighbors are sorted by distance, the lowest index first on a tie, and k has no limit;
+* a weight gets its true gradient where the original returned zeros or none, and every gradient can
+  be differentiated again;
+* bad arguments raise TypeError, ValueError or IndexError.
+"""

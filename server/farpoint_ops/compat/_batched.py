@@ -1,0 +1,52 @@
+"""What the batched libraries share: neighbors without a gradient, and groups around centers."""
+
+import math
+
+from torch import Tensor, cat, nn
+from torch.nn.functional import pad
+
+from farpoint_ops.gather import group_points
+from farpoint_ops.neighbors import knn
+
+
+def nearest(xyz: Tensor, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Rows of `xyz` int32 (B, M, k) and distances (B, M, k), neither with a gradient.
+
+    Where a cloud has fewer than k points, row 0 at an infinite distance fills the places left.
+    """
+    found = min(k, xyz.size(1))
+    idx, squared = knn(xyz.detach(), queries.detach(), found)
+    return pad(idx, (0, k - found)), pad(squared.sqrt(), (0, k - found), value=math.inf)
+
+
+def group_around(xyz: Tensor, centers: Tensor, idx: Tensor) -> tuple[Tensor, Tensor]:
+    """Neighbors (B, 3, M, K) of the centers (B, M, 3): as they are, and relative to the center."""
+    grouped = group_points(xyz.transpose(1, 2), idx)
+    return grouped, grouped - centers.transpose(1, 2).unsqueeze(-1)
+
+
+def join(xyz: Tensor, features: Tensor | None, use_xyz: bool) -> Tensor:
+    """Coordinates (B, 3, ...) in front of features (B, C, ...), or either alone."""
+    if features is None:
+        if not use_xyz:
+            raise ValueError("features: expected a tensor where use_xyz is False, got None")
+        return xyz
+    return cat([xyz, features], dim=1) if use_xyz else features
+
+
+class GroupAll(nn.Module):
+    """All points of a cloud as one group."""
+
+    def __init__(self, use_xyz: bool = True) -> None:
+        super().__init__()
+        self.use_xyz = use_xyz
+
+    def forward(
+        self,
+        xyz: Tensor,
+        new_xyz: Tensor | None,  # noqa: ARG002  as QueryAndGroup has it
+        features: Tensor | None = None,
+    ) -> Tensor:
+        """(B, N, 3), anything, (B, C, N) -> (B, 3 + C, 1, N)."""
+        grouped = xyz.transpose(1, 2).unsqueeze(2)
+        return grouped if features is None else join(grouped, features.unsqueeze(2), self.use_xyz)

@@ -1,0 +1,37 @@
+"""Features between points, as a weighted sum over a few of them."""
+
+import torch
+from torch import Tensor
+
+from farpoint_ops._arguments import check_tensor
+
+
+def interpolate(features: Tensor, idx: Tensor, weight: Tensor) -> Tensor:
+    """Weighted sums of columns of `features`.
+
+    ``out[b, c, n]`` is the sum over k of ``weight[b, n, k] * features[b, c, idx[b, n, k]]``.
+
+    With the three nearest of M samples and normalized inverse distances as weights it is the
+    feature propagation of Qi, Yi, Su and Guibas, "PointNet++", NeurIPS 2017.
+
+    Args:
+        features: (B, C, M), floating point.
+        idx: Columns of `features` (B, N, K), int32 or int64.
+        weight: (B, N, K), converted to the dtype of `features`.
+
+    Returns:
+        (B, C, N) in the dtype of `features`; float16 and bfloat16 are summed in float32. It has
+        gradients with respect to `features` and `weight`, any number of times, and never needs
+        memory for (B, C, N, K).
+
+    Raises:
+        TypeError: `features` is not floating point, or `idx` not int32 or int64.
+        ValueError: Shapes or devices do not fit.
+        IndexError: An index is outside 0..M-1 (on a GPU, which is not waited for, a device
+            assertion).
+    """
+    check_tensor("features", features)
+    check_tensor("idx", idx)
+    check_tensor("weight", weight)
+    summed: Tensor = torch.ops.farpoint.interpolate(features, idx, weight.to(features.dtype))
+    return summed

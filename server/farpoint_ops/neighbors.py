@@ -1,0 +1,132 @@
+"""Exact neighbors in space: the k nearest, those in a ball, and the sample each point belongs to.
+
+One contract on every device. A squared distance is ``fma(dz, dz, fma(dy, dy, dx * dx))`` of the
+differences, in float32 (float16 and bfloat16 coordinates are widened first), and the lowest row
+wins a tie. A point with a NaN or an infinity is infinitely far from everything and comes behind
+every finite one.
+"""
+
+import torch
+from torch import Tensor
+
+from farpoint_ops._arguments import Integers, check_lengths, check_tensor, integer
+
+
+def knn(
+    xyz: Tensor, queries: Tensor, k: int, *, lengths: Integers | None = None
+) -> tuple[Tensor, Tensor]:
+    """The k points of each cloud nearest to each query, nearest first.
+
+    Args:
+        xyz: Coordinates (B, N, 3); float32, float16, bfloat16 or float64.
+        queries: Coordinates (B, M, 3) in the dtype of `xyz`.
+        k: Neighbors of each query, at most the points of the smallest cloud.
+        lengths: Points of each cloud (B,); rows behind them are padding and never read. All of
+            the N rows when None.
+
+    Returns:
+        Rows of `xyz`, int32 (B, M, k), and squared distances (B, M, k): float32, or float64 for
+        float64 coordinates, which are compared one by one. The distances have a gradient with
+        respect to both inputs; where one is infinite it is zero.
+
+    Raises:
+        TypeError: A dtype is not one of those above, or the two differ.
+        ValueError: Shapes or devices do not fit, or k is not in 1..length of every cloud.
+    """
+    check_tensor("xyz", xyz)
+    check_tensor("queries", queries)
+    neighbors = integer("k", k)
+    sizes = check_lengths("lengths", lengths, xyz, low=neighbors)
+    squared, idx = torch.ops.farpoint.knn(xyz, queries, neighbors, sizes)
+    return idx, squared
+
+
+def ball_query(
+    xyz: Tensor, centers: Tensor, radius: float, k: int, *, lengths: Integers | None = None
+) -> tuple[Tensor, Tensor]:
+    """Up to k points of each cloud nearer than `radius` to each center: those of the lowest rows.
+
+    Qi, Yi, Su and Guibas, "PointNet++", NeurIPS 2017; the padding is that of its code.
+
+    Args:
+        xyz: Coordinates (B, N, 3); float32, float16 or bfloat16.
+        centers: Coordinates (B, M, 3) in the dtype of `xyz`.
+        radius: Of the ball, in the unit of `xyz`, rounded to float32; a point at that distance is
+            outside.
+        k: Places for each center; may exceed N.
+        lengths: Points of each cloud (B,), at least 1, as for `knn`.
+
+    Returns:
+        Rows of `xyz`, int32 (B, M, k), ascending, with the first repeated in the places left, or
+        row 0 in all of them where the ball is empty; and the number of rows found, int32 (B, M),
+        0..k. Neither carries a gradient.
+
+    Raises:
+        TypeError: A dtype is not one of those above, or the two differ.
+        ValueError: Shapes or devices do not fit, `radius` or `k` is not positive, or a length is
+            not in 1..N.
+    """
+    check_tensor("xyz", xyz)
+    check_tensor("centers", centers)
+    sizes = check_lengths("lengths", lengths, xyz, low=1)
+    idx, counts = torch.ops.farpoint.ball_query(xyz, centers, float(radius), integer("k", k), sizes)
+    return idx, counts
+
+
+def nearest_sample(
+    xyz: Tensor,
+    samples: Tensor,
+    *,
+    lengths: Integers | None = None,
+    sample_lengths: Integers | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The sample nearest to each point: points that share one are its collapsed set.
+
+    He, Ren, Tang, Zhang, Xue and Fu, "Density-preserving Deep Point Cloud Compression", CVPR 2022.
+
+    Args:
+        xyz: Coordinates (B, N, 3); float32, float16 or bfloat16.
+        samples: Coordinates (B, M, 3) in the dtype of `xyz`, M > 0.
+        lengths: Points of each cloud (B,), 0..N; rows behind them are padding and never read.
+        sample_lengths: Samples of each cloud (B,), 1..M, likewise.
+
+    Returns:
+        Rows of `samples`, int32 (B, N), and squared distances, float32 (B, N): -1 and infinity for
+        padding and for points that no sample is a finite distance from, such as those that are
+        not finite themselves. Neither carries a gradient; ``knn(samples, xyz, 1)`` has one.
+
+    Raises:
+        TypeError: A dtype is not one of those above, or the two differ.
+        ValueError: Shapes or devices do not fit, or a length is out of its range.
+    """
+    check_tensor("xyz", xyz)
+    check_tensor("samples", samples)
+    assignment, squared = torch.ops.farpoint.nearest_sample(
+        xyz,
+        samples,
+        check_lengths("lengths", lengths, xyz, low=0),
+        check_lengths("sample_lengths", sample_lengths, samples, low=1),
+    )
+    return assignment, squared
+
+
+def count_points(assignment: Tensor, m: int) -> Tensor:
+    """How many points each sample was assigned: the sizes of the collapsed sets.
+
+    Args:
+        assignment: Samples (B, N), int32 or int64, as `nearest_sample` returns them; -1 is not
+            counted.
+        m: Samples of each cloud.
+
+    Returns:
+        int32 (B, m), without a gradient.
+
+    Raises:
+        TypeError: `assignment` is not int32 or int64.
+        ValueError: `assignment` is not (B, N), or m is negative.
+        IndexError: A sample is outside -1..m-1 (on a GPU, which is not waited for, a device
+            assertion).
+    """
+    check_tensor("assignment", assignment)
+    counts: Tensor = torch.ops.farpoint.count_points(assignment, integer("m", m))
+    return counts

@@ -1,0 +1,33 @@
+"""Every op in plain torch: slow, short, and what the compiled ops are tested against, bit for bit.
+
+The twins take the arguments of the ops and check none of them.
+"""
+
+from farpoint_ops.reference.distance import fma, squared_distance
+from farpoint_ops.reference.gathering import (
+    gather_points,
+    group_points,
+    interpolate,
+    interpolate_dot,
+    interpolate_scatter,
+    scatter_points,
+)
+from farpoint_ops.reference.neighbors import ball_query, count_points, knn, nearest_sample
+from farpoint_ops.reference.sampling import furthest_point_sample, furthest_point_sample_ragged
+
+__all__ = [
+    "ball_query",
+    "count_points",
+    "fma",
+    "furthest_point_sample",
+    "furthest_point_sample_ragged",
+    "gather_points",
+    "group_points",
+    "interpolate",
+    "interpolate_dot",
+    "interpolate_scatter",
+    "knn",
+    "nearest_sample",
+    "scatter_points",
+    "squared_distance",
+]

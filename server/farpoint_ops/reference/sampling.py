@@ -1,0 +1,52 @@
+"""Farthest point sampling, one pick at a time."""
+
+import torch
+from torch import Tensor
+
+from farpoint_ops.reference.distance import squared_distance
+
+
+def _sample_cloud(points: Tensor, m: int, start: int) -> tuple[Tensor, Tensor]:
+    """Indices (m,) and covering radii (m,) of one cloud (N, 3)."""
+    points = points.float()
+    finite = points.isfinite().all(-1)
+    if not finite[start] and finite.any():
+        start = int(finite.nonzero()[0])
+    distance = torch.full_like(points[:, 0], torch.inf)
+    # Sorts finite rows by distance, then the rest, then what was taken.
+    rank = torch.where(finite, distance, -1.0)
+    indices, radii = [], []
+    for i in range(m):
+        row = start if i == 0 else int(rank.argmax())  # the first of equals
+        if finite[row]:
+            distance = torch.minimum(distance, squared_distance(points, points[row]))
+        rank = torch.where(rank >= 0, distance, rank)
+        rank[row] = -2.0
+        indices.append(row)
+        # Not the float32 sqrt of torch, whose vector code is an ulp off here and there.
+        radii.append(rank.max().clamp(min=0).double().sqrt().float())
+    return torch.tensor(indices, dtype=torch.int32, device=points.device), torch.stack(radii)
+
+
+def furthest_point_sample(
+    xyz: Tensor, m: int, start: Tensor | None = None, lengths: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Indices int32 (B, m) and covering radii float32 (B, m) of clouds (B, N, 3)."""
+    batch, n = xyz.shape[:2]
+    starts = [0] * batch if start is None else start.tolist()
+    sizes = [n] * batch if lengths is None else lengths.tolist()
+    samples = [_sample_cloud(xyz[b, : sizes[b]], m, starts[b]) for b in range(batch)]
+    indices, radii = zip(*samples, strict=True)
+    return torch.stack(indices), torch.stack(radii)
+
+
+def furthest_point_sample_ragged(
+    xyz: Tensor, offsets: list[int], samples: list[int], start: list[int]
+) -> tuple[Tensor, Tensor]:
+    """Rows of the flat `xyz` and covering radii, cloud after cloud."""
+    indices, radii = [], []
+    for b, (m, row) in enumerate(zip(samples, start, strict=True)):
+        rows, distances = _sample_cloud(xyz[offsets[b] : offsets[b + 1]], m, row)
+        indices.append(rows + offsets[b])
+        radii.append(distances)
+    return torch.cat(indices), torch.cat(radii)

@@ -1,0 +1,50 @@
+// A CUDA device in one CPU thread: every CUDA thread is a fiber that runs until it has to wait.
+//
+// Blocks of an ordinary launch run one after another in a random order, which is all that CUDA
+// promises; blocks of a cooperative or clustered launch run together. Warps take turns in a random
+// order and lanes forwards or backwards, so that a result which depends on luck shows.
+#pragma once
+
+#include <csetjmp>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace model {
+
+struct Launch {
+  unsigned blocks;
+  unsigned threads;
+  size_t shared_bytes;
+  unsigned cluster;
+  bool together;
+};
+
+// Who is running; the kernels read these through threadIdx and blockIdx.
+struct Position {
+  unsigned thread, block, threads, blocks;
+};
+extern Position here;
+
+void seed(unsigned value);
+int processors();
+int run(const Launch& launch, const std::function<void()>& kernel);
+const char* failure();
+
+// Stops the launch; every later one answers with the same error.
+[[noreturn]] void fail(const char* why);
+void reset();
+
+// Called from inside kernels.
+void wait_while(const unsigned* word, unsigned value);
+void give_way();
+void block_barrier(unsigned id, unsigned threads);
+void cluster_barrier();
+// Each lane offers a value and gets those of all 32; `what` tells the operation, so that lanes
+// which take different turns are noticed.
+const uint64_t* warp_exchange(const char* what, uint64_t mine);
+unsigned char* shared_memory();
+unsigned char* shared_memory_of(unsigned rank_in_cluster);
+unsigned rank_in_cluster();
+
+}  // namespace model

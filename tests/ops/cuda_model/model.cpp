@@ -1,0 +1,109 @@
+// What the tests call: the launchers of csrc/cuda on the CPU.
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "cuda/fps.h"
+#include "cuda/gather.h"
+#include "cuda/interpolate.h"
+#include "cuda/neighbors.h"
+#include "machine.h"
+
+using namespace farpoint::cuda;
+
+namespace {
+
+// What the torch side does with a sort of torch.
+bool morton_order(const FpsBatch& batch, std::vector<int64_t>& order) {
+  std::vector<int64_t> keys(batch.rows);
+  std::vector<unsigned char> scratch(fps_morton_scratch(batch));
+  if (fps_morton_keys(batch, keys.data(), scratch.data(), 0, nullptr)) return false;
+  order.resize(batch.rows);
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return keys[a] < keys[b]; });
+  return true;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* model_failure() { return model::failure(); }
+
+int model_fps(const FpsBatch* batch, int method, int head_points, unsigned seed) {
+  model::reset();
+  model::seed(seed);
+  FpsPlan plan = fps_plan(*batch, static_cast<FpsMethod>(method), 0);
+  std::vector<unsigned char> scratch(plan.scratch_bytes + 16, 0xcd);
+  if (plan.method != static_cast<FpsMethod>(method) && method != 0) return -1;
+  std::vector<int64_t> order;
+  if (plan.wants_order && !morton_order(*batch, order)) return 1;
+  if (head_points > 0) plan.head_points = head_points;
+  return fps(*batch, plan, scratch.data(), order.data(), 0, nullptr);
+}
+
+int model_plan(const FpsBatch* batch) {
+  return static_cast<int>(fps_plan(*batch, FpsMethod::kAuto, 0).method);
+}
+
+int model_gather(const void* features, const void* idx, void* out, const GatherShape* shape,
+                 int element_bytes, int wide_index) {
+  model::reset();
+  return gather(features, idx, out, *shape, element_bytes, wide_index != 0, 0, nullptr);
+}
+
+int model_scatter(const void* values, const void* idx, void* out, const GatherShape* shape,
+                  int wide_value, int wide_index) {
+  model::reset();
+  return scatter_add(values, idx, out, *shape, wide_value != 0, wide_index != 0, nullptr);
+}
+
+int model_scatter_sorted(const void* values, const int64_t* order, const int64_t* sorted, void* out,
+                         const GatherShape* shape, int wide_value) {
+  model::reset();
+  return scatter_sorted(values, order, sorted, out, *shape, wide_value != 0, nullptr);
+}
+
+int model_knn(const SearchBatch* batch, int k, int32_t* rows, void* squared, int wide) {
+  model::reset();
+  return knn(*batch, k, rows, squared, wide != 0, nullptr);
+}
+
+int model_ball_query(const SearchBatch* batch, float limit, int k, int32_t* rows, int32_t* found) {
+  model::reset();
+  return ball_query(*batch, limit, k, rows, found, nullptr);
+}
+
+int model_nearest(const SearchBatch* batch, const int64_t* query_lengths, int32_t* rows,
+                  float* squared) {
+  model::reset();
+  return nearest(*batch, query_lengths, rows, squared, nullptr);
+}
+
+int model_count(const void* assignment, int wide_index, int32_t* counts, int64_t batch, int64_t n,
+                int64_t m) {
+  model::reset();
+  return count(assignment, wide_index != 0, counts, batch, n, m, nullptr);
+}
+
+int model_interpolate(const void* features, const void* idx, const void* weight, void* out,
+                      const InterpolateShape* shape, int wide_value, int wide_index) {
+  model::reset();
+  return interpolate(features, idx, weight, out, *shape, {wide_value != 0, wide_index != 0},
+                     nullptr);
+}
+
+int model_interpolate_scatter(const void* values, const void* idx, const void* weight, void* out,
+                              const InterpolateShape* shape, int wide_value, int wide_index) {
+  model::reset();
+  return interpolate_scatter(values, idx, weight, out, *shape, {wide_value != 0, wide_index != 0},
+                             nullptr);
+}
+
+int model_interpolate_dot(const void* values, const void* features, const void* idx, void* out,
+                          const InterpolateShape* shape, int wide_value, int wide_index) {
+  model::reset();
+  return interpolate_dot(values, features, idx, out, *shape, {wide_value != 0, wide_index != 0},
+                         nullptr);
+}
+}

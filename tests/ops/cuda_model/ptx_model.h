@@ -1,0 +1,61 @@
+// Stands in for csrc/cuda/ptx.cuh.
+#pragma once
+#define FARPOINT_CUDA_PTX_CUH
+
+#include <cuda_runtime.h>
+
+namespace farpoint::cuda {
+
+template <typename T>
+T& shared_as() {
+  return *reinterpret_cast<T*>(model::shared_memory());
+}
+
+inline void barrier_sync(int id, int threads) { model::block_barrier(id, threads); }
+inline void add_release(unsigned* count, unsigned amount) { *count += amount; }
+inline unsigned load_acquire(const unsigned* count) { return *count; }
+inline void spin() { model::give_way(); }
+
+inline unsigned cluster_rank() { return model::rank_in_cluster(); }
+inline void cluster_sync() { model::cluster_barrier(); }
+
+// A mailbox of the model: bytes still expected, whether they were announced, completed phases.
+struct Mailbox {
+  int32_t bytes;
+  uint16_t announced;
+  uint16_t phases;
+};
+static_assert(sizeof(Mailbox) == sizeof(uint64_t));
+
+inline void complete(Mailbox& box) {
+  if (box.announced == 0 || box.bytes != 0) return;
+  box.announced = 0;
+  ++box.phases;
+}
+inline void mailbox_init(uint64_t* box) { *box = 0; }
+inline void mailbox_expect(uint64_t* box, unsigned bytes) {
+  auto& mine = *reinterpret_cast<Mailbox*>(box);
+  if (mine.announced != 0) model::fail("a mailbox was announced twice in a phase");
+  mine.announced = 1;
+  mine.bytes += static_cast<int32_t>(bytes);
+  complete(mine);
+}
+inline void mailbox_wait(uint64_t* box, unsigned parity) {
+  const auto& mine = *reinterpret_cast<const volatile Mailbox*>(box);
+  while (mine.phases % 2 == parity) model::give_way();
+}
+template <typename T>
+T* elsewhere(unsigned rank, const T* mine) {
+  const auto offset = reinterpret_cast<const unsigned char*>(mine) - model::shared_memory();
+  return reinterpret_cast<T*>(model::shared_memory_of(rank) + offset);
+}
+inline void mail(unsigned rank, const void* slot, const uint64_t* box, float4 head, float tail) {
+  auto* const to = elsewhere(rank, static_cast<const unsigned char*>(slot));
+  std::memcpy(to, &head, sizeof head);
+  std::memcpy(to + sizeof head, &tail, sizeof tail);
+  auto& theirs = *reinterpret_cast<Mailbox*>(elsewhere(rank, box));
+  theirs.bytes -= sizeof head + sizeof tail;
+  complete(theirs);
+}
+
+}  // namespace farpoint::cuda

@@ -1,0 +1,143 @@
+"""What only a GPU can show: each sampling kernel beside the CPU, in graphs, on other streams."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import farpoint_ops
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+METHODS = ("grid", "block", "cluster", "lazy", "lazy_sorted")
+
+
+def clouds(kind: str, batch: int, n: int) -> Tensor:
+    generator = torch.Generator().manual_seed(n)
+    if kind == "ties":
+        return torch.randint(0, 12, (batch, n, 3), generator=generator).float()
+    xyz = torch.randn(batch, n, 3, generator=generator)
+    if kind == "holes":
+        xyz[torch.rand(batch, n, generator=generator) < 0.1] = torch.nan
+    return xyz
+
+
+def cuda_fps(xyz: Tensor, m: int, method: str, head: int = 0) -> tuple[Tensor, Tensor]:
+    """Samples of one kernel; skips where this device cannot run it."""
+    try:
+        indices, distances = torch.ops.farpoint._cuda_fps(xyz.cuda(), m, method, head)
+    except ValueError as error:
+        pytest.skip(str(error))
+    return indices, distances
+
+
+def check(xyz: Tensor, m: int, method: str, head: int = 0) -> None:
+    indices, distances = cuda_fps(xyz, m, method, head)
+    expected = farpoint_ops.furthest_point_sample(xyz, m, return_distances=True)
+    assert torch.equal(indices.cpu(), expected[0])
+    assert torch.equal(distances.cpu(), expected[1])
+
+
+@pytest.mark.parametrize("kind", ["random", "ties", "holes"])
+@pytest.mark.parametrize("method", METHODS)
+def test_small_clouds(method: str, kind: str) -> None:
+    check(clouds(kind, 3, 700), 100, method)
+
+
+def small_arguments() -> dict[str, tuple[Any, ...]]:
+    """Arguments of every op beside sampling, integers where the order of a sum is not fixed."""
+    xyz, near = clouds("holes", 2, 300), clouds("random", 2, 40)
+    features = torch.randint(9, (2, 19, 50)).float()
+    idx, corners = torch.randint(50, (2, 64)), torch.randint(50, (2, 64, 3))
+    values, weight = torch.randint(9, (2, 19, 64)).float(), torch.randint(9, (2, 64, 3)).float()
+    return {
+        "gather_points": (features, idx),
+        "group_points": (features, corners.int()),
+        "scatter_points": (values, idx, 50),
+        "knn": (xyz, near, 20),
+        "ball_query": (xyz, near, 0.5, 8),
+        "nearest_sample": (xyz, near),
+        "count_points": (idx.int(), 50),
+        "interpolate": (features, corners, weight),
+        "interpolate_scatter": (values, corners, weight, 50),
+        "interpolate_dot": (values, features, corners),
+    }
+
+
+@pytest.mark.parametrize("name", small_arguments())
+def test_small_ops(name: str) -> None:
+    arguments, op = small_arguments()[name], getattr(torch.ops.farpoint, name)
+    moved = [a.cuda() if isinstance(a, Tensor) else a for a in arguments]
+    expected, given = op(*arguments), op(*moved)
+    if isinstance(expected, Tensor):
+        expected, given = (expected,), (given,)
+    for on_cpu, on_cuda in zip(expected, given, strict=True):
+        assert torch.equal(on_cuda.cpu(), on_cpu)
+
+
+@pytest.mark.parametrize("kind", ["random", "ties", "holes"])
+@pytest.mark.parametrize("n", [5000, 12_000, 60_000, 120_000, 300_000])
+@pytest.mark.parametrize("method", METHODS)
+def test_clouds_of_many_blocks(method: str, n: int, kind: str) -> None:
+    check(clouds(kind, 2, n), 600, method)
+
+
+@pytest.mark.parametrize("head", [2, 50, 1024, 1792])
+@pytest.mark.parametrize("method", ["lazy", "lazy_sorted"])
+def test_heads_of_any_size(method: str, head: int) -> None:
+    check(clouds("ties", 1, 40_000), 400, method, head)
+
+
+def test_more_clouds_than_processors() -> None:
+    check(clouds("random", 300, 900), 64, "lazy")
+
+
+@pytest.mark.parametrize("n", [1000, 9000, 100_000])
+def test_races_would_show_in_a_hundred_runs(n: int) -> None:
+    xyz = clouds("random", 2, n).cuda()
+    first = farpoint_ops.furthest_point_sample(xyz, 128)
+    for _ in range(100):
+        assert torch.equal(farpoint_ops.furthest_point_sample(xyz, 128), first)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_graph_replays_on_new_clouds(method: str) -> None:
+    xyz, other = clouds("random", 2, 6000).cuda(), clouds("random", 2, 6001)[:, :6000]
+    cuda_fps(xyz, 80, method)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        indices, _ = torch.ops.farpoint._cuda_fps(xyz, 80, method, 0)
+    xyz.copy_(other)
+    graph.replay()
+    assert torch.equal(indices.cpu(), farpoint_ops.furthest_point_sample(other, 80))
+
+
+def test_runs_on_the_current_stream() -> None:
+    stream = torch.cuda.Stream()
+    xyz = clouds("random", 1, 50_000)
+    with torch.cuda.stream(stream):
+        moved = xyz.pin_memory().cuda(non_blocking=True)
+        indices = farpoint_ops.furthest_point_sample(moved, 200)
+    stream.synchronize()
+    assert torch.equal(indices.cpu(), farpoint_ops.furthest_point_sample(xyz, 200))
+
+
+def test_ragged_batch_of_very_different_clouds() -> None:
+    sizes, samples = [3, 70_000, 1, 5000, 900], [2, 300, 1, 5000, 64]
+    xyz = clouds("random", 1, sum(sizes))[0]
+    offsets = torch.tensor([0, *sizes]).cumsum(0)
+    given = farpoint_ops.furthest_point_sample_ragged(xyz.cuda(), offsets.cuda(), samples)
+    expected = farpoint_ops.furthest_point_sample_ragged(xyz, offsets, samples)
+    assert torch.equal(given.cpu(), expected)
+
+
+def test_repeated_indices_add_up_in_one_order_on_request() -> None:
+    values = torch.randn(2, 33, 5000)
+    idx = torch.randint(50, (2, 5000))
+    expected = torch.ops.farpoint.scatter_points(values, idx, 50)
+    torch.use_deterministic_algorithms(True)
+    try:
+        given = torch.ops.farpoint.scatter_points(values.cuda(), idx.cuda(), 50)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert torch.equal(given.cpu(), expected)

@@ -1,0 +1,151 @@
+"""Gather, group and the scatter-add between them."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from farpoint_ops import gather_points, group_points, reference
+
+scatter_points = torch.ops.farpoint.scatter_points
+
+FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+INDICES = [torch.int32, torch.int64]
+
+
+def make_features(device: torch.device, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0)).to(device)
+
+
+def make_idx(device: torch.device, high: int, *shape: int) -> Tensor:
+    return torch.randint(high, shape, generator=torch.Generator().manual_seed(1)).to(device)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.uint8, torch.bool, torch.int32, torch.int64])
+@pytest.mark.parametrize("index", INDICES)
+def test_gather_and_group_equal_the_reference(
+    device: torch.device, dtype: torch.dtype, index: torch.dtype
+) -> None:
+    features = (10 * make_features(device, 3, 5, 40)).to(dtype)
+    idx = make_idx(device, 40, 3, 60).to(index)
+    assert torch.equal(gather_points(features, idx), reference.gather_points(features, idx))
+    pairs = make_idx(device, 40, 3, 12, 7).to(index)
+    assert torch.equal(group_points(features, pairs), reference.group_points(features, pairs))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("index", INDICES)
+def test_scatter_equals_the_reference(
+    device: torch.device, dtype: torch.dtype, index: torch.dtype
+) -> None:
+    values = make_features(device, 2, 4, 300).to(dtype)
+    idx = make_idx(device, 20, 2, 300).to(index)
+    actual = scatter_points(values, idx, 25)
+    torch.testing.assert_close(actual, reference.scatter_points(values, idx, 25))
+    assert (actual[..., 20:] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves_are_summed_in_float32(device: torch.device, dtype: torch.dtype) -> None:
+    """4096 ones sum to 4096; bfloat16 sums would stop at 256, float16 ones at 2048."""
+    values = torch.ones(1, 1, 4096, dtype=dtype, device=device)
+    total = scatter_points(values, torch.zeros(1, 4096, dtype=torch.int32, device=device), 1)
+    assert total.dtype == dtype
+    assert total.item() == 4096
+
+
+def test_a_large_gather_takes_every_thread_and_the_same_values(device: torch.device) -> None:
+    features, idx = make_features(device, 4, 64, 2000), make_idx(device, 2000, 4, 5000)
+    gathered = gather_points(features, idx)
+    assert torch.equal(gathered, reference.gather_points(features, idx))
+    torch.testing.assert_close(
+        scatter_points(gathered, idx, 2000), reference.scatter_points(gathered, idx, 2000)
+    )
+
+
+@pytest.mark.parametrize("idx_shape", [(2, 9), (2, 4, 3)], ids=["gather", "group"])
+def test_first_and_second_derivative(device: torch.device, idx_shape: tuple[int, ...]) -> None:
+    op: Callable[[Tensor, Tensor], Tensor] = gather_points if len(idx_shape) == 2 else group_points
+    features = make_features(device, 2, 3, 6).double().requires_grad_()
+    idx = make_idx(device, 6, *idx_shape)
+    torch.autograd.gradcheck(op, (features, idx))
+    torch.autograd.gradgradcheck(op, (features, idx))
+
+
+def test_derivatives_of_scatter(device: torch.device) -> None:
+    values = make_features(device, 2, 3, 9).double().requires_grad_()
+    idx = make_idx(device, 6, 2, 9)
+    torch.autograd.gradcheck(scatter_points, (values, idx, 6))
+    torch.autograd.gradgradcheck(scatter_points, (values, idx, 6))
+
+
+def test_a_repeated_index_sums_its_gradients(device: torch.device) -> None:
+    features = torch.zeros(1, 1, 3, device=device, requires_grad=True)
+    idx = torch.tensor([[2, 0, 2, 2]], device=device)
+    gather_points(features, idx).sum().backward()
+    assert features.grad is not None
+    assert features.grad.tolist() == [[[1, 0, 3]]]
+
+
+def test_strided_and_expanded_input_is_read_as_it_is(device: torch.device) -> None:
+    channels_last = make_features(device, 2, 30, 8).transpose(1, 2)
+    one_idx = make_idx(device, 30, 1, 11)
+    idx = one_idx.expand(2, 11)
+    expected = reference.gather_points(channels_last.contiguous(), idx.contiguous())
+    assert torch.equal(gather_points(channels_last, idx), expected)
+    assert torch.equal(gather_points(channels_last, one_idx.T.expand(11, 2).T), expected)
+    summed = scatter_points(expected.new_ones(1, 1, 1).expand(2, 8, 11), idx, 30)
+    torch.testing.assert_close(summed, reference.scatter_points(torch.ones_like(expected), idx, 30))
+
+
+@pytest.mark.parametrize(
+    ("batch", "channels", "points", "samples"),
+    [(0, 3, 5, 4), (2, 0, 5, 4), (2, 3, 5, 0), (2, 3, 0, 0), (0, 0, 0, 0)],
+)
+def test_empty_sizes(
+    device: torch.device, batch: int, channels: int, points: int, samples: int
+) -> None:
+    features = torch.zeros(batch, channels, points, device=device, requires_grad=True)
+    idx = torch.zeros(batch, samples, dtype=torch.int64, device=device)
+    out = gather_points(features, idx)
+    assert out.shape == (batch, channels, samples)
+    out.sum().backward()
+    assert features.grad is not None
+    assert features.grad.shape == features.shape
+    grouped = group_points(features, idx[..., None].expand(-1, -1, 2))
+    assert grouped.shape == (batch, channels, samples, 2)
+
+
+@pytest.mark.parametrize("bad", [-1, 7, 2**31 - 1, 2**40])
+def test_an_index_out_of_range_is_an_error_on_the_cpu(bad: int) -> None:
+    idx = torch.zeros(2, 5, dtype=torch.int64)
+    idx[1, 3] = bad
+    message = rf"idx: expected 0 <= idx < 7, got {bad} at \(1, 3\)"
+    with pytest.raises(IndexError, match=message):
+        gather_points(torch.zeros(2, 1, 7), idx)
+    with pytest.raises(IndexError, match=message):
+        scatter_points(torch.zeros(2, 1, 5), idx, 7)
+    with pytest.raises(IndexError, match=rf"idx: expected 0 <= idx < 7, got {bad} at \(1, 3, 0\)"):
+        group_points(torch.zeros(2, 1, 7), idx[..., None])
+
+
+def test_bad_arguments_are_named(device: torch.device) -> None:
+    features = torch.zeros(2, 4, 7, device=device)
+    idx = torch.zeros(2, 5, dtype=torch.int64, device=device)
+    with pytest.raises(ValueError, match=r"features: expected 3 dimensions.*got \[4, 7\]"):
+        gather_points(features[0], idx)
+    with pytest.raises(ValueError, match=r"idx: expected shape \(2, M\), got \[1, 5\]"):
+        gather_points(features, idx[:1])
+    with pytest.raises(TypeError, match="idx: expected int32 or int64, got Float"):
+        gather_points(features, idx.float())
+    with pytest.raises(ValueError, match=r"idx: expected shape \(2, M, K\), got \[2, 5\]"):
+        group_points(features, idx)
+    with pytest.raises(TypeError, match=r"features: expected a torch\.Tensor, got list"):
+        gather_points([[[1.0]]], idx)
+    with pytest.raises(ValueError, match=r"values: expected shape \(B, C, 5\), got \[2, 4, 7\]"):
+        scatter_points(features, idx, 7)
+    with pytest.raises(TypeError, match="values: expected a floating point type, got Int"):
+        scatter_points(features[..., :5].int(), idx, 7)
+    with pytest.raises(ValueError, match="n: expected a non-negative size, got -1"):
+        scatter_points(features[..., :5], idx, -1)
