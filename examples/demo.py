@@ -1,0 +1,98 @@
+"""Starts a server, samples a cloud through the client, shows the result, stops the server.
+
+    python examples/demo.py [CLOUD]
+
+CLOUD is a .npy, .npz, .ply, .pcd, .bin (KITTI), .las, .laz, .xyz, .txt, .csv or .obj file. Without
+one, a LiDAR scan is ray-cast. Everything is written to the folder demo/.
+"""
+
+import argparse
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from picture import before_after
+from rich.console import Console
+from rich.table import Table
+from server_process import ServerError, running_server
+
+import farpoint
+from farpoint.io import Cloud, read_cloud, write_subset
+from farpoint_models.scenes import lidar_scan
+
+OUTPUT = Path("demo")
+SAMPLES = 4096
+# A cloud that a small CPU needs minutes for is still a fair thing to try.
+TIMEOUT_S = 600
+
+
+class DemoError(Exception):
+    """The demo cannot go on."""
+
+
+def main(path: Path | None, console: Console) -> None:
+    OUTPUT.mkdir(exist_ok=True)
+    cloud = read_cloud(path or _cast_scan(console))
+    finite = np.isfinite(cloud.points).all(axis=1)
+    if not finite.any():
+        raise DemoError(f"{path} has no point with finite coordinates")
+    m = max(1, min(SAMPLES, int(finite.sum()) // 4))
+    console.print("Starting farpoint-server …")
+    with running_server(OUTPUT / "server.log") as address, farpoint.Client(address) as client:
+        info = client.server_info()
+        sample = client.sample(cloud.points, m, nonfinite="ignore", timeout=TIMEOUT_S)
+    console.print(_report(cloud, finite, sample, info))
+    console.print(*_write(cloud, finite, sample), sep="\n", soft_wrap=True)
+
+
+def _cast_scan(console: Console) -> Path:
+    console.print("Ray-casting a LiDAR scan of a street …")
+    path = OUTPUT / "scan.bin"
+    lidar_scan().tofile(path)
+    return path
+
+
+def _report(
+    cloud: Cloud, finite: np.ndarray, sample: farpoint.Sample, info: farpoint.ServerInfo
+) -> Table:
+    took = sample.timings
+    skipped = len(cloud) - int(finite.sum())
+    table = Table(title="What came back", show_header=False, title_justify="left")
+    table.add_row("points in", f"{len(cloud):,}" + f" ({skipped:,} not finite)" * bool(skipped))
+    table.add_row("points out", f"{len(sample):,}")
+    table.add_row("covering radius", f"{sample.covering_radius:.4g}, in the unit of the cloud")
+    table.add_row("time in queue", f"{took.queue_ms:.2f} ms")
+    table.add_row("time in compute", f"{took.compute_ms:.2f} ms")
+    table.add_row("time on the wire", f"{took.wire_ms:.2f} ms")
+    table.add_row("device", ", ".join(f"{d.name} ({d.description})" for d in info.devices))
+    table.add_row("server", f"farpoint-server {info.version}, torch {info.torch_version}")
+    return table
+
+
+def _write(cloud: Cloud, finite: np.ndarray, sample: farpoint.Sample) -> list[str]:
+    ply, png = OUTPUT / "sampled.ply", OUTPUT / "before_after.png"
+    # A table may have columns of text, for which PLY has no type.
+    numeric = {k: v for k, v in cloud.attributes.items() if v.dtype.kind in "fiub"}
+    write_subset(ply, replace(cloud, attributes=numeric), sample.indices)
+    caption = (
+        f"Every one of the {finite.sum():,} points lies within {sample.covering_radius:.3g} "
+        f"of one of the {len(sample):,} samples"
+    )
+    before_after(cloud.points[finite], sample.points, caption, png)
+    names = ", ".join(numeric) or "no attributes"
+    return [f"{ply}: the samples, with {names}", f"{png}: before and after"]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("cloud", nargs="?", type=Path)
+    # As an exception, so that the server is stopped on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        main(parser.parse_args().cloud, Console(highlight=False))
+    except (DemoError, ServerError, farpoint.FarpointError, OSError) as error:
+        sys.exit(f"The demo failed: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,67 @@
+"""A farpoint-server of one's own, on a free loopback port, for as long as a `with` block."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+START_S, STOP_S = 120, 45
+
+
+class ServerError(Exception):
+    """The server did not start or did not stop as it should."""
+
+
+@contextmanager
+def running_server(log: Path) -> Iterator[str]:
+    """Starts a server, gives its address, and ends it by SIGTERM; what it logs goes to `log`.
+
+    Raises:
+        ServerError: it ended before it was ready, took too long, or ended with an error.
+    """
+    # Flags win over FARPOINT_* variables; the ready line must appear, and as JSON.
+    flags = ["--listen=127.0.0.1:0", "--log-format=json", "--log-level=info"]
+    with log.open("w") as stream:
+        process = subprocess.Popen([sys.executable, "-m", "farpoint_server", *flags], stderr=stream)
+    try:
+        yield _wait_until_ready(process, log)
+    finally:
+        status = _stop(process)
+    if status:
+        raise ServerError(f"farpoint-server ended with status {status}; its log is {log}")
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> str:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        # Asked before the log is read, so that the last line of an ended server is not missed.
+        status = process.poll()
+        lines = log.read_text().splitlines()
+        address = next(filter(None, map(_ready_address, lines)), None)
+        if address:
+            return address
+        if status is not None:
+            last = lines[-1] if lines else "it logged nothing"
+            raise ServerError(f"farpoint-server ended with status {status} at its start: {last}")
+        time.sleep(0.05)
+    raise ServerError(f"farpoint-server was not ready after {START_S} s; its log is {log}")
+
+
+def _ready_address(line: str) -> str | None:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    return entry.get("address") if entry.get("event") == "ready" else None
+
+
+def _stop(process: subprocess.Popen[bytes]) -> int:
+    process.terminate()
+    try:
+        return process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()

@@ -1,0 +1,105 @@
+"""Encoders in files: safetensors, with the config of the model in the header.
+
+A pickle, which torch.save writes, is never read: loading one runs whatever code it holds.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from farpoint_models.config import EncoderConfig
+from farpoint_models.encoder import DensityEncoder
+
+FORMAT = "farpoint.density_encoder.v1"
+# A zip archive, which torch.save makes of its pickle, and a bare pickle of protocol 2 or later.
+PICKLES = (b"PK\x03\x04", b"\x80")
+
+
+class CheckpointError(ValueError):
+    """A file that is not an encoder; the message says what is wrong with it."""
+
+
+def save_encoder(
+    encoder: DensityEncoder, path: str | Path, notes: Mapping[str, str] | None = None
+) -> None:
+    """Write an encoder to a safetensors file.
+
+    Args:
+        encoder: Its config and weights are written.
+        path: Overwritten if it exists.
+        notes: More to keep in the header, such as how the weights were trained.
+    """
+    header = {**(notes or {}), "format": FORMAT, "config": encoder.config.to_json()}
+    tensors = {name: t.detach().cpu().contiguous() for name, t in encoder.state_dict().items()}
+    # Not save_file, whose files only their owner may read.
+    Path(path).write_bytes(save(tensors, header))
+
+
+def load_encoder(path: str | Path) -> DensityEncoder:
+    """Read an encoder from a safetensors file, in float32, on the CPU and in evaluation mode.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        CheckpointError: It is a pickle, not a safetensors file, not one of an encoder, or its
+            weights do not fit its config; the message then names the tensor.
+    """
+    header, tensors = _read(Path(path))
+    if header.get("format") != FORMAT:
+        raise CheckpointError(f"{path}: expected format {FORMAT!r}, got {header.get('format')!r}")
+    try:
+        config = EncoderConfig.from_json(header.get("config", ""))
+    except (ValueError, TypeError) as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    # The shapes are compared before anything is allocated for a config that a file claims.
+    with torch.device("meta"):
+        expected = DensityEncoder(config).state_dict()
+    check_tensors(expected, tensors, str(path))
+    encoder = DensityEncoder(config)
+    encoder.load_state_dict(tensors)
+    return encoder.eval()
+
+
+def check_tensors(
+    expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor], source: str
+) -> None:
+    """Raises CheckpointError naming the first tensor that is missing, unexpected or misshapen."""
+    for name, tensor in expected.items():
+        if name not in tensors:
+            raise CheckpointError(f"{source}: tensor {name} is missing")
+        got = tensors[name]
+        if got.shape != tensor.shape or not got.is_floating_point():
+            raise CheckpointError(
+                f"{source}: tensor {name}: expected floats of shape {tuple(tensor.shape)}, "
+                f"as the config says, got {got.dtype} of shape {tuple(got.shape)}"
+            )
+        if not got.isfinite().all():
+            raise CheckpointError(f"{source}: tensor {name}: expected finite numbers, got others")
+    for name in tensors:
+        if name not in expected:
+            raise CheckpointError(f"{source}: tensor {name} is not in a model of this config")
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start.startswith(PICKLES) and not _has_header(path):
+        raise CheckpointError(
+            f"{path} is a pickle. Loading one runs whatever code it holds, so only safetensors "
+            "files are accepted; save_encoder writes one"
+        )
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = file.keys()
+            return file.metadata() or {}, {name: file.get_tensor(name) for name in names}
+    except SafetensorError as error:
+        raise CheckpointError(f"{path} is not a safetensors file: {error}") from error
+
+
+def _has_header(path: Path) -> bool:
+    """Whether it is a safetensors file; the length it begins with may look like a pickle."""
+    with path.open("rb") as file:
+        return file.read(9)[8:] == b"{"

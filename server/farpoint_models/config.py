@@ -1,0 +1,68 @@
+"""What an encoder is made of: everything that decides the shapes of its weights."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+
+ATTRIBUTES_MAX = 1024
+CHANNELS_MAX = 4096
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """The shape of a `DensityEncoder`.
+
+    Attributes:
+        rates: For each stage, the share of its points that it keeps, in (0, 1].
+        channels: Features of a point, in and between stages.
+        hidden: Features inside the embeddings; a multiple of `groups`.
+        neighbors: Neighbors that a sample looks at, clamped to the points there are.
+        groups: Groups of every GroupNorm.
+        attributes: Channels that come with each point, such as 1 for intensity; 0 for coordinates
+            alone.
+    """
+
+    rates: tuple[float, ...] = (0.25, 0.25)
+    channels: int = 32
+    hidden: int = 32
+    neighbors: int = 16
+    groups: int = 4
+    attributes: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rates", tuple(float(rate) for rate in self.rates))
+        if not self.rates or not all(0 < rate <= 1 for rate in self.rates):
+            raise ValueError(f"rates: expected one or more in (0, 1], got {self.rates}")
+        for name in ("channels", "hidden", "neighbors", "groups"):
+            self._check(name, 1, CHANNELS_MAX)
+        self._check("attributes", 0, ATTRIBUTES_MAX)
+        if self.hidden % self.groups:
+            raise ValueError(
+                f"hidden: expected a multiple of groups = {self.groups}, got {self.hidden}"
+            )
+
+    def _check(self, name: str, low: int, high: int) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name}: expected an integer, got {value!r}")
+        if not low <= value <= high:
+            raise ValueError(f"{name}: expected {low}..{high}, got {value}")
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "EncoderConfig":
+        """Raises ValueError or TypeError naming the field that is unknown, missing or wrong."""
+        values = json.loads(text)
+        if not isinstance(values, Mapping):
+            raise ValueError(f"config: expected an object, got {text[:80]}")
+        names = {field.name for field in fields(cls)}
+        if values.keys() != names:
+            odd = sorted(values.keys() ^ names)
+            raise ValueError(
+                f"config: expected the fields {sorted(names)}; unknown or missing: {odd}"
+            )
+        if not isinstance(values["rates"], list):
+            raise TypeError(f"rates: expected a list of numbers, got {values['rates']!r}")
+        return cls(**values)

@@ -1,0 +1,96 @@
+"""The clouds of a batch at one level of the encoder."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from farpoint_ops import gather_points
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+Count = TypeVar("Count", int, Tensor)
+
+
+def sample_count(points: Count, rate: float) -> Count:
+    """How many of `points` a stage keeps: ceil(points * rate), of an int or of a tensor of them.
+
+    The rate is taken as the nearest fraction with a denominator up to 10 000, since torch.export
+    can reason about integers of any size but not about rounding.
+    """
+    share = Fraction(rate).limit_denominator(10_000)
+    return (points * share.numerator + share.denominator - 1) // share.denominator
+
+
+@dataclass(frozen=True)
+class Level:
+    """B clouds of N points.
+
+    Attributes:
+        search: What choices are made on: float32 (B, N, 3), NaN in padding, without a gradient.
+        local: What features see: (B, 3, N), zero in padding, with a gradient.
+        counts: Points of the original cloud that each stands for, int32 (B, N), 0 in padding.
+        lengths: Points of each cloud, int64 (B,); None when there is no padding.
+    """
+
+    search: Tensor
+    local: Tensor
+    counts: Tensor
+    lengths: Tensor | None
+
+    @property
+    def size(self) -> int:
+        return self.search.size(1)
+
+    @classmethod
+    def of(cls, xyz: Tensor, lengths: Tensor | None) -> "Level":
+        """The original clouds (B, N, 3)."""
+        _check(xyz, lengths)
+        if xyz.dtype == torch.float64:
+            xyz = xyz - xyz[:, :1].detach()
+        counts = torch.ones(xyz.shape[:2], dtype=torch.int32, device=xyz.device)
+        sizes = None if lengths is None else lengths.long().clamp(0, xyz.size(1))
+        return cls(xyz.detach().float(), xyz.mT, counts, sizes)._with_padding()
+
+    def pick(self, rows: Tensor, rate: float) -> "Level":
+        """The level of the samples `rows` (B, M), before they are counted."""
+        search = gather_points(self.search.mT, rows).mT
+        sizes = None if self.lengths is None else sample_count(self.lengths, rate)
+        counts = torch.zeros_like(rows, dtype=torch.int32)
+        return Level(search, gather_points(self.local, rows), counts, sizes)._with_padding()
+
+    def real(self) -> Tensor | None:
+        """Which rows are not padding, bool (B, N)."""
+        if self.lengths is None:
+            return None
+        rows = torch.arange(self.size, device=self.search.device)
+        return rows < self.lengths.unsqueeze(1)
+
+    def _with_padding(self) -> "Level":
+        real = self.real()
+        if real is None:
+            return self
+        return Level(
+            torch.where(real.unsqueeze(2), self.search, torch.nan),
+            torch.where(real.unsqueeze(1), self.local, 0),
+            torch.where(real, self.counts, 0),
+            self.lengths,
+        )
+
+
+def _check(xyz: Tensor, lengths: Tensor | None) -> None:
+    if xyz.dtype not in DTYPES:
+        raise TypeError(f"xyz: expected float32, float16, bfloat16 or float64, got {xyz.dtype}")
+    if xyz.dim() != 3 or xyz.size(2) != 3 or xyz.size(1) == 0:
+        raise ValueError(f"xyz: expected shape (B, N, 3) with N > 0, got {tuple(xyz.shape)}")
+    if lengths is None:
+        return
+    if lengths.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"lengths: expected int32 or int64, got {lengths.dtype}")
+    if lengths.shape != xyz.shape[:1]:
+        raise ValueError(
+            f"lengths: expected shape ({xyz.size(0)},), one a cloud, got {tuple(lengths.shape)}"
+        )
+    if lengths.device != xyz.device:
+        raise ValueError(f"lengths: expected a tensor on {xyz.device}, got one on {lengths.device}")

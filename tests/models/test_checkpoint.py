@@ -1,0 +1,153 @@
+"""Encoders in files: what comes back is what was saved, and nothing else is accepted."""
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from farpoint_models import (
+    CheckpointError,
+    DensityEncoder,
+    EncoderConfig,
+    default_encoder,
+    load_encoder,
+    save_encoder,
+)
+from farpoint_models.weights import DEFAULT
+
+CONFIG = EncoderConfig(rates=(0.5, 0.2), channels=8, hidden=4, neighbors=7, groups=2, attributes=1)
+
+
+@pytest.fixture
+def encoder() -> DensityEncoder:
+    return DensityEncoder(CONFIG)
+
+
+@pytest.fixture
+def file(encoder: DensityEncoder, tmp_path: Path) -> Path:
+    path = tmp_path / "encoder.safetensors"
+    save_encoder(encoder, path, {"trained": "not at all"})
+    return path
+
+
+def rewrite(file: Path, config: dict[str, object] | None = None, **tensors: object) -> None:
+    """The file with other tensors (None takes one away) and another config."""
+    with safe_open(file, "pt") as opened:
+        header = opened.metadata()
+    if config is not None:
+        header["config"] = json.dumps(json.loads(header["config"]) | config)
+    merged = load_file(file) | {name.replace("__", "."): t for name, t in tensors.items()}
+    save_file({name: t for name, t in merged.items() if t is not None}, file, header)
+
+
+def test_what_was_saved_comes_back(encoder: DensityEncoder, file: Path) -> None:
+    loaded = load_encoder(file)
+    assert loaded.config == CONFIG
+    assert not loaded.training
+    for name, tensor in encoder.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], tensor), name
+
+
+def test_the_header_holds_config_and_notes(file: Path) -> None:
+    with safe_open(file, "pt") as opened:
+        header = opened.metadata()
+    assert EncoderConfig.from_json(header["config"]) == CONFIG
+    assert header["trained"] == "not at all"
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pickle_is_refused_unread(tmp_path: Path, zipped: bool) -> None:
+    class Harmful:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return Path.touch, (tmp_path / "ran",)
+
+    path = tmp_path / "model.pt"
+    if zipped:
+        torch.save({"weights": Harmful()}, path)
+    else:
+        path.write_bytes(pickle.dumps(Harmful()))
+    with pytest.raises(CheckpointError, match=r"is a pickle\. Loading one runs whatever code"):
+        load_encoder(path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_header_that_begins_like_a_pickle_is_none(
+    tmp_path: Path, encoder: DensityEncoder
+) -> None:
+    """Its first bytes are a length, which may be 0x80 too."""
+    path = tmp_path / "encoder.safetensors"
+    for padding in range(256):
+        save_encoder(encoder, path, {"padding": " " * padding})
+        if path.read_bytes()[0] == 0x80:
+            break
+    else:
+        pytest.fail("no padding gave that length")
+    load_encoder(path)
+
+
+def test_weights_of_another_shape_name_the_tensor(file: Path) -> None:
+    rewrite(file, {"channels": 16})
+    with pytest.raises(
+        CheckpointError, match=r"tensor lift.weight: expected floats of shape \(16,"
+    ):
+        load_encoder(file)
+
+
+def test_a_missing_tensor_is_named(file: Path) -> None:
+    rewrite(file, stages__0__join__bias=None)
+    with pytest.raises(CheckpointError, match=r"tensor stages\.0\.join\.bias is missing"):
+        load_encoder(file)
+
+
+def test_a_tensor_too_many_is_named(file: Path) -> None:
+    rewrite(file, {"rates": [0.5]})
+    with pytest.raises(CheckpointError, match=r"tensor stages.1.\S+ is not in a model"):
+        load_encoder(file)
+
+
+def test_a_tensor_that_is_not_finite_is_named(file: Path) -> None:
+    rewrite(file, stages__1__mix__bias=torch.full((8,), torch.nan))
+    with pytest.raises(CheckpointError, match=r"tensor stages\.1\.mix\.bias: expected finite"):
+        load_encoder(file)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"depth": 3}, "unknown or missing: .'depth'"),
+        ({"hidden": "8"}, "hidden: expected an integer"),
+        ({"rates": [2.0]}, "rates: expected one or more in"),
+        ({"channels": 10**9}, "channels: expected 1..4096"),
+    ],
+)
+def test_a_config_that_makes_no_sense_is_refused(
+    file: Path, config: dict[str, object], message: str
+) -> None:
+    rewrite(file, config)
+    with pytest.raises(CheckpointError, match=message):
+        load_encoder(file)
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    for content in (b"", b"{}", b"\x00" * 64, b"PLY is not weights"):
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match="is not a safetensors file"):
+            load_encoder(path)
+    save_file({"a": torch.zeros(1)}, path)
+    with pytest.raises(CheckpointError, match="expected format"):
+        load_encoder(path)
+
+
+def test_the_shipped_encoder_is_small_and_says_how_it_was_trained() -> None:
+    assert DEFAULT.stat().st_size < 4 * 2**20
+    with safe_open(DEFAULT, "pt") as opened:
+        trained = json.loads(opened.metadata()["trained"])
+    encoder = default_encoder()
+    assert trained["encoder"] == json.loads(encoder.config.to_json())
+    stages = encoder(torch.randn(1, 2000, 3))
+    assert all(stage.features.isfinite().all() for stage in stages)

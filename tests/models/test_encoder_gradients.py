@@ -1,0 +1,115 @@
+"""Features and coordinates learn; the choice of points does not."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from farpoint_models import DensityEncoder, EncoderConfig
+
+CONFIG = EncoderConfig(rates=(0.5, 0.5), channels=4, hidden=4, neighbors=5, groups=2, attributes=2)
+
+
+@pytest.fixture
+def encoder() -> DensityEncoder:
+    torch.manual_seed(0)
+    return DensityEncoder(CONFIG)
+
+
+def inputs(points: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    made = torch.Generator().manual_seed(5)
+    xyz = torch.randn(2, points, 3, generator=made).to(dtype)
+    attributes = torch.randn(2, 2, points, generator=made).to(dtype)
+    return xyz.requires_grad_(), attributes.requires_grad_()
+
+
+@pytest.mark.parametrize("lengths", [None, [10, 6]])
+def test_gradients_are_those_of_finite_differences(
+    encoder: DensityEncoder, lengths: list[int] | None
+) -> None:
+    """In float64, with steps too small to change which points are chosen."""
+    xyz, attributes = inputs(10, torch.float64)
+    sizes = None if lengths is None else torch.tensor(lengths)
+    model = encoder.double()
+
+    def features(*tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(stage.features for stage in model(*tensors, lengths=sizes))
+
+    torch.autograd.gradcheck(features, (xyz, attributes), eps=1e-6, atol=1e-5)
+
+
+def test_every_weight_and_input_gets_a_gradient(encoder: DensityEncoder) -> None:
+    xyz, attributes = inputs(60)
+    encoder(xyz, attributes)[-1].features.square().sum().backward()
+    tensors = {**dict(encoder.named_parameters()), "xyz": xyz, "attributes": attributes}
+    for name, tensor in tensors.items():
+        assert tensor.grad is not None, name
+        assert tensor.grad.isfinite().all(), name
+        # Biases in front of a softmax or a norm cancel; those of the last projections do not.
+        assert tensor.grad.any(), name
+
+
+def test_what_was_chosen_has_no_gradient(encoder: DensityEncoder) -> None:
+    xyz, attributes = inputs(60)
+    for stage in encoder(xyz, attributes):
+        assert stage.features.requires_grad
+        assert stage.points.requires_grad
+        for choice in (stage.indices, stage.counts, stage.mean_distance):
+            assert not choice.requires_grad
+
+
+def test_moving_a_cloud_as_a_whole_has_no_gradient(encoder: DensityEncoder) -> None:
+    xyz, attributes = inputs(60)
+    encoder(xyz, attributes)[-1].features.square().sum().backward()
+    assert xyz.grad is not None
+    scale = xyz.grad.abs().sum(1)
+    assert (xyz.grad.sum(1).abs() < 1e-5 * scale).all()
+
+
+def test_coincident_points_do_not_blow_a_gradient_up(encoder: DensityEncoder) -> None:
+    """The direction to a point at distance zero has no derivative; 1e12 would be the usual one."""
+    xyz, attributes = inputs(30)
+    doubled = torch.cat([xyz, xyz], 1)
+    encoder(doubled, torch.cat([attributes, attributes], 2))[-1].features.sum().backward()
+    assert xyz.grad is not None
+    assert xyz.grad.abs().max() < 1e3
+
+
+class Saved:
+    """Bytes that the autograd graph keeps for the backward, each storage once."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[int, int] = {}
+        self.kept: list[Tensor] = []
+
+    def pack(self, tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        self.sizes[storage.data_ptr()] = storage.nbytes()
+        self.kept.append(tensor)  # so that no address is used twice
+        return tensor
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.sizes.values())
+
+
+def run(encoder: DensityEncoder, checkpoint_stages: bool) -> tuple[list[Tensor], int]:
+    xyz, attributes = inputs(400)
+    encoder.checkpoint_stages = checkpoint_stages
+    encoder.zero_grad()
+    saved = Saved()
+    with torch.autograd.graph.saved_tensors_hooks(saved.pack, lambda tensor: tensor):
+        loss = sum(stage.features.square().sum() for stage in encoder(xyz, attributes))
+    loss.backward()
+    grads = [t.grad for t in (xyz, attributes, *encoder.parameters()) if t.grad is not None]
+    return [grad.clone() for grad in grads], saved.bytes
+
+
+def test_checkpointed_stages_give_equal_gradients_from_less_memory(
+    encoder: DensityEncoder,
+) -> None:
+    plain, kept = run(encoder, checkpoint_stages=False)
+    ours, kept_less = run(encoder, checkpoint_stages=True)
+    assert len(ours) == len(plain)
+    for a, b in zip(ours, plain, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+    assert kept_less < kept / 4

@@ -1,0 +1,265 @@
+"""Training: decided by its seed, resumable at any step, on anyone's clouds."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from farpoint_models import CheckpointError, EncoderConfig, load_encoder, scenes
+from farpoint_models.encoder import EncodedStage
+from farpoint_models.train import __main__ as command
+from farpoint_models.train import progress, report, sources
+from farpoint_models.train.batches import batch
+from farpoint_models.train.decoder import Decoder, Rebuilt
+from farpoint_models.train.folder import cloud_files, read_cloud
+from farpoint_models.train.loss import Target, error
+from farpoint_models.train.probe import probe
+from farpoint_models.train.settings import Settings
+from farpoint_models.train.statistics import hand_made
+from farpoint_models.train.trainer import Trainer
+
+TINY = EncoderConfig(rates=(0.25, 0.25), channels=8, hidden=8, neighbors=8, groups=2)
+FLAGS = [
+    *("--points", "512", "--rates", "0.25", "0.25", "--channels", "8", "--hidden", "8"),
+    *("--neighbors", "8", "--groups", "2"),
+]
+
+
+@pytest.fixture(autouse=True)
+def small_scenes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lidar_scan(seed: int, columns: int) -> np.ndarray:
+        del columns
+        return scenes.lidar_scan(seed, beams=16, columns=64)
+
+    monkeypatch.setattr(sources, "lidar_scan", lidar_scan)
+
+
+@pytest.fixture
+def small_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"BATCHES": 1, "SHOTS": (2,), "TRIALS": 2, "POINTS": 128}.items():
+        monkeypatch.setattr(report, name, value)
+
+
+def trainer(steps: int = 4, seed: int = 0) -> Trainer:
+    return Trainer(Settings(TINY, steps=steps, points=512, seed=seed))
+
+
+def weights(trained: Trainer) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in trained.parts.state_dict().items()}
+
+
+def assert_equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
+    assert a.keys() == b.keys()
+    for name in a:
+        assert torch.equal(a[name], b[name]), name
+
+
+def test_a_resumed_run_ends_where_an_uninterrupted_one_does(tmp_path: Path) -> None:
+    straight = trainer()
+    for _ in range(4):
+        straight.step()
+    first = trainer()
+    for _ in range(2):
+        first.step()
+    first.save(tmp_path / "state.safetensors")
+    second = trainer()
+    second.restore(tmp_path / "state.safetensors")
+    assert second.step_count == 2
+    for _ in range(2):
+        second.step()
+    assert_equal(weights(second), weights(straight))
+
+
+def test_the_seed_decides_weights_and_data() -> None:
+    assert_equal(weights(trainer(seed=1)), weights(trainer(seed=1)))
+    drawn = [batch(trainer(seed=s).sources, 512, s, 0) for s in (1, 1, 2)]
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+
+
+def test_a_run_with_other_settings_is_not_resumed(tmp_path: Path) -> None:
+    trainer().save(tmp_path / "state.safetensors")
+    with pytest.raises(CheckpointError, match="other settings"):
+        trainer(seed=1).restore(tmp_path / "state.safetensors")
+
+
+def test_a_few_steps_teach_the_features_to_count() -> None:
+    """The first thing that they learn; shapes take longer."""
+    trained = Trainer(Settings(TINY, steps=80, points=512, learning_rate=8e-3))
+    losses = [trained.step() for _ in range(80)]
+    assert np.mean(losses[-10:]) < 0.8 * np.mean(losses[:10])
+    trained.parts.eval()
+    for errors in report.reconstruction(trained, [sources.shapes()]):
+        assert errors["log_count"] < 0.6 * errors["baseline_log_count"]
+
+
+@pytest.mark.usefixtures("small_report")
+def test_the_command_writes_encoder_and_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["--out", str(tmp_path), "--steps", "2", *FLAGS]) == 0
+    assert load_encoder(tmp_path / "encoder.safetensors").config == TINY
+    found = json.loads((tmp_path / "report.json").read_text())
+    assert found["settings"]["steps"] == 2
+    assert set(found["reconstruction"]) == {
+        "training families",
+        "held-out families",
+        "unseen scans",
+    }
+    assert "hand-made statistics" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("small_report")
+def test_an_interrupted_command_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step, arguments = Trainer.step, ["--out", str(tmp_path), "--steps", "3", *FLAGS]
+
+    def interrupted(self: Trainer) -> float:
+        if self.step_count == 2:
+            raise KeyboardInterrupt
+        return step(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "step", interrupted)
+        assert command.main(arguments) == 130
+    assert not (tmp_path / "encoder.safetensors").exists()
+    assert command.main([*arguments, "--resume"]) == 0
+
+    whole = tmp_path / "whole"
+    assert command.main(["--out", str(whole), *arguments[2:]]) == 0
+    resumed, straight = (load_encoder(p / "encoder.safetensors") for p in (tmp_path, whole))
+    assert_equal(dict(resumed.state_dict()), dict(straight.state_dict()))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--resume"], "No such file"),
+        (["--hidden", "7"], "hidden: expected a multiple of groups"),
+        (["--data", "{empty}"], "data: expected .bin"),
+    ],
+)
+def test_the_command_says_what_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str
+) -> None:
+    flags = [flag.format(empty=tmp_path) for flag in flags]
+    assert command.main(["--out", str(tmp_path / "out"), *FLAGS, *flags]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The same cloud in every format, far from the origin, one row of it not finite."""
+    cloud = np.random.default_rng(0).normal(size=(50, 3)) + np.array([5e5, 5e6, 100])
+    cloud[7] = np.nan
+    np.save(tmp_path / "a.npy", cloud)
+    np.savez(tmp_path / "b.npz", other=np.zeros(1), points=cloud)
+    np.savetxt(tmp_path / "c.xyz", cloud)
+    np.savetxt(tmp_path / "d.txt", np.column_stack([cloud, cloud]))
+    return tmp_path
+
+
+def test_clouds_of_a_folder(folder: Path) -> None:
+    files = cloud_files(folder)
+    assert [file.suffix for file in files] == [".npy", ".npz", ".xyz", ".txt"]
+    expected = read_cloud(files[0])
+    assert expected.shape == (49, 3)
+    assert np.abs(expected).max() < 10
+    for file in files[1:]:
+        np.testing.assert_allclose(read_cloud(file), expected, atol=1e-6)
+    assert sources.folder(folder)(64, np.random.default_rng(0)).shape == (64, 3)
+
+
+def test_a_kitti_scan_is_read(tmp_path: Path) -> None:
+    scan = scenes.lidar_scan(beams=8, columns=32)
+    scan.tofile(tmp_path / "scan.bin")
+    np.testing.assert_allclose(
+        read_cloud(tmp_path / "scan.bin"), scan[:, :3] - scan[0, :3], atol=1e-5
+    )
+
+
+def test_a_file_without_points_is_named(tmp_path: Path) -> None:
+    np.save(tmp_path / "flat.npy", np.zeros(9))
+    with pytest.raises(ValueError, match=r"flat.npy: expected numbers of shape"):
+        read_cloud(tmp_path / "flat.npy")
+
+
+def example(counts: list[float]) -> Target:
+    """Two samples: one stands for (1, 0, 0) and (0, 1, 0), the other for itself alone."""
+    offsets = torch.tensor([[[[1.0, 0, 0], [0, 1, 0]], [[0, 0, 0], [9, 9, 9]]]])
+    members = torch.tensor([[[True, True], [True, False]]])
+    return Target(offsets, members, 1.0, torch.tensor([counts]))
+
+
+def test_a_perfect_reconstruction_has_no_error() -> None:
+    true = example([2.0, 1.0])
+    junk = torch.full((1, 2, 1, 3), 5.0)  # in slots that the count does not ask for
+    rebuilt = Rebuilt(torch.cat([true.offsets, junk], 2), true.counts.log())
+    for own_count in (False, True):
+        chamfer, log_count = error(rebuilt, true, own_count=own_count)
+        assert chamfer == pytest.approx(0, abs=1e-6)
+        assert log_count == 0
+
+
+def test_the_error_is_measured_both_ways() -> None:
+    """Slots on (1, 0, 0) and (1, 0, 0) leave (0, 1, 0) uncovered, by sqrt(2), half of one set."""
+    true = example([2.0, 1.0])
+    offsets = true.offsets.clone()
+    offsets[0, 0, 1] = offsets[0, 0, 0]
+    chamfer, _ = error(Rebuilt(offsets, true.counts.log()), true)
+    assert chamfer == pytest.approx(2**0.5 / 2 / 2)
+
+
+def test_a_wrong_count_is_an_error_of_its_own() -> None:
+    true = example([2.0, 1.0])
+    rebuilt = Rebuilt(true.offsets, torch.zeros(1, 2))
+    assert error(rebuilt, true).log_count == pytest.approx(np.log(2) / 2)
+    assert error(rebuilt, true).chamfer == 0
+    assert error(rebuilt, true, own_count=True).chamfer > 0.3
+
+
+def test_the_baseline_sees_no_features() -> None:
+    torch.manual_seed(0)
+    nothing = torch.zeros(1, 5)
+
+    def stages(features: torch.Tensor) -> tuple[EncodedStage, ...]:
+        stage = EncodedStage(nothing, nothing, features, nothing, nothing, None)
+        return (stage, stage)
+
+    blind = Decoder(TINY, blind=True)
+    ours, other = blind(stages(torch.randn(1, 8, 5))), blind(stages(torch.randn(1, 8, 5)))
+    assert torch.equal(ours[0].offsets, other[0].offsets)
+
+
+def test_a_probe_separates_what_a_line_can() -> None:
+    torch.manual_seed(0)
+    labels = torch.arange(3).repeat(20)
+    clouds = torch.randn(60, 4) + 6 * torch.eye(4)[labels]
+    assert probe(clouds, labels, clouds, labels) > 0.95
+    assert probe(clouds, labels, torch.randn(60, 4), labels) < 0.7
+
+
+def test_hand_made_statistics_do_not_see_where_a_cloud_is_or_points() -> None:
+    cloud = torch.randn(2, 200, 3, generator=torch.Generator().manual_seed(0)).double()
+    turned = torch.stack([-cloud[..., 1], cloud[..., 0], cloud[..., 2]], -1) + 30
+    assert hand_made(cloud.float()).shape == (2, 40)
+    torch.testing.assert_close(
+        hand_made(turned.float()), hand_made(cloud.float()), rtol=0, atol=1e-3
+    )
+
+
+@pytest.mark.parametrize("rich", [True, False])
+def test_progress_is_shown(
+    rich: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if rich:
+        pytest.importorskip("rich")
+    else:
+        monkeypatch.setattr(progress, "find_spec", lambda _: None)
+    with progress.progress(3) as update:
+        for step in (1, 2, 3):
+            update(step, 2.5)
+    shown = capsys.readouterr().out
+    assert "3/3" in shown
+    assert "2.5000" in shown
