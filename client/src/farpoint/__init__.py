@@ -1,0 +1,66 @@
+"""Python client of the Farpoint point cloud sampling service.
+
+    import farpoint
+
+    with farpoint.Client("127.0.0.1:50051") as client:
+        sample = client.sample(points, 1024)
+        sample.indices, sample.points, sample.covering_radius
+
+`AsyncClient` has the same methods, awaited. `farpoint.io` reads and writes cloud files.
+"""
+
+from farpoint import io
+from farpoint._aio import AsyncClient
+from farpoint._client import Client
+from farpoint._security import Tls
+from farpoint.errors import (
+    CancelledError,
+    CloudFileError,
+    DeadlineExceededError,
+    FailedPreconditionError,
+    FarpointError,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionDeniedError,
+    ResourceExhaustedError,
+    UnauthenticatedError,
+    UnavailableError,
+    UnimplementedError,
+)
+from farpoint.memory import DeviceMemory, Memory, Trim, TrimTotal
+from farpoint.models import Encoding, Model, Stage
+from farpoint.results import Device, Limits, Sample, ServerInfo, StreamedSample, Timings
+
+__all__ = [
+    "AsyncClient",
+    "CancelledError",
+    "Client",
+    "CloudFileError",
+    "DeadlineExceededError",
+    "Device",
+    "DeviceMemory",
+    "Encoding",
+    "FailedPreconditionError",
+    "FarpointError",
+    "InternalError",
+    "InvalidArgumentError",
+    "Limits",
+    "Memory",
+    "Model",
+    "NotFoundError",
+    "PermissionDeniedError",
+    "ResourceExhaustedError",
+    "Sample",
+    "ServerInfo",
+    "Stage",
+    "StreamedSample",
+    "Timings",
+    "Tls",
+    "Trim",
+    "TrimTotal",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "UnimplementedError",
+    "io",
+]

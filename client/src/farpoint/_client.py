@@ -1,0 +1,308 @@
+"""The synchronous client."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Literal, TypeVar, overload
+
+import grpc
+
+from farpoint import _large, _plan
+from farpoint._arrays import ArrayLike
+from farpoint._batch import Attributes
+from farpoint._channel import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, open_channel
+from farpoint._encode import plan_encode
+from farpoint._security import PathLike, Tls, read_security
+from farpoint._stream import Stream
+from farpoint.errors import from_rpc_error
+from farpoint.memory import Memory, Trim, read_memory, read_trims
+from farpoint.models import Encoding, Model, read_model
+from farpoint.results import Sample, ServerInfo, StreamedSample
+from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2_grpc
+from farpoint.v1 import sampling_pb2 as pb
+
+Response = TypeVar("Response")
+
+
+class Client:
+    """A connection to a Farpoint server; threads may share it.
+
+    Args:
+        target: "HOST:PORT", "dns:///HOST:PORT" (every address that the name has takes its turn)
+            or "unix:PATH".
+        timeout: seconds that a call may take when it names none itself; None is without limit.
+        tls: True for TLS with the authorities that gRPC trusts, the path of a PEM file with
+            others, or a `Tls` with more. False connects in plain text.
+        token: a bearer token for every call. Without TLS it is only sent to this machine.
+        credentials: gRPC's own, instead of `tls`.
+
+    Nothing is sent before the first call. A call that the server did not accept because it was
+    away is repeated up to three times within its timeout.
+    """
+
+    def __init__(
+        self,
+        target: str = DEFAULT_TARGET,
+        *,
+        timeout: float | None = DEFAULT_TIMEOUT_S,
+        tls: bool | PathLike | Tls = False,
+        token: str | None = None,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        self._timeout = timeout
+        self._limit: int | None = None
+        self._channel = open_channel(target, read_security(target, tls, token, credentials))
+        self._stub = sampling_pb2_grpc.SamplingServiceStub(self._channel)
+        self._admin = admin_pb2_grpc.AdminServiceStub(self._channel)
+
+    @overload
+    def sample(
+        self,
+        points: Sequence[ArrayLike],
+        m: int | Sequence[int],
+        *,
+        attributes: Attributes | None = None,
+        start: int | Sequence[int] = 0,
+        nonfinite: Literal["reject", "ignore"] = "reject",
+        timeout: float | None = None,
+    ) -> list[Sample]: ...
+
+    @overload
+    def sample(
+        self,
+        points: ArrayLike | Sequence[Sequence[float]],
+        m: int | Sequence[int],
+        *,
+        attributes: Attributes | None = None,
+        start: int | Sequence[int] = 0,
+        nonfinite: Literal["reject", "ignore"] = "reject",
+        timeout: float | None = None,
+    ) -> Any: ...
+
+    def sample(
+        self,
+        points: Any,
+        m: int | Sequence[int],
+        *,
+        attributes: Attributes | None = None,
+        start: int | Sequence[int] = 0,
+        nonfinite: Literal["reject", "ignore"] = "reject",
+        timeout: float | None = None,
+    ) -> Any:
+        """Chooses m points of each cloud by farthest point sampling.
+
+        Args:
+            points: one cloud (N, 3), or a batch: (B, N, 3) or a list of (Ni, 3). Arrays of numpy,
+                torch or anything else with ``__array__`` or ``__dlpack__``, of any byte order
+                and strides. float16, bfloat16 and float32 are sampled as they are; float64 is
+                shifted to a local origin first, so map coordinates stay exact; integers are
+                sent as float32 (up to 16 bits) or float64. Clouds of several types become the
+                smallest type that holds all.
+            m: points to choose from each cloud, from 1 to N; one number or one per cloud.
+            attributes: values to gather at the chosen points, with one row per point: an array
+                (N, ...) or a dict of arrays. For a batch one of these per cloud, or a dict with
+                one array per cloud under each name. They are gathered here and never sent.
+            start: row that is chosen first; one number or one per cloud.
+            nonfinite: "reject" makes a row with NaN or infinity an error; "ignore" never chooses
+                such rows. Indices refer to the rows as passed in either way.
+            timeout: seconds; None takes the client's.
+
+        Returns:
+            A `Sample` for one cloud, a list of them for a batch; an empty list for an empty one.
+
+        Raises:
+            InvalidArgumentError: an argument is wrong; its `field` says which.
+            FarpointError: the call failed; see `farpoint.errors` for the kinds.
+        """
+        plan = _plan.plan_sample(points, m, attributes, start, nonfinite)
+        if plan.is_empty:
+            return []
+        call = _plan.start_call(timeout, self._timeout)
+        return plan.read(self._sample(plan.request, call), call)
+
+    def sample_stream(
+        self,
+        clouds: Iterable[ArrayLike],
+        m: int,
+        *,
+        start: int = 0,
+        nonfinite: Literal["reject", "ignore"] = "reject",
+        latest_only: bool = False,
+        timeout: float | None = None,
+    ) -> Iterator[StreamedSample]:
+        """Samples clouds as they come, and answers in their order.
+
+        A cloud that fails is answered with its error, and the stream goes on. Clouds are taken
+        from the iterable as fast as the server and the reader of the answers keep up.
+
+        Args:
+            clouds: one cloud (N, 3) at a time, of any size; as for `sample`.
+            m: points to choose from each cloud.
+            start: row of each cloud that is chosen first.
+            nonfinite: as for `sample`.
+            latest_only: for a live sensor that may be faster than the server: of the clouds that
+                wait, all but the newest are dropped unanswered.
+            timeout: seconds for the whole stream; None is without limit.
+
+        Returns:
+            A `StreamedSample` for each cloud, or with `latest_only` for each that was not dropped.
+
+        Raises:
+            InvalidArgumentError: an argument is wrong.
+            FarpointError: the stream itself failed, while it is read.
+        """
+        stream = Stream(m, start, nonfinite, latest_only, _plan.start_call(timeout, None))
+        return self._read_stream(stream, clouds)
+
+    @overload
+    def encode(
+        self,
+        points: Sequence[ArrayLike],
+        model: str | None = None,
+        attributes: Attributes | None = None,
+        timeout: float | None = None,
+    ) -> list[Encoding]: ...
+
+    @overload
+    def encode(
+        self,
+        points: ArrayLike | Sequence[Sequence[float]],
+        model: str | None = None,
+        attributes: Attributes | None = None,
+        timeout: float | None = None,
+    ) -> Any: ...
+
+    def encode(
+        self,
+        points: Any,
+        model: str | None = None,
+        attributes: Attributes | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Runs a model over each cloud.
+
+        Args:
+            points: one cloud (N, 3), or a batch; as for `sample`. Every row must be finite.
+            model: name of a model that the server has loaded; None takes its first.
+            attributes: values for a model that takes some with each point: an array (N, A) or
+                (N,), or a dict of such, whose columns are joined in its order. For a batch one
+                of these per cloud. Sent as float32.
+            timeout: seconds; None takes the client's.
+
+        Returns:
+            An `Encoding` for one cloud, a list of them for a batch; an empty list for an empty
+            one. Its `stages` hold what each stage of the model keeps.
+
+        Raises:
+            InvalidArgumentError: an argument is wrong; its `field` says which.
+            NotFoundError: there is no such model.
+            FarpointError: the call failed; see `farpoint.errors` for the kinds.
+        """
+        plan = plan_encode(points, model, attributes)
+        if plan.is_empty:
+            return []
+        call = _plan.start_call(timeout, self._timeout)
+        return plan.read(self._invoke(self._stub.Encode, plan.request, call), call)
+
+    def list_models(self, *, timeout: float | None = None) -> list[Model]:
+        """The models that are ready; `encode` takes the first if it is given none."""
+        call = _plan.start_call(timeout, self._timeout)
+        response = self._invoke(self._stub.ListModels, pb.ListModelsRequest(), call)
+        return [read_model(model) for model in response.models]
+
+    def load_model(
+        self, name: str, path: str | None = None, *, timeout: float | None = None
+    ) -> Model:
+        """Has the server load a model, and returns once it is ready.
+
+        Calls that use a model of the same name finish on that one.
+
+        Args:
+            name: what `encode` is to call it.
+            path: of a safetensors file on the server's machine; None for the weights that come
+                with the server.
+            timeout: seconds; None takes the client's.
+        """
+        call = _plan.start_call(timeout, self._timeout)
+        request = admin_pb2.LoadModelRequest(name=name, path=path or "")
+        return read_model(self._invoke(self._admin.LoadModel, request, call).model)
+
+    def unload_model(self, name: str, *, timeout: float | None = None) -> None:
+        """Has the server let go of a model; calls that use it finish."""
+        call = _plan.start_call(timeout, self._timeout)
+        request = admin_pb2.UnloadModelRequest(name=name)
+        self._invoke(self._admin.UnloadModel, request, call)
+
+    def server_info(self, *, timeout: float | None = None) -> ServerInfo:
+        """What the server is and what it accepts."""
+        call = _plan.start_call(timeout, self._timeout)
+        request = pb.GetServerInfoRequest()
+        return _plan.read_server_info(self._invoke(self._stub.GetServerInfo, request, call))
+
+    def memory(self, *, snapshots: bool = False, timeout: float | None = None) -> Memory:
+        """What the memory of each of the server's devices is used for.
+
+        Args:
+            snapshots: whether to include torch's memory snapshots, which can be large.
+            timeout: seconds; None takes the client's.
+        """
+        call = _plan.start_call(timeout, self._timeout)
+        request = admin_pb2.GetMemoryRequest(include_snapshots=snapshots)
+        return read_memory(self._invoke(self._admin.GetMemory, request, call))
+
+    def trim_memory(self, *, force: bool = False, timeout: float | None = None) -> list[Trim]:
+        """Has the server give cached memory back; one `Trim` for each device.
+
+        Args:
+            force: do not wait for a moment without work, as long as the timeout allows, but trim
+                after the batch that runs, ahead of what is queued.
+            timeout: seconds; None takes the client's.
+        """
+        call = _plan.start_call(timeout, self._timeout)
+        request = admin_pb2.TrimMemoryRequest(force=force)
+        return read_trims(self._invoke(self._admin.TrimMemory, request, call))
+
+    def close(self) -> None:
+        """Ends the connection; calls under way are cancelled."""
+        self._channel.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _read_stream(self, stream: Stream, clouds: Iterable[ArrayLike]) -> Iterator[StreamedSample]:
+        answers = self._stub.SampleStream(stream.requests(clouds), **stream.call.options)
+        try:
+            for answer in answers:
+                yield from stream.read(answer)
+        except grpc.RpcError as error:
+            raise from_rpc_error(error, stream.call.request_id) from error
+        finally:
+            answers.cancel()
+        yield from stream.finish()
+
+    def _sample(self, request: pb.SampleRequest, call: _plan.Call) -> pb.SampleResponse:
+        if not _large.needs_limit(request) or request.ByteSize() <= self._message_limit(call):
+            return self._invoke(self._stub.Sample, request, call)
+        pieces = _large.pieces(request, self._message_limit(call))
+        return self._invoke(self._stub.SampleLarge, pieces, call).response
+
+    def _message_limit(self, call: _plan.Call) -> int:
+        """Bytes of a message that the server accepts; asked for once."""
+        if self._limit is None:
+            info = self._invoke(self._stub.GetServerInfo, pb.GetServerInfoRequest(), call)
+            self._limit = info.limits.message_bytes
+        return self._limit
+
+    @staticmethod
+    def _invoke(method: Callable[..., Response], request: object, call: _plan.Call) -> Response:
+        try:
+            return method(request, **call.options)
+        except grpc.RpcError as error:
+            raise from_rpc_error(error, call.request_id) from error

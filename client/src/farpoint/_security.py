@@ -1,0 +1,130 @@
+"""TLS and tokens: from what a caller gives to the credentials of a channel."""
+
+import os
+import ssl
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import grpc
+
+from farpoint.errors import InvalidArgumentError
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Tls:
+    """How a server is recognized over TLS, and with mTLS the client too. Files are PEM.
+
+    Args:
+        ca: the authorities that are trusted; None trusts those that gRPC brings along.
+        certificate: the client's certificate with its chain, for a server that asks for one.
+        key: the key of the certificate.
+        server_name: name in the server's certificate, where the target has another.
+    """
+
+    ca: PathLike | None = None
+    certificate: PathLike | None = None
+    key: PathLike | None = None
+    server_name: str | None = None
+
+
+@dataclass(frozen=True)
+class Security:
+    """What a channel is opened with; without credentials in plain text."""
+
+    credentials: grpc.ChannelCredentials | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+def read_security(
+    target: str,
+    tls: "bool | PathLike | Tls" = False,
+    token: str | None = None,
+    credentials: grpc.ChannelCredentials | None = None,
+) -> Security:
+    """Security of a client's arguments.
+
+    Raises:
+        InvalidArgumentError: they contradict each other, a file cannot be used, or the token
+            would cross a network in plain text.
+    """
+    if credentials is not None:
+        if tls:
+            raise InvalidArgumentError("give tls or credentials, not both", field="tls")
+        return Security(_with_token(credentials, token))
+    if tls:
+        settings = _tls(tls)
+        name = settings.server_name
+        options = () if name is None else (("grpc.ssl_target_name_override", name),)
+        return Security(_with_token(_tls_credentials(settings), token), options)
+    return Security() if token is None else Security(_with_token(_local(target), token))
+
+
+def _tls(tls: "bool | PathLike | Tls") -> Tls:
+    if isinstance(tls, Tls):
+        return tls
+    return Tls() if isinstance(tls, bool) else Tls(ca=tls)
+
+
+def _tls_credentials(tls: Tls) -> grpc.ChannelCredentials:
+    if (tls.certificate is None) != (tls.key is None):
+        raise InvalidArgumentError("tls: certificate and key belong together", field="tls")
+    _check(tls)
+    return grpc.ssl_channel_credentials(_read(tls.ca), _read(tls.key), _read(tls.certificate))
+
+
+def _check(tls: Tls) -> None:
+    """gRPC itself would say of a wrong file only that no server can be reached."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        if tls.ca is not None:
+            context.load_verify_locations(tls.ca)
+        if tls.certificate is not None and tls.key is not None:
+            # The password would otherwise be asked for on the terminal.
+            context.load_cert_chain(tls.certificate, tls.key, password="")
+    except OSError as error:
+        files = ", ".join(str(path) for path in (tls.ca, tls.certificate, tls.key) if path)
+        reason = getattr(error, "reason", None) or error.strerror or "not PEM files of this kind"
+        raise InvalidArgumentError(f"tls: {reason}: {files}", field="tls") from error
+
+
+def _read(path: PathLike | None) -> bytes | None:
+    return None if path is None else Path(path).read_bytes()
+
+
+def _with_token(credentials: grpc.ChannelCredentials, token: str | None) -> grpc.ChannelCredentials:
+    if token is None:
+        return credentials
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        # The token itself must not end in a log.
+        raise InvalidArgumentError(
+            "token must be printable ASCII without spaces, got other characters or none",
+            field="token",
+        )
+    return grpc.composite_channel_credentials(
+        credentials, grpc.access_token_call_credentials(token)
+    )
+
+
+def _local(target: str) -> grpc.ChannelCredentials:
+    """Credentials for a peer on this machine: plain, and gRPC makes sure that it is there."""
+    if target.startswith("unix:"):
+        return grpc.local_channel_credentials(grpc.LocalConnectionType.UDS)
+    if not _is_loopback(target):
+        raise InvalidArgumentError(
+            f"token would cross the network to {target} in plain text: give tls as well",
+            field="token",
+        )
+    return grpc.local_channel_credentials(grpc.LocalConnectionType.LOCAL_TCP)
+
+
+def _is_loopback(target: str) -> bool:
+    host = target.rpartition("/")[2].removeprefix("dns:").removeprefix("ipv4:")
+    host = host.removeprefix("ipv6:").rpartition(":")[0].strip("[]")
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

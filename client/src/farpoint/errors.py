@@ -1,0 +1,197 @@
+"""Every exception of the client.
+
+    FarpointError
+    ├── InvalidArgumentError      also a ValueError; names the field
+    ├── CloudFileError            also a ValueError; names the file
+    ├── UnauthenticatedError
+    ├── PermissionDeniedError
+    ├── NotFoundError
+    ├── FailedPreconditionError
+    ├── UnimplementedError
+    ├── ResourceExhaustedError    says when to try again
+    ├── DeadlineExceededError     also a TimeoutError
+    ├── UnavailableError          also a ConnectionError
+    ├── CancelledError
+    └── InternalError             a bug, or a status that no other class stands for
+
+A failed call keeps gRPC's own exception as its ``__cause__``.
+"""
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+
+DETAILS_KEY = "grpc-status-details-bin"
+
+
+class FarpointError(Exception):
+    """Base of all exceptions of this package.
+
+    Attributes:
+        message: what went wrong, without the request id.
+        request_id: the id that the server logged for the call; None if nothing was sent.
+    """
+
+    def __init__(self, message: str, *, request_id: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.request_id = request_id
+
+    def __str__(self) -> str:
+        return f"{self.message} (request {self.request_id})" if self.request_id else self.message
+
+
+class InvalidArgumentError(FarpointError, ValueError):
+    """An argument is wrong; sending it again cannot help.
+
+    Attributes:
+        field: path of the wrong field in the request, for example ``points.shape`` or
+            ``sample_counts[1]``, whether the client or the server found it; the argument's own
+            name where it is not part of a request; None if unknown.
+    """
+
+    def __init__(
+        self, message: str, *, field: str | None = None, request_id: str | None = None
+    ) -> None:
+        super().__init__(message, request_id=request_id)
+        self.field = field
+
+
+class CloudFileError(FarpointError, ValueError):
+    """A point cloud file cannot be read or written.
+
+    Attributes:
+        path: the file.
+    """
+
+    def __init__(self, message: str, *, path: str | os.PathLike[str] | None = None) -> None:
+        super().__init__(message if path is None else f"{os.fspath(path)}: {message}")
+        self.path = path
+
+
+class UnauthenticatedError(FarpointError):
+    """The server wants credentials that it did not get."""
+
+
+class PermissionDeniedError(FarpointError):
+    """The caller may not do this."""
+
+
+class NotFoundError(FarpointError):
+    """What the call names does not exist on the server."""
+
+
+class FailedPreconditionError(FarpointError):
+    """The server is not in the state that the call needs."""
+
+
+class UnimplementedError(FarpointError):
+    """The server does not have this method: it is older, or not a Farpoint server."""
+
+
+class ResourceExhaustedError(FarpointError):
+    """The server is full, or the message is larger than it accepts.
+
+    Attributes:
+        retry_after_s: seconds after which the server asks to be tried again; None if it gave
+            none, as for a message that is too large.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after_s: float | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message, request_id=request_id)
+        self.retry_after_s = retry_after_s
+
+
+class DeadlineExceededError(FarpointError, TimeoutError):
+    """No answer came within ``timeout``."""
+
+
+class UnavailableError(FarpointError, ConnectionError):
+    """The server cannot be reached, or it is shutting down; a later try may work."""
+
+
+class CancelledError(FarpointError):
+    """The call was cancelled."""
+
+
+class InternalError(FarpointError):
+    """The server failed, or it gave an answer that makes no sense."""
+
+
+_BY_STATUS: dict[grpc.StatusCode, type[FarpointError]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidArgumentError,
+    grpc.StatusCode.OUT_OF_RANGE: InvalidArgumentError,
+    grpc.StatusCode.UNAUTHENTICATED: UnauthenticatedError,
+    grpc.StatusCode.PERMISSION_DENIED: PermissionDeniedError,
+    grpc.StatusCode.NOT_FOUND: NotFoundError,
+    grpc.StatusCode.FAILED_PRECONDITION: FailedPreconditionError,
+    grpc.StatusCode.UNIMPLEMENTED: UnimplementedError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: ResourceExhaustedError,
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceededError,
+    grpc.StatusCode.UNAVAILABLE: UnavailableError,
+    grpc.StatusCode.CANCELLED: CancelledError,
+}
+
+
+def from_rpc_error(error: grpc.RpcError, request_id: str | None = None) -> FarpointError:
+    """The exception of this package that stands for a failed call, sync or async."""
+    message = error.details() or error.code().name
+    return _make(error.code(), message, _details(error.trailing_metadata()), request_id)
+
+
+def from_status(status: status_pb2.Status, request_id: str | None = None) -> FarpointError:
+    """The exception that stands for one failed request of a stream."""
+    codes = {code.value[0]: code for code in grpc.StatusCode}
+    code = codes.get(status.code, grpc.StatusCode.UNKNOWN)
+    return _make(code, status.message or code.name, list(status.details), request_id)
+
+
+def _make(
+    code: grpc.StatusCode, message: str, details: list[AnyMessage], request_id: str | None
+) -> FarpointError:
+    kind = _BY_STATUS.get(code, InternalError)
+    if kind is InvalidArgumentError:
+        return InvalidArgumentError(message, field=_field(details), request_id=request_id)
+    if kind is ResourceExhaustedError:
+        return ResourceExhaustedError(
+            message, retry_after_s=_retry_after_s(details), request_id=request_id
+        )
+    return kind(message, request_id=request_id)
+
+
+def _details(metadata: Iterable[Any] | None) -> list[AnyMessage]:
+    # Iterated, as a dict of grpc.aio's Metadata fails in older versions.
+    packed = next((value for key, value in metadata or () if key == DETAILS_KEY), None)
+    if not isinstance(packed, bytes):
+        return []
+    try:
+        return list(status_pb2.Status.FromString(packed).details)
+    except DecodeError:  # details are an extra: the status alone still says what happened
+        return []
+
+
+def _field(details: list[AnyMessage]) -> str | None:
+    bad_request = error_details_pb2.BadRequest()
+    for detail in details:
+        if detail.Unpack(bad_request) and bad_request.field_violations:
+            return str(bad_request.field_violations[0].field)
+    return None
+
+
+def _retry_after_s(details: list[AnyMessage]) -> float | None:
+    retry_info = error_details_pb2.RetryInfo()
+    for detail in details:
+        if detail.Unpack(retry_info):
+            return float(retry_info.retry_delay.ToTimedelta().total_seconds())
+    return None

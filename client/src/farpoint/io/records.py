@@ -1,0 +1,68 @@
+"""Structured arrays, one record per point: the common ground of most formats."""
+
+import numpy as np
+
+from farpoint._arrays import Array
+
+AXES = ("x", "y", "z")
+
+
+def axis_positions(names: list[str]) -> list[int]:
+    """Where x, y and z are among the names, in any case.
+
+    Raises:
+        ValueError: one of them is missing.
+    """
+    lower = [name.lower() for name in names]
+    missing = [axis for axis in AXES if axis not in lower]
+    if missing:
+        raise ValueError(f"no {', '.join(missing)} among the fields {', '.join(names)}")
+    return [lower.index(axis) for axis in AXES]
+
+
+def split_records(records: Array) -> tuple[Array, dict[str, Array]]:
+    """Coordinates (N, 3) of structured records, and their other fields by name."""
+    names = list(records.dtype.names or ())
+    axes = [names[i] for i in axis_positions(names)]
+    points = np.stack([records[axis] for axis in axes], axis=1)
+    return points, {name: records[name] for name in names if name not in axes}
+
+
+def columns_of(points: Array, attributes: dict[str, Array]) -> dict[str, Array]:
+    """One-dimensional columns by name: x, y, z, then the attributes, split where they are wide."""
+    columns = dict(zip(AXES, points.T, strict=True))
+    for name, values in attributes.items():
+        flat = values.reshape(len(values), -1)
+        columns |= dict(zip(_column_names(name, flat.shape[1]), flat.T, strict=True))
+    return columns
+
+
+def _column_names(name: str, width: int) -> list[str]:
+    name = "_".join(name.split())
+    if name == "rgb" and width == 3:
+        return ["red", "green", "blue"]
+    return [name] if width == 1 else [f"{name}_{i}" for i in range(width)]
+
+
+def join_columns(columns: dict[str, Array]) -> Array:
+    """Columns as structured records of little-endian numbers that PLY and PCD can hold.
+
+    Raises:
+        ValueError: a column holds no numbers.
+    """
+    types = [(name, _storable(name, column.dtype)) for name, column in columns.items()]
+    records = np.empty(len(columns["x"]), types)
+    for name, column in columns.items():
+        records[name] = column
+    return records
+
+
+def _storable(name: str, dtype: np.dtype[np.generic]) -> str:
+    if dtype.kind == "b":
+        return "u1"
+    if dtype.kind == "f":
+        return "<f4" if dtype.itemsize <= 4 else "<f8"
+    if dtype.kind in "iu":
+        # PLY ends at 32 bits; float64 holds whole numbers up to 2^53.
+        return f"<{dtype.kind}{dtype.itemsize}" if dtype.itemsize <= 4 else "<f8"
+    raise ValueError(f"the attribute {name!r} of type {dtype} has no place in this format")

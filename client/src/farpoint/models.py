@@ -1,0 +1,68 @@
+"""What models make of clouds, and which models a server has."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from farpoint._arrays import Array
+from farpoint.results import Timings
+from farpoint.v1 import sampling_pb2 as pb
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Stage:
+    """What a stage of a model keeps of one cloud: M points, in order of choice."""
+
+    indices: NDArray[np.int64]
+    """(M,) int64, rows of the cloud as it was passed in."""
+    points: Array
+    """(M, 3), the rows themselves, in the cloud's own type."""
+    features: NDArray[np.float32]
+    """(M, C) float32, one row per point."""
+    counts: NDArray[np.int64]
+    """(M,) int64: how many points of the cloud each one stands for; they sum to N."""
+    mean_distances: NDArray[np.float32]
+    """(M,) float32, in the unit of the coordinates: from each one to the points of the stage
+    before that it stands for, on average."""
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __repr__(self) -> str:
+        return f"Stage(points={len(self)}, features=float32{list(self.features.shape)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """What a model makes of one cloud of N points."""
+
+    model: str
+    stages: tuple[Stage, ...]
+    """In the order of the model; each keeps the first of what the one before it kept."""
+    timings: Timings
+    request_id: str
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that a server has loaded."""
+
+    name: str
+    rates: tuple[float, ...]
+    """The share of its points that each stage keeps."""
+    feature_channels: int
+    attribute_channels: int
+    """Values that it takes with each point, besides the coordinates."""
+    parameter_count: int
+
+
+def read_model(model: pb.Model) -> Model:
+    """The message in plain values."""
+    return Model(
+        name=model.name,
+        rates=tuple(model.rates),
+        feature_channels=model.feature_channels,
+        attribute_channels=model.attribute_channels,
+        parameter_count=model.parameter_count,
+    )

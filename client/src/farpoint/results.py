@@ -1,0 +1,120 @@
+"""What a server answers, as plain Python values."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from farpoint._arrays import Array
+from farpoint.errors import FarpointError
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Where a call's time went, in milliseconds. The clouds of one batch share one."""
+
+    queue_ms: float
+    """In the server, from acceptance to the start of the work."""
+    compute_ms: float
+    """In the server's engine."""
+    server_ms: float
+    """In the server, from arrival to answer; queue and compute are part of it."""
+    wire_ms: float
+    """Outside the server: sending, receiving, packing and unpacking."""
+    total_ms: float
+    """As the caller waited."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Sample:
+    """The points chosen from one cloud of N points, m of them, in order of choice.
+
+    Every prefix is a sample too: the first k rows are what asking for k gives.
+    """
+
+    indices: NDArray[np.int64]
+    """(m,) int64, rows of the cloud as it was passed in; ready to index numpy and torch."""
+    points: Array
+    """(m, 3), the rows themselves, in the cloud's own type."""
+    attributes: Array | dict[str, Array] | None
+    """The attributes at the chosen rows, in the form they were passed in."""
+    distances: NDArray[np.float32]
+    """(m,) float32, in the unit of the coordinates: the distance from rows 0..i of the sample to
+    the point of the cloud that is farthest from them, i.e. the covering radius of that prefix."""
+    timings: Timings
+    origin: NDArray[np.float64] | None
+    """(3,) float64: what the server subtracted before it worked in float32; None where it
+    subtracted nothing."""
+    request_id: str
+
+    @property
+    def covering_radius(self) -> float:
+        """Largest distance from any finite point of the cloud to the nearest chosen one."""
+        return float(self.distances[-1])
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __repr__(self) -> str:
+        points = f"{self.points.dtype}{list(self.points.shape)}"
+        return (
+            f"Sample(indices=int64[{len(self)}], points={points}, "
+            f"attributes={_shapes(self.attributes)}, "
+            f"covering_radius={self.covering_radius:.6g}, total_ms={self.timings.total_ms:.3g})"
+        )
+
+
+def _shapes(attributes: Array | dict[str, Array] | None) -> str:
+    if attributes is None:
+        return "None"
+    if isinstance(attributes, dict):
+        return "{" + ", ".join(f"{k}: {_shapes(v)}" for k, v in attributes.items()) + "}"
+    return f"{attributes.dtype}{list(attributes.shape)}"
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedSample:
+    """The answer to one cloud of a stream: a sample, or why there is none."""
+
+    index: int
+    """Which cloud of the stream, from 0."""
+    sample: Sample | None
+    error: FarpointError | None
+
+    def result(self) -> Sample:
+        """The sample; raises the error if there is none."""
+        if self.sample is None:
+            raise self.error or FarpointError("no answer")
+        return self.sample
+
+
+@dataclass(frozen=True)
+class Device:
+    """A processor or card that serves requests."""
+
+    name: str
+    """As torch names it: "cpu", "cuda:0"."""
+    description: str
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The largest request that the server accepts."""
+
+    message_bytes: int
+    request_points: int
+    request_clouds: int
+
+
+@dataclass(frozen=True)
+class ServerInfo:
+    """What a server is and what it accepts."""
+
+    version: str
+    torch_version: str
+    devices: tuple[Device, ...]
+    methods: tuple[str, ...]
+    """For example "farthest_point"."""
+    point_types: tuple[str, ...]
+    """Types accepted for points, for example "float32"."""
+    limits: Limits
