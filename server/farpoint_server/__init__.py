@@ -1,0 +1,20 @@
+"""The sampling service: gRPC in front of farpoint_ops.
+
+A request goes one way: rpc (errors, request id, one log line) -> servicer (convert, delegate,
+convert) -> admission -> batcher -> engine, and its answer comes back the same way.
+"""
+
+import os
+from importlib import metadata
+
+# Read when grpc is loaded. It would write a line past our log for each handshake that fails, so any
+# peer could fill the log with lines that are not JSON.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
+
+def version() -> str:
+    """Version of the installed distribution; "unknown" when run from source alone."""
+    try:
+        return metadata.version("farpoint-server")
+    except metadata.PackageNotFoundError:
+        return "unknown"

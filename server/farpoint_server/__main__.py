@@ -1,0 +1,50 @@
+"""The `farpoint-server` command."""
+
+import asyncio
+import os
+import sys
+
+import structlog
+
+from farpoint_server import command_line, logs
+from farpoint_server.config import Settings
+from farpoint_server.errors import DeviceFailedError, StartError
+from farpoint_server.memory import environment, glibc
+
+
+def main() -> None:
+    """Serves until a signal.
+
+    Exit status: 0 drained, 1 calls were cut off, 2 cannot start, 3 the device failed for good.
+    """
+    settings = command_line.parse()
+    try:
+        chosen = _settle_allocators(settings)
+        logs.configure(settings)
+        structlog.get_logger("farpoint").info("allocator", **chosen)
+        from farpoint_server import app  # torch takes seconds to load, which --help need not wait
+
+        complete = asyncio.run(app.serve(settings))
+    except (ImportError, StartError, environment.AllocatorOptionError) as error:
+        logs.close()
+        print(f"farpoint-server: {error}", file=sys.stderr)
+        sys.exit(2)
+    except DeviceFailedError:
+        logs.close()
+        os._exit(3)
+    logs.close()
+    # A kernel whose caller left cannot be interrupted, and a normal exit would wait for it.
+    os._exit(0 if complete else 1)
+
+
+def _settle_allocators(settings: Settings) -> dict[str, object]:
+    """Options that are read only once: before torch is loaded, and before any thread is started."""
+    chosen: dict[str, object] = {"heap": glibc.settle(os.environ)}
+    if set(settings.device) != {"cpu"}:
+        expandable = settings.memory_expandable_segments == "on"
+        chosen["torch"] = environment.settle(os.environ, expandable=expandable)
+    return chosen
+
+
+if __name__ == "__main__":
+    main()

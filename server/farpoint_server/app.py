@@ -1,0 +1,237 @@
+"""Puts the parts together, serves until a signal, and drains."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import structlog
+import torch
+
+from farpoint.v1 import sampling_pb2
+from farpoint_server import devices, services, version
+from farpoint_server.admin import AdminServicer
+from farpoint_server.admission import Admission, Receiving
+from farpoint_server.batcher import Batcher
+from farpoint_server.codec.sample_plan import METHODS, POINT_TYPES, Limits
+from farpoint_server.config import Settings
+from farpoint_server.engine import Engine
+from farpoint_server.errors import DeviceFailedError
+from farpoint_server.health import Health
+from farpoint_server.in_flight import InFlight
+from farpoint_server.inference.servicer import InferenceServicer
+from farpoint_server.memory import environment
+from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.keeper import Keeper
+from farpoint_server.memory.options import manager_of
+from farpoint_server.memory_bound import MemoryBound
+from farpoint_server.metrics.batches import BatchMeter
+from farpoint_server.metrics.memory import Memory
+from farpoint_server.metrics.state import Gauge, State
+from farpoint_server.models.registry import Registry
+from farpoint_server.models.runner import Runner
+from farpoint_server.models.servicer import ModelServicer
+from farpoint_server.observation import Observation
+from farpoint_server.ports import Ports
+from farpoint_server.rpc import Boundary
+from farpoint_server.sampler import Sampler
+from farpoint_server.servicer import SamplingServicer
+from farpoint_server.watchdog import Watchdog
+
+# What was refused while draining is not waited for by itself; its answer leaves in this time.
+REFUSAL_S = 0.1
+# Twelve megabytes take some ten milliseconds on one machine; a slow sender does not hold up others.
+RECEIVE_PATIENCE_S = 0.5
+log = structlog.get_logger("farpoint")
+
+
+class App:
+    """A server and all that it holds; make it with the event loop running.
+
+    Raises:
+        StartError: the settings do not fit this machine.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        chosen = [devices.resolve(name) for name in settings.device]
+        self._allocator_settings = os.environ.get(environment.NAME, "")
+        self._engines = self._make_engines(chosen)
+        watchdog = Watchdog(settings.engine_timeout_s, len(chosen), self._report_engines)
+        self._health = Health(services.health_names(settings))
+        self._observation = Observation(settings, lambda: self._health.is_serving)
+        measured = [BatchMeter(e, self._observation.instruments) for e in self._engines]
+        self._batcher = Batcher(measured, settings.batch_points, watchdog)
+        self._threads = ThreadPoolExecutor(2, "codec")
+        self._in_flight = InFlight()
+        self._keeper = Keeper(
+            self._engines,
+            lambda: self._batcher.waiting_requests,
+            lambda healthy: self._health.report("memory", healthy=healthy),
+        )
+        around = self._observation.interceptors
+        self._models = Registry(self._engines, self._health)
+        self._ports = Ports(settings, [*around, Boundary(self._in_flight)])
+        self._register(chosen)
+
+    async def start(self) -> None:
+        """Serves from now on."""
+        addresses = self._ports.bind()
+        for engine in self._engines:
+            await engine.start()
+        await self._models.load_all(self._settings.encoder)
+        self._batcher.start()
+        self._keeper.start()
+        await self._ports.start()
+        self._observation.start()
+        await self._health.set_all(serving=True)
+        names = ", ".join(str(engine.device) for engine in self._engines)
+        log.info(
+            "ready",
+            address=addresses.public[0],
+            addresses=addresses.public,
+            admin_addresses=addresses.admin,
+            http_address=self._observation.http_address,
+            device=names,
+        )
+
+    async def lost(self) -> None:
+        """Returns once a device works no more in this process."""
+        await self._keeper.lost()
+
+    async def drain(self) -> bool:
+        """Stops accepting calls, waits for those accepted; whether all were answered in time."""
+        log.info("draining", calls=self._in_flight.calls)
+        await self._health.set_all(serving=False)
+        await asyncio.sleep(self._settings.drain_grace_s)
+        try:
+            await asyncio.wait_for(self._in_flight.drain(), self._settings.drain_timeout_s)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+    async def stop(self, grace_s: float) -> None:
+        """Closes every connection; calls that then are not answered in time are cancelled."""
+        await self._ports.stop(grace_s)
+        await self._keeper.stop()
+        await self._batcher.stop()
+        for engine in self._engines:
+            engine.stop()
+        self._threads.shutdown(wait=False)
+        await asyncio.to_thread(self._observation.stop)
+        log.info("stopped", unanswered=self._in_flight.calls)
+
+    def _make_engines(self, chosen: Sequence[torch.device]) -> list[Engine]:
+        threads = self._settings.cpu_threads or devices.cores_each(chosen)
+        gate, options = Gate(), self._settings.memory_options()
+        report = structlog.get_logger("farpoint.memory").info
+        return [
+            Engine(
+                device,
+                threads,
+                manager_of(device, options, gate, self._allocator_settings, report),
+            )
+            for device in chosen
+        ]
+
+    def _report_engines(self, healthy: bool) -> None:
+        self._report = asyncio.ensure_future(self._health.report("engines", healthy=healthy))
+
+    def _register(self, chosen: Sequence[torch.device]) -> None:
+        settings = self._settings
+        limits = Limits(
+            settings.max_message_bytes, settings.max_request_points, settings.max_request_clouds
+        )
+        admission = Admission(
+            settings.max_points_in_flight,
+            settings.max_bytes_in_flight,
+            settings.overload_retry_ms,
+        )
+        memory = MemoryBound([engine.memory for engine in self._engines])
+        sampler = Sampler(limits, admission, self._batcher, self._threads, memory)
+        receiving = Receiving(settings.receive_turns, RECEIVE_PATIENCE_S)
+        services.Servicers(
+            SamplingServicer(sampler, receiving, self._in_flight, _info(limits, chosen)),
+            ModelServicer(
+                self._models,
+                Runner(self._engines),
+                replace(limits, points=min(limits.points, settings.max_encode_points)),
+                admission,
+                receiving,
+                self._threads,
+            ),
+            InferenceServicer(sampler, receiving, lambda: self._health.is_serving),
+            AdminServicer(self._keeper, self._models, self._allocator_settings),
+            self._health,
+        ).add_to(self._ports)
+        self._show_state(admission)
+
+    def _show_state(self, admission: Admission) -> None:
+        batcher, in_flight = self._batcher, self._in_flight
+        gauges = (
+            ("serving", "1 if health is SERVING, else 0.", lambda: self._health.is_serving),
+            ("calls", "Calls that are accepted and not answered.", lambda: in_flight.calls),
+            ("points_in_flight", "Points of these calls.", lambda: admission.points),
+            ("bytes_in_flight", "Bytes of their messages.", lambda: admission.bytes),
+            ("queue_requests", "Requests no engine has begun.", lambda: batcher.waiting_requests),
+            ("queue_points", "Points of these requests.", lambda: batcher.waiting_points),
+        )
+        self._observation.show(
+            State(*(Gauge(f"farpoint_{name}", text, read) for name, text, read in gauges)),
+            Memory(lambda: [engine.memory.snapshot for engine in self._engines]),
+        )
+
+
+async def serve(settings: Settings) -> bool:
+    """Serves until SIGTERM or SIGINT; returns whether every accepted call was answered.
+
+    Raises:
+        StartError: the settings do not fit this machine.
+        DeviceFailedError: a device works no more, and only a new process can help.
+    """
+    signals = _signals()
+    app = App(settings)
+    await app.start()
+    told, lost = asyncio.ensure_future(signals.get()), asyncio.ensure_future(app.lost())
+    await asyncio.wait((told, lost), return_when=asyncio.FIRST_COMPLETED)
+    if not told.done():
+        log.error("device failed", exit_status=3)
+        await app.stop(REFUSAL_S)
+        raise DeviceFailedError("a device works no more in this process")
+    lost.cancel()
+    drained = asyncio.ensure_future(app.drain())
+    again = asyncio.ensure_future(signals.get())
+    await asyncio.wait((drained, again), return_when=asyncio.FIRST_COMPLETED)
+    again.cancel()
+    complete = drained.done() and drained.result()
+    drained.cancel()
+    await app.stop(REFUSAL_S if complete else 0)
+    return complete
+
+
+def _signals() -> asyncio.Queue[signal.Signals]:
+    """Where each SIGTERM and SIGINT arrives."""
+    queue: asyncio.Queue[signal.Signals] = asyncio.Queue()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, queue.put_nowait, number)
+    return queue
+
+
+def _info(limits: Limits, chosen: Sequence[torch.device]) -> sampling_pb2.GetServerInfoResponse:
+    return sampling_pb2.GetServerInfoResponse(
+        version=version(),
+        devices=[
+            sampling_pb2.Device(name=str(device), description=devices.describe(device))
+            for device in chosen
+        ],
+        methods=METHODS,
+        point_types=POINT_TYPES,
+        limits=sampling_pb2.Limits(
+            message_bytes=limits.message_bytes,
+            request_points=limits.points,
+            request_clouds=limits.clouds,
+        ),
+        torch_version=torch.__version__,
+    )

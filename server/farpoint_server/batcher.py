@@ -1,0 +1,151 @@
+"""How accepted work is cut into batches, and what happens to those who no longer wait.
+
+Each engine takes what is waiting the moment it is free: alone when the server is idle, together
+with all that arrived meanwhile when it is not. Nobody is made to wait for a batch to fill. Only
+the event loop touches the queue.
+"""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
+
+from farpoint_server.errors import DeadlinePassedError, EngineHungError, ServiceError
+from farpoint_server.job_queue import Job, JobQueue
+from farpoint_server.watchdog import Watchdog
+from farpoint_server.work import Batch, Clouds, Outcome, Samples
+
+HUNG = "the engine does not answer; use another server"
+
+
+class Engine(Protocol):
+    """What runs batches; see engine.py."""
+
+    def sample(self, batch: Batch) -> Coroutine[Any, Any, list[Samples | ServiceError]]:
+        """The samples of each request of a batch, in order, or what is said to it instead."""
+        ...
+
+
+class Batcher:
+    """One queue before any number of engines.
+
+    Args:
+        engines: Each runs one batch at a time.
+        batch_points: Points after which a batch takes no further request; a request that is
+            larger by itself makes a batch of its own.
+        watchdog: Told of every batch that runs; one without limit if None.
+    """
+
+    def __init__(
+        self, engines: Sequence[Engine], batch_points: int, watchdog: Watchdog | None = None
+    ) -> None:
+        self._engines = engines
+        self._queue = JobQueue(batch_points)
+        self._watchdog = watchdog or Watchdog(None)
+        self._arrived = asyncio.Event()
+        self._workers: list[asyncio.Task[None]] = []
+
+    @property
+    def waiting_requests(self) -> int:
+        """Requests that no engine has begun."""
+        return len(self._queue)
+
+    @property
+    def waiting_points(self) -> int:
+        """Points of the requests that no engine has begun."""
+        return self._queue.points
+
+    def start(self) -> None:
+        """Begins to serve the queue."""
+        self._workers = [asyncio.create_task(self._serve(engine)) for engine in self._engines]
+
+    async def stop(self) -> None:
+        """Ends the workers; what still waits is never answered."""
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
+
+    async def sample(self, clouds: Clouds, timeout_s: float | None) -> Outcome:
+        """Queues work and returns its outcome.
+
+        When the caller is cancelled or its time is over, its work leaves the queue, or the kernel
+        that is at it.
+
+        Args:
+            clouds: The work.
+            timeout_s: Seconds that the caller will still wait; None for ever.
+
+        Raises:
+            DeadlinePassedError: the work was not done in time.
+            EngineHungError: no engine answers.
+        """
+        self._check_engines()
+        loop = asyncio.get_running_loop()
+        job = Job(clouds, loop.create_future())
+        timer = None if timeout_s is None else loop.call_later(timeout_s, _expire, job)
+        self._queue.add(job)
+        self._arrived.set()
+        try:
+            return await job.answer
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._queue.discard(job)
+            job.give_up()
+
+    async def _serve(self, engine: Engine) -> None:
+        while True:
+            jobs = self._queue.take_batch()
+            if jobs:
+                await self._run(engine, jobs)
+            else:
+                self._arrived.clear()
+                await self._arrived.wait()
+
+    async def _run(self, engine: Engine, jobs: Sequence[Job]) -> None:
+        begun = time.monotonic()
+        batch = Batch([job.clouds for job in jobs])
+        for index, job in enumerate(jobs):
+            job.place = (batch, index)
+        try:
+            samples = await self._watch(engine.sample(batch), jobs)
+        except Exception as error:
+            await self._blame(engine, jobs, error)
+            return
+        compute_ms = (time.monotonic() - begun) * 1e3
+        for job, result in zip(jobs, samples, strict=True):
+            if not job.is_wanted:
+                continue
+            if isinstance(result, ServiceError):
+                job.answer.set_exception(result)
+            else:
+                queue_ms = (begun - job.accepted) * 1e3
+                job.answer.set_result(Outcome(result, queue_ms, compute_ms))
+
+    async def _blame(self, engine: Engine, jobs: Sequence[Job], error: Exception) -> None:
+        """One bad request must not fail its neighbors: each is tried again by itself."""
+        if len(jobs) > 1:
+            for job in jobs:
+                if job.is_wanted:
+                    await self._run(engine, [job])
+        elif jobs[0].is_wanted:
+            jobs[0].answer.set_exception(error)
+
+    async def _watch(
+        self, batch: Coroutine[Any, Any, list[Samples | ServiceError]], jobs: Sequence[Job]
+    ) -> list[Samples | ServiceError]:
+        def tell() -> None:
+            for job in [*jobs, *(self._queue.take_all() if self._watchdog.all_hung else ())]:
+                if job.is_wanted:
+                    job.answer.set_exception(EngineHungError(HUNG))
+
+        return await self._watchdog.watch(batch, tell)
+
+    def _check_engines(self) -> None:
+        if self._watchdog.all_hung:
+            raise EngineHungError(HUNG)
+
+
+def _expire(job: Job) -> None:
+    if job.is_wanted:
+        job.answer.set_exception(DeadlinePassedError("the deadline passed before the work ended"))

@@ -1,0 +1,1 @@
+"""Between messages and arrays: everything a request can get wrong is found here."""

@@ -1,0 +1,79 @@
+"""A plan to work, and the outcome of the work to a serialized SampleResponse."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from farpoint.v1 import sampling_pb2, tensor_pb2
+from farpoint_server.codec.coordinates import Float64s, load_points
+from farpoint_server.codec.sample_plan import Plan
+from farpoint_server.codec.tensors import View, pack
+from farpoint_server.codec.wire import Buffer, nested
+from farpoint_server.work import Clouds, Int32s, Int64s, Outcome
+
+Response = sampling_pb2.SampleResponse
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The work of one request, and what its answer needs besides."""
+
+    plan: Plan
+    clouds: Clouds
+    origins: Float64s | None
+
+
+def decode(plan: Plan) -> Decoded:
+    """Work for the batcher; the coordinates are checked here.
+
+    Raises:
+        InvalidRequestError: as `load_points` does.
+    """
+    points, origins = load_points(plan)
+    clouds = Clouds(
+        points=points,
+        lengths=plan.lengths,
+        sample_counts=_spread(plan.sample_counts, len(plan.lengths)),
+        starts=_spread(plan.starts, len(plan.lengths)),
+        with_distances=plan.return_distances,
+    )
+    return Decoded(plan, clouds, origins)
+
+
+def _spread(values: Int64s, clouds: int) -> Int64s:
+    """One value for each cloud."""
+    return values if len(values) == clouds else np.broadcast_to(values, clouds)
+
+
+def encode(decoded: Decoded, outcome: Outcome) -> list[Buffer]:
+    """The SampleResponse as chunks, complete but for `timings`."""
+    plan, clouds, samples = decoded.plan, decoded.clouds, outcome.samples
+    firsts = clouds.lengths.cumsum() - clouds.lengths
+    within = samples.rows - np.repeat(firsts, clouds.sample_counts)
+    head = Response(lengths=clouds.sample_counts.tolist())
+    chunks: list[Buffer] = [head.SerializeToString()]
+    chunks += nested(Response.INDICES_FIELD_NUMBER, pack(within, tensor_pb2.DATA_TYPE_INT32))
+    for name, values in plan.attributes:
+        chunks += nested(Response.ATTRIBUTES_FIELD_NUMBER, _attribute(name, values, samples.rows))
+    if plan.return_points:
+        chunks += nested(Response.POINTS_FIELD_NUMBER, plan.points.take(samples.rows))
+    if plan.return_distances and samples.distances is not None:
+        distances = pack(samples.distances, tensor_pb2.DATA_TYPE_FLOAT32)
+        chunks += nested(Response.DISTANCES_FIELD_NUMBER, distances)
+    if decoded.origins is not None:
+        origins = pack(decoded.origins, tensor_pb2.DATA_TYPE_FLOAT64)
+        chunks += nested(Response.ORIGINS_FIELD_NUMBER, origins)
+    return chunks
+
+
+def timings(outcome: Outcome, server_ms: float) -> Buffer:
+    """The rest of the answer that `encode` begins."""
+    measured = sampling_pb2.Timings(
+        queue_ms=outcome.queue_ms, compute_ms=outcome.compute_ms, server_ms=server_ms
+    )
+    return Response(timings=measured).SerializeToString()
+
+
+def _attribute(name: str, values: View, rows: Int32s) -> list[Buffer]:
+    head = tensor_pb2.Attribute(name=name).SerializeToString()
+    return [head, *nested(tensor_pb2.Attribute.VALUES_FIELD_NUMBER, values.take(rows))]

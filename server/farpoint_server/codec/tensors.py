@@ -1,0 +1,117 @@
+"""farpoint.v1.Tensor and numpy arrays."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from farpoint.v1 import tensor_pb2
+from farpoint_server.codec.wire import Buffer, tensor_chunks
+from farpoint_server.errors import InvalidRequestError
+from farpoint_server.work import Int32s
+
+# Little-endian on every host. bfloat16, which numpy has not, is held as its bits.
+ELEMENTS: dict[int, np.dtype[Any]] = {
+    tensor_pb2.DATA_TYPE_FLOAT32: np.dtype("<f4"),
+    tensor_pb2.DATA_TYPE_FLOAT64: np.dtype("<f8"),
+    tensor_pb2.DATA_TYPE_FLOAT16: np.dtype("<f2"),
+    tensor_pb2.DATA_TYPE_BFLOAT16: np.dtype("<u2"),
+    tensor_pb2.DATA_TYPE_INT8: np.dtype("<i1"),
+    tensor_pb2.DATA_TYPE_INT16: np.dtype("<i2"),
+    tensor_pb2.DATA_TYPE_INT32: np.dtype("<i4"),
+    tensor_pb2.DATA_TYPE_INT64: np.dtype("<i8"),
+    tensor_pb2.DATA_TYPE_UINT8: np.dtype("<u1"),
+    tensor_pb2.DATA_TYPE_UINT16: np.dtype("<u2"),
+    tensor_pb2.DATA_TYPE_UINT32: np.dtype("<u4"),
+    tensor_pb2.DATA_TYPE_UINT64: np.dtype("<u8"),
+    tensor_pb2.DATA_TYPE_BOOL: np.dtype("?"),
+}
+MAX_DIMENSIONS = 32
+
+DataType: TypeAlias = "tensor_pb2.DataType.ValueType"
+
+
+class Enum(Protocol):
+    """What generated enum classes offer."""
+
+    def items(self) -> Iterable[tuple[str, Any]]: ...
+
+
+def enum_name(enum: Enum, value: int) -> str:
+    """Name of an enum's value for a message; its number if the contract has no such value."""
+    return next((name for name, number in enum.items() if number == value), str(value))
+
+
+@dataclass(frozen=True)
+class View:
+    """A checked tensor over the bytes that arrived, aligned for its type."""
+
+    data_type: DataType
+    shape: tuple[int, ...]
+    data: Buffer
+
+    def array(self) -> npt.NDArray[Any]:
+        """The elements in their shape, without a copy, not to be written."""
+        return np.frombuffer(self.data, ELEMENTS[self.data_type]).reshape(self.shape)
+
+    def take(self, rows: Int32s) -> list[Buffer]:
+        """The Tensor of some rows, in the type that was sent, moved as bytes whatever they mean."""
+        count, *rest = self.shape
+        taken = np.frombuffer(self.data, np.uint8).reshape(count, -1).take(rows, axis=0)
+        return tensor_chunks(self.data_type, [len(rows), *rest], _bytes(taken))
+
+
+def view(tensor: tensor_pb2.Tensor, field: str, data: Buffer | None = None) -> View:
+    """The view of a tensor whose type, shape and data agree.
+
+    Args:
+        tensor: As it was sent.
+        field: Its path in the request.
+        data: What stands for `tensor.data`, if that was cut out.
+
+    Raises:
+        InvalidRequestError: they do not agree.
+    """
+    data = tensor.data if data is None else data
+    size = data_size(tensor, field)
+    arrived = memoryview(data).nbytes
+    if arrived != size:
+        name = enum_name(tensor_pb2.DataType, tensor.data_type)
+        expected = f"{size} bytes for {tuple(tensor.shape)} of {name}"
+        raise InvalidRequestError(f"{field}.data", expected, f"{arrived} bytes")
+    return View(tensor.data_type, tuple(tensor.shape), _aligned(data, tensor.data_type))
+
+
+def data_size(tensor: tensor_pb2.Tensor, field: str) -> int:
+    """Bytes of the elements of a tensor; raises InvalidRequestError if its head is wrong."""
+    name = enum_name(tensor_pb2.DataType, tensor.data_type)
+    if tensor.data_type not in ELEMENTS:
+        raise InvalidRequestError(f"{field}.data_type", "a DataType of the contract", name)
+    if len(tensor.shape) > MAX_DIMENSIONS:
+        expected = f"at most {MAX_DIMENSIONS} dimensions"
+        raise InvalidRequestError(f"{field}.shape", expected, len(tensor.shape))
+    shape = tuple(tensor.shape)
+    if any(size < 0 for size in shape):
+        raise InvalidRequestError(f"{field}.shape", "no negative size", shape)
+    # Python integers: a product that overflows 64 bits must not look small.
+    return math.prod(shape) * ELEMENTS[tensor.data_type].itemsize
+
+
+def _aligned(data: Buffer, data_type: DataType) -> Buffer:
+    """The kernels read whole numbers, which may not lie across their natural boundaries."""
+    address = np.frombuffer(data, np.uint8).ctypes.data if memoryview(data).nbytes else 0
+    return data if address % ELEMENTS[data_type].itemsize == 0 else bytes(data)
+
+
+def pack(array: npt.NDArray[Any], data_type: DataType) -> list[Buffer]:
+    """The Tensor of an array, converted to `data_type` where it differs."""
+    little = np.ascontiguousarray(array, ELEMENTS[data_type])
+    return tensor_chunks(data_type, array.shape, _bytes(little))
+
+
+def _bytes(array: npt.NDArray[Any]) -> memoryview:
+    """The bytes of a C-contiguous array, not copied."""
+    return array.reshape(-1).view(np.uint8).data

@@ -1,0 +1,168 @@
+"""The large fields of our messages, without the copies that protobuf makes of them.
+
+A parser copies every bytes field out of a message, and a reader copies it again. Here the data of
+tensors is cut out of the received bytes as views, and what is left, some hundred bytes, goes
+through protobuf. An answer is put together from its parts in one copy. Both follow
+https://protobuf.dev/programming-guides/encoding; whatever is unusual is left to protobuf.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from farpoint.v1 import sampling_pb2, tensor_pb2
+
+Buffer: TypeAlias = bytes | memoryview
+# Below this size a copy costs less than the search for it.
+SPLIT_BYTES = 1 << 14
+MAX_FIELDS = 64
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
+_POINTS = sampling_pb2.SampleRequest.POINTS_FIELD_NUMBER
+_DATA = tensor_pb2.Tensor.DATA_FIELD_NUMBER
+
+
+class _UnusualError(Exception):
+    """Something that our own senders never write; protobuf says what it means, if anything."""
+
+
+@dataclass(frozen=True)
+class SampleMessage:
+    """A SampleRequest as it arrived."""
+
+    request: sampling_pb2.SampleRequest
+    """Without `points.data`, if `points_data` is given."""
+    points_data: Buffer | None
+    size: int
+    """Of the whole message in bytes."""
+
+
+def read_request(raw: bytes | memoryview) -> SampleMessage:
+    """Parses a serialized SampleRequest.
+
+    Raises:
+        google.protobuf.message.DecodeError: it is none.
+    """
+    try:
+        if len(raw) < SPLIT_BYTES:
+            raise _UnusualError
+        return _split(memoryview(raw))
+    except _UnusualError:
+        request = sampling_pb2.SampleRequest.FromString(bytes(raw))
+        return SampleMessage(request, None, len(raw))
+
+
+def _split(raw: memoryview) -> SampleMessage:
+    around, points = _cut(raw, _POINTS)
+    tensor, data = _cut(points, _DATA)
+    head = b"".join((around, nested(_POINTS, [tensor])[0], tensor))
+    return SampleMessage(sampling_pb2.SampleRequest.FromString(head), data, len(raw))
+
+
+def _cut(message: memoryview, number: int) -> tuple[bytes, memoryview]:
+    """A message without its only field of a number, which holds bytes, and these bytes."""
+    found: tuple[int, int, int] | None = None
+    for field, begin, inside, end in _fields(message):
+        if field != number:
+            continue
+        if found is not None or inside == begin:
+            raise _UnusualError
+        found = begin, inside, end
+    if found is None:
+        raise _UnusualError
+    begin, inside, end = found
+    return b"".join((message[:begin], message[end:])), message[inside:end]
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
+    """Number, first byte, first byte inside (the first byte again if not bytes) and end of each."""
+    at = 0
+    for _ in range(MAX_FIELDS):
+        if at == len(message):
+            return
+        begin = at
+        tag, at = _varint(message, at)
+        kind = tag & 7
+        inside = begin
+        if kind == _VARINT:
+            _, at = _varint(message, at)
+        elif kind == _BYTES:
+            size, inside = _varint(message, at)
+            at = inside + size
+        elif kind in _FIXED_SIZES:
+            at += _FIXED_SIZES[kind]
+        else:
+            raise _UnusualError
+        if tag < 8 or at > len(message):
+            raise _UnusualError
+        yield tag >> 3, begin, inside, at
+    raise _UnusualError
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 35, 7):
+        if at == len(message):
+            break
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise _UnusualError
+
+
+def nested(number: int, chunks: Sequence[Buffer]) -> list[Buffer]:
+    """A field that holds bytes or a message, as chunks: its head, then its content."""
+    size = sum(memoryview(chunk).nbytes for chunk in chunks)
+    return [_packed_varint(number << 3 | _BYTES) + _packed_varint(size), *chunks]
+
+
+def _packed_varint(value: int) -> bytes:
+    packed = bytearray()
+    while value >= 0x80:
+        packed.append(value & 0x7F | 0x80)
+        value >>= 7
+    packed.append(value)
+    return bytes(packed)
+
+
+def tensor_chunks(data_type: int, shape: Sequence[int], data: Buffer) -> list[Buffer]:
+    """A Tensor; `data` is not copied."""
+    head = tensor_pb2.Tensor(shape=shape)
+    head.data_type = data_type  # type: ignore[assignment]
+    return [head.SerializeToString(), *nested(_DATA, [data])]
+
+
+def read_points_data(raw: bytes) -> Buffer | None:
+    """The data in a serialized SampleLargeRequest; None if it holds something else.
+
+    Raises:
+        google.protobuf.message.DecodeError: it is no such message.
+    """
+    try:
+        rest, data = _cut(memoryview(raw), sampling_pb2.SampleLargeRequest.POINTS_DATA_FIELD_NUMBER)
+        if not rest:
+            return data
+    except _UnusualError:
+        pass
+    message = sampling_pb2.SampleLargeRequest.FromString(raw)
+    return message.points_data if message.HasField("points_data") else None
+
+
+def read_stream_request(raw: bytes) -> tuple[SampleMessage, int]:
+    """The request in a serialized SampleStreamRequest, and its mode.
+
+    Raises:
+        google.protobuf.message.DecodeError: it is no such message.
+    """
+    kind = sampling_pb2.SampleStreamRequest
+    try:
+        if len(raw) < SPLIT_BYTES:
+            raise _UnusualError
+        rest, request = _cut(memoryview(raw), kind.REQUEST_FIELD_NUMBER)
+        return read_request(request), kind.FromString(rest).mode
+    except _UnusualError:
+        message = kind.FromString(raw)
+        return SampleMessage(message.request, None, len(raw)), message.mode

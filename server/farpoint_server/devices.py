@@ -1,0 +1,70 @@
+"""Which device the settings mean, and what it is."""
+
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+import farpoint_ops  # noqa: F401  registers the ops, whose kernels are asked for below
+from farpoint_server.errors import DeviceUnavailableError
+
+
+def resolve(name: str) -> torch.device:
+    """The device of the setting `device`: auto, cpu, cuda or cuda:N.
+
+    Raises:
+        DeviceUnavailableError: this machine, torch or build of farpoint_ops has no such device.
+    """
+    if name == "auto":
+        return torch.device("cuda:0" if _why_no_cuda(0) is None else "cpu")
+    device = torch.device(name)
+    if device.type == "cpu":
+        return device
+    index = device.index or 0
+    reason = _why_no_cuda(index)
+    if reason is not None:
+        raise DeviceUnavailableError(f"--device {name}: {reason}")
+    return torch.device("cuda", index)
+
+
+def describe(device: torch.device) -> str:
+    """The name of the card or the processor."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{_processor()}, {available_cores()} cores"
+
+
+def available_cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def cores_each(chosen: Sequence[torch.device]) -> int:
+    """The cores for each CPU engine, where several share them."""
+    engines = sum(device.type == "cpu" for device in chosen)
+    return max(1, available_cores() // max(1, engines))
+
+
+def _why_no_cuda(index: int) -> str | None:
+    """What is missing for cuda:index; None if nothing is."""
+    if torch.version.cuda is None:
+        return f"torch {torch.__version__} is built without CUDA"
+    if not torch.cuda.is_available():
+        return "torch finds no CUDA driver or card (nvidia-smi says more)"
+    if index >= torch.cuda.device_count():
+        return f"torch finds {torch.cuda.device_count()} cards, cuda:0 onwards"
+    op = "farpoint::furthest_point_sample_ragged"
+    if not torch._C._dispatch_has_kernel_for_dispatch_key(op, "CUDA"):
+        return "farpoint_ops is built without its CUDA kernels (`make ext` needs nvcc)"
+    return None
+
+
+def _processor() -> str:
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    models = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.processor() or platform.machine())

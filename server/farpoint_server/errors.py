@@ -1,0 +1,142 @@
+"""What can fail, and the status each failure has on the wire.
+
+ServiceError                  answered to the caller, who reads its text
+├── InvalidRequestError       the caller must change the request
+├── OverloadedError           the caller may try again later
+├── DeadlinePassedError       the caller no longer waits
+├── DrainingError             the caller should use another server
+├── EngineHungError           the same, until the engine is back
+├── DeviceFailedError         the same, until the server has restarted
+├── TooLargeError             the caller must change the request: it can never fit
+├── UnauthenticatedError      the caller must show a token that the server knows
+├── PermissionDeniedError     the caller's token is for something else
+└── NotFoundError             what the request names is not on this server
+StartError                    the server cannot start; printed without a traceback
+├── DeviceUnavailableError
+├── AddressUnavailableError
+├── SecretsUnusableError
+├── ModelUnusableError
+└── MissingPackageError
+
+Any other exception is a bug: it is logged with its traceback, and the caller sees INTERNAL
+without its text.
+"""
+
+from collections.abc import Sequence
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2
+
+
+class ServiceError(Exception):
+    """A failure whose text is written for the caller."""
+
+    def details(self) -> Sequence[Message]:
+        """Messages of google.rpc that let a program react to the failure."""
+        return ()
+
+
+class InvalidRequestError(ServiceError):
+    """A field of the request is not what the contract says.
+
+    Args:
+        field: Path of the field in the request, for example ``attributes[0].values.shape``.
+        expected: What the contract asks for.
+        got: What arrived.
+    """
+
+    def __init__(self, field: str, expected: str, got: object) -> None:
+        self.field = field
+        self.description = f"expected {expected}, got {got}"
+        super().__init__(f"{field}: {self.description}")
+
+    def details(self) -> Sequence[Message]:
+        violation = error_details_pb2.BadRequest.FieldViolation(
+            field=self.field, description=self.description
+        )
+        return (error_details_pb2.BadRequest(field_violations=[violation]),)
+
+
+class OverloadedError(ServiceError):
+    """The server holds as much work as it may; the request was not queued."""
+
+    def __init__(self, message: str, retry_ms: int) -> None:
+        self.retry_ms = retry_ms
+        super().__init__(message)
+
+    def details(self) -> Sequence[Message]:
+        delay = Duration()
+        delay.FromMilliseconds(self.retry_ms)
+        return (error_details_pb2.RetryInfo(retry_delay=delay),)
+
+
+class DeadlinePassedError(ServiceError):
+    """The caller's deadline passed before the work was done."""
+
+
+class DrainingError(ServiceError):
+    """The server is shutting down and takes no new requests."""
+
+
+class EngineHungError(ServiceError):
+    """An engine is at a batch for longer than it may."""
+
+
+class DeviceFailedError(ServiceError):
+    """A device works no more in this process, which therefore ends."""
+
+
+class TooLargeError(ServiceError):
+    """The request needs more memory than the device can ever give."""
+
+
+class UnauthenticatedError(ServiceError):
+    """The call shows no token, or one that the server does not know."""
+
+
+class PermissionDeniedError(ServiceError):
+    """The token of the call lacks the scope of what it calls."""
+
+
+class NotFoundError(ServiceError):
+    """The request names a model or a version that the server does not have."""
+
+
+class StartError(Exception):
+    """The server cannot start with these settings on this machine."""
+
+
+class DeviceUnavailableError(StartError):
+    """The device of the settings is not on this machine."""
+
+
+class AddressUnavailableError(StartError):
+    """An address of the settings cannot be bound."""
+
+
+class SecretsUnusableError(StartError):
+    """A file of certificates, keys or tokens cannot be used."""
+
+
+class ModelUnusableError(StartError):
+    """A model of the settings cannot be loaded."""
+
+
+class MissingPackageError(StartError):
+    """A setting needs a package that is not installed."""
+
+
+STATUS: dict[type[ServiceError], grpc.StatusCode] = {
+    InvalidRequestError: grpc.StatusCode.INVALID_ARGUMENT,
+    OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    DeadlinePassedError: grpc.StatusCode.DEADLINE_EXCEEDED,
+    DrainingError: grpc.StatusCode.UNAVAILABLE,
+    UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
+    PermissionDeniedError: grpc.StatusCode.PERMISSION_DENIED,
+    NotFoundError: grpc.StatusCode.NOT_FOUND,
+    EngineHungError: grpc.StatusCode.UNAVAILABLE,
+    DeviceFailedError: grpc.StatusCode.UNAVAILABLE,
+    TooLargeError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+}

@@ -1,0 +1,86 @@
+"""What the memory manager asks of an allocator."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Bytes of one allocator at one moment, and what it has counted since the process began."""
+
+    allocated: int = 0
+    """In live tensors; on a CPU, in live blocks of malloc."""
+    reserved: int = 0
+    """Taken from the device, or resident in RAM, for live and for cached blocks."""
+    releasable: int = 0
+    """What a trim would give back to the device now."""
+    split: int = 0
+    """Cached, but in segments that live blocks keep: what fragmentation costs."""
+    host_reserved: int = 0
+    """Pinned host memory, live and cached; 0 on a CPU."""
+    host_releasable: int = 0
+    """What a trim of the host caches would give back."""
+    segments: int = 0
+    retries: int = 0
+    """Times the allocator itself flushed its cache, in the middle of a forward."""
+    ooms: int = 0
+    device_frees: int = 0
+    stream_syncs: int = 0
+    """Times the allocator waited for every stream."""
+
+    @property
+    def idle(self) -> int:
+        """Cached bytes, releasable or not."""
+        return max(0, self.reserved - self.allocated)
+
+    @property
+    def fragmentation(self) -> float:
+        """The share of the reserved bytes that is cached and cannot be released."""
+        return self.split / self.reserved if self.reserved else 0.0
+
+
+@dataclass(frozen=True)
+class Room:
+    """Bytes of a whole device, over all of its users."""
+
+    free: int
+    total: int
+
+
+class Allocator(Protocol):
+    """One device's memory. All calls come from the thread that runs the forwards."""
+
+    name: str
+    """As torch names the device: "cpu", "cuda:0"."""
+
+    def stats(self) -> Stats:
+        """The counters now; cheap."""
+        ...
+
+    def room(self) -> Room:
+        """What all processes leave of the device; a driver call, so not for every request."""
+        ...
+
+    def trim(self) -> None:
+        """Gives every releasable byte of the device back. Waits for the device."""
+        ...
+
+    def trim_host(self) -> None:
+        """Gives cached host memory back."""
+        ...
+
+    def capturing(self) -> bool:
+        """Whether a CUDA graph is being captured, when a trim would be illegal."""
+        ...
+
+    def begin_peak(self) -> None:
+        """Begins to watch for the largest use."""
+        ...
+
+    def peak(self) -> int | None:
+        """Bytes above the use at `begin_peak`, at most; None where that cannot be told."""
+        ...
+
+    def snapshot(self) -> bytes | None:
+        """Every segment and block, pickled for torch's viewer; None where there is none."""
+        ...

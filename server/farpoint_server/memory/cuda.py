@@ -1,0 +1,115 @@
+"""torch's caching allocator of one card, and its cache of pinned host memory."""
+
+import pickle
+from collections.abc import Mapping
+
+import torch
+
+from farpoint_server.memory.allocator import Room, Stats
+from farpoint_server.memory.heap import Heap
+
+
+class CudaAllocator:
+    """The cache of one card; the process's heap is trimmed along with the pinned memory.
+
+    A trim reaches the caches of every card of the process (torch has no narrower call), so
+    managers of several cards must share a gate.
+
+    Args:
+        device: The card.
+        fraction: Most of the card's memory that this process may hold, 0 to 1; the CUDA context
+            and libraries come on top of it.
+        expandable: Whether segments are expandable.
+        heap: The heap of this process.
+    """
+
+    def __init__(
+        self, device: torch.device, fraction: float, *, expandable: bool, heap: Heap
+    ) -> None:
+        self.name = str(device)
+        self._device = device
+        self._expandable = expandable
+        self._heap = heap
+        self._before = 0
+        torch.cuda.set_per_process_memory_fraction(fraction, device)
+
+    def stats(self) -> Stats:
+        heap = self._heap.stats()
+        return read_stats(
+            torch.cuda.memory_stats(self._device),
+            torch.cuda.host_memory_stats(),
+            expandable=self._expandable,
+            heap_releasable=heap.releasable,
+        )
+
+    def room(self) -> Room:
+        free, total = torch.cuda.mem_get_info(self._device)
+        return Room(free, total)
+
+    def trim(self) -> None:
+        # Waits here, so that the wait is not taken for the cost of freeing.
+        torch.cuda.synchronize(self._device)
+        with torch.cuda.device(self._device):
+            torch.cuda.empty_cache()
+
+    def trim_host(self) -> None:
+        _empty_host_cache()
+        self._heap.trim()
+
+    def capturing(self) -> bool:
+        with torch.cuda.device(self._device):
+            return bool(torch.cuda.is_current_stream_capturing())
+
+    def begin_peak(self) -> None:
+        torch.cuda.reset_peak_memory_stats(self._device)
+        self._before = torch.cuda.memory_allocated(self._device)
+
+    def peak(self) -> int | None:
+        return max(0, torch.cuda.max_memory_allocated(self._device) - self._before)
+
+    def snapshot(self) -> bytes | None:
+        return pickle.dumps(torch.cuda.memory._snapshot())
+
+
+def read_stats(
+    device: Mapping[str, int],
+    host: Mapping[str, int],
+    *,
+    expandable: bool,
+    heap_releasable: int = 0,
+) -> Stats:
+    """Stats of torch's flat counters; a key that a version does not have counts as 0.
+
+    Native segments are released whole, so what shares one with a live block stays. Of expandable
+    ones every unused page can go, so all that is idle counts as releasable, though a page with a
+    live block stays; the policy learns from each trim what did.
+    """
+
+    def current(name: str) -> int:
+        return device.get(f"{name}.all.current", 0)
+
+    allocated, reserved = current("allocated_bytes"), current("reserved_bytes")
+    split = 0 if expandable else current("inactive_split_bytes")
+    # Blocks that wait for another stream's event are active, though no longer allocated.
+    held = allocated if expandable else current("active_bytes")
+    host_reserved = host.get("allocated_bytes.current", 0)
+    return Stats(
+        allocated=allocated,
+        reserved=reserved,
+        releasable=max(0, reserved - held - split),
+        split=split,
+        host_reserved=host_reserved,
+        host_releasable=host_reserved - host.get("active_bytes.current", 0) + heap_releasable,
+        segments=current("segment"),
+        retries=device.get("num_alloc_retries", 0),
+        ooms=device.get("num_ooms", 0),
+        device_frees=device.get("num_device_free", 0),
+        stream_syncs=device.get("num_sync_all_streams", 0),
+    )
+
+
+def _empty_host_cache() -> None:
+    if hasattr(torch.accelerator, "empty_host_cache"):
+        torch.accelerator.empty_host_cache()
+    else:  # torch 2.11 and 2.12
+        torch._C._host_emptyCache()

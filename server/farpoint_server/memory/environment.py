@@ -1,0 +1,65 @@
+"""The environment of torch's caching allocator, settled before torch is imported."""
+
+import re
+from collections.abc import Mapping, MutableMapping
+
+NAME = "PYTORCH_ALLOC_CONF"
+# Older names of the same. Parsers differ in which one they prefer, so only one may be left.
+OLD_NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+# What frees memory in the middle of a forward, or hides what the manager has to see.
+FORBIDDEN = {
+    "garbage_collection_threshold": "it frees memory in the middle of a request",
+    "max_split_size_mb": "it frees memory in the middle of a request",
+}
+ASYNC_BACKEND = "its statistics are missing, which the memory manager reads"
+
+
+class AllocatorOptionError(ValueError):
+    """The environment asks torch's allocator for something this server cannot live with."""
+
+
+def settle(environ: MutableMapping[str, str], *, expandable: bool) -> str:
+    """Leaves exactly one variable for the allocator, and returns its value.
+
+    What the operator has set wins over what is chosen here.
+
+    Args:
+        environ: Changed in place.
+        expandable: Whether segments grow page by page.
+
+    Raises:
+        AllocatorOptionError: two variables are set, or a forbidden option is.
+    """
+    given = {name: environ.pop(name) for name in (NAME, *OLD_NAMES) if environ.get(name)}
+    if len(given) > 1:
+        raise AllocatorOptionError(f"set {NAME} alone, got {' and '.join(given)}")
+    options = parse("".join(given.values()))
+    _check(options, next(iter(given), NAME))
+    chosen = {
+        "expandable_segments": str(expandable),
+        # Clouds differ a little in size; at most an eighth more memory makes their blocks alike.
+        "roundup_power2_divisions": "8",
+        "pinned_use_background_threads": "True",
+    }
+    environ[NAME] = ",".join(f"{key}:{value}" for key, value in {**chosen, **options}.items())
+    return environ[NAME]
+
+
+def parse(text: str) -> dict[str, str]:
+    """Options by name; commas inside brackets belong to a value."""
+    parts = re.split(r",(?![^\[]*\])", text)
+    pairs = (part.strip().partition(":") for part in parts if part.strip())
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def is_expandable(options: Mapping[str, str]) -> bool:
+    """Whether these options make segments grow page by page."""
+    return options.get("expandable_segments", "").lower() == "true"
+
+
+def _check(options: Mapping[str, str], name: str) -> None:
+    for option, reason in FORBIDDEN.items():
+        if option in options:
+            raise AllocatorOptionError(f"{name}: leave {option} unset: {reason}")
+    if options.get("backend", "native").lower() != "native":
+        raise AllocatorOptionError(f"{name}: leave backend native: {ASYNC_BACKEND}")

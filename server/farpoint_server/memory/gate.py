@@ -1,0 +1,76 @@
+"""Forwards go through together; a trim only when none is inside."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Gate:
+    """A readers-writer gate whose writer gives up, or, asked to insist, holds readers back.
+
+    Readers are forwards: from before the first allocation on the device until the answer has been
+    copied from it. Writers are trims.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._readers = 0
+        self._writing = False
+        self._insisting = 0
+
+    @property
+    def readers(self) -> int:
+        """Forwards that are inside now."""
+        return self._readers
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """A forward; waits only for a trim that runs or that insists."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._writing and not self._insisting)
+            self._readers += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._readers -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def trying(self) -> Iterator[bool]:
+        """A trim that does not wait; yields whether it may go ahead."""
+        with self._changed:
+            entered = not self._readers and not self._writing
+            self._writing = self._writing or entered
+        try:
+            yield entered
+        finally:
+            if entered:
+                self._leave()
+
+    @contextmanager
+    def insisting(self, timeout_s: float) -> Iterator[bool]:
+        """A trim that lets no new forward in while it waits for those inside.
+
+        Must not be used by a thread that is itself reading. Yields whether all left in time.
+        """
+        give_up = time.monotonic() + timeout_s
+        with self._changed:
+            self._insisting += 1
+            entered = self._changed.wait_for(
+                lambda: not self._readers and not self._writing, give_up - time.monotonic()
+            )
+            self._insisting -= 1
+            self._writing = self._writing or entered
+            self._changed.notify_all()
+        try:
+            yield entered
+        finally:
+            if entered:
+                self._leave()
+
+    def _leave(self) -> None:
+        with self._changed:
+            self._writing = False
+            self._changed.notify_all()

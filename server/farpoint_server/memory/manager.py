@@ -1,0 +1,281 @@
+"""Runs a device's forwards and its trims, on the one thread that owns the device."""
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from farpoint_server.memory import policy, resident
+from farpoint_server.memory.allocator import Allocator
+from farpoint_server.memory.budget import Budget
+from farpoint_server.memory.failures import (
+    DeviceLost,
+    OutOfMemory,
+    TooLarge,
+    is_out_of_memory,
+    is_sticky,
+)
+from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.ladder import Ladder, in_halves
+from farpoint_server.memory.meter import OBSERVED_BYTES, Meter
+from farpoint_server.memory.policy import History, Level, Limits, Signals
+from farpoint_server.memory.snapshot import MemorySnapshot, Reason
+from farpoint_server.memory.strain import Strain
+from farpoint_server.memory.task import Answer, Task, Work
+from farpoint_server.memory.trimmer import Report, Trim, Trimmer
+
+# A batch that takes half of what there is leaves room for the next one's copy.
+BATCH_SHARE = 0.5
+DRAIN_S = 10.0
+
+
+class Manager:
+    """Answers batches, trims between them, and says what memory looks like.
+
+    Everything but `snapshot`, `is_lost` and `check` belongs to the engine's thread.
+
+    Args:
+        allocator: The device's.
+        limits: The policy's thresholds.
+        gate: Shared by the managers that one trim would reach.
+        limit: Most bytes that this process may hold; 0 is no limit of its own.
+        reserve: Bytes of the device that predictions leave free.
+        bounded: Whether work is refused when its predicted bytes do not fit.
+        enabled: Whether the policy trims; the ladder and requests always do.
+        report: Called with an event and its fields.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        allocator: Allocator,
+        limits: Limits,
+        gate: Gate,
+        *,
+        limit: int = 0,
+        reserve: int = 0,
+        bounded: bool = False,
+        enabled: bool = True,
+        report: Report = lambda *_, **__: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._allocator = allocator
+        self._limits = limits
+        self._gate = gate
+        self._enabled = enabled
+        self._report = report
+        self._clock = clock
+        self._trimmer = Trimmer(allocator, gate, report)
+        self._budget = Budget(allocator, limit, reserve, bounded=bounded, clock=clock)
+        self._history = History()
+        self._meter = Meter(allocator, clock)
+        self._strain = Strain()
+        self._last_work = clock()
+        self._rungs = self._refused = 0
+        self.is_lost = False
+        """Whether the device works no more in this process."""
+        self.snapshot = self._look()
+        """The latest look at memory; any thread may read it."""
+
+    def check(self, predicted: int) -> None:
+        """Raises TooLarge for work of `predicted` bytes that this device can never do."""
+        needed = self._meter.correction.optimistic(predicted)
+        if self._budget.bounded and needed > self._budget.capacity:
+            self._refused += 1
+            raise TooLarge(
+                f"the request needs about {needed} bytes on {self._allocator.name}, which can give "
+                f"{self._budget.capacity} at most"
+            )
+
+    def run(self, task: Task[Work, Answer], batch: Sequence[Work]) -> list[Answer | OutOfMemory]:
+        """The answer to each request of a batch, or what is said to it instead.
+
+        Raises:
+            DeviceLost: now or earlier, the device failed for good.
+        """
+        answers: list[Answer | OutOfMemory] = []
+        for part in self._parts(task, batch):
+            done = self._run_part(task, part)
+            answers.extend(done)
+        refused = sum(isinstance(answer, OutOfMemory) for answer in answers)
+        if refused:
+            self._refused += refused
+            self.snapshot = self._look()
+        return answers
+
+    def tend(self, waiting: int) -> Trim | None:
+        """Looks at memory, and trims if the policy asks for it and nothing is in flight.
+
+        Args:
+            waiting: Requests in the queue.
+        """
+        if self.is_lost:
+            return None
+        signals = self._signals(waiting)
+        level, self._history = policy.decide(signals, self._history, self._limits)
+        trim = None
+        if level is not None and self._enabled:
+            trim = self._trimmer.attempt(Reason(level.value), host=level is Level.IDLE)
+        elif self._strain.is_unwell and self._is_due(signals.now):
+            trim = self._trimmer.attempt(Reason.OUT_OF_MEMORY, host=True)
+        self._after(trim, signals, level)
+        return trim
+
+    def trim_if_idle(self, waiting: int) -> Trim | None:
+        """Trims now if nothing is in flight or queued, because somebody asked."""
+        if self.is_lost or waiting:
+            return None
+        signals = self._signals(waiting)
+        trim = self._trimmer.attempt(Reason.REQUEST, host=True)
+        self._after(trim, signals, None)
+        return trim
+
+    def trim(self) -> Trim | None:
+        """Trims as soon as the forwards of all engines are done; None if they take too long."""
+        return None if self.is_lost else self._insist(Reason.REQUEST)
+
+    def dump(self) -> bytes | None:
+        """Every segment and block, pickled for torch's viewer; None where there is none."""
+        return None if self.is_lost else self._allocator.snapshot()
+
+    def _parts(self, task: Task[Work, Answer], batch: Sequence[Work]) -> Iterator[Sequence[Work]]:
+        """The batch, cut where its predicted bytes pass a share of what is there."""
+        if not self._budget.bounded:
+            yield batch
+            return
+        most = BATCH_SHARE * self._available()
+        part: list[Work] = []
+        size = 0
+        for work in batch:
+            more = self._meter.correction.apply(task.predict([work]))
+            if part and size + more > most:
+                yield part
+                part, size = [], 0
+            part.append(work)
+            size += more
+        yield part
+
+    def _run_part(
+        self, task: Task[Work, Answer], part: Sequence[Work]
+    ) -> list[Answer | OutOfMemory]:
+        if not self._may_begin(task.predict(part), alone=len(part) == 1):
+            return self._run_less(task, part)
+        rungs = self._rungs
+        answers = Ladder(task, partial(self._attempt, task), self._recover).climb(part)
+        if self._rungs > rungs:
+            self._count_ladder()
+        return answers
+
+    def _run_less(
+        self, task: Task[Work, Answer], part: Sequence[Work]
+    ) -> list[Answer | OutOfMemory]:
+        """What is predicted not to fit now, in halves."""
+        refusal = "others hold the memory that the request needs"
+        return in_halves(task, part, partial(self._run_part, task), refusal)
+
+    def _may_begin(self, predicted: int, *, alone: bool) -> bool:
+        if not self._budget.bounded or predicted < OBSERVED_BYTES:
+            return True
+        return self._make_room(predicted, alone=alone)
+
+    def _make_room(self, predicted: int, *, alone: bool) -> bool:
+        """Whether a batch may begin, after a trim where only that can make it fit.
+
+        If neither the cache nor the rest of the device can hold the batch, but both together can,
+        the allocator would flush its cache itself, in the middle of the forward.
+        """
+        needed = self._meter.correction.apply(predicted)
+        stats = self._allocator.stats()
+        room = self._budget.room(stats)
+        if needed > max(stats.idle, room.free - self._budget.reserve):
+            room = self._budget.room(stats, max_age_s=0)
+            if stats.releasable and needed > room.free - self._budget.reserve:
+                signals = self._signals(waiting=0)
+                self._after(self._trimmer.attempt(Reason.ROOM, host=False), signals, Level.HARD)
+                stats = self._allocator.stats()
+                room = self._budget.room(stats, max_age_s=0)
+        # A single request is given a chance that a wrong correction must not take from it.
+        least = self._meter.correction.optimistic(predicted) if alone else needed
+        return least <= max(stats.idle, self._budget.available(stats, room))
+
+    def _available(self) -> int:
+        stats = self._allocator.stats()
+        return self._budget.available(stats, self._budget.room(stats))
+
+    def _attempt(self, task: Task[Work, Answer], batch: Sequence[Work]) -> list[Answer] | None:
+        if self.is_lost:
+            raise DeviceLost("the device failed earlier")
+        try:
+            with self._gate.reading():
+                forward = partial(task.forward, batch)
+                return self._meter.watch(forward, task.predict(batch))
+        except Exception as error:
+            if is_sticky(error):
+                self.is_lost = True
+                # Not a new look: the device would not answer.
+                self.snapshot = replace(self.snapshot, healthy=False)
+                raise DeviceLost(str(error).splitlines()[0]) from error
+            if not is_out_of_memory(error):
+                raise
+        finally:
+            self._last_work = self._clock()
+        # By now the exception is gone, and with it the frames whose variables held tensors.
+        return None
+
+    def _recover(self) -> None:
+        """After a failed attempt: garbage, drain, trim."""
+        self._rungs += 1
+        self._meter.ran_out()
+        gc.collect()
+        self._insist(Reason.OUT_OF_MEMORY)
+
+    def _count_ladder(self) -> None:
+        self._strain.count(self._clock())
+        self._report("out_of_memory", device=self._allocator.name, ladders=self._strain.ladders)
+        self.snapshot = self._look()
+
+    def _insist(self, reason: Reason) -> Trim | None:
+        signals = self._signals(waiting=0)
+        trim = self._trimmer.insist(reason, DRAIN_S)
+        self._after(trim, signals, None)
+        return trim
+
+    def _after(self, trim: Trim | None, signals: Signals, level: Level | None) -> None:
+        if trim is not None:
+            self._history = policy.trimmed(signals, self._history, trim.left, level)
+            room = self._budget.room(trim.left, max_age_s=0)
+            self._strain.relieve(has_room=room.free >= self._limits.low_water(room))
+        self.snapshot = self._look()
+
+    def _is_due(self, now: float) -> bool:
+        last = self._history.last_trim
+        return last is None or now - last >= self._limits.interval_s
+
+    def _signals(self, waiting: int) -> Signals:
+        now, stats = self._clock(), self._allocator.stats()
+        return Signals(
+            now=now,
+            stats=stats,
+            room=self._budget.room(stats),
+            demand=self._meter.demand,
+            waiting=waiting,
+            last_work=self._last_work,
+        )
+
+    def _look(self) -> MemorySnapshot:
+        now, stats = self._clock(), self._allocator.stats()
+        return MemorySnapshot(
+            device=self._allocator.name,
+            taken=now,
+            stats=stats,
+            room=self._budget.room(stats),
+            limit=self._budget.limit,
+            demand=self._meter.demand,
+            correction=self._meter.correction,
+            trims=self._trimmer.trims,
+            ladders=self._strain.ladders,
+            refused=self._refused,
+            resident=resident.resident_bytes(),
+            healthy=not (self._strain.is_unwell or self.is_lost),
+        )

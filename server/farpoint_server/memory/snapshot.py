@@ -1,0 +1,64 @@
+"""What there is to know of one device's memory, for an RPC, a metric or a log line."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from farpoint_server.memory.allocator import Room, Stats
+from farpoint_server.memory.estimate import Correction
+
+
+class Reason(str, Enum):
+    """Why a trim was made; the first four are the levels of the policy."""
+
+    HARD = "hard"
+    SOFT = "soft"
+    FRAGMENTATION = "fragmentation"
+    IDLE = "idle"
+    ROOM = "room"
+    """A batch was about to begin that neither the cache nor the rest of the device could hold."""
+    OUT_OF_MEMORY = "out_of_memory"
+    REQUEST = "request"
+    """Somebody called TrimMemory."""
+
+
+@dataclass(frozen=True)
+class Trims:
+    """All trims of one reason."""
+
+    count: int = 0
+    seconds: float = 0.0
+    longest_s: float = 0.0
+    returned_bytes: int = 0
+
+    def add(self, seconds: float, returned_bytes: int) -> "Trims":
+        """With one more trim."""
+        return Trims(
+            self.count + 1,
+            self.seconds + seconds,
+            max(self.longest_s, seconds),
+            self.returned_bytes + returned_bytes,
+        )
+
+
+@dataclass(frozen=True)
+class MemorySnapshot:
+    """One device at one moment. Counters begin at 0 with the process."""
+
+    device: str
+    taken: float = 0.0
+    """Seconds of time.monotonic."""
+    stats: Stats = field(default_factory=Stats)
+    room: Room = field(default_factory=lambda: Room(0, 0))
+    limit: int = 0
+    """Most bytes that this process may hold; 0 is no limit."""
+    demand: int = 0
+    correction: Correction = field(default_factory=Correction)
+    trims: Mapping[Reason, Trims] = field(default_factory=dict)
+    ladders: int = 0
+    """Times that memory ran out in a forward and the ladder began."""
+    refused: int = 0
+    """Requests that were refused because their bytes did not fit."""
+    resident: int = 0
+    """RSS of the process, in bytes."""
+    healthy: bool = True

@@ -1,0 +1,25 @@
+"""Counts the batches on their way to an engine."""
+
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from farpoint_server.batcher import Engine
+from farpoint_server.errors import ServiceError
+from farpoint_server.metrics.instruments import Instruments
+from farpoint_server.work import Batch, Samples
+
+
+@dataclass(frozen=True)
+class BatchMeter:
+    """An engine, for the batcher, that counts what it is given."""
+
+    engine: Engine
+    instruments: Instruments
+
+    def sample(self, batch: Batch) -> Coroutine[Any, Any, list[Samples | ServiceError]]:
+        """As the engine's own."""
+        self.instruments.batch_requests.observe(len(batch.requests))
+        points = sum(len(clouds.points) for clouds in batch.requests)
+        self.instruments.batch_points.observe(points)
+        return self.engine.sample(batch)

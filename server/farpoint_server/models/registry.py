@@ -1,0 +1,125 @@
+"""The models that are loaded, by name."""
+
+import asyncio
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import structlog
+import torch
+
+from farpoint_models import CheckpointError, DensityEncoder, EncoderConfig, load_encoder, weights
+from farpoint_server.engine import Engine
+from farpoint_server.errors import InvalidRequestError, ModelUnusableError, NotFoundError
+from farpoint_server.health import Health
+from farpoint_server.model_settings import DEFAULT
+
+DEFAULT_NAME = weights.DEFAULT.stem
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+# As in a request of a small cloud, enough for every neighborhood to be full.
+WARM_UP_POINTS = 256
+log = structlog.get_logger("farpoint.models")
+
+
+@dataclass(frozen=True)
+class Model:
+    """An encoder that is ready, on each device. Whoever holds it may go on using it."""
+
+    name: str
+    config: EncoderConfig
+    encoders: Mapping[torch.device, DensityEncoder]
+
+    @property
+    def parameters(self) -> int:
+        """Trained numbers."""
+        return sum(p.numel() for p in next(iter(self.encoders.values())).parameters())
+
+
+class Registry:
+    """Loads models and lets go of them, while others are used. Belongs to the event loop.
+
+    Each model is a service of its own name for health, SERVING once it is ready.
+    """
+
+    def __init__(self, engines: Sequence[Engine], health: Health) -> None:
+        self._engines = engines
+        self._health = health
+        self._models: dict[str, Model] = {}
+
+    @property
+    def models(self) -> list[Model]:
+        """All that are ready; the first is the one for requests that name none."""
+        return list(self._models.values())
+
+    def get(self, name: str) -> Model:
+        """The model of a name, or the first one for an empty name; raises NotFoundError."""
+        return self._find(name or next(iter(self._models), ""))
+
+    async def load(self, name: str, path: Path | None) -> Model:
+        """Reads a model and warms it up; then it takes the place of the one of the same name.
+
+        Args:
+            name: What requests call it.
+            path: Of a safetensors file; None for the weights that farpoint_models brings.
+
+        Raises:
+            InvalidRequestError: it has no such name, or the file is not an encoder.
+        """
+        self._check_name(name)
+        try:
+            encoder = await asyncio.to_thread(load_encoder, path or weights.DEFAULT)
+        except (CheckpointError, OSError) as error:
+            expected = "a safetensors file of an encoder"
+            raise InvalidRequestError("path", expected, str(error)) from error
+        encoders = {
+            engine.device: await engine.call(partial(_warm_up, encoder, engine.device))
+            for engine in self._engines
+        }
+        model = self._models[name] = Model(name, encoder.config, encoders)
+        await self._health.know(name)
+        log.info("model loaded", model=name, path=str(path or DEFAULT))
+        return model
+
+    async def load_all(self, specifications: Sequence[str]) -> None:
+        """Loads what the settings name; raises ModelUnusableError."""
+        for specification in specifications:
+            name, _, path = specification.partition("=")
+            try:
+                if specification == DEFAULT:
+                    await self.load(DEFAULT_NAME, None)
+                else:
+                    await self.load(name, Path(path))
+            except InvalidRequestError as error:
+                raise ModelUnusableError(f"encoder {specification}: {error}") from error
+
+    async def unload(self, name: str) -> None:
+        """Lets go of a model; those that use it still hold it. Raises NotFoundError."""
+        del self._models[self._find(name).name]
+        await self._health.forget(name)
+        log.info("model unloaded", model=name)
+
+    def _find(self, name: str) -> Model:
+        if name not in self._models:
+            known = ", ".join(self._models) or "none"
+            raise NotFoundError(f"model: expected one that is loaded ({known}), got {name!r}")
+        return self._models[name]
+
+    def _check_name(self, name: str) -> None:
+        if not NAME.fullmatch(name):
+            expected = "1 to 64 letters, digits, '_', '-' or '.'"
+            raise InvalidRequestError("name", expected, repr(name))
+        if name not in self._models and self._health.knows(name):
+            raise InvalidRequestError("name", "one that is not that of a service", repr(name))
+
+
+def _warm_up(encoder: DensityEncoder, device: torch.device) -> DensityEncoder:
+    """A copy on the device that has run once, so that no request pays for what is made lazily."""
+    ready = copy.deepcopy(encoder).to(device)
+    points = torch.rand(1, WARM_UP_POINTS, 3, device=device)
+    attributes = torch.zeros(1, encoder.config.attributes, WARM_UP_POINTS, device=device)
+    with torch.inference_mode():
+        ready(points, attributes)[-1].features.cpu()
+    return ready

@@ -1,0 +1,162 @@
+"""The boundary of every call: request id, acceptance, the status of errors, one log line.
+
+Servicers behind it convert, delegate and convert; they catch nothing.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any, TypeAlias, cast
+
+import grpc
+import structlog
+from google.protobuf.message import DecodeError, Message
+from google.rpc import status_pb2
+
+from farpoint_server.errors import STATUS, InvalidRequestError, ServiceError
+from farpoint_server.in_flight import InFlight
+
+REQUEST_ID_KEY = "x-request-id"
+DETAILS_KEY = "grpc-status-details-bin"
+# Services behind the boundary. A probe of health every few seconds would drown what is of interest.
+PACKAGES = ("farpoint.", "inference.", "grpc.channelz.")
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
+Behavior: TypeAlias = "Callable[[Any, Context], Awaitable[Any]]"
+OnEnd: TypeAlias = Callable[[float, Exception | None], None]
+log = structlog.get_logger("farpoint.rpc")
+# Given the seconds and the error, if any, of each request of the call at hand; see metrics/.
+on_end: ContextVar[OnEnd] = ContextVar("on_end", default=lambda seconds, error: None)  # noqa: ARG005
+
+
+class Boundary(grpc.aio.ServerInterceptor):
+    """Wraps the calls of the services in PACKAGES; health and reflection pass as they are.
+
+    A behavior is a coroutine function that returns one answer, or that writes its answers itself.
+
+    Args:
+        in_flight: Where calls are counted between acceptance and answer.
+    """
+
+    def __init__(self, in_flight: InFlight) -> None:
+        self._in_flight = in_flight
+
+    async def intercept_service(
+        self,
+        continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[Handler]]",
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler:
+        handler = await continuation(handler_call_details)
+        method = str(handler_call_details.method)
+        if handler is None or not method[1:].startswith(PACKAGES):
+            return handler
+        for kind, make in _KINDS.items():
+            behavior = getattr(handler, kind)
+            if behavior is not None:
+                return make(
+                    self._guard(method.rpartition("/")[2], cast(Behavior, behavior)),
+                    request_deserializer=_tolerant(handler.request_deserializer),
+                    response_serializer=handler.response_serializer,
+                )
+        return handler
+
+    def _guard(self, method: str, behavior: Behavior) -> Behavior:
+        async def guarded(request: Any, context: Context) -> Any:
+            request_id = request_id_of(context)
+            context.set_trailing_metadata(((REQUEST_ID_KEY, request_id),))
+            structlog.contextvars.bind_contextvars(request_id=request_id, method=method)
+            arrived = time.monotonic()
+            try:
+                answer = await self._accept(behavior, request, context)
+            except asyncio.CancelledError:
+                log.info("request", status="CANCELLED", server_ms=_ms_since(arrived))
+                raise
+            except Exception as error:
+                log_end(arrived, error)
+                await _abort(context, request_id, error)
+            log_end(arrived)
+            return answer
+
+        return guarded
+
+    async def _accept(self, behavior: Behavior, request: Any, context: Context) -> Any:
+        self._in_flight.enter()
+        # gRPC calls back after the answer is sent, which a drain has to wait for.
+        context.add_done_callback(self._leave)  # type: ignore[arg-type]
+        if isinstance(request, ServiceError):
+            raise request
+        return await behavior(request, context)
+
+    def _leave(self, _: Context) -> None:
+        self._in_flight.leave()
+
+
+def _tolerant(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
+    """Bytes that do not parse become the error to raise: gRPC itself would answer INTERNAL."""
+
+    def parse(data: bytes) -> Message | InvalidRequestError:
+        try:
+            return deserialize(data)  # type: ignore[misc,no-any-return]
+        except DecodeError:
+            return parse_error(data)
+
+    return None if deserialize is None else parse
+
+
+def parse_error(data: bytes) -> InvalidRequestError:
+    """For bytes that are not the message they should be."""
+    return InvalidRequestError("request", "a serialized message", f"{len(data)} other bytes")
+
+
+def request_id_of(context: Context) -> str:
+    """The caller's id if it can stand in a log line and in metadata; a new one otherwise."""
+    for key, value in context.invocation_metadata() or ():
+        if key == REQUEST_ID_KEY and isinstance(value, str) and 0 < len(value) <= 128:
+            return value
+    return f"{random.getrandbits(128):032x}"
+
+
+def status_of(error: Exception, request_id: str) -> status_pb2.Status:
+    """What the caller is told of an error; that of a bug says nothing but where to look."""
+    if not isinstance(error, ServiceError):
+        message = f"internal error; the server logged it for request {request_id}"
+        return status_pb2.Status(code=grpc.StatusCode.INTERNAL.value[0], message=message)
+    status = status_pb2.Status(code=STATUS[type(error)].value[0], message=str(error))
+    for detail in error.details():
+        status.details.add().Pack(detail)
+    return status
+
+
+def log_end(arrived: float, error: Exception | None = None, **fields: Any) -> None:
+    """The one line of a request that ended, with the traceback if it met a bug."""
+    fields["server_ms"] = _ms_since(arrived)
+    on_end.get()(time.monotonic() - arrived, error)
+    if error is None:
+        log.info("request", status="OK", **fields)
+    elif isinstance(error, ServiceError):
+        log.info("request", status=STATUS[type(error)].name, error=str(error), **fields)
+    else:
+        log.error("request", status="INTERNAL", exc_info=error, **fields)
+
+
+async def _abort(context: Context, request_id: str, error: Exception) -> None:
+    code = STATUS[type(error)] if isinstance(error, ServiceError) else grpc.StatusCode.INTERNAL
+    status = status_of(error, request_id)
+    trailers = [(REQUEST_ID_KEY, request_id)]
+    if status.details:
+        trailers.append((DETAILS_KEY, status.SerializeToString()))
+    await context.abort(code, status.message, tuple(trailers))
+
+
+def _ms_since(moment: float) -> float:
+    return round((time.monotonic() - moment) * 1e3, 3)
+
+
+_KINDS: "dict[str, Callable[..., grpc.RpcMethodHandler[Any, Any]]]" = {
+    "unary_unary": grpc.unary_unary_rpc_method_handler,
+    "stream_unary": grpc.stream_unary_rpc_method_handler,
+    "stream_stream": grpc.stream_stream_rpc_method_handler,
+}

@@ -1,0 +1,146 @@
+"""A small server of the contract, sampling with numpy, for tests of the client alone."""
+
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+from dataclasses import dataclass, field
+
+import grpc
+import numpy as np
+import pytest
+
+import farpoint
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import sampling_pb2_grpc, tensor_pb2
+
+TYPES = {
+    tensor_pb2.DATA_TYPE_FLOAT16: "<f2",
+    tensor_pb2.DATA_TYPE_FLOAT32: "<f4",
+    tensor_pb2.DATA_TYPE_FLOAT64: "<f8",
+}
+
+
+def farthest_points(cloud: np.ndarray, m: int, start: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices and covering distances by the definition; rows that are not finite never count."""
+    finite = np.isfinite(cloud).all(1)
+    nearest = np.where(finite, np.inf, -1.0).astype(np.float32)
+    row = start if finite[start] else int(finite.argmax())
+    indices, distances = [], []
+    for _ in range(m):
+        indices.append(row)
+        step = ((cloud - cloud[row]) ** 2).sum(1, dtype=np.float32)
+        nearest[finite] = np.minimum(nearest, step)[finite]
+        distances.append(np.sqrt(nearest.max()))
+        row = int(nearest.argmax())
+    return np.array(indices, "<i4"), np.array(distances, "<f4")
+
+
+@dataclass
+class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
+    """Samples; keeps what it received; fails, waits or answers nonsense when told to."""
+
+    failures: list[tuple[grpc.StatusCode, str, bytes]] = field(default_factory=list)
+    requests: list[pb.SampleRequest] = field(default_factory=list)
+    metadata: list[dict[str, str]] = field(default_factory=list)
+    pieces: list[int] = field(default_factory=list)
+    hold: threading.Event | None = None
+    answer: pb.SampleResponse | None = None
+    target: str = ""
+    message_bytes: int = 64 << 20
+
+    def fail(self, code: grpc.StatusCode, message: str = "no", details: bytes = b"") -> None:
+        """The next call ends like this; may be said several times."""
+        self.failures.append((code, message, details))
+
+    def Sample(self, request: pb.SampleRequest, context) -> pb.SampleResponse:  # noqa: N802
+        self.requests.append(request)
+        self.metadata.append(dict(context.invocation_metadata()))
+        if self.failures:
+            code, message, details = self.failures.pop(0)
+            context.set_trailing_metadata((("grpc-status-details-bin", details),))
+            context.abort(code, message)
+        if self.hold:
+            self.hold.wait(10)
+        return self.answer or self.sampled(request)
+
+    def SampleLarge(self, requests, context) -> pb.SampleLargeResponse:  # noqa: N802
+        head, *pieces = requests
+        self.pieces = [len(piece.points_data) for piece in pieces]
+        head.request.points.data = b"".join(piece.points_data for piece in pieces)
+        return pb.SampleLargeResponse(response=self.Sample(head.request, context))
+
+    def SampleStream(self, requests, context) -> Iterator[pb.SampleStreamResponse]:  # noqa: N802, ARG002
+        """Answers every request, or in latest mode every second one; fails 13 points."""
+        for index, message in enumerate(requests):
+            self.requests.append(message.request)
+            answer = pb.SampleStreamResponse(request_index=index)
+            if message.mode == pb.STREAM_MODE_LATEST and index % 2 == 0:
+                continue
+            if message.request.points.shape[0] == 13:
+                answer.error.code, answer.error.message = 8, "unlucky"
+            else:
+                answer.response.CopyFrom(self.sampled(message.request))
+            yield answer
+
+    def sampled(self, request: pb.SampleRequest) -> pb.SampleResponse:
+        dtype = TYPES[request.points.data_type]
+        points = np.frombuffer(request.points.data, dtype).reshape(request.points.shape)
+        clouds = np.split(points, np.cumsum(request.lengths)[:-1])
+        counts = np.broadcast_to(request.sample_counts, len(clouds))
+        starts = np.broadcast_to(request.start_indices, len(clouds))
+        response = pb.SampleResponse(lengths=counts.tolist())
+        if dtype == "<f8":
+            origins = np.array([c[np.isfinite(c).all(1).argmax()] for c in clouds])
+            clouds = [cloud - origin for cloud, origin in zip(clouds, origins, strict=True)]
+            response.origins.CopyFrom(tensor(tensor_pb2.DATA_TYPE_FLOAT64, origins))
+        pairs = zip(clouds, counts, starts, strict=True)
+        picked = [farthest_points(c.astype("<f4"), int(m), int(s)) for c, m, s in pairs]
+        indices = np.concatenate([i for i, _ in picked])
+        response.indices.CopyFrom(tensor(tensor_pb2.DATA_TYPE_INT32, indices))
+        distances = np.concatenate([d for _, d in picked])
+        response.distances.CopyFrom(tensor(tensor_pb2.DATA_TYPE_FLOAT32, distances))
+        response.timings.CopyFrom(pb.Timings(queue_ms=0.25, compute_ms=0.5, server_ms=1.0))
+        return response
+
+    def GetServerInfo(self, request, context) -> pb.GetServerInfoResponse:  # noqa: N802, ARG002
+        return pb.GetServerInfoResponse(
+            version="1.2.3",
+            devices=[pb.Device(name="cpu", description="A processor")],
+            methods=[pb.SAMPLING_METHOD_FARTHEST_POINT, 77],
+            point_types=[tensor_pb2.DATA_TYPE_FLOAT32, tensor_pb2.DATA_TYPE_BFLOAT16],
+            limits=pb.Limits(
+                message_bytes=self.message_bytes, request_points=20, request_clouds=30
+            ),
+            torch_version="2.13.0",
+        )
+
+
+def tensor(data_type: tensor_pb2.DataType.ValueType, array: np.ndarray) -> tensor_pb2.Tensor:
+    return tensor_pb2.Tensor(data_type=data_type, shape=array.shape, data=array.tobytes())
+
+
+@pytest.fixture
+def server() -> Iterator[NumpyServer]:
+    servicer = NumpyServer()
+    grpc_server = grpc.server(
+        futures.ThreadPoolExecutor(4), options=[("grpc.max_receive_message_length", -1)]
+    )
+    sampling_pb2_grpc.add_SamplingServiceServicer_to_server(servicer, grpc_server)
+    servicer.target = f"127.0.0.1:{grpc_server.add_insecure_port('127.0.0.1:0')}"
+    grpc_server.start()
+    yield servicer
+    if servicer.hold:
+        servicer.hold.set()
+    grpc_server.stop(None).wait()
+
+
+@pytest.fixture
+def client(server: NumpyServer) -> Iterator[farpoint.Client]:
+    with farpoint.Client(server.target, timeout=30) as opened:
+        yield opened
+
+
+@pytest.fixture
+def cloud() -> np.ndarray:
+    """500 float32 points."""
+    return np.random.default_rng(7).normal(size=(500, 3)).astype(np.float32)

@@ -1,0 +1,180 @@
+"""The two clients: the same surface, and how they use their channel."""
+
+import asyncio
+import inspect
+import threading
+import time
+from concurrent import futures
+
+import grpc
+import numpy as np
+import pytest
+from google.protobuf.message import Message
+
+import farpoint
+from farpoint import InternalError
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import sampling_pb2_grpc, tensor_pb2
+
+
+def surface(kind):
+    return {name for name, _ in inspect.getmembers(kind, callable) if not name.startswith("_")}
+
+
+def parameters(function):
+    """Without their types, as an async client takes async iterables too."""
+    return [p.replace(annotation=None) for p in inspect.signature(function).parameters.values()]
+
+
+def test_both_clients_have_the_same_methods_and_parameters():
+    assert surface(farpoint.Client) == surface(farpoint.AsyncClient)
+    for name in surface(farpoint.Client) | {"__init__"}:
+        sync, twin = getattr(farpoint.Client, name), getattr(farpoint.AsyncClient, name)
+        assert parameters(sync) == parameters(twin), name
+        awaited = inspect.iscoroutinefunction(twin) or inspect.isasyncgenfunction(twin)
+        assert name == "__init__" or awaited, name
+
+
+async def test_async_samples_equal_sync_ones(server, client, cloud):
+    expected = client.sample(cloud, 12, attributes=cloud)
+    async with farpoint.AsyncClient(server.target) as twin:
+        one = await twin.sample(cloud, 12, attributes=cloud)
+        many = await asyncio.gather(*(twin.sample([cloud, cloud], [3, 4]) for _ in range(5)))
+        assert await twin.sample([], 3) == []
+        assert await twin.server_info() == client.server_info()
+    assert np.array_equal(one.indices, expected.indices)
+    assert np.array_equal(one.attributes, expected.attributes)
+    assert [len(s) for s in many[4]] == [3, 4]
+
+
+def test_an_async_client_is_made_without_a_loop(server, cloud):
+    client = farpoint.AsyncClient(server.target)
+
+    async def use():
+        async with client:
+            return await client.sample(cloud, 3)
+
+    assert len(asyncio.run(use())) == 3
+
+
+async def test_an_unused_async_client_closes():
+    async with farpoint.AsyncClient():
+        pass
+
+
+@pytest.mark.parametrize("points", [500, 120_000])
+def test_an_unavailable_server_is_tried_again(client, server, points):
+    """Also with requests above the 256 KiB that gRPC keeps for a retry by default."""
+    server.fail(grpc.StatusCode.UNAVAILABLE)
+    server.fail(grpc.StatusCode.UNAVAILABLE)
+    assert len(client.sample(np.random.default_rng(0).random((points, 3), np.float32), 2)) == 2
+    assert len(server.requests) == 3
+
+
+def test_a_passed_deadline_names_itself(client, server, cloud):
+    server.hold = threading.Event()
+    began = time.monotonic()
+    with pytest.raises(farpoint.DeadlineExceededError) as raised:
+        client.sample(cloud, 1, timeout=0.2)
+    assert time.monotonic() - began < 5
+    assert isinstance(raised.value, TimeoutError)
+
+
+def test_the_clients_own_timeout_applies(server, cloud):
+    server.hold = threading.Event()
+    with (
+        farpoint.Client(server.target, timeout=0.2) as client,
+        pytest.raises(farpoint.DeadlineExceededError),
+    ):
+        client.sample(cloud, 1)
+
+
+async def test_a_cancelled_task_stays_cancelled(server, cloud):
+    server.hold = threading.Event()
+    async with farpoint.AsyncClient(server.target) as client:
+        task = asyncio.create_task(client.sample(cloud, 1))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+def test_a_large_question_passes(client):
+    points = np.random.default_rng(0).random((400_000, 3))
+    assert client.sample(points, 1).points.shape == (1, 3)
+
+
+def test_a_large_answer_passes(client, server):
+    """Above the 4 MiB that gRPC takes by default."""
+    n = 800_000
+    indices = tensor_pb2.Tensor(data_type=7, shape=[n], data=np.arange(n, dtype="<i4").tobytes())
+    distances = tensor_pb2.Tensor(data_type=1, shape=[n], data=bytes(4 * n))
+    server.answer = pb.SampleResponse(indices=indices, distances=distances, lengths=[n])
+    assert len(client.sample(np.zeros((n, 3), np.float16), n)) == n
+
+
+def test_threads_share_a_client(client, cloud):
+    results = []
+    threads = [
+        threading.Thread(target=lambda n=n: results.append(len(client.sample(cloud, n))))
+        for n in range(1, 9)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == list(range(1, 9))
+
+
+def test_a_unix_socket(tmp_path, cloud, server):
+    listener = grpc.server(futures.ThreadPoolExecutor(1))
+    sampling_pb2_grpc.add_SamplingServiceServicer_to_server(server, listener)
+    listener.add_insecure_port(f"unix:{tmp_path}/farpoint.sock")
+    listener.start()
+    with farpoint.Client(f"unix:{tmp_path}/farpoint.sock") as client:
+        assert len(client.sample(cloud, 3)) == 3
+    listener.stop(None).wait()
+
+
+def test_a_name_is_resolved(server, cloud):
+    with farpoint.Client(f"dns:///localhost:{server.target.split(':')[1]}") as client:
+        assert len(client.sample(cloud, 3)) == 3
+
+
+@pytest.mark.parametrize("kind", [farpoint.Client, farpoint.AsyncClient])
+@pytest.mark.parametrize("target", ["http://localhost:50051", "https://host", ""])
+def test_a_web_address_is_refused(kind, target):
+    with pytest.raises(farpoint.InvalidArgumentError, match="HOST:PORT") as raised:
+        kind(target)
+    assert raised.value.field == "target"
+
+
+def change(message: Message, name: str, **values: object) -> None:
+    part = getattr(message, name)
+    for key, value in values.items():
+        if isinstance(value, list):
+            del getattr(part, key)[:]
+            getattr(part, key).extend(value)
+        else:
+            setattr(part, key, value)
+
+
+NONSENSE = {
+    "no answer at all": lambda a: a.Clear(),
+    "too few indices": lambda a: change(a, "indices", shape=[2], data=bytes(8)),
+    "bytes that do not fit": lambda a: change(a, "indices", data=bytes(11)),
+    "an unknown type": lambda a: change(a, "indices", data_type=99),
+    "no distances": lambda a: a.ClearField("distances"),
+    "a row beyond the cloud": lambda a: change(a, "indices", data=b"\xff\xff\xff\x7f" * 3),
+    "a negative row": lambda a: change(a, "indices", data=b"\xff\xff\xff\xff" * 3),
+    "origins of other clouds": lambda a: change(a, "origins", shape=[3], data_type=2),
+}
+
+
+@pytest.mark.parametrize("case", NONSENSE)
+def test_an_answer_that_makes_no_sense_is_an_internal_error(client, server, cloud, case):
+    client.sample(cloud.astype(np.float64), 3)
+    server.answer = server.sampled(server.requests[0])
+    NONSENSE[case](server.answer)
+    with pytest.raises(InternalError, match="the server answered with"):
+        client.sample(cloud.astype(np.float64), 3)

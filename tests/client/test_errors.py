@@ -1,0 +1,128 @@
+"""Every status becomes one exception of the tree, with what the server said about it."""
+
+import pickle
+
+import grpc
+import numpy as np
+import pytest
+from google.protobuf import any_pb2, duration_pb2
+from google.rpc import error_details_pb2, status_pb2
+
+import farpoint
+from farpoint import errors
+
+CLOUD = np.zeros((10, 3), np.float32)
+Code = grpc.StatusCode
+
+KINDS = {
+    Code.INVALID_ARGUMENT: farpoint.InvalidArgumentError,
+    Code.OUT_OF_RANGE: farpoint.InvalidArgumentError,
+    Code.UNAUTHENTICATED: farpoint.UnauthenticatedError,
+    Code.PERMISSION_DENIED: farpoint.PermissionDeniedError,
+    Code.NOT_FOUND: farpoint.NotFoundError,
+    Code.FAILED_PRECONDITION: farpoint.FailedPreconditionError,
+    Code.UNIMPLEMENTED: farpoint.UnimplementedError,
+    Code.RESOURCE_EXHAUSTED: farpoint.ResourceExhaustedError,
+    Code.DEADLINE_EXCEEDED: farpoint.DeadlineExceededError,
+    Code.CANCELLED: farpoint.CancelledError,
+    Code.INTERNAL: farpoint.InternalError,
+    Code.UNKNOWN: farpoint.InternalError,
+    Code.DATA_LOSS: farpoint.InternalError,
+}
+
+
+def details(*messages):
+    packed = [any_pb2.Any() for _ in messages]
+    for box, message in zip(packed, messages, strict=True):
+        box.Pack(message)
+    return status_pb2.Status(code=3, message="m", details=packed).SerializeToString()
+
+
+@pytest.mark.parametrize("code", KINDS, ids=lambda code: code.name)
+def test_status_and_exception(client, server, code):
+    server.fail(code, "what went wrong")
+    with pytest.raises(KINDS[code], match="what went wrong") as raised:
+        client.sample(CLOUD, 1)
+    assert type(raised.value) is KINDS[code]
+    assert isinstance(raised.value.__cause__, grpc.RpcError)
+    assert raised.value.request_id == server.metadata[0]["x-request-id"]
+    assert raised.value.request_id in str(raised.value)
+    assert raised.value.message == "what went wrong"
+
+
+def test_the_field_of_a_bad_request(client, server):
+    violation = error_details_pb2.BadRequest.FieldViolation(field="points.data", description="d")
+    bad_request = error_details_pb2.BadRequest(field_violations=[violation])
+    other = error_details_pb2.DebugInfo(detail="unrelated")
+    server.fail(Code.INVALID_ARGUMENT, details=details(other, bad_request))
+    with pytest.raises(farpoint.InvalidArgumentError) as raised:
+        client.sample(CLOUD, 1)
+    assert raised.value.field == "points.data"
+
+
+def test_when_to_try_again(client, server):
+    retry = error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(nanos=250_000_000))
+    server.fail(Code.RESOURCE_EXHAUSTED, details=details(retry))
+    with pytest.raises(farpoint.ResourceExhaustedError) as raised:
+        client.sample(CLOUD, 1)
+    assert raised.value.retry_after_s == 0.25
+
+
+@pytest.mark.parametrize("packed", [b"", b"\xff not a Status"])
+def test_missing_or_damaged_details_lose_nothing_else(client, server, packed):
+    for code in (Code.INVALID_ARGUMENT, Code.RESOURCE_EXHAUSTED):
+        server.fail(code, "what went wrong", packed)
+    with pytest.raises(farpoint.InvalidArgumentError, match="what went wrong") as invalid:
+        client.sample(CLOUD, 1)
+    with pytest.raises(farpoint.ResourceExhaustedError) as full:
+        client.sample(CLOUD, 1)
+    assert invalid.value.field is None
+    assert full.value.retry_after_s is None
+
+
+async def test_async_calls_fail_alike(server):
+    violation = error_details_pb2.BadRequest.FieldViolation(field="points")
+    packed = details(error_details_pb2.BadRequest(field_violations=[violation]))
+    server.fail(Code.INVALID_ARGUMENT, details=packed)
+    async with farpoint.AsyncClient(server.target) as client:
+        with pytest.raises(farpoint.InvalidArgumentError) as raised:
+            await client.sample(CLOUD, 1)
+    assert raised.value.field == "points"
+    assert raised.value.request_id == server.metadata[0]["x-request-id"]
+    assert isinstance(raised.value.__cause__, grpc.RpcError)
+
+
+def test_nobody_is_listening():
+    with (
+        farpoint.Client("127.0.0.1:1", timeout=20) as client,
+        pytest.raises(farpoint.UnavailableError) as raised,
+    ):
+        client.sample(CLOUD, 1)
+    assert isinstance(raised.value, ConnectionError)
+
+
+def test_builtin_kin():
+    assert issubclass(farpoint.InvalidArgumentError, ValueError)
+    assert issubclass(farpoint.CloudFileError, ValueError)
+    assert issubclass(farpoint.DeadlineExceededError, TimeoutError)
+
+
+def test_every_exception_survives_a_process_boundary():
+    for error in (
+        errors.InvalidArgumentError("m", field="points", request_id="r"),
+        errors.ResourceExhaustedError("m", retry_after_s=2.0, request_id="r"),
+        errors.UnavailableError("m", request_id="r"),
+    ):
+        copy = pickle.loads(pickle.dumps(error))
+        assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
+
+
+def test_the_tree_in_the_file_is_the_tree():
+    kinds = [
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.FarpointError)
+    ]
+    drawn = [line.split() for line in errors.__doc__.splitlines() if "── " in line]
+    assert {words[1] for words in drawn} == {k.__name__ for k in kinds} - {"FarpointError"}
+    assert {k.__name__ for k in kinds} <= set(farpoint.__all__)

@@ -1,0 +1,164 @@
+"""What `Client.sample` sends and gives back."""
+
+import numpy as np
+import pytest
+
+from clouds import street_scan, ten_scans
+
+
+def brute_force(cloud, m, start=0):
+    """The definition in float64: clouds here have no near ties."""
+    cloud = np.asarray(cloud, np.float64)
+    nearest = np.full(len(cloud), np.inf)
+    rows = [start]
+    for _ in range(m - 1):
+        nearest = np.minimum(nearest, ((cloud - cloud[rows[-1]]) ** 2).sum(1))
+        rows.append(int(nearest.argmax()))
+    nearest = np.minimum(nearest, ((cloud - cloud[rows[-1]]) ** 2).sum(1))
+    return rows, np.sqrt(nearest.max())
+
+
+def test_one_cloud_gives_one_sample(client, cloud):
+    sample = client.sample(cloud, 40)
+    rows, radius = brute_force(cloud, 40)
+    assert sample.indices.tolist() == rows
+    assert sample.indices.dtype == np.int64
+    assert np.array_equal(sample.points, cloud[rows])
+    assert sample.distances.dtype == np.float32
+    assert sample.distances.shape == (40,)
+    assert sample.covering_radius == pytest.approx(radius, rel=1e-6)
+    assert len(sample) == 40
+
+
+def test_equal_clouds_give_a_list(client, cloud):
+    batch = np.stack([cloud, -cloud, cloud * 2])
+    samples = client.sample(batch, 10)
+    assert [s.indices.tolist() for s in samples] == [brute_force(c, 10)[0] for c in batch]
+
+
+def test_ragged_clouds_with_counts_and_starts_of_their_own(client):
+    scans = [scan[:, :3] for scan in ten_scans()[:3]]
+    samples = client.sample(scans, [5, 1, 20], start=[0, 7, 100])
+    assert [len(s) for s in samples] == [5, 1, 20]
+    assert [int(s.indices[0]) for s in samples] == [0, 7, 100]
+    for sample, scan in zip(samples, scans, strict=True):
+        assert np.array_equal(sample.points, scan[sample.indices])
+
+
+def test_one_start_serves_all_clouds(client, cloud):
+    samples = client.sample([cloud, cloud[:100]], 3, start=99)
+    assert [int(s.indices[0]) for s in samples] == [99, 99]
+
+
+def test_a_tuple_is_a_batch_and_rows_are_a_cloud(client, cloud):
+    assert len(client.sample((cloud, cloud), 2)) == 2
+    rows = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [5.0, 0.0, 0.0]]
+    assert client.sample(rows, 2).indices.tolist() == [0, 2]
+    assert client.sample(list(cloud[:4]), 1).indices.tolist() == [0]
+
+
+@pytest.mark.parametrize("empty", [[], (), np.empty((0, 10, 3), np.float32)])
+def test_an_empty_batch_gives_an_empty_list_without_asking(client, server, empty):
+    assert client.sample(empty, 4) == []
+    assert server.requests == []
+
+
+def test_map_coordinates_keep_their_precision(client, cloud):
+    origin = np.array([1.4e6, 4.2e6, 300.0])
+    far = cloud.astype(np.float64) + origin
+    sample = client.sample(far, 50)
+    assert sample.indices.tolist() == client.sample(cloud, 50).indices.tolist()
+    assert np.array_equal(sample.origin, far[0])
+    assert np.array_equal(sample.points, far[sample.indices])
+    assert client.sample(cloud, 5).origin is None
+
+
+def test_each_cloud_has_its_own_origin(client, cloud):
+    far = [cloud + 1e6, cloud[:9] - 1e6]
+    samples = client.sample([np.float64(c) for c in far], 3)
+    assert [s.origin.tolist() for s in samples] == [c[0].astype(float).tolist() for c in far]
+
+
+def test_rows_that_are_not_finite_are_ignored_when_asked(client, server, cloud):
+    cloud[[0, 3]] = np.nan
+    sample = client.sample(cloud, 20, nonfinite="ignore")
+    assert sample.indices[0] == 1
+    assert np.isfinite(sample.points).all()
+    client.sample(cloud[4:], 1)
+    assert [r.nonfinite_policy for r in server.requests] == [2, 1]
+
+
+def test_an_attribute_array_is_gathered_here(client, server):
+    scan = street_scan()[::50]
+    sample = client.sample(scan[:, :3], 30, attributes=scan[:, 3])
+    assert np.array_equal(sample.attributes, scan[sample.indices, 3])
+    assert not server.requests[0].attributes
+    assert not server.requests[0].return_points
+
+
+def test_named_attributes_of_any_type_and_shape(client, cloud):
+    names = np.array([f"p{i}" for i in range(500)])
+    normals = np.arange(1500).reshape(500, 3)
+    sample = client.sample(cloud, 6, attributes={"name": names, "normal": normals})
+    assert sample.attributes["name"].tolist() == [f"p{i}" for i in sample.indices]
+    assert np.array_equal(sample.attributes["normal"], normals[sample.indices])
+
+
+def test_attributes_of_a_batch(client, cloud):
+    clouds = [cloud, cloud[:50]]
+    values = [np.arange(500), np.arange(50) + 1000]
+    listed = client.sample(clouds, 4, attributes=values)
+    named = client.sample(clouds, 4, attributes={"v": values})
+    inner = client.sample(clouds, 4, attributes=[{"v": v} for v in values])
+    for i, value in enumerate(values):
+        expected = value[listed[i].indices]
+        assert np.array_equal(listed[i].attributes, expected)
+        assert np.array_equal(named[i].attributes["v"], expected)
+        assert np.array_equal(inner[i].attributes["v"], expected)
+
+
+def test_attributes_of_equal_clouds_as_one_array(client, cloud):
+    values = np.arange(1000).reshape(2, 500)
+    samples = client.sample(np.stack([cloud, cloud]), 4, attributes=values)
+    assert np.array_equal(samples[1].attributes, values[1][samples[1].indices])
+
+
+def test_results_are_writable_and_independent(client, cloud):
+    sample = client.sample(cloud, 4)
+    sample.points[:] = 0
+    sample.indices[:] = 0
+    sample.distances[:] = 0
+    assert cloud.any()
+
+
+def test_timings_add_up(client, cloud):
+    timings = client.sample(cloud, 4).timings
+    assert (timings.queue_ms, timings.compute_ms, timings.server_ms) == (0.25, 0.5, 1.0)
+    assert timings.wire_ms == pytest.approx(timings.total_ms - 1.0)
+    assert timings.total_ms > 1.0
+
+
+def test_the_request_id_is_sent_and_kept(client, server, cloud):
+    first, second = (client.sample(cloud, 1) for _ in range(2))
+    assert [m["x-request-id"] for m in server.metadata] == [first.request_id, second.request_id]
+    assert first.request_id != second.request_id
+    assert len(first.request_id) == 32
+
+
+def test_repr_shows_shapes(client, cloud):
+    sample = client.sample(cloud, 4, attributes={"v": np.zeros((500, 2))})
+    text = repr(sample)
+    assert "indices=int64[4]" in text
+    assert "points=float32[4, 3]" in text
+    assert "{v: float64[4, 2]}" in text
+    assert "\n" not in text
+
+
+def test_server_info(client):
+    info = client.server_info()
+    assert (info.version, info.torch_version) == ("1.2.3", "2.13.0")
+    assert [(d.name, d.description) for d in info.devices] == [("cpu", "A processor")]
+    assert info.methods == ("farthest_point", "77")
+    assert info.point_types == ("float32", "bfloat16")
+    assert (info.limits.message_bytes, info.limits.request_points) == (64 << 20, 20)
+    assert info.limits.request_clouds == 30

@@ -1,0 +1,146 @@
+"""TLS and tokens of the client: what is accepted, what is refused, and what is sent."""
+
+from concurrent import futures
+
+import grpc
+import pytest
+from typer.testing import CliRunner
+
+import farpoint
+from certificates import issue
+from farpoint._security import read_security
+from farpoint.cli import app
+from farpoint.v1 import sampling_pb2_grpc
+
+TOKEN = "a-token-for-tests"
+FAR = "gpu-node.example.com:50051"
+
+
+@pytest.fixture
+def files(tmp_path):
+    return issue(tmp_path / "files")
+
+
+@pytest.fixture
+def tls_target(server, files):
+    """The test server again, behind mTLS."""
+    listener = grpc.server(futures.ThreadPoolExecutor(2))
+    sampling_pb2_grpc.add_SamplingServiceServicer_to_server(server, listener)
+    pair = (files.key.read_bytes(), files.certificate.read_bytes())
+    credentials = grpc.ssl_server_credentials(
+        [pair], files.ca.read_bytes(), require_client_auth=True
+    )
+    port = listener.add_secure_port("127.0.0.1:0", credentials)
+    listener.start()
+    yield f"127.0.0.1:{port}"
+    listener.stop(None).wait()
+
+
+def tls_of(files, **more):
+    return farpoint.Tls(files.ca, files.certificate, files.key, **more)
+
+
+def authorization(server):
+    return server.metadata[-1].get("authorization")
+
+
+def test_a_token_goes_with_every_call_over_tls(tls_target, files, server, cloud):
+    with farpoint.Client(tls_target, tls=tls_of(files), token=TOKEN) as client:
+        client.sample(cloud, 3)
+    assert authorization(server) == f"Bearer {TOKEN}"
+    assert TOKEN not in repr(client.__dict__)
+
+
+async def test_an_async_client_sends_it_too(tls_target, files, server, cloud):
+    async with farpoint.AsyncClient(tls_target, tls=tls_of(files), token=TOKEN) as client:
+        await client.sample(cloud, 3)
+    assert authorization(server) == f"Bearer {TOKEN}"
+
+
+def test_a_certificate_of_another_name_needs_that_name(tls_target, files, cloud):
+    with farpoint.Client(tls_target, tls=tls_of(files, server_name="localhost")) as client:
+        assert len(client.sample(cloud, 3)) == 3
+    wrong = tls_of(files, server_name="another.example.com")
+    with (
+        farpoint.Client(tls_target, tls=wrong) as client,
+        pytest.raises(farpoint.UnavailableError),
+    ):
+        client.server_info(timeout=2)
+
+
+def test_to_this_machine_a_token_goes_in_plain_text(server, cloud):
+    port = server.target.partition(":")[2]
+    for target in (server.target, f"localhost:{port}", f"dns:///localhost:{port}"):
+        with farpoint.Client(target, token=TOKEN) as client:
+            client.sample(cloud, 3)
+        assert authorization(server) == f"Bearer {TOKEN}"
+
+
+@pytest.mark.parametrize(
+    "target", [FAR, f"dns:///{FAR}", "10.0.0.7:1", "0.0.0.0:1", "[2001:db8::1]:1"]
+)
+def test_to_another_machine_it_does_not(target):
+    with pytest.raises(farpoint.InvalidArgumentError, match="in plain text: give tls") as caught:
+        farpoint.Client(target, token=TOKEN)
+    assert caught.value.field == "token"
+
+
+@pytest.mark.parametrize("target", ["[::1]:1", "ipv6:[::1]:1", "ipv4:127.0.0.3:1", "unix:/a", FAR])
+def test_loopback_and_tls_will_do(target):
+    assert read_security(target, tls=target == FAR, token=TOKEN).credentials is not None
+
+
+@pytest.mark.parametrize("token", ["", "two words", "new\nline", "grün"])
+def test_a_token_that_cannot_be_sent_is_not_repeated(token):
+    with pytest.raises(farpoint.InvalidArgumentError, match="printable ASCII") as caught:
+        farpoint.Client(token=token)
+    assert not token or token not in str(caught.value)
+
+
+def test_files_that_are_of_no_use_are_named(files, tmp_path):
+    wrong = {
+        "No such file": tmp_path / "none.pem",
+        "README.md": "README.md",
+        "belong together": farpoint.Tls(certificate=files.certificate),
+        "(?i)mismatch": farpoint.Tls(
+            certificate=files.certificate, key=issue(tmp_path / "other").key
+        ),
+    }
+    for said, tls in wrong.items():
+        with pytest.raises(farpoint.InvalidArgumentError, match=said) as caught:
+            farpoint.Client(FAR, tls=tls)
+        assert caught.value.field == "tls"
+
+
+def test_credentials_of_grpc_take_the_place_of_tls(tls_target, files, server, cloud):
+    names = (files.ca, files.key, files.certificate)
+    credentials = grpc.ssl_channel_credentials(*(name.read_bytes() for name in names))
+    with farpoint.Client(tls_target, credentials=credentials, token=TOKEN) as client:
+        client.sample(cloud, 3)
+    assert authorization(server) == f"Bearer {TOKEN}"
+    with pytest.raises(farpoint.InvalidArgumentError, match="not both"):
+        farpoint.Client(tls_target, credentials=credentials, tls=True)
+
+
+def test_the_command_takes_them_before_its_own_options(tls_target, files, server, tmp_path):
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    (tmp_path / "a.csv").write_text("1,2,3\n")
+    names = ("ca", "certificate", "key")
+    flags = [word for name in names for word in (f"--{name}", str(getattr(files, name)))]
+    sample = ["sample", str(tmp_path / "a.csv"), "-m", "1", "-o", "-", "--server", tls_target]
+    done = CliRunner().invoke(app, [*flags, "--token-file", str(tmp_path / "token"), *sample])
+    assert done.exit_code == 0, done.output
+    assert authorization(server) == f"Bearer {TOKEN}"
+    variables = {f"FARPOINT_{name.upper()}": str(getattr(files, name)) for name in names}
+    done = CliRunner(env={**variables, "FARPOINT_TOKEN": "another"}).invoke(app, sample)
+    assert done.exit_code == 0, done.output
+    assert authorization(server) == "Bearer another"
+
+
+def test_the_command_says_which_file_is_missing(tmp_path):
+    missing = str(tmp_path / "none")
+    for flag in ("--token-file", "--ca"):
+        done = CliRunner().invoke(app, [flag, missing, "info"])
+        assert done.exit_code == 2
+        assert done.stderr.startswith("farpoint: ")
+        assert missing in done.stderr

@@ -1,0 +1,108 @@
+"""Streams of clouds: order, failures of single clouds, and what the caller's own clouds do."""
+
+import numpy as np
+import pytest
+
+import farpoint
+
+RANDOM = np.random.default_rng(4)
+SIZES = [20, 13, 500, 7]
+
+
+def clouds():
+    return [RANDOM.normal(size=(size, 3)).astype(np.float32) for size in SIZES]
+
+
+async def streamed(target, sent, *arguments, **options):
+    async with farpoint.AsyncClient(target) as client:
+        return [item async for item in client.sample_stream(sent, *arguments, **options)]
+
+
+def check(items, sent):
+    assert [item.index for item in items] == [0, 1, 2, 3]
+    for item, cloud in zip(items, sent, strict=True):
+        if len(cloud) == 13:
+            with pytest.raises(farpoint.ResourceExhaustedError, match="unlucky"):
+                item.result()
+        else:
+            sample = item.result()
+            np.testing.assert_array_equal(sample.points, cloud[sample.indices])
+            assert len(sample) == 5
+
+
+def test_answers_come_in_order_and_a_cloud_that_fails_does_not_end_the_stream(client):
+    sent = clouds()
+    check(list(client.sample_stream(sent, 5)), sent)
+
+
+async def test_the_async_client_does_the_same(server):
+    sent = clouds()
+    check(await streamed(server.target, sent, 5), sent)
+
+    async def later():
+        for cloud in sent:
+            yield cloud
+
+    check(await streamed(server.target, later(), 5), sent)
+
+
+def test_a_wrong_cloud_is_answered_in_its_place_and_not_sent(client, server):
+    good, flat = clouds()[2], np.zeros(7)
+    items = list(client.sample_stream([flat, good, [good, good], flat, good, good[:4]], 5))
+    failed = [item.error is not None for item in items]
+    assert failed == [True, False, True, True, False, True]
+    assert [item.index for item in items] == list(range(6))
+    assert items[2].error.field == "points.shape"
+    assert items[5].error.field == "sample_counts[0]"
+    assert len(server.requests) == 2
+
+
+def test_dropped_clouds_are_gaps(client):
+    sent = clouds() * 3
+    items = list(client.sample_stream(sent, 5, latest_only=True))
+    assert [item.index for item in items] == [1, 3, 5, 7, 9, 11]
+    for item in items:
+        if item.sample is not None:
+            np.testing.assert_array_equal(item.sample.points, sent[item.index][item.sample.indices])
+
+
+def broken():
+    yield clouds()[0]
+    raise KeyError("the sensor")
+
+
+async def test_what_the_callers_clouds_raise_reaches_the_caller_after_the_answers(client, server):
+    items = client.sample_stream(broken(), 5)
+    assert next(items).index == 0
+    with pytest.raises(KeyError, match="the sensor"):
+        next(items)
+    with pytest.raises(KeyError, match="the sensor"):
+        await streamed(server.target, broken(), 5)
+
+
+def test_an_empty_stream_has_no_answers(client):
+    assert list(client.sample_stream([], 5)) == []
+
+
+def test_a_stream_that_nobody_reads_to_its_end_is_ended(client):
+    def endless():
+        while True:
+            yield clouds()[0]
+
+    items = client.sample_stream(endless(), 5)
+    assert next(items).index == 0
+    items.close()
+    assert len(client.sample(clouds()[0], 5)) == 5
+
+
+def test_a_wrong_argument_is_said_at_once(client):
+    with pytest.raises(farpoint.InvalidArgumentError, match="nonfinite"):
+        client.sample_stream([], 5, nonfinite="maybe")
+
+
+def test_a_server_that_is_not_there_is_unavailable():
+    with (
+        farpoint.Client("127.0.0.1:1") as client,
+        pytest.raises(farpoint.UnavailableError),
+    ):
+        next(client.sample_stream(clouds(), 5))

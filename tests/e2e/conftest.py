@@ -1,0 +1,60 @@
+"""One server for the whole run; tests that stop or overload a server start their own."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+import farpoint
+from e2e.running import RunningServer
+from farpoint.v1 import sampling_pb2_grpc
+
+MESSAGE_BYTES = 4 << 20
+
+
+@pytest.fixture(scope="session")
+def socket_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("farpoint") / "server.sock"
+
+
+@pytest.fixture(scope="session")
+def server(socket_path: Path) -> Iterator[RunningServer]:
+    server = RunningServer(
+        "--listen", f"unix:{socket_path}", "--max-message-bytes", str(MESSAGE_BYTES)
+    )
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., RunningServer]]:
+    """Starts servers with flags and a slowness of their own; none outlives the test."""
+    servers: list[RunningServer] = []
+
+    def start(*flags: str, batch_s: float | None = None, failing: bool = False) -> RunningServer:
+        servers.append(RunningServer(*flags, batch_s=batch_s, failing=failing))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.process.kill()
+        server.wait()
+
+
+@pytest.fixture(scope="session")
+def channel(server: RunningServer) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(server.address) as channel:
+        yield channel
+
+
+@pytest.fixture(scope="session")
+def stub(channel: grpc.Channel) -> sampling_pb2_grpc.SamplingServiceStub:
+    """A stub that sends whatever it is given."""
+    return sampling_pb2_grpc.SamplingServiceStub(channel)
+
+
+@pytest.fixture(scope="session")
+def client(server: RunningServer) -> Iterator[farpoint.Client]:
+    with farpoint.Client(server.address) as client:
+        yield client

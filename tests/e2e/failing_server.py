@@ -1,0 +1,29 @@
+"""A farpoint-server on a device that fails as a GPU does.
+
+A batch with a cloud of OOM_POINTS runs out of memory; one with a cloud of LOST_POINTS meets an
+error after which a card works no more.
+"""
+
+import torch
+
+from farpoint_server import __main__ as command
+from farpoint_server import engine
+from farpoint_server.work import Batch
+
+OOM_POINTS = 1300
+LOST_POINTS = 1301
+launch = engine.launch
+
+
+def launch_and_fail(batch: Batch, device: torch.device) -> object:
+    lengths = [length for clouds in batch.requests for length in clouds.lengths]
+    if LOST_POINTS in lengths:
+        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+    if OOM_POINTS in lengths:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+    return launch(batch, device)
+
+
+if __name__ == "__main__":
+    engine.launch = launch_and_fail
+    command.main()

@@ -1,0 +1,48 @@
+"""Requests and answers as raw messages, without the client's help."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+import numpy as np
+from google.rpc import error_details_pb2, status_pb2
+
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import tensor_pb2
+
+TYPES = {
+    "float32": tensor_pb2.DATA_TYPE_FLOAT32,
+    "float64": tensor_pb2.DATA_TYPE_FLOAT64,
+    "float16": tensor_pb2.DATA_TYPE_FLOAT16,
+    "int16": tensor_pb2.DATA_TYPE_INT16,
+}
+
+
+def tensor(array: np.ndarray) -> tensor_pb2.Tensor:
+    return tensor_pb2.Tensor(
+        data_type=TYPES[array.dtype.name], shape=array.shape, data=array.tobytes()
+    )
+
+
+def sample_request(points: np.ndarray, m: int | Sequence[int], **fields: Any) -> pb.SampleRequest:
+    counts = [m] if isinstance(m, int) else m
+    return pb.SampleRequest(points=tensor(points), sample_counts=counts, **fields)
+
+
+def array(answer: tensor_pb2.Tensor, dtype: str) -> np.ndarray:
+    return np.frombuffer(answer.data, dtype).reshape(tuple(answer.shape))
+
+
+def details(error: grpc.RpcError) -> list[Any]:
+    """What the answer says to a program, unpacked."""
+    packed = dict(error.trailing_metadata())["grpc-status-details-bin"]
+    kinds = {kind.DESCRIPTOR.full_name: kind for kind in KINDS}
+    unpacked = []
+    for detail in status_pb2.Status.FromString(packed).details:
+        message = kinds[detail.TypeName()]()
+        detail.Unpack(message)
+        unpacked.append(message)
+    return unpacked
+
+
+KINDS = (error_details_pb2.BadRequest, error_details_pb2.RetryInfo)

@@ -1,0 +1,320 @@
+"""Encode of a real server: what it answers, and models that come and go under it."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+import torch
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from typer.testing import CliRunner
+
+import farpoint
+from e2e.running import RunningServer
+from farpoint.cli import app
+from farpoint.errors import from_rpc_error
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import tensor_pb2
+from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
+
+RANDOM = np.random.default_rng(41)
+CLOUD = RANDOM.random((1000, 3), np.float32)
+TINY = EncoderConfig(rates=(0.25, 0.5), channels=8, hidden=8, neighbors=8, groups=2)
+SHIPPED = "density_small"
+MOST_POINTS = 20_000
+
+
+def write_encoder(path: Path, seed: int, **changes: object) -> DensityEncoder:
+    torch.manual_seed(seed)
+    encoder = DensityEncoder(EncoderConfig(**{**vars(TINY), **changes})).eval()
+    save_encoder(encoder, path)
+    return encoder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("encoders")
+
+
+@pytest.fixture(scope="module")
+def encoders(folder) -> dict[str, DensityEncoder]:
+    """Two of random weights, each in the file of its name."""
+    return {
+        "tiny": write_encoder(folder / "tiny.safetensors", 1),
+        "colored": write_encoder(folder / "colored.safetensors", 2, attributes=3, rates=(0.1,)),
+    }
+
+
+@pytest.fixture(scope="module")
+def model_server(folder, encoders) -> Iterator[RunningServer]:
+    flags = ["--admin-listen", "127.0.0.1:0", "--encoder", "default"]
+    flags += ["--max-encode-points", str(MOST_POINTS)]
+    for name in encoders:
+        flags += ["--encoder", f"{name}={folder / name}.safetensors"]
+    server = RunningServer(*flags)
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def client(model_server) -> Iterator[farpoint.Client]:
+    with farpoint.Client(model_server.address) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def admin(model_server) -> Iterator[farpoint.Client]:
+    line = model_server.wait_for(lambda line: line["event"] == "ready")
+    with farpoint.Client(line["admin_addresses"][0]) as admin:
+        yield admin
+
+
+def features(encoder: DensityEncoder, points: np.ndarray, attributes=None) -> list[np.ndarray]:
+    """What the module itself says, in this process."""
+    with torch.inference_mode():
+        extra = None if attributes is None else torch.from_numpy(attributes)[None].mT
+        stages = encoder(torch.from_numpy(points)[None], extra)
+        return [stage.features[0].mT.numpy() for stage in stages]
+
+
+def test_each_stage_is_a_prefix_of_the_farthest_points_and_counts_every_point(client):
+    encoding = client.encode(CLOUD)
+    assert encoding.model == SHIPPED
+    picks = client.sample(CLOUD, len(CLOUD)).indices
+    for stage in encoding.stages:
+        np.testing.assert_array_equal(stage.indices, picks[: len(stage)])
+        np.testing.assert_array_equal(stage.points, CLOUD[stage.indices])
+        assert stage.counts.min() >= 1
+        assert stage.counts.sum() == len(CLOUD)
+        assert len(stage.features) == len(stage.mean_distances) == len(stage)
+        assert np.isfinite(stage.features).all()
+
+
+def test_features_are_those_of_the_model(client, encoders):
+    encoding = client.encode(CLOUD, "tiny")
+    assert [len(stage) for stage in encoding.stages] == [250, 125]
+    for stage, expected in zip(encoding.stages, features(encoders["tiny"], CLOUD), strict=True):
+        np.testing.assert_allclose(stage.features, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_may_take_attributes(client, encoders):
+    rgb = RANDOM.random((1000, 3), np.float32)
+    (stage,) = client.encode(CLOUD, "colored", rgb).stages
+    np.testing.assert_allclose(
+        stage.features, features(encoders["colored"], CLOUD, rgb)[0], rtol=1e-4, atol=1e-5
+    )
+    named = {"r": rgb[:, 0], "gb": rgb[:, 1:]}
+    (same,) = client.encode(CLOUD, "colored", named).stages
+    np.testing.assert_array_equal(same.features, stage.features)
+
+
+def test_a_batch_of_any_sizes_is_encoded_as_each_cloud_by_itself(client):
+    clouds = [RANDOM.random((n, 3), np.float32) for n in (700, 1, 40, 450, 33)]
+    for cloud, encoding in zip(clouds, client.encode(clouds, "tiny"), strict=True):
+        alone = client.encode(cloud, "tiny")
+        for got, expected in zip(encoding.stages, alone.stages, strict=True):
+            np.testing.assert_array_equal(got.indices, expected.indices)
+            np.testing.assert_array_equal(got.counts, expected.counts)
+            np.testing.assert_allclose(got.features, expected.features, rtol=1e-3, atol=1e-4)
+    assert client.encode([]) == []
+
+
+def test_map_coordinates_in_float64_are_encoded_as_centered_ones(client):
+    moved = CLOUD.astype(np.float64) * 100 + [500_000, 4_649_776, 100]
+    centered = (moved - moved[0]).astype(np.float32)
+    for got, expected in zip(
+        client.encode(moved).stages, client.encode(centered).stages, strict=True
+    ):
+        np.testing.assert_array_equal(got.indices, expected.indices)
+        np.testing.assert_allclose(got.features, expected.features, rtol=1e-3, atol=1e-4)
+        np.testing.assert_array_equal(got.points, moved[got.indices])
+
+
+def test_points_come_back_in_the_type_that_was_sent_if_asked_for(model_server):
+    with model_server.connected() as stub:
+        response = stub.Encode(request(CLOUD, lengths=[600, 400], return_points=True))
+        plain = stub.Encode(request(CLOUD))
+    stage = response.stages[0]
+    rows = np.frombuffer(stage.indices.data, np.int32) + np.repeat([0, 600], stage.lengths)
+    assert stage.points.data == CLOUD[rows].tobytes()
+    assert not plain.stages[0].HasField("points")
+
+
+def tensor(array: np.ndarray, data_type: int = tensor_pb2.DATA_TYPE_FLOAT32) -> tensor_pb2.Tensor:
+    return tensor_pb2.Tensor(data_type=data_type, shape=array.shape, data=array.tobytes())
+
+
+def request(points: np.ndarray, **fields: object) -> pb.EncodeRequest:
+    return pb.EncodeRequest(points=tensor(points), **fields)
+
+
+HOLE = CLOUD.copy()
+HOLE[7, 1] = np.nan
+ATTRIBUTES = RANDOM.random((1000, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field", "said"),
+    [
+        (request(CLOUD[:, :2].copy()), "points.shape", "expected (P, 3), got (1000, 2)"),
+        (request(HOLE), "points.data", "1 rows with NaN or infinity, the first at row 7"),
+        (request(CLOUD, lengths=[1, 2]), "lengths", "expected a sum of 1000"),
+        (request(CLOUD, attributes=tensor(ATTRIBUTES)), "attributes", "the model takes none"),
+        (request(CLOUD, model="colored"), "attributes.shape", "expected (1000, 3)"),
+        (
+            request(CLOUD, model="colored", attributes=tensor(ATTRIBUTES[1:])),
+            "attributes.shape",
+            "got (999, 3)",
+        ),
+        (
+            request(CLOUD, model="colored", attributes=tensor(HOLE)),
+            "attributes.data",
+            "NaN or infinity in 1 rows, the first at row 7",
+        ),
+        (
+            request(
+                CLOUD,
+                model="colored",
+                attributes=tensor(ATTRIBUTES, tensor_pb2.DATA_TYPE_INT32),
+            ),
+            "attributes.data_type",
+            "got DATA_TYPE_INT32",
+        ),
+        (
+            request(np.zeros((MOST_POINTS + 1, 3), np.float32)),
+            "points.shape",
+            f"1 to {MOST_POINTS} points",
+        ),
+        (pb.EncodeRequest(), "points.data_type", "DATA_TYPE_UNSPECIFIED"),
+    ],
+)
+def test_a_wrong_field_is_named(model_server, wrong, field, said):
+    with model_server.connected() as stub, pytest.raises(grpc.RpcError) as caught:
+        stub.Encode(wrong)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    error = from_rpc_error(caught.value, "")
+    assert error.field == field
+    assert said in str(error)
+
+
+def test_an_unknown_model_is_named_with_those_there_are(client):
+    with pytest.raises(farpoint.NotFoundError, match=r"tiny.*got 'huge'"):
+        client.encode(CLOUD, "huge")
+
+
+def test_models_are_listed_the_default_first(client):
+    models = client.list_models()
+    assert [model.name for model in models[:3]] == [SHIPPED, "tiny", "colored"]
+    assert models[1].rates == TINY.rates
+    assert (models[1].feature_channels, models[2].attribute_channels) == (8, 3)
+    assert models[1].parameter_count > 0
+
+
+def health(server: RunningServer, service: str) -> str:
+    with grpc.insecure_channel(server.address) as channel:
+        ask = health_pb2.HealthCheckRequest(service=service)
+        try:
+            answer = health_pb2_grpc.HealthStub(channel).Check(ask)
+        except grpc.RpcError as error:
+            return error.code().name
+        return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+
+
+def test_a_model_is_loaded_serves_and_is_unloaded(client, admin, model_server, folder):
+    expected = write_encoder(folder / "extra.safetensors", 3)
+    assert health(model_server, "extra") == "NOT_FOUND"
+    model = admin.load_model("extra", str(folder / "extra.safetensors"))
+    assert model in client.list_models()
+    assert health(model_server, "extra") == "SERVING"
+    got = client.encode(CLOUD, "extra").stages[0].features
+    np.testing.assert_allclose(got, features(expected, CLOUD)[0], rtol=1e-4, atol=1e-5)
+    admin.unload_model("extra")
+    assert health(model_server, "extra") == "NOT_FOUND"
+    with pytest.raises(farpoint.NotFoundError):
+        client.encode(CLOUD, "extra")
+    with pytest.raises(farpoint.NotFoundError):
+        admin.unload_model("extra")
+
+
+def test_requests_in_flight_finish_on_the_model_they_began_with(client, admin, folder):
+    old = write_encoder(folder / "old.safetensors", 4)
+    write_encoder(folder / "new.safetensors", 5)
+    cloud = RANDOM.random((16_000, 3), np.float32)
+    admin.load_model("changing", str(folder / "old.safetensors"))
+    with ThreadPoolExecutor(8) as callers:
+        answers = [callers.submit(client.encode, cloud, "changing") for _ in range(8)]
+        # By the end of the first forward the others have long arrived.
+        wait(answers, return_when=FIRST_COMPLETED)
+        admin.load_model("changing", str(folder / "new.safetensors"))
+        admin.unload_model("changing")
+        assert not all(answer.done() for answer in answers), "nothing was in flight"
+        encodings = [answer.result() for answer in answers]
+    expected = features(old, cloud)[-1]
+    for encoding in encodings:
+        np.testing.assert_allclose(encoding.stages[-1].features, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_pickle_is_refused_with_the_reason(admin, folder):
+    torch.save({"weights": torch.zeros(3)}, folder / "model.pt")
+    with pytest.raises(farpoint.InvalidArgumentError, match="runs whatever code") as caught:
+        admin.load_model("evil", str(folder / "model.pt"))
+    assert caught.value.field == "path"
+
+
+def test_weights_that_do_not_fit_their_config_name_the_tensor(admin, folder):
+    lying = DensityEncoder(TINY)
+    lying.config = EncoderConfig(**{**vars(TINY), "attributes": 2})
+    save_encoder(lying, folder / "lying.safetensors")
+    with pytest.raises(farpoint.InvalidArgumentError, match=r"tensor lift\.weight: expected"):
+        admin.load_model("lying", str(folder / "lying.safetensors"))
+
+
+@pytest.mark.parametrize(("name", "field"), [("", "name"), ("a/b", "name"), ("fps", "name")])
+def test_a_model_cannot_take_any_name(admin, name, field):
+    with pytest.raises(farpoint.InvalidArgumentError) as caught:
+        admin.load_model(name)
+    assert caught.value.field == field
+
+
+def test_a_file_that_is_not_there_is_said(admin):
+    with pytest.raises(farpoint.InvalidArgumentError, match="No such file"):
+        admin.load_model("missing", "/nonexistent.safetensors")
+
+
+def test_a_deadline_that_passed_is_said(client):
+    cloud = RANDOM.random((20_000, 3), np.float32)
+    with pytest.raises(farpoint.DeadlineExceededError):
+        client.encode(cloud, timeout=0.02)
+
+
+async def test_the_async_client_does_the_same(model_server):
+    async with farpoint.AsyncClient(model_server.address) as client:
+        encoding = await client.encode(CLOUD, "tiny")
+        assert encoding.stages[-1].counts.sum() == len(CLOUD)
+        assert SHIPPED in [model.name for model in await client.list_models()]
+
+
+def test_the_command_writes_the_stages(model_server, folder):
+    np.save(folder / "cloud.npy", CLOUD)
+    arguments = ["encode", str(folder / "cloud.npy"), "-o", str(folder / "out.npz")]
+    arguments += ["--server", model_server.address, "--model", "tiny"]
+    ended = CliRunner().invoke(app, arguments)
+    assert ended.exit_code == 0, ended.output
+    assert "tiny keeps 250, 125 points" in ended.output
+    with np.load(folder / "out.npz") as arrays:
+        assert arrays["stage1_features"].shape == (125, 8)
+        assert arrays["stage0_counts"].sum() == len(CLOUD)
+        np.testing.assert_array_equal(arrays["stage0_points"], CLOUD[arrays["stage0_indices"]])
+
+
+def test_an_encoder_that_cannot_be_loaded_keeps_the_server_from_starting(folder):
+    command = [sys.executable, "-m", "farpoint_server", "--listen", "127.0.0.1:0"]
+    command += ["--device", "cpu", "--encoder", f"a={folder / 'nothing.safetensors'}"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "farpoint-server: encoder a=" in ended.stderr
+    assert "No such file" in ended.stderr

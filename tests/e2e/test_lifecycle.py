@@ -1,0 +1,173 @@
+"""What a server shows of itself, and how it ends."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import numpy as np
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
+
+import farpoint
+from e2e.brute_force import furthest_points
+from e2e.messages import sample_request
+from farpoint.v1 import sampling_pb2_grpc
+
+SERVICE = "farpoint.v1.SamplingService"
+RANDOM = np.random.default_rng(11)
+CLOUD = RANDOM.normal(size=(1000, 3)).astype(np.float32)
+
+
+def test_sigterm_answers_every_accepted_request_and_exits_with_0(start):
+    server = start("--batch-points", "10000", "--drain-grace-s", "1", batch_s=0.3)
+    expected = furthest_points(CLOUD, 40).tolist()
+    with server.connected() as stub:
+        calls = [stub.Sample.future(sample_request(CLOUD, 40)) for _ in range(50)]
+        calls[0].result()
+        server.signal(signal.SIGTERM)
+        answers = [call.result().indices.data for call in calls]
+    assert server.wait() == 0
+    assert [np.frombuffer(data, "<i4").tolist() for data in answers] == [expected] * 50
+    draining = next(line for line in server.log if line["event"] == "draining")
+    assert draining["calls"] > 10, "the signal came too late to mean anything"
+
+
+def test_a_draining_server_says_so_and_takes_nothing_new(start):
+    server = start("--drain-grace-s", "0", batch_s=2)
+    with grpc.insecure_channel(server.address) as channel:
+        stub = sampling_pb2_grpc.SamplingServiceStub(channel)
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        accepted = stub.Sample.future(sample_request(CLOUD, 20))
+        time.sleep(0.3)
+        server.signal(signal.SIGTERM)
+        assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.Sample(sample_request(CLOUD, 1))
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert caught.value.details() == "the server is shutting down"
+        assert len(accepted.result().indices.data) == 4 * 20
+    assert server.wait() == 0
+
+
+@pytest.mark.parametrize("flags", [["--drain-timeout-s", "0.2"], []])
+def test_a_drain_ends_at_its_timeout_or_at_a_second_signal(start, flags):
+    server = start(*flags, batch_s=20)
+    with server.connected() as stub:
+        call = stub.Sample.future(sample_request(CLOUD, 1))
+        time.sleep(0.3)
+        server.signal(signal.SIGTERM)
+        assert server.wait_for(lambda line: line["event"] == "draining")["calls"] == 1
+        if not flags:
+            server.signal(signal.SIGTERM)
+        with pytest.raises(grpc.RpcError) as caught:
+            call.result()
+    assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+    begun = time.monotonic()
+    assert server.wait() == 1
+    assert time.monotonic() - begun < 10
+
+
+def test_a_caller_who_left_its_work_running_does_not_hold_up_the_end(start):
+    server = start(batch_s=20)
+    with server.connected() as stub, pytest.raises(grpc.RpcError):
+        stub.Sample(sample_request(CLOUD, 1), timeout=0.3)
+    server.signal(signal.SIGTERM)
+    begun = time.monotonic()
+    assert server.wait() == 0
+    assert time.monotonic() - begun < 10
+
+
+@pytest.mark.parametrize("service", ["", SERVICE, "grpc.health.v1.Health"])
+def test_health_is_known_for_the_server_and_each_service(channel, service):
+    health = health_pb2_grpc.HealthStub(channel)
+    answer = health.Check(health_pb2.HealthCheckRequest(service=service))
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_health_of_an_unknown_service_is_not_found(channel):
+    health = health_pb2_grpc.HealthStub(channel)
+    with pytest.raises(grpc.RpcError) as caught:
+        health.Check(health_pb2.HealthCheckRequest(service="nobody"))
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+def test_reflection_lists_and_describes_every_service(channel, version):
+    reflect = channel.stream_stream(
+        f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+        request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+        response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+    )
+    ask = reflection_pb2.ServerReflectionRequest
+    (listed,) = reflect(iter([ask(list_services="")]))
+    names = {service.name for service in listed.list_services_response.service}
+    assert {SERVICE, "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"} <= names
+    for answer in reflect(iter([ask(file_containing_symbol=name) for name in names])):
+        (file, *_) = answer.file_descriptor_response.file_descriptor_proto
+        assert FileDescriptorProto.FromString(file).service
+
+
+def test_a_unix_socket_serves_the_same(server, socket_path):  # noqa: ARG001
+    with farpoint.Client(f"unix:{socket_path}") as client:
+        assert client.sample(CLOUD, 9).indices.tolist() == furthest_points(CLOUD, 9).tolist()
+
+
+def test_the_server_says_what_it_is(client):
+    info = client.server_info()
+    assert [device.name for device in info.devices] == ["cpu"]
+    assert info.limits.message_bytes == 4 << 20
+
+
+def test_a_caller_without_request_id_is_given_one(stub):
+    _, call = stub.Sample.with_call(sample_request(CLOUD, 1))
+    assert len(dict(call.trailing_metadata())["x-request-id"]) == 32
+
+
+def test_a_request_is_one_line_in_the_log(stub, server):
+    stub.Sample(sample_request(CLOUD, 5), metadata=[("x-request-id", "one-line")])
+    line = server.wait_for(lambda line: line.get("request_id") == "one-line")
+    assert (line["event"], line["method"], line["status"]) == ("request", "Sample", "OK")
+    assert (line["points"], line["clouds"], line["samples"]) == (1000, 1, 5)
+    assert 0 < line["compute_ms"] <= line["server_ms"]
+    assert line["queue_ms"] >= 0
+
+
+def test_a_port_in_use_and_a_missing_device_are_said_in_one_line(server):
+    for flags in (["--listen", server.address], ["--device", "cuda:77"]):
+        command = [sys.executable, "-m", "farpoint_server", *flags]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert ended.returncode == 2
+        assert ended.stdout == ""
+        assert ended.stderr.splitlines()[-1].startswith(f"farpoint-server: {' '.join(flags)}: ")
+        assert "Traceback" not in ended.stderr
+
+
+def test_clients_that_start_and_leave_do_no_harm(server, client):
+    def visit(_: int) -> None:
+        with farpoint.Client(server.address) as visitor:
+            visitor.sample(CLOUD[:100], 3)
+
+    with ThreadPoolExecutor(8) as visitors:
+        list(visitors.map(visit, range(32)))
+    assert len(client.sample(CLOUD, 3).indices) == 3
+
+
+def test_a_server_whose_log_nobody_reads_goes_on():
+    command = [sys.executable, "-m", "farpoint_server", "--listen", "127.0.0.1:0"]
+    command += ["--device", "cpu", "--log-format", "json"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        lines = map(json.loads, iter(process.stderr.readline, ""))
+        address = next(line["address"] for line in lines if line["event"] == "ready")
+        with farpoint.Client(address) as client:  # a pipe holds 64 KiB
+            requests = [CLOUD[:10]] * 1000
+            for cloud in requests:
+                client.sample(cloud, 1, timeout=5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0

@@ -1,0 +1,40 @@
+"""Bounds on connections and on the calls of one connection."""
+
+import time
+
+import grpc
+import numpy as np
+import pytest
+
+from e2e.messages import sample_request
+from farpoint.v1 import sampling_pb2, sampling_pb2_grpc
+
+CLOUD = np.zeros((1000, 3), np.float32)
+OWN = [("grpc.use_local_subchannel_pool", 1)]
+
+
+def test_a_connection_too_many_is_closed_and_its_place_can_be_taken_later(start):
+    server = start("--max-connections", "2")
+    ask = sampling_pb2.GetServerInfoRequest()
+    channels = [grpc.insecure_channel(server.address, options=OWN) for _ in range(3)]
+    stubs = [sampling_pb2_grpc.SamplingServiceStub(channel) for channel in channels]
+    for stub in stubs[:2]:
+        stub.GetServerInfo(ask)
+    with pytest.raises(grpc.RpcError) as caught:
+        stubs[2].GetServerInfo(ask, timeout=2)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    channels[0].close()
+    stubs[2].GetServerInfo(ask, wait_for_ready=True, timeout=10)
+    for channel in channels:
+        channel.close()
+
+
+def test_calls_beyond_the_streams_of_a_connection_wait_in_the_client(start):
+    server = start("--max-streams", "2", batch_s=0.3)
+    with server.connected() as stub:
+        begun = time.monotonic()
+        calls = [stub.Sample.future(sample_request(CLOUD, 1)) for _ in range(6)]
+        for call in calls:
+            call.result()
+        # Without the bound all share a batch, or wait for one batch at most.
+        assert time.monotonic() - begun > 0.8

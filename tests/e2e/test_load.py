@@ -1,0 +1,62 @@
+"""Many callers at once: own answers, bounded work, kept deadlines."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import numpy as np
+import pytest
+
+import farpoint
+from e2e.brute_force import furthest_points
+from e2e.messages import details, sample_request
+
+RANDOM = np.random.default_rng(3)
+CLOUD = RANDOM.normal(size=(1000, 3)).astype(np.float32)
+
+
+def test_each_of_many_callers_gets_its_own_answer(client):
+    sizes = [1, 2, 17, 300, 1024, 5000] * 8
+    clouds = [RANDOM.normal(size=(size, 3)).astype(np.float32) for size in sizes]
+
+    def sample(i: int) -> list[int]:
+        return client.sample(clouds[i], min(20, sizes[i]), start=i % sizes[i]).indices.tolist()
+
+    with ThreadPoolExecutor(16) as callers:
+        answers = list(callers.map(sample, range(len(clouds))))
+    for i, answer in enumerate(answers):
+        assert answer == furthest_points(clouds[i], min(20, sizes[i]), i % sizes[i]).tolist()
+
+
+def test_what_does_not_fit_is_refused_at_once_and_told_when_to_retry(start):
+    flags = ["--max-points-in-flight", "2000", "--max-request-points", "2000"]
+    server = start(*flags, "--overload-retry-ms", "70", batch_s=3)
+    with server.connected() as stub, farpoint.Client(server.address) as client:
+        busy = [stub.Sample.future(sample_request(CLOUD, 9)) for _ in range(2)]
+        time.sleep(0.5)
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.Sample(sample_request(CLOUD[:1], 1))
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        (retry_info,) = details(caught.value)
+        assert retry_info.retry_delay.ToMilliseconds() == 70
+        with pytest.raises(farpoint.ResourceExhaustedError) as caught:
+            client.sample(CLOUD[:1], 1)
+        assert caught.value.retry_after_s == 0.07
+        assert not any(call.done() for call in busy)
+
+
+def test_work_whose_caller_left_is_not_done(start):
+    """Forty seconds of work wait; when their callers have left, the next one is served at once."""
+    server = start("--batch-points", "1000", batch_s=1)
+    with server.connected() as stub:
+        busy = stub.Sample.future(sample_request(CLOUD, 9))
+        time.sleep(0.2)
+        waiting = [stub.Sample.future(sample_request(CLOUD, 9), timeout=0.3) for _ in range(40)]
+        for call in waiting:
+            with pytest.raises(grpc.RpcError) as caught:
+                call.result()
+            assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        busy.result()
+        begun = time.monotonic()
+        stub.Sample(sample_request(CLOUD[:10], 1))
+        assert time.monotonic() - begun < 1

@@ -1,0 +1,172 @@
+"""Memory of a real server: given back when it is idle, said by GetMemory, trimmed on demand."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import farpoint
+from e2e.running import RunningServer
+from farpoint.cli import app
+
+ADMIN = ("--admin-listen", "127.0.0.1:0")
+MIB = 1 << 20
+RANDOM = np.random.default_rng(23)
+CLOUD = RANDOM.random((1000, 3), np.float32)
+
+
+@pytest.fixture(scope="module")
+def admin_server() -> Iterator[RunningServer]:
+    server = RunningServer(*ADMIN)
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def admin(admin_server) -> Iterator[farpoint.Client]:
+    with farpoint.Client(admin_server.address) as client:
+        yield client
+
+
+def resident(server: RunningServer) -> int:
+    lines = Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmRSS:")))
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0) -> bool:
+    give_up = time.monotonic() + timeout_s
+    while time.monotonic() < give_up:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def idle_trims(client: farpoint.Client) -> int:
+    (device,) = client.memory().devices
+    return device.trims["idle"].count if "idle" in device.trims else 0
+
+
+def test_a_burst_is_given_back_within_five_seconds_of_idleness(start):
+    """16 requests of 12 MB, each over a connection of its own."""
+    server = start(*ADMIN)
+    cloud = RANDOM.random((1_000_000, 3), np.float32)
+    clients = [farpoint.Client(server.address) for _ in range(16)]
+    for client in clients:
+        client.sample(CLOUD, 9)
+    clients[0].trim_memory()
+    before = resident(server)
+    with ThreadPoolExecutor(16) as callers:
+        list(callers.map(lambda client: client.sample(cloud, 16), clients))
+    after_burst = resident(server)
+    assert after_burst > before + 30 * MIB, "there was no burst to speak of"
+    # What the kernel frees by itself may already be enough; the trim comes with idleness.
+    assert wait_until(lambda: idle_trims(clients[0]) >= 1 and resident(server) < 1.15 * before, 5)
+    (device,) = clients[0].memory().devices
+    assert device.trims["idle"].returned_bytes > 0.5 * (after_burst - before)
+    for client in clients:
+        client.close()
+
+
+def test_with_the_policy_off_the_burst_stays_until_a_trim_is_asked_for(start):
+    server = start(*ADMIN, "--memory-policy", "off", "--memory-idle-s", "0.1")
+    with farpoint.Client(server.address) as client:
+        client.trim_memory()
+        before = resident(server)
+        client.sample(RANDOM.random((3_000_000, 3), np.float32), 9)
+        time.sleep(1.5)
+        assert resident(server) > before + 20 * MIB
+        (trim,) = client.trim_memory()
+        assert trim.returned_bytes > 20 * MIB
+        assert resident(server) < 1.15 * before
+
+
+def test_get_memory_says_what_the_device_holds(admin):
+    admin.sample(CLOUD, 9)
+    memory = admin.memory()
+    assert memory.allocator_settings == ""
+    (device,) = memory.devices
+    assert device.device == "cpu"
+    assert device.healthy
+    assert device.snapshot == b""
+    assert memory.resident_bytes > device.allocated_bytes > 10 * MIB
+    assert device.reserved_bytes == device.allocated_bytes + device.idle_bytes
+    assert 0 < device.free_bytes <= device.total_bytes
+    assert (device.out_of_memory_count, device.refused_count, device.limit_bytes) == (0, 0, 0)
+
+
+async def test_the_asynchronous_client_has_the_same(admin_server):
+    async with farpoint.AsyncClient(admin_server.address) as client:
+        (trim,) = await client.trim_memory()
+        assert trim.device == "cpu"
+        (device,) = (await client.memory()).devices
+        assert device.trims["request"].count >= 1
+
+
+def test_a_trim_waits_for_the_work_but_a_forced_one_goes_ahead_of_the_queue(start):
+    server = start(*ADMIN, "--batch-points", "1000", batch_s=1)
+    with farpoint.Client(server.address) as client, ThreadPoolExecutor(5) as callers:
+        busy = [callers.submit(client.sample, CLOUD, 9) for _ in range(3)]
+        time.sleep(0.3)
+        with pytest.raises(farpoint.DeadlineExceededError):
+            client.trim_memory(timeout=0.3)
+        client.trim_memory(force=True)
+        assert sum(call.done() for call in busy) < 3
+        client.trim_memory()
+        for call in busy:  # done on the server; a batch takes a second, the way back much less
+            call.result(timeout=0.5)
+
+
+def test_memory_that_runs_out_fails_the_guilty_request_alone(start):
+    server = start(*ADMIN, failing=True)
+    with farpoint.Client(server.address) as client:
+        clouds = [RANDOM.random((size, 3), np.float32) for size in (900, 1300, 1000, 1100)]
+        with pytest.raises(farpoint.ResourceExhaustedError) as caught:
+            client.sample(clouds, 9)
+        assert caught.value.retry_after_s == 1.0
+        good = client.sample([clouds[0], *clouds[2:]], 9)
+        assert [len(sample) for sample in good] == [9, 9, 9]
+        (device,) = client.memory().devices
+        assert device.out_of_memory_count == 1
+        assert device.trims["out_of_memory"].count >= 2
+
+
+def test_a_device_that_fails_for_good_ends_the_process_with_its_own_status(start):
+    server = start(*ADMIN, failing=True)
+    cloud = RANDOM.random((1301, 3), np.float32)
+    with farpoint.Client(server.address) as client, pytest.raises(farpoint.UnavailableError):
+        client.sample(cloud, 9)
+    assert server.wait() == 3
+    assert any(line["event"] == "device failed" for line in server.log)
+
+
+def test_what_can_never_fit_is_refused_at_once(start):
+    server = start(*ADMIN, "--memory-limit-mib", "400")
+    with farpoint.Client(server.address) as client:
+        assert len(client.sample(CLOUD, 9)) == 9
+        with pytest.raises(farpoint.ResourceExhaustedError, match="at most") as caught:
+            client.sample(RANDOM.random((12_000_000, 3), np.float32), 9)
+        assert caught.value.retry_after_s is None
+        assert client.memory().devices[0].limit_bytes == 400 * MIB
+
+
+def test_the_command_shows_memory_trims_it_and_says_that_a_cpu_has_no_snapshot(
+    admin_server, tmp_path
+):
+    def run(*flags: str):
+        return CliRunner().invoke(app, ["memory", "--server", admin_server.address, *flags])
+
+    shown = run()
+    assert shown.exit_code == 0, shown.output
+    assert "allocated" in shown.output
+    values = json.loads(run("--json").output)
+    assert values["devices"][0]["device"] == "cpu"
+    assert "MiB returned" in run("--trim").output
+    missing = run("--snapshot", str(tmp_path / "memory.pickle"))
+    assert missing.exit_code == 1
+    assert "GPUs only" in missing.output

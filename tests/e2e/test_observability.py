@@ -1,0 +1,144 @@
+"""What an operator sees of a running server: metrics, health over HTTP, traces, limits."""
+
+import signal
+import time
+import urllib.error
+import urllib.request
+from concurrent import futures
+
+import grpc
+import numpy as np
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from prometheus_client.parser import text_string_to_metric_families
+
+import farpoint
+from e2e.messages import sample_request
+from e2e.running import RunningServer
+from farpoint_server.inference.v2 import open_inference_pb2 as pb
+from farpoint_server.inference.v2 import open_inference_pb2_grpc
+
+SAMPLE = "farpoint.v1.SamplingService/Sample"
+CLOUD = np.random.default_rng(3).normal(size=(1000, 3)).astype(np.float32)
+TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+@pytest.fixture(scope="module")
+def collector():
+    """An OpenTelemetry collector that keeps the spans it is sent."""
+    trace = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
+    spans = []
+
+    def export(request, context):  # noqa: ARG001
+        for resource in request.resource_spans:
+            spans.extend(span for scope in resource.scope_spans for span in scope.spans)
+        return trace.ExportTraceServiceResponse()
+
+    handler = grpc.unary_unary_rpc_method_handler(
+        export,
+        trace.ExportTraceServiceRequest.FromString,
+        trace.ExportTraceServiceResponse.SerializeToString,
+    )
+    service = "opentelemetry.proto.collector.trace.v1.TraceService"
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers(
+        [grpc.method_handlers_generic_handler(service, {"Export": handler})]
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"http://127.0.0.1:{port}", spans
+    server.stop(None).wait()
+
+
+@pytest.fixture(scope="module")
+def observed(collector):
+    server = RunningServer(
+        *("--http-listen", "127.0.0.1:0", "--otlp-endpoint", collector[0]),
+        *("--max-connections", "2"),
+    )
+    yield server
+    server.stop()
+
+
+def http_address(server) -> str:
+    return server.wait_for(lambda line: line["event"] == "ready")["http_address"]
+
+
+def metrics(server) -> dict[str, float]:
+    """Value by name and labels."""
+    with urllib.request.urlopen(f"http://{http_address(server)}/metrics", timeout=5) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+        samples = [sample for family in families for sample in family.samples]
+    return {
+        f"{s.name}{{{','.join(f'{k}={v}' for k, v in sorted(s.labels.items()))}}}": s.value
+        for s in samples
+    }
+
+
+def test_a_draining_server_says_so_over_http_and_to_stock_clients(start):
+    server = start("--http-listen", "127.0.0.1:0", "--drain-grace-s", "2")
+    with grpc.insecure_channel(server.address) as channel:
+        inference = open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
+        assert inference.ServerReady(pb.ServerReadyRequest()).ready
+        server.signal(signal.SIGTERM)
+        server.wait_for(lambda line: line["event"] == "draining")
+        with pytest.raises(urllib.error.HTTPError, match="503") as caught:
+            urllib.request.urlopen(f"http://{http_address(server)}/healthz", timeout=5)
+        caught.value.close()
+        assert not inference.ServerReady(pb.ServerReadyRequest()).ready
+        assert not inference.ModelReady(pb.ModelReadyRequest(name="fps")).ready
+        assert inference.ServerLive(pb.ServerLiveRequest()).live
+    server.signal(signal.SIGTERM)
+
+
+def wait_for(read, is_there):
+    give_up = time.monotonic() + 5
+    while not is_there(found := read()):
+        assert time.monotonic() < give_up, found
+        time.sleep(0.01)
+    return found
+
+
+def test_calls_phases_batches_and_memory_are_in_the_metrics(observed):
+    before = metrics(observed)
+    with farpoint.Client(observed.address) as client:
+        client.sample(CLOUD, 10)
+        with pytest.raises(farpoint.InvalidArgumentError):
+            client.sample(CLOUD * np.nan, 10)
+    # A call is counted when it has ended, which its caller may know a moment earlier.
+    failed = f"farpoint_rpcs_total{{code=INVALID_ARGUMENT,rpc={SAMPLE}}}"
+    after = wait_for(lambda: metrics(observed), lambda found: failed in found)
+
+    def grown(name: str) -> float:
+        return after[name] - before.get(name, 0)
+
+    assert grown(f"farpoint_rpcs_total{{code=OK,rpc={SAMPLE}}}") == 1
+    assert grown(failed) == 1
+    assert grown("farpoint_refusals_total{reason=invalid_request}") == 1
+    assert grown("farpoint_batch_points_sum{}") == 1000
+    for phase in ("queue", "compute", "convert"):
+        assert grown(f"farpoint_phase_seconds_count{{phase={phase},rpc={SAMPLE}}}") == 1
+    assert after["farpoint_queue_requests{}"] == after["farpoint_points_in_flight{}"] == 0
+    assert after["farpoint_memory_reserved_bytes{device=cpu}"] > 0
+    assert after["farpoint_serving{}"] == 1
+
+
+def test_a_call_is_a_span_of_the_callers_trace_and_names_it_in_the_log(observed, collector):
+    with observed.connected() as stub:
+        header = ("traceparent", f"00-{TRACE_ID}-{PARENT_ID}-01")
+        stub.Sample(sample_request(CLOUD, 10), metadata=[header, ("x-request-id", "traced")])
+        with pytest.raises(grpc.RpcError):
+            stub.Sample(sample_request(CLOUD, 10000), metadata=[header])
+    with grpc.insecure_channel(observed.address) as channel:
+        health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+    line = observed.wait_for(lambda line: line.get("request_id") == "traced")
+    assert line["trace_id"] == TRACE_ID
+    assert observed.stop() == 0  # which sends what waits
+    spans = [span for span in collector[1] if span.trace_id.hex() == TRACE_ID]
+    assert [(span.name, span.parent_span_id.hex()) for span in spans] == [(SAMPLE, PARENT_ID)] * 2
+    fields = {a.key: a.value for a in spans[0].attributes}
+    assert fields["farpoint.request_id"].string_value == "traced"
+    assert fields["farpoint.points"].int_value == 1000
+    assert fields["farpoint.compute_ms"].double_value > 0
+    assert [span.status.message for span in spans] == ["", "INVALID_ARGUMENT"]
+    assert not [span for span in collector[1] if "health" in span.name.lower()]

@@ -1,0 +1,109 @@
+"""What Sample answers: exact indices, and all that a caller asks for with them."""
+
+import numpy as np
+import pytest
+
+from clouds import street_scan, ten_scans
+from e2e.brute_force import covering_radius, furthest_points
+from e2e.messages import array, sample_request, tensor
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import tensor_pb2
+
+RANDOM = np.random.default_rng(7)
+
+
+def random_cloud(points: int) -> np.ndarray:
+    return RANDOM.normal(size=(points, 3)).astype(np.float32)
+
+
+def test_indices_of_a_street_scan_equal_brute_force(client):
+    scan = street_scan()[:, :3]
+    assert client.sample(scan, 128).indices.tolist() == furthest_points(scan, 128).tolist()
+
+
+def test_a_ragged_batch_has_each_cloud_sampled_by_itself(client):
+    scans = [scan[:, :3] for scan in ten_scans()]
+    counts = [1, 10, 40, 7, 3, 64, 2, 5, 80, 11]
+    for sample, scan, count in zip(client.sample(scans, counts), scans, counts, strict=True):
+        assert sample.indices.tolist() == furthest_points(scan, count).tolist()
+
+
+def test_a_raw_caller_gets_all_that_it_asks_for(stub):
+    points = random_cloud(500)
+    tags = RANDOM.integers(-9, 9, (500, 2, 3)).astype(np.int16)
+    request = sample_request(
+        points,
+        [20, 30],
+        lengths=[200, 300],
+        start_indices=[5, 6],
+        method=pb.SAMPLING_METHOD_FARTHEST_POINT,
+        attributes=[tensor_pb2.Attribute(name="tags", values=tensor(tags))],
+        return_points=True,
+        return_distances=True,
+    )
+    response = stub.Sample(request)
+    first, second = furthest_points(points[:200], 20, 5), furthest_points(points[200:], 30, 6)
+    rows = np.concatenate([first, second + 200])
+    assert array(response.indices, "<i4").tolist() == [*first, *second]
+    assert list(response.lengths) == [20, 30]
+    np.testing.assert_array_equal(array(response.points, "<f4"), points[rows])
+    np.testing.assert_array_equal(array(response.attributes[0].values, "<i2"), tags[rows])
+    distances = array(response.distances, "<f4")
+    assert distances[19] == pytest.approx(covering_radius(points[:200], first), rel=1e-6)
+    assert distances[49] == pytest.approx(covering_radius(points[200:], second), rel=1e-6)
+    assert not response.HasField("origins")
+    timings = response.timings
+    assert 0 < timings.compute_ms <= timings.server_ms
+    assert 0 <= timings.queue_ms <= timings.server_ms
+
+
+def test_float16_is_sampled_as_its_float32_values(stub):
+    points = random_cloud(300).astype(np.float16)
+    response = stub.Sample(sample_request(points, 50, return_points=True))
+    rows = furthest_points(points.astype(np.float32), 50)
+    assert array(response.indices, "<i4").tolist() == rows.tolist()
+    np.testing.assert_array_equal(array(response.points, "<f2"), points[rows])
+
+
+def test_bfloat16_is_sampled_as_its_float32_values(stub):
+    bits = (random_cloud(300).view(np.uint32) >> 16).astype("<u2")
+    points = tensor_pb2.Tensor(
+        data_type=tensor_pb2.DATA_TYPE_BFLOAT16, shape=bits.shape, data=bits.tobytes()
+    )
+    response = stub.Sample(pb.SampleRequest(points=points, sample_counts=[50], return_points=True))
+    rows = furthest_points((bits.astype(np.uint32) << 16).view(np.float32), 50)
+    assert array(response.indices, "<i4").tolist() == rows.tolist()
+    np.testing.assert_array_equal(array(response.points, "<u2"), bits[rows])
+
+
+def test_map_coordinates_sample_as_exactly_as_centered_ones(stub, client):
+    lattice = RANDOM.integers(0, 2000, (400, 3)) / 128  # exact wherever they are shifted to
+    utm = lattice + np.array([512_701, 5_403_550, 295.25])
+    expected = furthest_points((utm - utm[0]).astype(np.float32), 60)
+    assert expected.tolist() != furthest_points(utm.astype(np.float32), 60).tolist()
+    assert client.sample(utm, 60).indices.tolist() == expected.tolist()
+    response = stub.Sample(sample_request(utm, 60, lengths=[400]))
+    np.testing.assert_array_equal(array(response.origins, "<f8"), utm[:1])
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f8", ">f8", "<f2", ">f2"])
+def test_byte_order_and_strides_of_an_array_do_not_matter(client, dtype):
+    wide = np.zeros((200, 7), dtype)
+    wide[:, ::2][:, :3] = random_cloud(200)
+    points = wide[::-1, ::2][:, :3]
+    expected = furthest_points((points - points[0]).astype(np.float32), 30)
+    if dtype[1:] != "f8":
+        expected = furthest_points(points.astype(np.float32), 30)
+    assert client.sample(points, 30).indices.tolist() == expected.tolist()
+
+
+def test_ignored_rows_are_sampled_around(stub):
+    points = random_cloud(100)
+    points[[0, 7, 50]] = np.nan, np.inf, -np.inf
+    ignore = pb.NONFINITE_POLICY_IGNORE
+    response = stub.Sample(sample_request(points, 97, nonfinite_policy=ignore))
+    assert array(response.indices, "<i4").tolist() == furthest_points(points, 97).tolist()
+
+
+def test_coincident_points_give_distinct_indices(client):
+    assert sorted(client.sample(np.ones((64, 3), np.float32), 64).indices) == list(range(64))

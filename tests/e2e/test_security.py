@@ -1,0 +1,144 @@
+"""A server with mTLS, tokens and an admin port, through the client and in its log."""
+
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+from google.protobuf.json_format import MessageToDict
+from grpc_channelz.v1 import channelz_pb2, channelz_pb2_grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+import farpoint
+from certificates import Files, issue
+from e2e.running import RunningServer
+
+CLOUD = np.arange(30, dtype=np.float32).reshape(10, 3)
+CAMERA, OPS, LATER = (f"{name}-{name * 6}-secret" for name in ("camera", "opsops", "lateron"))
+SECRETS = (CAMERA, OPS, LATER, "not-a-known-token", "PRIVATE KEY")
+
+
+class Secured:
+    """The server, and the files that it was started with."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files: Files = issue(folder / "server")
+        self.strange: Files = issue(folder / "strange")
+        self.tokens = folder / "tokens"
+        self.tokens.write_text(f"camera sample {CAMERA}\nops admin {OPS}\n")
+        self.admin = f"unix:{folder}/admin.sock"
+        self.server = RunningServer(
+            *self.files.flags(client_ca=self.files.ca),
+            *("--tokens-file", str(self.tokens), "--admin-listen", self.admin),
+            *("--log-level", "debug"),
+        )
+
+    @property
+    def tls(self) -> farpoint.Tls:
+        return farpoint.Tls(*vars(self.files).values())
+
+    def client(self, token: str | None = CAMERA, tls: farpoint.Tls | None = None):
+        return farpoint.Client(self.server.address, tls=tls or self.tls, token=token, timeout=5)
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory):
+    secured = Secured(tmp_path_factory.mktemp("secured"))
+    yield secured
+    assert secured.server.stop() == 0
+
+
+async def test_certificate_and_token_open_the_service(secured):
+    with secured.client() as client:
+        assert len(client.sample(CLOUD, 3)) == 3
+    tls = secured.tls
+    async with farpoint.AsyncClient(secured.server.address, tls=tls, token=CAMERA) as client:
+        assert len(await client.sample(CLOUD, 3)) == 3
+
+
+@pytest.mark.parametrize(
+    ("token", "error", "said"),
+    [
+        (None, farpoint.UnauthenticatedError, "expected metadata authorization: Bearer TOKEN"),
+        ("not-a-known-token", farpoint.UnauthenticatedError, "not known"),
+        (OPS, farpoint.PermissionDeniedError, "the token of 'ops' lacks the scope 'sample'"),
+    ],
+)
+def test_another_token_does_not(secured, token, error, said):
+    with secured.client(token) as client, pytest.raises(error, match=said) as caught:
+        client.sample(CLOUD, 3)
+    line = secured.server.wait_for(lambda line: line.get("request_id") == caught.value.request_id)
+    assert line["status"] in ("UNAUTHENTICATED", "PERMISSION_DENIED")
+
+
+def test_another_certificate_does_not_connect(secured):
+    strange, files = secured.strange, secured.files
+    wrong = {
+        "another authority is trusted": farpoint.Tls(strange.ca, files.certificate, files.key),
+        "a client of another authority": farpoint.Tls(files.ca, strange.certificate, strange.key),
+        "a client without certificate": farpoint.Tls(files.ca),
+    }
+    for tls in wrong.values():
+        with secured.client(tls=tls) as client, pytest.raises(farpoint.UnavailableError):
+            client.server_info(timeout=1)
+    with (
+        farpoint.Client(secured.server.address) as plain,
+        pytest.raises(farpoint.UnavailableError),
+    ):
+        plain.server_info(timeout=1)
+
+
+def test_administration_is_on_its_own_port_with_its_own_scope(secured):
+    with secured.client(OPS) as client, pytest.raises(farpoint.UnimplementedError):
+        client.memory()
+    with farpoint.Client(secured.admin, token=OPS) as admin:
+        assert admin.memory().devices[0].device == "cpu"
+        with pytest.raises(farpoint.UnimplementedError):
+            admin.sample(CLOUD, 3)
+    for token, error in (
+        (CAMERA, farpoint.PermissionDeniedError),
+        (None, farpoint.UnauthenticatedError),
+    ):
+        with farpoint.Client(secured.admin, token=token) as client, pytest.raises(error):
+            client.memory()
+
+
+def test_health_needs_no_token_and_channelz_is_for_administrators(secured):
+    with grpc.insecure_channel(secured.admin) as channel:
+        health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+        assert health.status == health_pb2.HealthCheckResponse.SERVING
+        channelz = channelz_pb2_grpc.ChannelzStub(channel)
+        request = channelz_pb2.GetServersRequest()
+        with pytest.raises(grpc.RpcError) as caught:
+            channelz.GetServers(request)
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        metadata = [("authorization", f"Bearer {OPS}")]
+        servers = MessageToDict(channelz.GetServers(request, metadata=metadata))["server"]
+        assert sum(int(server["data"].get("callsStarted", 0)) for server in servers) > 0
+
+
+def test_files_are_read_again_and_nothing_secret_is_ever_logged(secured, tmp_path):
+    with secured.client() as up:
+        up.sample(CLOUD, 3)
+        secured.tokens.write_text(f"later sample {LATER}\n")
+        with pytest.raises(farpoint.UnauthenticatedError):
+            up.sample(CLOUD, 3)
+    former = issue(tmp_path / "former")
+    former.replace_with(secured.files)
+    secured.files.replace_with(secured.strange)
+    with secured.client(LATER) as client:
+        assert len(client.sample(CLOUD, 3)) == 3
+    trusts_former = farpoint.Tls(former.ca, former.certificate, former.key)
+    with (
+        secured.client(LATER, tls=trusts_former) as client,
+        pytest.raises(farpoint.UnavailableError),
+    ):
+        client.server_info(timeout=1)
+    secured.tokens.write_text(f"later sample {LATER} {LATER}\n")
+    with secured.client(LATER) as client:
+        client.server_info()
+    secured.server.wait_for(lambda line: line["level"] == "warning")
+    secured.server.wait_for(lambda line: line.get("caller") == "later")
+    keys = [line for line in secured.strange.key.read_text().splitlines() if "---" not in line]
+    for line in secured.server.log:
+        assert not [secret for secret in (*SECRETS, *keys) if secret in str(line)]

@@ -1,0 +1,190 @@
+"""SampleStream and SampleLarge against a real server."""
+
+import asyncio
+import threading
+import time
+
+import grpc
+import numpy as np
+import pytest
+
+import farpoint
+from e2e.brute_force import furthest_points
+from e2e.conftest import MESSAGE_BYTES
+from e2e.messages import sample_request, tensor
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import tensor_pb2
+
+RANDOM = np.random.default_rng(8)
+CLOUDS = [RANDOM.normal(size=(int(n), 3)).astype(np.float32) for n in RANDOM.integers(20, 900, 40)]
+SLOW = RANDOM.normal(size=(1000, 3)).astype(np.float32)  # see slow_server.py
+
+
+def stream_request(cloud: np.ndarray, m: int, **fields) -> pb.SampleStreamRequest:
+    return pb.SampleStreamRequest(request=sample_request(cloud, m), **fields)
+
+
+def test_a_stream_is_answered_in_order_and_goes_on_after_a_failure(client):
+    sent = list(CLOUDS)
+    sent[7] = np.full((30, 3), np.nan, np.float32)
+    items = list(client.sample_stream(sent, 15, start=2))
+    assert [item.index for item in items] == list(range(40))
+    for item, cloud in zip(items, sent, strict=True):
+        if item.index == 7:
+            assert isinstance(item.error, farpoint.InvalidArgumentError)
+            assert item.error.field == "points.data"
+        else:
+            assert item.result().indices.tolist() == furthest_points(cloud, 15, 2).tolist()
+
+
+async def test_clouds_are_answered_while_more_are_still_to_come(server):
+    answered = asyncio.Event()
+
+    async def sensor():
+        yield CLOUDS[0]
+        await asyncio.wait_for(answered.wait(), 20)
+        yield CLOUDS[1]
+
+    async with farpoint.AsyncClient(server.address) as client:
+        async for item in client.sample_stream(sensor(), 5):
+            item.result()
+            answered.set()
+    assert item.index == 1
+
+
+def test_bytes_that_are_no_request_and_a_stream_request_without_one_fail_alone(channel):
+    call = channel.stream_stream(
+        "/farpoint.v1.SamplingService/SampleStream",
+        response_deserializer=pb.SampleStreamResponse.FromString,
+    )
+    good = stream_request(CLOUDS[0], 5).SerializeToString()
+    codes = [answer.error.code for answer in call(iter([b"\xff", good, b"", good]))]
+    assert codes == [3, 0, 3, 0]
+
+
+def test_each_request_of_a_stream_is_a_line_in_the_log(stub, server):
+    requests = [stream_request(CLOUDS[0], 5), stream_request(CLOUDS[0], 0)]
+    list(stub.SampleStream(iter(requests), metadata=[("x-request-id", "in-a-stream")]))
+
+    def lines(index):
+        return lambda line: (
+            line.get("request_id") == "in-a-stream" and line.get("request_index") == index
+        )
+
+    assert server.wait_for(lines(0))["status"] == "OK"
+    assert server.wait_for(lines(1))["status"] == "INVALID_ARGUMENT"
+
+
+def test_a_reader_who_does_not_read_slows_the_sender_down(start):
+    server = start()
+    taken = 0
+
+    def sensor():
+        nonlocal taken
+        for _ in range(2000):
+            taken += 1
+            yield stream_request(CLOUD_OF_240_KB, CLOUD_OF_240_KB.shape[0])
+
+    with server.connected() as stub:
+        answers = stub.SampleStream(sensor())
+        next(answers)
+        time.sleep(2)
+        held = taken
+        time.sleep(1)
+        assert taken <= held + 2
+        assert held < 1000
+        answers.cancel()
+
+
+CLOUD_OF_240_KB = RANDOM.normal(size=(20_000, 3)).astype(np.float32)
+
+
+def test_a_sensor_faster_than_the_server_gets_its_latest_cloud_answered(start):
+    server = start(batch_s=0.3)
+    sent_last = threading.Event()
+
+    def sensor():
+        for i in range(100):
+            cloud = SLOW.copy()
+            cloud[0, 0] = i
+            yield stream_request(cloud, 1, mode=pb.STREAM_MODE_LATEST)
+            time.sleep(0.01)
+        sent_last.set()
+
+    with server.connected() as stub:
+        answers = list(stub.SampleStream(sensor()))
+    indices = [answer.request_index for answer in answers]
+    assert indices == sorted(set(indices))
+    assert (indices[0], indices[-1]) == (0, 99)
+    assert len(indices) < 50
+    assert all(answer.HasField("response") for answer in answers)
+
+
+def test_a_draining_server_finishes_what_streams_have_begun(start):
+    server = start("--drain-grace-s", "0", batch_s=0.5)
+    go_on = threading.Event()
+
+    def sensor():
+        yield stream_request(SLOW, 5)
+        go_on.wait(20)
+
+    with server.connected() as stub:
+        answers = stub.SampleStream(sensor())
+        time.sleep(0.2)
+        server.process.terminate()
+        assert next(answers).HasField("response")
+        with pytest.raises(grpc.RpcError) as caught:
+            next(answers)
+        go_on.set()
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert server.wait() == 0
+
+
+def test_a_request_above_the_message_limit_is_sent_in_pieces(client, server):
+    big = RANDOM.normal(size=(MESSAGE_BYTES // 6, 3))
+    assert big.nbytes > 3 * MESSAGE_BYTES
+    sample = client.sample(big, 6)
+    assert sample.indices.tolist() == furthest_points((big - big[0]).astype("f4"), 6).tolist()
+    line = server.wait_for(lambda line: line.get("request_id") == sample.request_id)
+    assert line["method"] in ("SampleLarge", "GetServerInfo")
+
+
+HEAD = pb.SampleRequest(
+    points=tensor_pb2.Tensor(data_type=tensor_pb2.DATA_TYPE_FLOAT32, shape=[4, 3]),
+    sample_counts=[2],
+)
+DATA = pb.SampleLargeRequest(points_data=tensor(CLOUDS[0][:4]).data)
+HALF = pb.SampleLargeRequest(points_data=DATA.points_data[:24])
+FIRST = pb.SampleLargeRequest(request=HEAD)
+FULL = pb.SampleLargeRequest(request=sample_request(CLOUDS[0], 1))
+FAR_TOO_LARGE = pb.SampleLargeRequest(request=HEAD)
+FAR_TOO_LARGE.request.points.shape[0] = 1 << 40
+MALFORMED = {
+    "nothing": ([], "part"),
+    "data first": ([DATA], "part"),
+    "an empty message": ([pb.SampleLargeRequest()], "part"),
+    "two requests": ([FIRST, FIRST], "part"),
+    "too little": ([FIRST, HALF], "points_data"),
+    "too much": ([FIRST, DATA, HALF], "points_data"),
+    "data in the request": ([FULL], "request.points.data"),
+    "more than fits": ([FAR_TOO_LARGE], "points.shape"),
+}
+
+
+def test_pieces_of_any_size_are_one_request(stub):
+    pieces = [pb.SampleLargeRequest(points_data=bytes([b])) for b in DATA.points_data[:24]]
+    whole = stub.SampleLarge(iter([FIRST, *pieces, pb.SampleLargeRequest(points_data=b""), REST]))
+    expected = stub.Sample(sample_request(CLOUDS[0][:4], 2))
+    assert whole.response.indices == expected.indices
+
+
+REST = pb.SampleLargeRequest(points_data=DATA.points_data[24:])
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_pieces_are_named(stub, name):
+    pieces, field = MALFORMED[name]
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.SampleLarge(iter(pieces))
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.details().startswith(f"{field}: ")

@@ -1,0 +1,71 @@
+"""`make demo`, without its setting up: what a newcomer runs first."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from farpoint.io import read_cloud
+
+DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo.py"
+
+
+def run_demo(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs the demo in `folder`, where it writes; the path of this process finds the packages."""
+    path = os.pathsep.join(filter(None, sys.path))
+    return subprocess.run(
+        [sys.executable, DEMO, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "100", **environment},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+def test_a_scan_is_cast_and_sampled_when_no_file_is_named(tmp_path: Path) -> None:
+    done = run_demo(tmp_path)
+    assert done.returncode == 0, done.stderr
+    scan, chosen = (read_cloud(tmp_path / "demo" / n) for n in ("scan.bin", "sampled.ply"))
+    assert len(chosen) == 4096
+    rows = {row.tobytes() for row in np.column_stack([scan.points, scan.attributes["intensity"]])}
+    kept = np.column_stack([chosen.points, chosen.attributes["intensity"]])
+    assert all(row.tobytes() in rows for row in kept)
+    assert (tmp_path / "demo" / "before_after.png").read_bytes().startswith(b"\x89PNG")
+    for words in (f"{len(scan):,}", "4,096", "covering radius", "queue", "compute", "wire"):
+        assert words in done.stdout
+    assert '"stopped"' in (tmp_path / "demo" / "server.log").read_text()
+
+
+def test_a_cloud_smaller_than_the_usual_sample_gives_a_quarter_of_it(tmp_path: Path) -> None:
+    points = np.arange(36, dtype=np.float64).reshape(12, 3)
+    points[5] = np.nan
+    np.save(tmp_path / "tiny cloud.npy", points)
+    done = run_demo(tmp_path, "tiny cloud.npy")
+    assert done.returncode == 0, done.stderr
+    assert "1 not finite" in done.stdout
+    assert len(read_cloud(tmp_path / "demo" / "sampled.ply")) == 2
+
+
+@pytest.mark.parametrize(
+    ("cloud", "environment", "reason"),
+    [
+        ("absent.ply", {}, "No such file"),
+        ("nan.npy", {}, "no point with finite coordinates"),
+        ("good.npy", {"FARPOINT_MAX_REQUEST_POINTS": "3"}, "points"),
+        ("good.npy", {"FARPOINT_DEVICE": "abacus"}, "device"),
+    ],
+)
+def test_a_failure_is_one_sentence_and_status_1(
+    tmp_path: Path, cloud: str, environment: dict[str, str], reason: str
+) -> None:
+    np.save(tmp_path / "nan.npy", np.full((4, 3), np.nan))
+    np.save(tmp_path / "good.npy", np.random.default_rng(0).random((9, 3)))
+    done = run_demo(tmp_path, cloud, **environment)
+    assert done.returncode == 1
+    assert done.stderr.startswith("The demo failed: ")
+    assert reason in done.stderr
+    assert "Traceback" not in done.stderr

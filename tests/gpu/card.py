@@ -1,0 +1,86 @@
+"""Forwards on a real card, through the memory manager that a server would have.
+
+Needs torch and numpy alone. The forward is farthest point sampling, by our own kernels where they
+are built and in plain torch elsewhere: what is tested is memory.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from farpoint_server.memory.cuda import CudaAllocator
+from farpoint_server.memory.estimate import sample_bytes
+from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.heap import Heap
+from farpoint_server.memory.manager import Manager
+from farpoint_server.memory.policy import Limits
+from farpoint_server.memory.task import Task
+
+SAMPLES = 16
+DEVICE = torch.device("cuda", 0)
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """A request of one cloud, in pinned host memory."""
+
+    points: torch.Tensor
+
+
+def cloud(points: int) -> Cloud:
+    return Cloud(torch.rand(points, 3).pin_memory())
+
+
+def has_kernels() -> bool:
+    try:
+        import farpoint_ops  # noqa: F401
+    except ImportError:
+        return False
+    op = "farpoint::furthest_point_sample_ragged"
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(op, "CUDA"))
+
+
+def forward(batch: Sequence[Cloud]) -> list[np.ndarray]:
+    """Rows of SAMPLES points of each cloud."""
+    sizes = [len(request.points) for request in batch]
+    points = torch.cat([request.points.to(DEVICE, non_blocking=True) for request in batch])
+    with torch.inference_mode():
+        rows = _sample(points, sizes)
+    return [np.asarray(part) for part in rows.cpu().numpy().reshape(len(batch), SAMPLES)]
+
+
+def _sample(points: torch.Tensor, sizes: list[int]) -> torch.Tensor:
+    if has_kernels():
+        from farpoint_ops import furthest_point_sample_ragged
+
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).tolist()
+        return furthest_point_sample_ragged(points, offsets, SAMPLES)
+    return torch.cat([_farthest(part) for part in points.split(sizes)])
+
+
+def _farthest(points: torch.Tensor) -> torch.Tensor:
+    rows = torch.zeros(SAMPLES, dtype=torch.int32, device=points.device)
+    nearest = points.new_full((len(points),), torch.inf)
+    for i in range(1, SAMPLES):
+        last = points.index_select(0, rows[i - 1 : i])
+        nearest = torch.minimum(nearest, (points - last).square().sum(1))
+        rows[i] = nearest.argmax()
+    return rows
+
+
+def predict(batch: Sequence[Cloud]) -> int:
+    points = sum(len(request.points) for request in batch)
+    return sample_bytes(points, len(batch), SAMPLES * len(batch))
+
+
+TASK = Task(forward, predict, halve=lambda _: None, join=lambda *parts: parts[1])
+
+
+def manager(
+    limits: Limits | None = None, *, fraction: float = 1.0, enabled: bool = True, **options: object
+) -> Manager:
+    """A manager of card 0."""
+    allocator = CudaAllocator(DEVICE, fraction, expandable=False, heap=Heap())
+    return Manager(allocator, limits or Limits(), Gate(), enabled=enabled, **options)

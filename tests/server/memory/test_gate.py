@@ -1,0 +1,105 @@
+"""Threads at the gate."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from farpoint_server.memory.gate import Gate
+
+
+def test_a_trim_gives_up_while_a_forward_is_inside():
+    gate = Gate()
+    with gate.reading(), gate.trying() as entered:
+        assert not entered
+    with gate.trying() as entered, gate.trying() as again:
+        assert (entered, again) == (True, False)
+
+
+def test_a_forward_waits_for_the_trim_that_runs():
+    gate = Gate()
+    order = []
+    with ThreadPoolExecutor(1) as threads:
+        with gate.trying():
+            reader = threads.submit(lambda: _read(gate, order))
+            time.sleep(0.05)
+            order.append("trim")
+        reader.result(5)
+    assert order == ["trim", "forward"]
+
+
+def test_insisting_holds_new_forwards_back_until_those_inside_are_done():
+    gate = Gate()
+    order: list[str] = []
+    inside, go = threading.Event(), threading.Event()
+
+    def long() -> None:
+        with gate.reading():
+            inside.set()
+            go.wait(5)
+            order.append("long")
+
+    def trim() -> None:
+        with gate.insisting(5) as entered:
+            assert entered
+            order.append("trim")
+
+    with ThreadPoolExecutor(3) as threads:
+        running = [threads.submit(long)]
+        inside.wait(5)
+        running.append(threads.submit(trim))
+        time.sleep(0.05)
+        running.append(threads.submit(lambda: _read(gate, order)))
+        time.sleep(0.05)
+        go.set()
+        for future in running:
+            future.result(5)
+    assert order == ["long", "trim", "forward"]
+
+
+def test_insisting_gives_up_in_time_and_lets_forwards_in_again():
+    gate = Gate()
+    with gate.reading(), ThreadPoolExecutor(1) as threads:
+        assert threads.submit(lambda: _insist(gate, 0.05)).result(5) is False
+        order: list[str] = []
+        threads.submit(lambda: _read(gate, order)).result(5)
+        assert order == ["forward"]
+
+
+def test_forwards_never_starve_under_trims_that_do_not_stop():
+    gate = Gate()
+    stop = threading.Event()
+    overlaps: list[int] = []
+
+    def trim() -> None:
+        while not stop.is_set():
+            with gate.trying() as entered:
+                if entered and gate.readers:
+                    overlaps.append(gate.readers)
+            time.sleep(0)
+
+    def forwards() -> int:
+        done = 0
+        give_up = time.monotonic() + 0.3
+        while time.monotonic() < give_up:
+            with gate.reading():
+                done += 1
+        return done
+
+    with ThreadPoolExecutor(3) as threads:
+        trims = threads.submit(trim)
+        readers = [threads.submit(forwards) for _ in range(2)]
+        counts = [reader.result(10) for reader in readers]
+        stop.set()
+        trims.result(5)
+    assert min(counts) > 50
+    assert not overlaps
+
+
+def _read(gate: Gate, order: list[str]) -> None:
+    with gate.reading():
+        order.append("forward")
+
+
+def _insist(gate: Gate, timeout_s: float) -> bool:
+    with gate.insisting(timeout_s) as entered:
+        return entered

@@ -1,0 +1,124 @@
+"""Random schedules on the fake, which raises where a card would be harmed."""
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from farpoint_server.memory.fake import MIB
+from farpoint_server.memory.policy import Limits
+from memory_simulation import GIB, Request, Simulation, Tensor
+
+SIZES = st.sampled_from([0.01, 0.7, 3, 9, 40, 300, 900]).map(lambda mib: int(mib * MIB))
+REQUESTS = st.builds(Request, st.just("r"), st.lists(SIZES, min_size=1, max_size=4).map(tuple))
+BATCHES = st.lists(REQUESTS, min_size=1, max_size=4)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("batch"), BATCHES),
+        st.tuples(st.just("wait"), st.sampled_from([0.25, 3.0, 12.0, 45.0])),
+        st.tuples(st.just("queue"), st.sampled_from([1.0, 15.0])),
+        st.tuples(st.just("neighbor"), st.sampled_from([0, 2 * GIB, 5 * GIB, 7 * GIB])),
+        st.tuples(st.just("capture"), st.booleans()),
+        st.tuples(st.just("keep"), SIZES),
+        st.tuples(st.just("pin"), SIZES),
+    ),
+    max_size=40,
+)
+
+
+def play(simulation: Simulation, steps: list) -> None:
+    """Plays a schedule; a second engine on the same gate tends in the middle of each forward."""
+    other = simulation.new_manager()
+    simulation.meanwhile = lambda: other.tend(waiting=0)
+    kept = []
+    for kind, value in steps:
+        if kind == "batch":
+            simulation.run(*value)
+        elif kind == "wait":
+            simulation.wait(value)
+        elif kind == "queue":
+            simulation.wait(value, waiting=3)
+        elif kind == "neighbor":
+            simulation.allocator.neighbor = value
+        elif kind == "capture":
+            simulation.allocator.in_capture = value
+        elif kind == "pin":
+            simulation.allocator.pinned_cached += value
+        elif simulation.allocator.room().free > GIB:
+            kept.append(Tensor(simulation.allocator, value))
+        simulation.manager.tend(waiting=0)
+    simulation.allocator.in_capture = False
+    simulation.wait(60)
+
+
+@given(STEPS)
+@settings(max_examples=60, deadline=None)
+def test_no_schedule_trims_in_flight_in_capture_or_too_often(steps):
+    simulation = Simulation(total=8 * GIB)
+    play(simulation, steps)
+    times = [trim["at"] for trim in simulation.trims()]
+    interval = simulation.limits.interval_s
+    assert all(b - a >= interval for a, b in pairwise(times))
+    for trim in simulation.trims():
+        left = trim["left"]
+        assert left.releasable == 0
+        assert left.reserved == left.allocated + left.split
+
+
+@given(STEPS)
+@settings(max_examples=20, deadline=None)
+def test_after_a_minute_without_work_all_that_can_be_released_is(steps):
+    simulation = Simulation(total=8 * GIB)
+    play(simulation, steps)
+    simulation.wait(60)
+    stats = simulation.allocator.stats()
+    assert stats.releasable + stats.host_releasable < simulation.limits.min_trim_bytes
+
+
+@given(
+    cycle=st.lists(BATCHES, min_size=1, max_size=5),
+    weights=st.lists(SIZES, max_size=6),
+    pause=st.sampled_from([0.05, 1.0, 8.0]),
+    neighbor=st.sampled_from([0, 3 * GIB, 11 * GIB]),
+)
+@settings(max_examples=15, deadline=None)
+def test_constant_load_is_not_trimmed_after_warming_up(cycle, weights, pause, neighbor):
+    simulation = Simulation(total=16 * GIB, neighbor=neighbor, limits=Limits(interval_s=2))
+    kept = [Tensor(simulation.allocator, size) for size in weights]
+    for repeat in range(60):
+        if repeat == 20:
+            warm = len(simulation.trims())
+        for batch in cycle:
+            simulation.run(*batch)
+            simulation.wait(pause)
+    assert simulation.trims()[warm:] == []
+    del kept
+
+
+def test_a_burst_is_handed_back_when_it_is_over():
+    simulation = Simulation()
+    simulation.run(Request("large", (900 * MIB,) * 6))
+    simulation.wait(1)
+    assert simulation.allocator.stats().reserved == 6 * 900 * MIB
+    simulation.wait(30)
+    assert simulation.allocator.stats().reserved == 0
+    assert [trim["reason"] for trim in simulation.trims()] == ["idle"]
+
+
+def test_a_neighbor_gets_room_though_requests_wait():
+    simulation = Simulation(total=8 * GIB)
+    simulation.run(Request("large", (900 * MIB,) * 4))
+    simulation.allocator.neighbor = 4 * GIB
+    simulation.wait(2, waiting=5)
+    assert [trim["reason"] for trim in simulation.trims()] == ["hard"]
+    assert simulation.allocator.room().free == 4 * GIB
+
+
+def test_a_policy_that_is_off_leaves_the_cache_alone():
+    simulation = Simulation()
+    simulation.manager._enabled = False
+    simulation.run(Request("large", (900 * MIB,) * 6))
+    simulation.wait(100)
+    assert simulation.trims() == []
+    assert simulation.manager.trim_if_idle(waiting=1) is None
+    assert simulation.manager.trim_if_idle(waiting=0).returned_bytes == 6 * 900 * MIB

@@ -1,0 +1,86 @@
+"""How the clouds of a request are brought together for an encoder, and taken apart again."""
+
+import numpy as np
+import pytest
+import torch
+
+from farpoint_models import DensityEncoder, EncoderConfig
+from farpoint_server.models.forward import GROUP_ROWS, TASK, Piece, encode, groups
+from farpoint_server.models.work import ModelInput
+
+RANDOM = np.random.default_rng(5)
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def encoder() -> DensityEncoder:
+    torch.manual_seed(0)
+    config = EncoderConfig(
+        rates=(0.3, 0.5), channels=4, hidden=4, neighbors=4, groups=2, attributes=1
+    )
+    return DensityEncoder(config).eval()
+
+
+def clouds(*lengths: int) -> ModelInput:
+    total = sum(lengths)
+    return ModelInput(
+        RANDOM.random((total, 3), np.float32),
+        RANDOM.random((total, 1), np.float32),
+        np.array(lengths),
+    )
+
+
+@pytest.mark.parametrize(
+    "lengths", [[5], [7, 7, 7], [1, 1000, 3, 2], [GROUP_ROWS, GROUP_ROWS], [90, 100] * 1000]
+)
+def test_groups_hold_every_cloud_once_and_little_padding(lengths):
+    lengths = np.array(lengths)
+    found = list(groups(lengths))
+    assert sorted(np.concatenate(found)) == list(range(len(lengths)))
+    for group in found:
+        rows = len(group) * lengths[group].max()
+        assert rows <= 2 * lengths[group].sum()
+        assert len(group) == 1 or rows <= GROUP_ROWS
+
+
+def test_equal_clouds_share_one_group():
+    assert [len(group) for group in groups(np.full(8, 1000))] == [8]
+
+
+def test_clouds_come_back_in_the_order_of_the_request(encoder):
+    together = clouds(40, 5, 33, 90, 1)
+    whole = encode(Piece(encoder, CPU, together))
+    ends = together.lengths.cumsum()
+    for cloud, (begin, end) in enumerate(zip(ends - together.lengths, ends, strict=True)):
+        alone = ModelInput(
+            together.points[begin:end], together.attributes[begin:end], np.array([end - begin])
+        )
+        for got, expected in zip(whole, encode(Piece(encoder, CPU, alone)), strict=True):
+            stop = got.lengths.cumsum()[cloud]
+            part = slice(stop - got.lengths[cloud], stop)
+            np.testing.assert_array_equal(got.indices[part], expected.indices)
+            np.testing.assert_array_equal(got.counts[part], expected.counts)
+            np.testing.assert_allclose(got.features[part], expected.features, atol=1e-5)
+
+
+def test_counts_add_up_to_the_points_of_each_cloud(encoder):
+    batch = clouds(40, 5, 33)
+    for stage in encode(Piece(encoder, CPU, batch)):
+        begins = stage.lengths.cumsum() - stage.lengths
+        assert np.add.reduceat(stage.counts, begins).tolist() == [40, 5, 33]
+
+
+def test_a_request_that_was_halved_is_answered_like_a_whole_one(encoder):
+    piece = Piece(encoder, CPU, clouds(20, 21, 22))
+    left, right = TASK.halve(piece)
+    joined = TASK.join(piece, encode(left), encode(right))
+    for got, expected in zip(joined, encode(piece), strict=True):
+        assert got.lengths.tolist() == expected.lengths.tolist()
+        np.testing.assert_array_equal(got.indices, expected.indices)
+        np.testing.assert_allclose(got.features, expected.features, atol=1e-5)
+    assert TASK.halve(Piece(encoder, CPU, clouds(9))) is None
+
+
+def test_more_points_are_predicted_to_take_more_memory(encoder):
+    small, large = (TASK.predict([Piece(encoder, CPU, clouds(n))]) for n in (1000, 10_000))
+    assert 9 * small < large < 11 * small

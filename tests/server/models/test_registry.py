@@ -1,0 +1,118 @@
+"""Loading and unloading while requests come in, and what health says meanwhile."""
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
+from farpoint_server.engine import Engine
+from farpoint_server.errors import (
+    DeadlinePassedError,
+    InvalidRequestError,
+    ModelUnusableError,
+    NotFoundError,
+)
+from farpoint_server.health import Health
+from farpoint_server.models import registry as module
+from farpoint_server.models.registry import DEFAULT_NAME, Registry
+from farpoint_server.models.runner import Runner
+from farpoint_server.models.work import ModelInput
+
+TINY = EncoderConfig(rates=(0.5,), channels=4, hidden=4, neighbors=4, groups=2)
+CLOUD = ModelInput(
+    np.random.default_rng(0).random((50, 3), np.float32),
+    np.empty((50, 0), np.float32),
+    np.array([50]),
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    save_encoder(DensityEncoder(TINY), tmp_path / "tiny.safetensors")
+    return tmp_path / "tiny.safetensors"
+
+
+@pytest.fixture
+def engine():
+    engine = Engine(torch.device("cpu"), 1)
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture
+async def registry(engine):
+    health = Health(["fps"])
+    await health.set_all(serving=True)
+    return Registry([engine], health)
+
+
+async def test_a_model_is_ready_only_once_it_is_warm(registry, path, monkeypatch):
+    may_warm_up = threading.Event()
+    warm_up = module._warm_up
+
+    def late(*arguments):
+        may_warm_up.wait(10)
+        return warm_up(*arguments)
+
+    monkeypatch.setattr(module, "_warm_up", late)
+    loading = asyncio.create_task(registry.load("tiny", path))
+    await asyncio.sleep(0.1)
+    assert not registry.models
+    assert not registry._health.knows("tiny")
+    may_warm_up.set()
+    assert await loading is registry.get("tiny")
+    assert registry._health.knows("tiny")
+
+
+async def test_the_weights_that_come_with_the_server_are_the_default(registry):
+    await registry.load_all(["default"])
+    assert registry.get("").name == DEFAULT_NAME
+
+
+async def test_a_request_may_go_on_with_a_model_that_is_unloaded(registry, engine, path):
+    model = await registry.load("tiny", path)
+    await registry.unload("tiny")
+    with pytest.raises(NotFoundError, match=r"\(none\), got 'tiny'"):
+        registry.get("tiny")
+    encoded = await Runner([engine]).run(model, CLOUD, None)
+    assert encoded.stages[0].counts.sum() == 50
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 65, "fps", "../a"])
+async def test_a_name_that_cannot_be_asked_for_is_refused(registry, path, name):
+    with pytest.raises(InvalidRequestError, match=r"^name: "):
+        await registry.load(name, path)
+
+
+async def test_a_wrong_file_of_the_settings_keeps_the_server_from_starting(registry, tmp_path):
+    with pytest.raises(ModelUnusableError, match=r"encoder a=.*No such file"):
+        await registry.load_all([f"a={tmp_path / 'a'}"])
+
+
+async def test_what_has_not_begun_at_its_deadline_is_never_done(registry, engine, path):
+    model = await registry.load("tiny", path)
+    release = threading.Event()
+    busy = asyncio.create_task(engine.call(lambda: release.wait(10)))
+    await asyncio.sleep(0)
+    ran = []
+    for encoder in model.encoders.values():
+        encoder.register_forward_pre_hook(lambda *_: ran.append(1))
+    with pytest.raises(DeadlinePassedError):
+        await Runner([engine]).run(model, CLOUD, 0.05)
+    release.set()
+    await busy
+    await engine.call(lambda: None)
+    assert not ran
+
+
+async def test_a_model_that_fails_is_not_ready(registry, path, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(module, "_warm_up", fail)
+    with pytest.raises(RuntimeError):
+        await registry.load("tiny", path)
+    assert not registry.models

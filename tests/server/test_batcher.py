@@ -1,0 +1,262 @@
+"""The queue: what shares a batch, whose work is given up, who is blamed, who hangs."""
+
+import asyncio
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+from farpoint_server.batcher import Batcher
+from farpoint_server.errors import DeadlinePassedError, EngineHungError, OverloadedError
+from farpoint_server.watchdog import Watchdog
+from farpoint_server.work import Batch, Clouds, Samples
+
+POISON, TOO_LARGE = 13, 14
+
+
+class StandInEngine:
+    """Answers each request with its number of points, once `gate` lets it; fails on POISON."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.batches: list[list[int]] = []
+        self.running: Batch | None = None
+        self.before_failure = lambda: None
+
+    async def sample(self, batch):
+        sizes = [len(clouds.points) for clouds in batch.requests]
+        self.batches.append(sizes)
+        self.running = batch
+        await self.gate.wait()
+        if POISON in sizes:
+            self.before_failure()
+            raise RuntimeError("poison")
+        return [self.answer(size) for size in sizes]
+
+    def answer(self, size):
+        if size == TOO_LARGE:
+            return OverloadedError("too large", 1)
+        return Samples(np.array([size], np.int32), None)
+
+
+def cloud(points: int) -> Clouds:
+    one = np.ones(1, np.int64)
+    return Clouds(np.zeros((points, 3), np.float32), one * points, one, one - 1)
+
+
+@pytest.fixture
+async def engine():
+    return StandInEngine()
+
+
+@pytest.fixture
+async def batcher(engine):
+    batcher = Batcher([engine], batch_points=100)
+    batcher.start()
+    yield batcher
+    await batcher.stop()
+
+
+@pytest.fixture
+async def submit(batcher):
+    """Queues clouds of the given sizes, behind one that already runs; returns their tasks."""
+
+    async def submit(*sizes, timeout_s=None):
+        tasks = [asyncio.create_task(batcher.sample(cloud(n), timeout_s)) for n in sizes]
+        await asyncio.sleep(0.01)
+        return tasks
+
+    await submit(1)
+    return submit
+
+
+async def rows(tasks):
+    return [int((await task).samples.rows[0]) for task in tasks]
+
+
+async def test_an_idle_engine_takes_a_request_at_once_and_alone(engine, submit):  # noqa: ARG001
+    assert engine.batches == [[1]]
+
+
+async def test_what_waits_shares_batches_up_to_the_bound_in_order(engine, submit):
+    tasks = await submit(40, 50, 20, 30, 49, 3)
+    engine.gate.set()
+    assert await rows(tasks) == [40, 50, 20, 30, 49, 3]
+    assert engine.batches[1:] == [[40, 50], [20, 30, 49], [3]]
+
+
+async def test_large_requests_run_alone_and_small_ones_wait_for_one_of_them_at_most(engine, submit):
+    tasks = await submit(10, 500, 600, 700, 20, 30)
+    engine.gate.set()
+    await rows(tasks)
+    assert engine.batches[1:] == [[10, 20, 30], [500], [600], [700]]
+    engine.gate.clear()
+    tasks = [*await submit(800, 900), *await submit(40)]
+    engine.gate.set()
+    await rows(tasks)
+    assert engine.batches[5:] == [[800], [40], [900]]
+
+
+async def test_a_large_request_waits_for_one_batch_of_later_small_ones_at_most(engine, submit):
+    tasks = await submit(500, *[40] * 6)
+    engine.gate.set()
+    await rows(tasks)
+    assert engine.batches[1:3] == [[500], [40, 40]]
+    engine.gate.clear()
+    tasks = await submit(1, 600, *[40] * 6)
+    engine.gate.set()
+    await rows(tasks)
+    assert engine.batches[5:7] == [[1, 40, 40], [600]]
+
+
+async def test_what_waits_is_counted(batcher, engine, submit):
+    tasks = await submit(40, 500)
+    assert (batcher.waiting_requests, batcher.waiting_points) == (2, 540)
+    tasks[1].cancel()
+    engine.gate.set()
+    await rows(tasks[:1])
+    assert (batcher.waiting_requests, batcher.waiting_points) == (0, 0)
+
+
+async def test_work_of_a_caller_who_left_is_not_begun(engine, submit):
+    left, stayed = await submit(10, 20)
+    left.cancel()
+    engine.gate.set()
+    assert await rows([stayed]) == [20]
+    assert engine.batches[1:] == [[20]]
+
+
+async def test_work_of_a_caller_who_left_is_given_up_and_no_other(engine, submit):
+    engine.gate.set()
+    await rows(await submit(1))
+    engine.gate.clear()
+    _, left, _ = await submit(10, 20, 30)
+    assert engine.batches[-1] == [10, 20, 30]
+    left.cancel()
+    await asyncio.wait([left])
+    assert engine.running.cancelled.tolist() == [0, 1, 0]
+
+
+async def test_all_clouds_of_a_request_are_given_up():
+    two = np.ones(2, np.int64)
+    pair = Clouds(np.zeros((2, 3), np.float32), two, two, two - 1)
+    batch = Batch([cloud(1), pair, cloud(1)])
+    batch.give_up(1)
+    assert batch.cancelled.tolist() == [0, 1, 1, 0]
+
+
+async def test_work_of_a_caller_who_left_is_not_kept(engine):
+    batcher = Batcher([engine], batch_points=100)
+    work = cloud(10)
+    kept = weakref.ref(work)
+    task = asyncio.create_task(batcher.sample(work, None))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    del work, task
+    gc.collect()
+    assert kept() is None
+
+
+async def test_work_whose_deadline_passed_is_not_begun(engine, submit):
+    (late,) = await submit(10, timeout_s=0.01)
+    (stayed,) = await submit(20, timeout_s=60)
+    await asyncio.sleep(0.02)
+    engine.gate.set()
+    with pytest.raises(DeadlinePassedError):
+        await late
+    assert await rows([stayed]) == [20]
+    assert engine.batches[1:] == [[20]]
+
+
+async def test_work_whose_deadline_passes_while_it_runs_is_given_up(batcher, engine):
+    with pytest.raises(DeadlinePassedError):
+        await batcher.sample(cloud(10), 0.01)
+    assert engine.running.cancelled.tolist() == [1]
+
+
+async def test_only_the_guilty_request_of_a_batch_fails(engine, submit):
+    before, guilty, after = await submit(10, POISON, 20)
+    engine.gate.set()
+    assert await rows([before, after]) == [10, 20]
+    with pytest.raises(RuntimeError, match="poison"):
+        await guilty
+    assert await rows(await submit(30)) == [30]
+
+
+async def test_what_the_engine_answers_to_one_request_fails_no_other(engine, submit):
+    before, refused, after = await submit(10, TOO_LARGE, 20)
+    engine.gate.set()
+    assert await rows([before, after]) == [10, 20]
+    with pytest.raises(OverloadedError, match="too large"):
+        await refused
+
+
+async def test_who_left_while_a_batch_failed_is_not_tried_again(engine, submit):
+    guilty, left, stayed = await submit(POISON, 10, 20)
+    engine.before_failure = left.cancel
+    engine.gate.set()
+    assert await rows([stayed]) == [20]
+    assert engine.batches[1:] == [[POISON, 10, 20], [POISON], [20]]
+    with pytest.raises(RuntimeError, match="poison"):
+        await guilty
+
+
+async def test_times_are_told(engine, submit):
+    (task,) = await submit(10)
+    await asyncio.sleep(0.02)
+    engine.gate.set()
+    outcome = await task
+    assert outcome.queue_ms >= 20
+    assert 0 <= outcome.compute_ms < outcome.queue_ms
+
+
+async def test_two_engines_serve_one_queue():
+    engines = [StandInEngine(), StandInEngine()]
+    batcher = Batcher(engines, batch_points=1)
+    batcher.start()
+    tasks = [asyncio.create_task(batcher.sample(cloud(n), None)) for n in (1, 2)]
+    await asyncio.sleep(0.01)
+    assert [engine.batches for engine in engines] == [[[1]], [[2]]]
+    for engine in engines:
+        engine.gate.set()
+    assert await rows(tasks) == [1, 2]
+    await batcher.stop()
+
+
+@pytest.fixture
+async def watched():
+    """Two engines that may run for 20 ms, and what was said about them."""
+    said: list[bool] = []
+    engines = [StandInEngine(), StandInEngine()]
+    batcher = Batcher(engines, 100, Watchdog(0.02, 2, said.append))
+    batcher.start()
+    yield batcher, engines, said
+    await batcher.stop()
+
+
+async def test_callers_of_a_hung_engine_are_told_and_others_are_served(watched):
+    batcher, (hangs, works), said = watched
+    hung = asyncio.create_task(batcher.sample(cloud(10), None))
+    await asyncio.sleep(0)
+    works.gate.set()
+    with pytest.raises(EngineHungError):
+        await hung
+    assert hangs.running.cancelled.tolist() == [1]
+    assert int((await batcher.sample(cloud(20), None)).samples.rows[0]) == 20
+    assert said == []
+
+
+async def test_when_every_engine_hangs_nothing_is_accepted_until_one_is_back(watched):
+    batcher, engines, said = watched
+    tasks = [asyncio.create_task(batcher.sample(cloud(n), None)) for n in (60, 70, 80)]
+    for task in tasks:
+        with pytest.raises(EngineHungError):
+            await task
+    with pytest.raises(EngineHungError):
+        await batcher.sample(cloud(1), None)
+    engines[0].gate.set()
+    await asyncio.sleep(0.01)
+    assert said == [False, True]
+    assert int((await batcher.sample(cloud(20), None)).samples.rows[0]) == 20

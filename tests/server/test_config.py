@@ -1,0 +1,97 @@
+"""Settings: where they come from, which source wins, and what a mistake is told."""
+
+import pytest
+from pydantic import ValidationError
+
+from farpoint_server.command_line import parse
+from farpoint_server.config import Settings
+
+
+def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(monkeypatch, tmp_path):
+    file = tmp_path / "farpoint.yaml"
+    file.write_text("batch_points: 1\ncpu_threads: 1\nmax_request_clouds: 1\n")
+    monkeypatch.setenv("FARPOINT_BATCH_POINTS", "2")
+    monkeypatch.setenv("FARPOINT_CPU_THREADS", "2")
+    settings = parse(["--config", str(file), "--batch-points", "3"])
+    assert (settings.batch_points, settings.cpu_threads, settings.max_request_clouds) == (3, 2, 1)
+    assert settings.device == ("auto",)
+
+
+def test_the_environment_can_name_the_file(monkeypatch, tmp_path):
+    file = tmp_path / "farpoint.yaml"
+    file.write_text("listen: [127.0.0.1:1, unix:/run/farpoint]\n")
+    monkeypatch.setenv("FARPOINT_CONFIG", str(file))
+    assert parse([]).listen == ("127.0.0.1:1", "unix:/run/farpoint")
+
+
+def test_listen_may_be_repeated_or_separated_by_commas(monkeypatch):
+    assert parse(["--listen", "a:1", "--listen", "[::]:2"]).listen == ("a:1", "[::]:2")
+    monkeypatch.setenv("FARPOINT_LISTEN", "a:1, unix:b")
+    assert parse([]).listen == ("a:1", "unix:b")
+
+
+def test_devices_may_be_repeated_or_separated_by_commas():
+    assert parse(["--device", "cpu", "--device", "cuda:1"]).device == ("cpu", "cuda:1")
+    assert parse(["--device", "cpu,cpu"]).device == ("cpu", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--listen", "nowhere"], "expected HOST:PORT or unix:PATH, got 'nowhere'"),
+        (["--listen", "a:70000"], "got 'a:70000'"),
+        (["--listen", "unix:"], "got 'unix:'"),
+        (["--device", "tpu"], "--device"),
+        (["--cpu-threads", "-1"], "FARPOINT_CPU_THREADS"),
+        (["--log-format", "xml"], "'json' or 'console'"),
+        (["--max-request-points", "40000000"], "could never be accepted"),
+        (["--config", "/no/such/file"], "no file /no/such/file"),
+        (["--max-message-bytes", "600000000"], "max_bytes_in_flight (536870912)"),
+        (["--tls-key", "k.pem"], "belong together"),
+        (["--tls-client-ca", "c.pem"], "needs tls_certificate and tls_key"),
+        (["--admin-listen", "0.0.0.0:1"], "0.0.0.0:1 is beyond loopback"),
+        (["--admin-listen", "gpu-node:1", "--tls-key", "k", "--tls-certificate", "c"], "gpu-node"),
+        (["--http-listen", "unix:/a"], "expected HOST:PORT, got 'unix:/a'"),
+        (["--otlp-endpoint", "collector:4317"], "--otlp-endpoint"),
+        (["--nonsense", "1"], "--nonsense"),
+    ],
+)
+def test_a_wrong_flag_is_named_and_ends_the_program(capsys, flags, said):
+    with pytest.raises(SystemExit) as caught:
+        parse(flags)
+    assert caught.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "[::1]:1", "localhost:1", "unix:/run/a"])
+def test_administration_on_this_machine_needs_nothing_else(address):
+    assert parse(["--admin-listen", address]).admin_listen == (address,)
+
+
+def test_administration_beyond_it_needs_tokens_or_client_certificates():
+    tls = ["--tls-key", "k.pem", "--tls-certificate", "c.pem", "--tls-client-ca", "a.pem"]
+    for guard in (["--tokens-file", "t"], tls):
+        parse(["--admin-listen", "0.0.0.0:1", *guard])
+
+
+def test_a_key_of_the_file_that_is_no_setting_is_an_error(capsys, tmp_path):
+    file = tmp_path / "farpoint.yaml"
+    file.write_text("batch_pionts: 1\n")
+    with pytest.raises(SystemExit):
+        parse(["--config", str(file)])
+    assert "batch_pionts" in capsys.readouterr().err
+
+
+def test_help_has_every_setting_with_its_default_and_variable(capsys):
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for name, field in Settings.model_fields.items():
+        assert f"--{name.replace('_', '-')} " in text
+        assert f"env: FARPOINT_{name.upper()}]" in text
+        assert " ".join(str(field.description).split()) in text
+
+
+def test_settings_cannot_be_changed():
+    with pytest.raises(ValidationError):
+        Settings().device = "cpu"

@@ -1,0 +1,80 @@
+"""Batches on the real engine: one launch, and each request its own part of it."""
+
+import asyncio
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from farpoint_server import devices
+from farpoint_server.engine import Engine
+from farpoint_server.errors import DeviceUnavailableError
+from farpoint_server.work import Batch, Clouds
+
+RANDOM = np.random.default_rng(5)
+
+
+def clouds(lengths: list[int], counts: list[int], *, with_distances: bool) -> Clouds:
+    return Clouds(
+        RANDOM.normal(size=(sum(lengths), 3)).astype(np.float32),
+        np.array(lengths),
+        np.array(counts),
+        np.array(lengths) - 1,
+        with_distances,
+    )
+
+
+async def test_a_request_gets_the_same_samples_alone_and_in_a_batch():
+    engine = Engine(torch.device("cpu"), 1)
+    await engine.start()
+    first = clouds([30, 50], [4, 9], with_distances=False)
+    second = clouds([20], [7], with_distances=True)
+    together = await engine.sample(Batch([first, second]))
+    alone = [*await engine.sample(Batch([first])), *await engine.sample(Batch([second]))]
+    for a, b in zip(together, alone, strict=True):
+        assert a.rows.tolist() == b.rows.tolist()
+    assert together[0].rows[[0, 4]].tolist() == [29, 79]
+    assert together[1].rows[0] == 19
+    assert together[0].distances is None
+    assert together[1].distances.tolist() == alone[1].distances.tolist()
+    engine.stop()
+
+
+async def test_a_request_that_is_given_up_frees_the_engine_and_the_others_are_finished():
+    """Alone, the large one takes a second and more; given up, it takes no time."""
+    engine = Engine(torch.device("cpu"), 1)
+    await engine.start()
+    small = clouds([2000], [100], with_distances=True)
+    large = clouds([400_000], [400_000], with_distances=False)
+    (expected,) = await engine.sample(Batch([small]))
+    batch = Batch([large, small])
+    running = asyncio.ensure_future(engine.sample(batch))
+    await asyncio.sleep(0.1)
+    assert not running.done()
+    batch.give_up(0)
+    begun = time.monotonic()
+    _, kept = await running
+    assert time.monotonic() - begun < 0.5
+    assert kept.rows.tolist() == expected.rows.tolist()
+    assert kept.distances.tolist() == expected.distances.tolist()
+    engine.stop()
+
+
+async def test_the_engine_uses_the_threads_that_it_is_given():
+    engine = Engine(torch.device("cpu"), 1)
+    await engine.start()
+    assert engine._thread.submit(torch.get_num_threads).result() == 1
+    engine.stop()
+
+
+def test_a_device_that_is_not_there_is_said_with_the_reason():
+    with pytest.raises(DeviceUnavailableError, match="--device cuda:99: torch"):
+        devices.resolve("cuda:99")
+
+
+def test_auto_is_cuda_where_it_works_and_cpu_elsewhere():
+    has_cuda = torch.cuda.is_available()
+    assert devices.resolve("auto").type in (("cuda", "cpu") if has_cuda else ("cpu",))
+    assert str(devices.resolve("cpu")) == "cpu"
+    assert "cores" in devices.describe(torch.device("cpu"))

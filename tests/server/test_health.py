@@ -1,0 +1,25 @@
+"""Watchers of the server's health."""
+
+import asyncio
+
+from grpc_health.v1 import health_pb2
+
+from farpoint_server.health import NOT_SERVING, SERVICE_UNKNOWN, SERVING, Health
+
+
+async def test_every_watcher_sees_every_change_also_after_another_left():
+    health = Health(["a"])
+    ask = health_pb2.HealthCheckRequest(service="a")
+    first, second = health.Watch(ask, None), health.Watch(ask, None)
+    assert (await anext(first)).status == NOT_SERVING
+    assert (await anext(second)).status == NOT_SERVING
+    await first.aclose()
+    next_status = asyncio.create_task(anext(second))
+    await asyncio.sleep(0)
+    await health.set_all(serving=True)
+    assert (await asyncio.wait_for(next_status, 2)).status == SERVING
+
+
+async def test_an_unknown_service_can_be_watched():
+    watch = Health([]).Watch(health_pb2.HealthCheckRequest(service="later"), None)
+    assert (await anext(watch)).status == SERVICE_UNKNOWN

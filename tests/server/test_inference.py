@@ -1,0 +1,136 @@
+"""Requests of the Open Inference Protocol: what a wrong one is told, and the wire itself."""
+
+import numpy as np
+import pytest
+from google.protobuf import descriptor_pool
+
+from farpoint_server.codec.sample_plan import Limits
+from farpoint_server.errors import InvalidRequestError
+from farpoint_server.inference import fps
+from farpoint_server.inference.v2 import open_inference_pb2 as pb
+
+LIMITS = Limits(message_bytes=1000, points=100, clouds=4)
+CLOUD = np.arange(30, dtype=np.float32).reshape(10, 3)
+
+
+def request(points=CLOUD, count=3, shape=None, datatype="FP32", **fields):
+    made = pb.ModelInferRequest(model_name="fps", **fields)
+    made.inputs.add(name="points", datatype=datatype, shape=shape or points.shape)
+    made.inputs.add(name="sample_count", datatype="INT64", shape=[1])
+    made.raw_input_contents.extend([points.tobytes(), np.int64(count).tobytes()])
+    return made
+
+
+def changed(change):
+    made = request()
+    change(made)
+    return made
+
+
+def test_a_batch_is_equal_clouds():
+    plan = fps.read_plan(request(shape=(2, 5, 3)), LIMITS)
+    assert plan.lengths.tolist() == [5, 5]
+    assert plan.points.array().tolist() == CLOUD.tolist()
+    assert (plan.sample_counts.tolist(), plan.starts.tolist()) == ([3], [0])
+    assert plan.return_distances
+    assert not plan.ignore_nonfinite
+
+
+def test_typed_contents_mean_the_same_as_raw_ones():
+    made = request()
+    made.ClearField("raw_input_contents")
+    made.inputs[0].contents.fp32_contents.extend(CLOUD.reshape(-1))
+    made.inputs[1].contents.int64_contents.append(3)
+    typed, raw = fps.read_plan(made, LIMITS), fps.read_plan(request(), LIMITS)
+    assert typed.points.array().tolist() == raw.points.array().tolist()
+    assert typed.sample_counts == raw.sample_counts
+
+
+@pytest.mark.parametrize("order", [("indices",), ("distances", "indices")])
+def test_inputs_may_come_in_any_order_and_outputs_are_chosen(order):
+    made = request(outputs=[{"name": name} for name in order])
+    for field in (made.inputs, made.raw_input_contents):
+        entries = list(field)[::-1]
+        del field[:]
+        field.extend(entries)
+    plan = fps.read_plan(made, LIMITS)
+    assert plan.points.shape == (10, 3)
+    assert plan.return_distances == ("distances" in order)
+
+
+def test_parameters_are_the_start_and_the_policy_and_others_do_no_harm():
+    made = request()
+    made.parameters["start_index"].int64_param = 4
+    made.parameters["nonfinite_policy"].string_param = "ignore"
+    made.parameters["priority"].uint64_param = 1
+    plan = fps.read_plan(made, LIMITS)
+    assert (plan.starts.tolist(), plan.ignore_nonfinite) == ([4], True)
+
+
+WRONG = {
+    "no inputs": (pb.ModelInferRequest(), "inputs"),
+    "an unknown input": (changed(lambda r: r.inputs.add(name="x")), "inputs[2].name"),
+    "one input twice": (changed(lambda r: r.inputs.add(name="points")), "inputs[2].name"),
+    "too few raw contents": (
+        changed(lambda r: r.raw_input_contents.pop()),
+        "raw_input_contents",
+    ),
+    "raw and typed": (
+        changed(lambda r: r.inputs[0].contents.fp32_contents.append(1)),
+        "inputs[points].contents",
+    ),
+    "neither": (
+        changed(lambda r: r.ClearField("raw_input_contents")),
+        "inputs[points].contents",
+    ),
+    "bytes that do not fit": (request(shape=(9, 3)), "inputs[points].contents"),
+    "overflowing shape": (request(shape=(2**62, 3)), "inputs[points].contents"),
+    "negative shape": (request(shape=(-10, -3)), "inputs[points].shape"),
+    "a flat cloud": (request(shape=(30,)), "inputs[points].shape"),
+    "no point": (request(CLOUD[:0], shape=(0, 3)), "inputs[points].shape"),
+    "too many points": (request(np.zeros((101, 3), np.float32)), "inputs[points].shape"),
+    "too many clouds": (request(shape=(5, 2, 3)), "inputs[points].shape"),
+    "integers": (request(datatype="INT32"), "inputs[points].datatype"),
+    "too many samples": (request(count=11), "inputs[sample_count][0]"),
+    "no sample": (request(count=0), "inputs[sample_count][0]"),
+    "two sample counts": (
+        changed(
+            lambda r: (
+                r.inputs[1].shape.__setitem__(0, 2),
+                r.raw_input_contents.__setitem__(1, bytes(16)),
+            )
+        ),
+        "inputs[sample_count].shape",
+    ),
+    "start beyond": (
+        changed(lambda r: r.parameters["start_index"].__setattr__("int64_param", 10)),
+        "parameters[start_index][0]",
+    ),
+    "unknown policy": (
+        changed(lambda r: r.parameters["nonfinite_policy"].__setattr__("string_param", "x")),
+        "parameters[nonfinite_policy]",
+    ),
+    "unknown output": (request(outputs=[{"name": "x"}]), "outputs[0].name"),
+    "input in shared memory": (
+        changed(lambda r: r.inputs[0].parameters["shared_memory_region"].SetInParent()),
+        "inputs[points].parameters",
+    ),
+    "classification": (
+        request(outputs=[{"name": "indices", "parameters": {"classification": {}}}]),
+        "outputs[0].parameters",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_request_is_told_which_field(case):
+    made, field = WRONG[case]
+    with pytest.raises(InvalidRequestError) as caught:
+        fps.read_plan(made, LIMITS)
+    assert caught.value.field == field
+
+
+def test_the_messages_are_in_a_pool_of_their_own():
+    """So that a package which brings the same protocol can be loaded beside them."""
+    with pytest.raises(KeyError):
+        descriptor_pool.Default().FindMessageTypeByName("inference.ModelInferRequest")

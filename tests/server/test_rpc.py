@@ -1,0 +1,93 @@
+"""The boundary of a call, behind a real gRPC server in this process."""
+
+import asyncio
+
+import grpc
+import pytest
+import structlog
+
+from farpoint_server.errors import OverloadedError
+from farpoint_server.in_flight import InFlight
+from farpoint_server.rpc import Boundary
+
+METHOD = "/farpoint.test.Service/Method"
+
+
+async def fail(request, context):  # noqa: ARG001
+    raise KeyError("a secret of the server")
+
+
+async def refuse(request, context):  # noqa: ARG001
+    raise OverloadedError("full", retry_ms=5)
+
+
+async def echo(request, context):  # noqa: ARG001
+    return request
+
+
+@pytest.fixture
+async def in_flight():
+    return InFlight()
+
+
+@pytest.fixture
+async def call(in_flight):
+    """Calls a method that is the given coroutine function."""
+    servers = []
+
+    async def call(behavior, **options):
+        handler = grpc.unary_unary_rpc_method_handler(behavior)
+        server = grpc.aio.server(interceptors=[Boundary(in_flight)])
+        service = grpc.method_handlers_generic_handler("farpoint.test.Service", {"Method": handler})
+        server.add_generic_rpc_handlers((service,))
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        servers.append(server)
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            return await channel.unary_unary(METHOD)(b"hello", **options)
+
+    yield call
+    for server in servers:
+        await server.stop(None)
+
+
+async def test_an_unknown_exception_is_internal_without_its_text_and_logged_once(call):
+    with structlog.testing.capture_logs() as log, pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call(fail, metadata=[("x-request-id", "the-id")])
+    assert caught.value.code() is grpc.StatusCode.INTERNAL
+    assert "secret" not in caught.value.debug_error_string()
+    assert "the-id" in caught.value.details()
+    assert [(line["event"], line["log_level"]) for line in log] == [("request", "error")]
+
+
+async def test_a_known_exception_has_its_status_and_text(call):
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call(refuse)
+    assert (caught.value.code(), caught.value.details()) == (
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        "full",
+    )
+
+
+@pytest.mark.parametrize("sent", ["", "x" * 129])
+async def test_a_request_id_that_does_not_fit_a_log_line_is_replaced(call, sent):
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call(refuse, metadata=[("x-request-id", sent)])
+    assert len(caught.value.trailing_metadata()["x-request-id"]) == 32
+
+
+async def test_calls_are_counted_until_they_end_however_they_end(call, in_flight):
+    assert await call(echo) == b"hello"
+    with pytest.raises(grpc.aio.AioRpcError):
+        await call(fail)
+    with pytest.raises(grpc.aio.AioRpcError):
+        await call(lambda _, __: asyncio.sleep(9), timeout=0.05)
+    await asyncio.wait_for(in_flight.drain(), 2)
+
+
+async def test_a_drained_server_is_unavailable(call, in_flight):
+    await in_flight.drain()
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call(echo)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert in_flight.calls == 0

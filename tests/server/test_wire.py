@@ -1,0 +1,152 @@
+"""The hand-written half of the parser means what protobuf means, for whatever bytes arrive."""
+
+import random
+
+import numpy as np
+import pytest
+from google.protobuf.message import DecodeError, Message
+
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import tensor_pb2
+from farpoint_server.codec import wire
+from farpoint_server.codec.sample import decode
+from farpoint_server.codec.sample_plan import Limits, read_plan
+from farpoint_server.errors import InvalidRequestError
+
+LIMITS = Limits(message_bytes=1 << 20, points=200, clouds=9)
+INPUTS = 100_000
+
+
+def message(points: int, **fields) -> pb.SampleRequest:
+    data = np.arange(3 * points, dtype="<f4").tobytes()
+    return pb.SampleRequest(
+        points=tensor_pb2.Tensor(data_type=1, shape=[points, 3], data=data),
+        sample_counts=[1],
+        **fields,
+    )
+
+
+ATTRIBUTE = tensor_pb2.Attribute(name="é", values=tensor_pb2.Tensor(data_type=7, data=b"x" * 40))
+SEEDS = [
+    message(4).SerializeToString(),
+    message(20, lengths=[5, 15], start_indices=[-1, 3], method=1).SerializeToString(),
+    message(9, attributes=[ATTRIBUTE] * 2, return_points=True).SerializeToString(),
+    message(4).SerializeToString() * 2,
+    pb.SampleRequest().SerializeToString(),
+    pb.SampleRequest(sample_counts=range(70)).SerializeToString() + message(4).SerializeToString(),
+]
+
+
+@pytest.fixture(autouse=True)
+def split_everything(monkeypatch):
+    monkeypatch.setattr(wire, "SPLIT_BYTES", 0)
+
+
+def mutated(seed: bytes, chance: random.Random) -> bytes:
+    """Bytes changed, cut out, doubled or appended, a few times."""
+    data = bytearray(seed)
+    for _ in range(chance.randrange(4)):
+        at, end = sorted(chance.randrange(len(data) + 1) for _ in range(2))
+        kind = chance.randrange(5)
+        if kind == 0 and at < len(data):
+            data[at] = chance.randrange(256)
+        elif kind == 1:
+            del data[at : min(end, at + 9)]
+        elif kind == 2:
+            data[at:at] = data[at : min(end, at + 40)]
+        elif kind == 3:
+            data[at:at] = chance.randbytes(chance.randrange(6))
+        elif kind == 4:
+            del data[at:]
+    return bytes(data)
+
+
+def parsed(kind: type[Message], raw: bytes) -> Message | None:
+    try:
+        return kind.FromString(raw)
+    except DecodeError:
+        return None
+
+
+def read(function, raw: bytes):
+    try:
+        return function(raw)
+    except DecodeError:
+        return None
+
+
+def whole(read: wire.SampleMessage) -> pb.SampleRequest:
+    """With what was cut out put back."""
+    request = pb.SampleRequest()
+    request.CopyFrom(read.request)
+    if read.points_data is not None:
+        request.points.data = bytes(read.points_data)
+    return request
+
+
+def test_damaged_requests_mean_what_protobuf_says_and_are_work_or_named_as_wrong():
+    chance = random.Random(5)
+    outcomes = {"no message": 0, "wrong": 0, "work": 0, "cut": 0}
+    for i in range(INPUTS):
+        raw = mutated(SEEDS[i % len(SEEDS)], chance)
+        expected, got = parsed(pb.SampleRequest, raw), read(wire.read_request, raw)
+        assert (expected is None) == (got is None), raw
+        if got is None:
+            outcomes["no message"] += 1
+            continue
+        assert whole(got).SerializeToString(deterministic=True) == expected.SerializeToString(
+            deterministic=True
+        ), raw
+        assert got.size == len(raw)
+        outcomes["cut"] += got.points_data is not None
+        try:
+            decode(read_plan(got, LIMITS))
+            outcomes["work"] += 1
+        except InvalidRequestError:
+            outcomes["wrong"] += 1
+    assert min(outcomes.values()) > INPUTS // 20, outcomes
+
+
+def test_damaged_messages_of_streams_mean_what_protobuf_says():
+    chance = random.Random(6)
+    seeds = [
+        pb.SampleStreamRequest(request=message(20), mode=2).SerializeToString(),
+        pb.SampleLargeRequest(points_data=b"x" * 40).SerializeToString(),
+        pb.SampleLargeRequest(request=message(4)).SerializeToString(),
+    ]
+    for i in range(20_000):
+        raw = mutated(seeds[i % 3], chance)
+        expected, got = parsed(pb.SampleStreamRequest, raw), read(wire.read_stream_request, raw)
+        assert (expected is None) == (got is None), raw
+        if got is not None:
+            assert (whole(got[0]), got[1]) == (expected.request, expected.mode), raw
+        large, data = parsed(pb.SampleLargeRequest, raw), read(wire.read_points_data, raw)
+        expected_data = large.points_data if large and large.HasField("points_data") else None
+        assert (None if data is None else bytes(data)) == expected_data, raw
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384, 1 << 21])
+def test_a_field_put_together_by_hand_is_what_protobuf_writes(size):
+    data = np.random.default_rng(0).bytes(size)
+    chunks = wire.nested(1, wire.tensor_chunks(9, [size], data))
+    tensor = tensor_pb2.Tensor(data_type=9, shape=[size], data=data)
+    assert pb.SampleRequest.FromString(b"".join(chunks)) == pb.SampleRequest(points=tensor)
+
+
+def test_the_points_are_not_copied():
+    raw = message(100).SerializeToString()
+    got = wire.read_request(raw)
+    assert np.shares_memory(np.frombuffer(got.points_data, "u1"), np.frombuffer(raw, "u1"))
+    assert got.request.points.data == b""
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_points_that_lie_across_the_boundaries_of_numbers_are_moved(before):
+    data = memoryview(bytes(before) + message(7).points.data)[before:]
+    request = message(7)
+    request.points.ClearField("data")
+    plan = read_plan(wire.SampleMessage(request, data, 100), LIMITS)
+    array = plan.points.array()
+    assert array.ctypes.data % 4 == 0
+    assert array.ravel().tolist() == list(range(21))
+    assert np.shares_memory(array, np.frombuffer(data, "u1")) == (before == 0)
