@@ -44,13 +44,12 @@ void fill(const FpsTask& task, int64_t from) {
   }
 }
 
-// False where the task was given up.
-bool sample_finite(const FpsTask& task, int threads) {
+// The picks done, or kCancelled, or kNotFinite.
+int64_t sample_finite(const FpsTask& task, int threads) {
   const int64_t picked = backend().sample({task.xyz, task.n, task.m, task.start, task.indices,
                                            task.distances, threads, task.cancelled});
-  if (picked < 0) return false;
-  if (picked < task.m) fill(task, picked);
-  return true;
+  if (picked >= 0 && picked < task.m) fill(task, picked);
+  return picked;
 }
 
 // Samples the finite rows as a cloud of their own, then takes the others.
@@ -75,18 +74,14 @@ void sample_around_nonfinite(const FpsTask& task, int threads) {
   const FpsTask inner = {xyz.data(),    finite,       std::min(task.m, finite),
                          start,         task.indices, task.distances,
                          task.cancelled};
-  if (!sample_finite(inner, threads)) return;
+  if (sample_finite(inner, threads) == kCancelled) return;
   for (int64_t i = 0; i < inner.m; ++i) task.indices[i] = rows[task.indices[i]];
   fill(task, inner.m);
 }
 
 void sample(const FpsTask& task, int threads) {
   if (task.cancelled && task.cancelled->load(std::memory_order_relaxed) != 0) return;
-  if (backend().finite(task.xyz, 3 * task.n)) {
-    sample_finite(task, threads);
-  } else {
-    sample_around_nonfinite(task, threads);
-  }
+  if (sample_finite(task, threads) == kNotFinite) sample_around_nonfinite(task, threads);
 }
 
 // Nanoseconds, to within a factor of two; a thread takes some 30 000 to start and stop.

@@ -19,6 +19,19 @@ const SearchBackend& backend() {
   return search_plain;
 }
 
+// More than the squared distance from `query` to any point that lies within `squared` of `other`,
+// by the triangle inequality. Queries in the order of a scan lie close together.
+float reach_of_neighbor(const float* query, const float* other, float squared) {
+  const double dx = static_cast<double>(query[0]) - other[0];
+  const double dy = static_cast<double>(query[1]) - other[1];
+  const double dz = static_cast<double>(query[2]) - other[2];
+  const double reach = std::sqrt(dx * dx + dy * dy + dz * dz) + std::sqrt(squared);
+  // Distances are rounded to float, each operation by less than a part in 10^7 or by the smallest
+  // number there is.
+  const double limit = reach * reach * 1.00001 + 1e-37;
+  return limit < std::numeric_limits<float>::max() ? static_cast<float>(limit) : kInfinity;
+}
+
 }  // namespace
 
 bool is_finite(const float* p) {
@@ -49,9 +62,15 @@ Neighbors::Neighbors(const float* xyz, int64_t n, int64_t queries, Use use, int 
 void Neighbors::nearest(const float* queries, int64_t count, int64_t k, int32_t* rows,
                         float* squared) const {
   std::vector<uint64_t> work(k);
+  const float* last = nullptr;  // the query before, whose results are one step behind
   for (int64_t q = 0; q < count; ++q, queries += 3, rows += k, squared += k) {
     const int64_t near = is_finite(queries) ? std::min(k, finite_) : 0;
-    if (near > 0) backend_.nearest(index_.get(), queries, near, work.data(), rows, squared);
+    if (near > 0) {
+      const float limit =
+          last ? reach_of_neighbor(queries, last, squared[near - 1 - k]) : kInfinity;
+      backend_.nearest(index_.get(), queries, near, limit, work.data(), rows, squared);
+    }
+    last = near > 0 ? queries : nullptr;
     for (int64_t i = near; i < k; ++i) {
       rows[i] = static_cast<int32_t>(i);
       squared[i] = kInfinity;

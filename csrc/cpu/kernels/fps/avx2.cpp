@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <thread>
+#include <vector>
 
 #if defined(__x86_64__)
 #pragma GCC target("avx2,fma,bmi,bmi2,lzcnt,popcnt")
@@ -14,5 +16,5 @@
 #define FARPOINT_LANES "cpu/kernels/spatial/simd_avx2.h"
 #include "cpu/kernels/fps/sample.h"
 
-const farpoint::cpu::FpsBackend farpoint::cpu::fps_avx2 = {"avx2", avx2::sample, avx2::all_finite};
+const farpoint::cpu::FpsBackend farpoint::cpu::fps_avx2 = {"avx2", avx2::sample};
 #endif

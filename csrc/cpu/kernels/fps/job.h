@@ -6,7 +6,6 @@
 
 namespace farpoint::cpu {
 
-// A cloud of finite points.
 struct FpsJob {
   const float* xyz;  // n rows of 3
   int64_t n;
@@ -18,12 +17,15 @@ struct FpsJob {
   const std::atomic<int>* cancelled;  // or nullptr
 };
 
-// One instruction set. `sample` fills the first picks and returns their number: fewer than m when
-// every point left lies on a chosen one, -1 when cancelled. `finite` tells whether every value is.
+constexpr int64_t kCancelled = -1;
+constexpr int64_t kNotFinite = -2;
+
+// One instruction set. `sample` fills the first picks and returns their number, fewer than m when
+// every point left lies on a chosen one; or kCancelled; or kNotFinite, with nothing done, for a
+// cloud with a value that is not finite.
 struct FpsBackend {
   const char* name;
   int64_t (*sample)(const FpsJob& job);
-  bool (*finite)(const float* values, int64_t count);
 };
 
 extern const FpsBackend fps_plain;

@@ -7,10 +7,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <thread>
+#include <vector>
 
 #define FARPOINT_SIMD plain
 #define FARPOINT_LANES "cpu/kernels/spatial/simd_plain.h"
 #include "cpu/kernels/fps/sample.h"
 
-const farpoint::cpu::FpsBackend farpoint::cpu::fps_plain = {"plain", plain::sample,
-                                                            plain::all_finite};
+const farpoint::cpu::FpsBackend farpoint::cpu::fps_plain = {"plain", plain::sample};

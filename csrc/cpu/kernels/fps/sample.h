@@ -12,7 +12,7 @@ template <class Picker>
 int64_t pick(const FpsJob& job, Picker& picker) {
   job.indices[0] = static_cast<int32_t>(job.start);
   for (int64_t i = 1;; ++i) {
-    if (stopped(job.cancelled)) return -1;
+    if (stopped(job.cancelled)) return kCancelled;
     if (i == job.m && !job.distances) return i;
     const Farthest f = picker.farthest();
     if (job.distances) job.distances[i - 1] = __builtin_sqrtf(f.distance);
@@ -28,20 +28,29 @@ inline bool tree_samples_faster(int64_t points, int64_t samples) {
   return 2000 + 8 * n + 80 * m < m * (25 + 0.135 * n);
 }
 
+inline int64_t sample_plainly(const FpsJob& job) {
+  Bounds bounds;
+  if (!finite_bounds(job.xyz, job.n, bounds)) return kNotFinite;
+  PlainPicker picker(job.xyz, job.n, job.xyz + 3 * job.start);
+  return pick(job, picker);
+}
+
 inline int64_t sample(const FpsJob& job) {
-  const float* first = job.xyz + 3 * job.start;
-  if (!tree_samples_faster(job.n, job.m)) {
-    PlainPicker picker(job.xyz, job.n, first);
-    return pick(job, picker);
-  }
+  if (!tree_samples_faster(job.n, job.m)) return sample_plainly(job);
   // Few samples keep large neighbourhoods: their tree need not be sorted to the last leaf.
   const int64_t half = job.n / job.m / 2;
   const int64_t enough = half < kLeaf ? kLeaf : half < 8 * kLeaf ? half : 8 * kLeaf;
-  const TreePlan plan = {job.xyz, job.n, enough, first, job.threads, job.cancelled};
+  Team team(job.threads);
+  const TreePlan plan = {job.xyz, job.n, enough, job.xyz + 3 * job.start, team, job.cancelled};
   Tree tree(plan);
   {
     Builder builder(plan, tree);  // its memory goes back before the picks ask for theirs
-    if (!builder.run()) return -1;
+    const Built built = builder.run();
+    if (built != Built::kDone) return built == Built::kCancelled ? kCancelled : kNotFinite;
+  }
+  if (team.threads() > 1) {
+    SharedTreePicker picker(tree, team);
+    return pick(job, picker);
   }
   TreePicker picker(tree);
   return pick(job, picker);

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <thread>
+#include <vector>
 
 #if defined(__x86_64__)
 #pragma GCC target("avx2,fma,bmi,bmi2,lzcnt,popcnt")

@@ -13,9 +13,10 @@ struct SearchBackend {
   void* (*build)(const float* xyz, int64_t n, int64_t queries, bool balls, int threads);
   void (*destroy)(void* index);
 
-  // The k <= n nearest rows, nearest first, the lowest row on a tie; `work` has room for k keys.
-  void (*nearest)(const void* index, const float* query, int64_t k, uint64_t* work, int32_t* rows,
-                  float* squared);
+  // The k <= n nearest rows, nearest first, the lowest row on a tie. At least k rows are known to
+  // lie nearer than `limit`, a squared distance; `work` has room for k keys.
+  void (*nearest)(const void* index, const float* query, int64_t k, float limit, uint64_t* work,
+                  int32_t* rows, float* squared);
   // The lowest k rows whose squared distance is at most `reach`, lowest first; returns how many.
   int64_t (*within)(const void* index, const float* query, float reach, int64_t k, int32_t* rows);
 };

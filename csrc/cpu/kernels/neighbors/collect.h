@@ -3,6 +3,7 @@
 //   void visit(const Leaf&)   meets the points of a leaf
 #pragma once
 
+#include "cpu/kernels/neighbors/sorted.h"
 #include "cpu/kernels/spatial/tree.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {
@@ -71,9 +72,12 @@ inline float squared_of(uint64_t key) {
   return squared;
 }
 
+// Collectors of the nearest begin with a `limit`, a squared distance that is known to hold enough
+// points.
+
 class NearestOne {
  public:
-  explicit NearestOne(const Point& query) : query_(query) {}
+  NearestOne(const Point& query, float limit) : query_(query), best_(key_of(limit, kNoIndex)) {}
   float reach() const { return squared_of(best_); }
   uint64_t best() const { return best_; }
 
@@ -90,13 +94,35 @@ class NearestOne {
 
  private:
   const Point& query_;
-  uint64_t best_ = key_of(kInfinity, kNoIndex);
+  uint64_t best_;
+};
+
+// As NearestSome, for k up to Sorted::kMost.
+class NearestFew {
+ public:
+  NearestFew(const Point& query, int64_t k, float limit)
+      : query_(query), lowest_(k, key_of(limit, kNoIndex)) {}
+  float reach() const { return squared_of(lowest_.highest()); }
+  const uint64_t* keys() const { return lowest_.keys(); }
+
+  void visit(const Leaf& leaf) {
+    float squared[kLeaf];
+    for (uint32_t bits = points_within(leaf, query_, reach(), squared); bits; bits &= bits - 1) {
+      const int lane = __builtin_ctz(bits);
+      const uint64_t key = key_of(squared[lane], leaf.index[lane]);
+      if (key < lowest_.highest() && leaf.index[lane] != kNoIndex) lowest_.offer(key);
+    }
+  }
+
+ private:
+  const Point& query_;
+  Sorted lowest_;
 };
 
 class NearestSome {
  public:
-  NearestSome(const Point& query, int64_t k, uint64_t* keys)
-      : query_(query), lowest_(keys, k, key_of(kInfinity, kNoIndex)) {}
+  NearestSome(const Point& query, int64_t k, float limit, uint64_t* keys)
+      : query_(query), lowest_(keys, k, key_of(limit, kNoIndex)) {}
   float reach() const { return squared_of(lowest_.highest()); }
   void sort() { lowest_.sort(); }
 

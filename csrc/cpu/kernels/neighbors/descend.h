@@ -10,14 +10,6 @@
 
 namespace farpoint::cpu::FARPOINT_SIMD {
 
-inline Lanes box_distances(const Node& n, const Point& q) {
-  const Lanes zero = broadcast(0.f);
-  const auto outside = [&](int axis, Lanes p) {
-    return max(max(sub(load(n.low[axis]), p), sub(p, load(n.high[axis]))), zero);
-  };
-  return squared_norm(outside(0, q.x), outside(1, q.y), outside(2, q.z));
-}
-
 // The set bit whose value is lowest.
 inline int lowest_value(uint32_t bits, const float* values) {
   int best = __builtin_ctz(bits);

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <thread>
+#include <vector>
 
 #define FARPOINT_SIMD plain
 #define FARPOINT_LANES "cpu/kernels/spatial/simd_plain.h"

@@ -69,7 +69,8 @@ inline void fill_index(Index& index, const float* xyz, int64_t queries, bool bal
   const bool sorted = tree_searches_faster(index.n, queries);
   if (!sorted || balls) index.scan = new Scan(xyz, index.n);
   if (!sorted) return;
-  const TreePlan plan = {xyz, index.n, kLeaf, xyz, threads, nullptr};
+  Team team(threads);
+  const TreePlan plan = {xyz, index.n, kLeaf, xyz, team, nullptr};
   index.tree = new Tree(plan);
   Builder(plan, *index.tree).run();
 }
@@ -87,22 +88,33 @@ inline void* build(const float* xyz, int64_t n, int64_t queries, bool balls, int
 
 inline void destroy(void* index) { delete static_cast<Index*>(index); }
 
-inline void nearest(const void* index, const float* query, int64_t k, uint64_t* work, int32_t* rows,
-                    float* squared) {
+inline void take(const uint64_t* keys, int64_t k, int32_t* rows, float* squared) {
+  for (int64_t i = 0; i < k; ++i) {
+    rows[i] = row_of(keys[i]);
+    squared[i] = squared_of(keys[i]);
+  }
+}
+
+inline void nearest(const void* index, const float* query, int64_t k, float limit, uint64_t* work,
+                    int32_t* rows, float* squared) {
+  // Below this a heap moves fewer keys.
+  constexpr int64_t kWorthSorting = 8;
+  const auto& cloud = *static_cast<const Index*>(index);
   const Point q = broadcast_point(query);
   if (k == 1) {
-    NearestOne one(q);
-    static_cast<const Index*>(index)->search(q, one);
+    NearestOne one(q, limit);
+    cloud.search(q, one);
     work[0] = one.best();
+  } else if (k >= kWorthSorting && k <= Sorted::kMost) {
+    NearestFew few(q, k, limit);
+    cloud.search(q, few);
+    return take(few.keys(), k, rows, squared);
   } else {
-    NearestSome some(q, k, work);
-    static_cast<const Index*>(index)->search(q, some);
+    NearestSome some(q, k, limit, work);
+    cloud.search(q, some);
     some.sort();
   }
-  for (int64_t i = 0; i < k; ++i) {
-    rows[i] = row_of(work[i]);
-    squared[i] = squared_of(work[i]);
-  }
+  take(work, k, rows, squared);
 }
 
 // A ball that holds many more points than are wanted is left to the scan: the more it holds, the

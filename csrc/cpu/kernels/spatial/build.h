@@ -1,4 +1,4 @@
-// Builds the tree of a cloud of finite points on one or several threads.
+// Builds the tree of a cloud on one or several threads.
 //
 // This header and those it includes are compiled once for each instruction set, in a namespace of
 // its name: the including file defines FARPOINT_SIMD, the name, and FARPOINT_LANES, the simd_*.h
@@ -8,63 +8,61 @@
 
 #include "cpu/kernels/spatial/layout.h"
 #include "cpu/kernels/spatial/order.h"
-#include "cpu/kernels/spatial/parallel.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {
 
-// The steps of a build. Every thread takes a share of each and waits for the others in between.
+enum class Built { kDone, kCancelled, kNotFinite };
+
 class Builder {
  public:
   Builder(const TreePlan& plan, Tree& tree)
       : plan_(plan),
         tree_(tree),
+        threads_(plan.team.threads()),
         scratch_size_(plan.n < CellSorter::kScratch ? plan.n : CellSorter::kScratch),
-        block_(bytes(plan, scratch_size_)),
+        block_(bytes()),
         items_(block_.take<Item>(plan.n)),
-        scratch_(block_.take<Item>(plan.threads * scratch_size_)),
-        scratch_codes_(block_.take<uint16_t>(plan.threads * scratch_size_)),
-        counts_(block_.take<uint32_t>(counters(plan.threads))),
-        codes_(reinterpret_cast<uint16_t*>(tree.leaves)),
-        barrier_(plan.threads) {
-    const int wanted = floor_log2(plan.n / 16);
-    grid_.fit(bounds_of(plan.xyz, plan.n), wanted < 1 ? 1 : wanted < kMaxBits ? wanted : kMaxBits);
-  }
+        scratch_(block_.take<Item>(threads_ * scratch_size_)),
+        scratch_codes_(block_.take<uint16_t>(threads_ * scratch_size_)),
+        counts_(block_.take<uint32_t>(counters())),
+        codes_(reinterpret_cast<uint16_t*>(tree.leaves)) {}
 
-  // False where the plan was cancelled.
-  bool run() {
-    run_on_threads(
-        plan_.threads, [](void* self, int t) { static_cast<Builder*>(self)->work(t); }, this);
-    return !stopped(plan_.cancelled);
+  // The tree is whole only where this is kDone.
+  Built run() {
+    // The other threads are only starting: this is done by the time they are there.
+    Bounds bounds;
+    if (!finite_bounds(plan_.xyz, plan_.n, bounds)) return Built::kNotFinite;
+    const int wanted = floor_log2(plan_.n / 16);
+    grid_.fit(bounds, wanted < 1 ? 1 : wanted < kMaxBits ? wanted : kMaxBits);
+    together<&Builder::count_cells>();
+    place_cells();
+    together<&Builder::move_items>();
+    together<&Builder::sort_cells>();
+    if (stopped(plan_.cancelled)) return Built::kCancelled;
+    pad_last_leaf();
+    together<&Builder::adopt_leaves>();
+    if (stopped(plan_.cancelled)) return Built::kCancelled;
+    adopt_nodes();
+    return Built::kDone;
   }
 
  private:
-  static size_t counters(int threads) { return static_cast<size_t>(threads + 1) << kMaxBits; }
-  static size_t bytes(const TreePlan& p, int64_t scratch) {
-    return Block::bytes_for<Item>(p.n) + Block::bytes_for<Item>(p.threads * scratch) +
-           Block::bytes_for<uint16_t>(p.threads * scratch) +
-           Block::bytes_for<uint32_t>(counters(p.threads));
+  size_t counters() const { return static_cast<size_t>(threads_ + 1) << kMaxBits; }
+  size_t bytes() const {
+    return Block::bytes_for<Item>(plan_.n) + Block::bytes_for<Item>(threads_ * scratch_size_) +
+           Block::bytes_for<uint16_t>(threads_ * scratch_size_) +
+           Block::bytes_for<uint32_t>(counters());
   }
 
-  void work(int thread) {
-    count_cells(thread);
-    barrier_.wait();
-    if (thread == 0) place_cells();
-    barrier_.wait();
-    move_items(thread);
-    barrier_.wait();
-    sort_cells(thread);
-    barrier_.wait();
-    if (thread == 0 && !stopped(plan_.cancelled)) pad_last_leaf();
-    barrier_.wait();
-    adopt_leaves(thread);
-    barrier_.wait();
-    if (thread == 0 && !stopped(plan_.cancelled)) adopt_nodes();
+  template <void (Builder::*step)(int thread)>
+  void together() {
+    plan_.team.run([](void* self, int t) { (static_cast<Builder*>(self)->*step)(t); }, this);
   }
 
-  int64_t share(int64_t total, int thread) const { return total * thread / plan_.threads; }
+  int64_t share(int64_t total, int thread) const { return total * thread / threads_; }
 
   // Calls `step` for each of the thread's share of `total`. What a cancelled step leaves unfinished
-  // is never read: every later step sees the flag too, since a barrier lies between them.
+  // is never read: every later step sees the flag too, since the threads meet between them.
   template <class Step>
   void each_of_share(int64_t total, int thread, Step step) {
     constexpr int64_t kPiece = 8192;  // some ten microseconds
@@ -75,7 +73,7 @@ class Builder {
   }
   uint32_t* counts(int thread) { return counts_ + (static_cast<size_t>(thread) << kMaxBits); }
   // Where each cell begins, behind the counters of the threads.
-  uint32_t* starts() { return counts(plan_.threads); }
+  uint32_t* starts() { return counts(threads_); }
   int64_t start_of(int cell) { return cell < grid_.cells() ? starts()[cell] : plan_.n; }
 
   Float4 point(int64_t i) const {
@@ -98,7 +96,7 @@ class Builder {
     uint32_t sum = 0;
     for (int c = 0; c < grid_.cells(); ++c) {
       starts()[c] = sum;
-      for (int t = 0; t < plan_.threads; ++t) {
+      for (int t = 0; t < threads_; ++t) {
         const uint32_t count = counts(t)[c];
         counts(t)[c] = sum;
         sum += count;
@@ -115,21 +113,33 @@ class Builder {
     });
   }
 
-  // The first cell that starts at or behind the thread's share of the points.
-  int first_cell(int thread) {
-    int cell = 0;
-    while (cell < grid_.cells() && start_of(cell) < share(plan_.n, thread)) ++cell;
-    return cell;
+  // The first cell that starts at or behind a point.
+  int first_cell(int64_t point) {
+    int low = 0, high = grid_.cells();
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (start_of(middle) < point) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
   }
 
+  // Crowded cells take longer than others, so threads take small parts, one after the other.
   void sort_cells(int thread) {
-    const int first = first_cell(thread), last = first_cell(thread + 1);
-    CellSorter sorter({tree_.leaves, start_of(first)}, plan_.enough,
-                      scratch_ + thread * scratch_size_, scratch_codes_ + thread * scratch_size_);
+    const int64_t parts = threads_ == 1 ? 1 : kParts * threads_;
     const auto start = [this](int cell) { return start_of(cell); };
-    for_each_run(start, first, last, plan_.enough, [&](int64_t begin, int64_t count) {
-      if (!stopped(plan_.cancelled)) sorter.sort(items_ + begin, count);
-    });
+    for (int64_t part; (part = next_part_.fetch_add(1, std::memory_order_relaxed)) < parts;) {
+      const int first = first_cell(plan_.n * part / parts);
+      const int last = first_cell(plan_.n * (part + 1) / parts);
+      CellSorter sorter({tree_.leaves, start_of(first)}, plan_.enough,
+                        scratch_ + thread * scratch_size_, scratch_codes_ + thread * scratch_size_);
+      for_each_run(start, first, last, plan_.enough, [&](int64_t begin, int64_t count) {
+        if (!stopped(plan_.cancelled)) sorter.sort(items_ + begin, count);
+      });
+    }
   }
 
   void pad_last_leaf() {
@@ -175,8 +185,11 @@ class Builder {
     }
   }
 
+  static constexpr int64_t kParts = 8;
+
   const TreePlan& plan_;
   Tree& tree_;
+  const int threads_;
   const int64_t scratch_size_;
   Block block_;
   Item* const items_;
@@ -184,7 +197,7 @@ class Builder {
   uint16_t* const scratch_codes_;
   uint32_t* const counts_;
   uint16_t* const codes_;  // in the leaves, until points move there
-  Barrier barrier_;
+  std::atomic<int64_t> next_part_{0};
   Grid grid_;
 };
 

@@ -39,9 +39,14 @@ struct Bounds {
   Float4 low, high;  // lane 3 is unused
 };
 
-// Of n >= 1 rows of 3: sixteen rows are three registers in which lane l holds axis l % 3.
-inline Bounds bounds_of(const float* xyz, int64_t n) {
-  Bounds b = {{xyz[0], xyz[1], xyz[2], 0}, {xyz[0], xyz[1], xyz[2], 0}};
+// v - v is 0 for a finite v, NaN for any other.
+inline uint32_t finite_lanes(Lanes v) { return equal(sub(v, v), broadcast(0.f)); }
+inline bool is_finite(float v) { return v - v == 0.f; }
+
+// Of n >= 1 rows of 3, into `b`; false where a value is not finite. Sixteen rows are three
+// registers in which lane l holds axis l % 3.
+inline bool finite_bounds(const float* xyz, int64_t n, Bounds& b) {
+  b.low = b.high = Float4{xyz[0], xyz[1], xyz[2], 0};
   const auto widen = [&b](int axis, float low, float high) {
     b.low[axis] = low < b.low[axis] ? low : b.low[axis];
     b.high[axis] = high > b.high[axis] ? high : b.high[axis];
@@ -50,31 +55,23 @@ inline Bounds bounds_of(const float* xyz, int64_t n) {
   if (blocks > 0) {
     Lanes low[3], high[3];
     for (int k = 0; k < 3; ++k) low[k] = high[k] = load(xyz + 16 * k);
-    for (int64_t i = 48; i < 48 * blocks; i += 48) {
+    for (int64_t i = 0; i < 48 * blocks; i += 48) {
+      uint32_t finite = 0xffff;
       for (int k = 0; k < 3; ++k) {
         const Lanes v = load(xyz + i + 16 * k);
+        finite &= finite_lanes(v);
         low[k] = min(low[k], v);
         high[k] = max(high[k], v);
       }
+      if (finite != 0xffff) return false;
     }
     float l[48], h[48];
     for (int k = 0; k < 3; ++k) store(l + 16 * k, low[k]), store(h + 16 * k, high[k]);
     for (int i = 0; i < 48; ++i) widen(i % 3, l[i], h[i]);
   }
-  for (int64_t i = 48 * blocks; i < 3 * n; ++i) widen(i % 3, xyz[i], xyz[i]);
-  return b;
-}
-
-// v - v is 0 for a finite v, NaN for any other.
-inline bool all_finite(const float* values, int64_t count) {
-  int64_t i = 0;
-  const Lanes zero = broadcast(0.f);
-  for (; i + 16 <= count; i += 16) {
-    const Lanes v = load(values + i);
-    if (equal(sub(v, v), zero) != 0xffff) return false;
-  }
-  for (; i < count; ++i) {
-    if (!(values[i] - values[i] == 0.f)) return false;
+  for (int64_t i = 48 * blocks; i < 3 * n; ++i) {
+    if (!is_finite(xyz[i])) return false;
+    widen(i % 3, xyz[i], xyz[i]);
   }
   return true;
 }

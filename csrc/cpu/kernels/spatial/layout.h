@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cpu/kernels/spatial/memory.h"
+#include "cpu/kernels/spatial/parallel.h"
 #include "cpu/kernels/spatial/tree.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {
@@ -9,11 +10,11 @@ namespace farpoint::cpu::FARPOINT_SIMD {
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct TreePlan {
-  const float* xyz;  // n >= 1 rows of 3, all finite
+  const float* xyz;  // n >= 1 rows of 3
   int64_t n;
   int64_t enough;      // points that may stay unsorted among themselves, at least kLeaf
   const float* first;  // the point that distances start from
-  int threads;
+  Team& team;
   const std::atomic<int>* cancelled;  // or nullptr
 };
 

@@ -49,6 +49,13 @@ class LeafWriter {
     }
   }
 
+  // The whole leaves that the next n points will fill, which nothing uses before.
+  void* unused() const { return leaves_ + (position_ + kLeaf - 1) / kLeaf; }
+  int64_t unused_bytes(int64_t n) const {
+    const int64_t first = (position_ + kLeaf - 1) / kLeaf, last = (position_ + n) / kLeaf;
+    return (last - first) * static_cast<int64_t>(sizeof(Leaf));
+  }
+
  private:
   static void copy(const Item* __restrict items, int count, Leaf& __restrict leaf, int slot) {
     for (int i = 0; i < count; ++i) {
@@ -63,7 +70,8 @@ class LeafWriter {
   int64_t position_;
 };
 
-// Sorts the points of one cell, in place or through a scratch that stays in cache.
+// Sorts the points of one cell: through a scratch that stays in cache, or where there are too many
+// for it through the leaves they will end in.
 class CellSorter {
  public:
   static constexpr int64_t kScratch = 8192;
@@ -76,9 +84,18 @@ class CellSorter {
     if (n <= kScratch) return sort_between(items, n, scratch_);
     const Bounds bounds = bounds_of_items(items, n);
     if (is_point(bounds)) return writer_.write(items, n);
-    const int64_t left = split(items, n, bounds);
-    sort(items, left);
-    sort(items + left, n - left);
+    uint32_t starts[(1 << kMaxBits) + 1];
+    const int wanted = floor_log2(2 * n / enough_);
+    grid_.fit(bounds, wanted < kMaxBits ? wanted : kMaxBits);
+    const int cells = grid_.cells();
+    if (!scatter_through_leaves(items, n, starts, cells)) {
+      const int64_t left = split(items, n, bounds);
+      sort(items, left);
+      return sort(items + left, n - left);
+    }
+    const auto start = [&](int cell) { return static_cast<int64_t>(starts[cell]); };
+    for_each_run(start, 0, cells, enough_,
+                 [&](int64_t begin, int64_t count) { sort(items + begin, count); });
   }
 
  private:
@@ -93,7 +110,7 @@ class CellSorter {
     grid_.fit(bounds, wanted < kCellBits ? wanted : kCellBits);
     uint32_t starts[(1 << kCellBits) + 1];
     const int cells = grid_.cells();
-    if (!scatter(items, n, spare, starts, cells)) {
+    if (!scatter(items, n, spare, codes_, starts, cells)) {
       const int64_t left = split(items, n, bounds);
       sort_between(items, left, spare);
       return sort_between(items + left, n - left, spare + left);
@@ -104,13 +121,26 @@ class CellSorter {
     });
   }
 
+  bool scatter_through_leaves(Item* items, int64_t n, uint32_t* starts, int cells) {
+    static_assert(sizeof(Leaf) >= kLeaf * (sizeof(Item) + sizeof(uint16_t)));
+    const int64_t needed = n * static_cast<int64_t>(sizeof(Item) + sizeof(uint16_t));
+    if (writer_.unused_bytes(n) < needed) return false;
+    Item* moved = static_cast<Item*>(writer_.unused());
+    if (!scatter(items, n, moved, reinterpret_cast<uint16_t*>(moved + n), starts, cells)) {
+      return false;
+    }
+    std::memcpy(items, moved, n * sizeof(Item));
+    return true;
+  }
+
   // False, with nothing moved, where one cell holds every point.
-  bool scatter(const Item* items, int64_t n, Item* out, uint32_t* starts, int cells) {
-    uint32_t next[1 << kCellBits];
+  bool scatter(const Item* items, int64_t n, Item* out, uint16_t* codes, uint32_t* starts,
+               int cells) {
+    uint32_t next[1 << kMaxBits];
     std::memset(next, 0, sizeof(uint32_t) * cells);
     for (int64_t i = 0; i < n; ++i) {
-      codes_[i] = static_cast<uint16_t>(grid_.cell_of(coordinates(items[i])));
-      ++next[codes_[i]];
+      codes[i] = static_cast<uint16_t>(grid_.cell_of(coordinates(items[i])));
+      ++next[codes[i]];
     }
     uint32_t sum = 0;
     for (int c = 0; c < cells; ++c) {
@@ -120,7 +150,7 @@ class CellSorter {
       next[c] = starts[c];
     }
     starts[cells] = sum;
-    for (int64_t i = 0; i < n; ++i) out[next[codes_[i]]++] = items[i];
+    for (int64_t i = 0; i < n; ++i) out[next[codes[i]]++] = items[i];
     return true;
   }
 

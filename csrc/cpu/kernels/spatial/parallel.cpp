@@ -1,9 +1,18 @@
 #include "cpu/kernels/spatial/parallel.h"
 
-#include <thread>
-#include <vector>
+#include <system_error>
 
 namespace farpoint::cpu {
+namespace {
+
+template <class Condition>
+void spin_until(const Condition& met) {
+  for (int spins = 0; !met(); ++spins) {
+    if (spins > 1000) std::this_thread::yield();
+  }
+}
+
+}  // namespace
 
 void run_on_threads(int threads, void (*body)(void* context, int thread), void* context) {
   std::vector<std::thread> others;
@@ -13,16 +22,43 @@ void run_on_threads(int threads, void (*body)(void* context, int thread), void* 
   for (auto& other : others) other.join();
 }
 
-void Barrier::wait() {
-  if (threads_ == 1) return;
-  const int round = round_.load(std::memory_order_acquire);
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
-    arrived_.store(0, std::memory_order_relaxed);
-    round_.store(round + 1, std::memory_order_release);
-    return;
+Team::Team(int threads) {
+  others_.reserve(threads > 1 ? threads - 1 : 0);
+  try {
+    for (int t = 1; t < threads; ++t) others_.emplace_back(&Team::serve, this, t);
+  } catch (const std::system_error&) {
   }
-  for (int spins = 0; round_.load(std::memory_order_acquire) == round; ++spins) {
-    if (spins > 1000) std::this_thread::yield();
+  threads_ = static_cast<int>(others_.size()) + 1;
+}
+
+Team::~Team() {
+  dismiss();
+  for (auto& other : others_) other.join();
+}
+
+void Team::run(void (*body)(void*, int), void* context) {
+  if (threads_ > 1) {
+    body_ = body, context_ = context;
+    done_.store(0, std::memory_order_relaxed);
+    round_.fetch_add(1, std::memory_order_release);
+  }
+  body(context, 0);
+  spin_until([this] { return done_.load(std::memory_order_acquire) == threads_ - 1; });
+}
+
+void Team::dismiss() {
+  if (threads_ == 1) return;
+  threads_ = 1;
+  body_ = nullptr;
+  round_.fetch_add(1, std::memory_order_release);
+}
+
+void Team::serve(int thread) {
+  for (int round = 1;; ++round) {
+    spin_until([&] { return round_.load(std::memory_order_acquire) >= round; });
+    if (!body_) return;
+    body_(context_, thread);
+    done_.fetch_add(1, std::memory_order_acq_rel);
   }
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <thread>
+#include <vector>
 
 namespace farpoint::cpu {
 
@@ -9,17 +11,33 @@ namespace farpoint::cpu {
 // `body` must not throw.
 void run_on_threads(int threads, void (*body)(void* context, int thread), void* context);
 
-// Where all threads of one run_on_threads wait for each other. Waits are microseconds long, so it
-// spins, yielding for the case of more threads than cores.
-class Barrier {
+// Threads that do one step after another together, the calling thread among them. A step is some
+// microseconds long, so they spin in between, yielding for the case of more threads than cores.
+class Team {
  public:
-  explicit Barrier(int threads) : threads_(threads) {}
-  void wait();
+  // As many threads as asked for, or fewer if the system has no more.
+  explicit Team(int threads);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  int threads() const { return threads_; }
+
+  // As run_on_threads, on the threads of the team.
+  void run(void (*body)(void* context, int thread), void* context);
+
+  // Sends the others home: from here on the calling thread is all there is.
+  void dismiss();
 
  private:
-  const int threads_;
-  std::atomic<int> arrived_{0};
+  void serve(int thread);
+
+  int threads_ = 1;
+  void (*body_)(void*, int) = nullptr;  // null once dismissed
+  void* context_ = nullptr;
   std::atomic<int> round_{0};
+  std::atomic<int> done_{0};
+  std::vector<std::thread> others_;
 };
 
 }  // namespace farpoint::cpu

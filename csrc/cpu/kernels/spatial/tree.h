@@ -65,14 +65,18 @@ inline Farthest farthest_of(const Node& n) {
   return farthest_of(n, lowest_index(equal(f, broadcast(largest(f))), n.index));
 }
 
+// The squared distance from a point to the box of each child.
+inline Lanes box_distances(const Node& n, const Point& p) {
+  const Lanes zero = broadcast(0.f);
+  const auto outside = [&](int axis, Lanes v) {
+    return max(max(sub(load(n.low[axis]), v), sub(v, load(n.high[axis]))), zero);
+  };
+  return squared_norm(outside(0, p.x), outside(1, p.y), outside(2, p.z));
+}
+
 // The children that sample `s` may change.
 inline uint32_t touched_children(const Node& n, const Point& s) {
-  const Lanes zero = broadcast(0.f);
-  const auto outside = [&](int axis, Lanes p) {
-    return max(max(sub(load(n.low[axis]), p), sub(p, load(n.high[axis]))), zero);
-  };
-  const Lanes d = squared_norm(outside(0, s.x), outside(1, s.y), outside(2, s.z));
-  return less(d, load(n.farthest));
+  return less(box_distances(n, s), load(n.farthest));
 }
 
 inline Farthest update_leaf(Leaf& leaf, const Point& s) {
