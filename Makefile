@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 DEV := $(VENV)/.dev
 PROTOS := $(wildcard proto/farpoint/v1/*.proto)
 CLOUD ?=
+# open3d-cpu also wants the system's libusb-1.0, libGL and libX11; torch-cluster compiles for minutes.
+PEERS := fpsample torch-quickfps scipy pykdtree threadpoolctl open3d-cpu
 # Compiling one torch file takes about a gigabyte; two at a time suit a small machine.
 export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -38,7 +40,8 @@ check: ext  ## Formatters, linters, types, generated code, every CUDA kernel.
 	$(BIN)/python tools/check_cuda.py
 
 bench: ext  ## Every benchmark that needs no GPU, against the peers that install here.
-	-$(BIN)/python -m pip install -q -c constraints.txt fpsample torch-quickfps
+	-for peer in $(PEERS); do $(BIN)/python -m pip install -q -c constraints.txt $$peer; done
+	-DIST_EXTRA_CONFIG=$(CURDIR)/benchmarks/peers.cfg $(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation torch-cluster
 	$(BIN)/python benchmarks/bench_ops.py
 	$(BIN)/python benchmarks/bench_model.py
 	$(BIN)/python benchmarks/bench_memory.py

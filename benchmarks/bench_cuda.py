@@ -1,38 +1,41 @@
-"""CUDA kernels on the GPU at hand: latencies, sampling against its baseline, gather and group.
+"""CUDA kernels on the GPU at hand: latencies, gather and scatter, sampling beside its peers.
 
 Warm, synchronized, medians of CUDA event times. Sampling is compared per step: a kernel that looks
 at every point in every step takes as long for each, so a slow one may be timed over fewer samples
-("samples" in the results). Writes benchmarks/results/cuda_<device>.json.
+("samples" in the results). Writes benchmarks/results/cuda_<device>.json, section by section.
 
-    python benchmarks/bench_cuda.py [--quick]
+    python benchmarks/bench_cuda.py [section ...] [--seconds N]
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "server"))
 
 import cuda_library
+import cuda_moves
 import cuda_peers
 import torch
-from cuda_timing import Call, Sampler, step_microseconds, timed
+from cuda_timing import Sampler, step_microseconds
 from machine import describe
 from point_sets import cube, lidar
 
 import farpoint_ops
 
 RESULTS = Path(__file__).parent / "results"
-# (points, samples), one cloud.
+Rows = Iterable[dict[str, Any]]
+# (points, samples), one cloud; those with a target first.
 SIZES = [
-    *((1024, 256), (4096, 1024), (8192, 2048), (16384, 4096), (32768, 8192)),
-    *((65536, 16384), (131072, 16384), (262144, 16384), (1048576, 16384), (4194304, 16384)),
+    *((4096, 1024), (16384, 4096), (131072, 16384), (262144, 16384), (1048576, 16384)),
+    *((1024, 256), (65536, 16384), (8192, 2048), (32768, 8192), (4194304, 16384)),
 ]
-BATCHED = [(1024, 256), (4096, 1024), (16384, 4096), (65536, 16384)]
-BATCHES = [16, 32, 128]
+BATCHED = [(16384, 4096), (4096, 1024), (1024, 256), (65536, 16384)]
+BATCHES = [32, 16, 128]
 MOST_LIDAR_POINTS = 1 << 20  # casting more rays takes longer than measuring
 METHODS = ("block", "grid", "cluster", "lazy", "lazy_sorted")
 # What the model of docs/performance_cuda.md assumes: (operation, size) to cycles.
@@ -64,69 +67,63 @@ def sampling(name: str, xyz: torch.Tensor, m: int, peers: dict[str, Any]) -> dic
     return row | {"results": results, "ratios": ratios}
 
 
-def all_sampling(quick: bool) -> list[dict[str, Any]]:
-    peers = {"one_block": cuda_library.one_block_fps, **cuda_peers.samplers()}
-    rows = []
-    for n, m in SIZES[:6] if quick else SIZES:
+def each_size(measure: Callable[[str, torch.Tensor, int], Any], until: float) -> Rows:
+    """One cloud of every size and shape, in the order of SIZES, until the time is up."""
+    for n, m in SIZES:
         for shape in (lidar, cube) if n <= MOST_LIDAR_POINTS else (cube,):
-            xyz = clouds(shape, n, 1)
-            row = sampling(shape.__name__, xyz, m, peers)
-            rows.append(row | {"methods": {name: step_or_none(name, xyz, m) for name in METHODS}})
-    for n, m in BATCHED[:2] if quick else BATCHED:
-        rows += [sampling("lidar", clouds(lidar, n, b), m, peers) for b in BATCHES]
-    return rows
+            if time.monotonic() > until:
+                print(f"left out: {shape.__name__} {n} -> {m}, the time is up")
+            else:
+                yield measure(shape.__name__, clouds(shape, n, 1), m)
 
 
-def head_sizes() -> list[dict[str, Any]]:
+def peers() -> dict[str, Sampler]:
+    return {"one_block": cuda_library.one_block_fps, **cuda_peers.samplers()}
+
+
+def all_sampling(until: float) -> Rows:
+    others = peers()
+    return each_size(lambda name, xyz, m: sampling(name, xyz, m, others), until)
+
+
+def batches(until: float) -> Rows:
+    others = peers()
+    for n, m in BATCHED:
+        for b in BATCHES:
+            if time.monotonic() < until:
+                yield sampling("lidar", clouds(lidar, n, b), m, others)
+
+
+def methods(until: float) -> Rows:
+    """Every kernel of ours beside the one that the rule picks, to set fps_dispatch.cu by."""
+
+    def measure(name: str, xyz: torch.Tensor, m: int) -> dict[str, Any]:
+        steps = {method: step_or_none(method, xyz, m) for method in METHODS}
+        row = {"shape": name, "points": xyz.size(1), "samples": m, "methods": steps}
+        print(json.dumps(row), flush=True)
+        return row
+
+    return each_size(measure, until)
+
+
+def heads(_: float) -> Rows:
     """The lazy head with other heads, to set fps_lazy_head_points by."""
-    rows = []
     for n, m in ((16384, 4096), (262144, 16384)):
         xyz = clouds(lidar, n, 1)
         for points in (512, 1024, 1536, 1792):
             step = step_microseconds(forced("lazy", points), xyz, m)["us_per_step"]
-            rows.append({"points": n, "samples": m, "head_points": points, "us_per_step": step})
-    return rows
+            yield {"points": n, "samples": m, "head_points": points, "us_per_step": step}
 
 
-def latencies() -> list[dict[str, Any]]:
+def latencies(_: float) -> Rows:
     processors = torch.cuda.get_device_properties(0).multi_processor_count
-    rows = []
     for (what, size), assumed in LATENCIES.items():
         if what == "mail" and torch.cuda.get_device_capability()[0] < 9:
             continue
         measured = cuda_library.latency_cycles(what, size or processors)
-        rows.append({"what": what, "size": size or processors, "assumed": assumed})
-        rows[-1]["cycles"] = measured
-        print(json.dumps(rows[-1]), flush=True)
-    return rows
-
-
-def bandwidth(moved_bytes: int, call: Call, copy: float) -> dict[str, float]:
-    rate = moved_bytes / timed(call)
-    return {"gb_per_s": rate / 1e9, "of_copy": rate / copy}
-
-
-def gathers() -> dict[str, Any]:
-    """Bytes of input read once and output written once, against a copy on the same device."""
-    generator = torch.Generator("cuda").manual_seed(0)
-    block = torch.empty(1 << 28, device="cuda")
-    other = torch.empty_like(block)
-    copy = 2 * block.nbytes / timed(lambda: other.copy_(block))
-    features = torch.randn(32, 64, 4096, device="cuda", generator=generator)
-    idx = torch.randint(4096, (32, 1024, 32), device="cuda", generator=generator, dtype=torch.int32)
-    grouped = farpoint_ops.group_points(features, idx)
-    read = features.nbytes + idx.nbytes
-    results: dict[str, Any] = {"copy_gb_per_s": copy / 1e9}
-    group = lambda: farpoint_ops.group_points(features, idx)  # noqa: E731
-    results["group_points"] = bandwidth(read + grouped.nbytes, group, copy)
-    flat = idx.flatten(1)
-    gather = lambda: farpoint_ops.gather_points(features, flat)  # noqa: E731
-    results["gather_points"] = bandwidth(read + grouped.nbytes, gather, copy)
-    values = grouped.flatten(2)
-    scatter = lambda: torch.ops.farpoint.scatter_points(values, flat, 4096)  # noqa: E731
-    results["scatter_points"] = bandwidth(read + values.nbytes, scatter, copy)
-    print(json.dumps(results), flush=True)
-    return results
+        row = {"what": what, "size": size or processors, "assumed": assumed, "cycles": measured}
+        print(json.dumps(row), flush=True)
+        yield row
 
 
 def device() -> dict[str, Any]:
@@ -139,19 +136,49 @@ def device() -> dict[str, Any]:
     }
 
 
+SECTIONS: dict[str, Callable[[float], Rows]] = {
+    "latencies": latencies,
+    "gathers": cuda_moves.gathers,
+    "scatters": cuda_moves.scatters,
+    "sampling": all_sampling,
+    "batches": batches,
+    "methods": methods,
+    "heads": heads,
+}
+
+
+def save(section: str, rows: list[dict[str, Any]]) -> Path:
+    """Replace one section of the results; the others stay, each with the date of its own."""
+    about = device()
+    target = RESULTS / f"cuda_{about['name'].lower().replace(' ', '_')}.json"
+    RESULTS.mkdir(exist_ok=True)
+    results = json.loads(target.read_text()) if target.exists() else {}
+    results |= {"device": about, section: {"date": about["date"], "rows": rows}}
+    target.write_text(json.dumps(results, indent=1) + "\n")
+    return target
+
+
+def run(section: str, until: float) -> None:
+    """Saves after every row, so that a crash or an end of the time costs no more than one."""
+    rows: list[dict[str, Any]] = []
+    for row in SECTIONS[section](until):
+        rows.append(row)
+        target = save(section, rows)
+    print(f"{section}: {target}" if rows else f"{section}: nothing measured")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="clouds up to 65 536 points")
-    quick = parser.parse_args().quick
+    parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)}; all unless named")
+    parser.add_argument("--seconds", type=float, default=3600, help="for each section, about")
+    arguments = parser.parse_args()
+    unknown = set(arguments.sections) - set(SECTIONS)
+    if unknown:
+        parser.error(f"sections: expected {', '.join(SECTIONS)}, got {', '.join(sorted(unknown))}")
     if not torch.cuda.is_available():
         raise SystemExit("bench_cuda: torch sees no CUDA device")
-    results = {"device": device(), "latencies": latencies(), "gather": gathers()}
-    results |= {"sampling": all_sampling(quick), "head_sizes": head_sizes()}
-    RESULTS.mkdir(exist_ok=True)
-    name = results["device"]["name"].lower().replace(" ", "_")
-    target = RESULTS / f"cuda_{name}.json"
-    target.write_text(json.dumps(results, indent=1) + "\n")
-    print(target)
+    for section in arguments.sections or SECTIONS:
+        run(section, time.monotonic() + arguments.seconds)
 
 
 if __name__ == "__main__":

@@ -1,97 +1,74 @@
-"""Exact farthest point sampling on the CPU against the packages people install.
+"""The ops on the CPU against the packages people install for the same exact results.
 
-    python benchmarks/bench_ops.py [--quick]
+    python benchmarks/bench_ops.py [--only fps|neighbors|gather] [--quick]
 
-Prints a table, and writes benchmarks/results/ops_cpu.{json,md,png}. One thread unless a row says
-otherwise; medians of interleaved rounds; a ratio is the fastest peer's time over ours.
+Prints tables, and writes benchmarks/results/ops_cpu.{json,md,png} for farthest point sampling and
+neighbors_cpu.{json,md,png} for everything else. Medians of rounds in which the contenders take
+turns; times in milliseconds; a ratio is the fastest peer's time over ours. One thread, unless a row
+says otherwise. `--quick` leaves out the largest and the artificial clouds, and writes nothing.
 """
 
 import argparse
 import json
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import fps_peers
+import neighbor_peers
+import ops_fps
+import ops_gather
+import ops_neighbors
 import torch
-from fps_peers import contenders
 from machine import describe
-from measure import interleaved, rounds_for, seconds_of
-from point_sets import POINT_SETS
-
-from farpoint_ops import furthest_point_sample
+from ops_report import grouped, heading, missing_lines, plot, table, with_ratio
+from peer_modules import missing
 
 RESULTS = Path(__file__).parent / "results"
-PEERS = ("fpsample", "torch-quickfps", "torch_cluster", "open3d")
-LIDAR = [
-    (1024, 256),
-    (4096, 1024),
-    (16_384, 1024),
-    (16_384, 4096),
-    (65_536, 16_384),
-    (120_000, 1024),
-    (120_000, 16_384),
-    (1_000_000, 16_384),
-]
-OTHERS = [(1024, 16), (1024, 256), (4096, 1024), (16_384, 4096), (120_000, 16), (120_000, 4096)]
+FPS_PEERS = ("fpsample", "torch-quickfps", "torch_cluster", "open3d")
+PACKAGES = ("torch", *FPS_PEERS, "open3d-cpu", "scipy", "pykdtree")
 
 Row = dict[str, Any]
 
 
-def row(points: str, n: int, m: int) -> Row:
-    cloud = POINT_SETS[points](n)
-    calls, heights = contenders(cloud, m)
-    slowest = max(seconds_of(call) for call in calls.values())
-    medians = interleaved(calls, rounds_for(slowest))
-    ours = medians.pop("farpoint")
-    best = min(medians, key=lambda name: medians[name]) if medians else None
+def announced(rows: Iterable[Row]) -> list[Row]:
+    """The rows with their ratios, each shown as soon as it is there."""
+    done = []
+    for row in rows:
+        done.append(with_ratio(row))
+        print(json.dumps(done[-1]), file=sys.stderr, flush=True)
+    return done
+
+
+def fps_report(quick: bool) -> Row:
     return {
-        "points": points,
-        "n": n,
-        "m": m,
-        "farpoint_ms": 1e3 * ours,
-        "peers_ms": {name: 1e3 * seconds for name, seconds in medians.items()},
-        "heights": heights,
-        "best_peer": best,
-        "ratio": medians[best] / ours if best else None,
+        "machine": describe(*PACKAGES),
+        "missing": missing(fps_peers.MODULES),
+        "rows": announced(ops_fps.row(*size) for size in ops_fps.grid(quick)),
+        "threads": [ops_fps.threads_row(*size) for size in ops_fps.THREADS],
+        "levels": [ops_fps.levels_row(*size) for size in ops_fps.LEVELS],
+        "memory": [ops_fps.memory_row(*size) for size in ops_fps.MEMORY],
     }
 
 
-def threads_row(n: int, m: int, batch: int) -> Row:
-    """One thread against two, on our own op."""
-    clouds = torch.from_numpy(POINT_SETS["lidar"](n))[None].expand(batch, -1, -1).contiguous()
-
-    def with_threads(count: int) -> None:
-        torch.set_num_threads(count)
-        furthest_point_sample(clouds, m)
-
-    calls = {"one": lambda: with_threads(1), "two": lambda: with_threads(2)}
-    medians = interleaved(calls, 15)
-    torch.set_num_threads(1)
-    return {"n": n, "m": m, "batch": batch, "speedup": medians["one"] / medians["two"]}
-
-
-def levels_row(n: int, m: int) -> Row:
-    """The same cloud with each instruction set that the processor has."""
-    cloud = torch.from_numpy(POINT_SETS["lidar"](n))[None]
-    cpu_simd = torch.ops.farpoint._cpu_simd
-
-    def at(level: str) -> None:
-        cpu_simd(level)
-        furthest_point_sample(cloud, m)
-
-    levels = [level for level in ("plain", "avx2", "avx512") if cpu_simd(level) == level]
-    medians = interleaved({level: (lambda level=level: at(level)) for level in levels}, 7)
-    cpu_simd("")
-    return {"n": n, "m": m, "ms": {level: 1e3 * s for level, s in medians.items()}}
+def neighbors_report(quick: bool, only: str | None) -> Row:
+    report: Row = {
+        "machine": describe(*PACKAGES),
+        "missing": missing(neighbor_peers.MODULES),
+    }
+    if only != "gather":
+        problems = ops_neighbors.problems(quick)
+        report["neighbors"] = announced(r for p in problems for r in ops_neighbors.rows(p))
+    if only != "neighbors":
+        report["gather"] = announced(r for p in ops_gather.problems() for r in ops_gather.rows(p))
+    return report
 
 
-def markdown(report: Row) -> str:
-    lines = ["| points | N → m | farpoint ms | best peer ms | ratio |", "|---|---|---|---|---|"]
-    for r in report["rows"]:
-        peer = f"{r['peers_ms'][r['best_peer']]:.3g} {r['best_peer']}" if r["best_peer"] else "-"
-        ratio = f"{r['ratio']:.1f}" if r["ratio"] else "-"
-        lines.append(
-            f"| {r['points']} | {r['n']} → {r['m']} | {r['farpoint_ms']:.3g} | {peer} | {ratio} |"
-        )
+def fps_markdown(report: Row) -> str:
+    rows = [r | {"size": f"{r['n']} → {r['m']}"} for r in report["rows"]]
+    lines = [heading(report), ""]
+    lines += table(rows, {"points": "points", "size": "N → m"}, FPS_PEERS)
     lines += ["", "| N → m | clouds | two threads over one |", "|---|---|---|"]
     lines += [
         f"| {r['n']} → {r['m']} | {r['batch']} | {r['speedup']:.2f} |" for r in report["threads"]
@@ -100,46 +77,60 @@ def markdown(report: Row) -> str:
     for r in report["levels"]:
         cells = [f"{r['ms'][k]:.3g}" if k in r["ms"] else "-" for k in ("plain", "avx2", "avx512")]
         lines.append(f"| {r['n']} → {r['m']} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    lines += ["", "| N → m | extra bytes a point, at the peak |", "|---|---|"]
+    lines += [f"| {r['n']} → {r['m']} | {r['bytes_per_point']:.1f} |" for r in report["memory"]]
+    return "\n".join(lines + missing_lines(report)) + "\n"
 
 
-def plot(report: Row, path: Path) -> None:
-    import matplotlib.pyplot as plt
+def neighbors_markdown(report: Row) -> str:
+    lines = [heading(report)]
+    columns = {"op": "op", "size": "size", "threads": "threads"}
+    if "neighbors" in report:
+        lines += ["", *table(report["neighbors"], columns, ops_neighbors.NAMES)]
+    if "gather" in report:
+        columns["step"] = "step"
+        lines += ["", *table(report["gather"], columns, ops_gather.NAMES)]
+    return "\n".join(lines + missing_lines(report)) + "\n"
 
-    rows = [r for r in report["rows"] if r["points"] == "lidar" and r["ratio"]]
-    labels = [f"{r['n']:,} → {r['m']:,}".replace(",", " ") for r in rows]
-    figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
-    bars = axes.barh(labels, [r["ratio"] for r in rows], color="#2a9d8f")
-    axes.bar_label(bars, [f"{r['ratio']:.1f}x" for r in rows], padding=4)
-    axes.invert_yaxis()
-    axes.axvline(1, color="#555555", linewidth=1)
-    axes.set_xlabel("times faster than the fastest other exact sampler (one thread, LiDAR scan)")
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=140)
+
+def fps_plot(report: Row, path: Path) -> None:
+    rows = [r for r in report["rows"] if r["points"] == "lidar"]
+    plot(rows, [f"{grouped(r['n'])} → {grouped(r['m'])}" for r in rows], report, path)
+
+
+def neighbors_plot(report: Row, path: Path) -> None:
+    rows = report["neighbors"] + report["gather"]
+    labels = [
+        f"{r['op']}{' + backward' if 'and' in r.get('step', '') else ''}, "
+        f"{r['size']}, {r['threads']} thread{'s' * (r['threads'] > 1)}"
+        for r in rows
+    ]
+    plot(rows, labels, report, path)
+
+
+def write(report: Row, name: str, markdown: str, draw: Callable[[Row, Path], None]) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n")
+    (RESULTS / f"{name}.md").write_text(markdown)
+    draw(report, RESULTS / f"{name}.png")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="LiDAR up to 120 000 points only")
-    quick = parser.parse_args().quick
+    parser.add_argument("--only", choices=("fps", "neighbors", "gather"), help="one part alone")
+    parser.add_argument("--quick", action="store_true", help="a few minutes less; no files")
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    grid = [("lidar", n, m) for n, m in LIDAR if not quick or n <= 120_000]
-    if not quick:
-        grid += [(points, n, m) for points in POINT_SETS if points != "lidar" for n, m in OTHERS]
-    report: Row = {"machine": describe("torch", *PEERS), "rows": []}
-    for points, n, m in grid:
-        report["rows"].append(row(points, n, m))
-        print(json.dumps(report["rows"][-1]), flush=True)
-    report["threads"] = [threads_row(120_000, 1024, 1), threads_row(120_000, 16_384, 1)]
-    report["threads"].append(threads_row(16_384, 4096, 16))
-    report["levels"] = [levels_row(n, m) for n, m in [(4096, 1024), (120_000, 16_384)]]
-    print(markdown(report))
-    if quick:
-        return
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "ops_cpu.json").write_text(json.dumps(report, indent=1) + "\n")
-    (RESULTS / "ops_cpu.md").write_text(markdown(report))
-    plot(report, RESULTS / "ops_cpu.png")
+    if arguments.only in (None, "fps"):
+        report = fps_report(arguments.quick)
+        print(fps_markdown(report))
+        if not arguments.quick:
+            write(report, "ops_cpu", fps_markdown(report), fps_plot)
+    if arguments.only != "fps":
+        report = neighbors_report(arguments.quick, arguments.only)
+        print(neighbors_markdown(report))
+        if not (arguments.quick or arguments.only):
+            write(report, "neighbors_cpu", neighbors_markdown(report), neighbors_plot)
 
 
 if __name__ == "__main__":

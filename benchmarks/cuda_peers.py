@@ -20,9 +20,15 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("fps", &fps_cuda); }
 PYTORCH3D_BINDING = """
 #include <torch/extension.h>
 at::Tensor FarthestPointSamplingCuda(const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                                     const at::Tensor&, const at::Tensor&);
+                                     const at::Tensor&, int64_t);
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("fps", &FarthestPointSamplingCuda); }
 """
+
+
+def _toolkit_headers() -> list[Path]:
+    """Of cuSPARSE and its like, which torch's headers ask for and a small toolkit lacks."""
+    packages = Path(torch.__file__).parents[1] / "nvidia"
+    return sorted(path for path in packages.glob("cu*/include") if path.is_dir())
 
 
 def _compile(name: str, binding: str, kernel: Path, include: Path) -> Any:
@@ -35,7 +41,7 @@ def _compile(name: str, binding: str, kernel: Path, include: Path) -> Any:
     return load(
         name=f"peer_{name}",
         sources=[str(source), str(kernel)],
-        extra_include_paths=[str(include)],
+        extra_include_paths=[str(include), *map(str, _toolkit_headers())],
         build_directory=str(build),
     )
 
@@ -61,8 +67,7 @@ def _pytorch3d(root: Path) -> Sampler:
     def sample(xyz: torch.Tensor, m: int) -> Any:
         batch, n, _ = xyz.shape
         lengths, samples = (torch.full((batch,), v, device=xyz.device) for v in (n, m))
-        nearest = torch.full((batch, n), 1e10, device=xyz.device)
-        return module.fps(xyz, lengths, samples, torch.zeros_like(lengths), nearest)
+        return module.fps(xyz, lengths, samples, torch.zeros_like(lengths), m)
 
     return sample
 
@@ -81,3 +86,7 @@ def samplers() -> dict[str, Sampler]:
         except Exception as error:  # whatever a foreign build raises
             print(f"{name}: left out, {error}")
     return found
+
+
+if __name__ == "__main__":  # compiles them, so that a benchmark need not
+    print("compiled:", ", ".join(samplers()) or "nothing")

@@ -1,30 +1,35 @@
 """Other implementations of exact farthest point sampling, each used where it is installed.
 
 fpsample and torch-quickfps are bucket samplers whose speed depends on a tree height that their
-user must choose; each runs at the best of HEIGHTS for the cloud at hand.
+user must choose; each runs at the best of HEIGHTS for the cloud at hand. torch_cluster and Open3D
+look at every point for every sample; where a call would take longer than LONGEST_CALL_SECONDS,
+judged by a call for fewer samples, they are left out.
 """
 
-import importlib
 from collections.abc import Callable
 from functools import partial
-from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from measure import Call, seconds_of
+from peer_modules import module
 
 from farpoint_ops import furthest_point_sample
 
+MODULES = ("fpsample", "torch_quickfps", "torch_cluster", "open3d")
 HEIGHTS = (3, 5, 7, 9)
-MAX_BRUTE_FORCE_PAIRS = 3e8
+LONGEST_CALL_SECONDS = 1.5
+# Share of the samples that is enough to judge brute force by.
+PROBE = 64
+
+Sampler = Callable[[int], Any]
 
 
-def _module(name: str) -> ModuleType | None:
-    try:
-        return importlib.import_module(name)
-    except (ImportError, OSError):
-        return None
+class Contenders(NamedTuple):
+    calls: dict[str, Call]
+    heights: dict[str, int]
+    left_out: dict[str, str]
 
 
 def _at_best_height(call: Callable[[int], Any]) -> tuple[Call, int]:
@@ -37,31 +42,41 @@ def _bucket_peers(
     cloud: np.ndarray, batch: torch.Tensor, m: int
 ) -> dict[str, Callable[[int], Any]]:
     peers: dict[str, Callable[[int], Any]] = {}
-    if fpsample := _module("fpsample"):
+    if fpsample := module("fpsample"):
         peers["fpsample"] = lambda h: fpsample.bucket_fps_kdline_sampling(cloud, m, h, start_idx=0)
-    if quick := _module("torch_quickfps"):
+    if quick := module("torch_quickfps"):
         peers["torch-quickfps"] = lambda h: quick.sample_idx(batch, m, h=h, start_idx=0)
     return peers
 
 
-def _brute_force_peers(cloud: np.ndarray, batch: torch.Tensor, m: int) -> dict[str, Call]:
-    peers: dict[str, Call] = {}
-    if cluster := _module("torch_cluster"):
-        ratio = m / len(cloud)
-        peers["torch_cluster"] = lambda: cluster.fps(batch[0], ratio=ratio, random_start=False)
-    if open3d := _module("open3d"):
+def _brute_force_peers(cloud: np.ndarray, batch: torch.Tensor) -> dict[str, Sampler]:
+    """Functions of the number of samples."""
+    peers: dict[str, Sampler] = {}
+    if cluster := module("torch_cluster"):
+        n = len(cloud)
+        peers["torch_cluster"] = lambda m: cluster.fps(batch[0], ratio=m / n, random_start=False)
+    if open3d := module("open3d"):
         legacy = open3d.geometry.PointCloud(open3d.utility.Vector3dVector(cloud.astype(np.float64)))
-        peers["open3d"] = lambda: legacy.farthest_point_down_sample(m)
+        peers["open3d"] = lambda m: legacy.farthest_point_down_sample(m)
     return peers
 
 
-def contenders(cloud: np.ndarray, m: int) -> tuple[dict[str, Call], dict[str, int]]:
-    """Calls that each sample m points of the cloud, and the tree heights chosen."""
+def expected_seconds(sampler: Sampler, m: int) -> float:
+    """Of a brute force call for m samples: its time is in proportion to them."""
+    few = max(2, m // PROBE)
+    return min(seconds_of(partial(sampler, few)) for _ in range(2)) * m / few
+
+
+def contenders(cloud: np.ndarray, m: int) -> Contenders:
+    """Calls that each sample m points of the cloud, the tree heights chosen, who is left out."""
     batch = torch.from_numpy(cloud)[None]
-    calls: dict[str, Call] = {"farpoint": lambda: furthest_point_sample(batch, m)}
-    heights: dict[str, int] = {}
+    found = Contenders({"farpoint": lambda: furthest_point_sample(batch, m)}, {}, {})
     for name, call in _bucket_peers(cloud, batch, m).items():
-        calls[name], heights[name] = _at_best_height(call)
-    if len(cloud) * m <= MAX_BRUTE_FORCE_PAIRS:
-        calls |= _brute_force_peers(cloud, batch, m)
-    return calls, heights
+        found.calls[name], found.heights[name] = _at_best_height(call)
+    for name, sampler in _brute_force_peers(cloud, batch).items():
+        seconds = expected_seconds(sampler, m)
+        if seconds > LONGEST_CALL_SECONDS:
+            found.left_out[name] = f"about {seconds:.2g} s a call"
+        else:
+            found.calls[name] = partial(sampler, m)
+    return found

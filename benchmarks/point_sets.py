@@ -28,7 +28,8 @@ def cube(n: int) -> Cloud:
 def sphere(n: int) -> Cloud:
     """The surface of a ball."""
     p = np.random.default_rng(0).normal(size=(n, 3))
-    return (p / np.linalg.norm(p, axis=1, keepdims=True)).astype(np.float32)
+    surface: Cloud = (p / np.linalg.norm(p, axis=1, keepdims=True)).astype(np.float32)
+    return surface
 
 
 def lattice(n: int) -> Cloud:
