@@ -60,7 +60,7 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
             context.set_trailing_metadata((("grpc-status-details-bin", details),))
             context.abort(code, message)
         if self.hold:
-            self.hold.wait(10)
+            self.hold.wait(60)
         return self.answer or self.sampled(request)
 
     def SampleLarge(self, requests, context) -> pb.SampleLargeResponse:  # noqa: N802

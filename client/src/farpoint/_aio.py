@@ -1,5 +1,6 @@
 """The asyncio client, method for method the twin of `Client`."""
 
+import asyncio
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
@@ -20,6 +21,7 @@ from farpoint._batch import Attributes
 from farpoint._channel import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, checked_target, open_aio_channel
 from farpoint._encode import plan_encode
 from farpoint._security import PathLike, Tls, read_security
+from farpoint._shared_memory import Lease, open_shared_memory
 from farpoint._stream import Stream
 from farpoint.errors import from_rpc_error
 from farpoint.memory import Memory, Trim, read_memory, read_trims
@@ -50,10 +52,12 @@ class AsyncClient:
         tls: bool | PathLike | Tls = False,
         token: str | None = None,
         credentials: grpc.ChannelCredentials | None = None,
+        shared_memory: str | None = None,
     ) -> None:
         self._target = checked_target(target)
         self._timeout = timeout
         self._limit: int | None = None
+        self._memory = open_shared_memory(shared_memory)
         self._security = read_security(target, tls, token, credentials)
 
     # Opened at the first call: a channel belongs to the loop that is running then.
@@ -104,11 +108,16 @@ class AsyncClient:
         timeout: float | None = None,
     ) -> Any:
         """Chooses m points of each cloud by farthest point sampling; see `Client.sample`."""
-        plan = _plan.plan_sample(points, m, attributes, start, nonfinite)
-        if plan.is_empty:
-            return []
-        call = _plan.start_call(timeout, self._timeout)
-        return plan.read(await self._sample(plan.request, call), call)
+        with Lease(self._memory) as lease:
+            arguments = points, m, attributes, start, nonfinite, lease.encode
+            if self._memory is None:
+                plan = _plan.plan_sample(*arguments)
+            else:  # the first time, the server is waited for
+                plan = await asyncio.to_thread(_plan.plan_sample, *arguments)
+            if plan.is_empty:
+                return []
+            call = _plan.start_call(timeout, self._timeout)
+            return plan.read(await self._sample(plan.request, call), call)
 
     async def sample_stream(
         self,
@@ -207,6 +216,8 @@ class AsyncClient:
     async def close(self) -> None:
         """Ends the connection; calls under way are cancelled."""
         await self._channel.close()
+        if self._memory is not None:
+            self._memory.close()
 
     async def __aenter__(self) -> "AsyncClient":
         return self

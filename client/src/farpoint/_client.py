@@ -12,6 +12,7 @@ from farpoint._batch import Attributes
 from farpoint._channel import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, open_channel
 from farpoint._encode import plan_encode
 from farpoint._security import PathLike, Tls, read_security
+from farpoint._shared_memory import Lease, open_shared_memory
 from farpoint._stream import Stream
 from farpoint.errors import from_rpc_error
 from farpoint.memory import Memory, Trim, read_memory, read_trims
@@ -34,6 +35,8 @@ class Client:
             others, or a `Tls` with more. False connects in plain text.
         token: a bearer token for every call. Without TLS it is only sent to this machine.
         credentials: gRPC's own, instead of `tls`.
+        shared_memory: "unix:PATH" as in the --shared-memory-listen of a server on this machine,
+            which then reads larger clouds of `sample` from this process's memory.
 
     Nothing is sent before the first call. A call that the server did not accept because it was
     away is repeated up to three times within its timeout.
@@ -47,9 +50,11 @@ class Client:
         tls: bool | PathLike | Tls = False,
         token: str | None = None,
         credentials: grpc.ChannelCredentials | None = None,
+        shared_memory: str | None = None,
     ) -> None:
         self._timeout = timeout
         self._limit: int | None = None
+        self._memory = open_shared_memory(shared_memory)
         self._channel = open_channel(target, read_security(target, tls, token, credentials))
         self._stub = sampling_pb2_grpc.SamplingServiceStub(self._channel)
         self._admin = admin_pb2_grpc.AdminServiceStub(self._channel)
@@ -113,11 +118,12 @@ class Client:
             InvalidArgumentError: an argument is wrong; its `field` says which.
             FarpointError: the call failed; see `farpoint.errors` for the kinds.
         """
-        plan = _plan.plan_sample(points, m, attributes, start, nonfinite)
-        if plan.is_empty:
-            return []
-        call = _plan.start_call(timeout, self._timeout)
-        return plan.read(self._sample(plan.request, call), call)
+        with Lease(self._memory) as lease:
+            plan = _plan.plan_sample(points, m, attributes, start, nonfinite, lease.encode)
+            if plan.is_empty:
+                return []
+            call = _plan.start_call(timeout, self._timeout)
+            return plan.read(self._sample(plan.request, call), call)
 
     def sample_stream(
         self,
@@ -264,6 +270,8 @@ class Client:
     def close(self) -> None:
         """Ends the connection; calls under way are cancelled."""
         self._channel.close()
+        if self._memory is not None:
+            self._memory.close()
 
     def __enter__(self) -> "Client":
         return self

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,11 +110,17 @@ class SamplePlan:
 
 
 def plan_sample(
-    points: object, m: object, attributes: object, start: object, nonfinite: str
+    points: object,
+    m: object,
+    attributes: object,
+    start: object,
+    nonfinite: str,
+    encode: Callable[[list[Array]], tensor_pb2.Tensor] = _tensors.encode,
 ) -> SamplePlan:
     """Checks the arguments of `sample` and builds its request.
 
-    Coordinates are not scanned for NaN and infinity here: the server does that anyway.
+    Coordinates are not scanned for NaN and infinity here: the server does that anyway. `encode`
+    makes the tensor of the points, which may hold them or say where they are.
 
     Raises:
         InvalidArgumentError: an argument is wrong.
@@ -132,7 +138,7 @@ def plan_sample(
         return_distances=True,
     )
     per_cloud = split_attributes(attributes, clouds, single)
-    request.points.CopyFrom(_tensors.encode(of_one_type(clouds)))
+    request.points.CopyFrom(encode(of_one_type(clouds)))
     return SamplePlan(request, clouds, per_cloud, single)
 
 

@@ -35,11 +35,17 @@ def encode(parts: list[Array]) -> pb.Tensor:
             "send fewer clouds at a time",
             field="points.data",
         )
+    tensor = head(parts)
+    tensor.data = _joined_bytes(parts)
+    return tensor
+
+
+def head(parts: list[Array]) -> pb.Tensor:
+    """As `encode`, without the data."""
     rows = sum(part.shape[0] for part in parts)
     return pb.Tensor(
         data_type=_TYPES[parts[0].dtype.newbyteorder("<").str],
         shape=[rows, *parts[0].shape[1:]],
-        data=_joined_bytes(parts),
     )
 
 

@@ -4,6 +4,7 @@ isort:skip_file
 """
 
 from collections import abc as _abc
+from farpoint.v1 import shared_memory_pb2 as _shared_memory_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
@@ -70,21 +71,27 @@ class Tensor(_message.Message):
     DATA_TYPE_FIELD_NUMBER: _builtins.int
     SHAPE_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    SHARED_MEMORY_FIELD_NUMBER: _builtins.int
     data_type: Global___DataType.ValueType
     data: _builtins.bytes
     """Little-endian elements in C order, without padding."""
     @_builtins.property
     def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def shared_memory(self) -> _shared_memory_pb2.SharedMemoryRange:
+        """Where the same bytes lie, instead of `data`. Accepted in requests of Sample and SampleStream."""
+
     def __init__(
         self,
         *,
         data_type: Global___DataType.ValueType = ...,
         shape: _abc.Iterable[_builtins.int] | None = ...,
         data: _builtins.bytes = ...,
+        shared_memory: _shared_memory_pb2.SharedMemoryRange | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["shared_memory", b"shared_memory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "data_type", b"data_type", "shape", b"shape"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "data_type", b"data_type", "shape", b"shape", "shared_memory", b"shared_memory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

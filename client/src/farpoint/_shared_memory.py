@@ -1,0 +1,236 @@
+"""Memory that a server on the same machine reads, instead of receiving what lies in it."""
+
+import mmap
+import os
+import socket
+import threading
+from contextlib import suppress
+from types import TracebackType
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from farpoint import _tensors
+from farpoint._arrays import Array
+from farpoint.errors import (
+    FarpointError,
+    InternalError,
+    InvalidArgumentError,
+    UnavailableError,
+    from_status,
+)
+from farpoint.v1 import shared_memory_pb2, tensor_pb2
+
+# Below this size a request is as fast without; see docs/decisions/0013.
+SHARED_FROM_BYTES = 1 << 17
+# Regions are multiples of a mebibyte at least.
+SMALLEST_STEP_BITS = 20
+ANSWER_BYTES = 1 << 16
+HANDOVER_TIMEOUT_S = 5.0
+UNKNOWN_REGION = "points.shared_memory.region"
+
+
+class Region:
+    """A memory object without a name, and the connection through which the server knows it.
+
+    The server lets go of it when the connection ends, also because this process is killed.
+
+    Raises:
+        UnavailableError: no server listens there.
+        FarpointError: the server did not take it.
+    """
+
+    def __init__(self, path: str, size: int) -> None:
+        self.size = size
+        descriptor = _memory_object(size)
+        try:
+            self._memory = mmap.mmap(descriptor, size)
+            self._connection, self.name = _hand_over(path, descriptor)
+        finally:
+            os.close(descriptor)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the server still has it."""
+        try:
+            self._connection.recv(1)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    def write(self, parts: list[Array]) -> None:
+        """Arrays of one type and one row shape, stacked from the beginning on."""
+        rows = sum(len(part) for part in parts)
+        shape = (rows, *parts[0].shape[1:])
+        stacked = np.ndarray(shape, parts[0].dtype, self._memory)
+        np.concatenate(parts, out=stacked)
+
+    def withdraw(self) -> None:
+        """Takes it back and waits until the server has made room for another."""
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_WR)
+            self._connection.settimeout(HANDOVER_TIMEOUT_S)
+            self._connection.recv(1)
+        self.close()
+
+    def close(self) -> None:
+        """Takes it back."""
+        self._connection.close()
+        self._memory.close()
+
+
+class SharedMemory:
+    """Regions of one client; each serves one request at a time. Threads may share it.
+
+    Args:
+        address: "unix:PATH", as in the server's --shared-memory-listen.
+
+    Raises:
+        InvalidArgumentError: the address is none, or this system has no such memory.
+    """
+
+    def __init__(self, address: str) -> None:
+        if not address.startswith("unix:"):
+            raise InvalidArgumentError(
+                f"shared_memory must be unix:PATH, got {address!r}", field="shared_memory"
+            )
+        if not hasattr(os, "memfd_create"):
+            raise InvalidArgumentError("shared_memory needs Linux", field="shared_memory")
+        self._path = address.removeprefix("unix:")
+        self._free: list[Region] = []
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def take(self, size: int) -> Region:
+        """A region of at least `size` bytes; one that is too small is replaced."""
+        while (region := self._pop(size)) is not None:
+            if region.size >= size and region.is_open:
+                return region
+            region.withdraw()
+            if region.size < size:
+                break
+        return Region(self._path, _rounded(size))
+
+    def give(self, region: Region) -> None:
+        """A region that no request needs any more."""
+        with self._lock:
+            if not self._is_closed:
+                self._free.append(region)
+                return
+        region.close()
+
+    def close(self) -> None:
+        """Takes all regions back; those in use when they are given."""
+        with self._lock:
+            self._is_closed = True
+            free, self._free = self._free, []
+        for region in free:
+            region.close()
+
+    def _pop(self, size: int) -> Region | None:
+        """Of the free ones the last used that is large enough, or else the first."""
+        with self._lock:
+            large = [i for i, region in enumerate(self._free) if region.size >= size]
+            return self._free.pop(large[-1] if large else 0) if self._free else None
+
+
+def open_shared_memory(address: str | None) -> SharedMemory | None:
+    """What a client's argument asks for; see `SharedMemory`."""
+    return None if address is None else SharedMemory(address)
+
+
+class Lease:
+    """What one call has of the client's shared memory, if the client shares any."""
+
+    def __init__(self, memory: SharedMemory | None) -> None:
+        self._memory = memory
+        self._regions: list[Region] = []
+        self._is_over = False
+
+    def encode(self, parts: list[Array]) -> tensor_pb2.Tensor:
+        """The Tensor of arrays of one type and one row shape, stacked along the first axis."""
+        size = sum(part.nbytes for part in parts)
+        if self._memory is None or size < SHARED_FROM_BYTES:
+            return _tensors.encode(parts)
+        region = self._memory.take(size)
+        self._regions.append(region)
+        region.write(parts)
+        tensor = _tensors.head(parts)
+        tensor.shared_memory.region = region.name
+        if self._is_over:  # a task that was cancelled while a thread did this
+            self.release()
+        return tensor
+
+    def __enter__(self) -> "Lease":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        is_lost = not all(region.is_open for region in self._regions)
+        self.release()
+        unknown = isinstance(error, InvalidArgumentError) and error.field == UNKNOWN_REGION
+        if unknown and is_lost:
+            raise UnavailableError(
+                "the server has restarted and knows no more of the memory that was shared with it",
+                request_id=getattr(error, "request_id", None),
+            ) from error
+
+    def release(self) -> None:
+        """The call is over."""
+        self._is_over = True
+        while self._regions and self._memory is not None:
+            self._memory.give(self._regions.pop())
+
+
+def _rounded(size: int) -> int:
+    """With up to a quarter to spare, as the next cloud may be a little larger.
+
+    The kernel spends no memory on what is not written.
+    """
+    step = 1 << max(SMALLEST_STEP_BITS, (size - 1).bit_length() - 3)
+    return -(-size // step) * step
+
+
+def _memory_object(size: int) -> int:
+    """A file descriptor of `size` bytes that cannot become fewer, as servers want it."""
+    import fcntl  # there is none on Windows
+
+    descriptor = os.memfd_create("farpoint", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, size)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    return descriptor
+
+
+def _hand_over(path: str, descriptor: int) -> tuple[socket.socket, bytes]:
+    """The connection, and the name that the server gave the memory object."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.settimeout(HANDOVER_TIMEOUT_S)
+        connection.connect(path)
+        socket.send_fds(connection, [b"\0"], [descriptor])
+        name = _name(connection.recv(ANSWER_BYTES))
+        connection.setblocking(False)
+        return connection, name
+    except Exception as error:
+        connection.close()
+        if isinstance(error, FarpointError) or not isinstance(error, OSError):
+            raise
+        raise UnavailableError(f"shared_memory unix:{path}: {error}") from error
+
+
+def _name(answer: bytes) -> bytes:
+    try:
+        grant = shared_memory_pb2.SharedMemoryGrant.FromString(answer)
+    except DecodeError as error:
+        raise InternalError("the server answered with no SharedMemoryGrant") from error
+    if grant.HasField("error"):
+        raise from_status(grant.error)
+    if not grant.region:
+        raise UnavailableError("the server closed the connection for shared memory")
+    return grant.region

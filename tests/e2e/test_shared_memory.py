@@ -1,0 +1,206 @@
+"""Clouds in shared memory, through the client and a server process, until either is killed."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+import farpoint
+from e2e.running import RunningServer
+from farpoint._shared_memory import Lease
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import sampling_pb2_grpc, shared_memory_pb2, tensor_pb2
+
+CALLER = str(Path(__file__).with_name("shared_memory_caller.py"))
+CLOUD = np.random.default_rng(5).normal(size=(30_000, 3)).astype(np.float32)
+LIMIT = 16 << 20
+Stub = sampling_pb2_grpc.SamplingServiceStub
+
+
+class Sharing:
+    """A server, and where it takes memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.target, self.address = f"unix:{folder}/server", f"unix:{folder}/memory"
+        self.start()
+
+    def start(self) -> None:
+        flags = {
+            "--listen": self.target,
+            "--shared-memory-listen": self.address,
+            "--max-shared-memory-bytes": str(LIMIT),
+        }
+        self.server = RunningServer(*(word for flag in flags.items() for word in flag))
+
+    def client(self, **options) -> farpoint.Client:
+        return farpoint.Client(self.target, shared_memory=self.address, **options)
+
+    def regions(self) -> int:
+        """That the server has mapped."""
+        maps = Path(f"/proc/{self.server.process.pid}/maps").read_text()
+        return maps.count("memfd:farpoint")
+
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.server.process.pid}/fd"))
+
+    def wait_for_regions(self, count: int) -> None:
+        give_up = time.monotonic() + 20
+        while self.regions() != count:
+            assert time.monotonic() < give_up, f"{self.regions()} regions, expected {count}"
+            time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def sharing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sharing]:
+    sharing = Sharing(tmp_path_factory.mktemp("sharing"))
+    yield sharing
+    assert sharing.server.stop() == 0
+    assert not Path(sharing.address.removeprefix("unix:")).exists()
+
+
+@pytest.fixture
+def client(sharing) -> Iterator[farpoint.Client]:
+    with sharing.client() as client:
+        yield client
+    sharing.wait_for_regions(0)
+
+
+@pytest.fixture
+def inline(sharing) -> Iterator[farpoint.Client]:
+    with farpoint.Client(sharing.target) as client:
+        yield client
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ">f4", np.int16])
+def test_samples_are_those_of_a_cloud_that_is_sent(sharing, client, inline, dtype):
+    cloud = (CLOUD * 100).astype(dtype)
+    shared, sent = client.sample(cloud, 64), inline.sample(cloud, 64)
+    assert sharing.regions() == 1
+    np.testing.assert_array_equal(shared.indices, sent.indices)
+    np.testing.assert_array_equal(shared.distances, sent.distances)
+    np.testing.assert_array_equal(shared.points, sent.points)
+
+
+def test_so_are_those_of_a_batch_that_grows(client, inline):
+    for count in (1, 2, 5):
+        clouds = [CLOUD[i : len(CLOUD) - 7 * i][:: 1 + i % 2] for i in range(count)]
+        for shared, sent in zip(client.sample(clouds, 9), inline.sample(clouds, 9), strict=True):
+            np.testing.assert_array_equal(shared.indices, sent.indices)
+
+
+async def test_calls_at_the_same_time_do_not_meet(sharing, inline):
+    clouds = [np.roll(CLOUD, 1000 * i, axis=0) for i in range(4)]
+    shared = {"shared_memory": sharing.address}
+    async with farpoint.AsyncClient(sharing.target, **shared) as client:
+        samples = await asyncio.gather(*(client.sample(cloud, 20) for cloud in clouds * 2))
+    for cloud, sample in zip(clouds * 2, samples, strict=True):
+        np.testing.assert_array_equal(sample.indices, inline.sample(cloud, 20).indices)
+
+
+def test_a_caller_that_is_killed_in_mid_call_leaves_nothing(sharing, client):
+    before = sharing.descriptors()
+    command = [sys.executable, CALLER, sharing.target, sharing.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as caller:
+        assert caller.stdout.readline() == "sampled\n"
+        sharing.wait_for_regions(1)
+        caller.kill()
+    sharing.wait_for_regions(0)
+    for _ in range(500):
+        if sharing.descriptors() <= before:
+            break
+        time.sleep(0.01)
+    assert sharing.descriptors() <= before
+    assert len(client.sample(CLOUD, 5)) == 5
+
+
+def test_a_region_is_of_use_to_nobody_who_does_not_know_its_name(sharing, client):
+    client.sample(CLOUD, 1)
+    for name in (b"", bytes(16), os.urandom(16)):
+        with pytest.raises(farpoint.InvalidArgumentError) as caught:
+            _ask(sharing, shared_memory_pb2.SharedMemoryRange(region=name))
+        assert caught.value.field == "points.shared_memory.region"
+
+
+def test_more_than_the_server_shares_is_refused_and_smaller_clouds_pass(client):
+    with pytest.raises(farpoint.InvalidArgumentError, match=f"at most {LIMIT} bytes"):
+        client.sample(np.zeros((LIMIT // 6, 3), np.float32), 1)
+    assert len(client.sample(CLOUD, 1)) == 1
+
+
+def test_memory_of_all_callers_is_limited(sharing, client):
+    client.sample(np.zeros((LIMIT // 20, 3), np.float32), 1)
+    with sharing.client() as other:
+        with pytest.raises(farpoint.ResourceExhaustedError, match="no room") as caught:
+            other.sample(np.zeros((LIMIT // 20, 3), np.float32), 1)
+        assert caught.value.retry_after_s > 0
+        assert len(other.sample(CLOUD[:100], 1)) == 1
+
+
+def test_a_stream_takes_ranges_and_other_calls_say_that_they_do_not(sharing, client, inline):
+    with Lease(client._memory) as lease, sharing.server.connected() as stub:
+        points = lease.encode([CLOUD])
+        request = pb.SampleRequest(points=points, sample_counts=[8])
+        [answer] = stub.SampleStream(iter([pb.SampleStreamRequest(request=request)]))
+        indices = np.frombuffer(answer.response.indices.data, "<i4")
+        np.testing.assert_array_equal(indices, inline.sample(CLOUD, 8).indices)
+        body = [pb.SampleLargeRequest(request=request)]
+        body += [pb.SampleLargeRequest(points_data=CLOUD.tobytes())]
+        for call in (
+            lambda: stub.Encode(pb.EncodeRequest(points=points)),
+            lambda: stub.SampleLarge(iter(body)),
+        ):
+            with pytest.raises(grpc.RpcError) as caught:
+                call()
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert "points.shared_memory" in caught.value.details()
+
+
+def test_a_region_may_grow_to_all_that_the_server_shares(client):
+    for share in (5, 3, 2, 1):
+        assert len(client.sample(np.zeros((LIMIT // 12 // share, 3), np.float32), 1)) == 1
+
+
+def test_a_wrong_value_is_told_as_if_it_had_been_sent(client):
+    cloud = CLOUD.copy()
+    cloud[77, 1] = np.nan
+    with pytest.raises(farpoint.InvalidArgumentError, match="row 77 of cloud 0") as caught:
+        client.sample(cloud, 1)
+    assert caught.value.field == "points.data"
+    assert len(client.sample(cloud, 3, nonfinite="ignore")) == 3
+
+
+def test_a_server_that_is_killed_is_unavailable_and_its_successor_takes_over(sharing, client):
+    assert len(client.sample(CLOUD, 2)) == 2
+    sharing.server.process.kill()
+    sharing.server.wait()
+    with pytest.raises(farpoint.UnavailableError, match=sharing.address):
+        client.sample(CLOUD, 2)
+    sharing.start()
+    assert len(_until_available(client)) == 2
+
+
+def _until_available(client: farpoint.Client) -> farpoint.Sample:
+    """gRPC waits for a while before it connects again."""
+    give_up = time.monotonic() + 30
+    while time.monotonic() < give_up:
+        with suppress(farpoint.UnavailableError):
+            return client.sample(CLOUD, 2)
+        time.sleep(0.05)
+    raise AssertionError("the server did not come back")
+
+
+def _ask(sharing: Sharing, place: shared_memory_pb2.SharedMemoryRange) -> pb.SampleResponse:
+    points = tensor_pb2.Tensor(data_type=1, shape=[10, 3], shared_memory=place)
+    with sharing.server.connected() as stub:
+        try:
+            return stub.Sample(pb.SampleRequest(points=points, sample_counts=[1]))
+        except Exception as error:
+            raise farpoint.errors.from_rpc_error(error) from error
