@@ -56,15 +56,24 @@ class SearchBatch(ctypes.Structure):
     ]
 
 
-def _newest() -> float:
-    sources = (p for folder in (MODEL, KERNELS) for p in folder.rglob("*") if p.is_file())
+def _newest(pattern: str) -> float:
+    sources = (p for folder in (MODEL, KERNELS) for p in folder.rglob(pattern) if p.is_file())
     return max(p.stat().st_mtime for p in sources)
 
 
-def _compile(source: Path) -> Path:
+def _run(command: list[str], target: Path) -> None:
+    """A command that is interrupted leaves no half a target."""
+    unfinished = target.with_suffix(".unfinished")
+    subprocess.run([*command, "-o", str(unfinished)], check=True)
+    unfinished.replace(target)
+
+
+def _compile(source: Path, headers: float) -> Path:
+    """The object of a source, kept from an earlier attempt where nothing changed since."""
     target = BUILD / f"{source.name}.o"
-    flags = (*FLAGS, *(KERNEL_FLAGS if source.suffix == ".cu" else ()))
-    subprocess.run(["g++", "-c", *flags, str(source), "-o", str(target)], check=True)
+    if not target.exists() or target.stat().st_mtime < max(headers, source.stat().st_mtime):
+        flags = (*FLAGS, *(KERNEL_FLAGS if source.suffix == ".cu" else ()))
+        _run(["g++", "-c", *flags, str(source)], target)
     return target
 
 
@@ -75,10 +84,11 @@ def library() -> ctypes.CDLL:
     target = BUILD / "cuda_model.so"
     with (BUILD / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.exists() or target.stat().st_mtime < _newest():
+        if not target.exists() or target.stat().st_mtime < _newest("*"):
+            headers = max(_newest("*.*h"), _newest("include/*"))
             sources = (*sorted(KERNELS.glob("*.cu")), *sorted(MODEL.glob("*.cpp")))
-            objects = [str(_compile(source)) for source in sources]
-            subprocess.run(["g++", "-shared", "-o", str(target), *objects], check=True)
+            objects = [str(_compile(source, headers)) for source in sources]
+            _run(["g++", "-shared", *objects], target)
     lib = ctypes.CDLL(str(target))
     lib.model_failure.restype = ctypes.c_char_p
     return lib

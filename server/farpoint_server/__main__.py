@@ -9,7 +9,7 @@ import structlog
 from farpoint_server import command_line, logs
 from farpoint_server.config import Settings
 from farpoint_server.errors import DeviceFailedError, StartError
-from farpoint_server.memory import environment, glibc
+from farpoint_server.memory import detect, environment
 
 
 def main() -> None:
@@ -39,7 +39,8 @@ def main() -> None:
 
 def _settle_allocators(settings: Settings) -> dict[str, object]:
     """Options that are read only once: before torch is loaded, and before any thread is started."""
-    chosen: dict[str, object] = {"heap": glibc.settle(os.environ)}
+    malloc = detect.malloc()
+    chosen: dict[str, object] = {"malloc": malloc.name, "heap": malloc.settle(os.environ)}
     if set(settings.device) != {"cpu"}:
         expandable = settings.memory_expandable_segments == "on"
         chosen["torch"] = environment.settle(os.environ, expandable=expandable)

@@ -30,6 +30,7 @@ from farpoint_server.memory_bound import MemoryBound
 from farpoint_server.metrics.batches import BatchMeter
 from farpoint_server.metrics.memory import Memory
 from farpoint_server.metrics.state import Gauge, State
+from farpoint_server.models.encoders import Encoders
 from farpoint_server.models.registry import Registry
 from farpoint_server.models.runner import Runner
 from farpoint_server.models.servicer import ModelServicer
@@ -38,6 +39,7 @@ from farpoint_server.ports import Ports
 from farpoint_server.rpc import Boundary
 from farpoint_server.sampler import Sampler
 from farpoint_server.servicer import SamplingServicer
+from farpoint_server.shared_memory.sharing import Sharing
 from farpoint_server.watchdog import Watchdog
 
 # What was refused while draining is not waited for by itself; its answer leaves in this time.
@@ -59,13 +61,14 @@ class App:
         chosen = [devices.resolve(name) for name in settings.device]
         self._allocator_settings = os.environ.get(environment.NAME, "")
         self._engines = self._make_engines(chosen)
-        watchdog = Watchdog(settings.engine_timeout_s, len(chosen), self._report_engines)
+        self._watchdog = Watchdog(settings.engine_timeout_s, len(chosen), self._report_engines)
         self._health = Health(services.health_names(settings))
         self._observation = Observation(settings, lambda: self._health.is_serving)
         measured = [BatchMeter(e, self._observation.instruments) for e in self._engines]
-        self._batcher = Batcher(measured, settings.batch_points, watchdog)
+        self._batcher = Batcher(measured, settings.batch_points, self._watchdog)
         self._threads = ThreadPoolExecutor(2, "codec")
         self._in_flight = InFlight()
+        self._sharing = Sharing(settings)
         self._keeper = Keeper(
             self._engines,
             lambda: self._batcher.waiting_requests,
@@ -73,12 +76,14 @@ class App:
         )
         around = self._observation.interceptors
         self._models = Registry(self._engines, self._health)
-        self._ports = Ports(settings, [*around, Boundary(self._in_flight)])
+        boundary = Boundary(self._in_flight, self._observation.calls)
+        self._ports = Ports(settings, [*around, boundary])
         self._register(chosen)
 
     async def start(self) -> None:
         """Serves from now on."""
         addresses = self._ports.bind()
+        self._sharing.start()
         for engine in self._engines:
             await engine.start()
         await self._models.load_all(self._settings.encoder)
@@ -94,6 +99,7 @@ class App:
             addresses=addresses.public,
             admin_addresses=addresses.admin,
             http_address=self._observation.http_address,
+            shared_memory_address=self._sharing.address,
             device=names,
         )
 
@@ -115,6 +121,7 @@ class App:
     async def stop(self, grace_s: float) -> None:
         """Closes every connection; calls that then are not answered in time are cancelled."""
         await self._ports.stop(grace_s)
+        self._sharing.stop()
         await self._keeper.stop()
         await self._batcher.stop()
         for engine in self._engines:
@@ -150,26 +157,27 @@ class App:
             settings.overload_retry_ms,
         )
         memory = MemoryBound([engine.memory for engine in self._engines])
-        sampler = Sampler(limits, admission, self._batcher, self._threads, memory)
+        regions = self._sharing.regions
+        sampler = Sampler(limits, admission, self._batcher, self._threads, memory, regions)
+        encoders = Encoders(
+            self._models,
+            Runner(self._engines, self._watchdog),
+            replace(limits, points=min(limits.points, settings.max_encode_points)),
+            admission,
+            self._threads,
+        )
         receiving = Receiving(settings.receive_turns, RECEIVE_PATIENCE_S)
         services.Servicers(
             SamplingServicer(sampler, receiving, self._in_flight, _info(limits, chosen)),
-            ModelServicer(
-                self._models,
-                Runner(self._engines),
-                replace(limits, points=min(limits.points, settings.max_encode_points)),
-                admission,
-                receiving,
-                self._threads,
-            ),
-            InferenceServicer(sampler, receiving, lambda: self._health.is_serving),
+            ModelServicer(encoders, receiving),
+            InferenceServicer(sampler, encoders, receiving, lambda: self._health.is_serving),
             AdminServicer(self._keeper, self._models, self._allocator_settings),
             self._health,
         ).add_to(self._ports)
         self._show_state(admission)
 
     def _show_state(self, admission: Admission) -> None:
-        batcher, in_flight = self._batcher, self._in_flight
+        batcher, in_flight, regions = self._batcher, self._in_flight, self._sharing.regions
         gauges = (
             ("serving", "1 if health is SERVING, else 0.", lambda: self._health.is_serving),
             ("calls", "Calls that are accepted and not answered.", lambda: in_flight.calls),
@@ -177,6 +185,7 @@ class App:
             ("bytes_in_flight", "Bytes of their messages.", lambda: admission.bytes),
             ("queue_requests", "Requests no engine has begun.", lambda: batcher.waiting_requests),
             ("queue_points", "Points of these requests.", lambda: batcher.waiting_points),
+            ("shared_memory_bytes", "Bytes that callers share.", lambda: regions.size),
         )
         self._observation.show(
             State(*(Gauge(f"farpoint_{name}", text, read) for name, text, read in gauges)),

@@ -1,8 +1,9 @@
 """How accepted work is cut into batches, and what happens to those who no longer wait.
 
 Each engine takes what is waiting the moment it is free: alone when the server is idle, together
-with all that arrived meanwhile when it is not. Nobody is made to wait for a batch to fill. Only
-the event loop touches the queue.
+with all that arrived meanwhile when it is not. Nobody is made to wait for a batch to fill. A card
+takes a second batch while it is at one, to copy it meanwhile, but only if that batch is full:
+what is not would gain more from those who still arrive. Only the event loop touches the queue.
 """
 
 import asyncio
@@ -12,14 +13,17 @@ from typing import Any, Protocol
 
 from farpoint_server.errors import DeadlinePassedError, EngineHungError, ServiceError
 from farpoint_server.job_queue import Job, JobQueue
-from farpoint_server.watchdog import Watchdog
+from farpoint_server.watchdog import HUNG, Watchdog
 from farpoint_server.work import Batch, Clouds, Outcome, Samples
-
-HUNG = "the engine does not answer; use another server"
 
 
 class Engine(Protocol):
     """What runs batches; see engine.py."""
+
+    @property
+    def depth(self) -> int:
+        """Batches that it may be given at a time."""
+        ...
 
     def sample(self, batch: Batch) -> Coroutine[Any, Any, list[Samples | ServiceError]]:
         """The samples of each request of a batch, in order, or what is said to it instead."""
@@ -30,7 +34,7 @@ class Batcher:
     """One queue before any number of engines.
 
     Args:
-        engines: Each runs one batch at a time.
+        engines: Each runs one batch at a time, or as many as its depth.
         batch_points: Points after which a batch takes no further request; a request that is
             larger by itself makes a batch of its own.
         watchdog: Told of every batch that runs; one without limit if None.
@@ -41,8 +45,9 @@ class Batcher:
     ) -> None:
         self._engines = engines
         self._queue = JobQueue(batch_points)
-        self._watchdog = watchdog or Watchdog(None)
+        self._watchdog = watchdog or Watchdog(None, len(engines))
         self._arrived = asyncio.Event()
+        self._running = [0] * len(engines)
         self._workers: list[asyncio.Task[None]] = []
 
     @property
@@ -57,7 +62,11 @@ class Batcher:
 
     def start(self) -> None:
         """Begins to serve the queue."""
-        self._workers = [asyncio.create_task(self._serve(engine)) for engine in self._engines]
+        self._workers = [
+            asyncio.create_task(self._serve(position))
+            for position, engine in enumerate(self._engines)
+            for _ in range(engine.depth)
+        ]
 
     async def stop(self) -> None:
         """Ends the workers; what still waits is never answered."""
@@ -93,22 +102,29 @@ class Batcher:
             self._queue.discard(job)
             job.give_up()
 
-    async def _serve(self, engine: Engine) -> None:
+    async def _serve(self, engine: int) -> None:
         while True:
-            jobs = self._queue.take_batch()
+            jobs = self._take(engine)
             if jobs:
+                self._running[engine] += 1
                 await self._run(engine, jobs)
+                self._running[engine] -= 1
             else:
                 self._arrived.clear()
                 await self._arrived.wait()
 
-    async def _run(self, engine: Engine, jobs: Sequence[Job]) -> None:
+    def _take(self, engine: int) -> list[Job]:
+        if self._running[engine] and not self._queue.has_full_batch:
+            return []
+        return self._queue.take_batch()
+
+    async def _run(self, engine: int, jobs: Sequence[Job]) -> None:
         begun = time.monotonic()
         batch = Batch([job.clouds for job in jobs])
         for index, job in enumerate(jobs):
             job.place = (batch, index)
         try:
-            samples = await self._watch(engine.sample(batch), jobs)
+            samples = await self._watch(engine, batch, jobs)
         except Exception as error:
             await self._blame(engine, jobs, error)
             return
@@ -122,7 +138,7 @@ class Batcher:
                 queue_ms = (begun - job.accepted) * 1e3
                 job.answer.set_result(Outcome(result, queue_ms, compute_ms))
 
-    async def _blame(self, engine: Engine, jobs: Sequence[Job], error: Exception) -> None:
+    async def _blame(self, engine: int, jobs: Sequence[Job], error: Exception) -> None:
         """One bad request must not fail its neighbors: each is tried again by itself."""
         if len(jobs) > 1:
             for job in jobs:
@@ -132,14 +148,14 @@ class Batcher:
             jobs[0].answer.set_exception(error)
 
     async def _watch(
-        self, batch: Coroutine[Any, Any, list[Samples | ServiceError]], jobs: Sequence[Job]
+        self, engine: int, batch: Batch, jobs: Sequence[Job]
     ) -> list[Samples | ServiceError]:
         def tell() -> None:
             for job in [*jobs, *(self._queue.take_all() if self._watchdog.all_hung else ())]:
                 if job.is_wanted:
                     job.answer.set_exception(EngineHungError(HUNG))
 
-        return await self._watchdog.watch(batch, tell)
+        return await self._watchdog.watch(engine, self._engines[engine].sample(batch), tell)
 
     def _check_engines(self) -> None:
         if self._watchdog.all_hung:

@@ -6,7 +6,13 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode
 
-from farpoint_server.addresses import check_address, check_addresses, is_local, split_addresses
+from farpoint_server.addresses import (
+    check_address,
+    check_addresses,
+    is_local,
+    is_unix,
+    split_addresses,
+)
 
 
 class EdgeSettings(BaseSettings):
@@ -44,6 +50,18 @@ class EdgeSettings(BaseSettings):
         description="Most connections of one address; a further one is closed at once. Keep it "
         "below the limit of open files.",
     )
+    shared_memory_listen: str | None = Field(
+        None,
+        description="unix:PATH of a socket on which callers on this machine hand memory over, "
+        "from which Sample then reads instead of receiving. Who may open it is up to the "
+        "permissions of the file. Linux only.",
+    )
+    max_shared_memory_bytes: int = Field(
+        1 << 30,
+        ge=1,
+        description="Most bytes of memory that all callers together share at a time. It is theirs; "
+        "what a request reads of it counts in max_bytes_in_flight as well.",
+    )
     max_streams: int = Field(
         1024,
         ge=1,
@@ -79,6 +97,13 @@ class EdgeSettings(BaseSettings):
             check_address(value)
             if value.startswith("unix:"):
                 raise ValueError(f"expected HOST:PORT, got {value!r}")
+        return value
+
+    @field_validator("shared_memory_listen")
+    @classmethod
+    def _check_socket(cls, value: str | None) -> str | None:
+        if value is not None and not (is_unix(value) and len(value) > len("unix:")):
+            raise ValueError(f"expected unix:PATH, got {value!r}")
         return value
 
     @model_validator(mode="after")

@@ -3,21 +3,25 @@
 import asyncio
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 from farpoint_server import pieces
+from farpoint_server.engine_thread import EngineThread
 from farpoint_server.errors import DeviceFailedError, OverloadedError, ServiceError
-from farpoint_server.launch import launch
+from farpoint_server.launch import launch, send
 from farpoint_server.memory.failures import DeviceLost, OutOfMemory
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.options import Options, manager_of
-from farpoint_server.memory.task import Task
+from farpoint_server.memory.task import Answer, Task, Work
+from farpoint_server.staging.cuda import CudaCard
+from farpoint_server.staging.pipeline import DEPTH, Pipeline
 from farpoint_server.work import Batch, Clouds, Float32s, Int32s, Samples
 
 # What a request gets that was given up: nobody reads it.
@@ -28,25 +32,50 @@ OOM_RETRY_MS = 1000
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Ticket:
+    """The answer to one request of a batch that is on its way to a card and back."""
+
+    landing: "Future[list[Samples]]"
+    place: int
+
+    def wait(self) -> Samples:
+        """The samples, once they are here; raises what the card reported."""
+        return self.landing.result()[self.place]
+
+
 class Engine:
-    """Runs batches on one device, one at a time, off the event loop.
+    """Runs batches on one device, off the event loop: one at a time, or on a card two.
 
     Args:
         device: Where the kernels run.
         cpu_threads: Threads of the kernels on a CPU.
         memory: Of the device; one with the defaults if None.
+        pipeline: To the card; that of `device` if None.
     """
 
     def __init__(
-        self, device: torch.device, cpu_threads: int, memory: Manager | None = None
+        self,
+        device: torch.device,
+        cpu_threads: int,
+        memory: Manager | None = None,
+        pipeline: Pipeline[Any] | None = None,
     ) -> None:
         self.device = device
         self.memory = memory or manager_of(device, Options(), Gate())
-        self._task = Task(self._forward, pieces.predict, pieces.halve, pieces.join_samples)
-        # OpenMP keeps the number of threads per calling thread, so it is set on the engine's own.
-        self._thread = ThreadPoolExecutor(
-            1, f"engine-{device}", initializer=torch.set_num_threads, initargs=(cpu_threads,)
+        self.pipeline = pipeline or _pipeline_to(device, self.memory)
+        if self.pipeline is not None:
+            self.memory.before_host_trim(self.pipeline.give_back)
+        self.depth = 1 if self.pipeline is None else DEPTH
+        """Batches that may be given to the engine before it has answered the first of them."""
+        # Answers with Samples, or with the Tickets for them.
+        self._task: Task[pieces.Piece, Any] = (
+            Task(self._forward, pieces.predict, pieces.halve, pieces.join_samples)
+            if self.pipeline is None
+            else Task(self._send, pieces.predict, pieces.halve, _join)
         )
+        # OpenMP keeps the number of threads per calling thread, so it is set on the engine's own.
+        self._thread = EngineThread(f"engine-{device}", partial(torch.set_num_threads, cpu_threads))
 
     async def start(self) -> None:
         """Runs a first batch, so that the first request does not pay for what is made lazily."""
@@ -64,29 +93,76 @@ class Engine:
             DeviceFailedError: the device works no more.
         """
         try:
-            outcomes = await self.call(partial(self.memory.run, self._task, pieces.cut(batch)))
+            outcomes = await self.call(partial(self.run, self._task, pieces.cut(batch)))
+            if self.pipeline is not None:
+                outcomes = [await self._landed(outcome) for outcome in outcomes]
         except DeviceLost as error:
             raise DeviceFailedError("the device failed; the server restarts") from error
         return [_refusal(o) if isinstance(o, OutOfMemory) else o for o in outcomes]
 
+    def run(self, task: Task[Work, Answer], work: Sequence[Work]) -> list[Answer | OutOfMemory]:
+        """Work of any kind, on the engine's thread; see `Manager.run`.
+
+        A batch that is still on its way back stays so only where there is memory beside it.
+        """
+        if self.pipeline is not None:
+            beside = self.memory.has_room_beside(task.predict(work))
+            self.pipeline.wait(DEPTH - 1 if beside else 0)
+        return self.memory.run(task, work)
+
     async def call(self, function: Callable[[], T]) -> T:
         """Runs a function on the engine's thread, after the batch that is on it."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+        return await self._thread.call(function)
 
     def stop(self) -> None:
-        """Lets the thread end after the batch it runs."""
-        self._thread.shutdown(wait=False)
+        """Lets the threads end after the batches that they are at."""
+        self._thread.stop()
+        if self.pipeline is not None:
+            self.pipeline.stop()
 
     def _forward(self, parts: Sequence[pieces.Piece]) -> list[Samples]:
         batch = pieces.join(parts)
         if batch.cancelled.all():
             return [_NOTHING] * len(batch.requests)
-        rows, distances = launch(batch, self.device)
-        return _split(batch.requests, rows, distances)
+        return _split(batch.requests, *launch(batch))
+
+    def _send(self, parts: Sequence[pieces.Piece]) -> list[Ticket]:
+        assert self.pipeline is not None
+        batch = pieces.join(parts)
+        nothing = [_NOTHING] * len(batch.requests)
+        landing = send(batch, self.pipeline, partial(_split, batch.requests), nothing)
+        if not pieces.is_whole(parts):
+            # It was cut because memory is scarce, so its parts follow one another.
+            self.pipeline.wait(0)
+            landing.result()
+        return [Ticket(landing, place) for place in range(len(batch.requests))]
+
+    async def _landed(self, outcome: Ticket | OutOfMemory) -> Samples | OutOfMemory:
+        if isinstance(outcome, OutOfMemory):
+            return outcome
+        try:
+            if not outcome.landing.done():
+                await asyncio.wrap_future(outcome.landing)
+            return outcome.wait()
+        except Exception as error:
+            raise self.memory.failed(error) from error
 
 
 def _refusal(reason: OutOfMemory) -> ServiceError:
     return OverloadedError(str(reason), OOM_RETRY_MS)
+
+
+def _pipeline_to(device: torch.device, memory: Manager) -> Pipeline[torch.Tensor] | None:
+    """None for a CPU, whose memory is the host's own."""
+    if device.type != "cuda":
+        return None
+    return Pipeline(CudaCard(device), memory.hold, f"landing-{device}")
+
+
+def _join(left: pieces.Piece, first: Ticket, second: Ticket) -> Ticket:
+    landing: Future[list[Samples]] = Future()
+    landing.set_result([pieces.join_samples(left, first.wait(), second.wait())])
+    return Ticket(landing, 0)
 
 
 def _split(batch: Sequence[Clouds], rows: Int32s, distances: Float32s | None) -> list[Samples]:

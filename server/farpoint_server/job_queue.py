@@ -52,6 +52,13 @@ class JobQueue:
     def __len__(self) -> int:
         return len(self._small) + len(self._large)
 
+    @property
+    def has_full_batch(self) -> bool:
+        """Whether the next batch is there already, and would not be larger later."""
+        if not len(self):
+            return False
+        return self._next_line() is self._large or self.points >= self._batch_points
+
     def add(self, job: Job) -> None:
         self._line_of(job)[id(job)] = job
         self.points += job.points

@@ -1,73 +1,106 @@
 """One launch of the kernels for all clouds of a batch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
-from farpoint_ops import furthest_point_sample_ragged
+import farpoint_ops  # noqa: F401  registers the ops
+from farpoint_server.staging.card import Array
+from farpoint_server.staging.pipeline import Pipeline
 from farpoint_server.work import Batch, Float32s, Int32s, Int64s
 
+T = TypeVar("T")
 
-def launch(batch: Batch, device: torch.device) -> tuple[Int32s, Float32s | None]:
-    """Samples every cloud of a batch on the thread that calls.
 
-    On a CPU a request that is given up meanwhile costs no more than the pick it is at. On a GPU
-    what was launched is finished.
+@dataclass(frozen=True)
+class _Arguments:
+    """What the kernels take beside the points, over all clouds of a batch."""
+
+    offsets: Int64s
+    slots: Int64s
+    """The offsets of the samples."""
+    starts: Int64s
+    with_distances: bool
+    """Whether any request asked for them."""
+
+
+def launch(batch: Batch) -> tuple[Int32s, Float32s | None]:
+    """Samples every cloud of a batch on a CPU, on the thread that calls.
+
+    A request that is given up meanwhile costs no more than the pick it is at.
 
     Returns:
         Rows of the joined points, shape (S,), and distances (S,) if any request asked for them.
     """
-    points = _join([clouds.points for clouds in batch.requests])
-    lengths = np.concatenate([clouds.lengths for clouds in batch.requests])
-    counts = np.concatenate([clouds.sample_counts for clouds in batch.requests])
-    starts = np.concatenate([clouds.starts for clouds in batch.requests])
-    with_distances = any(clouds.with_distances for clouds in batch.requests)
-    run = _run_on_cpu if device.type == "cpu" else _run_on_gpu
+    arguments = _arguments(batch)
     with torch.inference_mode():
-        rows, distances = run(
-            torch.from_numpy(points).to(device),
-            *(_offsets(lengths), _offsets(counts), starts),
+        rows, distances = torch.ops.farpoint._furthest_point_sample_cancellable(
+            torch.from_numpy(_join([clouds.points for clouds in batch.requests])),
+            torch.from_numpy(arguments.offsets),
+            torch.from_numpy(arguments.slots),
+            torch.from_numpy(arguments.starts),
+            int(arguments.slots[-1]),
             torch.from_numpy(batch.cancelled),
-            with_distances,
+            arguments.with_distances,
         )
-    return rows.cpu().numpy(), distances.cpu().numpy() if with_distances else None
+    return rows.numpy(), distances.numpy() if arguments.with_distances else None
 
 
-def _run_on_cpu(
-    points: torch.Tensor,
-    offsets: Int64s,
-    slots: Int64s,
-    starts: Int64s,
-    cancelled: torch.Tensor,
-    with_distances: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    rows, distances = torch.ops.farpoint._furthest_point_sample_cancellable(
-        points,
-        torch.from_numpy(offsets),
-        torch.from_numpy(slots),
-        torch.from_numpy(starts),
-        int(slots[-1]),
-        cancelled,
-        with_distances,
-    )
-    return rows, distances
+def send(
+    batch: Batch,
+    pipeline: Pipeline[Any],
+    finish: Callable[[Int32s, Float32s | None], T],
+    nothing: T,
+) -> "Future[T]":
+    """Samples every cloud of a batch on a card, and does not wait for it.
+
+    What all have given up before its kernels are launched is left; what was launched is finished.
+
+    Args:
+        batch: The work.
+        pipeline: To the card.
+        finish: Makes the answer of what `launch` would return.
+        nothing: The answer where everything was given up.
+    """
+    arguments = _arguments(batch)
+    samples = int(arguments.slots[-1])
+    longest = int(np.diff(arguments.offsets).max())
+    most_samples = int(np.diff(arguments.slots).max())
+
+    def kernel(
+        points: torch.Tensor, offsets: torch.Tensor, slots: torch.Tensor, starts: torch.Tensor
+    ) -> Sequence[torch.Tensor]:
+        if batch.cancelled.all():
+            return ()
+        outputs: tuple[torch.Tensor, torch.Tensor] = (
+            torch.ops.farpoint.furthest_point_sample_ragged(
+                *(points, offsets, slots, starts),
+                *(samples, longest, most_samples),
+                arguments.with_distances,
+            )
+        )
+        return outputs if arguments.with_distances else outputs[:1]
+
+    def answer(outputs: Sequence[Array]) -> T:
+        if not outputs:
+            return nothing
+        return finish(outputs[0], outputs[1] if arguments.with_distances else None)
+
+    inputs = ([clouds.points for clouds in batch.requests], [arguments.offsets])
+    return pipeline.run((*inputs, [arguments.slots], [arguments.starts]), kernel, answer)
 
 
-def _run_on_gpu(
-    points: torch.Tensor,
-    offsets: Int64s,
-    slots: Int64s,
-    starts: Int64s,
-    cancelled: torch.Tensor,  # noqa: ARG001
-    with_distances: bool,  # noqa: ARG001
-) -> tuple[torch.Tensor, torch.Tensor]:
-    return furthest_point_sample_ragged(
-        points,
-        offsets.tolist(),
-        np.diff(slots).tolist(),
-        start=starts.tolist(),
-        return_distances=True,
+def _arguments(batch: Batch) -> _Arguments:
+    requests = batch.requests
+    return _Arguments(
+        _offsets(np.concatenate([clouds.lengths for clouds in requests])),
+        _offsets(np.concatenate([clouds.sample_counts for clouds in requests])),
+        np.concatenate([clouds.starts for clouds in requests]),
+        any(clouds.with_distances for clouds in requests),
     )
 
 

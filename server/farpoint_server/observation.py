@@ -30,6 +30,7 @@ class Observation:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self.instruments = Instruments(self._registry)
+        self.calls = CallMeter(self.instruments)
         self._tracing = Tracing(settings.otlp_endpoint) if settings.otlp_endpoint else None
         self._http = (
             HttpEndpoint(settings.http_listen, self._registry, is_serving)
@@ -40,8 +41,7 @@ class Observation:
     @property
     def interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
         """To be outside of the boundary of calls."""
-        calls = Around(CallMeter(self.instruments))
-        return [Around(self._tracing), calls] if self._tracing else [calls]
+        return [Around(self._tracing)] if self._tracing else []
 
     @property
     def http_address(self) -> str | None:

@@ -40,6 +40,11 @@ def join(pieces: Sequence[Piece]) -> Batch:
     return Batch([piece.clouds for piece in pieces], flags)
 
 
+def is_whole(pieces: Sequence[Piece]) -> bool:
+    """Whether these are all that a batch was cut into."""
+    return pieces[0].first == 0 and pieces[-1].end == len(pieces[0].flags)
+
+
 def predict(pieces: Sequence[Piece]) -> int:
     """Bytes that the pieces take on the device together."""
     return sample_bytes(

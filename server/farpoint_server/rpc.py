@@ -8,7 +8,8 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any, TypeAlias, cast
+from functools import partial
+from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
 import grpc
 import structlog
@@ -28,8 +29,27 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
 Behavior: TypeAlias = "Callable[[Any, Context], Awaitable[Any]]"
 OnEnd: TypeAlias = Callable[[float, Exception | None], None]
 log = structlog.get_logger("farpoint.rpc")
-# Given the seconds and the error, if any, of each request of the call at hand; see metrics/.
-on_end: ContextVar[OnEnd] = ContextVar("on_end", default=lambda seconds, error: None)  # noqa: ARG005
+# Given the seconds and the error, if any, of each request of the call at hand.
+_on_end: ContextVar[OnEnd] = ContextVar("on_end", default=lambda seconds, error: None)  # noqa: ARG005
+
+
+class Meter(Protocol):
+    """What is told of the end of each call and of each request in it; see metrics/calls.py.
+
+    `rpc` is "package.Service/Method" and `code` the name of a gRPC status.
+    """
+
+    def end_call(self, rpc: str, code: str, seconds: float) -> None: ...
+
+    def end_request(self, rpc: str, seconds: float, error: Exception | None) -> None: ...
+
+
+class Unmetered:
+    """Counts nothing."""
+
+    def end_call(self, rpc: str, code: str, seconds: float) -> None: ...
+
+    def end_request(self, rpc: str, seconds: float, error: Exception | None) -> None: ...
 
 
 class Boundary(grpc.aio.ServerInterceptor):
@@ -39,10 +59,13 @@ class Boundary(grpc.aio.ServerInterceptor):
 
     Args:
         in_flight: Where calls are counted between acceptance and answer.
+        meter: Told of their ends.
     """
 
-    def __init__(self, in_flight: InFlight) -> None:
+    def __init__(self, in_flight: InFlight, meter: Meter | None = None) -> None:
         self._in_flight = in_flight
+        self._meter = meter or Unmetered()
+        self._guarded: dict[str, tuple[Handler, Handler]] = {}
 
     async def intercept_service(
         self,
@@ -53,32 +76,50 @@ class Boundary(grpc.aio.ServerInterceptor):
         method = str(handler_call_details.method)
         if handler is None or not method[1:].startswith(PACKAGES):
             return handler
+        # A method has one handler as a rule, but a refusal of tokens is one of its own.
+        known, guarded = self._guarded.get(method, (None, None))
+        if known is not handler:
+            guarded = self._wrap(method[1:], handler)
+            self._guarded[method] = handler, guarded
+        return guarded
+
+    def _wrap(self, rpc: str, handler: "grpc.RpcMethodHandler[Any, Any]") -> Handler:
         for kind, make in _KINDS.items():
             behavior = getattr(handler, kind)
             if behavior is not None:
                 return make(
-                    self._guard(method.rpartition("/")[2], cast(Behavior, behavior)),
+                    self._guard(rpc, cast(Behavior, behavior)),
                     request_deserializer=_tolerant(handler.request_deserializer),
                     response_serializer=handler.response_serializer,
                 )
         return handler
 
-    def _guard(self, method: str, behavior: Behavior) -> Behavior:
+    def _guard(self, rpc: str, behavior: Behavior) -> Behavior:
+        method, meter = rpc.rpartition("/")[2], self._meter
+        end_request = partial(meter.end_request, rpc)
+
         async def guarded(request: Any, context: Context) -> Any:
+            arrived, code = time.monotonic(), "OK"
             request_id = request_id_of(context)
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id),))
             structlog.contextvars.bind_contextvars(request_id=request_id, method=method)
-            arrived = time.monotonic()
+            _on_end.set(end_request)
             try:
                 answer = await self._accept(behavior, request, context)
             except asyncio.CancelledError:
-                log.info("request", status="CANCELLED", server_ms=_ms_since(arrived))
+                code = "CANCELLED"
+                log.info("request", status=code, server_ms=_ms_since(arrived))
                 raise
             except Exception as error:
+                code = _code_of(error).name
                 log_end(arrived, error)
+                let_go(error)
                 await _abort(context, request_id, error)
-            log_end(arrived)
-            return answer
+            else:
+                log_end(arrived)
+                return answer
+            finally:
+                meter.end_call(rpc, code, time.monotonic() - arrived)
 
         return guarded
 
@@ -119,6 +160,10 @@ def request_id_of(context: Context) -> str:
     return f"{random.getrandbits(128):032x}"
 
 
+def _code_of(error: Exception) -> grpc.StatusCode:
+    return STATUS[type(error)] if isinstance(error, ServiceError) else grpc.StatusCode.INTERNAL
+
+
 def status_of(error: Exception, request_id: str) -> status_pb2.Status:
     """What the caller is told of an error; that of a bug says nothing but where to look."""
     if not isinstance(error, ServiceError):
@@ -133,7 +178,7 @@ def status_of(error: Exception, request_id: str) -> status_pb2.Status:
 def log_end(arrived: float, error: Exception | None = None, **fields: Any) -> None:
     """The one line of a request that ended, with the traceback if it met a bug."""
     fields["server_ms"] = _ms_since(arrived)
-    on_end.get()(time.monotonic() - arrived, error)
+    _on_end.get()(time.monotonic() - arrived, error)
     if error is None:
         log.info("request", status="OK", **fields)
     elif isinstance(error, ServiceError):
@@ -142,13 +187,24 @@ def log_end(arrived: float, error: Exception | None = None, **fields: Any) -> No
         log.error("request", status="INTERNAL", exc_info=error, **fields)
 
 
-async def _abort(context: Context, request_id: str, error: Exception) -> None:
-    code = STATUS[type(error)] if isinstance(error, ServiceError) else grpc.StatusCode.INTERNAL
+def let_go(error: BaseException | None) -> None:
+    """Drops the frames of an error that is dealt with, and the request that their variables hold.
+
+    gRPC keeps what `abort` raises, and a future keeps the error that it was given: circles, which
+    only the garbage collector undoes. It counts objects, not bytes, and does not run on a server
+    that is idle, so a refused request would stay in memory until many others have come.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__context__
+
+
+async def _abort(context: Context, request_id: str, error: Exception) -> NoReturn:
     status = status_of(error, request_id)
     trailers = [(REQUEST_ID_KEY, request_id)]
     if status.details:
         trailers.append((DETAILS_KEY, status.SerializeToString()))
-    await context.abort(code, status.message, tuple(trailers))
+    await context.abort(_code_of(error), status.message, tuple(trailers))
 
 
 def _ms_since(moment: float) -> float:

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import structlog
@@ -15,10 +15,12 @@ from farpoint_server.codec.sample import Decoded, decode, encode, timings
 from farpoint_server.codec.sample_plan import Limits, Plan, check_size, read_plan
 from farpoint_server.codec.wire import Buffer, SampleMessage
 from farpoint_server.memory_bound import MemoryBound
+from farpoint_server.shared_memory.regions import Regions
 from farpoint_server.work import Outcome
 
-# Smaller requests are converted on the event loop: the way to another thread costs more.
-INLINE_BYTES = 1 << 18
+# Smaller requests are converted on the event loop: the way to another thread costs more, and
+# gRPC itself copies every message there.
+INLINE_BYTES = 1 << 21
 
 T = TypeVar("T")
 
@@ -32,6 +34,7 @@ class Sampler:
     batcher: Batcher
     threads: ThreadPoolExecutor
     memory: MemoryBound
+    regions: Regions = field(default_factory=Regions)
 
     async def answer(
         self, message: SampleMessage, timeout_s: float | None, arrived: float
@@ -49,9 +52,9 @@ class Sampler:
         check_size(message, self.limits)
         # Held from here on: reading the plan may already copy the points.
         with self.admission.hold(0, message.size):
-            plan = read_plan(message, self.limits)
+            plan = read_plan(message, self.limits, self.regions)
             del message
-            with self.admission.hold(plan.points.shape[0], 0):
+            with self.admission.hold(plan.points.shape[0], plan.shared_bytes):
                 return await self.work(plan, timeout_s, arrived)
 
     async def work(self, plan: Plan, timeout_s: float | None, arrived: float) -> list[Buffer]:
@@ -67,7 +70,7 @@ class Sampler:
             points=plan.points.shape[0], clouds=len(plan.lengths)
         )
         self.memory.check(plan)
-        size = memoryview(plan.points.data).nbytes
+        size = _size(plan)
         decoded = await self._convert(size, decode, plan)
         outcome = await self.batcher.sample(decoded.clouds, timeout_s)
         answer = await self._convert(size, encode, decoded, outcome)
@@ -82,3 +85,9 @@ class Sampler:
         if size <= INLINE_BYTES:
             return convert(*arguments)
         return await asyncio.get_running_loop().run_in_executor(self.threads, convert, *arguments)
+
+
+def _size(plan: Plan) -> int:
+    """Bytes of all tensors of a request."""
+    views = (plan.points, *(values for _, values in plan.attributes))
+    return sum(memoryview(view.data).nbytes for view in views)

@@ -115,6 +115,7 @@ class SamplingServicer:
             chunks = await self.sampler.answer(message, context.time_remaining(), arrived)
         except Exception as error:
             rpc.log_end(arrived, error)
+            rpc.let_go(error)
             return [head, response(error=rpc.status_of(error, request_id)).SerializeToString()]
         rpc.log_end(arrived)
         return [head, *nested(response.RESPONSE_FIELD_NUMBER, chunks)]

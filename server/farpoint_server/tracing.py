@@ -1,5 +1,6 @@
 """OpenTelemetry traces: one span per call, in the caller's trace where it sends one."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,6 @@ import structlog
 
 from farpoint_server import version
 from farpoint_server.errors import MissingPackageError
-from farpoint_server.metrics.calls import code_of
 from farpoint_server.rpc import Context
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FIELDS = ("request_id", "points", "clouds", "samples", "queue_ms", "compute_ms")
 SHUTDOWN_MS = 1000
+CODES = {code.value[0]: code.name for code in grpc.StatusCode}
 
 
 class Tracing:
@@ -63,7 +64,7 @@ class Tracing:
             try:
                 yield
             except BaseException as error:
-                code = code_of(error, context)
+                code = _code_of(error, context)
                 raise
             finally:
                 _describe_end(span, code)
@@ -71,6 +72,15 @@ class Tracing:
     def stop(self) -> None:
         """Sends what waits; a collector that does not answer is not waited for long."""
         self._provider.force_flush(SHUTDOWN_MS)
+
+
+def _code_of(error: BaseException, context: Context) -> str:
+    """Name of the status of a call that ended with an exception."""
+    if isinstance(error, asyncio.CancelledError):
+        return "CANCELLED"
+    # gRPC's exception says only that the call was aborted; a number in older versions.
+    code: grpc.StatusCode | int = context.code()
+    return code.name if isinstance(code, grpc.StatusCode) else CODES.get(code, "UNKNOWN")
 
 
 def _describe_end(span: "Span", code: str) -> None:

@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 import structlog
 
 T = TypeVar("T")
+HUNG = "the engine does not answer; use another server"
 log = structlog.get_logger("farpoint.watchdog")
 
 
 class Watchdog:
-    """Counts the engines that are at one batch for longer than they may.
+    """Counts the engines that are at a batch for longer than they may.
 
     A thread in a kernel or a driver cannot be ended from outside. What can be done is to tell the
     callers, to say NOT_SERVING once no engine is left, so that an orchestrator restarts the
@@ -19,7 +20,7 @@ class Watchdog:
 
     Args:
         limit_s: Seconds that a batch may run; None is without limit.
-        engines: How many there are.
+        engines: How many there are; each is known by its position.
         report: Called with False when the last engine hangs, and with True when one is back.
     """
 
@@ -30,36 +31,49 @@ class Watchdog:
         report: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._limit_s = limit_s
-        self._engines = engines
+        # Batches that each engine is late with: one of Sample and one of Encode may wait for it.
+        self._late = [0] * engines
         self._report = report
-        self._hung = 0
+
+    @property
+    def hung(self) -> int:
+        """Engines that hang now."""
+        return sum(late > 0 for late in self._late)
 
     @property
     def all_hung(self) -> bool:
         """Whether no engine is left that could answer."""
-        return self._hung == self._engines
+        return self.hung == len(self._late)
 
-    async def watch(self, batch: Coroutine[Any, Any, T], on_hang: Callable[[], None]) -> T:
-        """The result of a batch; `on_hang` is called if it takes longer than it may."""
-        running = asyncio.ensure_future(batch)
-        try:
-            done, _ = await asyncio.wait({running}, timeout=self._limit_s)
-            if not done:
-                await self._outlast(running, on_hang)
-            return running.result()
-        finally:
-            running.cancel()
+    def is_hung(self, engine: int) -> bool:
+        """Whether the engine at this position hangs."""
+        return self._late[engine] > 0
 
-    async def _outlast(self, running: "asyncio.Future[T]", on_hang: Callable[[], None]) -> None:
-        self._hung += 1
-        log.error("engine hung", limit_s=self._limit_s, hung=self._hung, engines=self._engines)
-        if self.all_hung:
-            self._report(False)
-        on_hang()
+    async def watch(
+        self, engine: int, batch: Coroutine[Any, Any, T], on_hang: Callable[[], None]
+    ) -> T:
+        """The result of an engine's batch; `on_hang` is called if it takes longer than it may."""
+        late = False
+
+        def hang() -> None:
+            nonlocal late
+            late = True
+            self._count(engine, 1)
+            log.error("engine hung", engine=engine, limit_s=self._limit_s, hung=self.hung)
+            on_hang()
+
+        timer = self._limit_s and asyncio.get_running_loop().call_later(self._limit_s, hang)
         try:
-            await asyncio.wait({running})
+            return await batch
         finally:
-            if self.all_hung:
-                self._report(True)
-            self._hung -= 1
-        log.warning("engine is back", hung=self._hung)
+            if timer:
+                timer.cancel()
+            if late:
+                self._count(engine, -1)
+                log.warning("engine hangs no more", engine=engine, hung=self.hung)
+
+    def _count(self, engine: int, late: int) -> None:
+        before = self.all_hung
+        self._late[engine] += late
+        if self.all_hung != before:
+            self._report(before)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -39,14 +40,14 @@ class Batch:
 
     def __init__(self, requests: Sequence[Clouds], cancelled: Int32s | None = None) -> None:
         self.requests = tuple(requests)
-        self._ends = np.cumsum([len(clouds.lengths) for clouds in requests])
+        self._ends = list(accumulate(len(clouds.lengths) for clouds in requests))
         if cancelled is None:
-            cancelled = np.zeros(int(self._ends[-1]), np.int32)
+            cancelled = np.zeros(self._ends[-1], np.int32)
         self.cancelled = cancelled
 
     def give_up(self, index: int) -> None:
         """Has the clouds of the request at `index` be left unfinished."""
-        end = int(self._ends[index])
+        end = self._ends[index]
         self.cancelled[end - len(self.requests[index].lengths) : end] = 1
 
 

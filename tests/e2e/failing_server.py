@@ -15,13 +15,13 @@ LOST_POINTS = 1301
 launch = engine.launch
 
 
-def launch_and_fail(batch: Batch, device: torch.device) -> object:
+def launch_and_fail(batch: Batch) -> object:
     lengths = [length for clouds in batch.requests for length in clouds.lengths]
     if LOST_POINTS in lengths:
         raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
     if OOM_POINTS in lengths:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
-    return launch(batch, device)
+    return launch(batch)
 
 
 if __name__ == "__main__":

@@ -1,31 +1,37 @@
 """A farpoint-server whose kernels take their time: seconds per batch, the first argument.
 
 Sampling is as good as ever; a batch of 1000 points or more only begins later, unless all of its
-callers give up meanwhile; one of 2000 points or more does not even look. How fast the real
-kernels are thus decides no test.
+callers give up meanwhile; one of 2000 points or more does not even look, nor does an encoder. How
+fast the real kernels are thus decides no test.
 """
 
 import sys
 import time
 
-import torch
-
 from farpoint_server import __main__ as command
 from farpoint_server import engine
+from farpoint_server.models import forward
+from farpoint_server.models.work import Stage
 from farpoint_server.work import Batch
 
 SLOW_POINTS, STUBBORN_POINTS = 1000, 2000
 SECONDS = float(sys.argv.pop(1))
-launch = engine.launch
+launch, encode = engine.launch, forward.encode
 
 
-def launch_late(batch: Batch, device: torch.device) -> object:
+def launch_late(batch: Batch) -> object:
     points = sum(len(clouds.points) for clouds in batch.requests)
     begin = time.monotonic() + (SECONDS if points >= SLOW_POINTS else 0)
     while time.monotonic() < begin and (points >= STUBBORN_POINTS or not batch.cancelled.all()):
         time.sleep(0.002)
-    return launch(batch, device)
+    return launch(batch)
 
 
-engine.launch = launch_late
+def encode_late(piece: forward.Piece) -> list[Stage]:
+    if len(piece.clouds.points) >= STUBBORN_POINTS:
+        time.sleep(SECONDS)
+    return encode(piece)
+
+
+engine.launch, forward.encode = launch_late, encode_late
 command.main()

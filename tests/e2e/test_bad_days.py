@@ -17,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import numpy as np
-import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import farpoint
@@ -27,6 +26,9 @@ from e2e.running import STUBBORN_POINTS
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import sampling_pb2_grpc
 
+# What is said to be at once may take so long where the machine has stalled; the work that would be
+# waited for takes far longer.
+PATIENCE_S = 15
 OVERLOAD_S = float(os.environ.get("FARPOINT_OVERLOAD_S", "2"))
 RANDOM = np.random.default_rng(21)
 CLOUD = RANDOM.normal(size=(1000, 3)).astype(np.float32)
@@ -70,8 +72,8 @@ def test_ten_times_the_load_is_answered_or_refused_and_leaves_nothing_behind(sta
 
         def caller(_: int) -> Counter:
             seen: Counter = Counter()
-            while time.monotonic() < end:
-                call = stub.Sample.future(sample_request(CLOUD, 20), timeout=10)
+            while time.monotonic() < end or seen.total() < 5:
+                call = stub.Sample.future(sample_request(CLOUD, 20), timeout=60)
                 seen[code_of(call)] += 1
                 if seen and call.code() is grpc.StatusCode.OK:
                     assert array(call.result().indices, "<i4").tolist() == EXPECTED
@@ -83,11 +85,11 @@ def test_ten_times_the_load_is_answered_or_refused_and_leaves_nothing_behind(sta
         assert min(total.values()) > 5
         begun = time.monotonic()
         check(stub)
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < PATIENCE_S
 
 
 def test_after_the_last_of_many_deadlines_the_server_is_idle(start):
-    """Of many times what it can do, all else is given up, queued or begun."""
+    """Of a minute's work and more, all is given up at its deadline, queued or begun."""
     server = start("--batch-points", "300000")
     with server.connected() as stub:
         request = sample_request(HUGE, len(HUGE))
@@ -95,19 +97,21 @@ def test_after_the_last_of_many_deadlines_the_server_is_idle(start):
         codes = Counter(code_of(call) for call in calls)
         begun = time.monotonic()
         check(stub)
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < PATIENCE_S
     assert codes["DEADLINE_EXCEEDED"] >= 48, codes
 
 
-def test_a_cancelled_caller_frees_the_engine(start):
-    server = start()
+def test_cancelled_callers_free_the_engine(start):
+    server = start("--batch-points", "300000")
     with server.connected() as stub:
-        call = stub.Sample.future(sample_request(HUGE, len(HUGE)))
-        time.sleep(0.3)
-        call.cancel()
+        request = sample_request(HUGE, len(HUGE))
+        calls = [stub.Sample.future(request) for _ in range(40)]
+        time.sleep(1)
+        for call in calls:
+            call.cancel()
         begun = time.monotonic()
         check(stub)
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < PATIENCE_S
 
 
 def test_random_cancels_lose_and_double_nothing(start):
@@ -177,13 +181,13 @@ def test_many_large_requests_at_once_stay_within_bounds(start):
     many_large_requests(start)
 
 
-@pytest.mark.xfail(strict=False, reason="stayed up in whole runs of the suite; cause unknown")
 def test_the_memory_of_many_large_requests_comes_back(start):
+    """All but 50 MB: the messages of five of the 48 calls would be more."""
     server, before = many_large_requests(start)
-    give_up = time.monotonic() + 20
-    while resident_mb(server) - before > 150 and time.monotonic() < give_up:
+    give_up = time.monotonic() + 60
+    while resident_mb(server) - before > 50 and time.monotonic() < give_up:
         time.sleep(0.2)
-    assert resident_mb(server) - before <= 150
+    assert resident_mb(server) - before <= 50
 
 
 def test_connections_that_send_half_a_message_or_nothing_hold_up_nobody(start):
@@ -235,7 +239,7 @@ def test_sigterm_under_load_answers_what_was_accepted(start):
     codes: Counter = Counter()
 
     def caller(_: int) -> None:
-        with farpoint.Client(server.address, timeout=10) as client:
+        with farpoint.Client(server.address, timeout=60) as client:
             try:
                 while True:
                     assert client.sample(CLOUD, 20).indices.tolist() == EXPECTED
@@ -245,7 +249,9 @@ def test_sigterm_under_load_answers_what_was_accepted(start):
 
     with ThreadPoolExecutor(8) as callers:
         running = [callers.submit(caller, i) for i in range(8)]
-        time.sleep(1)
+        give_up = time.monotonic() + 60
+        while codes["OK"] <= 8 and time.monotonic() < give_up:
+            time.sleep(0.1)
         server.signal(signal.SIGTERM)
         for task in running:
             task.result()
@@ -257,7 +263,7 @@ def test_sigterm_under_load_answers_what_was_accepted(start):
 
 
 def test_a_hung_engine_is_seen_told_and_forgiven(start):
-    server = start("--engine-timeout-s", "0.5", batch_s=4)
+    server = start("--engine-timeout-s", "1", batch_s=6)
     with server.connected() as stub, grpc.insecure_channel(server.address) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING

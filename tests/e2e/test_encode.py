@@ -311,6 +311,25 @@ def test_the_command_writes_the_stages(model_server, folder):
         np.testing.assert_array_equal(arrays["stage0_points"], CLOUD[arrays["stage0_indices"]])
 
 
+def test_an_engine_that_hangs_in_encode_is_seen_told_and_forgiven(start):
+    """Though nobody calls Sample, and though the caller itself waits for less."""
+    server = start("--engine-timeout-s", "1", "--encoder", "default", batch_s=3)
+    with (
+        grpc.insecure_channel(server.address) as channel,
+        farpoint.Client(server.address) as client,
+    ):
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        with pytest.raises(farpoint.DeadlineExceededError):
+            client.encode(np.tile(CLOUD, (2, 1)), timeout=0.2)
+        assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        with server.connected() as stub, pytest.raises(grpc.RpcError) as caught:
+            stub.Encode(request(CLOUD))
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        assert len(client.sample(CLOUD[:9], 5)) == 5
+
+
 def test_an_encoder_that_cannot_be_loaded_keeps_the_server_from_starting(folder):
     command = [sys.executable, "-m", "farpoint_server", "--listen", "127.0.0.1:0"]
     command += ["--device", "cpu", "--encoder", f"a={folder / 'nothing.safetensors'}"]

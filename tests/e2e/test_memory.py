@@ -38,7 +38,7 @@ def resident(server: RunningServer) -> int:
     return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmRSS:")))
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0) -> bool:
+def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> bool:
     give_up = time.monotonic() + timeout_s
     while time.monotonic() < give_up:
         if condition():
@@ -47,12 +47,13 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0) -> bool:
     return False
 
 
-def idle_trims(client: farpoint.Client) -> int:
+def returned_when_idle(client: farpoint.Client) -> int:
+    """Bytes that all idle trims so far have given back."""
     (device,) = client.memory().devices
-    return device.trims["idle"].count if "idle" in device.trims else 0
+    return device.trims["idle"].returned_bytes if "idle" in device.trims else 0
 
 
-def test_a_burst_is_given_back_within_five_seconds_of_idleness(start):
+def test_a_burst_is_given_back_when_the_server_is_idle(start):
     """16 requests of 12 MB, each over a connection of its own."""
     server = start(*ADMIN)
     cloud = RANDOM.random((1_000_000, 3), np.float32)
@@ -60,15 +61,12 @@ def test_a_burst_is_given_back_within_five_seconds_of_idleness(start):
     for client in clients:
         client.sample(CLOUD, 9)
     clients[0].trim_memory()
-    before = resident(server)
+    before, returned = resident(server), returned_when_idle(clients[0])
     with ThreadPoolExecutor(16) as callers:
         list(callers.map(lambda client: client.sample(cloud, 16), clients))
-    after_burst = resident(server)
-    assert after_burst > before + 30 * MIB, "there was no burst to speak of"
-    # What the kernel frees by itself may already be enough; the trim comes with idleness.
-    assert wait_until(lambda: idle_trims(clients[0]) >= 1 and resident(server) < 1.15 * before, 5)
-    (device,) = clients[0].memory().devices
-    assert device.trims["idle"].returned_bytes > 0.5 * (after_burst - before)
+    # What the kernel frees by itself may be enough to come down; the trim comes with idleness.
+    assert wait_until(lambda: returned_when_idle(clients[0]) > returned + 20 * MIB)
+    assert wait_until(lambda: resident(server) < 1.15 * before)
     for client in clients:
         client.close()
 
@@ -109,17 +107,17 @@ async def test_the_asynchronous_client_has_the_same(admin_server):
 
 
 def test_a_trim_waits_for_the_work_but_a_forced_one_goes_ahead_of_the_queue(start):
-    server = start(*ADMIN, "--batch-points", "1000", batch_s=1)
+    server = start(*ADMIN, "--batch-points", "1000", batch_s=3)
     with farpoint.Client(server.address) as client, ThreadPoolExecutor(5) as callers:
-        busy = [callers.submit(client.sample, CLOUD, 9) for _ in range(3)]
-        time.sleep(0.3)
+        busy = [callers.submit(client.sample, CLOUD, 9) for _ in range(2)]
+        time.sleep(0.5)
         with pytest.raises(farpoint.DeadlineExceededError):
-            client.trim_memory(timeout=0.3)
+            client.trim_memory(timeout=0.5)
         client.trim_memory(force=True)
-        assert sum(call.done() for call in busy) < 3
+        assert sum(call.done() for call in busy) < 2
         client.trim_memory()
-        for call in busy:  # done on the server; a batch takes a second, the way back much less
-            call.result(timeout=0.5)
+        for call in busy:  # done on the server; a batch takes 3 s, the way back much less
+            call.result(timeout=2.5)
 
 
 def test_memory_that_runs_out_fails_the_guilty_request_alone(start):

@@ -38,7 +38,7 @@ class Secured:
         return farpoint.Tls(*vars(self.files).values())
 
     def client(self, token: str | None = CAMERA, tls: farpoint.Tls | None = None):
-        return farpoint.Client(self.server.address, tls=tls or self.tls, token=token, timeout=5)
+        return farpoint.Client(self.server.address, tls=tls or self.tls, token=token, timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +80,12 @@ def test_another_certificate_does_not_connect(secured):
     }
     for tls in wrong.values():
         with secured.client(tls=tls) as client, pytest.raises(farpoint.UnavailableError):
-            client.server_info(timeout=1)
+            client.server_info(timeout=30)
     with (
         farpoint.Client(secured.server.address) as plain,
         pytest.raises(farpoint.UnavailableError),
     ):
-        plain.server_info(timeout=1)
+        plain.server_info(timeout=30)
 
 
 def test_administration_is_on_its_own_port_with_its_own_scope(secured):
@@ -133,7 +133,7 @@ def test_files_are_read_again_and_nothing_secret_is_ever_logged(secured, tmp_pat
         secured.client(LATER, tls=trusts_former) as client,
         pytest.raises(farpoint.UnavailableError),
     ):
-        client.server_info(timeout=1)
+        client.server_info(timeout=30)
     secured.tokens.write_text(f"later sample {LATER} {LATER}\n")
     with secured.client(LATER) as client:
         client.server_info()

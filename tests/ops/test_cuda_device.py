@@ -10,6 +10,7 @@ import farpoint_ops
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 METHODS = ("grid", "block", "cluster", "lazy", "lazy_sorted")
+SCATTER_METHODS = ("rows", "vectors", "atomic")
 
 
 def clouds(kind: str, batch: int, n: int) -> Tensor:
@@ -39,9 +40,19 @@ def check(xyz: Tensor, m: int, method: str, head: int = 0) -> None:
 
 
 @pytest.mark.parametrize("kind", ["random", "ties", "holes"])
+@pytest.mark.parametrize("n", [700, 4500])
 @pytest.mark.parametrize("method", METHODS)
-def test_small_clouds(method: str, kind: str) -> None:
-    check(clouds(kind, 3, 700), 100, method)
+def test_small_clouds(method: str, n: int, kind: str) -> None:
+    """4500 points are the fewest that two blocks of a cluster share."""
+    check(clouds(kind, 3, n), 60, method)
+
+
+def test_a_cluster_is_refused_only_where_there_are_none() -> None:
+    """A test that skips says nothing, so that K2 runs at all is a promise of its own."""
+    if torch.cuda.get_device_capability() < (9, 0):
+        pytest.skip("clusters begin with sm_90")
+    for n in (1, 700, 4500, 32_000):  # up to 8 blocks, which every such device has
+        torch.ops.farpoint._cuda_fps(clouds("random", 1, n).cuda(), 1, "cluster")
 
 
 def small_arguments() -> dict[str, tuple[Any, ...]]:
@@ -73,6 +84,64 @@ def test_small_ops(name: str) -> None:
         expected, given = (expected,), (given,)
     for on_cpu, on_cuda in zip(expected, given, strict=True):
         assert torch.equal(on_cuda.cpu(), on_cpu)
+
+
+def cuda_scatter(values: Tensor, idx: Tensor, n: int, method: str) -> Tensor:
+    """The sums of one method; skips where this device cannot run it."""
+    try:
+        return torch.ops.farpoint._cuda_scatter(values.cuda(), idx.cuda(), n, method)
+    except ValueError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("kind", ["distinct", "repeated", "crowded"])
+@pytest.mark.parametrize("method", SCATTER_METHODS)
+def test_small_scatters(method: str, kind: str) -> None:
+    """Integers, whose sums are exact in any order; 41 channels leave tiles half full."""
+    generator = torch.Generator().manual_seed(3)
+    values = torch.randint(-9, 9, (2, 41, 300), generator=generator).float()
+    idx = torch.stack([torch.randperm(301, generator=generator)[:300] for _ in range(2)])
+    if kind == "repeated":
+        idx[1, 299] = idx[1, 5]
+    n = 301 if kind != "crowded" else 20
+    given = cuda_scatter(values, (idx % n).int(), n, method)
+    assert torch.equal(given.cpu(), torch.ops.farpoint.scatter_points(values, idx % n, n))
+
+
+@pytest.mark.parametrize("method", SCATTER_METHODS)
+@pytest.mark.parametrize(
+    ("points", "samples"), [(4096, 32_768), (9000, 2000), (50_000, 20_001), (80_000, 320_000)]
+)
+def test_scatters_of_long_rows(points: int, samples: int, method: str) -> None:
+    values, idx = torch.randint(-9, 9, (2, 19, samples)), torch.randint(points, (2, samples))
+    expected = torch.ops.farpoint.scatter_points(values.float(), idx, points)
+    assert torch.equal(cuda_scatter(values.float(), idx, points, method).cpu(), expected)
+
+
+@pytest.mark.parametrize("points", [1000, 9000, 50_000, 80_000])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.float64])
+def test_gathers_of_long_rows(dtype: torch.dtype, points: int) -> None:
+    features = torch.randint(100, (2, 19, points)).to(dtype).cuda()
+    for samples in (points, points - 3, 64):
+        idx = torch.randint(points, (2, samples)).cuda()
+        expected = features.gather(2, idx[:, None].expand(-1, 19, -1))
+        assert torch.equal(farpoint_ops.gather_points(features, idx), expected)
+
+
+def test_a_graph_replays_gather_and_its_backward() -> None:
+    features = torch.randint(9, (2, 19, 500)).float().cuda().requires_grad_()
+    idx, other = (torch.randint(500, (2, 300)).cuda() for _ in range(2))
+
+    def step() -> Tensor:
+        return torch.autograd.grad(farpoint_ops.gather_points(features, idx).sum(), features)[0]
+
+    step()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    idx.copy_(other)
+    graph.replay()
+    assert torch.equal(captured, step())
 
 
 @pytest.mark.parametrize("kind", ["random", "ties", "holes"])

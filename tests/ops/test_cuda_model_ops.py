@@ -1,12 +1,15 @@
 """The CUDA kernels beside sampling, run on the CPU, against the compiled CPU ops bit for bit."""
 
+import ctypes
+from enum import IntEnum
+
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
 import farpoint_ops
-from cuda_on_cpu import call, search_batch
+from cuda_on_cpu import call, library, search_batch
 
 OPS = torch.ops.farpoint
 INDEX_TYPES = [np.int32, np.int64]
@@ -41,15 +44,93 @@ def test_gather(dtype: type, index: type, channels: int, points: int, samples: i
     np.testing.assert_array_equal(out, expected.numpy())
 
 
+class Scatter(IntEnum):
+    """`ScatterMethod` of csrc/cuda/scatter.h."""
+
+    AUTO = -1
+    ROWS = 0
+    VECTORS = 1
+    ATOMIC = 2
+
+
+def scatter(
+    given: NDArray[np.floating], idx: NDArray[np.integer], n: int, method: Scatter, seed: int = 0
+) -> NDArray[np.floating]:
+    """Every element of the output starts as NaN: a method has to write or clear them all."""
+    out = np.full((*given.shape[:2], n), np.nan, given.dtype)
+    shape = (*given.shape[:2], n, given.shape[2])
+    wide = given.dtype == np.float64, idx.dtype == np.int64
+    call("scatter", given, idx, out, shape, *wide, int(method), seed)
+    return out
+
+
+@pytest.mark.parametrize("method", list(Scatter))
 @pytest.mark.parametrize("index", INDEX_TYPES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_scatter_sums_integers_exactly_in_any_order(dtype: type, index: type) -> None:
+@pytest.mark.parametrize(("channels", "points", "samples"), [(67, 40, 300), (9, 301, 61)])
+def test_scatter_sums_integers_exactly_in_any_order(
+    channels: int, points: int, samples: int, dtype: type, index: type, method: Scatter
+) -> None:
+    if (dtype, method) == (np.float64, Scatter.VECTORS):
+        pytest.skip("vector reductions add float32")
     rng = np.random.default_rng(2)
-    given = rng.integers(-9, 9, (2, 19, 300)).astype(dtype)
-    idx = indices(rng, 40, 2, 300, dtype=index)
-    out = np.zeros((2, 19, 40), dtype)
-    call("scatter", given, idx, out, (2, 19, 40, 300), dtype is np.float64, index is np.int64)
-    np.testing.assert_array_equal(out, OPS.scatter_points(*tensors(given, idx), 40).numpy())
+    given = rng.integers(-9, 9, (2, channels, samples)).astype(dtype)
+    idx = indices(rng, points, 2, samples, dtype=index)
+    out = scatter(given, idx, points, method, seed=samples)
+    np.testing.assert_array_equal(out, OPS.scatter_points(*tensors(given, idx), points).numpy())
+
+
+def distinct_indices(rng: np.random.Generator, high: int, *shape: int) -> NDArray[np.integer]:
+    """Like `indices`, with none twice in a row."""
+    return rng.permuted(np.tile(np.arange(high), (shape[0], 1)), axis=1)[:, : shape[1]].copy()
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_of_distinct_indices_are_stored_and_repeated_ones_added(
+    seed: int, repeated: bool
+) -> None:
+    """The second cloud has one index twice, anywhere; the blocks of the first must not care."""
+    rng = np.random.default_rng(seed)
+    points, samples = int(rng.integers(200, 900)), int(rng.integers(90, 200))
+    given = values(rng, 2, 7, samples)
+    given[0, :, 0] = -0.0
+    idx = distinct_indices(rng, points, 2, samples)
+    if repeated:
+        first, second = rng.choice(samples, 2, replace=False)
+        idx[1, second] = idx[1, first]
+    out = scatter(given, idx, points, Scatter.ROWS, seed)
+    expected = OPS.scatter_points(*tensors(given, idx), points).numpy()
+    np.testing.assert_array_equal(out.view(np.int32), expected.view(np.int32))
+
+
+def test_rows_too_long_for_shared_memory_are_left_to_another_method() -> None:
+    rng = np.random.default_rng(4)
+    given = rng.integers(-9, 9, (1, 9, 60_032)).astype(np.float32)
+    idx = indices(rng, 60_000, 1, 60_032, dtype=np.int32)
+    with pytest.raises(NotImplementedError):
+        scatter(given, idx, 60_000, Scatter.ROWS)
+    expected = OPS.scatter_points(*tensors(given, idx), 60_000).numpy()
+    np.testing.assert_array_equal(scatter(given, idx, 60_000, Scatter.AUTO), expected)
+
+
+@pytest.mark.parametrize(
+    ("batch", "channels", "points", "samples", "method"),
+    [
+        (32, 64, 4096, 32_768, Scatter.ROWS),
+        (2, 1, 4096, 1024, Scatter.ROWS),
+        (1, 1, 4096, 1024, Scatter.ATOMIC),
+        (1, 64, 56_000, 14_000, Scatter.ROWS),
+        (1, 64, 80_000, 1_280_000, Scatter.VECTORS),
+        (1, 64, 80_000, 20_000, Scatter.ATOMIC),
+        (1, 7, 80_000, 1_280_000, Scatter.ATOMIC),
+    ],
+)
+def test_scatter_rule(
+    batch: int, channels: int, points: int, samples: int, method: Scatter
+) -> None:
+    shape = (ctypes.c_int64 * 4)(batch, channels, points, samples)
+    assert Scatter(library().model_scatter_method(shape, 0)) is method
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -52,8 +52,8 @@ async def entered(receiving: Receiving, leave: asyncio.Event) -> None:
         await leave.wait()
 
 
-async def finish(*tasks: asyncio.Task) -> bool:
-    done, _ = await asyncio.wait(tasks, timeout=0.05)
+async def finish(*tasks: asyncio.Task, within_s: float = 30) -> bool:
+    done, _ = await asyncio.wait(tasks, timeout=within_s)
     return len(done) == len(tasks)
 
 
@@ -63,7 +63,7 @@ async def test_messages_take_turns():
     first = asyncio.create_task(entered(receiving, leave))
     await asyncio.sleep(0)
     second = asyncio.create_task(entered(receiving, at_once))
-    assert not await finish(second)
+    assert not await finish(second, within_s=0.05)
     leave.set()
     assert await finish(first, second)
 

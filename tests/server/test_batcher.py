@@ -18,7 +18,8 @@ POISON, TOO_LARGE = 13, 14
 class StandInEngine:
     """Answers each request with its number of points, once `gate` lets it; fails on POISON."""
 
-    def __init__(self) -> None:
+    def __init__(self, depth: int = 1) -> None:
+        self.depth = depth
         self.gate = asyncio.Event()
         self.batches: list[list[int]] = []
         self.running: Batch | None = None
@@ -38,6 +39,12 @@ class StandInEngine:
         if size == TOO_LARGE:
             return OverloadedError("too large", 1)
         return Samples(np.array([size], np.int32), None)
+
+
+async def settle() -> None:
+    """Lets everything happen that needs no time to pass, however slow the machine is."""
+    for _ in range(20):
+        await asyncio.sleep(0)
 
 
 def cloud(points: int) -> Clouds:
@@ -64,7 +71,7 @@ async def submit(batcher):
 
     async def submit(*sizes, timeout_s=None):
         tasks = [asyncio.create_task(batcher.sample(cloud(n), timeout_s)) for n in sizes]
-        await asyncio.sleep(0.01)
+        await settle()
         return tasks
 
     await submit(1)
@@ -212,12 +219,40 @@ async def test_times_are_told(engine, submit):
     assert 0 <= outcome.compute_ms < outcome.queue_ms
 
 
+async def test_beside_a_batch_that_runs_a_card_takes_one_that_is_full_and_no_other():
+    engine = StandInEngine(depth=2)
+    batcher = Batcher([engine], batch_points=100)
+    batcher.start()
+
+    async def submit(*sizes):
+        tasks = [asyncio.create_task(batcher.sample(cloud(n), None)) for n in sizes]
+        await settle()
+        return tasks
+
+    tasks = await submit(1)
+    tasks += await submit(40, 45)
+    assert engine.batches == [[1]]
+    tasks += await submit(20)
+    assert engine.batches == [[1], [40, 45]]
+    tasks += await submit(300)
+    assert engine.batches == [[1], [40, 45]]
+    engine.gate.set()
+    assert await rows(tasks) == [1, 40, 45, 20, 300]
+    assert engine.batches[2:] == [[20], [300]]
+    engine.gate.clear()
+    tasks = await submit(2, 300)
+    assert engine.batches[4:] == [[2], [300]]
+    engine.gate.set()
+    assert await rows(tasks) == [2, 300]
+    await batcher.stop()
+
+
 async def test_two_engines_serve_one_queue():
     engines = [StandInEngine(), StandInEngine()]
     batcher = Batcher(engines, batch_points=1)
     batcher.start()
     tasks = [asyncio.create_task(batcher.sample(cloud(n), None)) for n in (1, 2)]
-    await asyncio.sleep(0.01)
+    await settle()
     assert [engine.batches for engine in engines] == [[[1]], [[2]]]
     for engine in engines:
         engine.gate.set()
@@ -257,6 +292,6 @@ async def test_when_every_engine_hangs_nothing_is_accepted_until_one_is_back(wat
     with pytest.raises(EngineHungError):
         await batcher.sample(cloud(1), None)
     engines[0].gate.set()
-    await asyncio.sleep(0.01)
+    await settle()
     assert said == [False, True]
     assert int((await batcher.sample(cloud(20), None)).samples.rows[0]) == 20

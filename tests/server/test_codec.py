@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
+from farpoint_server.codec.coordinates import narrow
 from farpoint_server.codec.sample import Decoded, decode, encode, timings
 from farpoint_server.codec.sample_plan import Limits, read_plan
+from farpoint_server.codec.tensors import View
 from farpoint_server.codec.wire import SampleMessage
 from farpoint_server.errors import InvalidRequestError
 from farpoint_server.work import Outcome, Samples
@@ -100,6 +102,15 @@ def test_float64_is_shifted_to_the_first_finite_point_of_each_cloud():
     assert decoded.origins.tolist() == [[5e6, 1, 2], [7, 8, 9]]
     assert decoded.clouds.points[1:, 0].tolist() == [0, 0.25, 0, 1]
     assert not np.isfinite(decoded.clouds.points[0]).all()
+
+
+def test_every_float16_becomes_the_same_number_in_float32():
+    halves = np.arange(3 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16).reshape(-1, 3)
+    view = View(tensor_pb2.DATA_TYPE_FLOAT16, halves.shape, halves.tobytes())
+    widened, origins = narrow(view, np.array([len(halves)]))
+    assert origins is None
+    assert widened.dtype == np.float32
+    np.testing.assert_array_equal(widened, halves.astype(np.float32))
 
 
 @pytest.mark.parametrize(

@@ -42,11 +42,11 @@ async def test_a_request_gets_the_same_samples_alone_and_in_a_batch():
 
 
 async def test_a_request_that_is_given_up_frees_the_engine_and_the_others_are_finished():
-    """Alone, the large one takes a second and more; given up, it takes no time."""
+    """Alone, the large one takes many seconds; given up, it takes no time."""
     engine = Engine(torch.device("cpu"), 1)
     await engine.start()
     small = clouds([2000], [100], with_distances=True)
-    large = clouds([400_000], [400_000], with_distances=False)
+    large = clouds([300_000] * 16, [300_000] * 16, with_distances=False)
     (expected,) = await engine.sample(Batch([small]))
     batch = Batch([large, small])
     running = asyncio.ensure_future(engine.sample(batch))
@@ -55,7 +55,7 @@ async def test_a_request_that_is_given_up_frees_the_engine_and_the_others_are_fi
     batch.give_up(0)
     begun = time.monotonic()
     _, kept = await running
-    assert time.monotonic() - begun < 0.5
+    assert time.monotonic() - begun < 10
     assert kept.rows.tolist() == expected.rows.tolist()
     assert kept.distances.tolist() == expected.distances.tolist()
     engine.stop()
@@ -64,7 +64,7 @@ async def test_a_request_that_is_given_up_frees_the_engine_and_the_others_are_fi
 async def test_the_engine_uses_the_threads_that_it_is_given():
     engine = Engine(torch.device("cpu"), 1)
     await engine.start()
-    assert engine._thread.submit(torch.get_num_threads).result() == 1
+    assert await engine.call(torch.get_num_threads) == 1
     engine.stop()
 
 

@@ -29,7 +29,7 @@ def endpoint(health):
 
 def get(endpoint, path):
     try:
-        with urllib.request.urlopen(f"http://{endpoint.address}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{endpoint.address}{path}", timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

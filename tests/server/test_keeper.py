@@ -87,7 +87,7 @@ async def test_a_lost_device_is_told_once_and_for_good(world):
     world.simulation.meanwhile = fail
     with pytest.raises(DeviceLost):
         world.simulation.run(one("a", 1))
-    await asyncio.wait_for(world.keeper.lost(), 5)
+    await asyncio.wait_for(world.keeper.lost(), 30)
     assert world.told == [False]
     assert await world.keeper.trim(world.engine, force=False) is None
     await world.keeper.stop()

@@ -30,3 +30,13 @@ def test_a_reader_who_is_gone_is_no_error():
     writer = LineWriter(start)
     writer.write("nobody")
     writer.close(5)
+
+
+def test_lines_that_come_while_others_are_gathered_are_written_too():
+    end, start = os.pipe()
+    writer = LineWriter(start)
+    with os.fdopen(end) as lines:
+        for text in ("first", "second", "third"):
+            writer.write(text)
+            assert lines.readline() == f"{text}\n"
+    writer.close(5)

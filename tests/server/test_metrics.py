@@ -11,7 +11,6 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from farpoint_server import errors
-from farpoint_server.around import Around
 from farpoint_server.in_flight import InFlight
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
 from farpoint_server.metrics.calls import CallMeter, reason_of
@@ -32,10 +31,10 @@ def registry():
 async def call(registry):
     """Calls a method that is the given coroutine function."""
     servers = []
-    meter = Around(CallMeter(Instruments(registry)))
+    meter = CallMeter(Instruments(registry))
 
     async def call(behavior, **options):
-        server = grpc.aio.server(interceptors=[meter, Boundary(InFlight())])
+        server = grpc.aio.server(interceptors=[Boundary(InFlight(), meter)])
         handler = grpc.unary_unary_rpc_method_handler(behavior)
         service = grpc.method_handlers_generic_handler("farpoint.test.Service", {"Method": handler})
         server.add_generic_rpc_handlers((service,))
@@ -144,5 +143,6 @@ STATE = {
         "bytes_in_flight",
         "queue_requests",
         "queue_points",
+        "shared_memory_bytes",
     )
 }

@@ -82,7 +82,7 @@ async def test_calls_are_counted_until_they_end_however_they_end(call, in_flight
         await call(fail)
     with pytest.raises(grpc.aio.AioRpcError):
         await call(lambda _, __: asyncio.sleep(9), timeout=0.05)
-    await asyncio.wait_for(in_flight.drain(), 2)
+    await asyncio.wait_for(in_flight.drain(), 30)
 
 
 async def test_a_drained_server_is_unavailable(call, in_flight):

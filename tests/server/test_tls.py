@@ -47,7 +47,7 @@ async def call(tmp_path):
             *(path.read_bytes() for path in (files.ca, files.key, files.certificate))
         )
         async with grpc.aio.secure_channel(f"127.0.0.1:{port}", shown) as channel:
-            return await channel.unary_unary("/a.B/C")(b"hello", timeout=5)
+            return await channel.unary_unary("/a.B/C")(b"hello", timeout=60)
 
     call.served = served
     yield call

@@ -12,6 +12,9 @@ from farpoint_server.work import Float32s, Int64s
 
 Float64s = npt.NDArray[np.float64]
 
+# Every float16 in float32, by its bits: a look-up takes half as long as numpy's conversion.
+_HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+
 
 def load_points(plan: Plan) -> tuple[Float32s, Float64s | None]:
     """The clouds of a request in float32, and what was subtracted from each.
@@ -37,31 +40,37 @@ def narrow(points: View, lengths: Int64s) -> tuple[Float32s, Float64s | None]:
         return _shift(raw.astype(np.float64, copy=False), lengths)
     if points.data_type == tensor_pb2.DATA_TYPE_BFLOAT16:
         return (raw.astype(np.uint32) << 16).view(np.float32), None
+    if points.data_type == tensor_pb2.DATA_TYPE_FLOAT16:
+        return _HALVES.take(raw.view("<u2")), None
     return raw.astype(np.float32, copy=False), None
 
 
 def _shift(points: Float64s, lengths: Int64s) -> tuple[Float32s, Float64s]:
     narrowed = np.empty(points.shape, np.float32)
-    origins = np.zeros((len(lengths), 3))
-    stops = lengths.cumsum()
+    origins = _origins(points, lengths)
     # A coordinate beyond float32 becomes infinite here and is then treated as such.
     with np.errstate(over="ignore", invalid="ignore"):
-        for cloud, (start, stop) in enumerate(zip(stops - lengths, stops, strict=True)):
-            origins[cloud] = _first_finite(points[start:stop])
+        # By column: along rows of three numpy takes more than twice as long.
+        for axis in range(3):
             np.subtract(
-                points[start:stop],
-                origins[cloud],
-                out=narrowed[start:stop],
+                points[:, axis],
+                origins[0, axis] if len(lengths) == 1 else origins[:, axis].repeat(lengths),
+                out=narrowed[:, axis],
                 casting="same_kind",
             )
     return narrowed, origins
 
 
-def _first_finite(cloud: Float64s) -> Float64s:
-    if np.isfinite(cloud[0]).all():
-        return np.asarray(cloud[0])
-    finite = np.isfinite(cloud).all(axis=1)
-    return np.asarray(cloud[finite.argmax()]) if finite.any() else np.zeros(3)
+def _origins(points: Float64s, lengths: Int64s) -> Float64s:
+    """The first finite row of each cloud, shape (B, 3); zeros where none is."""
+    stops = lengths.cumsum()
+    starts = stops - lengths
+    origins = points[starts]
+    for cloud in np.flatnonzero(~np.isfinite(origins).all(axis=1)):
+        rows = points[starts[cloud] : stops[cloud]]
+        finite = np.isfinite(rows).all(axis=1)
+        origins[cloud] = rows[finite.argmax()] if finite.any() else 0
+    return origins
 
 
 def _check_finite(points: Float32s, plan: Plan) -> None:

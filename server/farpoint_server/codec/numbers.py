@@ -20,12 +20,14 @@ def check_range(values: Int64s, low: int, high: Int64s, field: str, meaning: str
     """Raises InvalidRequestError for the first value outside low..high.
 
     Args:
-        values: Shape (B,), or (1,) for all clouds.
+        values: Shape (B,), or (1,) for all clouds; for a single cloud this is cheap.
         low: Smallest value that is right.
         high: Shape (B,): largest value that is right.
         field: Name of the repeated field.
         meaning: What `high` is; `{}` stands for the cloud.
     """
+    if len(high) == 1 and low <= int(values[0]) <= int(high[0]):
+        return
     wrong = (values < low) | (values > high)
     if wrong.any():
         cloud = int(wrong.argmax())

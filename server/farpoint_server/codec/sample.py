@@ -29,6 +29,7 @@ def decode(plan: Plan) -> Decoded:
     Raises:
         InvalidRequestError: as `load_points` does.
     """
+    plan = plan.owned()
     points, origins = load_points(plan)
     clouds = Clouds(
         points=points,
@@ -45,11 +46,18 @@ def _spread(values: Int64s, clouds: int) -> Int64s:
     return values if len(values) == clouds else np.broadcast_to(values, clouds)
 
 
+def rows_within(clouds: Clouds, rows: Int32s) -> Int32s:
+    """Rows of all clouds together as rows of each cloud."""
+    if len(clouds.lengths) == 1:
+        return rows
+    firsts = (clouds.lengths.cumsum() - clouds.lengths).astype(np.int32)
+    return rows - np.repeat(firsts, clouds.sample_counts)
+
+
 def encode(decoded: Decoded, outcome: Outcome) -> list[Buffer]:
     """The SampleResponse as chunks, complete but for `timings`."""
     plan, clouds, samples = decoded.plan, decoded.clouds, outcome.samples
-    firsts = clouds.lengths.cumsum() - clouds.lengths
-    within = samples.rows - np.repeat(firsts, clouds.sample_counts)
+    within = rows_within(clouds, samples.rows)
     head = Response(lengths=clouds.sample_counts.tolist())
     chunks: list[Buffer] = [head.SerializeToString()]
     chunks += nested(Response.INDICES_FIELD_NUMBER, pack(within, tensor_pb2.DATA_TYPE_INT32))

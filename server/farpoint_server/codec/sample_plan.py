@@ -1,7 +1,7 @@
 """The cheap half of decoding a SampleRequest: everything but the coordinates' values."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from farpoint_server.codec.numbers import check_range, per_cloud
 from farpoint_server.codec.tensors import MAX_DIMENSIONS, Enum, View, enum_name, view
 from farpoint_server.codec.wire import SampleMessage
 from farpoint_server.errors import InvalidRequestError
+from farpoint_server.shared_memory.regions import Regions
 from farpoint_server.work import Int64s
 
 POINT_TYPES = (
@@ -19,6 +20,9 @@ POINT_TYPES = (
     tensor_pb2.DATA_TYPE_BFLOAT16,
 )
 METHODS = (sampling_pb2.SAMPLING_METHOD_FARTHEST_POINT,)
+# Read once: an enum makes them anew each time that it is asked.
+_METHOD_NUMBERS = frozenset(sampling_pb2.SamplingMethod.values())
+_POLICY_NUMBERS = frozenset(sampling_pb2.NonfinitePolicy.values())
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,19 @@ class Plan:
     return_points: bool
     return_distances: bool
 
+    @property
+    def shared_bytes(self) -> int:
+        """What is still to be copied from the caller's memory."""
+        views = (self.points, *(values for _, values in self.attributes))
+        return sum(memoryview(v.data).nbytes for v in views if v.is_shared)
+
+    def owned(self) -> "Plan":
+        """With everything copied that the caller could still change."""
+        if not self.shared_bytes:
+            return self
+        attributes = tuple((name, values.owned()) for name, values in self.attributes)
+        return replace(self, points=self.points.owned(), attributes=attributes)
+
 
 def check_size(message: SampleMessage, limits: Limits) -> None:
     """Raises InvalidRequestError for a message above the limit; names its largest field."""
@@ -63,17 +80,21 @@ def check_size(message: SampleMessage, limits: Limits) -> None:
     raise InvalidRequestError(f"{largest}.data", expected, f"{message.size} bytes")
 
 
-def read_plan(message: SampleMessage, limits: Limits) -> Plan:
+def read_plan(message: SampleMessage, limits: Limits, regions: Regions | None = None) -> Plan:
     """Checks all that can be checked without looking at a coordinate.
+
+    Args:
+        message: The request.
+        limits: What it may hold at most.
+        regions: Where its tensors may refer to; None if they may not.
 
     Raises:
         InvalidRequestError: names the first field that is wrong.
     """
     request = message.request
-    _check_enum("method", request.method, sampling_pb2.SamplingMethod)
-    _check_enum("nonfinite_policy", request.nonfinite_policy, sampling_pb2.NonfinitePolicy)
+    _check_enums(request)
     check_points(request.points, limits)
-    points = view(request.points, "points", message.points_data)
+    points = view(request.points, "points", message.points_data, regions)
     lengths = read_lengths(request.lengths, points.shape[0], limits)
     counts = per_cloud(request.sample_counts, "sample_counts", len(lengths))
     check_range(counts, 1, lengths, "sample_counts", "the points of cloud {}")
@@ -81,7 +102,7 @@ def read_plan(message: SampleMessage, limits: Limits) -> Plan:
     check_range(starts, 0, lengths - 1, "start_indices", "the rows of cloud {}")
     return Plan(
         points=points,
-        attributes=_attributes(request.attributes, points.shape[0]),
+        attributes=_attributes(request.attributes, points.shape[0], regions),
         lengths=lengths,
         sample_counts=counts,
         starts=starts,
@@ -91,10 +112,17 @@ def read_plan(message: SampleMessage, limits: Limits) -> Plan:
     )
 
 
-def _check_enum(field: str, value: int, enum: Enum) -> None:
-    names = dict(enum.items())
-    if value not in names.values():
-        raise InvalidRequestError(field, f"one of {', '.join(names)}", value)
+def _check_enums(request: sampling_pb2.SampleRequest) -> None:
+    method, policy = request.method, request.nonfinite_policy
+    if method not in _METHOD_NUMBERS:
+        raise _unknown("method", sampling_pb2.SamplingMethod, method)
+    if policy not in _POLICY_NUMBERS:
+        raise _unknown("nonfinite_policy", sampling_pb2.NonfinitePolicy, policy)
+
+
+def _unknown(field: str, enum: Enum, value: int) -> InvalidRequestError:
+    names = ", ".join(name for name, _ in enum.items())
+    return InvalidRequestError(field, f"one of {names}", value)
 
 
 def check_points(points: tensor_pb2.Tensor, limits: Limits) -> None:
@@ -126,7 +154,7 @@ def read_lengths(values: Sequence[int], points: int, limits: Limits) -> Int64s:
 
 
 def _attributes(
-    attributes: Sequence[tensor_pb2.Attribute], points: int
+    attributes: Sequence[tensor_pb2.Attribute], points: int, regions: Regions | None
 ) -> tuple[tuple[str, View], ...]:
     views: dict[str, View] = {}
     for i, attribute in enumerate(attributes):
@@ -136,5 +164,6 @@ def _attributes(
         shape = tuple(attribute.values.shape[:MAX_DIMENSIONS])
         if not shape or shape[0] != points:
             raise InvalidRequestError(f"attributes[{i}].values.shape", f"({points}, ...)", shape)
-        views[attribute.name] = view(attribute.values, f"attributes[{i}].values")
+        field = f"attributes[{i}].values"
+        views[attribute.name] = view(attribute.values, field, regions=regions)
     return tuple(views.items())

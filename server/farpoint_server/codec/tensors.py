@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from farpoint.v1 import tensor_pb2
 from farpoint_server.codec.wire import Buffer, tensor_chunks
 from farpoint_server.errors import InvalidRequestError
+from farpoint_server.shared_memory.regions import Regions
 from farpoint_server.work import Int32s
 
 # Little-endian on every host. bfloat16, which numpy has not, is held as its bits.
@@ -52,6 +53,18 @@ class View:
     data_type: DataType
     shape: tuple[int, ...]
     data: Buffer
+    is_shared: bool = False
+    """Whether the caller may change the data meanwhile, and it may not be aligned either."""
+
+    def owned(self) -> "View":
+        """With the data copied if it is shared: what was checked must still hold when it is used.
+
+        The kernels lay out their memory by the values that they read, and read them again.
+        """
+        if not self.is_shared:
+            return self
+        copied = np.frombuffer(self.data, np.uint8).copy()
+        return replace(self, data=copied.data, is_shared=False)
 
     def array(self) -> npt.NDArray[Any]:
         """The elements in their shape, without a copy, not to be written."""
@@ -64,13 +77,19 @@ class View:
         return tensor_chunks(self.data_type, [len(rows), *rest], _bytes(taken))
 
 
-def view(tensor: tensor_pb2.Tensor, field: str, data: Buffer | None = None) -> View:
+def view(
+    tensor: tensor_pb2.Tensor,
+    field: str,
+    data: Buffer | None = None,
+    regions: Regions | None = None,
+) -> View:
     """The view of a tensor whose type, shape and data agree.
 
     Args:
         tensor: As it was sent.
         field: Its path in the request.
         data: What stands for `tensor.data`, if that was cut out.
+        regions: Where it may refer to instead of having data; None where it may not.
 
     Raises:
         InvalidRequestError: they do not agree.
@@ -78,6 +97,12 @@ def view(tensor: tensor_pb2.Tensor, field: str, data: Buffer | None = None) -> V
     data = tensor.data if data is None else data
     size = data_size(tensor, field)
     arrived = memoryview(data).nbytes
+    if tensor.HasField("shared_memory"):
+        if regions is None or arrived:
+            expected = "nothing beside data" if arrived else "data itself in this call"
+            raise InvalidRequestError(f"{field}.shared_memory", expected, "a range")
+        found = regions.find(tensor.shared_memory, size, field)
+        return View(tensor.data_type, tuple(tensor.shape), found, is_shared=True)
     if arrived != size:
         name = enum_name(tensor_pb2.DataType, tensor.data_type)
         expected = f"{size} bytes for {tuple(tensor.shape)} of {name}"
@@ -87,23 +112,24 @@ def view(tensor: tensor_pb2.Tensor, field: str, data: Buffer | None = None) -> V
 
 def data_size(tensor: tensor_pb2.Tensor, field: str) -> int:
     """Bytes of the elements of a tensor; raises InvalidRequestError if its head is wrong."""
-    name = enum_name(tensor_pb2.DataType, tensor.data_type)
-    if tensor.data_type not in ELEMENTS:
+    element = ELEMENTS.get(tensor.data_type)
+    if element is None:
+        name = enum_name(tensor_pb2.DataType, tensor.data_type)
         raise InvalidRequestError(f"{field}.data_type", "a DataType of the contract", name)
     if len(tensor.shape) > MAX_DIMENSIONS:
         expected = f"at most {MAX_DIMENSIONS} dimensions"
         raise InvalidRequestError(f"{field}.shape", expected, len(tensor.shape))
     shape = tuple(tensor.shape)
-    if any(size < 0 for size in shape):
+    if min(shape, default=0) < 0:
         raise InvalidRequestError(f"{field}.shape", "no negative size", shape)
     # Python integers: a product that overflows 64 bits must not look small.
-    return math.prod(shape) * ELEMENTS[tensor.data_type].itemsize
+    return math.prod(shape) * element.itemsize
 
 
 def _aligned(data: Buffer, data_type: DataType) -> Buffer:
     """The kernels read whole numbers, which may not lie across their natural boundaries."""
-    address = np.frombuffer(data, np.uint8).ctypes.data if memoryview(data).nbytes else 0
-    return data if address % ELEMENTS[data_type].itemsize == 0 else bytes(data)
+    is_aligned = len(data) == 0 or np.frombuffer(data, ELEMENTS[data_type]).flags.aligned
+    return data if is_aligned else bytes(data)
 
 
 def pack(array: npt.NDArray[Any], data_type: DataType) -> list[Buffer]:

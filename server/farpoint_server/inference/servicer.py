@@ -11,8 +11,11 @@ from google.protobuf.message import DecodeError
 from farpoint_server import rpc, version
 from farpoint_server.admission import Receiving
 from farpoint_server.errors import InvalidRequestError, NotFoundError
-from farpoint_server.inference import fps
+from farpoint_server.inference import encoder, fps
+from farpoint_server.inference.points import VERSION
 from farpoint_server.inference.v2 import open_inference_pb2 as pb
+from farpoint_server.models.encoders import Encoders
+from farpoint_server.models.registry import Model
 from farpoint_server.receiving import receive
 from farpoint_server.rpc import Context
 from farpoint_server.sampler import Sampler
@@ -23,15 +26,17 @@ SERVICE = DESCRIPTOR.full_name
 
 @dataclass(frozen=True)
 class InferenceServicer:
-    """Serves the model `fps` from the sampler that farpoint.v1 uses.
+    """Serves the model `fps` and the loaded encoders in the way that farpoint.v1 does.
 
     Args:
-        sampler: Does the work.
+        sampler: Does the work of `fps`.
+        encoders: Do their own.
         receiving: Whose turn it is to send a message.
         is_serving: Whether the server is healthy.
     """
 
     sampler: Sampler
+    encoders: Encoders
     receiving: Receiving
     is_serving: Callable[[], bool]
 
@@ -45,7 +50,7 @@ class InferenceServicer:
 
     async def model_ready(self, request: pb.ModelReadyRequest, _: Context) -> pb.ModelReadyResponse:
         """ModelReady; a model that is not there is not ready."""
-        known = request.name == fps.NAME and request.version in ("", fps.VERSION)
+        known = request.name in self._names() and request.version in ("", VERSION)
         return pb.ModelReadyResponse(ready=known and self.is_serving())
 
     async def server_metadata(
@@ -58,22 +63,51 @@ class InferenceServicer:
         self, request: pb.ModelMetadataRequest, _: Context
     ) -> pb.ModelMetadataResponse:
         """ModelMetadata."""
-        _check_model(request.name, request.version)
-        return fps.metadata()
+        model = self._find(request.name, request.version)
+        return encoder.metadata(model.name, model.config) if model else fps.metadata()
 
     async def infer(self, _: object, context: Context) -> pb.ModelInferResponse:
         """ModelInfer."""
         request, size = await self._receive(context)
-        sampler = self.sampler
-        _check_model(request.model_name, request.model_version)
-        if size > sampler.limits.message_bytes:
-            expected = f"a message of at most {sampler.limits.message_bytes} bytes"
+        model = self._find(request.model_name, request.model_version)
+        most = self.sampler.limits.message_bytes
+        if size > most:
+            expected = f"a message of at most {most} bytes"
             raise InvalidRequestError("raw_input_contents", expected, f"{size} bytes")
-        plan = fps.read_plan(request, sampler.limits)
-        with sampler.admission.hold(plan.points.shape[0], size):
+        if model is None:
+            return await self._sample(request, size, context.time_remaining())
+        return await self._encode(model, request, size, context.time_remaining())
+
+    async def _sample(
+        self, request: pb.ModelInferRequest, size: int, timeout_s: float | None
+    ) -> pb.ModelInferResponse:
+        plan = fps.read_plan(request, self.sampler.limits)
+        with self.sampler.admission.hold(plan.points.shape[0], size):
             encode = partial(fps.encode, request)
-            answer, _outcome = await sampler.run(plan, context.time_remaining(), encode)
+            answer, _outcome = await self.sampler.run(plan, timeout_s, encode)
         return answer
+
+    async def _encode(
+        self, model: Model, request: pb.ModelInferRequest, size: int, timeout_s: float | None
+    ) -> pb.ModelInferResponse:
+        plan = encoder.read_plan(request, model.config, self.encoders.limits)
+        with self.encoders.admission.hold(plan.points.shape[0], size):
+            encode = partial(encoder.encode, request, model.name, model.config, plan)
+            answer, _encoded = await self.encoders.run(model, plan, timeout_s, encode)
+        return answer
+
+    def _names(self) -> list[str]:
+        return [fps.NAME, *(model.name for model in self.encoders.registry.models)]
+
+    def _find(self, name: str, version_: str) -> Model | None:
+        """The encoder of a name, None for `fps`; raises NotFoundError."""
+        names = self._names()
+        if name not in names:
+            expected = f"one of {', '.join(names)}"
+            raise NotFoundError(f"model_name: expected {expected}, got {name!r}")
+        if version_ not in ("", VERSION):
+            raise NotFoundError(f"model_version: expected {VERSION!r}, got {version_!r}")
+        return None if name == fps.NAME else self.encoders.registry.get(name)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Registers the servicer."""
@@ -101,10 +135,3 @@ class InferenceServicer:
             return pb.ModelInferRequest.FromString(raw), len(raw)
         except DecodeError as error:
             raise rpc.parse_error(raw) from error
-
-
-def _check_model(name: str, wanted_version: str) -> None:
-    if name != fps.NAME:
-        raise NotFoundError(f"model_name: expected {fps.NAME!r}, got {name!r}")
-    if wanted_version not in ("", fps.VERSION):
-        raise NotFoundError(f"model_version: expected {fps.VERSION!r}, got {wanted_version!r}")

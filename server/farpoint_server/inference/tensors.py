@@ -1,7 +1,7 @@
 """Tensors of the Open Inference Protocol, raw or typed, as bytes."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,8 @@ TYPES: Mapping[str, tuple[str | None, np.dtype[np.generic]]] = {
     "INT64": ("int64_contents", np.dtype("<i8")),
 }
 SHARED_MEMORY = "shared_memory_region"
+CLASSIFICATION = "classification"
+PLATFORM = "farpoint"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,41 @@ def read_inputs(
         expected = f"none, or one for each of the {len(request.inputs)} inputs"
         raise InvalidRequestError("raw_input_contents", expected, raw)
     return [_read(request, places[name], name, types) for name, types in wanted.items()]
+
+
+def wanted_outputs(request: pb.ModelInferRequest, known: Iterable[str]) -> list[str]:
+    """Names of the outputs that are asked for; all that are known if none is.
+
+    Raises:
+        InvalidRequestError: there is no such output, or it cannot be given as is asked.
+    """
+    names = list(known)
+    for index, output in enumerate(request.outputs):
+        if output.name not in names:
+            expected = f"one of {', '.join(names)}"
+            raise InvalidRequestError(f"outputs[{index}].name", expected, repr(output.name))
+        for parameter in (SHARED_MEMORY, CLASSIFICATION):
+            if parameter in output.parameters:
+                field = f"outputs[{index}].parameters"
+                raise InvalidRequestError(field, "a tensor in the message", parameter)
+    return [output.name for output in request.outputs] or names
+
+
+def metadata_of(
+    name: str,
+    version: str,
+    inputs: Mapping[str, tuple[str, Sequence[int]]],
+    outputs: Mapping[str, tuple[str, Sequence[int]]],
+) -> pb.ModelMetadataResponse:
+    """What a model takes and gives: datatype and shape of each, -1 where any size will do."""
+    tensor = pb.ModelMetadataResponse.TensorMetadata
+    return pb.ModelMetadataResponse(
+        name=name,
+        versions=[version],
+        platform=PLATFORM,
+        inputs=[tensor(name=n, datatype=type_, shape=s) for n, (type_, s) in inputs.items()],
+        outputs=[tensor(name=n, datatype=type_, shape=s) for n, (type_, s) in outputs.items()],
+    )
 
 
 def _places(

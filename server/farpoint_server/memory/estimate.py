@@ -1,6 +1,7 @@
 """How many bytes a batch will take, predicted from its sizes and corrected by what was seen."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 # Both caching allocators round sizes up to this.
 ROUNDING = 512
@@ -16,6 +17,8 @@ LEAST, MOST = 0.25, 4.0
 OOM_FACTOR = 1.5
 
 
+# A request is predicted three times on its way, and streams repeat their sizes.
+@lru_cache(1024)
 def sample_bytes(points: int, clouds: int, samples: int) -> int:
     """Bytes that sampling takes on the device at most, inputs and answers included."""
     tensors = [points * size for size in POINT_TENSORS]

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -33,9 +33,16 @@ class Gate:
         try:
             yield
         finally:
-            with self._changed:
-                self._readers -= 1
-                self._changed.notify_all()
+            self._end_reading()
+
+    def stay(self) -> Callable[[], None]:
+        """Keeps a forward inside after its `reading` has ended, until what is returned is called.
+
+        Must be called by a thread that is reading; what is returned may be called by any.
+        """
+        with self._changed:
+            self._readers += 1
+        return self._end_reading
 
     @contextmanager
     def trying(self) -> Iterator[bool]:
@@ -69,6 +76,11 @@ class Gate:
         finally:
             if entered:
                 self._leave()
+
+    def _end_reading(self) -> None:
+        with self._changed:
+            self._readers -= 1
+            self._changed.notify_all()
 
     def _leave(self) -> None:
         with self._changed:

@@ -2,8 +2,8 @@
 
 import ctypes
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
+
+from farpoint_server.memory.malloc import HeapUse
 
 _FIELDS = (
     "arena",
@@ -31,6 +31,7 @@ _OPTIONS = (
     ("trim_threshold", -1, 2**31 - 1),
 )
 _OPERATOR = ("MALLOC_", "GLIBC_TUNABLES")
+_CALLS = ("mallinfo2", "malloc_trim", "mallopt", "gnu_get_libc_version")
 
 
 class _Mallinfo2(ctypes.Structure):
@@ -39,57 +40,33 @@ class _Mallinfo2(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_size_t) for name in _FIELDS)
 
 
-@dataclass(frozen=True)
-class HeapUse:
-    """Bytes over all arenas."""
-
-    used: int
-    """In live blocks, those with a mapping of their own included."""
-    free: int
-    """In free blocks, resident or not."""
+def find(library: ctypes.CDLL) -> "Glibc | None":
+    """The C library, if it is a glibc that has both calls (2.33 or later)."""
+    return Glibc(library) if all(hasattr(library, name) for name in _CALLS) else None
 
 
-@cache
-def _libc() -> ctypes.CDLL | None:
-    """The C library, if it is a glibc with both calls (2.33 or later) and is the malloc in use."""
-    library = ctypes.CDLL(None)
-    names = ("mallinfo2", "malloc_trim")
-    # mimalloc and jemalloc replace malloc without replacing these two.
-    replaced = any(hasattr(library, name) for name in ("mi_malloc", "mallctl", "tc_malloc"))
-    if replaced or not all(hasattr(library, name) for name in names):
-        return None
-    library.mallinfo2.restype = _Mallinfo2
-    library.malloc_trim.argtypes = [ctypes.c_size_t]
-    return library
+class Glibc:
+    """ptmalloc, over all of its arenas."""
 
+    tells_live = True
 
-def is_supported() -> bool:
-    """Whether `heap_use` and `malloc_trim` mean anything in this process."""
-    return _libc() is not None
+    def __init__(self, library: ctypes.CDLL) -> None:
+        library.mallinfo2.restype = _Mallinfo2
+        library.malloc_trim.argtypes = [ctypes.c_size_t]
+        library.gnu_get_libc_version.restype = ctypes.c_char_p
+        self._library = library
+        self.name = f"glibc {library.gnu_get_libc_version().decode()}"
 
+    def settle(self, environ: Mapping[str, str]) -> dict[str, int]:
+        """Nothing is set where the operator has an opinion: MALLOC_… or GLIBC_TUNABLES."""
+        if any(name.startswith(_OPERATOR) for name in environ):
+            return {}
+        set_ = self._library.mallopt
+        return {name: value for name, option, value in _OPTIONS if set_(option, value)}
 
-def settle(environ: Mapping[str, str]) -> dict[str, int]:
-    """Sets options of the heap, before threads are started; returns what was set.
+    def use(self) -> HeapUse:
+        info = self._library.mallinfo2()
+        return HeapUse(used=info.uordblks + info.hblkhd, free=info.fordblks)
 
-    Nothing is set where the operator has an opinion: a variable MALLOC_… or GLIBC_TUNABLES.
-    """
-    library = _libc()
-    if library is None or any(name.startswith(_OPERATOR) for name in environ):
-        return {}
-    return {name: value for name, option, value in _OPTIONS if library.mallopt(option, value)}
-
-
-def heap_use() -> HeapUse:
-    """Bytes of the heap now; zeros where glibc is not the allocator."""
-    library = _libc()
-    if library is None:
-        return HeapUse(0, 0)
-    info = library.mallinfo2()
-    return HeapUse(used=info.uordblks + info.hblkhd, free=info.fordblks)
-
-
-def malloc_trim() -> None:
-    """Gives every free page of every arena back to the system; other threads may go on."""
-    library = _libc()
-    if library is not None:
-        library.malloc_trim(0)
+    def trim(self) -> None:
+        self._library.malloc_trim(0)

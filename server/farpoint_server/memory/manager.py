@@ -33,7 +33,7 @@ DRAIN_S = 10.0
 class Manager:
     """Answers batches, trims between them, and says what memory looks like.
 
-    Everything but `snapshot`, `is_lost` and `check` belongs to the engine's thread.
+    Everything but `snapshot`, `is_lost`, `check` and `failed` belongs to the engine's thread.
 
     Args:
         allocator: The device's.
@@ -77,6 +77,33 @@ class Manager:
         """Whether the device works no more in this process."""
         self.snapshot = self._look()
         """The latest look at memory; any thread may read it."""
+
+    def hold(self) -> Callable[[], None]:
+        """Has the forward that calls this count as in flight until what is returned is called."""
+        return self._gate.stay()
+
+    def before_host_trim(self, give_back: Callable[[], None]) -> None:
+        """Has `give_back` be called before each trim of host memory, with nothing in flight."""
+        self._trimmer.before_host_trim.append(give_back)
+
+    def has_room_beside(self, predicted: int) -> bool:
+        """Whether a batch fits beside those in flight, uncut, and with nothing to be flushed."""
+        if not self._budget.bounded:
+            return True
+        needed, stats = self._meter.correction.apply(predicted), self._allocator.stats()
+        room = self._budget.room(stats)
+        cached_or_free = max(stats.idle, room.free - self._budget.reserve)
+        share = BATCH_SHARE * self._budget.available(stats, room)
+        return needed <= min(cached_or_free, share)
+
+    def failed(self, error: Exception) -> Exception:
+        """What an error after a forward means: DeviceLost if the device works no more."""
+        if not is_sticky(error):
+            return error
+        self.is_lost = True
+        # Not a new look: the device would not answer.
+        self.snapshot = replace(self.snapshot, healthy=False)
+        return DeviceLost(str(error).splitlines()[0])
 
     def check(self, predicted: int) -> None:
         """Raises TooLarge for work of `predicted` bytes that this device can never do."""
@@ -212,10 +239,7 @@ class Manager:
                 return self._meter.watch(forward, task.predict(batch))
         except Exception as error:
             if is_sticky(error):
-                self.is_lost = True
-                # Not a new look: the device would not answer.
-                self.snapshot = replace(self.snapshot, healthy=False)
-                raise DeviceLost(str(error).splitlines()[0]) from error
+                raise self.failed(error) from error
             if not is_out_of_memory(error):
                 raise
         finally:

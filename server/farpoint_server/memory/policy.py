@@ -114,7 +114,13 @@ def trimmed(signals: Signals, history: History, left: Stats, level: Level | None
     mark = history.mark
     if level not in (None, Level.IDLE):
         mark = Mark(signals.stats.reserved, signals.demand, signals.available)
-    return History(last_trim=signals.now, residue=left.releasable, mark=mark)
+    return History(last_trim=signals.now, residue=_residue(signals.stats, left), mark=mark)
+
+
+def _residue(before: Stats, left: Stats) -> int:
+    """What stayed of the releasable bytes; not what others have freed during the trim."""
+    returned = before.reserved - left.reserved
+    return min(left.releasable, max(0, before.releasable - returned))
 
 
 def _level(signals: Signals, history: History, limits: Limits) -> Level | None:

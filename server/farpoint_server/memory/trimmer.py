@@ -35,6 +35,8 @@ class Trimmer:
         self._gate = gate
         self._report = report
         self.trims: dict[Reason, Trims] = {}
+        self.before_host_trim: list[Callable[[], None]] = []
+        """What hands host memory to the caches that are about to be trimmed."""
 
     def attempt(self, reason: Reason, *, host: bool) -> Trim | None:
         """Trims if no forward is inside the gate; else leaves it and returns None."""
@@ -53,6 +55,8 @@ class Trimmer:
         begun = time.perf_counter()
         self._allocator.trim()
         if host:
+            for give_back in self.before_host_trim:
+                give_back()
             self._allocator.trim_host()
         seconds = time.perf_counter() - begun
         left = self._allocator.stats()

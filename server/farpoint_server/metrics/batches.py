@@ -17,6 +17,11 @@ class BatchMeter:
     engine: Engine
     instruments: Instruments
 
+    @property
+    def depth(self) -> int:
+        """As the engine's own."""
+        return self.engine.depth
+
     def sample(self, batch: Batch) -> Coroutine[Any, Any, list[Samples | ServiceError]]:
         """As the engine's own."""
         self.instruments.batch_requests.observe(len(batch.requests))

@@ -1,48 +1,37 @@
 """Counts each call, and each request in it, when it has ended."""
 
-import asyncio
 import re
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import cache
 
-import grpc
 import structlog
 
 from farpoint_server.errors import ServiceError
 from farpoint_server.metrics.instruments import Instruments
-from farpoint_server.rpc import Context, on_end
 
-CODES = {code.value[0]: code.name for code in grpc.StatusCode}
 PHASES = ("queue", "compute")
 
 
 class CallMeter:
-    """The scope of `Around` that feeds the instruments."""
+    """The `Meter` of the boundary that feeds the instruments."""
 
     def __init__(self, instruments: Instruments) -> None:
-        self._instruments = instruments
+        # The labels are of a few methods, statuses and errors; looking one up locks all of them.
+        self._rpcs = cache(instruments.rpcs.labels)
+        self._rpc_seconds = cache(instruments.rpc_seconds.labels)
+        self._phase_seconds = cache(instruments.phase_seconds.labels)
+        self._refusals = cache(instruments.refusals.labels)
 
-    @contextmanager
-    def __call__(self, rpc: str, context: Context, _: grpc.HandlerCallDetails) -> Iterator[None]:
-        on_end.set(lambda seconds, error: self._count_request(rpc, seconds, error))
-        arrived = time.monotonic()
-        code = "OK"
-        try:
-            yield
-        except BaseException as error:
-            code = code_of(error, context)
-            if code == "CANCELLED":
-                self._instruments.refusals.labels("cancelled").inc()
-            raise
-        finally:
-            self._instruments.rpcs.labels(rpc, code).inc()
-            self._instruments.rpc_seconds.labels(rpc).observe(time.monotonic() - arrived)
+    def end_call(self, rpc: str, code: str, seconds: float) -> None:
+        """Counts a call, from its arrival to the end of its answer."""
+        if code == "CANCELLED":
+            self._refusals("cancelled").inc()
+        self._rpcs(rpc, code).inc()
+        self._rpc_seconds(rpc).observe(seconds)
 
-    def _count_request(self, rpc: str, seconds: float, error: Exception | None) -> None:
-        """A call has one request, or with SampleStream many."""
+    def end_request(self, rpc: str, seconds: float, error: Exception | None) -> None:
+        """Counts a request; a call has one, or with SampleStream many."""
         if error is not None:
-            self._instruments.refusals.labels(reason_of(error)).inc()
+            self._refusals(reason_of(error)).inc()
         else:
             self._count_phases(rpc, seconds)
 
@@ -54,17 +43,8 @@ class CallMeter:
         for phase in PHASES:
             spent = fields[f"{phase}_ms"] / 1e3
             seconds -= spent
-            self._instruments.phase_seconds.labels(rpc, phase).observe(spent)
-        self._instruments.phase_seconds.labels(rpc, "convert").observe(max(seconds, 0))
-
-
-def code_of(error: BaseException, context: Context) -> str:
-    """Name of the status of a call that ended with an exception."""
-    if isinstance(error, asyncio.CancelledError):
-        return "CANCELLED"
-    # gRPC's exception says only that the call was aborted; a number in older versions.
-    code: grpc.StatusCode | int = context.code()
-    return code.name if isinstance(code, grpc.StatusCode) else CODES.get(code, "UNKNOWN")
+            self._phase_seconds(rpc, phase).observe(spent)
+        self._phase_seconds(rpc, "convert").observe(max(seconds, 0))
 
 
 def reason_of(error: Exception) -> str:

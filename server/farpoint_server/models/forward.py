@@ -1,14 +1,17 @@
 """A request through an encoder: the clouds of about one size together, padded to the largest."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 
-from farpoint_models import DensityEncoder, EncodedStage
+from farpoint_models import DensityEncoder
 from farpoint_server.memory.task import Task
 from farpoint_server.models.work import ModelInput, Stage, join
+from farpoint_server.staging.card import Array
+from farpoint_server.staging.pipeline import Pipeline
 from farpoint_server.work import Int64s
 
 # Rows of one padded batch. More do not make a forward faster, only larger.
@@ -22,8 +25,9 @@ class Piece:
     """Clouds of one request, and what they go through."""
 
     encoder: DensityEncoder
-    device: torch.device
     clouds: ModelInput
+    pipeline: Pipeline[Any] | None = None
+    """To the card that the encoder is on; None for a CPU."""
 
 
 def groups(lengths: Int64s) -> Iterator[Int64s]:
@@ -43,9 +47,8 @@ def groups(lengths: Int64s) -> Iterator[Int64s]:
 def encode(piece: Piece) -> list[Stage]:
     """Every stage of the encoder for all clouds, in host memory."""
     clouds: dict[int, list[Stage]] = {}
-    with torch.inference_mode():
-        for group in groups(piece.clouds.lengths):
-            clouds.update(zip(group.tolist(), _encode_group(piece, group), strict=True))
+    for group in groups(piece.clouds.lengths):
+        clouds.update(zip(group.tolist(), _encode_group(piece, group), strict=True))
     in_order = [clouds[cloud] for cloud in range(len(clouds))]
     return [join(stages) for stages in zip(*in_order, strict=True)]
 
@@ -59,23 +62,39 @@ def _encode_group(piece: Piece, group: Int64s) -> list[list[Stage]]:
     for i, (begin, length) in enumerate(zip(begins, lengths, strict=True)):
         points[i, :length] = piece.clouds.points[begin : begin + length]
         attributes[i, :length] = piece.clouds.attributes[begin : begin + length]
-    padded = bool((lengths < size).any())
-    stages = piece.encoder(
-        torch.from_numpy(points).to(piece.device),
-        torch.from_numpy(attributes).to(piece.device).mT,
-        lengths=torch.from_numpy(lengths).to(piece.device) if padded else None,
-    )
-    return [list(stages_of) for stages_of in zip(*(_split(s) for s in stages), strict=True)]
+    inputs: list[Array] = [points, attributes]
+    if (lengths < size).any():
+        inputs.append(lengths)
+    stages = [_split(stage) for stage in _run(piece, inputs)]
+    return [list(stages_of) for stages_of in zip(*stages, strict=True)]
 
 
-def _split(stage: EncodedStage) -> list[Stage]:
+def _run(piece: Piece, inputs: Sequence[Array]) -> Iterator[Sequence[Array]]:
+    """Of each stage indices, counts, features, mean distances and lengths, in host memory."""
+
+    def kernel(
+        points: torch.Tensor, attributes: torch.Tensor, lengths: torch.Tensor | None = None
+    ) -> list[torch.Tensor]:
+        outputs = []
+        for stage in piece.encoder(points, attributes.mT, lengths=lengths):
+            features, distances = stage.features.mT.float(), stage.mean_distance.float()
+            outputs += [stage.indices, stage.counts, features.contiguous(), distances]
+            outputs += [] if stage.lengths is None else [stage.lengths]
+        return outputs
+
+    if piece.pipeline is None:
+        with torch.inference_mode():
+            arrays = [output.numpy() for output in kernel(*map(torch.from_numpy, inputs))]
+    else:
+        arrays = piece.pipeline.run([[array] for array in inputs], kernel, list).result()
+    width = len(arrays) // len(piece.encoder.config.rates)
+    return (arrays[i : i + width] for i in range(0, len(arrays), width))
+
+
+def _split(stage: Sequence[Array]) -> list[Stage]:
     """A stage of each cloud by itself, without padding."""
-    indices, counts = stage.indices.cpu().numpy(), stage.counts.cpu().numpy()
-    features = stage.features.mT.float().cpu().numpy()
-    distances = stage.mean_distance.float().cpu().numpy()
-    lengths = [indices.shape[1]] * len(indices)
-    if stage.lengths is not None:
-        lengths = stage.lengths.tolist()
+    indices, counts, features, distances = stage[:4]
+    lengths = stage[4].tolist() if len(stage) > 4 else [indices.shape[1]] * len(indices)
     return [
         Stage(np.array([n]), indices[i, :n], features[i, :n], counts[i, :n], distances[i, :n])
         for i, n in enumerate(lengths)
@@ -104,10 +123,7 @@ def _halve(piece: Piece) -> tuple[Piece, Piece] | None:
     row = int(clouds.lengths[:middle].sum())
     left = ModelInput(clouds.points[:row], clouds.attributes[:row], clouds.lengths[:middle])
     right = ModelInput(clouds.points[row:], clouds.attributes[row:], clouds.lengths[middle:])
-    return (
-        Piece(piece.encoder, piece.device, left),
-        Piece(piece.encoder, piece.device, right),
-    )
+    return replace(piece, clouds=left), replace(piece, clouds=right)
 
 
 def _join(_: Piece, left: list[Stage], right: list[Stage]) -> list[Stage]:

@@ -1,5 +1,8 @@
 // What the tests call: the launchers of csrc/cuda on the CPU.
+#include <cuda_runtime.h>
+
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -7,6 +10,7 @@
 #include "cuda/gather.h"
 #include "cuda/interpolate.h"
 #include "cuda/neighbors.h"
+#include "cuda/scatter.h"
 #include "machine.h"
 
 using namespace farpoint::cuda;
@@ -22,6 +26,22 @@ bool morton_order(const FpsBatch& batch, std::vector<int64_t>& order) {
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return keys[a] < keys[b]; });
   return true;
+}
+
+// Likewise with a transpose of torch.
+int scatter_turned(const float* values, const void* idx, float* out, const GatherShape& shape,
+                   bool wide_index) {
+  const int64_t pitch = scatter_pitch(shape.channels);
+  std::vector<float4> sums(shape.batch * shape.points * pitch / 4, make_float4(0, 0, 0, 0));
+  const float* const sum = &sums.data()->x;
+  const int code = scatter_vectors(values, idx, &sums.data()->x, shape, wide_index, nullptr);
+  for (int64_t row = 0; row < shape.batch * shape.channels; ++row) {
+    const int64_t b = row / shape.channels, c = row % shape.channels;
+    for (int64_t i = 0; i < shape.points; ++i) {
+      out[row * shape.points + i] = sum[(b * shape.points + i) * pitch + c];
+    }
+  }
+  return code;
 }
 
 }  // namespace
@@ -52,10 +72,28 @@ int model_gather(const void* features, const void* idx, void* out, const GatherS
   return gather(features, idx, out, *shape, element_bytes, wide_index != 0, 0, nullptr);
 }
 
+// `method` is a ScatterMethod, or -1 for the one that the rule picks; `out` holds anything before.
 int model_scatter(const void* values, const void* idx, void* out, const GatherShape* shape,
-                  int wide_value, int wide_index) {
+                  int wide_value, int wide_index, int method, unsigned seed) {
   model::reset();
-  return scatter_add(values, idx, out, *shape, wide_value != 0, wide_index != 0, nullptr);
+  model::seed(seed);
+  const auto rule = scatter_method(*shape, wide_value != 0, 0);
+  const auto picked = method < 0 ? rule : static_cast<ScatterMethod>(method);
+  if (!scatter_fits(picked, *shape, wide_value != 0, 0)) return -1;
+  const ScatterTypes types = {wide_value != 0, wide_index != 0};
+  if (picked == ScatterMethod::kRows)
+    return scatter_rows(values, idx, out, *shape, types, 0, nullptr);
+  if (picked == ScatterMethod::kAtomic) {
+    const int64_t count = shape->batch * shape->channels * shape->points;
+    std::memset(out, 0, count * (types.wide_value ? sizeof(double) : sizeof(float)));
+    return scatter_add(values, idx, out, *shape, types, nullptr);
+  }
+  return scatter_turned(static_cast<const float*>(values), idx, static_cast<float*>(out), *shape,
+                        types.wide_index);
+}
+
+int model_scatter_method(const GatherShape* shape, int wide_value) {
+  return static_cast<int>(scatter_method(*shape, wide_value != 0, 0));
 }
 
 int model_scatter_sorted(const void* values, const int64_t* order, const int64_t* sorted, void* out,

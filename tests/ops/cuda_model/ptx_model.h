@@ -16,6 +16,14 @@ inline void add_release(unsigned* count, unsigned amount) { *count += amount; }
 inline unsigned load_acquire(const unsigned* count) { return *count; }
 inline void spin() { model::give_way(); }
 
+inline void add_four(float* to, float4 v) {
+  if (reinterpret_cast<uintptr_t>(to) % 16 != 0) model::fail("a vector reduction is not aligned");
+  to[0] += v.x;
+  to[1] += v.y;
+  to[2] += v.z;
+  to[3] += v.w;
+}
+
 inline unsigned cluster_rank() { return model::rank_in_cluster(); }
 inline void cluster_sync() { model::cluster_barrier(); }
 

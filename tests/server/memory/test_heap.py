@@ -1,18 +1,22 @@
-"""The real heap of this process."""
+"""The real heap of this process, and one whose every byte the test decides."""
 
 import ctypes
+from dataclasses import dataclass, field
 
 import pytest
 
-from farpoint_server.memory import glibc, resident
+from farpoint_server.memory import detect, heap, resident
+from farpoint_server.memory.allocator import Room
 from farpoint_server.memory.heap import Heap
+from farpoint_server.memory.malloc import HeapUse
+from farpoint_server.memory.policy import History, Level, Limits, Signals, decide, trimmed
 from farpoint_server.memory.system import room
 
 MIB = 1 << 20
 # Below the size from which malloc maps blocks by themselves and unmaps them when they are freed.
 BLOCK = 100 << 10
 
-pytestmark = pytest.mark.skipif(not glibc.is_supported(), reason="malloc is not glibc's")
+real_heap = pytest.mark.skipif("glibc" not in detect.malloc().name, reason="malloc is not glibc's")
 
 
 def scattered(size: int) -> None:
@@ -27,6 +31,39 @@ def scattered(size: int) -> None:
         libc.free(ctypes.c_void_p(block))
 
 
+@dataclass
+class ScriptedMalloc:
+    """Live and free bytes in numbers; `events` happen while trims run, one for each."""
+
+    live: int = 100 * MIB
+    cached: int = 0
+    events: list = field(default_factory=list)
+    name = "scripted"
+    tells_live = True
+
+    def use(self):
+        return HeapUse(self.live, self.cached + 900 * MIB)
+
+    def free(self, size):
+        self.live -= size
+        self.cached += size
+
+    def trim(self):
+        self.cached = 0
+        if self.events:
+            self.events.pop(0)()
+
+
+@pytest.fixture
+def malloc(monkeypatch):
+    malloc = ScriptedMalloc()
+    monkeypatch.setattr(
+        heap.resident, "anonymous_bytes", lambda: 40 * MIB + malloc.live + malloc.cached
+    )
+    return malloc
+
+
+@real_heap
 def test_freed_memory_is_releasable_and_a_trim_gives_it_back():
     heap = Heap()
     heap.trim()
@@ -41,6 +78,33 @@ def test_freed_memory_is_releasable_and_a_trim_gives_it_back():
     assert heap.stats().releasable < 4 * MIB
 
 
+def test_memory_that_others_free_while_a_trim_runs_goes_with_it(malloc):
+    tended = Heap(malloc)
+    malloc.free(30 * MIB)
+    malloc.events = [lambda: malloc.free(20 * MIB)]
+    tended.trim()
+    assert (malloc.cached, tended.stats().releasable) == (0, 0)
+
+
+def test_memory_that_others_free_just_after_a_trim_is_seen_and_trimmed_later(malloc):
+    tended = Heap(malloc)
+    malloc.free(30 * MIB)
+    before = tended.stats()
+    malloc.events = [lambda: None, lambda: malloc.free(20 * MIB)]
+    tended.trim()
+    left = tended.stats()
+    assert left.releasable == 20 * MIB
+    limits = Limits(idle_s=2, interval_s=2, min_trim_bytes=8 * MIB)
+    room = Room(free=8 << 30, total=16 << 30)
+    idle = Signals(now=10, stats=before, room=room, demand=0, waiting=0, last_work=0)
+    history = trimmed(idle, History(), left, Level.IDLE)
+    later = Signals(now=12, stats=left, room=room, demand=0, waiting=0, last_work=0)
+    assert decide(later, history, limits)[0] is Level.IDLE
+    tended.trim()
+    assert (malloc.cached, tended.stats().releasable) == (0, 0)
+
+
+@real_heap
 def test_a_peak_is_seen_unless_free_memory_could_hide_it():
     heap = Heap()
     heap.trim()

@@ -5,11 +5,13 @@ import pytest
 import torch
 
 from farpoint_models import DensityEncoder, EncoderConfig
+from farpoint_server.memory.gate import Gate
 from farpoint_server.models.forward import GROUP_ROWS, TASK, Piece, encode, groups
 from farpoint_server.models.work import ModelInput
+from farpoint_server.staging.fake import FakeCard
+from farpoint_server.staging.pipeline import Pipeline
 
 RANDOM = np.random.default_rng(5)
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +51,13 @@ def test_equal_clouds_share_one_group():
 
 def test_clouds_come_back_in_the_order_of_the_request(encoder):
     together = clouds(40, 5, 33, 90, 1)
-    whole = encode(Piece(encoder, CPU, together))
+    whole = encode(Piece(encoder, together))
     ends = together.lengths.cumsum()
     for cloud, (begin, end) in enumerate(zip(ends - together.lengths, ends, strict=True)):
         alone = ModelInput(
             together.points[begin:end], together.attributes[begin:end], np.array([end - begin])
         )
-        for got, expected in zip(whole, encode(Piece(encoder, CPU, alone)), strict=True):
+        for got, expected in zip(whole, encode(Piece(encoder, alone)), strict=True):
             stop = got.lengths.cumsum()[cloud]
             part = slice(stop - got.lengths[cloud], stop)
             np.testing.assert_array_equal(got.indices[part], expected.indices)
@@ -63,24 +65,39 @@ def test_clouds_come_back_in_the_order_of_the_request(encoder):
             np.testing.assert_allclose(got.features[part], expected.features, atol=1e-5)
 
 
+def test_a_card_is_given_the_same_and_answers_the_same(encoder):
+    gate, card = Gate(), FakeCard(stand_in=torch.ones_like)
+    pipeline = Pipeline(card, gate.stay)
+    for lengths in ((40, 33), (21, 21)):
+        request = clouds(*lengths)
+        with gate.reading():
+            on_card = encode(Piece(encoder, request, pipeline))
+        for got, expected in zip(on_card, encode(Piece(encoder, request)), strict=True):
+            for name, value in vars(expected).items():
+                np.testing.assert_array_equal(getattr(got, name), value, err_msg=name)
+    pipeline.wait(0)
+    assert not card.races
+    pipeline.stop()
+
+
 def test_counts_add_up_to_the_points_of_each_cloud(encoder):
     batch = clouds(40, 5, 33)
-    for stage in encode(Piece(encoder, CPU, batch)):
+    for stage in encode(Piece(encoder, batch)):
         begins = stage.lengths.cumsum() - stage.lengths
         assert np.add.reduceat(stage.counts, begins).tolist() == [40, 5, 33]
 
 
 def test_a_request_that_was_halved_is_answered_like_a_whole_one(encoder):
-    piece = Piece(encoder, CPU, clouds(20, 21, 22))
+    piece = Piece(encoder, clouds(20, 21, 22))
     left, right = TASK.halve(piece)
     joined = TASK.join(piece, encode(left), encode(right))
     for got, expected in zip(joined, encode(piece), strict=True):
         assert got.lengths.tolist() == expected.lengths.tolist()
         np.testing.assert_array_equal(got.indices, expected.indices)
         np.testing.assert_allclose(got.features, expected.features, atol=1e-5)
-    assert TASK.halve(Piece(encoder, CPU, clouds(9))) is None
+    assert TASK.halve(Piece(encoder, clouds(9))) is None
 
 
 def test_more_points_are_predicted_to_take_more_memory(encoder):
-    small, large = (TASK.predict([Piece(encoder, CPU, clouds(n))]) for n in (1000, 10_000))
+    small, large = (TASK.predict([Piece(encoder, clouds(n))]) for n in (1000, 10_000))
     assert 9 * small < large < 11 * small

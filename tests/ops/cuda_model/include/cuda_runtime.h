@@ -77,10 +77,15 @@ inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream
 }
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 inline const char* cudaGetErrorString(cudaError_t) { return model::failure(); }
+// As in CUDA, an error where the launch names no size of a cluster, be it 1.
 template <typename Kernel>
-cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, Kernel, const cudaLaunchConfig_t*) {
-  *clusters = 4;
-  return cudaSuccess;
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, Kernel,
+                                           const cudaLaunchConfig_t* config) {
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    if (config->attrs[i].id == cudaLaunchAttributeClusterDimension) *clusters = 4;
+    if (config->attrs[i].id == cudaLaunchAttributeClusterDimension) return cudaSuccess;
+  }
+  return cudaErrorInvalidValue;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   *value = attribute == cudaDevAttrMultiProcessorCount            ? model::processors()

@@ -1,0 +1,86 @@
+"""A thread that runs functions for the event loop, one after the other."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class _Call:
+    """One function on its way there, and its result on the way back."""
+
+    function: Callable[[], Any] | None
+    answer: "asyncio.Future[Any]"
+    result: Any = None
+    error: BaseException | None = None
+
+    def run(self) -> None:
+        """On the thread."""
+        function, self.function = self.function, None
+        if function is None or self.answer.cancelled():
+            return
+        try:
+            self.result = function()
+        except BaseException as error:
+            self.error = error
+
+    def settle(self) -> None:
+        """On the event loop."""
+        if self.answer.done():
+            return
+        # Taken, since an error holds the frames that it passed, and one of them this object.
+        error, self.error = self.error, None
+        if error is None:
+            self.answer.set_result(self.result)
+        else:
+            self.answer.set_exception(error)
+
+
+class EngineThread:
+    """An executor of one thread costs a condition, two futures and a chain of callbacks a call.
+
+    Args:
+        name: Of the thread.
+        prepare: Runs on it first.
+    """
+
+    def __init__(self, name: str, prepare: Callable[[], object]) -> None:
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._prepare = prepare
+        # A kernel that hangs does not keep the process.
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def call(self, function: Callable[[], T]) -> "asyncio.Future[T]":
+        """The result of the function, which runs after those that were given before.
+
+        If the future is cancelled before, the function does not run.
+        """
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._calls.put(_Call(function, answer))
+        return answer
+
+    def stop(self) -> None:
+        """Lets the thread end after what it was given."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        self._prepare()
+        while self._run_next():
+            pass
+
+    def _run_next(self) -> bool:
+        # A frame of its own: nothing of a call is kept while the thread waits for the next one.
+        call = self._calls.get()
+        if call is None:
+            return False
+        call.run()
+        # The loop may be closed by now, and then nobody waits.
+        with contextlib.suppress(RuntimeError):
+            call.answer.get_loop().call_soon_threadsafe(call.settle)
+        return True

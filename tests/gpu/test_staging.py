@@ -1,0 +1,199 @@
+"""Staging on a real card: what overlaps, what never waits, right answers; in `make gpu-check`."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from farpoint_server.memory.cuda import _empty_host_cache
+from farpoint_server.memory.gate import Gate
+from farpoint_server.staging.buffers import LEAST_BYTES
+from farpoint_server.staging.cuda import CudaCard
+from farpoint_server.staging.pipeline import BUFFERS_OF_A_FLIGHT, Pipeline
+from farpoint_server.work import Batch, Clouds
+from gpu import card
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+RANDOM = np.random.default_rng(17)
+# Some tens of milliseconds on any card: longer than it takes to stage and copy the batches below.
+SPIN_CYCLES = 60_000_000
+POINTS = 500_000
+BOTH = (ProfilerActivity.CPU, ProfilerActivity.CUDA)
+WAITS = (
+    "cudaDeviceSynchronize",
+    "cudaStreamSynchronize",
+    "cuCtxSynchronize",
+    "cuStreamSynchronize",
+)
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+def pipeline(gate: Gate) -> Iterator[Pipeline[torch.Tensor]]:
+    with torch.cuda.device(card.DEVICE):
+        pipeline = Pipeline(CudaCard(card.DEVICE), gate.stay)
+        yield pipeline
+    pipeline.wait(0)
+    pipeline.stop()
+
+
+def spin(points: torch.Tensor) -> Sequence[torch.Tensor]:
+    """A kernel that takes its time and leaves the card's copy engines alone."""
+    torch.cuda._sleep(SPIN_CYCLES)
+    return (points * 2,)
+
+
+def run(pipeline: Pipeline[torch.Tensor], gate: Gate, batch: Sequence[np.ndarray]) -> Future:
+    with gate.reading():
+        return pipeline.run([batch], spin, lambda outputs: outputs[0])
+
+
+def clouds(*lengths: int, with_distances: bool = False) -> Clouds:
+    return Clouds(
+        RANDOM.normal(size=(sum(lengths), 3)).astype(np.float32),
+        np.array(lengths),
+        np.array([max(1, length // 4) for length in lengths]),
+        np.array(lengths) - 1,
+        with_distances,
+    )
+
+
+def device_events(profiled: profile, name: str) -> list[tuple[float, float]]:
+    """Begin and end, in microseconds, of what the card did under a name."""
+    return [
+        (event.time_range.start, event.time_range.end)
+        for event in profiled.events()
+        if event.device_type == DeviceType.CUDA and name in event.name
+    ]
+
+
+def overlapping(copies: list[tuple[float, float]], kernels: list[tuple[float, float]]) -> int:
+    """How many of the copies ran while one of the kernels did."""
+    return sum(any(k[0] < c[1] and c[0] < k[1] for k in kernels) for c in copies)
+
+
+def test_copies_of_neighbor_batches_run_beside_the_kernels(pipeline, gate):
+    batches = [[RANDOM.random((POINTS, 3), np.float32)] for _ in range(5)]
+    run(pipeline, gate, batches[0]).result()
+    with profile(activities=BOTH) as profiled:
+        answers = [run(pipeline, gate, batch) for batch in batches]
+        results = [answer.result() for answer in answers]
+    for result, (points,) in zip(results, batches, strict=True):
+        np.testing.assert_array_equal(result, points * 2)
+    kernels = device_events(profiled, "spin")
+    uploads, downloads = (device_events(profiled, f"Memcpy {way}") for way in ("HtoD", "DtoH"))
+    assert len(kernels) == len(uploads) == len(downloads) == len(batches)
+    beside = overlapping(uploads, kernels), overlapping(downloads, kernels)
+    print(f"\nof {len(batches)} batches {beside} copies ran beside kernels (uploads, downloads)")
+    # The first upload and the last download have no neighbor.
+    assert min(beside) >= len(batches) - 2
+    assert len(device_events(profiled, "Memcpy HtoD (Pinned")) == len(batches)
+
+
+def test_nothing_waits_for_the_card_or_for_a_stream(pipeline, gate):
+    send = _send_of(pipeline, gate)
+    batches = [Batch([clouds(20_000, 500), clouds(100_000, with_distances=True)]) for _ in range(4)]
+    send(batches[0]).result()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        with profile(activities=BOTH) as profiled, record_function("staged"):
+            for answer in [send(batch) for batch in batches]:
+                answer.result()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    events = [event for event in profiled.events() if event.device_type == DeviceType.CPU]
+    (staged,) = (event.time_range for event in events if event.name == "staged")
+    # The profiler itself waits for the card at its end.
+    inside = [
+        event.name
+        for event in events
+        if staged.start <= event.time_range.start and event.time_range.end <= staged.end
+    ]
+    assert inside.count("cudaMemcpyAsync") >= 2 * len(batches), "the driver's calls are not seen"
+    assert [name for name in inside if name in WAITS] == []
+
+
+def test_answers_are_those_of_the_cpu(pipeline, gate):
+    from farpoint_server.launch import launch
+
+    send = _send_of(pipeline, gate)
+    batches = [
+        Batch(
+            [
+                clouds(*RANDOM.integers(1, 9000, RANDOM.integers(1, 9)), with_distances=i % 3 == 0)
+                for _ in range(RANDOM.integers(1, 5))
+            ]
+        )
+        for i in range(40)
+    ]
+    answers = [send(batch) for batch in batches]
+    for batch, answer in zip(batches, answers, strict=True):
+        (rows, distances), (expected, radii) = answer.result(), launch(batch)
+        np.testing.assert_array_equal(rows, expected)
+        assert (distances is None) == (radii is None)
+        if radii is not None:
+            np.testing.assert_array_equal(distances, radii)
+
+
+def test_buffers_are_locked_once_and_given_back(pipeline, gate):
+    batch = [RANDOM.random((1000, 3), np.float32)]
+    for _ in range(3):
+        run(pipeline, gate, batch).result()
+    before = torch.cuda.host_memory_stats()["num_host_alloc"]
+    for _ in range(20):
+        run(pipeline, gate, batch).result()
+    assert torch.cuda.host_memory_stats()["num_host_alloc"] == before
+    pipeline.wait(0)
+    assert gate.readers == 0
+    held = torch.cuda.host_memory_stats()["allocated_bytes.current"]
+    pipeline.give_back()
+    _empty_host_cache()
+    left = torch.cuda.host_memory_stats()["allocated_bytes.current"]
+    assert held - left >= BUFFERS_OF_A_FLIGHT * LEAST_BYTES
+
+
+def test_an_engine_answers_two_batches_at_a_time_as_a_cpu_does():
+    pytest.importorskip("grpc", reason="the server's errors need it")
+    from farpoint_server.engine import Engine
+
+    batches = [Batch([clouds(5000, 70), clouds(900, with_distances=True)]) for _ in range(8)]
+
+    async def answers(device: torch.device) -> list:
+        engine = Engine(device, 1)
+        await engine.start()
+        try:
+            return await asyncio.gather(*map(engine.sample, batches))
+        finally:
+            trim = await engine.call(engine.memory.trim)
+            assert trim is not None
+            engine.stop()
+
+    on_card, on_cpu = (asyncio.run(answers(d)) for d in (card.DEVICE, torch.device("cpu")))
+    for batch, expected in zip(on_card, on_cpu, strict=True):
+        for got, wanted in zip(batch, expected, strict=True):
+            np.testing.assert_array_equal(got.rows, wanted.rows)
+            if wanted.distances is not None:
+                np.testing.assert_array_equal(got.distances, wanted.distances)
+
+
+def _send_of(pipeline: Pipeline[torch.Tensor], gate: Gate):
+    """Sends a batch of farthest point sampling, by the server's own launch."""
+    if not card.has_kernels():
+        pytest.skip("needs the CUDA kernels")
+    from farpoint_server.launch import send
+
+    def send_one(batch: Batch) -> Future:
+        with gate.reading():
+            return send(batch, pipeline, lambda rows, distances: (rows, distances), (None, None))
+
+    return send_one
