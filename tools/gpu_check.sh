@@ -1,39 +1,86 @@
 #!/usr/bin/env bash
 # All that needs a GPU, in one command of under ten minutes: builds the extension in place with the
-# python3 that holds a CUDA torch, runs the op tests on the device, looks for bad memory accesses and
-# races in small cases of every kernel, and measures. Needs no network and no virtual environment.
-set -euo pipefail
+# python3 that holds a CUDA torch, runs the op tests on the device, measures, and looks for bad
+# memory accesses and races in small cases of every kernel. Needs no network and no virtual
+# environment.
+#
+# Stages stand in the order of their worth, each in processes of its own and with a time limit, so
+# that a failed, hung or crashed one hides no other. benchmarks/results/gpu_check holds the output
+# of each stage and stages.jsonl with their exit codes; measurements go to
+# benchmarks/results/cuda_<device>.json after every section.
+set -uo pipefail
 cd "$(dirname "$0")/.."
 PATH=${PATH//"$PWD/.venv/bin:"/}  # where `make` looks first, and where torch is a CPU build
 python=${PYTHON:-python3}
-export PYTHONPATH="$PWD/server:$PWD/client/src${PYTHONPATH:+:$PYTHONPATH}"
+export PYTHONPATH="$PWD/server:$PWD/client/src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 export MAX_JOBS=${GPU_CHECK_JOBS:-$(nproc)}
+ends=$((SECONDS + ${GPU_CHECK_SECONDS:-560}))
+logs=benchmarks/results/gpu_check
+rm -rf "$logs" && mkdir -p "$logs"
+failed=()
 
-"$python" - <<'PROGRAM'
-try:
-    import torch
-    found = torch.cuda.is_available()
-except ModuleNotFoundError:
-    found = False
-if not found:
-    raise SystemExit("gpu-check: this python3 has no torch that sees a CUDA device")
-print(torch.__version__, torch.cuda.get_device_name())
-PROGRAM
-"$python" setup.py -q build_ext --inplace
+record() {  # stage, exit code, seconds
+  printf '{"stage": "%s", "exit": %d, "seconds": %d}\n' "$@" | tee -a "$logs/stages.jsonl"
+}
 
-# The op tests need pytest and hypothesis alone; the settings of other plugins are unknown here.
-pytest=("$python" -m pytest -q -o addopts=--import-mode=importlib -o timeout=0
-        -W ignore::pytest.PytestConfigWarning)
-"${pytest[@]}" tests/ops
-"${pytest[@]}" -s tests/gpu tests/server/memory
+# stage NAME SECONDS COMMAND...: exit code 124 or 137 means that the time was up, 125 that none was left.
+stage() {
+  local name=$1 limit=$2 begun=$SECONDS code=125
+  shift 2
+  ((limit > ends - begun)) && limit=$((ends - begun))
+  echo "== $name"
+  if ((limit > 4)); then
+    timeout -k 5 "$limit" "$@" 2>&1 | tee "$logs/$name.log"
+    code=${PIPESTATUS[0]}
+  fi
+  record "$name" "$code" $((SECONDS - begun))
+  ((code == 0)) || failed+=("$name")
+  return "$code"
+}
 
-if command -v compute-sanitizer > /dev/null; then
-  for tool in memcheck racecheck; do
-    compute-sanitizer --tool "$tool" --error-exitcode 1 \
-      "${pytest[@]}" tests/ops/test_cuda_device.py -k small
+# The op tests need pytest and hypothesis alone; the settings of other plugins are unknown here, and
+# the warnings of another torch are no failures. A test that hangs shows where it does.
+pytest=("$python" -m pytest -q -p no:cacheprovider -o addopts=--import-mode=importlib -o timeout=0
+        -o filterwarnings=default -o faulthandler_timeout=90 --durations=5
+        --continue-on-collection-errors)
+device_tests=tests/ops/test_cuda_device.py
+
+stage device 60 "$python" tools/gpu_device.py || exit 1
+# The peers compile beside the extension; bench_cuda.py only loads them.
+"$python" benchmarks/cuda_peers.py > "$logs/peers.log" 2>&1 &
+peers=$!
+stage build 300 "$python" setup.py -q build_ext --inplace
+stage built 60 "$python" tools/gpu_device.py --kernels || exit 1
+
+# An illegal access spoils the rest of its process, so a failure is looked at kernel by kernel.
+if ! stage sampling 150 "${pytest[@]}" "$device_tests"; then
+  for kernel in grid block cluster 'lazy and not lazy_sorted' lazy_sorted; do
+    stage "sampling_${kernel%% *}" 40 "${pytest[@]}" "$device_tests" -k "$kernel"
   done
-else
-  echo "gpu-check: no compute-sanitizer, memory and race checks left out"
 fi
+for section in latencies scatters gathers; do
+  stage "bench_$section" 40 "$python" benchmarks/bench_cuda.py "$section"
+done
+timeout 60 tail --pid=$peers -f /dev/null  # what still compiles would be measured too
+stage bench_sampling 110 "$python" benchmarks/bench_cuda.py sampling --seconds 95
+# Only the variants on the device; the CPU ones and the model of the kernels run in `make test`.
+stage ops 120 "${pytest[@]}" tests/ops -k "cuda and not cuda_model" --deselect "$device_tests"
+stage memory 90 "${pytest[@]}" -s tests/gpu tests/server/memory
+if command -v compute-sanitizer > /dev/null; then
+  # Without torch's cache every tensor is an allocation whose bounds are known. Torch itself asks
+  # for things that a driver may refuse.
+  export PYTORCH_NO_CUDA_MEMORY_CACHING=1
+  for tool in memcheck racecheck; do
+    stage "$tool" 100 compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 1 \
+      "${pytest[@]}" "$device_tests" -k small
+  done
+  unset PYTORCH_NO_CUDA_MEMORY_CACHING
+else
+  record compute-sanitizer 127 0
+fi
+stage bench_batches 60 "$python" benchmarks/bench_cuda.py batches --seconds 50
+stage bench_heads 30 "$python" benchmarks/bench_cuda.py heads
+stage bench_methods 90 "$python" benchmarks/bench_cuda.py methods --seconds 80
 
-"$python" benchmarks/bench_cuda.py "$@"
+echo "== results in benchmarks/results"
+((${#failed[@]} == 0)) || { echo "gpu-check: failed: ${failed[*]}"; exit 1; }

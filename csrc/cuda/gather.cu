@@ -7,18 +7,13 @@
 //    One read of an index serves all rows of the block.
 // 3. Four consecutive indices per thread, so that a thread stores a whole vector.
 // Rows too long for shared memory, or read too sparsely to be worth a copy, take the direct way.
-#include <algorithm>
-#include <cassert>
-
-#include "device.cuh"
 #include "gather.h"
-#include "launch.cuh"
+#include "rows.cuh"
 
 namespace farpoint::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int64_t kStagedBytes = 32 * 1024;  // seven such blocks share a processor
+constexpr int kMostThreads = 1024;
 constexpr int64_t kSamplesPerBlock = 4096;
 constexpr int kSparse = 8;  // points per sample from which a copy of the row is waste
 
@@ -28,19 +23,8 @@ struct Tiling {
   int64_t splits;     // blocks that the samples of a tile take
 };
 
-template <typename Value, int kWidth>
-struct alignas(sizeof(Value) * kWidth) Vector {
-  Value at[kWidth];
-};
-
-template <typename Index>
-__device__ int64_t checked(Index i, int64_t points) {
-  assert(i >= 0 && i < points && "idx: an index is out of range");
-  return i;
-}
-
 template <typename Value, typename Index, int kWidth, bool kStaged>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kMostThreads)
     gather_tile(const Value* features, const Index* idx, Value* out, GatherShape shape,
                 Tiling tiling) {
   const int64_t split = blockIdx.x % tiling.splits;
@@ -48,17 +32,18 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t b = tile / tiling.row_tiles;
   const int64_t channel = tile % tiling.row_tiles * tiling.rows;
   const int rows = static_cast<int>(min(int64_t{tiling.rows}, shape.channels - channel));
+  const int threads = static_cast<int>(blockDim.x);
   const Value* source = features + (b * shape.channels + channel) * shape.points;
   if constexpr (kStaged) {
     Value* const staged = &shared_as<Value>();
-    for (int64_t i = threadIdx.x; i < rows * shape.points; i += kThreads) staged[i] = source[i];
+    for (int64_t i = threadIdx.x; i < rows * shape.points; i += threads) staged[i] = source[i];
     __syncthreads();
     source = staged;
   }
   const Index* const indices = idx + b * shape.samples;
   Value* const target = out + (b * shape.channels + channel) * shape.samples;
-  const int64_t stride = tiling.splits * kThreads * kWidth;
-  for (int64_t j = (split * kThreads + threadIdx.x) * kWidth; j < shape.samples; j += stride) {
+  const int64_t stride = tiling.splits * threads * kWidth;
+  for (int64_t j = (split * threads + threadIdx.x) * kWidth; j < shape.samples; j += stride) {
     const auto columns = *reinterpret_cast<const Vector<Index, kWidth>*>(indices + j);
     for (int r = 0; r < rows; ++r) {
       Vector<Value, kWidth> values;
@@ -71,11 +56,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 Tiling tiling_of(const GatherShape& shape, int64_t row_bytes, int device) {
-  const int64_t fitting = kStagedBytes / std::max<int64_t>(row_bytes, 1);
-  const int64_t rows = std::max<int64_t>(1, std::min<int64_t>({fitting, 8, shape.channels}));
+  const int64_t rows = rows_at_once(row_bytes, shape.channels);
   const int64_t row_tiles = ceil_div(shape.channels, rows);
   const int64_t wanted = 8 * device_attribute(cudaDevAttrMultiProcessorCount, device);
   const int64_t useful = ceil_div(shape.samples, kSamplesPerBlock);
@@ -91,14 +73,14 @@ int gather_as(const void* features, const void* idx, void* out, const GatherShap
   const bool staged = row_bytes <= limit && shape.samples * kSparse >= shape.points;
   const Tiling tiling = tiling_of(shape, row_bytes, device);
   // A view may begin anywhere; `out` is always aligned.
-  const bool aligned = reinterpret_cast<uintptr_t>(idx) % (4 * sizeof(Index)) == 0;
-  const bool vectors = shape.samples % 4 == 0 && aligned;
+  const bool vectors = shape.samples % 4 == 0 && is_aligned<Index>(idx, 4);
   const auto kernel = !staged   ? gather_tile<Value, Index, 1, false>
                       : vectors ? gather_tile<Value, Index, 4, true>
                                 : gather_tile<Value, Index, 1, true>;
+  const int64_t staged_bytes = staged ? tiling.rows * row_bytes : 0;
   const LaunchShape launch_shape = {
-      static_cast<unsigned>(shape.batch * tiling.row_tiles * tiling.splits), kThreads,
-      staged ? static_cast<size_t>(tiling.rows * row_bytes) : 0};
+      static_cast<unsigned>(shape.batch * tiling.row_tiles * tiling.splits),
+      threads_for(staged_bytes), static_cast<size_t>(staged_bytes)};
   return launch(kernel, launch_shape, stream, static_cast<const Value*>(features),
                 static_cast<const Index*>(idx), static_cast<Value*>(out), shape, tiling);
 }

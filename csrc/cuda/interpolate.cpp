@@ -5,7 +5,7 @@
 #include <torch/library.h>
 
 #include "checks_interpolate.h"
-#include "cuda/gather.h"
+#include "cuda/scatter.h"
 #include "cuda/torch_glue.h"
 
 // The halves are summed in float32 and rounded once. An index out of range stops the kernel with a

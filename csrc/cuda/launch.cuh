@@ -11,7 +11,7 @@ struct LaunchShape {
   unsigned blocks;
   unsigned threads;
   size_t shared_bytes = 0;
-  unsigned cluster = 1;      // blocks per thread-block cluster
+  unsigned cluster = 0;      // blocks per thread-block cluster; 0: a launch without clusters
   bool cooperative = false;  // all blocks resident at once
 };
 
@@ -35,7 +35,7 @@ inline cudaLaunchConfig_t launch_config(const LaunchShape& shape, cudaLaunchAttr
     attributes[config.numAttrs].id = cudaLaunchAttributeCooperative;
     attributes[config.numAttrs++].val.cooperative = 1;
   }
-  if (shape.cluster > 1) {
+  if (shape.cluster > 0) {
     attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
     attributes[config.numAttrs].val.clusterDim.x = shape.cluster;
     attributes[config.numAttrs].val.clusterDim.y = 1;

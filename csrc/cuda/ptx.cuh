@@ -34,6 +34,20 @@ __device__ inline unsigned load_acquire(const unsigned* count) {
 // Between two looks at a word that another block will change. The hardware needs no help.
 __device__ inline void spin() {}
 
+// Adds four floats at a 16-byte boundary of global memory; nobody waits for the sums.
+__device__ inline void add_four(float* to, float4 v) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(v.x),
+               "f"(v.y), "f"(v.z), "f"(v.w)
+               : "memory");
+#else
+  atomicAdd(to, v.x);
+  atomicAdd(to + 1, v.y);
+  atomicAdd(to + 2, v.z);
+  atomicAdd(to + 3, v.w);
+#endif
+}
+
 // Thread-block clusters and their barriers exist from sm_90 on; fps_plan() asks for them nowhere
 // else.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

@@ -1,21 +1,19 @@
-// Scatter-add, out[b, c, idx[b, j]] += values[b, c, j], the derivative of gather.
+// Scatter-add, out[b, c, idx[b, j]] += values[b, c, j], the derivative of gather: the two ways that
+// take any shape, and the choice between all of them.
 //
 // 1. Atomics, one thread per sample: the index is read once for a run of channels, the values are
 //    read coalesced, and a reduction whose result nobody reads does not wait for memory.
 // 2. In a fixed order: the samples of each point stand together once the indices are sorted, so a
 //    thread per sample that begins such a run adds it up and stores it. No atomics.
-#include <algorithm>
-#include <cassert>
-
-#include "device.cuh"
-#include "gather.h"
-#include "launch.cuh"
+#include "rows.cuh"
+#include "scatter.h"
 
 namespace farpoint::cuda {
 namespace {
 
 constexpr int kThreads = 256;
 constexpr int kChannelsPerBlock = 16;
+constexpr int64_t kSectorChannels = 8;  // fewer leave vector reductions half empty
 
 // The samples and channels of one block.
 struct Part {
@@ -24,8 +22,6 @@ struct Part {
   int64_t channel;
   int64_t channel_end;
 };
-
-__host__ __device__ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 __device__ Part part_of(const GatherShape& shape) {
   const int64_t sample_tiles = ceil_div(shape.samples, kThreads);
@@ -41,8 +37,7 @@ __global__ void __launch_bounds__(kThreads)
     add_atomically(const Value* values, const Index* idx, Value* out, GatherShape shape) {
   const Part part = part_of(shape);
   if (part.j >= shape.samples) return;
-  const int64_t i = idx[part.b * shape.samples + part.j];
-  assert(i >= 0 && i < shape.points && "idx: an index is out of range");
+  const int64_t i = checked(idx[part.b * shape.samples + part.j], shape.points);
   for (int64_t c = part.channel; c < part.channel_end; ++c) {
     const int64_t row = part.b * shape.channels + c;
     atomicAdd(&out[row * shape.points + i], values[row * shape.samples + part.j]);
@@ -56,8 +51,7 @@ __global__ void __launch_bounds__(kThreads)
   const Part part = part_of(shape);
   const int64_t* const runs = sorted + part.b * shape.samples;
   if (part.j >= shape.samples || (part.j > 0 && runs[part.j - 1] == runs[part.j])) return;
-  const int64_t i = runs[part.j];
-  assert(i >= 0 && i < shape.points && "idx: an index is out of range");
+  const int64_t i = checked(runs[part.j], shape.points);
   for (int64_t c = part.channel; c < part.channel_end; ++c) {
     const int64_t row = part.b * shape.channels + c;
     Value sum = 0;
@@ -94,11 +88,24 @@ bool is_empty(const GatherShape& shape) {
 
 }  // namespace
 
+// Rows need a block for every other processor at least, and vectors enough samples to be worth
+// turning the output.
+ScatterMethod scatter_method(const GatherShape& shape, bool wide_value, int device) {
+  const int64_t processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
+  const bool busy = 2 * shape.batch * shape.channels >= processors;
+  if (busy && scatter_fits(ScatterMethod::kRows, shape, wide_value, device)) {
+    return ScatterMethod::kRows;
+  }
+  const bool worth_turning = shape.channels >= kSectorChannels && shape.samples >= shape.points;
+  return worth_turning && !wide_value ? ScatterMethod::kVectors : ScatterMethod::kAtomic;
+}
+
 int scatter_add(const void* values, const void* idx, void* out, const GatherShape& shape,
-                bool wide_value, bool wide_index, void* stream) {
+                ScatterTypes types, void* stream) {
   if (is_empty(shape)) return cudaSuccess;
-  const auto run = wide_value ? (wide_index ? add_as<double, int64_t> : add_as<double, int32_t>)
-                              : (wide_index ? add_as<float, int64_t> : add_as<float, int32_t>);
+  const auto run = types.wide_value
+                       ? (types.wide_index ? add_as<double, int64_t> : add_as<double, int32_t>)
+                       : (types.wide_index ? add_as<float, int64_t> : add_as<float, int32_t>);
   return run(values, idx, out, shape, stream);
 }
 
