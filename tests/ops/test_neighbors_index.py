@@ -85,8 +85,8 @@ def radii(points: Tensor) -> tuple[float, float]:
 def test_equals_the_comparison_of_every_pair(points: Tensor) -> None:
     """All points ask, so that a tree is built; every 97th answer is compared."""
     some = slice(3, None, 97)
-    nearest = reference.knn(points, points[:, some], 24)
-    for k in (1, 3, 24):
+    nearest = reference.knn(points, points[:, some], 70)
+    for k in (1, 3, 8, 24, 64, 70):  # on both sides of every change of method
         compare(knn(points, points, k), tuple(t[..., :k] for t in nearest), some)
     for radius in radii(points):
         expected = reference.ball_query(points, points[:, some], radius, 20)

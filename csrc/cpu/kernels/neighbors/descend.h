@@ -6,19 +6,10 @@
 #pragma once
 
 #include "cpu/kernels/neighbors/collect.h"
+#include "cpu/kernels/spatial/bits.h"
 #include "cpu/kernels/spatial/build.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {
-
-// The set bit whose value is lowest.
-inline int lowest_value(uint32_t bits, const float* values) {
-  int best = __builtin_ctz(bits);
-  for (bits &= bits - 1; bits; bits &= bits - 1) {
-    const int lane = __builtin_ctz(bits);
-    if (values[lane] < values[best]) best = lane;
-  }
-  return best;
-}
 
 template <class Collector>
 struct Descent {
@@ -32,7 +23,7 @@ struct Descent {
     float nearest[kRoots];
     for (int r = 0; r < roots; ++r) nearest[r] = smallest(box_distances(tree.root()[r], query));
     for (uint32_t left = (1u << roots) - 1; left;) {
-      const int r = lowest_value(left, nearest);
+      const int r = lowest_of(left, nearest);
       if (nearest[r] > collector.reach()) return;
       descend(top, r);
       left &= ~(1u << r);
@@ -47,7 +38,7 @@ struct Descent {
     const int64_t children = tree.shape.children(level) - node * kFan;
     uint32_t left = children < kFan ? (1u << children) - 1 : (1u << kFan) - 1;
     while ((left &= at_most(bounds, broadcast(collector.reach()))) != 0) {
-      const int lane = lowest_value(left, bound);
+      const int lane = lowest_of(left, bound);
       left &= ~(1u << lane);
       const int64_t child = node * kFan + lane;
       if (level == 0) {

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "cpu/kernels/spatial/bits.h"
+
 namespace farpoint::cpu::FARPOINT_SIMD {
 
 struct Lanes {
@@ -51,20 +53,11 @@ inline float smallest(Lanes v) {
 }
 
 // The set bit, of sixteen, whose value is lowest.
-inline int lowest_lane(uint32_t bits, const int32_t* values) {
-  int best = __builtin_ctz(bits);
-  for (bits &= bits - 1; bits; bits &= bits - 1) {
-    const int lane = __builtin_ctz(bits);
-    if (values[lane] < values[best]) best = lane;
-  }
-  return best;
-}
+inline int lowest_lane(uint32_t bits, const int32_t* values) { return lowest_of(bits, values); }
 
 // Writes base + lane for each set bit, lowest first, and returns how many. May write 16 values.
 inline int append(uint32_t bits, int32_t base, int32_t* out) {
-  int count = 0;
-  for (; bits; bits &= bits - 1) out[count++] = base + __builtin_ctz(bits);
-  return count;
+  return append_one_by_one(bits, base, out);
 }
 
 }  // namespace farpoint::cpu::FARPOINT_SIMD

@@ -1,0 +1,26 @@
+// Sets of lanes, one bit each, where the processor has no instruction for what is wanted of them.
+#pragma once
+
+#include <cstdint>
+
+namespace farpoint::cpu::FARPOINT_SIMD {
+
+// The set bit whose value is lowest, the first of equal ones.
+template <class Value>
+inline int lowest_of(uint32_t bits, const Value* values) {
+  int best = __builtin_ctz(bits);
+  for (bits &= bits - 1; bits; bits &= bits - 1) {
+    const int lane = __builtin_ctz(bits);
+    if (values[lane] < values[best]) best = lane;
+  }
+  return best;
+}
+
+// Writes base + lane for each set bit, lowest first, and returns how many.
+inline int append_one_by_one(uint32_t bits, int32_t base, int32_t* out) {
+  int count = 0;
+  for (; bits; bits &= bits - 1) out[count++] = base + __builtin_ctz(bits);
+  return count;
+}
+
+}  // namespace farpoint::cpu::FARPOINT_SIMD
