@@ -2,12 +2,16 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farpoint_server.memory.fake import MIB
 from farpoint_server.memory.policy import Limits
 from memory_simulation import GIB, Request, Simulation, Tensor
+
+# Seconds of computing, which a machine with much else to do turns into minutes.
+pytestmark = pytest.mark.timeout(600)
 
 SIZES = st.sampled_from([0.01, 0.7, 3, 9, 40, 300, 900]).map(lambda mib: int(mib * MIB))
 REQUESTS = st.builds(Request, st.just("r"), st.lists(SIZES, min_size=1, max_size=4).map(tuple))
