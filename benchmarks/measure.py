@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Call = Callable[[], Any]
-TURN_SECONDS = 1e-3
+TURN_SECONDS = 1e-2
 
 
 def seconds_of(call: Call) -> float:

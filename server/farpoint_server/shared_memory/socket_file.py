@@ -27,7 +27,6 @@ def listen(path: str) -> socket.socket:
     except OSError as error:
         listening.close()
         raise AddressUnavailableError(f"--shared-memory-listen unix:{path}: {error}") from error
-    listening.setblocking(False)
     return listening
 
 
