@@ -5,6 +5,7 @@
 //   3  the winner's coordinates travel up the tree with its distance, so that no pick waits for a
 //      read from the original cloud
 //   4  a two-level counting sort fitted to the density of the scan instead of a radix sort
+//   5  cells too crowded for the cache are counted and sorted again, through the leaves' own memory
 #include "cpu/kernels/furthest_point_sample.h"
 
 #include <algorithm>
