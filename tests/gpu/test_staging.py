@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,12 +16,14 @@ from farpoint_server.memory.gate import Gate
 from farpoint_server.staging.buffers import LEAST_BYTES
 from farpoint_server.staging.cuda import CudaCard
 from farpoint_server.staging.pipeline import BUFFERS_OF_A_FLIGHT, Pipeline
-from farpoint_server.work import Batch, Clouds
+from farpoint_server.work import Batch
 from gpu import card
+from sampling_work import clouds_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 RANDOM = np.random.default_rng(17)
+clouds = partial(clouds_of, RANDOM, per_sample=4)
 # Some tens of milliseconds on any card: longer than it takes to stage and copy the batches below.
 SPIN_CYCLES = 60_000_000
 POINTS = 500_000
@@ -56,16 +59,6 @@ def spin(points: torch.Tensor) -> Sequence[torch.Tensor]:
 def run(pipeline: Pipeline[torch.Tensor], gate: Gate, batch: Sequence[np.ndarray]) -> Future:
     with gate.reading():
         return pipeline.run([batch], spin, lambda outputs: outputs[0])
-
-
-def clouds(*lengths: int, with_distances: bool = False) -> Clouds:
-    return Clouds(
-        RANDOM.normal(size=(sum(lengths), 3)).astype(np.float32),
-        np.array(lengths),
-        np.array([max(1, length // 4) for length in lengths]),
-        np.array(lengths) - 1,
-        with_distances,
-    )
 
 
 def device_events(profiled: profile, name: str) -> list[tuple[float, float]]:

@@ -1,6 +1,7 @@
 """Batches that are cut and joined again give the answers of the whole."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -8,19 +9,11 @@ import torch
 from farpoint_server import pieces
 from farpoint_server.engine import Engine
 from farpoint_server.errors import OverloadedError
-from farpoint_server.work import Batch, Clouds
+from farpoint_server.work import Batch
+from sampling_work import clouds_of
 
 RANDOM = np.random.default_rng(7)
-
-
-def clouds(*lengths: int, with_distances: bool = False) -> Clouds:
-    return Clouds(
-        RANDOM.normal(size=(sum(lengths), 3)).astype(np.float32),
-        np.array(lengths),
-        np.array([max(1, length // 3) for length in lengths]),
-        np.array(lengths) - 1,
-        with_distances,
-    )
+clouds = partial(clouds_of, RANDOM)
 
 
 def out_of_memory_above(engine: Engine, points: int) -> list[int]:

@@ -41,7 +41,7 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def find(library: ctypes.CDLL) -> "Glibc | None":
-    """The C library, if it is a glibc that has both calls (2.33 or later)."""
+    """The C library, if it is a glibc that has these calls (2.33 or later)."""
     return Glibc(library) if all(hasattr(library, name) for name in _CALLS) else None
 
 

@@ -1,6 +1,7 @@
 """The engine with a card, here a fake one: two batches at a time, and memory as before."""
 
 import asyncio
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,9 +17,11 @@ from farpoint_server.memory.snapshot import Reason
 from farpoint_server.staging.card import Stream
 from farpoint_server.staging.fake import FakeCard
 from farpoint_server.staging.pipeline import DEPTH, Pipeline
-from farpoint_server.work import Batch, Clouds
+from farpoint_server.work import Batch
+from sampling_work import clouds_of
 
 RANDOM = np.random.default_rng(11)
+clouds = partial(clouds_of, RANDOM)
 CPU = torch.device("cpu")
 
 
@@ -53,16 +56,6 @@ async def on_cpu():
     await engine.start()
     yield engine
     engine.stop()
-
-
-def clouds(*lengths: int, with_distances: bool = False) -> Clouds:
-    return Clouds(
-        RANDOM.normal(size=(sum(lengths), 3)).astype(np.float32),
-        np.array(lengths),
-        np.array([max(1, length // 3) for length in lengths]),
-        np.array(lengths) - 1,
-        with_distances,
-    )
 
 
 def assert_same(got, expected) -> None:

@@ -37,11 +37,10 @@ Team::~Team() {
 }
 
 void Team::run(void (*body)(void*, int), void* context) {
-  if (threads_ > 1) {
-    body_ = body, context_ = context;
-    done_.store(0, std::memory_order_relaxed);
-    round_.fetch_add(1, std::memory_order_release);
-  }
+  if (threads_ == 1) return body(context, 0);
+  body_ = body, context_ = context;
+  done_.store(0, std::memory_order_relaxed);
+  round_.fetch_add(1, std::memory_order_release);
   body(context, 0);
   spin_until([this] { return done_.load(std::memory_order_acquire) == threads_ - 1; });
 }
