@@ -5,9 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from clouds import street_scan
 from farpoint_ops import furthest_point_sample, reference
 
 cpu_simd = torch.ops.farpoint._cpu_simd
@@ -92,18 +90,6 @@ def test_sizes_around_the_width_of_a_leaf(n: int) -> None:
     expected = reference.furthest_point_sample(cloud, n)
     assert torch.equal(indices, expected[0])
     assert torch.equal(distances, expected[1])
-
-
-def test_threads_within_one_cloud_change_no_bit() -> None:
-    scan = torch.from_numpy(street_scan()[:, :3].copy())[None]
-    threads = torch.get_num_threads()
-    results: list[Tensor] = []
-    for count in (1, 2, 5):
-        torch.set_num_threads(count)
-        results.append(furthest_point_sample(scan, 2000))
-    torch.set_num_threads(threads)
-    assert torch.equal(results[0], results[1])
-    assert torch.equal(results[0], results[2])
 
 
 def test_an_unknown_level_is_named() -> None:

@@ -6,6 +6,7 @@
 //      read from the original cloud
 //   4  a two-level counting sort fitted to the density of the scan instead of a radix sort
 //   5  cells too crowded for the cache are counted and sorted again, through the leaves' own memory
+//   6  several threads each pick in a part of the cloud and wait for one another only at borders
 #include "cpu/kernels/furthest_point_sample.h"
 
 #include <algorithm>
@@ -88,8 +89,16 @@ void sample(const FpsTask& task, int threads) {
 // Nanoseconds, to within a factor of two; a thread takes some 30 000 to start and stop.
 int64_t cost(const FpsTask& task) { return 15 * task.n + 200 * task.m; }
 constexpr int64_t kWorthAThread = 100'000;
-// Only the tree of a large cloud is built by several threads: picks depend on each other.
-constexpr int64_t kPointsPerThread = 16'384;
+// Threads within one cloud wait for each other now and then, and look at every other part for each
+// pick, so more than a few would not help.
+constexpr int64_t kWorthAPart = 500'000;
+constexpr int64_t kPointsPerPart = 8192;
+constexpr int64_t kMostParts = 16;
+
+int most_parts(const FpsTask& task) {
+  const int64_t parts = std::min(cost(task) / kWorthAPart, task.n / kPointsPerPart);
+  return static_cast<int>(std::clamp<int64_t>(parts, 1, kMostParts));
+}
 
 // The tasks of one call, the longest first so that the last to finish is a short one.
 class Batch {
@@ -117,9 +126,7 @@ class Batch {
     try {
       for (size_t i; !failed_ && (i = next_++) < order_.size();) {
         const FpsTask& task = tasks_[order_[i]];
-        const auto useful = std::max<int64_t>(1, task.n / kPointsPerThread);
-        const int threads = static_cast<int>(std::min<int64_t>(within_, useful));
-        sample(task, threads);
+        sample(task, std::min(within_, most_parts(task)));
       }
     } catch (...) {
       if (!failed_.exchange(true)) error_ = std::current_exception();

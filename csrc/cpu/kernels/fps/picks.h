@@ -121,47 +121,6 @@ class TreePicker {
   int32_t* touched_[kMaxLevels];  // children of nodes of that level, in tree order
 };
 
-// As TreePicker, with a team that shares the many leaves that each of the first samples changes.
-class SharedTreePicker : public TreePicker {
- public:
-  SharedTreePicker(Tree& tree, Team& team) : TreePicker(tree), team_(team) {}
-
-  void apply(const Farthest& f) {
-    sample_ = point_of(f);
-    descend(sample_);
-    if (worth_sharing()) {
-      team_.run([](void* self, int t) { static_cast<SharedTreePicker*>(self)->update_share(t); },
-                this);
-    } else {
-      update_leaves(0, touched_leaves(), sample_);
-    }
-    ascend();
-  }
-
- private:
-  // A leaf takes some 7 ns, a step of the team some 300 ns.
-  static constexpr int kWorthSharing = 192;
-  static constexpr int kNarrowInAll = 32;
-
-  bool worth_sharing() {
-    if (team_.threads() == 1) return false;
-    if (touched_leaves() >= kWorthSharing) return true;
-    if (++narrow_ == kNarrowInAll) team_.dismiss();
-    return false;
-  }
-
-  void update_share(int thread) {
-    const int64_t leaves = touched_leaves();
-    const int threads = team_.threads();
-    update_leaves(static_cast<int>(leaves * thread / threads),
-                  static_cast<int>(leaves * (thread + 1) / threads), sample_);
-  }
-
-  Team& team_;
-  Point sample_;
-  int narrow_ = 0;
-};
-
 // Goes over every point for every sample: no preparation, best for few points or few samples.
 class PlainPicker {
  public:

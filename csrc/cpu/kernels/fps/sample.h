@@ -4,6 +4,7 @@
 
 #include "cpu/kernels/fps/job.h"
 #include "cpu/kernels/fps/picks.h"
+#include "cpu/kernels/fps/together.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {
 
@@ -48,10 +49,8 @@ inline int64_t sample(const FpsJob& job) {
     const Built built = builder.run();
     if (built != Built::kDone) return built == Built::kCancelled ? kCancelled : kNotFinite;
   }
-  if (team.threads() > 1) {
-    SharedTreePicker picker(tree, team);
-    return pick(job, picker);
-  }
+  if (team.threads() > 1) return Parts(job, tree, team).run();
+  adopt_nodes(tree);
   TreePicker picker(tree);
   return pick(job, picker);
 }

@@ -73,6 +73,7 @@ inline void fill_index(Index& index, const float* xyz, int64_t queries, bool bal
   const TreePlan plan = {xyz, index.n, kLeaf, xyz, team, nullptr};
   index.tree = new Tree(plan);
   Builder(plan, *index.tree).run();
+  adopt_nodes(*index.tree);
 }
 
 inline void* build(const float* xyz, int64_t n, int64_t queries, bool balls, int threads) {

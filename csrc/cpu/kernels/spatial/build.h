@@ -27,7 +27,8 @@ class Builder {
         counts_(block_.take<uint32_t>(counters())),
         codes_(reinterpret_cast<uint16_t*>(tree.leaves)) {}
 
-  // The tree is whole only where this is kDone.
+  // Fills the leaves and level 0, completely only where this is kDone. Levels above are for
+  // adopt_nodes().
   Built run() {
     // The other threads are only starting: this is done by the time they are there.
     Bounds bounds;
@@ -42,7 +43,6 @@ class Builder {
     pad_last_leaf();
     together<&Builder::adopt_leaves>();
     if (stopped(plan_.cancelled)) return Built::kCancelled;
-    adopt_nodes();
     return Built::kDone;
   }
 
@@ -166,23 +166,6 @@ class Builder {
         adopt_leaf(tree_.level[0][g], lane, leaf, plan_.first);
       }
     });
-  }
-
-  void adopt_nodes() {
-    const Shape& s = tree_.shape;
-    for (int l = 1; l < s.levels; ++l) {
-      for (int64_t c = 0; c < s.nodes[l] * kFan; ++c) {
-        Node& parent = tree_.level[l][c / kFan];
-        const int lane = static_cast<int>(c % kFan);
-        if (c >= s.nodes[l - 1]) {
-          adopt_nothing(parent, lane);
-          continue;
-        }
-        const int64_t children = s.children(l - 1) - c * kFan;
-        adopt_node(parent, lane, tree_.level[l - 1][c],
-                   static_cast<int>(children < kFan ? children : kFan));
-      }
-    }
   }
 
   static constexpr int64_t kParts = 8;

@@ -28,7 +28,7 @@ struct Shape {
   int levels = 0;
   int64_t nodes[kMaxLevels];
 
-  explicit Shape(int64_t points) : leaves(ceil_div(points, kLeaf)) {
+  explicit Shape(int64_t leaf_count) : leaves(leaf_count) {
     int64_t children = leaves;
     do {
       children = nodes[levels++] = ceil_div(children, kFan);
@@ -40,8 +40,19 @@ struct Shape {
 class Tree {
  public:
   explicit Tree(const TreePlan& plan)
-      : shape(plan.n), block_(bytes(shape)), leaves(block_.take<Leaf>(shape.leaves)) {
-    for (int l = 0; l < shape.levels; ++l) level[l] = block_.take<Node>(shape.nodes[l]);
+      : shape(ceil_div(plan.n, kLeaf)),
+        block_(Block::bytes_for<Leaf>(shape.leaves) + bytes_from(0)),
+        leaves(block_.take<Leaf>(shape.leaves)) {
+    take_levels(0);
+  }
+  // Of the leaves of `whole` below its nodes `first` to `last` of level 0, which stay there. The
+  // levels above are its own and still to be filled.
+  Tree(const Tree& whole, int64_t first, int64_t last)
+      : shape((last * kFan < whole.shape.leaves ? last * kFan : whole.shape.leaves) - first * kFan),
+        block_(bytes_from(1)),
+        leaves(whole.leaves + first * kFan) {
+    level[0] = whole.level[0] + first;
+    take_levels(1);
   }
   Node* root() const { return level[shape.levels - 1]; }
   int64_t roots() const { return shape.nodes[shape.levels - 1]; }
@@ -49,10 +60,13 @@ class Tree {
   const Shape shape;
 
  private:
-  static size_t bytes(const Shape& s) {
-    size_t sum = Block::bytes_for<Leaf>(s.leaves);
-    for (int l = 0; l < s.levels; ++l) sum += Block::bytes_for<Node>(s.nodes[l]);
+  size_t bytes_from(int lowest) const {
+    size_t sum = 0;
+    for (int l = lowest; l < shape.levels; ++l) sum += Block::bytes_for<Node>(shape.nodes[l]);
     return sum;
+  }
+  void take_levels(int lowest) {
+    for (int l = lowest; l < shape.levels; ++l) level[l] = block_.take<Node>(shape.nodes[l]);
   }
   Block block_;
 
@@ -60,5 +74,23 @@ class Tree {
   Leaf* const leaves;
   Node* level[kMaxLevels];
 };
+
+// Fills the levels above level 0.
+inline void adopt_nodes(Tree& tree) {
+  const Shape& s = tree.shape;
+  for (int l = 1; l < s.levels; ++l) {
+    for (int64_t c = 0; c < s.nodes[l] * kFan; ++c) {
+      Node& parent = tree.level[l][c / kFan];
+      const int lane = static_cast<int>(c % kFan);
+      if (c >= s.nodes[l - 1]) {
+        adopt_nothing(parent, lane);
+        continue;
+      }
+      const int64_t children = s.children(l - 1) - c * kFan;
+      adopt_node(parent, lane, tree.level[l - 1][c],
+                 static_cast<int>(children < kFan ? children : kFan));
+    }
+  }
+}
 
 }  // namespace farpoint::cpu::FARPOINT_SIMD

@@ -32,7 +32,8 @@ Team::Team(int threads) {
 }
 
 Team::~Team() {
-  dismiss();
+  body_ = nullptr;
+  round_.fetch_add(1, std::memory_order_release);
   for (auto& other : others_) other.join();
 }
 
@@ -43,13 +44,6 @@ void Team::run(void (*body)(void*, int), void* context) {
   round_.fetch_add(1, std::memory_order_release);
   body(context, 0);
   spin_until([this] { return done_.load(std::memory_order_acquire) == threads_ - 1; });
-}
-
-void Team::dismiss() {
-  if (threads_ == 1) return;
-  threads_ = 1;
-  body_ = nullptr;
-  round_.fetch_add(1, std::memory_order_release);
 }
 
 void Team::serve(int thread) {

@@ -26,14 +26,11 @@ class Team {
   // As run_on_threads, on the threads of the team.
   void run(void (*body)(void* context, int thread), void* context);
 
-  // Sends the others home: from here on the calling thread is all there is.
-  void dismiss();
-
  private:
   void serve(int thread);
 
   int threads_ = 1;
-  void (*body_)(void*, int) = nullptr;  // null once dismissed
+  void (*body_)(void*, int) = nullptr;  // null at the end
   void* context_ = nullptr;
   std::atomic<int> round_{0};
   std::atomic<int> done_{0};
