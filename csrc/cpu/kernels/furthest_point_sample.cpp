@@ -10,11 +10,11 @@
 #include "cpu/kernels/furthest_point_sample.h"
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <numeric>
 #include <vector>
 
+#include "cpu/kernels/finite.h"
 #include "cpu/kernels/fps/job.h"
 #include "cpu/kernels/spatial/parallel.h"
 #include "cpu/kernels/spatial/simd_level.h"
@@ -28,10 +28,6 @@ const FpsBackend& backend() {
   if (simd_level() == SimdLevel::kAvx2) return fps_avx2;
 #endif
   return fps_plain;
-}
-
-bool is_finite(const float* p) {
-  return std::isfinite(p[0]) && std::isfinite(p[1]) && std::isfinite(p[2]);
 }
 
 // Picks from `from` on are the rows not yet picked, the lowest first. They tie: in a finite cloud

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cpu/kernels/finite.h"
 #include "cpu/kernels/spatial/simd_level.h"
 
 namespace farpoint::cpu {
@@ -33,10 +34,6 @@ float reach_of_neighbor(const float* query, const float* other, float squared) {
 }
 
 }  // namespace
-
-bool is_finite(const float* p) {
-  return std::isfinite(p[0]) && std::isfinite(p[1]) && std::isfinite(p[2]);
-}
 
 Neighbors::Neighbors(const float* xyz, int64_t n, int64_t queries, Use use, int threads)
     : backend_(backend()), index_(nullptr, backend_.destroy) {

@@ -39,6 +39,4 @@ class Neighbors {
   std::vector<int32_t> rows_;
 };
 
-bool is_finite(const float* p);
-
 }  // namespace farpoint::cpu

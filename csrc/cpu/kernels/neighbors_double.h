@@ -8,11 +8,9 @@
 #include <tuple>
 #include <vector>
 
-namespace farpoint::cpu {
+#include "cpu/kernels/finite.h"
 
-inline bool is_finite(const double* p) {
-  return std::isfinite(p[0]) && std::isfinite(p[1]) && std::isfinite(p[2]);
-}
+namespace farpoint::cpu {
 
 inline double squared_distance(const double* p, const double* q) {
   const double dx = p[0] - q[0], dy = p[1] - q[1], dz = p[2] - q[2];
