@@ -1,10 +1,14 @@
 """How much work the server holds at once; what is beyond is refused, not queued."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from farpoint_server.errors import OverloadedError
+
+T = TypeVar("T")
 
 
 class Admission:
@@ -37,23 +41,28 @@ class Admission:
         """Raises OverloadedError if not even a request of one point would fit."""
         self._check(1, 1)
 
-    @contextmanager
-    def hold(self, points: int, size: int) -> Iterator[None]:
-        """Counts a request's points and bytes while the block runs.
+    def hold(self, points: int, size: int) -> "Hold":
+        """Counts a request's points and bytes while a block runs.
 
         Raises:
-            OverloadedError: there is no room; the request must not be kept.
+            OverloadedError: on entering; there is no room, and the request must not be kept.
         """
+        return Hold(self, points, size)
+
+    def add(self, points: int, size: int) -> None:
+        """Begins to count points and bytes; raises OverloadedError where there is no room."""
         self._check(points, size)
         self._points += points
         self._bytes += size
-        try:
-            yield
-        finally:
-            self._points -= points
-            self._bytes -= size
+
+    def remove(self, points: int, size: int) -> None:
+        """Ends what `add` began."""
+        self._points -= points
+        self._bytes -= size
 
     def _check(self, points: int, size: int) -> None:
+        if self._points + points <= self.max_points and self._bytes + size <= self.max_bytes:
+            return
         for unit, held, more, most in (
             ("points", self._points, points, self.max_points),
             ("bytes", self._bytes, size, self.max_bytes),
@@ -61,6 +70,28 @@ class Admission:
             if held + more > most:
                 message = f"the server holds {held} {unit} of at most {most}; no room for {more}"
                 raise OverloadedError(f"{message} more", self._retry_ms)
+
+
+class Hold:
+    """A block in which points and bytes count. A class costs a third of a generator here."""
+
+    __slots__ = ("_admission", "_points", "_size")
+
+    def __init__(self, admission: Admission, points: int, size: int) -> None:
+        self._admission, self._points, self._size = admission, points, size
+
+    def __enter__(self) -> "Hold":
+        self._admission.add(self._points, self._size)
+        return self
+
+    def add(self, points: int, size: int) -> None:
+        """Has more count until the block ends; raises OverloadedError where there is no room."""
+        self._admission.add(points, size)
+        self._points += points
+        self._size += size
+
+    def __exit__(self, *_: object) -> None:
+        self._admission.remove(self._points, self._size)
 
 
 class Receiving:
@@ -76,17 +107,64 @@ class Receiving:
     """
 
     def __init__(self, turns: int, patience_s: float) -> None:
-        self._turns = asyncio.Semaphore(turns)
+        self._free = turns
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._patience_s = patience_s
+        # When each turn that lasts ends at the latest, the earliest first; one timer for them all.
+        self._ends: dict[object, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
 
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Waits for a turn, and has it while the block runs."""
-        await self._turns.acquire()
-        timer = asyncio.get_running_loop().call_later(self._patience_s, self._turns.release)
+    async def receive(self, read: Callable[[], Awaitable[T]]) -> T:
+        """Waits for a turn, and has it while `read` does."""
+        # asyncio.Semaphore looks through those who wait also where nobody does.
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait()
+        turn, now = object(), time.monotonic()
+        self._ends[turn] = now + self._patience_s
+        if self._timer is None:
+            self._set_timer(now)
         try:
-            yield
+            return await read()
         finally:
-            if not timer.cancelled() and timer.when() > asyncio.get_running_loop().time():
-                timer.cancel()
-                self._turns.release()
+            self._end(turn)
+
+    async def _wait(self) -> None:
+        """Returns when it is the caller's turn; first come, first served."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self._release()
+            raise
+
+    def _release(self) -> None:
+        """Gives a turn to the next who still waits."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+    def _end(self, turn: object) -> None:
+        """Ends a turn, unless that was done already."""
+        if self._ends.pop(turn, None) is not None:
+            self._release()
+
+    def _end_late(self) -> None:
+        now = time.monotonic()
+        for turn in [turn for turn, end in self._ends.items() if end <= now]:
+            self._end(turn)
+        self._set_timer(now)
+
+    def _set_timer(self, now: float) -> None:
+        """Looks again when the earliest turn has to end; most have ended long before."""
+        self._timer = None
+        for end in self._ends.values():
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(end - now, self._end_late)
+            break

@@ -1,6 +1,7 @@
 """Puts the parts together, serves until a signal, and drains."""
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import structlog
 import torch
 
 from farpoint.v1 import sampling_pb2
-from farpoint_server import devices, services, version
+from farpoint_server import devices, logs, services, small_work, version
 from farpoint_server.admin import AdminServicer
 from farpoint_server.admission import Admission, Receiving
 from farpoint_server.batcher import Batcher
@@ -65,7 +66,8 @@ class App:
         self._health = Health(services.health_names(settings))
         self._observation = Observation(settings, lambda: self._health.is_serving)
         measured = [BatchMeter(e, self._observation.instruments) for e in self._engines]
-        self._batcher = Batcher(measured, settings.batch_points, self._watchdog)
+        small_ns = small_work.limit_ns(devices.available_cores())
+        self._batcher = Batcher(measured, settings.batch_points, self._watchdog, small_ns)
         self._threads = ThreadPoolExecutor(2, "codec")
         self._in_flight = InFlight()
         self._sharing = Sharing(settings)
@@ -76,7 +78,7 @@ class App:
         )
         around = self._observation.interceptors
         self._models = Registry(self._engines, self._health)
-        boundary = Boundary(self._in_flight, self._observation.calls)
+        boundary = Boundary(self._in_flight, self._observation.calls, logs.writer_of_served())
         self._ports = Ports(settings, [*around, boundary])
         self._register(chosen)
 
@@ -132,6 +134,8 @@ class App:
 
     def _make_engines(self, chosen: Sequence[torch.device]) -> list[Engine]:
         threads = self._settings.cpu_threads or devices.cores_each(chosen)
+        # That of the calling thread: small work runs on the event loop itself.
+        torch.set_num_threads(threads)
         gate, options = Gate(), self._settings.memory_options()
         report = structlog.get_logger("farpoint.memory").info
         return [
@@ -203,6 +207,9 @@ async def serve(settings: Settings) -> bool:
     signals = _signals()
     app = App(settings)
     await app.start()
+    # What torch and the libraries have made by now stays, and is not looked through ever again.
+    gc.collect()
+    gc.freeze()
     told, lost = asyncio.ensure_future(signals.get()), asyncio.ensure_future(app.lost())
     await asyncio.wait((told, lost), return_when=asyncio.FIRST_COMPLETED)
     if not told.done():

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import grpc
-import structlog
 
+from farpoint_server import call
 from farpoint_server.errors import PermissionDeniedError, ServiceError, UnauthenticatedError
 from farpoint_server.rpc import Context, Handler
 from farpoint_server.tokens import Token, TokenFile
@@ -43,7 +43,7 @@ class Authorization(grpc.aio.ServerInterceptor):
             token = self._authorize(handler_call_details.invocation_metadata or (), scope)
         except ServiceError as error:
             return _refusal(handler, error)
-        structlog.contextvars.bind_contextvars(caller=token.name)
+        call.bind(caller=token.name)
         return handler
 
     def _authorize(self, metadata: Iterable[Any], scope: str) -> Token:

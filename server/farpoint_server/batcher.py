@@ -1,9 +1,10 @@
 """How accepted work is cut into batches, and what happens to those who no longer wait.
 
 Each engine takes what is waiting the moment it is free: alone when the server is idle, together
-with all that arrived meanwhile when it is not. Nobody is made to wait for a batch to fill. A card
-takes a second batch while it is at one, to copy it meanwhile, but only if that batch is full:
-what is not would gain more from those who still arrive. Only the event loop touches the queue.
+with all that arrived meanwhile when it is not. Nobody is made to wait for a batch to fill. Small
+work (see small_work.py) that meets an idle engine of a CPU is not queued at all. A card takes a
+second batch while it is at one, to copy it meanwhile, but only if that batch is full: what is not
+would gain more from those who still arrive. Only the event loop touches the queue.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 
 from farpoint_server.errors import DeadlinePassedError, EngineHungError, ServiceError
 from farpoint_server.job_queue import Job, JobQueue
+from farpoint_server.small_work import FEW_CORES_NS, is_small
 from farpoint_server.watchdog import HUNG, Watchdog
 from farpoint_server.work import Batch, Clouds, Outcome, Samples
 
@@ -29,6 +31,10 @@ class Engine(Protocol):
         """The samples of each request of a batch, in order, or what is said to it instead."""
         ...
 
+    def sample_here(self, clouds: Clouds) -> Samples | None:
+        """The samples of a small request, at once; None if the engine is at something."""
+        ...
+
 
 class Batcher:
     """One queue before any number of engines.
@@ -38,14 +44,21 @@ class Batcher:
         batch_points: Points after which a batch takes no further request; a request that is
             larger by itself makes a batch of its own.
         watchdog: Told of every batch that runs; one without limit if None.
+        small_ns: Work that a kernel is reckoned to do in this time is done on the event loop if an
+            engine of a CPU is idle.
     """
 
     def __init__(
-        self, engines: Sequence[Engine], batch_points: int, watchdog: Watchdog | None = None
+        self,
+        engines: Sequence[Engine],
+        batch_points: int,
+        watchdog: Watchdog | None = None,
+        small_ns: int = FEW_CORES_NS,
     ) -> None:
         self._engines = engines
         self._queue = JobQueue(batch_points)
         self._watchdog = watchdog or Watchdog(None, len(engines))
+        self._small_ns = small_ns
         self._arrived = asyncio.Event()
         self._running = [0] * len(engines)
         self._workers: list[asyncio.Task[None]] = []
@@ -75,7 +88,7 @@ class Batcher:
         await asyncio.gather(*self._workers, return_exceptions=True)
 
     async def sample(self, clouds: Clouds, timeout_s: float | None) -> Outcome:
-        """Queues work and returns its outcome.
+        """Does work that is small at once, if an engine is idle; queues other work.
 
         When the caller is cancelled or its time is over, its work leaves the queue, or the kernel
         that is at it.
@@ -89,6 +102,22 @@ class Batcher:
             EngineHungError: no engine answers.
         """
         self._check_engines()
+        in_time = timeout_s is None or timeout_s > 0
+        if in_time and not len(self._queue) and is_small(clouds, self._small_ns):
+            outcome = self._sample_here(clouds)
+            if outcome is not None:
+                return outcome
+        return await self._queue_up(clouds, timeout_s)
+
+    def _sample_here(self, clouds: Clouds) -> Outcome | None:
+        begun = time.monotonic()
+        for engine, batches in zip(self._engines, self._running, strict=True):
+            samples = None if batches else engine.sample_here(clouds)
+            if samples is not None:
+                return Outcome(samples, 0.0, (time.monotonic() - begun) * 1e3)
+        return None
+
+    async def _queue_up(self, clouds: Clouds, timeout_s: float | None) -> Outcome:
         loop = asyncio.get_running_loop()
         job = Job(clouds, loop.create_future())
         timer = None if timeout_s is None else loop.call_later(timeout_s, _expire, job)

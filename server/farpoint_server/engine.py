@@ -15,6 +15,7 @@ from farpoint_server import pieces
 from farpoint_server.engine_thread import EngineThread
 from farpoint_server.errors import DeviceFailedError, OverloadedError, ServiceError
 from farpoint_server.launch import launch, send
+from farpoint_server.memory.estimate import sample_bytes
 from farpoint_server.memory.failures import DeviceLost, OutOfMemory
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
@@ -100,6 +101,22 @@ class Engine:
             raise DeviceFailedError("the device failed; the server restarts") from error
         return [_refusal(o) if isinstance(o, OutOfMemory) else o for o in outcomes]
 
+    def sample_here(self, clouds: Clouds) -> Samples | None:
+        """The samples of one request, at once and on the event loop; None if they have to wait.
+
+        While the loop is here nothing can be handed to the engine's thread. What fails here is
+        left to `sample`, which knows what the failure means.
+        """
+        if self.pipeline is not None or not self._thread.is_idle:
+            return None
+        counts = clouds.sample_counts
+        samples = int(counts[0]) if len(counts) == 1 else int(counts.sum())
+        predicted = sample_bytes(len(clouds.points), len(counts), samples)
+        try:
+            return self.memory.run_here(partial(_sample_alone, clouds), predicted)
+        except Exception:
+            return None
+
     def run(self, task: Task[Work, Answer], work: Sequence[Work]) -> list[Answer | OutOfMemory]:
         """Work of any kind, on the engine's thread; see `Manager.run`.
 
@@ -163,6 +180,10 @@ def _join(left: pieces.Piece, first: Ticket, second: Ticket) -> Ticket:
     landing: Future[list[Samples]] = Future()
     landing.set_result([pieces.join_samples(left, first.wait(), second.wait())])
     return Ticket(landing, 0)
+
+
+def _sample_alone(clouds: Clouds) -> Samples:
+    return Samples(*launch(Batch([clouds])))
 
 
 def _split(batch: Sequence[Clouds], rows: Int32s, distances: Float32s | None) -> list[Samples]:

@@ -53,8 +53,14 @@ class EngineThread:
     def __init__(self, name: str, prepare: Callable[[], object]) -> None:
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._prepare = prepare
+        self._unsettled = 0
         # A kernel that hangs does not keep the process.
         threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has nothing to do; on the event loop that holds until a call is made there."""
+        return self._unsettled == 0
 
     def call(self, function: Callable[[], T]) -> "asyncio.Future[T]":
         """The result of the function, which runs after those that were given before.
@@ -62,6 +68,7 @@ class EngineThread:
         If the future is cancelled before, the function does not run.
         """
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._unsettled += 1
         self._calls.put(_Call(function, answer))
         return answer
 
@@ -82,5 +89,9 @@ class EngineThread:
         call.run()
         # The loop may be closed by now, and then nobody waits.
         with contextlib.suppress(RuntimeError):
-            call.answer.get_loop().call_soon_threadsafe(call.settle)
+            call.answer.get_loop().call_soon_threadsafe(self._settle, call)
         return True
+
+    def _settle(self, call: _Call) -> None:
+        self._unsettled -= 1
+        call.settle()

@@ -14,6 +14,7 @@ from farpoint_server.staging.pipeline import Pipeline
 from farpoint_server.work import Batch, Float32s, Int32s, Int64s
 
 T = TypeVar("T")
+_Array = TypeVar("_Array", Float32s, Int64s)
 
 
 @dataclass(frozen=True)
@@ -97,17 +98,20 @@ def send(
 def _arguments(batch: Batch) -> _Arguments:
     requests = batch.requests
     return _Arguments(
-        _offsets(np.concatenate([clouds.lengths for clouds in requests])),
-        _offsets(np.concatenate([clouds.sample_counts for clouds in requests])),
-        np.concatenate([clouds.starts for clouds in requests]),
+        _offsets([clouds.lengths for clouds in requests]),
+        _offsets([clouds.sample_counts for clouds in requests]),
+        np.ascontiguousarray(_join([clouds.starts for clouds in requests])),
         any(clouds.with_distances for clouds in requests),
     )
 
 
-def _join(points: Sequence[Float32s]) -> Float32s:
+def _join(arrays: Sequence[_Array]) -> _Array:
     """A request that is alone in its batch is not copied."""
-    return points[0] if len(points) == 1 else np.concatenate(points)
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def _offsets(lengths: Int64s) -> Int64s:
-    return np.concatenate([np.zeros(1, np.int64), lengths.cumsum()])
+def _offsets(parts: Sequence[Int64s]) -> Int64s:
+    lengths = _join(parts)
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    lengths.cumsum(out=offsets[1:])
+    return offsets

@@ -4,11 +4,16 @@ import contextlib
 import os
 import threading
 from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
 
 # Waking a thread costs more than a line. So it is woken for the first one, writes it at once, and
 # looks again after a while for those that gathered.
 GATHER_S = 0.05
 WRITE_BYTES = 1 << 16
+
+Line: TypeAlias = str | Callable[[], str]
+"""A line, or what makes it when it is written."""
 
 
 class LineWriter:
@@ -22,14 +27,14 @@ class LineWriter:
     def __init__(self, descriptor: int, capacity: int = 10_000) -> None:
         self._descriptor = descriptor
         self._capacity = capacity
-        self._lines: deque[str] = deque()
+        self._lines: deque[Line] = deque()
         self._dropped = 0
         self._has_lines = threading.Event()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
 
-    def write(self, line: str) -> bool:
+    def write(self, line: Line) -> bool:
         """Queues a line and returns True, or drops it if too many wait."""
         if len(self._lines) >= self._capacity:
             self._dropped += 1
@@ -63,7 +68,9 @@ class LineWriter:
         while self._lines:
             data = bytearray()
             while self._lines and len(data) < WRITE_BYTES:
-                data += self._lines.popleft().encode(errors="replace") + b"\n"
+                line = self._lines.popleft()
+                text = line if isinstance(line, str) else line()
+                data += text.encode(errors="replace") + b"\n"
             # A reader who is gone is no reason to fail.
             with contextlib.suppress(OSError):
                 self._write(bytes(data))

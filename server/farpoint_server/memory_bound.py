@@ -18,8 +18,8 @@ class MemoryBound:
 
     def check(self, plan: Plan) -> None:
         """Raises TooLargeError if the longest cloud does not fit; requests are cut between them."""
-        longest = int(plan.lengths.argmax())
         counts = plan.sample_counts
+        longest = int(plan.lengths.argmax()) if len(plan.lengths) > 1 else 0
         samples = int(counts[longest if len(counts) > 1 else 0])
         try:
             for manager in self.managers:

@@ -21,8 +21,7 @@ async def receive(context: Context, admission: Admission, receiving: Receiving) 
         InvalidRequestError: the caller sent no message.
     """
     admission.check_room()
-    async with receiving.turn():
-        raw: Any = await context.read()
+    raw: Any = await receiving.receive(context.read)
     if raw is grpc.aio.EOF:
         await asyncio.sleep(BROKEN_OFF_S)
         raise InvalidRequestError("request", "one message", "none")

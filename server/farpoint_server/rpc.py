@@ -7,8 +7,6 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
-from functools import partial
 from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
 import grpc
@@ -16,6 +14,8 @@ import structlog
 from google.protobuf.message import DecodeError, Message
 from google.rpc import status_pb2
 
+from farpoint_server import call
+from farpoint_server.call import Fields
 from farpoint_server.errors import STATUS, InvalidRequestError, ServiceError
 from farpoint_server.in_flight import InFlight
 
@@ -27,10 +27,7 @@ PACKAGES = ("farpoint.", "inference.", "grpc.channelz.")
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
 Behavior: TypeAlias = "Callable[[Any, Context], Awaitable[Any]]"
-OnEnd: TypeAlias = Callable[[float, Exception | None], None]
 log = structlog.get_logger("farpoint.rpc")
-# Given the seconds and the error, if any, of each request of the call at hand.
-_on_end: ContextVar[OnEnd] = ContextVar("on_end", default=lambda seconds, error: None)  # noqa: ARG005
 
 
 class Meter(Protocol):
@@ -41,7 +38,9 @@ class Meter(Protocol):
 
     def end_call(self, rpc: str, code: str, seconds: float) -> None: ...
 
-    def end_request(self, rpc: str, seconds: float, error: Exception | None) -> None: ...
+    def end_request(
+        self, rpc: str, seconds: float, error: Exception | None, fields: Fields
+    ) -> None: ...
 
 
 class Unmetered:
@@ -49,7 +48,14 @@ class Unmetered:
 
     def end_call(self, rpc: str, code: str, seconds: float) -> None: ...
 
-    def end_request(self, rpc: str, seconds: float, error: Exception | None) -> None: ...
+    def end_request(
+        self, rpc: str, seconds: float, error: Exception | None, fields: Fields
+    ) -> None: ...
+
+
+def log_served(fields: Fields) -> None:
+    """Writes the line of a request that was served, as any other line."""
+    log.info(**fields)
 
 
 class Boundary(grpc.aio.ServerInterceptor):
@@ -60,11 +66,18 @@ class Boundary(grpc.aio.ServerInterceptor):
     Args:
         in_flight: Where calls are counted between acceptance and answer.
         meter: Told of their ends.
+        write_served: Writes the line of a request that was served, given all of its fields.
     """
 
-    def __init__(self, in_flight: InFlight, meter: Meter | None = None) -> None:
+    def __init__(
+        self,
+        in_flight: InFlight,
+        meter: Meter | None = None,
+        write_served: Callable[[Fields], None] = log_served,
+    ) -> None:
         self._in_flight = in_flight
         self._meter = meter or Unmetered()
+        self._write_served = write_served
         self._guarded: dict[str, tuple[Handler, Handler]] = {}
 
     async def intercept_service(
@@ -72,15 +85,19 @@ class Boundary(grpc.aio.ServerInterceptor):
         continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[Handler]]",
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler:
+        call.bind(request_id=request_id_of(handler_call_details.invocation_metadata))
         handler = await continuation(handler_call_details)
         method = str(handler_call_details.method)
-        if handler is None or not method[1:].startswith(PACKAGES):
-            return handler
+        if handler is None:
+            return None
         # A method has one handler as a rule, but a refusal of tokens is one of its own.
         known, guarded = self._guarded.get(method, (None, None))
-        if known is not handler:
-            guarded = self._wrap(method[1:], handler)
-            self._guarded[method] = handler, guarded
+        if known is handler:
+            return guarded
+        if not method[1:].startswith(PACKAGES):
+            return handler
+        guarded = self._wrap(method[1:], handler)
+        self._guarded[method] = handler, guarded
         return guarded
 
     def _wrap(self, rpc: str, handler: "grpc.RpcMethodHandler[Any, Any]") -> Handler:
@@ -95,17 +112,20 @@ class Boundary(grpc.aio.ServerInterceptor):
         return handler
 
     def _guard(self, rpc: str, behavior: Behavior) -> Behavior:
-        method, meter = rpc.rpartition("/")[2], self._meter
-        end_request = partial(meter.end_request, rpc)
+        method, meter, write_served = rpc.rpartition("/")[2], self._meter, self._write_served
+
+        def end_request(seconds: float, error: Exception | None, fields: Fields) -> None:
+            meter.end_request(rpc, seconds, error, fields)
+            if error is None:
+                write_served(fields)
 
         async def guarded(request: Any, context: Context) -> Any:
             arrived, code = time.monotonic(), "OK"
-            request_id = request_id_of(context)
+            request_id = call.begin(end_request, method=method)["request_id"]
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id),))
-            structlog.contextvars.bind_contextvars(request_id=request_id, method=method)
-            _on_end.set(end_request)
             try:
-                answer = await self._accept(behavior, request, context)
+                self._accept(request, context)
+                answer = await behavior(request, context)
             except asyncio.CancelledError:
                 code = "CANCELLED"
                 log.info("request", status=code, server_ms=_ms_since(arrived))
@@ -123,13 +143,12 @@ class Boundary(grpc.aio.ServerInterceptor):
 
         return guarded
 
-    async def _accept(self, behavior: Behavior, request: Any, context: Context) -> Any:
+    def _accept(self, request: Any, context: Context) -> None:
         self._in_flight.enter()
         # gRPC calls back after the answer is sent, which a drain has to wait for.
         context.add_done_callback(self._leave)  # type: ignore[arg-type]
         if isinstance(request, ServiceError):
             raise request
-        return await behavior(request, context)
 
     def _leave(self, _: Context) -> None:
         self._in_flight.leave()
@@ -152,9 +171,9 @@ def parse_error(data: bytes) -> InvalidRequestError:
     return InvalidRequestError("request", "a serialized message", f"{len(data)} other bytes")
 
 
-def request_id_of(context: Context) -> str:
+def request_id_of(metadata: Any) -> str:
     """The caller's id if it can stand in a log line and in metadata; a new one otherwise."""
-    for key, value in context.invocation_metadata() or ():
+    for key, value in metadata or ():
         if key == REQUEST_ID_KEY and isinstance(value, str) and 0 < len(value) <= 128:
             return value
     return f"{random.getrandbits(128):032x}"
@@ -175,16 +194,16 @@ def status_of(error: Exception, request_id: str) -> status_pb2.Status:
     return status
 
 
-def log_end(arrived: float, error: Exception | None = None, **fields: Any) -> None:
+def log_end(arrived: float, error: Exception | None = None) -> None:
     """The one line of a request that ended, with the traceback if it met a bug."""
-    fields["server_ms"] = _ms_since(arrived)
-    _on_end.get()(time.monotonic() - arrived, error)
-    if error is None:
-        log.info("request", status="OK", **fields)
-    elif isinstance(error, ServiceError):
-        log.info("request", status=STATUS[type(error)].name, error=str(error), **fields)
-    else:
-        log.error("request", status="INTERNAL", exc_info=error, **fields)
+    request, seconds = call.current(), time.monotonic() - arrived
+    status = "OK" if error is None else _code_of(error).name
+    ended = {"event": "request", "status": status, "server_ms": round(seconds * 1e3, 3)}
+    request.on_end(seconds, error, request.fields | ended)
+    if isinstance(error, ServiceError):
+        log.info(**ended, error=str(error))
+    elif error is not None:
+        log.error(**ended, exc_info=error)
 
 
 def let_go(error: BaseException | None) -> None:

@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import structlog
-
+from farpoint_server import call
 from farpoint_server.admission import Admission
 from farpoint_server.batcher import Batcher
 from farpoint_server.codec.sample import Decoded, decode, encode, timings
@@ -51,11 +50,11 @@ class Sampler:
         """
         check_size(message, self.limits)
         # Held from here on: reading the plan may already copy the points.
-        with self.admission.hold(0, message.size):
+        with self.admission.hold(0, message.size) as held:
             plan = read_plan(message, self.limits, self.regions)
             del message
-            with self.admission.hold(plan.points.shape[0], plan.shared_bytes):
-                return await self.work(plan, timeout_s, arrived)
+            held.add(plan.points.shape[0], plan.shared_bytes)
+            return await self.work(plan, timeout_s, arrived)
 
     async def work(self, plan: Plan, timeout_s: float | None, arrived: float) -> list[Buffer]:
         """As `answer`, for a request that is admitted."""
@@ -66,28 +65,20 @@ class Sampler:
         self, plan: Plan, timeout_s: float | None, encode: Callable[[Decoded, Outcome], T]
     ) -> tuple[T, Outcome]:
         """The outcome of a request that is admitted, and what `encode` makes of it."""
-        structlog.contextvars.bind_contextvars(
-            points=plan.points.shape[0], clouds=len(plan.lengths)
-        )
+        fields = call.current().fields
+        fields["points"], fields["clouds"] = plan.points.shape[0], len(plan.lengths)
         self.memory.check(plan)
-        size = _size(plan)
-        decoded = await self._convert(size, decode, plan)
+        is_small = plan.bytes <= INLINE_BYTES
+        decoded = decode(plan) if is_small else await self._on_a_thread(decode, plan)
         outcome = await self.batcher.sample(decoded.clouds, timeout_s)
-        answer = await self._convert(size, encode, decoded, outcome)
-        structlog.contextvars.bind_contextvars(
-            samples=len(outcome.samples.rows),
-            queue_ms=round(outcome.queue_ms, 3),
-            compute_ms=round(outcome.compute_ms, 3),
-        )
+        if is_small:
+            answer = encode(decoded, outcome)
+        else:
+            answer = await self._on_a_thread(encode, decoded, outcome)
+        fields["samples"] = len(outcome.samples.rows)
+        fields["queue_ms"] = round(outcome.queue_ms, 3)
+        fields["compute_ms"] = round(outcome.compute_ms, 3)
         return answer, outcome
 
-    async def _convert(self, size: int, convert: Callable[..., T], *arguments: Any) -> T:
-        if size <= INLINE_BYTES:
-            return convert(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(self.threads, convert, *arguments)
-
-
-def _size(plan: Plan) -> int:
-    """Bytes of all tensors of a request."""
-    views = (plan.points, *(values for _, values in plan.attributes))
-    return sum(memoryview(view.data).nbytes for view in views)
+    def _on_a_thread(self, convert: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self.threads, convert, *arguments)

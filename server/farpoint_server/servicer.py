@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
-import structlog
 from google.protobuf.message import DecodeError
 
 from farpoint.v1 import sampling_pb2
-from farpoint_server import large, rpc
+from farpoint_server import call, large, rpc
 from farpoint_server.admission import Receiving
 from farpoint_server.codec.sample_plan import check_size, read_plan
 from farpoint_server.codec.wire import (
@@ -53,7 +52,7 @@ class SamplingServicer:
 
     async def sample_stream(self, _: object, context: Context) -> None:
         """SampleStream."""
-        request_id = rpc.request_id_of(context)
+        request_id = rpc.request_id_of(context.invocation_metadata())
 
         async def answer(index: int, raw: bytes, arrived: float) -> Sequence[Buffer]:
             return await self._answer_in_stream(context, request_id, index, raw, arrived)
@@ -105,7 +104,7 @@ class SamplingServicer:
         self, context: Context, request_id: str, index: int, raw: bytes, arrived: float
     ) -> list[Buffer]:
         response = sampling_pb2.SampleStreamResponse
-        structlog.contextvars.bind_contextvars(request_index=index)
+        call.fork(request_index=index)
         head = response(request_index=index).SerializeToString()
         try:
             try:

@@ -6,9 +6,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc
-import structlog
 
-from farpoint_server import version
+from farpoint_server import call, version
 from farpoint_server.errors import MissingPackageError
 from farpoint_server.rpc import Context
 
@@ -59,7 +58,7 @@ class Tracing:
             set_status_on_exception=False,
         ) as span:
             trace_id = format_trace_id(span.get_span_context().trace_id)
-            structlog.contextvars.bind_contextvars(trace_id=trace_id)
+            call.bind(trace_id=trace_id)
             code = "OK"
             try:
                 yield
@@ -86,7 +85,7 @@ def _code_of(error: BaseException, context: Context) -> str:
 def _describe_end(span: "Span", code: str) -> None:
     from opentelemetry.trace import Status, StatusCode
 
-    fields = structlog.contextvars.get_contextvars()
+    fields = call.current().fields
     for name in FIELDS:
         if name in fields:
             span.set_attribute(f"farpoint.{name}", fields[name])

@@ -43,7 +43,7 @@ class Watchdog:
     @property
     def all_hung(self) -> bool:
         """Whether no engine is left that could answer."""
-        return self.hung == len(self._late)
+        return all(self._late)
 
     def is_hung(self, engine: int) -> bool:
         """Whether the engine at this position hangs."""

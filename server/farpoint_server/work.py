@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +41,7 @@ class Batch:
 
     def __init__(self, requests: Sequence[Clouds], cancelled: Int32s | None = None) -> None:
         self.requests = tuple(requests)
-        self._ends = list(accumulate(len(clouds.lengths) for clouds in requests))
+        self._ends = list(accumulate([len(clouds.lengths) for clouds in requests]))
         if cancelled is None:
             cancelled = np.zeros(self._ends[-1], np.int32)
         self.cancelled = cancelled
@@ -51,8 +52,7 @@ class Batch:
         self.cancelled[end - len(self.requests[index].lengths) : end] = 1
 
 
-@dataclass(frozen=True)
-class Samples:
+class Samples(NamedTuple):
     """The answer to one Clouds: its S samples, one cloud after the other."""
 
     rows: Int32s
@@ -61,8 +61,7 @@ class Samples:
     """Shape (S,): covering radius of each prefix; None if not asked for."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """Samples and where the time went."""
 
     samples: Samples

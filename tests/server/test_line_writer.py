@@ -40,3 +40,12 @@ def test_lines_that_come_while_others_are_gathered_are_written_too():
             writer.write(text)
             assert lines.readline() == f"{text}\n"
     writer.close(5)
+
+
+def test_a_line_may_be_made_when_it_is_written():
+    end, start = os.pipe()
+    writer = LineWriter(start)
+    writer.write("one")
+    writer.write(lambda: "two")
+    writer.close(5)
+    assert os.read(end, 100).decode() == "one\ntwo\n"

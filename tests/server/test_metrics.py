@@ -7,10 +7,10 @@ from pathlib import Path
 
 import grpc
 import pytest
-import structlog
 from prometheus_client import CollectorRegistry
 
 from farpoint_server import errors
+from farpoint_server.call import bind
 from farpoint_server.in_flight import InFlight
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
 from farpoint_server.metrics.calls import CallMeter, reason_of
@@ -61,7 +61,7 @@ async def is_counted(registry, code):
 
 async def test_a_served_call_is_counted_with_its_phases(call, registry):
     async def serve(request, context):  # noqa: ARG001
-        structlog.contextvars.bind_contextvars(queue_ms=10.0, compute_ms=20.0)
+        bind(queue_ms=10.0, compute_ms=20.0)
         await asyncio.sleep(0.04)
         return request
 

@@ -91,3 +91,20 @@ async def test_a_drained_server_is_unavailable(call, in_flight):
         await call(echo)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     assert in_flight.calls == 0
+
+
+async def test_a_method_of_one_server_is_not_one_of_another_behind_the_same_boundary(in_flight):
+    boundary = Boundary(in_flight)
+    codes = []
+    for method in ("Method", "Other"):
+        server = grpc.aio.server(interceptors=[boundary])
+        handler = grpc.unary_unary_rpc_method_handler(echo)
+        service = grpc.method_handlers_generic_handler("farpoint.test.Service", {method: handler})
+        server.add_generic_rpc_handlers((service,))
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            call = channel.unary_unary(METHOD)(b"hello")
+            codes.append(await call.code())
+        await server.stop(None)
+    assert codes == [grpc.StatusCode.OK, grpc.StatusCode.UNIMPLEMENTED]

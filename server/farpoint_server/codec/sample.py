@@ -1,6 +1,8 @@
 """A plan to work, and the outcome of the work to a serialized SampleResponse."""
 
-from dataclasses import dataclass
+import struct
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,10 +14,16 @@ from farpoint_server.codec.wire import Buffer, nested
 from farpoint_server.work import Clouds, Int32s, Int64s, Outcome
 
 Response = sampling_pb2.SampleResponse
+# The message Timings: three numbers of the wire's type 1, which is eight bytes.
+_TIMINGS = struct.Struct("<BdBdBd")
+_TIMING_TAGS = tuple(
+    sampling_pb2.Timings.DESCRIPTOR.fields_by_name[name].number << 3 | 1
+    for name in ("queue_ms", "compute_ms", "server_ms")
+)
+_TIMINGS_HEAD = bytes(nested(Response.TIMINGS_FIELD_NUMBER, [bytes(_TIMINGS.size)])[0])
 
 
-@dataclass(frozen=True)
-class Decoded:
+class Decoded(NamedTuple):
     """The work of one request, and what its answer needs besides."""
 
     plan: Plan
@@ -58,8 +66,7 @@ def encode(decoded: Decoded, outcome: Outcome) -> list[Buffer]:
     """The SampleResponse as chunks, complete but for `timings`."""
     plan, clouds, samples = decoded.plan, decoded.clouds, outcome.samples
     within = rows_within(clouds, samples.rows)
-    head = Response(lengths=clouds.sample_counts.tolist())
-    chunks: list[Buffer] = [head.SerializeToString()]
+    chunks: list[Buffer] = [_lengths(clouds.sample_counts)]
     chunks += nested(Response.INDICES_FIELD_NUMBER, pack(within, tensor_pb2.DATA_TYPE_INT32))
     for name, values in plan.attributes:
         chunks += nested(Response.ATTRIBUTES_FIELD_NUMBER, _attribute(name, values, samples.rows))
@@ -74,12 +81,23 @@ def encode(decoded: Decoded, outcome: Outcome) -> list[Buffer]:
     return chunks
 
 
+def _lengths(counts: Int64s) -> Buffer:
+    if len(counts) == 1:
+        return _length(int(counts[0]))
+    return Response(lengths=counts.tolist()).SerializeToString()
+
+
+@lru_cache(1024)
+def _length(count: int) -> bytes:
+    return Response(lengths=[count]).SerializeToString()
+
+
 def timings(outcome: Outcome, server_ms: float) -> Buffer:
     """The rest of the answer that `encode` begins."""
-    measured = sampling_pb2.Timings(
-        queue_ms=outcome.queue_ms, compute_ms=outcome.compute_ms, server_ms=server_ms
+    first, second, third = _TIMING_TAGS
+    return _TIMINGS_HEAD + _TIMINGS.pack(
+        first, outcome.queue_ms, second, outcome.compute_ms, third, server_ms
     )
-    return Response(timings=measured).SerializeToString()
 
 
 def _attribute(name: str, values: View, rows: Int32s) -> list[Buffer]:

@@ -1,7 +1,8 @@
 """The cheap half of decoding a SampleRequest: everything but the coordinates' values."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,7 @@ METHODS = (sampling_pb2.SAMPLING_METHOD_FARTHEST_POINT,)
 # Read once: an enum makes them anew each time that it is asked.
 _METHOD_NUMBERS = frozenset(sampling_pb2.SamplingMethod.values())
 _POLICY_NUMBERS = frozenset(sampling_pb2.NonfinitePolicy.values())
+_FIRST = np.zeros(1, np.int64)
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,7 @@ class Limits:
     clouds: int
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """A request whose sizes and numbers are right."""
 
     points: View
@@ -53,17 +54,24 @@ class Plan:
     return_distances: bool
 
     @property
+    def bytes(self) -> int:
+        """Of all tensors."""
+        return len(self.points.data) + sum(len(values.data) for _, values in self.attributes)
+
+    @property
     def shared_bytes(self) -> int:
         """What is still to be copied from the caller's memory."""
-        views = (self.points, *(values for _, values in self.attributes))
-        return sum(memoryview(v.data).nbytes for v in views if v.is_shared)
+        shared = len(self.points.data) if self.points.is_shared else 0
+        if self.attributes:
+            shared += sum(len(values.data) for _, values in self.attributes if values.is_shared)
+        return shared
 
     def owned(self) -> "Plan":
         """With everything copied that the caller could still change."""
         if not self.shared_bytes:
             return self
         attributes = tuple((name, values.owned()) for name, values in self.attributes)
-        return replace(self, points=self.points.owned(), attributes=attributes)
+        return self._replace(points=self.points.owned(), attributes=attributes)
 
 
 def check_size(message: SampleMessage, limits: Limits) -> None:
@@ -98,18 +106,25 @@ def read_plan(message: SampleMessage, limits: Limits, regions: Regions | None = 
     lengths = read_lengths(request.lengths, points.shape[0], limits)
     counts = per_cloud(request.sample_counts, "sample_counts", len(lengths))
     check_range(counts, 1, lengths, "sample_counts", "the points of cloud {}")
-    starts = per_cloud(request.start_indices or [0], "start_indices", len(lengths))
-    check_range(starts, 0, lengths - 1, "start_indices", "the rows of cloud {}")
+    attributes = request.attributes
     return Plan(
         points=points,
-        attributes=_attributes(request.attributes, points.shape[0], regions),
+        attributes=_attributes(attributes, points.shape[0], regions) if attributes else (),
         lengths=lengths,
         sample_counts=counts,
-        starts=starts,
+        starts=_starts(request.start_indices, lengths),
         ignore_nonfinite=request.nonfinite_policy == sampling_pb2.NONFINITE_POLICY_IGNORE,
         return_points=request.return_points,
         return_distances=request.return_distances,
     )
+
+
+def _starts(values: Sequence[int], lengths: Int64s) -> Int64s:
+    if not values:
+        return _FIRST
+    starts = per_cloud(values, "start_indices", len(lengths))
+    check_range(starts, 0, lengths - 1, "start_indices", "the rows of cloud {}")
+    return starts
 
 
 def _check_enums(request: sampling_pb2.SampleRequest) -> None:
@@ -131,11 +146,11 @@ def check_points(points: tensor_pb2.Tensor, limits: Limits) -> None:
         names = ", ".join(enum_name(tensor_pb2.DataType, t) for t in POINT_TYPES)
         got = enum_name(tensor_pb2.DataType, points.data_type)
         raise InvalidRequestError("points.data_type", f"one of {names}", got)
-    shape = tuple(points.shape[:MAX_DIMENSIONS])
+    shape = points.shape
     if len(shape) != 2 or shape[1] != 3:
-        raise InvalidRequestError("points.shape", "(P, 3)", shape)
+        raise InvalidRequestError("points.shape", "(P, 3)", tuple(shape[:MAX_DIMENSIONS]))
     if not 1 <= shape[0] <= limits.points:
-        raise InvalidRequestError("points.shape", f"1 to {limits.points} points", shape)
+        raise InvalidRequestError("points.shape", f"1 to {limits.points} points", tuple(shape))
 
 
 def read_lengths(values: Sequence[int], points: int, limits: Limits) -> Int64s:

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -46,8 +45,7 @@ def enum_name(enum: Enum, value: int) -> str:
     return next((name for name, number in enum.items() if number == value), str(value))
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """A checked tensor over the bytes that arrived, aligned for its type."""
 
     data_type: DataType
@@ -64,7 +62,7 @@ class View:
         if not self.is_shared:
             return self
         copied = np.frombuffer(self.data, np.uint8).copy()
-        return replace(self, data=copied.data, is_shared=False)
+        return self._replace(data=copied.data, is_shared=False)
 
     def array(self) -> npt.NDArray[Any]:
         """The elements in their shape, without a copy, not to be written."""
@@ -95,40 +93,51 @@ def view(
         InvalidRequestError: they do not agree.
     """
     data = tensor.data if data is None else data
-    size = data_size(tensor, field)
-    arrived = memoryview(data).nbytes
+    data_type, shape, size = _head(tensor, field)
+    arrived = len(data)
     if tensor.HasField("shared_memory"):
         if regions is None or arrived:
             expected = "nothing beside data" if arrived else "data itself in this call"
             raise InvalidRequestError(f"{field}.shared_memory", expected, "a range")
         found = regions.find(tensor.shared_memory, size, field)
-        return View(tensor.data_type, tuple(tensor.shape), found, is_shared=True)
+        return View(data_type, shape, found, is_shared=True)
     if arrived != size:
-        name = enum_name(tensor_pb2.DataType, tensor.data_type)
-        expected = f"{size} bytes for {tuple(tensor.shape)} of {name}"
+        expected = f"{size} bytes for {shape} of {enum_name(tensor_pb2.DataType, data_type)}"
         raise InvalidRequestError(f"{field}.data", expected, f"{arrived} bytes")
-    return View(tensor.data_type, tuple(tensor.shape), _aligned(data, tensor.data_type))
+    return View(data_type, shape, _aligned(data, data_type))
 
 
 def data_size(tensor: tensor_pb2.Tensor, field: str) -> int:
     """Bytes of the elements of a tensor; raises InvalidRequestError if its head is wrong."""
-    element = ELEMENTS.get(tensor.data_type)
+    return _head(tensor, field)[2]
+
+
+def _head(tensor: tensor_pb2.Tensor, field: str) -> tuple[DataType, tuple[int, ...], int]:
+    """Type and shape of a tensor, and the bytes of its elements."""
+    data_type = tensor.data_type
+    element = ELEMENTS.get(data_type)
     if element is None:
-        name = enum_name(tensor_pb2.DataType, tensor.data_type)
+        name = enum_name(tensor_pb2.DataType, data_type)
         raise InvalidRequestError(f"{field}.data_type", "a DataType of the contract", name)
-    if len(tensor.shape) > MAX_DIMENSIONS:
+    sizes = tensor.shape
+    if len(sizes) > MAX_DIMENSIONS:
         expected = f"at most {MAX_DIMENSIONS} dimensions"
-        raise InvalidRequestError(f"{field}.shape", expected, len(tensor.shape))
-    shape = tuple(tensor.shape)
-    if min(shape, default=0) < 0:
+        raise InvalidRequestError(f"{field}.shape", expected, len(sizes))
+    shape = tuple(sizes)
+    if shape and min(shape) < 0:
         raise InvalidRequestError(f"{field}.shape", "no negative size", shape)
     # Python integers: a product that overflows 64 bits must not look small.
-    return math.prod(shape) * element.itemsize
+    return data_type, shape, math.prod(shape) * element.itemsize
 
 
 def _aligned(data: Buffer, data_type: DataType) -> Buffer:
     """The kernels read whole numbers, which may not lie across their natural boundaries."""
-    is_aligned = len(data) == 0 or np.frombuffer(data, ELEMENTS[data_type]).flags.aligned
+    # An object's own bytes begin at such a boundary.
+    is_aligned = (
+        isinstance(data, bytes)
+        or not len(data)
+        or np.frombuffer(data, ELEMENTS[data_type]).flags.aligned
+    )
     return data if is_aligned else bytes(data)
 
 

@@ -7,12 +7,13 @@ https://protobuf.dev/programming-guides/encoding; whatever is unusual is left to
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
 
 from farpoint.v1 import sampling_pb2, tensor_pb2
 
 Buffer: TypeAlias = bytes | memoryview
+"""Bytes: what is a view has one dimension and elements of one byte."""
 # Below this size a copy costs less than the search for it.
 SPLIT_BYTES = 1 << 14
 MAX_FIELDS = 64
@@ -27,8 +28,7 @@ class _UnusualError(Exception):
     """Something that our own senders never write; protobuf says what it means, if anything."""
 
 
-@dataclass(frozen=True)
-class SampleMessage:
+class SampleMessage(NamedTuple):
     """A SampleRequest as it arrived."""
 
     request: sampling_pb2.SampleRequest
@@ -115,8 +115,13 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
 
 def nested(number: int, chunks: Sequence[Buffer]) -> list[Buffer]:
     """A field that holds bytes or a message, as chunks: its head, then its content."""
-    size = sum(memoryview(chunk).nbytes for chunk in chunks)
-    return [_packed_varint(number << 3 | _BYTES) + _packed_varint(size), *chunks]
+    return [_nested_head(number, sum(map(len, chunks))), *chunks]
+
+
+# A caller's clouds are often of one size, and so is all that is said of sizes.
+@lru_cache(1024)
+def _nested_head(number: int, size: int) -> bytes:
+    return _packed_varint(number << 3 | _BYTES) + _packed_varint(size)
 
 
 def _packed_varint(value: int) -> bytes:
@@ -130,9 +135,14 @@ def _packed_varint(value: int) -> bytes:
 
 def tensor_chunks(data_type: int, shape: Sequence[int], data: Buffer) -> list[Buffer]:
     """A Tensor; `data` is not copied."""
+    return [_tensor_head(data_type, tuple(shape)), _nested_head(_DATA, len(data)), data]
+
+
+@lru_cache(1024)
+def _tensor_head(data_type: int, shape: tuple[int, ...]) -> bytes:
     head = tensor_pb2.Tensor(shape=shape)
     head.data_type = data_type  # type: ignore[assignment]
-    return [head.SerializeToString(), *nested(_DATA, [data])]
+    return head.SerializeToString()
 
 
 def read_points_data(raw: bytes) -> Buffer | None:

@@ -14,7 +14,8 @@ class Gate:
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._readers = 0
         self._writing = False
         self._insisting = 0
@@ -33,7 +34,23 @@ class Gate:
         try:
             yield
         finally:
-            self._end_reading()
+            self.leave()
+
+    def enter(self) -> bool:
+        """A forward that does not wait; where it may go ahead, it ends with `leave`."""
+        with self._lock:
+            if self._writing or self._insisting:
+                return False
+            self._readers += 1
+        return True
+
+    def leave(self) -> None:
+        """Ends a forward."""
+        with self._lock:
+            self._readers -= 1
+            # Nobody else waits for readers.
+            if self._insisting:
+                self._changed.notify_all()
 
     def stay(self) -> Callable[[], None]:
         """Keeps a forward inside after its `reading` has ended, until what is returned is called.
@@ -42,7 +59,7 @@ class Gate:
         """
         with self._changed:
             self._readers += 1
-        return self._end_reading
+        return self.leave
 
     @contextmanager
     def trying(self) -> Iterator[bool]:
@@ -54,7 +71,7 @@ class Gate:
             yield entered
         finally:
             if entered:
-                self._leave()
+                self._end_writing()
 
     @contextmanager
     def insisting(self, timeout_s: float) -> Iterator[bool]:
@@ -75,14 +92,9 @@ class Gate:
             yield entered
         finally:
             if entered:
-                self._leave()
+                self._end_writing()
 
-    def _end_reading(self) -> None:
-        with self._changed:
-            self._readers -= 1
-            self._changed.notify_all()
-
-    def _leave(self) -> None:
+    def _end_writing(self) -> None:
         with self._changed:
             self._writing = False
             self._changed.notify_all()

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from farpoint_server.memory import policy, resident
 from farpoint_server.memory.allocator import Allocator
@@ -29,11 +30,14 @@ from farpoint_server.memory.trimmer import Report, Trim, Trimmer
 BATCH_SHARE = 0.5
 DRAIN_S = 10.0
 
+Result = TypeVar("Result")
+
 
 class Manager:
     """Answers batches, trims between them, and says what memory looks like.
 
-    Everything but `snapshot`, `is_lost`, `check` and `failed` belongs to the engine's thread.
+    Everything but `snapshot`, `is_lost`, `check` and `failed` belongs to the engine's thread; so
+    does `run_here`, which the event loop may call while that thread has nothing to do.
 
     Args:
         allocator: The device's.
@@ -130,6 +134,24 @@ class Manager:
             self._refused += refused
             self.snapshot = self._look()
         return answers
+
+    def run_here(self, forward: Callable[[], Result], predicted: int) -> Result | None:
+        """Runs a forward too small to be budgeted, while the engine's thread has nothing to do.
+
+        Args:
+            forward: As of a task. What it raises says nothing of the device yet.
+            predicted: Bytes that it takes on the device.
+
+        Returns:
+            None, with nothing done, if this is no moment for it or it is not so small.
+        """
+        if self.is_lost or predicted >= OBSERVED_BYTES or not self._gate.enter():
+            return None
+        try:
+            return forward()
+        finally:
+            self._gate.leave()
+            self._last_work = self._clock()
 
     def tend(self, waiting: int) -> Trim | None:
         """Looks at memory, and trims if the policy asks for it and nothing is in flight.

@@ -7,7 +7,7 @@ from typing import Any
 from farpoint_server.batcher import Engine
 from farpoint_server.errors import ServiceError
 from farpoint_server.metrics.instruments import Instruments
-from farpoint_server.work import Batch, Samples
+from farpoint_server.work import Batch, Clouds, Samples
 
 
 @dataclass(frozen=True)
@@ -28,3 +28,11 @@ class BatchMeter:
         points = sum(len(clouds.points) for clouds in batch.requests)
         self.instruments.batch_points.observe(points)
         return self.engine.sample(batch)
+
+    def sample_here(self, clouds: Clouds) -> Samples | None:
+        """As the engine's own."""
+        samples = self.engine.sample_here(clouds)
+        if samples is not None:
+            self.instruments.batch_requests.observe(1)
+            self.instruments.batch_points.observe(len(clouds.points))
+        return samples

@@ -3,12 +3,11 @@
 import re
 from functools import cache
 
-import structlog
-
+from farpoint_server.call import Fields
 from farpoint_server.errors import ServiceError
 from farpoint_server.metrics.instruments import Instruments
 
-PHASES = ("queue", "compute")
+PHASES = ("queue", "compute", "convert")
 
 
 class CallMeter:
@@ -17,8 +16,10 @@ class CallMeter:
     def __init__(self, instruments: Instruments) -> None:
         # The labels are of a few methods, statuses and errors; looking one up locks all of them.
         self._rpcs = cache(instruments.rpcs.labels)
-        self._rpc_seconds = cache(instruments.rpc_seconds.labels)
-        self._phase_seconds = cache(instruments.phase_seconds.labels)
+        self._rpc_seconds = instruments.rpc_seconds.series
+        self._phase_seconds = cache(
+            lambda rpc: [instruments.phase_seconds.series(rpc, phase) for phase in PHASES]
+        )
         self._refusals = cache(instruments.refusals.labels)
 
     def end_call(self, rpc: str, code: str, seconds: float) -> None:
@@ -28,23 +29,22 @@ class CallMeter:
         self._rpcs(rpc, code).inc()
         self._rpc_seconds(rpc).observe(seconds)
 
-    def end_request(self, rpc: str, seconds: float, error: Exception | None) -> None:
+    def end_request(
+        self, rpc: str, seconds: float, error: Exception | None, fields: Fields
+    ) -> None:
         """Counts a request; a call has one, or with SampleStream many."""
         if error is not None:
             self._refusals(reason_of(error)).inc()
-        else:
-            self._count_phases(rpc, seconds)
+        elif "compute_ms" in fields:
+            self._count_phases(rpc, seconds, fields)
 
-    def _count_phases(self, rpc: str, seconds: float) -> None:
+    def _count_phases(self, rpc: str, seconds: float, fields: Fields) -> None:
         """The phases are those of the log line, so that the two cannot differ."""
-        fields = structlog.contextvars.get_contextvars()
-        if "compute_ms" not in fields:
-            return
-        for phase in PHASES:
-            spent = fields[f"{phase}_ms"] / 1e3
-            seconds -= spent
-            self._phase_seconds(rpc, phase).observe(spent)
-        self._phase_seconds(rpc, "convert").observe(max(seconds, 0))
+        queued, computed = fields["queue_ms"] / 1e3, fields["compute_ms"] / 1e3
+        queue, compute, convert = self._phase_seconds(rpc)
+        queue.observe(queued)
+        compute.observe(computed)
+        convert.observe(max(seconds - queued - computed, 0))
 
 
 def reason_of(error: Exception) -> str:

@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-import structlog
-
+from farpoint_server import call
 from farpoint_server.admission import Admission
 from farpoint_server.codec import encode as codec
 from farpoint_server.codec.sample_plan import Limits
@@ -41,13 +40,9 @@ class Encoders:
             ServiceError: a value is wrong, or the work cannot be done now.
         """
         loop = asyncio.get_running_loop()
-        structlog.contextvars.bind_contextvars(
-            points=plan.points.shape[0], clouds=len(plan.lengths), model=model.name
-        )
+        call.bind(points=plan.points.shape[0], clouds=len(plan.lengths), model=model.name)
         clouds = await loop.run_in_executor(self.threads, codec.decode, plan)
         encoded = await self.runner.run(model, clouds, timeout_s)
         answer = await loop.run_in_executor(self.threads, encode, encoded.stages)
-        structlog.contextvars.bind_contextvars(
-            queue_ms=round(encoded.queue_ms, 3), compute_ms=round(encoded.compute_ms, 3)
-        )
+        call.bind(queue_ms=round(encoded.queue_ms, 3), compute_ms=round(encoded.compute_ms, 3))
         return answer, encoded

@@ -103,3 +103,29 @@ def _read(gate: Gate, order: list[str]) -> None:
 def _insist(gate: Gate, timeout_s: float) -> bool:
     with gate.insisting(timeout_s) as entered:
         return entered
+
+
+def test_a_forward_that_does_not_wait_is_let_in_or_turned_away():
+    gate = Gate()
+    assert gate.enter()
+    with gate.trying() as entered:
+        assert not entered
+    gate.leave()
+    with gate.trying() as entered:
+        assert entered
+        assert not gate.enter()
+    assert gate.readers == 0
+
+
+def test_a_forward_that_does_not_wait_ends_the_wait_of_a_trim_that_insists():
+    gate = Gate()
+    assert gate.enter()
+    with ThreadPoolExecutor(1) as threads:
+        trim = threads.submit(_insist, gate, 30)
+        while not gate._insisting:
+            time.sleep(0.001)
+        assert not gate.enter()
+        begun = time.monotonic()
+        gate.leave()
+        assert trim.result(30)
+    assert time.monotonic() - begun < 10
