@@ -32,7 +32,7 @@ class Surveyor {
         if (runs[r].width > runs[widest].width) widest = r;
       }
       const Run whole = runs[widest];
-      if (whole.width <= 0) break;
+      if (!(whole.width > 0)) break;
       runs[widest] = run(whole.first, whole.cut, whole.unit);
       runs[found] = run(whole.cut, whole.last, whole.unit);
     }
@@ -87,7 +87,8 @@ class Surveyor {
     const auto bounds = [&](int64_t piece) { return bounds_of(first + piece * unit, unit); };
     behind_[pieces - 1] = bounds(pieces - 1);
     for (int64_t i = pieces - 1; i-- > 0;) behind_[i] = around(bounds(i), behind_[i + 1]);
-    Run r = {first, last, unit, first, 0, behind_[0]};
+    // In the middle, where surfaces overflow and none is less than another.
+    Run r = {first, last, unit, first + pieces / 2 * unit, 0, behind_[0]};
     if (pieces > 1) r.width = surface(r.bounds);
     float least = kInfinity;
     Bounds before = bounds(0);
