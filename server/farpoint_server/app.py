@@ -12,7 +12,7 @@ import structlog
 import torch
 
 from farpoint.v1 import sampling_pb2
-from farpoint_server import devices, logs, services, small_work, version
+from farpoint_server import devices, logs, services, version
 from farpoint_server.admin import AdminServicer
 from farpoint_server.admission import Admission, Receiving
 from farpoint_server.batcher import Batcher
@@ -41,6 +41,7 @@ from farpoint_server.rpc import Boundary
 from farpoint_server.sampler import Sampler
 from farpoint_server.servicer import SamplingServicer
 from farpoint_server.shared_memory.sharing import Sharing
+from farpoint_server.small_work import limit_ns
 from farpoint_server.watchdog import Watchdog
 
 # What was refused while draining is not waited for by itself; its answer leaves in this time.
@@ -66,7 +67,7 @@ class App:
         self._health = Health(services.health_names(settings))
         self._observation = Observation(settings, lambda: self._health.is_serving)
         measured = [BatchMeter(e, self._observation.instruments) for e in self._engines]
-        small_ns = small_work.limit_ns(devices.available_cores())
+        small_ns = limit_ns(devices.available_cores())
         self._batcher = Batcher(measured, settings.batch_points, self._watchdog, small_ns)
         self._threads = ThreadPoolExecutor(2, "codec")
         self._in_flight = InFlight()

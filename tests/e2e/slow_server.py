@@ -9,7 +9,7 @@ import sys
 import time
 
 from farpoint_server import __main__ as command
-from farpoint_server import engine, small_work
+from farpoint_server import app, engine
 from farpoint_server.models import forward
 from farpoint_server.models.work import Stage
 from farpoint_server.work import Batch
@@ -33,7 +33,10 @@ def encode_late(piece: forward.Piece) -> list[Stage]:
     return encode(piece)
 
 
-# Nothing here is small: the event loop must not wait for it.
-small_work.MOST_NS = -1
-engine.launch, forward.encode = launch_late, encode_late
+def nothing_is_small(_cores: int) -> int:
+    """The event loop must not wait for what takes its time."""
+    return -1
+
+
+engine.launch, forward.encode, app.limit_ns = launch_late, encode_late, nothing_is_small
 command.main()
