@@ -1,5 +1,7 @@
 """Random schedules on the fake, which raises where a card would be harmed."""
 
+import gc
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
@@ -12,6 +14,16 @@ from memory_simulation import GIB, Request, Simulation, Tensor
 
 # Seconds of computing, which a machine with much else to do turns into minutes.
 pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collector_looks_at_the_new_alone() -> Iterator[None]:
+    """Recovering collects garbage, hundreds of times here, among all that other tests have left."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
 
 SIZES = st.sampled_from([0.01, 0.7, 3, 9, 40, 300, 900]).map(lambda mib: int(mib * MIB))
 REQUESTS = st.builds(Request, st.just("r"), st.lists(SIZES, min_size=1, max_size=4).map(tuple))
