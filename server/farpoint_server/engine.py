@@ -109,9 +109,7 @@ class Engine:
         """
         if self.pipeline is not None or not self._thread.is_idle:
             return None
-        counts = clouds.sample_counts
-        samples = int(counts[0]) if len(counts) == 1 else int(counts.sum())
-        predicted = sample_bytes(len(clouds.points), len(counts), samples)
+        predicted = sample_bytes(len(clouds.points), len(clouds.lengths), clouds.samples)
         try:
             return self.memory.run_here(partial(_sample_alone, clouds), predicted)
         except Exception:
@@ -191,7 +189,7 @@ def _split(batch: Sequence[Clouds], rows: Int32s, distances: Float32s | None) ->
     samples = []
     point = sample = 0
     for clouds in batch:
-        part = slice(sample, sample + int(clouds.sample_counts.sum()))
+        part = slice(sample, sample + clouds.samples)
         samples.append(
             Samples(
                 rows=rows[part] - np.int32(point),

@@ -50,7 +50,7 @@ def predict(pieces: Sequence[Piece]) -> int:
     return sample_bytes(
         points=sum(len(piece.clouds.points) for piece in pieces),
         clouds=sum(len(piece.clouds.lengths) for piece in pieces),
-        samples=sum(int(piece.clouds.sample_counts.sum()) for piece in pieces),
+        samples=sum(piece.clouds.samples for piece in pieces),
     )
 
 

@@ -23,6 +23,4 @@ def limit_ns(cores: int) -> int:
 
 def is_small(clouds: Clouds, limit_ns: int) -> bool:
     """Whether the way to another thread would cost about as much as the work itself."""
-    counts = clouds.sample_counts
-    samples = int(counts[0]) if len(counts) == 1 else int(counts.sum())
-    return POINT_NS * len(clouds.points) + SAMPLE_NS * samples <= limit_ns
+    return POINT_NS * len(clouds.points) + SAMPLE_NS * clouds.samples <= limit_ns

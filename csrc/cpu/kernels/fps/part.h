@@ -61,7 +61,7 @@ class alignas(64) Part {
       const Key key = key_of(f);
       next_.store(key, std::memory_order_release);
       if (key == 0 || stopped(division_.job.cancelled) || enough_before(key)) {
-        end();
+        next_.store(0, std::memory_order_release);
         break;
       }
       bool near = false;
@@ -79,7 +79,7 @@ class alignas(64) Part {
     return made_here_ != before;
   }
 
-  bool is_done() const { return done_.load(std::memory_order_acquire) != 0; }
+  bool is_done() const { return next_.load(std::memory_order_acquire) == 0; }
   int64_t made() const { return made_.load(std::memory_order_acquire); }
   Key pick(int64_t i) const { return picks_[i]; }  // one of those made
 
@@ -107,18 +107,13 @@ class alignas(64) Part {
   // The first part that may still change the point, if any; `near` is whether there is one that the
   // point would change.
   int first_behind(const Farthest& f, Key key, bool& near) const {
-    const Point p = broadcast_point(&f.x);
+    const Point p = point_of(f);
     for (int other = 0; other < division_.parts; ++other) {
       if (other == self_ || !within(all_[other].territory_, p, f.distance)) continue;
       if (others_[other].next >= key) return other;
       near = true;
     }
     return kNone;
-  }
-
-  void end() {
-    next_.store(0, std::memory_order_release);
-    done_.store(1, std::memory_order_release);
   }
 
   void make(Key key, bool near) {
@@ -181,10 +176,11 @@ class alignas(64) Part {
   Node territory_;
   int64_t made_here_ = 0, told_here_ = 0, asked_again_at_ = 0;
   // What the threads at other parts look at while this one advances.
-  alignas(64) std::atomic<Key> next_{kBeforeAll};  // no pick before this one is made any more
-  std::atomic<int64_t> told_{0};                   // notes
-  std::atomic<int64_t> made_{0};                   // picks
-  std::atomic<int> held_{0}, done_{0};
+  alignas(64) std::atomic<Key> next_{
+      kBeforeAll};                // no pick before this one is made any more; 0: none
+  std::atomic<int64_t> told_{0};  // notes
+  std::atomic<int64_t> made_{0};  // picks
+  std::atomic<int> held_{0};
 };
 
 }  // namespace farpoint::cpu::FARPOINT_SIMD

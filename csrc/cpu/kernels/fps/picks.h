@@ -7,6 +7,11 @@
 
 namespace farpoint::cpu::FARPOINT_SIMD {
 
+inline Point point_of(const Farthest& f) {
+  const float p[3] = {f.x, f.y, f.z};
+  return broadcast_point(p);
+}
+
 // Keeps a tree up to date: a sample changes only what is nearer to it than to any other sample, a
 // handful of leaves once the first hundred samples have been placed.
 class TreePicker {
@@ -40,16 +45,11 @@ class TreePicker {
   void apply(const Farthest& f) {
     const Point s = point_of(f);
     descend(s);
-    update_leaves(0, count_[0], s);
+    update_leaves(s);
     ascend();
   }
 
- protected:
-  static Point point_of(const Farthest& f) {
-    const float p[3] = {f.x, f.y, f.z};
-    return broadcast_point(p);
-  }
-
+ private:
   // Lists what the sample may change. Counts are local: the lists are integers too, and a counter
   // in memory would be read again after every write to them.
   void descend(const Point& s) {
@@ -70,10 +70,10 @@ class TreePicker {
     }
   }
 
-  // Of the leaves listed, `first` to `last`.
-  void update_leaves(int first, int last, const Point& s) {
+  void update_leaves(const Point& s) {
     const int32_t* touched = touched_[0];
-    for (int i = first; i < last; ++i) {
+    const int count = count_[0];
+    for (int i = 0; i < count; ++i) {
       const int32_t leaf = touched[i];
       set_farthest(tree_.level[0][leaf / kFan], leaf % kFan, update_leaf(tree_.leaves[leaf], s));
     }
@@ -90,9 +90,6 @@ class TreePicker {
     }
   }
 
-  int touched_leaves() const { return count_[0]; }
-
- private:
   static size_t bytes(const Shape& s) {
     size_t sum = 0;
     for (int l = 0; l < s.levels; ++l) sum += Block::bytes_for<int32_t>(s.children(l) + kFan);

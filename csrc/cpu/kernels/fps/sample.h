@@ -49,7 +49,11 @@ inline int64_t sample(const FpsJob& job) {
     const Built built = builder.run();
     if (built != Built::kDone) return built == Built::kCancelled ? kCancelled : kNotFinite;
   }
-  if (team.threads() > 1) return Parts(job, tree, team).run();
+  if (team.threads() > 1) {
+    Parts parts(job, tree, team);
+    parts.run();
+    return pick(job, parts);
+  }
   adopt_nodes(tree);
   TreePicker picker(tree);
   return pick(job, picker);

@@ -27,12 +27,21 @@ class Parts {
     while (made_ > 0) parts_[--made_].~Part();
   }
 
-  // As pick().
-  int64_t run() {
-    together<&Parts::prepare>();
-    together<&Parts::work>();
-    return stopped(job_.cancelled) ? kCancelled : merge();
+  // Makes the picks. Afterwards this is a picker as those in picks.h, which has them in order.
+  void run() {
+    team_.run<&Parts::prepare>(*this);
+    team_.run<&Parts::work>(*this);
   }
+
+  Farthest farthest() {
+    Key first = 0;
+    for (int p = 0; p < division_.parts; ++p) {
+      const Key key = merged_[p] < parts_[p].made() ? parts_[p].pick(merged_[p]) : 0;
+      if (key > first) first = key, from_ = p;
+    }
+    return {distance_of(first), row_of(first), 0, 0, 0};
+  }
+  void apply(const Farthest&) { ++merged_[from_]; }
 
  private:
   struct Start {
@@ -41,15 +50,13 @@ class Parts {
     Team& team;
   };
   explicit Parts(const Start& start)
-      : job_(start.job),
-        team_(start.team),
+      : team_(start.team),
         division_(start.job, start.tree, start.team.threads()),
-        block_(Block::bytes_for<Part>(division_.parts)),
-        parts_(block_.take<Part>(division_.parts)) {}
-
-  template <void (Parts::*step)(int thread)>
-  void together() {
-    team_.run([](void* self, int t) { (static_cast<Parts*>(self)->*step)(t); }, this);
+        block_(Block::bytes_for<Part>(division_.parts) +
+               Block::bytes_for<int64_t>(division_.parts)),
+        parts_(block_.take<Part>(division_.parts)),
+        merged_(block_.take<int64_t>(division_.parts)) {
+    for (int p = 0; p < division_.parts; ++p) merged_[p] = 0;
   }
 
   void prepare(int thread) { parts_[thread].prepare(); }
@@ -74,32 +81,12 @@ class Parts {
     }
   }
 
-  int64_t merge() {
-    Block block(Block::bytes_for<int64_t>(division_.parts));
-    int64_t* merged = block.take<int64_t>(division_.parts);
-    for (int p = 0; p < division_.parts; ++p) merged[p] = 0;
-    job_.indices[0] = static_cast<int32_t>(job_.start);
-    for (int64_t i = 1;; ++i) {
-      if (i == job_.m && !job_.distances) return i;
-      Key first = 0;
-      int from = 0;
-      for (int p = 0; p < division_.parts; ++p) {
-        const Key key = merged[p] < parts_[p].made() ? parts_[p].pick(merged[p]) : 0;
-        if (key > first) first = key, from = p;
-      }
-      ++merged[from];
-      if (job_.distances) job_.distances[i - 1] = __builtin_sqrtf(distance_of(first));
-      if (i == job_.m || first == 0) return i;
-      job_.indices[i] = row_of(first);
-    }
-  }
-
-  const FpsJob& job_;
   Team& team_;
   const Division division_;
   Block block_;
   Part* const parts_;
-  int made_ = 0;
+  int64_t* const merged_;  // picks of each part
+  int made_ = 0, from_ = 0;
 };
 
 }  // namespace farpoint::cpu::FARPOINT_SIMD

@@ -35,15 +35,14 @@ class Builder {
     if (!finite_bounds(plan_.xyz, plan_.n, bounds)) return Built::kNotFinite;
     const int wanted = floor_log2(plan_.n / 16);
     grid_.fit(bounds, wanted < 1 ? 1 : wanted < kMaxBits ? wanted : kMaxBits);
-    together<&Builder::count_cells>();
+    plan_.team.run<&Builder::count_cells>(*this);
     place_cells();
-    together<&Builder::move_items>();
-    together<&Builder::sort_cells>();
+    plan_.team.run<&Builder::move_items>(*this);
+    plan_.team.run<&Builder::sort_cells>(*this);
     if (stopped(plan_.cancelled)) return Built::kCancelled;
     pad_last_leaf();
-    together<&Builder::adopt_leaves>();
-    if (stopped(plan_.cancelled)) return Built::kCancelled;
-    return Built::kDone;
+    plan_.team.run<&Builder::adopt_leaves>(*this);
+    return stopped(plan_.cancelled) ? Built::kCancelled : Built::kDone;
   }
 
  private:
@@ -52,11 +51,6 @@ class Builder {
     return Block::bytes_for<Item>(plan_.n) + Block::bytes_for<Item>(threads_ * scratch_size_) +
            Block::bytes_for<uint16_t>(threads_ * scratch_size_) +
            Block::bytes_for<uint32_t>(counters());
-  }
-
-  template <void (Builder::*step)(int thread)>
-  void together() {
-    plan_.team.run([](void* self, int t) { (static_cast<Builder*>(self)->*step)(t); }, this);
   }
 
   int64_t share(int64_t total, int thread) const { return total * thread / threads_; }

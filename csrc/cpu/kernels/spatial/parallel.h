@@ -26,6 +26,12 @@ class Team {
   // As run_on_threads, on the threads of the team.
   void run(void (*body)(void* context, int thread), void* context);
 
+  // Calls a member function of `owner` on each thread.
+  template <auto step, class Owner>
+  void run(Owner& owner) {
+    run([](void* self, int thread) { (static_cast<Owner*>(self)->*step)(thread); }, &owner);
+  }
+
  private:
   void serve(int thread);
 
