@@ -29,11 +29,12 @@ RUN --mount=type=cache,target=/root/.cache/pip \
  && pip install -c constraints.txt numpy 'setuptools>=77' wheel ninja
 COPY pyproject.toml setup.py MANIFEST.in README.md LICENSE ./
 COPY client client
+COPY ops ops
 COPY server server
 COPY csrc csrc
 # hadolint ignore=DL3042
 RUN --mount=type=cache,target=/root/.cache/pip \
-    pip wheel --no-build-isolation --no-deps -w /wheels ./client . \
+    pip wheel --no-build-isolation --no-deps -w /wheels ./client . ./server \
  && pip install -c constraints.txt /wheels/*.whl \
  && pip uninstall -y ninja wheel
 

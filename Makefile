@@ -19,7 +19,7 @@ demo: ext  ## Start a server, sample a scan through the client, show the result,
 test: ext  ## Set everything up and run every test.
 	$(BIN)/python -m pytest
 
-dev: $(DEV)  ## The virtual environment with both packages, editable.
+dev: $(DEV)  ## The virtual environment with every package, editable.
 
 ext: dev  ## The compiled ops; ninja builds only what changed, or all of it for another torch.
 	@mkdir -p build && echo "Compiling the ops; the first time takes a minute or two."
@@ -31,10 +31,11 @@ serve: ext  ## A server on the default address.
 proto: dev  ## Generated code from proto/.
 	tools/generate_proto.sh client/src server
 
-check: ext  ## Formatters, linters, types, generated code, every CUDA kernel.
+check: ext  ## Formatters, linters, types, layers, generated code, every CUDA kernel.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'csrc/*.cpp' 'csrc/*.h' 'csrc/*.cu' 'csrc/*.cuh')
 	tools/check_generated.sh
 	$(BIN)/python tools/check_cuda.py
@@ -51,13 +52,13 @@ gpu-check:  ## All that needs a GPU, with `python3` as it stands: no virtual env
 	tools/gpu_check.sh
 
 clean:
-	rm -rf $(VENV) build demo server/farpoint_ops/*.so
+	rm -rf $(VENV) build demo ops/farpoint_ops/*.so
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(DEV): pyproject.toml client/pyproject.toml constraints.txt setup.py | $(BIN)/python
+$(DEV): pyproject.toml server/pyproject.toml client/pyproject.toml training/pyproject.toml constraints.txt setup.py | $(BIN)/python
 	$(BIN)/python -m pip install -q -c constraints.txt torch numpy 'setuptools>=77' wheel ninja
-	FARPOINT_SKIP_EXTENSION=1 $(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e 'client[las]' -e '.[dev]'
+	FARPOINT_SKIP_EXTENSION=1 $(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e 'client[las]' -e '.[dev]' -e 'server[tracing]' -e training
 	touch $@
 

@@ -67,7 +67,7 @@ async def bare() -> None:
 def farpoint(*, kernels: bool) -> None:
     """The server as it is; without kernels, the samples of a cloud are its first rows."""
     from farpoint_server import __main__ as command
-    from farpoint_server import engine
+    from farpoint_server.engine import engine
 
     def first_rows(batch, *_):
         if len(batch.cancelled) == 1:

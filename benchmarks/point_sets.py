@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from farpoint_models.scenes import lidar_scan
+from farpoint_training.scenes import lidar_scan
 
 Cloud = npt.NDArray[np.float32]
 

@@ -20,7 +20,7 @@ from server_process import ServerError, running_server
 
 import farpoint
 from farpoint.io import Cloud, read_cloud, write_subset
-from farpoint_models.scenes import lidar_scan
+from farpoint_training.scenes import lidar_scan
 
 OUTPUT = Path("demo")
 SAMPLES = 4096

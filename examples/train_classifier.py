@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from farpoint_models.families import FAMILIES, sample_shape
 from farpoint_ops import ball_query, furthest_point_sample, gather_points, group_points
+from farpoint_training.families import FAMILIES, sample_shape
 
 POINTS = 512
 BATCH = 16

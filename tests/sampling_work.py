@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from farpoint_server.work import Clouds
+from farpoint_server.engine.types import Clouds
 
 
 def clouds_of(

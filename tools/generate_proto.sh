@@ -10,7 +10,7 @@ python -m grpc_tools.protoc -Iproto -I"$google" \
 
 # Its package, `inference`, is what other packages register as well; in a pool of its own it cannot
 # collide with theirs.
-module=farpoint_server/inference/v2
+module=farpoint_server/codec/open_inference/v2
 python -m grpc_tools.protoc -I$module=proto/inference \
   --python_out="$2" --grpc_python_out="$2" --mypy_out="quiet:$2" --mypy_grpc_out="quiet:$2" \
   $module/open_inference.proto

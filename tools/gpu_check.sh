@@ -12,7 +12,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 PATH=${PATH//"$PWD/.venv/bin:"/}  # where `make` looks first, and where torch is a CPU build
 python=${PYTHON:-python3}
-export PYTHONPATH="$PWD/server:$PWD/client/src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+export PYTHONPATH="$PWD/ops:$PWD/server:$PWD/client/src:$PWD/training${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 export MAX_JOBS=${GPU_CHECK_JOBS:-$(nproc)}
 ends=$((SECONDS + ${GPU_CHECK_SECONDS:-560}))
 logs=benchmarks/results/gpu_check

@@ -6,10 +6,11 @@ import sys
 
 import structlog
 
-from farpoint_server import command_line, logs
-from farpoint_server.config import Settings
+from farpoint_server.config import cli as command_line
+from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DeviceFailedError, StartError
 from farpoint_server.memory import detect, environment
+from farpoint_server.observability import logging as logs
 
 
 def main() -> None:

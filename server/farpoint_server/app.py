@@ -12,37 +12,40 @@ import structlog
 import torch
 
 from farpoint.v1 import sampling_pb2
-from farpoint_server import devices, logs, services, version
-from farpoint_server.admin import AdminServicer
-from farpoint_server.admission import Admission, Receiving
-from farpoint_server.batcher import Batcher
-from farpoint_server.codec.sample_plan import METHODS, POINT_TYPES, Limits
-from farpoint_server.config import Settings
-from farpoint_server.engine import Engine
+from farpoint_server import version
+from farpoint_server.codec.sample_request import METHODS, POINT_TYPES, Limits
+from farpoint_server.config.settings import Settings
+from farpoint_server.engine import devices
+from farpoint_server.engine.engine import Engine
 from farpoint_server.errors import DeviceFailedError
-from farpoint_server.health import Health
-from farpoint_server.in_flight import InFlight
-from farpoint_server.inference.servicer import InferenceServicer
 from farpoint_server.memory import environment
 from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.keeper import Keeper
+from farpoint_server.memory.monitor import Keeper
 from farpoint_server.memory.options import manager_of
-from farpoint_server.memory_bound import MemoryBound
-from farpoint_server.metrics.batches import BatchMeter
-from farpoint_server.metrics.memory import Memory
-from farpoint_server.metrics.state import Gauge, State
-from farpoint_server.models.encoders import Encoders
 from farpoint_server.models.registry import Registry
-from farpoint_server.models.runner import Runner
-from farpoint_server.models.servicer import ModelServicer
-from farpoint_server.observation import Observation
-from farpoint_server.ports import Ports
-from farpoint_server.rpc import Boundary
-from farpoint_server.sampler import Sampler
-from farpoint_server.servicer import SamplingServicer
-from farpoint_server.shared_memory.sharing import Sharing
-from farpoint_server.small_work import limit_ns
-from farpoint_server.watchdog import Watchdog
+from farpoint_server.observability import logging as logs
+from farpoint_server.observability.metrics.batches import BatchMeter
+from farpoint_server.observability.metrics.memory import Memory
+from farpoint_server.observability.metrics.state import Gauge, State
+from farpoint_server.observability.setup import Observation
+from farpoint_server.scheduling.admission import Admission, Receiving
+from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.runner import Runner
+from farpoint_server.scheduling.small_work import limit_ns
+from farpoint_server.scheduling.watchdog import Watchdog
+from farpoint_server.services import registration as services
+from farpoint_server.services.admin import AdminServicer
+from farpoint_server.services.encode_handler import Encoders
+from farpoint_server.services.encoding import ModelServicer
+from farpoint_server.services.memory_bound import MemoryBound
+from farpoint_server.services.open_inference import InferenceServicer
+from farpoint_server.services.sample_handler import Sampler
+from farpoint_server.services.sampling import SamplingServicer
+from farpoint_server.transport.drain import InFlight
+from farpoint_server.transport.health import Health
+from farpoint_server.transport.interceptor import Boundary
+from farpoint_server.transport.server import Ports
+from farpoint_server.transport.shared_memory import Sharing
 
 # What was refused while draining is not waited for by itself; its answer leaves in this time.
 REFUSAL_S = 0.1

@@ -7,8 +7,8 @@ error after which a card works no more.
 import torch
 
 from farpoint_server import __main__ as command
-from farpoint_server import engine
-from farpoint_server.work import Batch
+from farpoint_server.engine import engine
+from farpoint_server.engine.types import Batch
 
 OOM_POINTS = 1300
 LOST_POINTS = 1301

@@ -9,10 +9,11 @@ import sys
 import time
 
 from farpoint_server import __main__ as command
-from farpoint_server import app, engine
+from farpoint_server import app
+from farpoint_server.engine import engine
+from farpoint_server.engine.model_types import Stage
+from farpoint_server.engine.types import Batch
 from farpoint_server.models import forward
-from farpoint_server.models.work import Stage
-from farpoint_server.work import Batch
 
 SLOW_POINTS, STUBBORN_POINTS = 1000, 2000
 SECONDS = float(sys.argv.pop(1))

@@ -11,7 +11,7 @@ RULES = [
     ("farpoint_ops", "grpc"),
     ("farpoint_ops", "farpoint_server"),
     ("farpoint_models", "grpc"),
-    ("farpoint_models.scenes", "torch"),
+    ("farpoint_training.scenes", "torch"),
 ]
 
 

@@ -13,8 +13,8 @@ import farpoint
 from e2e.messages import details
 from e2e.running import RunningServer
 from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
-from farpoint_server.inference.v2 import open_inference_pb2 as pb
-from farpoint_server.inference.v2 import open_inference_pb2_grpc
+from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
+from farpoint_server.codec.open_inference.v2 import open_inference_pb2_grpc
 
 RANDOM = np.random.default_rng(5)
 CLOUD = RANDOM.normal(size=(2, 300, 3)).astype(np.float32)

@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 import farpoint
 from e2e.messages import sample_request
 from e2e.running import RunningServer
-from farpoint_server.inference.v2 import open_inference_pb2 as pb
-from farpoint_server.inference.v2 import open_inference_pb2_grpc
+from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
+from farpoint_server.codec.open_inference.v2 import open_inference_pb2_grpc
 
 SAMPLE = "farpoint.v1.SamplingService/Sample"
 CLOUD = np.random.default_rng(3).normal(size=(1000, 3)).astype(np.float32)

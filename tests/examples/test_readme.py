@@ -7,7 +7,7 @@ import pytest
 
 import farpoint_ops
 from e2e.running import RunningServer
-from farpoint_server import services
+from farpoint_server.services import registration as services
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()

@@ -11,12 +11,12 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from farpoint_server.engine.transfer.buffers import LEAST_BYTES
+from farpoint_server.engine.transfer.cuda import CudaCard
+from farpoint_server.engine.transfer.pipeline import BUFFERS_OF_A_FLIGHT, Pipeline
+from farpoint_server.engine.types import Batch
 from farpoint_server.memory.cuda import _empty_host_cache
 from farpoint_server.memory.gate import Gate
-from farpoint_server.staging.buffers import LEAST_BYTES
-from farpoint_server.staging.cuda import CudaCard
-from farpoint_server.staging.pipeline import BUFFERS_OF_A_FLIGHT, Pipeline
-from farpoint_server.work import Batch
 from gpu import card
 from sampling_work import clouds_of
 
@@ -117,7 +117,7 @@ def test_nothing_waits_for_the_card_or_for_a_stream(pipeline, gate):
 
 
 def test_answers_are_those_of_the_cpu(pipeline, gate):
-    from farpoint_server.launch import launch
+    from farpoint_server.engine.launch import launch
 
     send = _send_of(pipeline, gate)
     batches = [
@@ -157,7 +157,7 @@ def test_buffers_are_locked_once_and_given_back(pipeline, gate):
 
 def test_an_engine_answers_two_batches_at_a_time_as_a_cpu_does():
     pytest.importorskip("grpc", reason="the server's errors need it")
-    from farpoint_server.engine import Engine
+    from farpoint_server.engine.engine import Engine
 
     batches = [Batch([clouds(5000, 70), clouds(900, with_distances=True)]) for _ in range(8)]
 
@@ -183,7 +183,7 @@ def _send_of(pipeline: Pipeline[torch.Tensor], gate: Gate):
     """Sends a batch of farthest point sampling, by the server's own launch."""
     if not card.has_kernels():
         pytest.skip("needs the CUDA kernels")
-    from farpoint_server.launch import send
+    from farpoint_server.engine.launch import send
 
     def send_one(batch: Batch) -> Future:
         with gate.reading():

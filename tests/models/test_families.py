@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from farpoint_models.families import FAMILIES, HELD_OUT, TRAINING, sample_shape
-from farpoint_models.families.patches import box, revolve, triangles, tube
+from farpoint_training.families import FAMILIES, HELD_OUT, TRAINING, sample_shape
+from farpoint_training.families.patches import box, revolve, triangles, tube
 
 
 def area(patches: list[np.ndarray]) -> float:
@@ -16,7 +16,7 @@ def area(patches: list[np.ndarray]) -> float:
 
 
 def test_numpy_is_enough() -> None:
-    code = "import sys, farpoint_models.families; sys.exit('torch' in sys.modules)"
+    code = "import sys, farpoint_training.families; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

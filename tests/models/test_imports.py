@@ -7,11 +7,12 @@ import farpoint_models
 
 CODE = """
 import importlib, pkgutil, sys
-import farpoint_models
-for module in pkgutil.walk_packages(farpoint_models.__path__, "farpoint_models."):
-    if not module.name.endswith("__main__"):
-        importlib.import_module(module.name)
-assert "farpoint_models.train.trainer" in sys.modules
+import farpoint_models, farpoint_training
+for package in (farpoint_models, farpoint_training):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+assert "farpoint_training.trainer" in sys.modules
 unwanted = {"grpc", "google", "farpoint", "farpoint_server", "rich"} & set(sys.modules)
 sys.exit(f"loaded {unwanted}" if unwanted else 0)
 """

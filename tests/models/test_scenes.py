@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from farpoint_models.scenes import lidar_scan, sensor
+from farpoint_training.scenes import lidar_scan, sensor
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +100,6 @@ def test_no_point_is_exactly_repeated(scan: np.ndarray) -> None:
 
 def test_it_needs_numpy_alone() -> None:
     code = (
-        "import sys, farpoint_models.scenes as s; assert not {'torch', 'grpc'} & set(sys.modules)"
+        "import sys, farpoint_training.scenes as s; assert not {'torch', 'grpc'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from farpoint_models.scenes.building import GLASS, WINDOW_DEPTH, building
-from farpoint_models.scenes.ground import CURB, Ground
-from farpoint_models.scenes.shapes import Ellipsoid, Hits, Pole, Shape, box
+from farpoint_training.scenes.building import GLASS, WINDOW_DEPTH, building
+from farpoint_training.scenes.ground import CURB, Ground
+from farpoint_training.scenes.shapes import Ellipsoid, Hits, Pole, Shape, box
 
 
 def toward(*targets: tuple[float, float, float]) -> np.ndarray:

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from farpoint_models import CheckpointError, EncoderConfig, load_encoder, scenes
+from farpoint_models import CheckpointError, EncoderConfig, load_encoder
 from farpoint_models.encoder import EncodedStage
-from farpoint_models.train import __main__ as command
-from farpoint_models.train import progress, report, sources
-from farpoint_models.train.batches import batch
-from farpoint_models.train.decoder import Decoder, Rebuilt
-from farpoint_models.train.folder import cloud_files, read_cloud
-from farpoint_models.train.loss import Target, error
-from farpoint_models.train.probe import probe
-from farpoint_models.train.settings import Settings
-from farpoint_models.train.statistics import hand_made
-from farpoint_models.train.trainer import Trainer
+from farpoint_training import __main__ as command
+from farpoint_training import progress, report, scenes, sources
+from farpoint_training.batches import batch
+from farpoint_training.decoder import Decoder, Rebuilt
+from farpoint_training.folder import cloud_files, read_cloud
+from farpoint_training.loss import Target, error
+from farpoint_training.probe import probe
+from farpoint_training.settings import Settings
+from farpoint_training.statistics import hand_made
+from farpoint_training.trainer import Trainer
 
 TINY = EncoderConfig(rates=(0.25, 0.25), channels=8, hidden=8, neighbors=8, groups=2)
 FLAGS = [

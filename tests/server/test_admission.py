@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from farpoint_server.admission import Admission, Receiving
 from farpoint_server.errors import OverloadedError
+from farpoint_server.scheduling.admission import Admission, Receiving
 
 
 def make(**bounds) -> Admission:

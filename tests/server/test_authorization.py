@@ -3,11 +3,11 @@
 import grpc
 import pytest
 
-from farpoint_server.authorization import Authorization, scope_of
-from farpoint_server.in_flight import InFlight
-from farpoint_server.rpc import Boundary
-from farpoint_server.services import ADMIN, HEALTH, PUBLIC
-from farpoint_server.tokens import TokenFile
+from farpoint_server.services.registration import ADMIN, HEALTH, PUBLIC
+from farpoint_server.transport.auth import Authorization, scope_of
+from farpoint_server.transport.drain import InFlight
+from farpoint_server.transport.interceptor import Boundary
+from farpoint_server.transport.tokens import TokenFile
 
 CAMERA, OPS = "c" * 32, "o" * 32
 SAMPLING = "farpoint.v1.SamplingService"

@@ -7,10 +7,10 @@ import weakref
 import numpy as np
 import pytest
 
-from farpoint_server.batcher import Batcher
+from farpoint_server.engine.types import Batch, Clouds, Samples
 from farpoint_server.errors import DeadlinePassedError, EngineHungError, OverloadedError
-from farpoint_server.watchdog import Watchdog
-from farpoint_server.work import Batch, Clouds, Samples
+from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.watchdog import Watchdog
 
 POISON, TOO_LARGE = 13, 14
 

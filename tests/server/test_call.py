@@ -2,7 +2,7 @@
 
 import asyncio
 
-from farpoint_server import call
+from farpoint_server import request_context as call
 
 
 async def test_what_interceptors_said_belongs_to_the_call():

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
 from farpoint_server.codec.coordinates import narrow
-from farpoint_server.codec.sample import Decoded, decode, encode, timings
-from farpoint_server.codec.sample_plan import Limits, read_plan
+from farpoint_server.codec.sample_request import Limits, read_plan
+from farpoint_server.codec.sample_response import Decoded, decode, encode, timings
 from farpoint_server.codec.tensors import View
 from farpoint_server.codec.wire import SampleMessage
+from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError
-from farpoint_server.work import Outcome, Samples
 
 LIMITS = Limits(message_bytes=1 << 20, points=100, clouds=5)
 NUMBERS = st.integers(1, 3) | st.integers(-1, 5) | st.integers(-(2**63), 2**63 - 1)

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from farpoint_server.command_line import parse
-from farpoint_server.config import Settings
+from farpoint_server.config.cli import parse
+from farpoint_server.config.settings import Settings
 
 
 def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(monkeypatch, tmp_path):

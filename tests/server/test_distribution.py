@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics
 from prometheus_client.exposition import generate_latest
 
-from farpoint_server.metrics.distribution import Distribution
+from farpoint_server.observability.metrics.distribution import Distribution
 
 BOUNDS = (0.0005, 0.01, 1, 2.5, 4**5, 4**13)
 VALUES = (0.0, 0.0005, 0.00051, 1, 1.0000001, 3, 1e12)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from farpoint_server import devices
-from farpoint_server.engine import Engine
+from farpoint_server.engine import devices
+from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.types import Batch, Clouds
 from farpoint_server.errors import DeviceUnavailableError
-from farpoint_server.work import Batch, Clouds
 
 RANDOM = np.random.default_rng(5)
 

@@ -7,8 +7,8 @@ import weakref
 
 import pytest
 
-from farpoint_server.engine_thread import EngineThread
-from farpoint_server.rpc import let_go
+from farpoint_server.engine.thread import EngineThread
+from farpoint_server.transport.interceptor import let_go
 
 
 @pytest.fixture

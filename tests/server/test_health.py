@@ -4,7 +4,7 @@ import asyncio
 
 from grpc_health.v1 import health_pb2
 
-from farpoint_server.health import NOT_SERVING, SERVICE_UNKNOWN, SERVING, Health
+from farpoint_server.transport.health import NOT_SERVING, SERVICE_UNKNOWN, SERVING, Health
 
 
 async def test_every_watcher_sees_every_change_also_after_another_left():

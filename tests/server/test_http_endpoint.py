@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
 
 from farpoint_server.errors import AddressUnavailableError
-from farpoint_server.http_endpoint import HttpEndpoint
+from farpoint_server.observability.http import HttpEndpoint
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from google.protobuf import descriptor_pool
 
-from farpoint_server.codec.sample_plan import Limits
+from farpoint_server.codec.open_inference import fps
+from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
+from farpoint_server.codec.sample_request import Limits
 from farpoint_server.errors import InvalidRequestError
-from farpoint_server.inference import fps
-from farpoint_server.inference.v2 import open_inference_pb2 as pb
 
 LIMITS = Limits(message_bytes=1000, points=100, clouds=4)
 CLOUD = np.arange(30, dtype=np.float32).reshape(10, 3)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from farpoint_server.memory import keeper
+from farpoint_server.memory import monitor as keeper
 from farpoint_server.memory.failures import DeviceLost
-from farpoint_server.memory.keeper import Keeper
+from farpoint_server.memory.monitor import Keeper
 from memory_simulation import MIB, Simulation, one
 
 

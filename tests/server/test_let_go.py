@@ -10,9 +10,9 @@ import pytest
 
 from farpoint.v1 import sampling_pb2
 from farpoint_server.errors import InvalidRequestError, OverloadedError
-from farpoint_server.in_flight import InFlight
-from farpoint_server.rpc import Boundary
-from farpoint_server.servicer import SamplingServicer
+from farpoint_server.services.sampling import SamplingServicer
+from farpoint_server.transport.drain import InFlight
+from farpoint_server.transport.interceptor import Boundary
 
 METHOD = "/farpoint.test.Service/Method"
 

@@ -2,7 +2,7 @@
 
 import os
 
-from farpoint_server.line_writer import LineWriter
+from farpoint_server.observability.line_writer import LineWriter
 
 
 def test_lines_arrive_in_order():

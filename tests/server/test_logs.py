@@ -8,8 +8,9 @@ import os
 import pytest
 import structlog
 
-from farpoint_server import call, logs
-from farpoint_server.config import Settings
+from farpoint_server import request_context as call
+from farpoint_server.config.settings import Settings
+from farpoint_server.observability import logging as logs
 
 FIELDS = {"request_id": "an-id", "method": "Sample", "points": 5, "queue_ms": 0.25}
 ENDED = {"event": "request", "status": "OK", "server_ms": 1.5}

@@ -2,7 +2,7 @@
 
 import torch
 
-from farpoint_server.command_line import parse
+from farpoint_server.config.cli import parse
 from farpoint_server.memory.options import limits_of
 
 CPU, CARD = torch.device("cpu"), torch.device("cuda", 0)

@@ -10,13 +10,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from farpoint_server import errors
-from farpoint_server.call import bind
-from farpoint_server.in_flight import InFlight
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
-from farpoint_server.metrics.calls import CallMeter, reason_of
-from farpoint_server.metrics.instruments import Instruments
-from farpoint_server.metrics.memory import Memory
-from farpoint_server.rpc import Boundary
+from farpoint_server.observability.metrics.calls import CallMeter, reason_of
+from farpoint_server.observability.metrics.instruments import Instruments
+from farpoint_server.observability.metrics.memory import Memory
+from farpoint_server.request_context import bind
+from farpoint_server.transport.drain import InFlight
+from farpoint_server.transport.interceptor import Boundary
 
 RPC = "farpoint.test.Service/Method"
 DASHBOARD = Path(__file__).parents[2] / "deploy/grafana/farpoint.json"

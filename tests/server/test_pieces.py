@@ -6,10 +6,10 @@ from functools import partial
 import numpy as np
 import torch
 
-from farpoint_server import pieces
-from farpoint_server.engine import Engine
+from farpoint_server.engine import partition as pieces
+from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.types import Batch
 from farpoint_server.errors import OverloadedError
-from farpoint_server.work import Batch
 from sampling_work import clouds_of
 
 RANDOM = np.random.default_rng(7)

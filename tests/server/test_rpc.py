@@ -7,8 +7,8 @@ import pytest
 import structlog
 
 from farpoint_server.errors import OverloadedError
-from farpoint_server.in_flight import InFlight
-from farpoint_server.rpc import Boundary
+from farpoint_server.transport.drain import InFlight
+from farpoint_server.transport.interceptor import Boundary
 
 METHOD = "/farpoint.test.Service/Method"
 

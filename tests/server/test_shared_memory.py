@@ -8,15 +8,15 @@ import pytest
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import shared_memory_pb2, tensor_pb2
-from farpoint_server.admission import Admission
-from farpoint_server.codec.sample import decode
-from farpoint_server.codec.sample_plan import Limits, read_plan
+from farpoint_server.codec.sample_request import Limits, read_plan
+from farpoint_server.codec.sample_response import decode
+from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.wire import SampleMessage
+from farpoint_server.engine.types import Clouds, Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, OverloadedError
-from farpoint_server.memory_bound import MemoryBound
-from farpoint_server.sampler import Sampler
-from farpoint_server.shared_memory.regions import Regions
-from farpoint_server.work import Clouds, Outcome, Samples
+from farpoint_server.scheduling.admission import Admission
+from farpoint_server.services.memory_bound import MemoryBound
+from farpoint_server.services.sample_handler import Sampler
 from memory_objects import MemoryObjects
 
 SIZE = 8192

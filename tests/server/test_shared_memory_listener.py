@@ -8,10 +8,10 @@ from contextlib import suppress
 import pytest
 
 from farpoint.v1 import shared_memory_pb2
+from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.errors import AddressUnavailableError
-from farpoint_server.shared_memory import socket_file
-from farpoint_server.shared_memory.listener import Listener
-from farpoint_server.shared_memory.regions import Regions
+from farpoint_server.transport import shared_memory_socket as socket_file
+from farpoint_server.transport.shared_memory_listener import Listener
 from memory_objects import MemoryObjects
 
 SIZE = 8192

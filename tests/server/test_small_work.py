@@ -8,16 +8,16 @@ import pytest
 import torch
 from prometheus_client import CollectorRegistry
 
-from farpoint_server import engine as engine_module
-from farpoint_server.batcher import Batcher
-from farpoint_server.engine import Engine
+from farpoint_server.engine import engine as engine_module
+from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.types import Batch, Clouds
 from farpoint_server.errors import DeadlinePassedError
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.options import Options, manager_of
-from farpoint_server.metrics.batches import BatchMeter
-from farpoint_server.metrics.instruments import Instruments
-from farpoint_server.small_work import is_small, limit_ns
-from farpoint_server.work import Batch, Clouds
+from farpoint_server.observability.metrics.batches import BatchMeter
+from farpoint_server.observability.metrics.instruments import Instruments
+from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.small_work import is_small, limit_ns
 
 RANDOM = np.random.default_rng(5)
 CPU = torch.device("cpu")

@@ -4,9 +4,9 @@ import grpc
 import pytest
 
 from certificates import issue
-from farpoint_server import tls
-from farpoint_server.config import Settings
+from farpoint_server.config.settings import Settings
 from farpoint_server.errors import SecretsUnusableError
+from farpoint_server.transport import tls
 
 
 def settings(files, **more):

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from farpoint_server.errors import SecretsUnusableError
-from farpoint_server.tokens import TokenFile, parse
+from farpoint_server.transport.tokens import TokenFile, parse
 
 FIRST, SECOND = "a" * 32, "b" * 40
 DIGEST = hashlib.sha256(SECOND.encode()).hexdigest()

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from farpoint_server.errors import MissingPackageError
-from farpoint_server.tracing import Tracing
+from farpoint_server.transport.tracing import Tracing
 
 
 def test_without_opentelemetry_the_server_says_what_to_install(monkeypatch):

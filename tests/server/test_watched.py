@@ -3,7 +3,7 @@
 import pytest
 import structlog
 
-from farpoint_server.watched import Watched
+from farpoint_server.transport.reloading import Watched
 
 
 def number(path):

@@ -9,8 +9,8 @@ from google.protobuf.message import DecodeError, Message
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
 from farpoint_server.codec import wire
-from farpoint_server.codec.sample import decode
-from farpoint_server.codec.sample_plan import Limits, read_plan
+from farpoint_server.codec.sample_request import Limits, read_plan
+from farpoint_server.codec.sample_response import decode
 from farpoint_server.errors import InvalidRequestError
 
 LIMITS = Limits(message_bytes=1 << 20, points=200, clouds=9)

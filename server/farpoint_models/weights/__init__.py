@@ -9,5 +9,5 @@ DEFAULT = Path(__file__).parent / "density_small.safetensors"
 
 
 def default_encoder() -> DensityEncoder:
-    """The encoder that `python -m farpoint_models.train` trained, in evaluation mode."""
+    """The encoder that `python -m farpoint_training` trained, in evaluation mode."""
     return load_encoder(DEFAULT)

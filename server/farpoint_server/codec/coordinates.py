@@ -4,11 +4,11 @@ import numpy as np
 import numpy.typing as npt
 
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec.numbers import check_range
-from farpoint_server.codec.sample_plan import Plan
+from farpoint_server.codec.sample_request import Plan
 from farpoint_server.codec.tensors import View
+from farpoint_server.codec.validation import check_range
+from farpoint_server.engine.types import Float32s, Int64s
 from farpoint_server.errors import InvalidRequestError
-from farpoint_server.work import Float32s, Int64s
 
 Float64s = npt.NDArray[np.float64]
 

@@ -9,12 +9,12 @@ import numpy.typing as npt
 from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_models import EncoderConfig
 from farpoint_server.codec.coordinates import narrow, nonfinite
-from farpoint_server.codec.sample_plan import Limits, check_points, read_lengths
+from farpoint_server.codec.sample_request import Limits, check_points, read_lengths
 from farpoint_server.codec.tensors import View, enum_name, pack, view
 from farpoint_server.codec.wire import Buffer, nested
+from farpoint_server.engine.model_types import ModelInput, Stage
+from farpoint_server.engine.types import Float32s, Int64s
 from farpoint_server.errors import InvalidRequestError
-from farpoint_server.models.work import ModelInput, Stage
-from farpoint_server.work import Float32s, Int64s
 
 ATTRIBUTE_TYPES = (
     tensor_pb2.DATA_TYPE_FLOAT32,

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from farpoint.v1 import tensor_pb2
+from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.wire import Buffer, tensor_chunks
+from farpoint_server.engine.types import Int32s
 from farpoint_server.errors import InvalidRequestError
-from farpoint_server.shared_memory.regions import Regions
-from farpoint_server.work import Int32s
 
 # Little-endian on every host. bfloat16, which numpy has not, is held as its bits.
 ELEMENTS: dict[int, np.dtype[Any]] = {

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from farpoint_models import DensityEncoder
+from farpoint_server.engine.model_types import ModelInput, Stage, join
+from farpoint_server.engine.transfer.card import Array
+from farpoint_server.engine.transfer.pipeline import Pipeline
+from farpoint_server.engine.types import Int64s
 from farpoint_server.memory.task import Task
-from farpoint_server.models.work import ModelInput, Stage, join
-from farpoint_server.staging.card import Array
-from farpoint_server.staging.pipeline import Pipeline
-from farpoint_server.work import Int64s
 
 # Rows of one padded batch. More do not make a forward faster, only larger.
 GROUP_ROWS = 1 << 16

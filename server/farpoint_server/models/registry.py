@@ -12,10 +12,10 @@ import structlog
 import torch
 
 from farpoint_models import CheckpointError, DensityEncoder, EncoderConfig, load_encoder, weights
-from farpoint_server.engine import Engine
+from farpoint_server.config.models import DEFAULT
+from farpoint_server.engine.engine import Engine
 from farpoint_server.errors import InvalidRequestError, ModelUnusableError, NotFoundError
-from farpoint_server.health import Health
-from farpoint_server.model_settings import DEFAULT
+from farpoint_server.transport.health import Health
 
 DEFAULT_NAME = weights.DEFAULT.stem
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")

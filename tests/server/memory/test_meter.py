@@ -2,8 +2,8 @@
 
 import pytest
 
-from farpoint_server.memory.fake import FakeAllocator
 from farpoint_server.memory.meter import LOOK_EVERY_S, OBSERVED_BYTES, Meter
+from support.fake_allocator import FakeAllocator
 
 MIB = 1 << 20
 

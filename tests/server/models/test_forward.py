@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from farpoint_models import DensityEncoder, EncoderConfig
+from farpoint_server.engine.model_types import ModelInput
+from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.memory.gate import Gate
 from farpoint_server.models.forward import GROUP_ROWS, TASK, Piece, encode, groups
-from farpoint_server.models.work import ModelInput
-from farpoint_server.staging.fake import FakeCard
-from farpoint_server.staging.pipeline import Pipeline
+from support.fake_device import FakeCard
 
 RANDOM = np.random.default_rng(5)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from farpoint_server.command_line import parse
+from farpoint_server.config.cli import parse
 
 
 def test_the_default_model_is_loaded_unless_told_otherwise(monkeypatch):

@@ -8,18 +8,18 @@ import pytest
 import torch
 
 from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
-from farpoint_server.engine import Engine
+from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.model_types import ModelInput
 from farpoint_server.errors import (
     DeadlinePassedError,
     InvalidRequestError,
     ModelUnusableError,
     NotFoundError,
 )
-from farpoint_server.health import Health
 from farpoint_server.models import registry as module
 from farpoint_server.models.registry import DEFAULT_NAME, Registry
-from farpoint_server.models.runner import Runner
-from farpoint_server.models.work import ModelInput
+from farpoint_server.scheduling.runner import Runner
+from farpoint_server.transport.health import Health
 
 TINY = EncoderConfig(rates=(0.5,), channels=4, hidden=4, neighbors=4, groups=2)
 CLOUD = ModelInput(

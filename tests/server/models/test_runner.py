@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from farpoint_models import DensityEncoder, EncoderConfig
-from farpoint_server.engine import Engine
+from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.model_types import ModelInput
 from farpoint_server.errors import DeadlinePassedError, EngineHungError
 from farpoint_server.models.registry import Model
-from farpoint_server.models.runner import Runner
-from farpoint_server.models.work import ModelInput
-from farpoint_server.watchdog import Watchdog
+from farpoint_server.scheduling.runner import Runner
+from farpoint_server.scheduling.watchdog import Watchdog
 
 CONFIG = EncoderConfig(rates=(0.5,), channels=4, hidden=4, neighbors=4, groups=2)
 CLOUD = ModelInput(

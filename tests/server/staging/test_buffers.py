@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farpoint_server.staging.buffers import LEAST_BYTES, Buffers
+from farpoint_server.engine.transfer.buffers import LEAST_BYTES, Buffers
 
 
 def test_a_buffer_that_came_back_is_used_again():

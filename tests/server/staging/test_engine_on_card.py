@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from farpoint_server.engine import Engine
+from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.transfer.card import Stream
+from farpoint_server.engine.transfer.pipeline import DEPTH, Pipeline
+from farpoint_server.engine.types import Batch
 from farpoint_server.errors import DeviceFailedError, OverloadedError
-from farpoint_server.memory.fake import MIB, FakeAllocator
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.policy import Limits
 from farpoint_server.memory.snapshot import Reason
-from farpoint_server.staging.card import Stream
-from farpoint_server.staging.fake import FakeCard
-from farpoint_server.staging.pipeline import DEPTH, Pipeline
-from farpoint_server.work import Batch
 from sampling_work import clouds_of
+from support.fake_allocator import MIB, FakeAllocator
+from support.fake_device import FakeCard
 
 RANDOM = np.random.default_rng(11)
 clouds = partial(clouds_of, RANDOM)

@@ -6,10 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from farpoint_server.engine.transfer.card import Stream
+from farpoint_server.engine.transfer.pipeline import BUFFERS_OF_A_FLIGHT, DEPTH, Pipeline
 from farpoint_server.memory.gate import Gate
-from farpoint_server.staging.card import Stream
-from farpoint_server.staging.fake import FakeCard, FakeEvent, Race
-from farpoint_server.staging.pipeline import BUFFERS_OF_A_FLIGHT, DEPTH, Pipeline
+from support.fake_device import FakeCard, FakeEvent, Race
 
 RANDOM = np.random.default_rng(3)
 MOST_BUFFERS = DEPTH * BUFFERS_OF_A_FLIGHT

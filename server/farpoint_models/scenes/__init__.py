@@ -1,5 +1,0 @@
-"""Point clouds made from a seed, for tests, benchmarks and the demo; numpy only."""
-
-from farpoint_models.scenes.sensor import lidar_scan
-
-__all__ = ["lidar_scan"]

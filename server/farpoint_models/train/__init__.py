@@ -1,1 +1,0 @@
-"""Self-supervised training of an encoder: `python -m farpoint_models.train`."""

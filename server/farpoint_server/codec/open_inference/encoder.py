@@ -1,0 +1,126 @@
+"""A loaded encoder: a ModelInferRequest to a plan, and its stages to a ModelInferResponse."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from farpoint.v1 import tensor_pb2
+from farpoint_models import EncoderConfig
+from farpoint_server.codec.encode import Plan
+from farpoint_server.codec.open_inference.points import (
+    POINT_TYPES,
+    VERSION,
+    is_batched,
+    read_points,
+)
+from farpoint_server.codec.open_inference.tensors import (
+    Input,
+    metadata_of,
+    read_inputs,
+    wanted_outputs,
+)
+from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
+from farpoint_server.codec.sample_request import Limits
+from farpoint_server.codec.tensors import View, view
+from farpoint_server.engine.model_types import Stage
+from farpoint_server.errors import InvalidRequestError
+
+ATTRIBUTE_TYPES = {
+    "FP32": tensor_pb2.DATA_TYPE_FLOAT32,
+    "FP64": tensor_pb2.DATA_TYPE_FLOAT64,
+    "FP16": tensor_pb2.DATA_TYPE_FLOAT16,
+}
+
+
+def metadata(name: str, config: EncoderConfig) -> pb.ModelMetadataResponse:
+    """Points (N, 3) or (B, N, 3), and attributes as many; the tensors of stage i end in `_i`.
+
+    `points_i` has the type of the points that were sent.
+    """
+    inputs = {"points": ("FP32", [-1, 3])}
+    if config.attributes:
+        inputs["attributes"] = ("FP32", [-1, config.attributes])
+    return metadata_of(name, VERSION, inputs, _outputs(config))
+
+
+def read_plan(request: pb.ModelInferRequest, config: EncoderConfig, limits: Limits) -> Plan:
+    """Checks all that can be checked without looking at a value.
+
+    Raises:
+        InvalidRequestError: names the first field that is wrong.
+    """
+    wanted_outputs(request, _outputs(config))
+    types = {"points": tuple(POINT_TYPES)}
+    if config.attributes:
+        types["attributes"] = tuple(ATTRIBUTE_TYPES)
+    points, *attributes = read_inputs(request, types)
+    flat, lengths = read_points(points, limits)
+    extra = _attributes(points, attributes[0], config.attributes) if attributes else None
+    return Plan(flat, extra, lengths, return_points=False)
+
+
+def encode(
+    request: pb.ModelInferRequest,
+    name: str,
+    config: EncoderConfig,
+    plan: Plan,
+    stages: Sequence[Stage],
+) -> pb.ModelInferResponse:
+    """The answer, with the outputs that were asked for, in that order, raw."""
+    arrays = {
+        f"{kind}_{i}": array
+        for i, stage in enumerate(stages)
+        for kind, array in _tensors(plan, stage).items()
+    }
+    points_type = next(tensor.datatype for tensor in request.inputs if tensor.name == "points")
+    clouds = [len(plan.lengths)] if is_batched(request) else []
+    response = pb.ModelInferResponse(model_name=name, model_version=VERSION, id=request.id)
+    outputs = _outputs(config)
+    for output in wanted_outputs(request, outputs):
+        datatype, shape = outputs[output]
+        array = arrays[output].reshape([*clouds, *shape])
+        if output.startswith("points_"):
+            datatype = points_type
+        response.outputs.add(name=output, datatype=datatype, shape=array.shape)
+        response.raw_output_contents.append(array.tobytes())
+    return response
+
+
+def _outputs(config: EncoderConfig) -> Mapping[str, tuple[str, Sequence[int]]]:
+    """Datatype and shape of every output, for one cloud."""
+    each_stage: dict[str, tuple[str, Sequence[int]]] = {
+        "indices": ("INT32", [-1]),
+        "points": ("FP32", [-1, 3]),
+        "features": ("FP32", [-1, config.channels]),
+        "counts": ("INT32", [-1]),
+        "mean_distances": ("FP32", [-1]),
+    }
+    return {
+        f"{name}_{i}": tensor
+        for i in range(len(config.rates))
+        for name, tensor in each_stage.items()
+    }
+
+
+def _attributes(points: Input, attributes: Input, channels: int) -> View:
+    shape = (*points.shape[:-1], channels)
+    if attributes.shape != shape:
+        expected = f"{shape}, since the model takes {channels} with each point"
+        raise InvalidRequestError("inputs[attributes].shape", expected, attributes.shape)
+    rows = int(np.prod(shape[:-1]))
+    flat = tensor_pb2.Tensor(data_type=ATTRIBUTE_TYPES[attributes.datatype], shape=[rows, channels])
+    return view(flat, "inputs[attributes]", attributes.data)
+
+
+def _tensors(plan: Plan, stage: Stage) -> Mapping[str, npt.NDArray[np.generic]]:
+    """Little-endian; equal clouds keep equally many points."""
+    firsts = plan.lengths.cumsum() - plan.lengths
+    rows = stage.indices + np.repeat(firsts, stage.lengths)
+    return {
+        "indices": stage.indices.astype("<i4", copy=False),
+        "points": plan.points.array()[rows],
+        "features": stage.features.astype("<f4", copy=False),
+        "counts": stage.counts.astype("<i4", copy=False),
+        "mean_distances": stage.mean_distances.astype("<f4", copy=False),
+    }

@@ -1,0 +1,43 @@
+"""The settings of the models; `Settings` has them beside its own."""
+
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode
+
+from farpoint_server.config.addresses import split_addresses
+
+NONE = "none"
+DEFAULT = "default"
+
+
+class ModelSettings(BaseSettings):
+    """Which models are loaded before the server is ready."""
+
+    encoder: Annotated[tuple[str, ...], NoDecode] = Field(
+        (DEFAULT,),
+        description="Model to load: NAME=PATH of a safetensors file, default for the one that "
+        "comes with the server, or none. Repeat the flag for several; the "
+        "environment separates them by commas. Encode uses the first where a request names none.",
+    )
+
+    max_encode_points: int = Field(
+        1 << 19,
+        ge=1,
+        description="Most points in one Encode request. The default model takes about 6 KB of "
+        "memory for each point of a large cloud.",
+    )
+
+    @field_validator("encoder", mode="before")
+    @classmethod
+    def _split_encoders(cls, value: Any) -> Any:
+        return split_addresses(value)
+
+    @field_validator("encoder")
+    @classmethod
+    def _check_encoders(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for encoder in value:
+            name, _, path = encoder.partition("=")
+            if encoder not in (DEFAULT, NONE) and not (name and path):
+                raise ValueError(f"expected NAME=PATH, default or none, got {encoder!r}")
+        return tuple(encoder for encoder in value if encoder != NONE)

@@ -1,0 +1,126 @@
+"""Settings of the edge: who may call, how much one peer may hold, and what an operator sees."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode
+
+from farpoint_server.config.addresses import (
+    check_address,
+    check_addresses,
+    is_local,
+    is_unix,
+    split_addresses,
+)
+
+
+class EdgeSettings(BaseSettings):
+    """The part of Settings that docs/security.md and docs/observability.md are about."""
+
+    tls_certificate: Path | None = Field(
+        None,
+        description="PEM file with the server's certificate and the chain above it. With it every "
+        "HOST:PORT speaks TLS alone; a unix socket stays plain. The files of TLS are read again "
+        "when they change.",
+    )
+    tls_key: Path | None = Field(
+        None, description="PEM file with the key of the certificate, without a passphrase."
+    )
+    tls_client_ca: Path | None = Field(
+        None,
+        description="PEM file with the authorities of client certificates. With it a client over "
+        "TLS must show one of theirs (mTLS).",
+    )
+    tokens_file: Path | None = Field(
+        None,
+        description="File of bearer tokens, one per line: NAME SCOPES TOKEN, with the scopes "
+        "sample and admin. With it each call except health and reflection must carry a token of "
+        "its scope. Read again when it changes.",
+    )
+    admin_listen: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Address of the admin service and of channelz, which are nowhere else: "
+        "HOST:PORT or unix:PATH. Beyond loopback it needs tokens_file or tls_client_ca. The "
+        "addresses of listen, repeated here, serve both.",
+    )
+    max_connections: int = Field(
+        1024,
+        ge=1,
+        description="Most connections of one address; a further one is closed at once. Keep it "
+        "below the limit of open files.",
+    )
+    shared_memory_listen: str | None = Field(
+        None,
+        description="unix:PATH of a socket on which callers on this machine hand memory over, "
+        "from which Sample then reads instead of receiving. Who may open it is up to the "
+        "permissions of the file. Linux only.",
+    )
+    max_shared_memory_bytes: int = Field(
+        1 << 30,
+        ge=1,
+        description="Most bytes of memory that all callers together share at a time. It is theirs; "
+        "what a request reads of it counts in max_bytes_in_flight as well.",
+    )
+    max_streams: int = Field(
+        1024,
+        ge=1,
+        description="Most calls at once on one connection; further ones wait in the client.",
+    )
+    http_listen: str | None = Field(
+        None,
+        description="HOST:PORT of /metrics (Prometheus) and /healthz, in plain HTTP and without "
+        "tokens.",
+    )
+    otlp_endpoint: str | None = Field(
+        None,
+        pattern=r"^https?://",
+        description="URL of an OpenTelemetry collector for traces, OTLP over gRPC, such as "
+        "http://127.0.0.1:4317. Needs the extra farpoint-server[tracing].",
+    )
+
+    @field_validator("admin_listen", mode="before")
+    @classmethod
+    def _split_admin_addresses(cls, value: Any) -> Any:
+        return split_addresses(value)
+
+    @field_validator("admin_listen")
+    @classmethod
+    def _check_admin_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        check_addresses(value)
+        return value
+
+    @field_validator("http_listen")
+    @classmethod
+    def _check_http_address(cls, value: str | None) -> str | None:
+        if value is not None:
+            check_address(value)
+            if value.startswith("unix:"):
+                raise ValueError(f"expected HOST:PORT, got {value!r}")
+        return value
+
+    @field_validator("shared_memory_listen")
+    @classmethod
+    def _check_socket(cls, value: str | None) -> str | None:
+        if value is not None and not (is_unix(value) and len(value) > len("unix:")):
+            raise ValueError(f"expected unix:PATH, got {value!r}")
+        return value
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> "EdgeSettings":
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key belong together; only one is given")
+        if self.tls_client_ca is not None and self.tls_key is None:
+            raise ValueError("tls_client_ca needs tls_certificate and tls_key")
+        return self
+
+    @model_validator(mode="after")
+    def _check_admin(self) -> "EdgeSettings":
+        guarded = self.tokens_file is not None or self.tls_client_ca is not None
+        for address in self.admin_listen:
+            if not is_local(address) and not guarded:
+                raise ValueError(
+                    f"admin_listen {address} is beyond loopback and would be open to anybody: "
+                    "give tokens_file or tls_client_ca"
+                )
+        return self

@@ -1,0 +1,180 @@
+"""Every setting of the server: one frozen object, one place.
+
+A field is a flag, an environment variable (``FARPOINT_`` and its name in capitals) and a key of
+the YAML file that ``--config`` names. A flag wins over the environment, the environment over the
+file, and the file over the default.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    YamlConfigSettingsSource,
+)
+
+from farpoint_server.config.addresses import check_addresses, split_addresses
+from farpoint_server.config.memory import MemorySettings
+from farpoint_server.config.models import ModelSettings
+from farpoint_server.config.network import EdgeSettings
+
+MIB = 1 << 20
+Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
+
+
+class Settings(EdgeSettings, MemorySettings, ModelSettings):
+    """See the description of each field; `farpoint-server --help` prints them."""
+
+    model_config = SettingsConfigDict(env_prefix="FARPOINT_", frozen=True, extra="forbid")
+
+    config: Path | None = Field(
+        None, description="YAML file with any of these settings, keys written with underscores."
+    )
+    listen: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("127.0.0.1:50051",),
+        min_length=1,
+        description="Address to serve on: HOST:PORT (port 0 takes a free one) or unix:PATH. "
+        "Repeat the flag, or separate by commas, for several. Beyond loopback, give TLS and "
+        "tokens too, unless you trust the network.",
+    )
+    device: Annotated[tuple[Device, ...], NoDecode] = Field(
+        ("auto",),
+        min_length=1,
+        description="Where sampling runs: cpu, cuda:N, or auto, which takes cuda:0 if there is "
+        "one. Name it in production, so that a missing card is an error. Repeat the flag, or "
+        "separate by commas, for several engines behind one queue.",
+    )
+    cpu_threads: int = Field(
+        0,
+        ge=0,
+        description="Threads of each CPU engine; 0 shares out the cores the process may use. "
+        "Lower it where others share the machine.",
+    )
+    max_message_bytes: int = Field(
+        256 * MIB,
+        ge=1024,
+        le=(1 << 30) - 1,
+        description="Largest request, in bytes. A larger one is refused with INVALID_ARGUMENT; "
+        "beyond twice the limit it is not even received, and gRPC answers RESOURCE_EXHAUSTED. "
+        "A client must raise its own limit for large answers.",
+    )
+    max_request_points: int = Field(
+        1 << 24,
+        ge=1,
+        lt=1 << 31,
+        description="Most points in one request, over all of its clouds.",
+    )
+    max_request_clouds: int = Field(1 << 16, ge=1, description="Most clouds in one request.")
+    max_points_in_flight: int = Field(
+        1 << 25,
+        ge=1,
+        description="Most points of all accepted requests together; beyond it a request is "
+        "refused at once with RESOURCE_EXHAUSTED.",
+    )
+    max_bytes_in_flight: int = Field(
+        512 * MIB,
+        ge=1024,
+        description="Most bytes of the messages of all accepted requests together, refused as for "
+        "points. Also the most that SampleLarge accepts. At the bound the server holds up to "
+        "two to three times as much: float64 and halves are converted, batches are joined.",
+    )
+    receive_turns: int = Field(
+        16,
+        ge=1,
+        description="Messages that are received at a time; flow control holds others back at "
+        "their senders. A message needs twice its size until it is received.",
+    )
+    max_concurrent_rpcs: int = Field(
+        2048,
+        ge=1,
+        description="Most calls open at once, health watches included; gRPC refuses others. "
+        "Lower it where requests are large: each open call may hold one message.",
+    )
+    overload_retry_ms: int = Field(
+        250,
+        ge=0,
+        description="Milliseconds that a refused caller is told to wait. About the time "
+        "of a usual batch is right.",
+    )
+    batch_points: int = Field(
+        1 << 20,
+        ge=1,
+        description="Points after which a batch takes no further request. Larger batches fill a "
+        "GPU better; smaller ones keep small requests from waiting for large ones.",
+    )
+    engine_timeout_s: float = Field(
+        300.0,
+        gt=0,
+        description="Seconds that a batch may run. Then its callers are answered UNAVAILABLE, and "
+        "health is NOT_SERVING while no other engine is left: the sign to restart the process.",
+    )
+    drain_grace_s: float = Field(
+        0.25,
+        ge=0,
+        description="Seconds after SIGTERM in which new calls are still accepted, though health "
+        "is NOT_SERVING already: the time that calls under way and load balancers need.",
+    )
+    drain_timeout_s: float = Field(
+        30.0,
+        ge=0,
+        description="Seconds that accepted calls then have to finish. Keep both together below "
+        "the time that the orchestrator gives.",
+    )
+    log_format: Literal["auto", "json", "console"] = Field(
+        "auto", description="How log lines look; auto is console on a terminal and json elsewhere."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info",
+        description="Least severe line that is logged; info has the ready line "
+        "and one line per request.",
+    )
+
+    @field_validator("listen", "device", mode="before")
+    @classmethod
+    def _split_list(cls, value: Any) -> Any:
+        return split_addresses(value)
+
+    @field_validator("device", mode="before")
+    @classmethod
+    def _split_each(cls, value: Any) -> Any:
+        """A flag that is repeated may itself have commas."""
+        if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
+            return value
+        return tuple(name.strip() for part in value for name in part.split(","))
+
+    @field_validator("listen")
+    @classmethod
+    def _check_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        check_addresses(value)
+        return value
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> "Settings":
+        if self.max_request_points > self.max_points_in_flight:
+            raise ValueError(
+                f"max_request_points ({self.max_request_points}) is above max_points_in_flight "
+                f"({self.max_points_in_flight}): such a request could never be accepted"
+            )
+        if self.max_message_bytes > self.max_bytes_in_flight:
+            raise ValueError(
+                f"max_message_bytes ({self.max_message_bytes}) is above max_bytes_in_flight "
+                f"({self.max_bytes_in_flight}): such a request could never be accepted"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        path = init_settings().get("config") or env_settings().get("config")
+        sources = (init_settings, env_settings)
+        return (*sources, YamlConfigSettingsSource(settings_cls, path)) if path else sources

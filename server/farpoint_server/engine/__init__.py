@@ -1,0 +1,1 @@
+"""One device: batches are launched on it, and copied to it and back."""

@@ -1,0 +1,78 @@
+"""Page-locked host buffers, used again and again: to lock pages takes milliseconds."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic
+
+from farpoint_server.engine.transfer.card import Tensor
+
+# Smaller ones would only be too small for the next batch.
+LEAST_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer(Generic[Tensor]):
+    """Some host memory."""
+
+    size: int
+    memory: Tensor
+
+
+class Buffers(Generic[Tensor]):
+    """At most so many buffers, each of a power of two bytes. Not for several threads at once.
+
+    Args:
+        pinned: Makes one of a size in bytes.
+        most: How many there may be, in use and idle together.
+    """
+
+    def __init__(self, pinned: Callable[[int], Tensor], most: int) -> None:
+        self._pinned = pinned
+        self._most = most
+        self._in_use = 0
+        self._idle: list[Buffer[Tensor]] = []
+
+    @property
+    def count(self) -> int:
+        """Buffers there are."""
+        return self._in_use + len(self._idle)
+
+    @property
+    def idle_bytes(self) -> int:
+        """Bytes of those that nobody uses."""
+        return sum(buffer.size for buffer in self._idle)
+
+    def take(self, size: int) -> Buffer[Tensor]:
+        """A buffer of at least `size` bytes, whose content means nothing.
+
+        Raises:
+            RuntimeError: all are in use, or there is no memory for another.
+        """
+        if self._in_use == self._most:
+            raise RuntimeError(f"buffers: expected at most {self._most} in use")
+        buffer = self._fitting(size) or self._new(size)
+        self._in_use += 1
+        return buffer
+
+    def give_back(self, buffer: Buffer[Tensor]) -> None:
+        """Ends a use; no copy may be at the buffer any more."""
+        self._in_use -= 1
+        self._idle.append(buffer)
+
+    def clear(self) -> None:
+        """Lets go of all that are idle."""
+        self._idle.clear()
+
+    def _fitting(self, size: int) -> Buffer[Tensor] | None:
+        fitting = [buffer for buffer in self._idle if buffer.size >= size]
+        best = min(fitting, key=lambda buffer: buffer.size, default=None)
+        if best is not None:
+            self._idle.remove(best)
+        return best
+
+    def _new(self, size: int) -> Buffer[Tensor]:
+        if self.count == self._most:
+            # None of the idle ones is large enough, so the smallest is missed least.
+            self._idle.remove(min(self._idle, key=lambda buffer: buffer.size))
+        rounded = max(LEAST_BYTES, 1 << max(0, size - 1).bit_length())
+        return Buffer(rounded, self._pinned(rounded))

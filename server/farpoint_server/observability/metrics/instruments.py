@@ -1,0 +1,49 @@
+"""Every metric that is counted while the server works."""
+
+from prometheus_client import CollectorRegistry, Counter
+
+from farpoint_server.observability.metrics.distribution import Distribution
+
+# From a cloud of a few points on an idle server to a queue of seconds.
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+REQUESTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+POINTS = tuple(4**k for k in range(5, 14))
+
+
+class Instruments:
+    """Counters and histograms, registered in a registry of this server's own.
+
+    `rpc` is "package.Service/Method" and `code` the name of a gRPC status. Calls of services that
+    the server does not have are not counted, so no caller can make labels up.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.rpcs = Counter(
+            "farpoint_rpcs", "Calls that ended, by status.", ("rpc", "code"), registry=registry
+        )
+        self.rpc_seconds = Distribution(
+            "farpoint_rpc_seconds",
+            "Time from the arrival of a call to the end of its answer.",
+            SECONDS,
+            registry,
+            ("rpc",),
+        )
+        self.phase_seconds = Distribution(
+            "farpoint_phase_seconds",
+            "Time of a served call in each phase: queue, compute, and convert for all the rest.",
+            SECONDS,
+            registry,
+            ("rpc", "phase"),
+        )
+        self.refusals = Counter(
+            "farpoint_refusals",
+            "Calls that were refused or given up, by reason.",
+            ("reason",),
+            registry=registry,
+        )
+        self.batch_requests = Distribution(
+            "farpoint_batch_requests", "Requests that share a batch.", REQUESTS, registry
+        ).series()
+        self.batch_points = Distribution(
+            "farpoint_batch_points", "Points of a batch.", POINTS, registry
+        ).series()

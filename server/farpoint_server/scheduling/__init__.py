@@ -1,0 +1,1 @@
+"""What waits, what is refused, and what runs next."""

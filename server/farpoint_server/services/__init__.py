@@ -1,0 +1,1 @@
+"""One servicer per gRPC service, and the handler that it delegates to."""

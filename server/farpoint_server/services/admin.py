@@ -1,0 +1,127 @@
+"""farpoint.v1.AdminService: convert, delegate, convert."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from farpoint.v1 import admin_pb2, admin_pb2_grpc
+from farpoint_server.errors import OverloadedError
+from farpoint_server.memory.monitor import Engine, Keeper
+from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
+from farpoint_server.models.registry import Registry
+from farpoint_server.services.encoding import describe
+from farpoint_server.transport.interceptor import Context
+
+REASONS = {
+    Reason.HARD: admin_pb2.TRIM_REASON_HARD,
+    Reason.SOFT: admin_pb2.TRIM_REASON_SOFT,
+    Reason.FRAGMENTATION: admin_pb2.TRIM_REASON_FRAGMENTATION,
+    Reason.IDLE: admin_pb2.TRIM_REASON_IDLE,
+    Reason.ROOM: admin_pb2.TRIM_REASON_ROOM,
+    Reason.OUT_OF_MEMORY: admin_pb2.TRIM_REASON_OUT_OF_MEMORY,
+    Reason.REQUEST: admin_pb2.TRIM_REASON_REQUEST,
+}
+RETRY_MS = 1000
+
+
+@dataclass(frozen=True)
+class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
+    """Answers from the snapshots of the memory managers, has them trim, and has models loaded.
+
+    Args:
+        keeper: Of all engines.
+        models: Those that are loaded.
+        allocator_settings: The value of PYTORCH_ALLOC_CONF.
+    """
+
+    keeper: Keeper
+    models: Registry
+    allocator_settings: str
+
+    async def GetMemory(  # noqa: N802
+        self,
+        request: admin_pb2.GetMemoryRequest,
+        context: Context,  # noqa: ARG002
+    ) -> admin_pb2.GetMemoryResponse:
+        devices = [encode(engine.memory.snapshot) for engine in self.keeper.engines]
+        if request.include_snapshots:
+            for device, engine in zip(devices, self.keeper.engines, strict=True):
+                snapshot: bytes | None = await engine.call(engine.memory.dump)
+                device.snapshot = snapshot or b""
+        return admin_pb2.GetMemoryResponse(
+            devices=devices,
+            resident_bytes=max(engine.memory.snapshot.resident for engine in self.keeper.engines),
+            allocator_settings=self.allocator_settings,
+        )
+
+    async def TrimMemory(  # noqa: N802
+        self,
+        request: admin_pb2.TrimMemoryRequest,
+        context: Context,  # noqa: ARG002
+    ) -> admin_pb2.TrimMemoryResponse:
+        trims = [await self._trim(engine, request.force) for engine in self.keeper.engines]
+        return admin_pb2.TrimMemoryResponse(trims=trims)
+
+    async def LoadModel(  # noqa: N802
+        self,
+        request: admin_pb2.LoadModelRequest,
+        context: Context,  # noqa: ARG002
+    ) -> admin_pb2.LoadModelResponse:
+        path = Path(request.path) if request.path else None
+        model = await self.models.load(request.name, path)
+        return admin_pb2.LoadModelResponse(model=describe(model))
+
+    async def UnloadModel(  # noqa: N802
+        self,
+        request: admin_pb2.UnloadModelRequest,
+        context: Context,  # noqa: ARG002
+    ) -> admin_pb2.UnloadModelResponse:
+        await self.models.unload(request.name)
+        return admin_pb2.UnloadModelResponse()
+
+    async def _trim(self, engine: Engine, force: bool) -> admin_pb2.TrimResult:
+        device = engine.memory.snapshot.device
+        trim = await self.keeper.trim(engine, force=force)
+        if trim is None:
+            raise OverloadedError(f"{device} did not come to rest; nothing was trimmed", RETRY_MS)
+        seconds, returned = trim
+        return admin_pb2.TrimResult(
+            device=device, duration_ms=seconds * 1e3, returned_bytes=returned
+        )
+
+
+def encode(memory: MemorySnapshot) -> admin_pb2.DeviceMemory:
+    """A snapshot as its message."""
+    stats = memory.stats
+    return admin_pb2.DeviceMemory(
+        device=memory.device,
+        age_ms=(time.monotonic() - memory.taken) * 1e3,
+        allocated_bytes=stats.allocated,
+        reserved_bytes=stats.reserved,
+        idle_bytes=stats.idle,
+        releasable_bytes=stats.releasable,
+        fragmentation=stats.fragmentation,
+        free_bytes=memory.room.free,
+        total_bytes=memory.room.total,
+        limit_bytes=memory.limit,
+        host_cache_bytes=stats.host_reserved,
+        host_releasable_bytes=stats.host_releasable,
+        demand_bytes=memory.demand,
+        estimate_correction=memory.correction.factor,
+        estimate_error=memory.correction.error,
+        trims=[_total(reason, trims) for reason, trims in memory.trims.items()],
+        retry_count=stats.retries,
+        out_of_memory_count=memory.ladders,
+        refused_count=memory.refused,
+        healthy=memory.healthy,
+    )
+
+
+def _total(reason: Reason, trims: Trims) -> admin_pb2.TrimTotal:
+    return admin_pb2.TrimTotal(
+        reason=REASONS[reason],
+        trim_count=trims.count,
+        total_ms=trims.seconds * 1e3,
+        longest_ms=trims.longest_s * 1e3,
+        returned_bytes=trims.returned_bytes,
+    )

@@ -1,0 +1,88 @@
+"""Which call needs which scope, and the refusal of callers without it."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import grpc
+
+from farpoint_server import request_context as call
+from farpoint_server.errors import PermissionDeniedError, ServiceError, UnauthenticatedError
+from farpoint_server.transport.interceptor import Context, Handler
+from farpoint_server.transport.tokens import Token, TokenFile
+
+KEY = "authorization"
+SCHEME = "bearer"
+# Whoever probes health has no token as a rule, and the contract is no secret.
+OPEN = ("grpc.health.v1.", "grpc.reflection.")
+SCOPE_OF_SERVICE = {
+    "farpoint.v1.SamplingService": "sample",
+    "inference.GRPCInferenceService": "sample",
+}
+
+
+class Authorization(grpc.aio.ServerInterceptor):
+    """Lets a call pass if its token has the scope of its service.
+
+    It decides before the message is received. Its refusals are raised inside the boundary of
+    calls, which gives them their status.
+    """
+
+    def __init__(self, tokens: TokenFile) -> None:
+        self._tokens = tokens
+
+    async def intercept_service(
+        self,
+        continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[Handler]]",
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler:
+        handler = await continuation(handler_call_details)
+        scope = scope_of(str(handler_call_details.method))
+        if handler is None or scope is None:
+            return handler
+        try:
+            token = self._authorize(handler_call_details.invocation_metadata or (), scope)
+        except ServiceError as error:
+            return _refusal(handler, error)
+        call.bind(caller=token.name)
+        return handler
+
+    def _authorize(self, metadata: Iterable[Any], scope: str) -> Token:
+        shown = _bearer_token(metadata)
+        if shown is None:
+            raise UnauthenticatedError("expected metadata authorization: Bearer TOKEN, got none")
+        token = self._tokens.find(shown)
+        if token is None:
+            raise UnauthenticatedError("the token is not known to this server")
+        if scope not in token.scopes:
+            raise PermissionDeniedError(f"the token of {token.name!r} lacks the scope {scope!r}")
+        return token
+
+
+def scope_of(method: str) -> str | None:
+    """Scope that "/package.Service/Method" needs; None if it is open to all.
+
+    A service that is not listed needs admin, so that forgetting to list one opens nothing.
+    """
+    service = method.removeprefix("/").rpartition("/")[0]
+    return None if service.startswith(OPEN) else SCOPE_OF_SERVICE.get(service, "admin")
+
+
+def _bearer_token(metadata: Iterable[Any]) -> str | None:
+    for key, value in metadata:
+        if key == KEY and isinstance(value, str):
+            scheme, _, token = value.partition(" ")
+            if scheme.lower() == SCHEME and token:
+                return token.strip()
+    return None
+
+
+def _refusal(handler: "grpc.RpcMethodHandler[Any, Any]", error: ServiceError) -> Handler:
+    """A handler that raises without receiving the message."""
+
+    async def refuse(request: Any, context: Context) -> Any:  # noqa: ARG001
+        raise error
+
+    # On the wire a message and a stream of one are the same, and a stream need not be read.
+    if handler.response_streaming:
+        return grpc.stream_stream_rpc_method_handler(refuse)
+    return grpc.stream_unary_rpc_method_handler(refuse)

@@ -1,0 +1,89 @@
+"""grpc.health.v1: Check and Watch, for the whole server ("") and for each service."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
+
+from farpoint_server.transport.interceptor import Context
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+
+
+class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
+    """The servicer that grpcio brings forgets all watchers of a service when one of them leaves.
+
+    Args:
+        services: Full names of the services. They begin as NOT_SERVING.
+    """
+
+    def __init__(self, services: Iterable[str]) -> None:
+        self._status = dict.fromkeys(("", *services), NOT_SERVING)
+        self._serving = False
+        self._troubles: set[str] = set()
+        self._changed = asyncio.Condition()
+
+    async def set_all(self, serving: bool) -> None:
+        """Sets every service's status and tells all watchers."""
+        self._serving = serving
+        await self._publish()
+
+    async def report(self, source: str, *, healthy: bool) -> None:
+        """While any source reports trouble, nothing is SERVING."""
+        (self._troubles.discard if healthy else self._troubles.add)(source)
+        await self._publish()
+
+    def knows(self, service: str) -> bool:
+        """Whether there is such a service."""
+        return service in self._status
+
+    async def know(self, service: str) -> None:
+        """Adds a service, which is as healthy as the others."""
+        self._status.setdefault(service, NOT_SERVING)
+        await self._publish()
+
+    async def forget(self, service: str) -> None:
+        """Takes a service away; its watchers see SERVICE_UNKNOWN."""
+        self._status.pop(service, None)
+        await self._publish()
+
+    async def _publish(self) -> None:
+        status = SERVING if self._serving and not self._troubles else NOT_SERVING
+        async with self._changed:
+            self._status = dict.fromkeys(self._status, status)
+            self._changed.notify_all()
+
+    async def Check(  # noqa: N802
+        self, request: health_pb2.HealthCheckRequest, context: Context
+    ) -> health_pb2.HealthCheckResponse:
+        if request.service not in self._status:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r}")
+        return health_pb2.HealthCheckResponse(status=self._status[request.service])
+
+    async def Watch(  # noqa: N802
+        self,
+        request: health_pb2.HealthCheckRequest,
+        context: Context,  # noqa: ARG002
+    ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
+        sent: int | None = None
+        while True:
+            async with self._changed:
+                while self._of(request.service) == sent:
+                    await self._changed.wait()
+                sent = self._of(request.service)
+            yield health_pb2.HealthCheckResponse(status=sent)
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether the server as a whole is SERVING."""
+        return self._of("") == int(SERVING)
+
+    def _of(self, service: str) -> int:
+        return int(self._status.get(service, SERVICE_UNKNOWN))
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Registers the servicer."""
+        health_pb2_grpc.add_HealthServicer_to_server(self, server)

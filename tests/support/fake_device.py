@@ -1,0 +1,281 @@
+"""A card that exists only in numbers, and is as late as it may be.
+
+What is given to a stream happens some time after, in an order that is drawn by lot among all that
+the events allow. What would be a race on a real card is an error here: memory that is read before
+it was written, a host buffer that is touched while a copy is at it, memory that was dropped while
+a stream was still to use it.
+"""
+
+import random
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from farpoint_server.engine.transfer.card import Array, Event, Kernel, Stream
+
+
+class Race(RuntimeError):  # noqa: N818
+    """What a real card would have done silently."""
+
+
+@dataclass(eq=False)
+class Memory:
+    """Bytes of the host or of the card."""
+
+    bytes: Array
+    on_card: bool
+    filled: bool = False
+    """Whether the copy or the kernel that writes it has happened."""
+    copies: int = 0
+    """Copies that are at it or still to come."""
+
+
+@dataclass(frozen=True, eq=False)
+class FakeTensor:
+    """A part of some memory."""
+
+    memory: Memory
+    begin: int
+    dtype: "np.dtype[Any]"
+    shape: tuple[int, ...]
+
+    @property
+    def content(self) -> Array:
+        size = int(np.prod(self.shape)) * self.dtype.itemsize
+        part = self.memory.bytes[self.begin : self.begin + size]
+        return part.view(self.dtype).reshape(self.shape)
+
+
+@dataclass(eq=False)
+class FakeEvent:
+    """A place in a stream of a FakeCard."""
+
+    card: "FakeCard"
+    passed: bool = False
+
+    def synchronize(self) -> None:
+        self.card.run_until(self)
+
+
+@dataclass(eq=False)
+class _Later:
+    """Something in a stream; ready once `after` has passed."""
+
+    act: Callable[[], None]
+    after: FakeEvent | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        return self.after is None or self.after.passed
+
+
+@dataclass
+class FakeCard:
+    """A `Card` whose tensors are FakeTensors; kernels get torch's, of the CPU.
+
+    Args:
+        seed: Of the lots.
+        hurry: The chance that something happens each time that the card is spoken to.
+    """
+
+    seed: int = 0
+    hurry: float = 0.5
+    most_bytes: int = 1 << 40
+    """The largest piece of memory that it gives."""
+    stand_in: Callable[[torch.Tensor], torch.Tensor] = field(default=lambda t: t.to("meta"))
+    """What a kernel gets of an empty tensor to show the shapes of its outputs with."""
+    refuse: Callable[[str], None] = lambda _: None
+    """Called with each thing that is asked for; may raise what a card would."""
+    log: list[str] = field(default_factory=list)
+    """What happened in the streams, in order."""
+
+    def __post_init__(self) -> None:
+        self._lots = random.Random(self.seed)
+        self._changed = threading.Condition()
+        self._paused: set[Stream] = set()
+        self._host: weakref.WeakSet[Memory] = weakref.WeakSet()
+        self._streams: dict[Stream, deque[_Later]] = {stream: deque() for stream in Stream}
+        self.races: list[str] = []
+
+    @property
+    def pinned_sizes(self) -> list[int]:
+        """Of the buffers that somebody keeps."""
+        return [memory.bytes.nbytes for memory in self._host]
+
+    @property
+    def pending(self) -> int:
+        """Things that are still to happen."""
+        return sum(map(len, self._streams.values()))
+
+    def pause(self, stream: Stream) -> None:
+        """Has nothing more happen in a stream."""
+        self._paused.add(stream)
+
+    def resume(self, stream: Stream) -> None:
+        """Ends a pause."""
+        with self._changed:
+            self._paused.discard(stream)
+            self._changed.notify_all()
+
+    def settle(self) -> None:
+        """Has all happen that may."""
+        with self._changed:
+            while self._step():
+                pass
+
+    def pinned(self, size: int) -> FakeTensor:
+        self._ask("pinned")
+        tensor = self._memory(size, on_card=False)
+        self._host.add(tensor.memory)
+        return tensor
+
+    def empty(self, size: int, stream: Stream) -> FakeTensor:  # noqa: ARG002
+        self._ask("empty")
+        if size > self.most_bytes:
+            raise torch.OutOfMemoryError(f"CUDA out of memory: {size} bytes")
+        return self._memory(size, on_card=True)
+
+    def view(
+        self, memory: FakeTensor, begin: int, dtype: "np.dtype[Any]", shape: Sequence[int]
+    ) -> FakeTensor:
+        return FakeTensor(memory.memory, memory.begin + begin, dtype, tuple(shape))
+
+    def layout(self, tensor: FakeTensor) -> "tuple[np.dtype[Any], tuple[int, ...]]":
+        return tensor.dtype, tensor.shape
+
+    def array(self, pinned: FakeTensor) -> Array:
+        self._ask("array")
+        if pinned.memory.on_card:
+            self._race("the host touched memory of the card")
+        if pinned.memory.copies:
+            self._race("the host touched a buffer that a copy is at")
+        return pinned.content
+
+    def copy(self, target: FakeTensor, source: FakeTensor, stream: Stream) -> None:
+        self._ask("copy")
+        places = [self._weakly(target), self._weakly(source)]
+        for tensor in (target, source):
+            tensor.memory.copies += 1
+
+        def act() -> None:
+            to, of = (place() for place in places)
+            if of.memory.on_card and not of.memory.filled:
+                self._race("a copy read what was not computed yet")
+            to.content[...] = of.content
+            to.memory.filled = True
+            for tensor in (to, of):
+                tensor.memory.copies -= 1
+            self.log.append(stream.value)
+
+        self._give(stream, act)
+
+    def call(
+        self, kernel: Kernel[torch.Tensor], inputs: Sequence[FakeTensor]
+    ) -> Sequence[FakeTensor]:
+        self._ask("call")
+        with torch.inference_mode():
+            shapes = kernel(*(self.stand_in(_empty(tensor)) for tensor in inputs))
+        outputs = [self._like(shape) for shape in shapes]
+        read, written = ([self._weakly(t) for t in ts] for ts in (inputs, outputs))
+
+        def act() -> None:
+            tensors = [place() for place in read]
+            if not all(tensor.memory.filled for tensor in tensors):
+                self._race("a kernel read what was not uploaded yet")
+            with torch.inference_mode():
+                answers = kernel(*(torch.from_numpy(t.content.copy()) for t in tensors))
+            for place, answer in zip(written, answers, strict=True):
+                output = place()
+                output.content[...] = answer.numpy()
+                output.memory.filled = True
+            self.log.append(Stream.COMPUTE.value)
+
+        if outputs:
+            self._give(Stream.COMPUTE, act)
+        return outputs
+
+    def record(self, stream: Stream) -> Event:
+        self._ask("record")
+        event = FakeEvent(self)
+
+        def act() -> None:
+            event.passed = True
+
+        self._give(stream, act)
+        return event
+
+    def wait(self, stream: Stream, event: Event) -> None:
+        self._ask("wait")
+        assert isinstance(event, FakeEvent)
+        self._give(stream, lambda: None, event)
+
+    def run_until(self, event: FakeEvent) -> None:
+        """Has things happen until the event has passed."""
+        self.refuse("synchronize")
+        with self._changed:
+            while not event.passed:
+                if self._step():
+                    continue
+                if not self._paused:
+                    self._race("the host waits for what never happens")
+                self._changed.wait()
+
+    def _ask(self, what: str) -> None:
+        """The host is here; the card may have gone on meanwhile."""
+        self.refuse(what)
+        with self._changed:
+            while self._lots.random() < self.hurry and self._step():
+                pass
+
+    def _step(self) -> bool:
+        queues = (q for stream, q in self._streams.items() if stream not in self._paused)
+        ready = [queue for queue in queues if queue and queue[0].is_ready]
+        if not ready:
+            return False
+        self._lots.choice(ready).popleft().act()
+        return True
+
+    def _give(
+        self, stream: Stream, act: Callable[[], None], after: FakeEvent | None = None
+    ) -> None:
+        with self._changed:
+            self._streams[stream].append(_Later(act, after))
+
+    def _memory(self, size: int, *, on_card: bool) -> FakeTensor:
+        # Garbage, as memory that was used before.
+        content = np.full(size, 0xA5, np.uint8)
+        return FakeTensor(Memory(content, on_card), 0, np.dtype(np.uint8), (size,))
+
+    def _like(self, tensor: torch.Tensor) -> FakeTensor:
+        dtype = torch.empty(0, dtype=tensor.dtype).numpy().dtype
+        memory = self._memory(tensor.numel() * dtype.itemsize, on_card=True).memory
+        return FakeTensor(memory, 0, dtype, tuple(tensor.shape))
+
+    def _weakly(self, tensor: FakeTensor) -> Callable[[], FakeTensor]:
+        """The tensor, without keeping its memory; a race if nobody else has kept it."""
+        memory = weakref.ref(tensor.memory)
+        begin, dtype, shape = tensor.begin, tensor.dtype, tensor.shape
+
+        def get() -> FakeTensor:
+            kept = memory()
+            if kept is None:
+                self._race("a stream used memory that was dropped")
+                raise Race("a stream used memory that was dropped")
+            return FakeTensor(kept, begin, dtype, shape)
+
+        return get
+
+    def _race(self, what: str) -> None:
+        """Also remembered: the thread that meets it may not be the one to blame."""
+        self.races.append(what)
+        raise Race(what)
+
+
+def _empty(tensor: FakeTensor) -> torch.Tensor:
+    return torch.from_numpy(np.empty(tensor.shape, tensor.dtype))

@@ -1,0 +1,1 @@
+"""Self-supervised training of an encoder: `python -m farpoint_training`."""

@@ -1,0 +1,92 @@
+"""Train an encoder without labels.
+
+A decoder rebuilds, from each sample's feature, the points that collapsed into it and how many they
+were. Clouds are procedural shapes and parts of ray-cast LiDAR scans, made on the fly, and parts of
+your own clouds with --data. Interrupt it whenever you like: --resume goes on as if nothing had
+happened.
+
+Writes OUT/encoder.safetensors, OUT/report.json and OUT/state.safetensors.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from farpoint_models.checkpoint import save_encoder
+from farpoint_models.config import EncoderConfig
+from farpoint_training.progress import progress
+from farpoint_training.report import report, summary
+from farpoint_training.settings import Settings
+from farpoint_training.trainer import Trainer
+
+SMALL = EncoderConfig(rates=(0.25, 0.25, 0.25, 0.25), channels=64, hidden=32, neighbors=16)
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m farpoint_training",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for what is written")
+    parser.add_argument("--resume", action="store_true", help="continue from OUT/state.safetensors")
+    parser.add_argument("--data", type=Path, help="folder of .npy, .npz, .bin, .xyz, .txt clouds")
+    parser.add_argument("--steps", type=int, default=Settings.steps)
+    parser.add_argument("--points", type=int, default=Settings.points, help="points in a step")
+    parser.add_argument("--seed", type=int, default=Settings.seed)
+    parser.add_argument("--learning-rate", type=float, default=Settings.learning_rate)
+    parser.add_argument("--save-every", type=int, default=500, help="steps between saves")
+    parser.add_argument("--rates", type=float, nargs="+", default=SMALL.rates)
+    for name in ("channels", "hidden", "neighbors", "groups"):
+        parser.add_argument(f"--{name}", type=int, default=getattr(SMALL, name))
+    return parser
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    encoder = EncoderConfig(
+        tuple(args.rates), args.channels, args.hidden, args.neighbors, args.groups
+    )
+    return Settings(encoder, args.steps, args.points, args.seed, args.learning_rate, args.data)
+
+
+def train(trainer: Trainer, state: Path, save_every: int) -> None:
+    """Run to the last step; the state is saved on the way, at the end and when interrupted."""
+    steps = trainer.settings.steps
+    try:
+        with progress(steps, trainer.step_count) as update:
+            while trainer.step_count < steps:
+                update(trainer.step_count + 1, trainer.step())
+                if trainer.step_count % save_every == 0:
+                    trainer.save(state)
+    finally:
+        trainer.save(state)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = arguments().parse_args(argv)
+    state = args.out / "state.safetensors"
+    args.out.mkdir(parents=True, exist_ok=True)
+    try:
+        trainer = Trainer(settings_of(args))
+        if args.resume:
+            trainer.restore(state)
+    except (ValueError, OSError) as problem:
+        print(f"farpoint_training: {problem}", file=sys.stderr)
+        return 2
+    try:
+        train(trainer, state, args.save_every)
+    except KeyboardInterrupt:
+        print(f"Stopped after {trainer.step_count} steps; --resume continues.", file=sys.stderr)
+        return 130
+    found = report(trainer)
+    (args.out / "report.json").write_text(json.dumps(found, indent=1) + "\n")
+    settings = json.dumps(trainer.settings.describe())
+    save_encoder(trainer.encoder, args.out / "encoder.safetensors", {"trained": settings})
+    print(summary(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

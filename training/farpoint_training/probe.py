@@ -1,0 +1,65 @@
+"""A linear probe: how well a linear classifier tells shapes apart by a description of them."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from farpoint_models.encoder import DensityEncoder, EncodedStage
+from farpoint_training.families import sample_shape
+
+Describe = Callable[[Tensor], Tensor]
+PENALTY = 1e-3
+
+
+def shape_set(names: Sequence[str], each: int, points: int, seed: int) -> tuple[Tensor, Tensor]:
+    """`each` clouds of every family, seen from one side: float32 (B, points, 3), and the number of
+    the family (B,)."""
+    rng = np.random.default_rng(seed)
+    drawn = [name for name in names for _ in range(each)]
+    clouds = [sample_shape(name, points, rng, partial=True) for name in drawn]
+    return torch.from_numpy(np.stack(clouds)), torch.arange(len(names)).repeat_interleave(each)
+
+
+def pooled(encoder: DensityEncoder) -> Describe:
+    """Every stage's features, pooled over its samples."""
+    return lambda xyz: torch.cat([pool for stage in encoder(xyz) for pool in _pools(stage)], 1)
+
+
+def _pools(stage: EncodedStage) -> list[Tensor]:
+    """Mean, deviation, maximum, and how features go with height and with distance from the axis."""
+    features, points = stage.features, stage.points - stage.points.mean(1, keepdim=True)
+    size = points.square().sum(2).mean(1).sqrt().clamp(min=1e-6)[:, None]
+    centered = features - features.mean(2, keepdim=True)
+    places = (points[..., 2] / size, points[..., :2].norm(dim=2) / size)
+    together = [(centered * place.unsqueeze(1)).mean(2) for place in places]
+    return [features.mean(2), features.std(2, correction=0), features.amax(2), *together]
+
+
+@torch.no_grad()
+def described(describe: Describe, clouds: Tensor) -> Tensor:
+    """(B, D), a few clouds at a time."""
+    parts = torch.split(clouds, 16)
+    return torch.cat([describe(part) for part in parts])
+
+
+def probe(train: Tensor, labels: Tensor, test: Tensor, truth: Tensor) -> float:
+    """Share of `test` (B, D) that a logistic regression fitted to `train` puts in its class."""
+    mean, deviation = train.mean(0), train.std(0).clamp(min=1e-6)
+    train, test = ((part - mean) / deviation for part in (train, test))
+    linear = nn.Linear(train.size(1), int(labels.max()) + 1)
+    nn.init.zeros_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    optimizer = torch.optim.LBFGS(linear.parameters(), max_iter=200, line_search_fn="strong_wolfe")
+
+    def penalized() -> Tensor:
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(linear(train), labels)
+        loss = loss + PENALTY * linear.weight.square().sum()
+        torch.autograd.backward(loss)
+        return loss
+
+    optimizer.step(penalized)  # type: ignore[no-untyped-call]
+    return float((linear(test).argmax(1) == truth).float().mean())

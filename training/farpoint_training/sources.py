@@ -1,0 +1,66 @@
+"""Where training clouds come from. Every source draws from the generator that it is given, alone,
+so that a cloud is decided by the seed and the step."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from farpoint_training.families import TRAINING, sample_shape
+from farpoint_training.folder import cloud_files, read_cloud
+from farpoint_training.scenes import lidar_scan
+
+Cloud = npt.NDArray[np.float32]
+WIDEST_CROP = 6.0
+
+
+class Source(Protocol):
+    """Draws float32 clouds (points, 3)."""
+
+    def __call__(self, points: int, rng: np.random.Generator) -> Cloud: ...
+
+
+def shapes(names: Sequence[str] = TRAINING) -> Source:
+    """Shapes of the families `names`, half of them seen from one side only."""
+
+    def draw(points: int, rng: np.random.Generator) -> Cloud:
+        partial = bool(rng.integers(2))
+        return sample_shape(str(rng.choice(names)), points, rng, partial=partial)
+
+    return draw
+
+
+def scans(first_seed: int, scenes: int = 6) -> Source:
+    """Parts of ray-cast LiDAR scans of so many streets, counted from `first_seed`."""
+
+    @lru_cache(maxsize=scenes)
+    def scene(index: int) -> Cloud:
+        return lidar_scan(first_seed + index, columns=1024)[:, :3]
+
+    return lambda points, rng: crop(scene(int(rng.integers(scenes))), points, rng)
+
+
+def folder(path: Path) -> Source:
+    """Parts of the clouds in the user's folder."""
+    files = cloud_files(path)
+    read = lru_cache(maxsize=32)(read_cloud)
+    return lambda points, rng: crop(read(files[int(rng.integers(len(files)))]), points, rng)
+
+
+def crop(cloud: Cloud, points: int, rng: np.random.Generator) -> Cloud:
+    """Some of the points nearest to a random one, turned; the more are left out, the sparser.
+
+    A cloud of fewer points than asked for is repeated.
+    """
+    middle = cloud[rng.integers(len(cloud))].astype(np.float64)
+    local = cloud.astype(np.float64) - middle
+    wanted = min(len(cloud), int(points * rng.uniform(1, WIDEST_CROP)))
+    near = np.argpartition((local**2).sum(1), wanted - 1)[:wanted]
+    rows = rng.choice(near, points, replace=wanted < points)
+    yaw = rng.uniform(0, 2 * np.pi)
+    c, s = np.cos(yaw), np.sin(yaw)
+    turned: Cloud = (local[rows] @ np.array([[c, s, 0], [-s, c, 0], [0, 0, 1]])).astype(np.float32)
+    return turned

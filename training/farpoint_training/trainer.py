@@ -1,0 +1,112 @@
+"""The training loop's state and its step."""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from farpoint_models.checkpoint import CheckpointError, check_tensors
+from farpoint_models.encoder import DensityEncoder, EncodedStage
+from farpoint_training.batches import batch
+from farpoint_training.decoder import Decoder, Rebuilt, StageDecoder
+from farpoint_training.loss import Target, error, loss, target
+from farpoint_training.settings import Settings
+
+CLIP = 1.0
+
+
+class Trainer:
+    """An encoder with its decoder, beside a decoder that sees no features, the baseline."""
+
+    def __init__(self, settings: Settings):
+        torch.manual_seed(settings.seed)
+        self.settings = settings
+        self.encoder = DensityEncoder(settings.encoder)
+        self.decoder = Decoder(settings.encoder)
+        self.baseline = Decoder(settings.encoder, blind=True)
+        self.parts = nn.ModuleDict(
+            {"encoder": self.encoder, "decoder": self.decoder, "baseline": self.baseline}
+        )
+        self.optimizer = torch.optim.AdamW(self.parts.parameters(), lr=settings.learning_rate)
+        self.sources = settings.sources()
+        self.step_count = 0
+
+    def step(self) -> float:
+        """One optimizer step; returns the loss of encoder and decoder."""
+        xyz = batch(self.sources, self.settings.points, self.settings.seed, self.step_count)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._learning_rate()
+        encoded = self.encoder(xyz)
+        ours, blind = 0.0 * xyz.sum(), 0.0 * xyz.sum()
+        for true, seeing, guessing in self.rebuild(xyz, encoded):
+            ours = ours + loss(error(seeing, true))
+            blind = blind + loss(error(guessing, true))
+        self.optimizer.zero_grad(set_to_none=True)
+        # The two share no weights: each is trained as if it were alone.
+        torch.autograd.backward(ours + blind)
+        for part in self.parts.values():
+            nn.utils.clip_grad_norm_(part.parameters(), CLIP)
+        self.optimizer.step()
+        self.step_count += 1
+        return float(ours.detach()) / len(encoded)
+
+    def rebuild(
+        self, xyz: Tensor, encoded: tuple[EncodedStage, ...]
+    ) -> Iterator[tuple[Target, Rebuilt, Rebuilt]]:
+        """For each stage the target, what the decoder makes of it, and what the baseline does."""
+        pairs = zip(self.decoder(encoded), self.baseline(encoded), strict=True)
+        for stage, decoder, pair in zip(encoded, self.decoder.stages, pairs, strict=True):
+            yield (target(xyz, stage, cast("StageDecoder", decoder)), *pair)
+
+    def _learning_rate(self) -> float:
+        done = self.step_count / self.settings.steps
+        return self.settings.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
+
+    def save(self, path: Path) -> None:
+        """Everything that resuming needs; replaces `path` in one move."""
+        tensors = {f"weights.{name}": t for name, t in self.parts.state_dict().items()}
+        for index, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{key}": value for key, value in state.items()}
+        header = {"settings": self._identity(), "step": str(self.step_count)}
+        partial = path.with_suffix(".partial")
+        contiguous = {name: t.detach().contiguous() for name, t in tensors.items()}
+        partial.write_bytes(save(contiguous, header))
+        partial.replace(path)
+
+    def restore(self, path: Path) -> None:
+        """Continue where `save` was called.
+
+        Raises:
+            CheckpointError: The run had other settings, or a tensor does not fit.
+        """
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata()
+            names = file.keys()
+            tensors = {name: file.get_tensor(name) for name in names}
+        if header.get("settings") != self._identity():
+            raise CheckpointError(
+                f"{path} is of a run with other settings: {header.get('settings')}, "
+                f"not {self._identity()}"
+            )
+        weights = _below("weights.", tensors)
+        check_tensors(self.parts.state_dict(), weights, str(path))
+        self.parts.load_state_dict(weights)
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in _below("optimizer.", tensors).items():
+            index, key = name.split(".")
+            state.setdefault(int(index), {})[key] = value
+        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": state})
+        self.step_count = int(header["step"])
+
+    def _identity(self) -> str:
+        return json.dumps(self.settings.describe(), sort_keys=True)
+
+
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
