@@ -43,7 +43,7 @@ stage() {
 pytest=("$python" -m pytest -q -p no:cacheprovider -o addopts=--import-mode=importlib -o timeout=0
         -o filterwarnings=default -o faulthandler_timeout=90 --durations=5
         --continue-on-collection-errors)
-device_tests=tests/ops/test_cuda_device.py
+device_tests=tests/ops/cuda/test_device.py
 
 stage device 60 "$python" tools/gpu_device.py || exit 1
 # The peers compile beside the extension; bench_cuda.py only loads them.
@@ -64,7 +64,7 @@ done
 timeout 60 tail --pid=$peers -f /dev/null  # what still compiles would be measured too
 stage bench_sampling 110 "$python" benchmarks/bench_cuda.py sampling --seconds 95
 # Only the variants on the device; the CPU ones and the model of the kernels run in `make test`.
-stage ops 120 "${pytest[@]}" tests/ops -k "cuda and not cuda_model" --deselect "$device_tests"
+stage ops 120 "${pytest[@]}" tests/ops -k "cuda and not test_model" --deselect "$device_tests"
 stage memory 90 "${pytest[@]}" -s tests/gpu tests/server/memory
 if command -v compute-sanitizer > /dev/null; then
   # Without torch's cache every tensor is an allocation whose bounds are known. Torch itself asks

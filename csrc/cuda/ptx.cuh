@@ -1,4 +1,4 @@
-// What CUDA C++ has no portable spelling for. The CPU model of tests/ops/cuda_model replaces this
+// What CUDA C++ has no portable spelling for. The CPU model of tests/ops/cuda/model replaces this
 // file alone and runs every other line of this folder as it stands.
 #ifndef FARPOINT_CUDA_PTX_CUH
 #define FARPOINT_CUDA_PTX_CUH

@@ -9,9 +9,9 @@ from concurrent import futures
 import grpc
 import numpy as np
 import pytest
+from tests.support.clouds import shared_cloud
 from typer.testing import CliRunner
 
-from clouds import shared_cloud
 from farpoint.cli import app
 from farpoint.io import read_cloud
 

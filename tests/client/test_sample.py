@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-from clouds import street_scan, ten_scans
+from tests.support.clouds import street_scan, ten_scans
 
 
 def brute_force(cloud, m, start=0):

@@ -4,10 +4,10 @@ from concurrent import futures
 
 import grpc
 import pytest
+from tests.support.certificates import issue
 from typer.testing import CliRunner
 
 import farpoint
-from certificates import issue
 from farpoint._security import read_security
 from farpoint.cli import app
 from farpoint.v1 import sampling_pb2_grpc

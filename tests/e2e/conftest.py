@@ -5,9 +5,9 @@ from pathlib import Path
 
 import grpc
 import pytest
+from tests.support.server_process import RunningServer
 
 import farpoint
-from e2e.running import RunningServer
 from farpoint.v1 import sampling_pb2_grpc
 
 MESSAGE_BYTES = 4 << 20

@@ -18,11 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import numpy as np
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.support.brute_force import furthest_points
+from tests.support.messages import array, sample_request
+from tests.support.server_process import STUBBORN_POINTS
 
 import farpoint
-from e2e.brute_force import furthest_points
-from e2e.messages import array, sample_request
-from e2e.running import STUBBORN_POINTS
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import sampling_pb2_grpc
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import grpc
 import numpy as np
 import pytest
+from tests.e2e.conftest import MESSAGE_BYTES
+from tests.support.messages import details, sample_request, tensor
 
-from e2e.conftest import MESSAGE_BYTES
-from e2e.messages import details, sample_request, tensor
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
 

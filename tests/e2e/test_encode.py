@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.support.server_process import RunningServer
 from typer.testing import CliRunner
 
 import farpoint
-from e2e.running import RunningServer
 from farpoint.cli import app
 from farpoint.errors import from_rpc_error
 from farpoint.v1 import sampling_pb2 as pb

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from google.protobuf import descriptor_pb2
+from tests.support.messages import details
+from tests.support.server_process import RunningServer
 
 import farpoint
-from e2e.messages import details
-from e2e.running import RunningServer
 from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2_grpc

@@ -13,10 +13,10 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
+from tests.support.brute_force import furthest_points
+from tests.support.messages import sample_request
 
 import farpoint
-from e2e.brute_force import furthest_points
-from e2e.messages import sample_request
 from farpoint.v1 import sampling_pb2_grpc
 
 SERVICE = "farpoint.v1.SamplingService"

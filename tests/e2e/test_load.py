@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import numpy as np
 import pytest
+from tests.support.brute_force import furthest_points
+from tests.support.messages import details, sample_request
 
 import farpoint
-from e2e.brute_force import furthest_points
-from e2e.messages import details, sample_request
 
 RANDOM = np.random.default_rng(3)
 CLOUD = RANDOM.normal(size=(1000, 3)).astype(np.float32)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.server_process import RunningServer
 from typer.testing import CliRunner
 
 import farpoint
-from e2e.running import RunningServer
 from farpoint.cli import app
 
 ADMIN = ("--admin-listen", "127.0.0.1:0")

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
+from tests.support.messages import sample_request
+from tests.support.server_process import RunningServer
 
 import farpoint
-from e2e.messages import sample_request
-from e2e.running import RunningServer
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2_grpc
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from tests.support.brute_force import covering_radius, furthest_points
+from tests.support.clouds import street_scan, ten_scans
+from tests.support.messages import array, sample_request, tensor
 
-from clouds import street_scan, ten_scans
-from e2e.brute_force import covering_radius, furthest_points
-from e2e.messages import array, sample_request, tensor
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
 

@@ -8,10 +8,10 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from grpc_channelz.v1 import channelz_pb2, channelz_pb2_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.support.certificates import Files, issue
+from tests.support.server_process import RunningServer
 
 import farpoint
-from certificates import Files, issue
-from e2e.running import RunningServer
 
 CLOUD = np.arange(30, dtype=np.float32).reshape(10, 3)
 CAMERA, OPS, LATER = (f"{name}-{name * 6}-secret" for name in ("camera", "opsops", "lateron"))

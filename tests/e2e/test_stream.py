@@ -7,11 +7,11 @@ import time
 import grpc
 import numpy as np
 import pytest
+from tests.e2e.conftest import MESSAGE_BYTES
+from tests.support.brute_force import furthest_points
+from tests.support.messages import sample_request, tensor
 
 import farpoint
-from e2e.brute_force import furthest_points
-from e2e.conftest import MESSAGE_BYTES
-from e2e.messages import sample_request, tensor
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
 

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.support.server_process import RunningServer
 
 import farpoint_ops
-from e2e.running import RunningServer
 from farpoint_server.services import registration as services
 
 ROOT = Path(__file__).resolve().parents[2]

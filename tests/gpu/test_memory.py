@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.gpu import card
 
 from farpoint_server.memory.failures import OutOfMemory
 from farpoint_server.memory.policy import Limits
 from farpoint_server.memory.snapshot import Reason
-from gpu import card
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

@@ -8,6 +8,8 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from tests.gpu import card
+from tests.support.sampling_work import clouds_of
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -17,8 +19,6 @@ from farpoint_server.engine.transfer.pipeline import BUFFERS_OF_A_FLIGHT, Pipeli
 from farpoint_server.engine.types import Batch
 from farpoint_server.memory.cuda import _empty_host_cache
 from farpoint_server.memory.gate import Gate
-from gpu import card
-from sampling_work import clouds_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import torch
+from tests.support.clouds import street_scan, ten_scans
 
-from clouds import street_scan, ten_scans
 from farpoint_models import default_encoder
 
 

@@ -4,9 +4,9 @@ import gc
 
 import pytest
 import torch
+from tests.support.memory_simulation import GIB, MIB, Request, Simulation, one
 
 from farpoint_server.memory.failures import DeviceLost, OutOfMemory, TooLarge
-from memory_simulation import GIB, MIB, Request, Simulation, one
 
 BATCH = [one("a", 3), Request("b", (MIB, 5 * MIB)), one("c", 40), one("d", 0.1)]
 ALLOCATIONS = 5

@@ -1,9 +1,9 @@
 """Which forwards are watched: a look at a process's heap costs more than a small batch."""
 
 import pytest
+from tests.support.fake_allocator import FakeAllocator
 
 from farpoint_server.memory.meter import LOOK_EVERY_S, OBSERVED_BYTES, Meter
-from support.fake_allocator import FakeAllocator
 
 MIB = 1 << 20
 

@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.fake_allocator import MIB
+from tests.support.memory_simulation import GIB, Request, Simulation, Tensor
 
 from farpoint_server.memory.policy import Limits
-from memory_simulation import GIB, Request, Simulation, Tensor
-from support.fake_allocator import MIB
 
 # Seconds of computing, which a machine with much else to do turns into minutes.
 pytestmark = pytest.mark.timeout(600)

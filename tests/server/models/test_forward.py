@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from tests.support.fake_device import FakeCard
 
 from farpoint_models import DensityEncoder, EncoderConfig
 from farpoint_server.engine.model_types import ModelInput
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.memory.gate import Gate
 from farpoint_server.models.forward import GROUP_ROWS, TASK, Piece, encode, groups
-from support.fake_device import FakeCard
 
 RANDOM = np.random.default_rng(5)
 

@@ -1,0 +1,1 @@
+"""Tests, laid out as the packages are; `tests.support` has what several of them share."""

@@ -1,0 +1,174 @@
+"""Chosen rows on disk: everything in the file's own format, columns in any other."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from tests.support.clouds import shared_cloud
+
+from farpoint.io import read_cloud, write_subset
+from farpoint.io.jsonl import write_rows
+
+ROWS = np.array([700, 3, 999, 0, 512])
+
+OWN = [
+    "driving_os1_128_scan0_kitti.bin",
+    "driving_os1_128_scan1_organised.npy",
+    "driving_os1_128_map.ply",
+    "vehicle_lidar_target.ply",
+    "cad_featuretype.ply",
+    "car_cloud400.csv",
+    "office_kinect_organised.pcd",
+    "lamppost.pcd",
+    "cturtle.pcd",
+    "plane_strip_rgb_normals.pcd",
+    "indoor_fragment_rgb_normals.pcd",
+    "autzen-utm.pcd",
+    "autzen_trim.laz",
+    "simple.las",
+    "epsg_4326.las",
+    "image_lattice_1_4.las",
+    "fullwave_pf10.laz",
+    "spot_cow.obj",
+]
+
+
+def assert_rows(written, cloud, rows):
+    assert written.points.dtype == cloud.points.dtype
+    assert np.array_equal(written.points, cloud.points[rows], equal_nan=True)
+    assert list(written.attributes) == list(cloud.attributes)
+    for name, values in cloud.attributes.items():
+        assert written.attributes[name].dtype == values.dtype
+        assert np.array_equal(
+            written.attributes[name], values[rows], equal_nan=values.dtype.kind == "f"
+        )
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_own_format_keeps_every_attribute(tmp_path, name):
+    source = shared_cloud(name)
+    cloud = read_cloud(source)
+    path = tmp_path / f"subset{source.suffix}"
+    write_subset(path, cloud, ROWS)
+    assert_rows(read_cloud(path), cloud, ROWS)
+
+
+@pytest.mark.parametrize("suffix", [".ply", ".pcd", ".npz"])
+@pytest.mark.parametrize("name", ["driving_os1_128_scan0_kitti.bin", "autzen-utm.pcd"])
+def test_other_formats_keep_numbers_exactly(tmp_path, name, suffix):
+    cloud = read_cloud(shared_cloud(name))
+    path = tmp_path / f"subset{suffix}"
+    write_subset(path, cloud, ROWS)
+    assert_rows(read_cloud(path), cloud, ROWS)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".xyz", ".txt"])
+@pytest.mark.parametrize("name", ["driving_os1_128_scan0_kitti.bin", "fullwave_pf10.laz"])
+def test_text_reads_back_as_the_same_numbers(tmp_path, name, suffix):
+    cloud = read_cloud(shared_cloud(name))
+    path = tmp_path / f"subset{suffix}"
+    write_subset(path, cloud, ROWS)
+    written = read_cloud(path)
+    assert np.array_equal(written.points.astype(cloud.points.dtype), cloud.points[ROWS])
+    for values, kept in zip(written.attributes.values(), cloud.attributes.values(), strict=True):
+        assert np.array_equal(values.astype(kept.dtype), kept[ROWS])
+    assert (list(written.attributes) == list(cloud.attributes)) == (suffix == ".csv")
+
+
+def test_las_between_its_two_suffixes_and_from_las_to_ply(tmp_path):
+    cloud = read_cloud(shared_cloud("simple.las"))
+    for suffix in (".laz", ".ply"):
+        write_subset(tmp_path / f"a{suffix}", cloud, ROWS)
+        assert np.array_equal(read_cloud(tmp_path / f"a{suffix}").points, cloud.points[ROWS])
+    assert (tmp_path / "a.laz").stat().st_size < 5_000
+
+
+def test_las_keeps_its_header(tmp_path):
+    laspy = pytest.importorskip("laspy")
+    source = shared_cloud("fullwave_pf10.laz")
+    write_subset(tmp_path / "a.laz", read_cloud(source), ROWS)
+    before, after = laspy.read(source).header, laspy.read(tmp_path / "a.laz").header
+    assert (after.point_format.id, str(after.version)) == (before.point_format.id, "1.4")
+    assert after.scales.tolist() == before.scales.tolist()
+    assert after.offsets.tolist() == before.offsets.tolist()
+    assert [v.record_id for v in after.vlrs] == [v.record_id for v in before.vlrs]
+    assert after.point_count == 5
+
+
+def test_the_octree_of_copc_is_left_out(tmp_path):
+    laspy = pytest.importorskip("laspy")
+    las = laspy.read(shared_cloud("simple.las"))
+    las.header.vlrs += [laspy.VLR("copc", 77, "octree", b"x"), laspy.VLR("mine", 78, "", b"y")]
+    las.write(tmp_path / "tree.las")
+    cloud = read_cloud(tmp_path / "tree.las")
+    write_subset(tmp_path / "subset.las", cloud, ROWS)
+    after = [vlr.user_id for vlr in laspy.read(tmp_path / "subset.las").header.vlrs]
+    assert "mine" in after
+    assert "copc" not in after
+    assert "copc" in [vlr.user_id for vlr in cloud.source.las.header.vlrs]
+
+
+def test_the_cloud_is_unchanged_by_writing(tmp_path):
+    cloud = read_cloud(shared_cloud("simple.las"))
+    for rows in (ROWS, np.arange(1_000)):
+        write_subset(tmp_path / "a.las", cloud, rows)
+        assert_rows(read_cloud(tmp_path / "a.las"), cloud, rows)
+
+
+def test_ply_keeps_comments_and_encoding(tmp_path):
+    source = shared_cloud("vehicle_lidar_target.ply")
+    write_subset(tmp_path / "a.ply", read_cloud(source), ROWS)
+    head = (tmp_path / "a.ply").read_bytes().split(b"end_header")[0].decode()
+    assert "binary_little_endian" in head
+    assert "comment Created by CloudCompare v2.11.1 (Anoia)" in head
+    assert "obj_info Generated by CloudCompare!" in head
+
+
+def test_text_keeps_its_lines_as_they_were_spelled(tmp_path):
+    source = shared_cloud("car_cloud400.csv")
+    write_subset(tmp_path / "a.csv", read_cloud(source), ROWS)
+    lines = source.read_text().splitlines()
+    assert (tmp_path / "a.csv").read_text().splitlines() == [
+        lines[0],
+        *(lines[row + 1] for row in ROWS),
+    ]
+
+
+def test_pcd_of_colors_becomes_ply_of_colors(tmp_path):
+    cloud = read_cloud(shared_cloud("plane_strip_rgb_normals.pcd"))
+    write_subset(tmp_path / "a.ply", cloud, ROWS)
+    written = read_cloud(tmp_path / "a.ply").attributes
+    colors = np.stack([written[c] for c in ("red", "green", "blue")], axis=1)
+    assert colors.dtype == np.uint8
+    assert np.array_equal(colors, cloud.attributes["rgb"][ROWS])
+
+
+def test_npz_keeps_what_is_not_per_point(tmp_path):
+    points, note = np.random.default_rng(0).random((1_000, 3)), np.array("hello")
+    np.savez(tmp_path / "a.npz", xyz=points, label=np.arange(1_000), note=note, table=np.arange(7))
+    write_subset(tmp_path / "b.npz", read_cloud(tmp_path / "a.npz"), ROWS)
+    with np.load(tmp_path / "b.npz") as written:
+        assert np.array_equal(written["xyz"], points[ROWS])
+        assert np.array_equal(written["label"], ROWS)
+        assert written["note"] == "hello"
+        assert written["table"].tolist() == list(range(7))
+
+
+def test_indices(tmp_path):
+    write_subset(tmp_path / "a.indices.npy", read_cloud(shared_cloud("simple.las")), ROWS)
+    indices = np.load(tmp_path / "a.indices.npy")
+    assert indices.dtype == np.int64
+    assert np.array_equal(indices, ROWS)
+
+
+def test_json_lines(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y,z,label,w\n0.1,2,3,car,nan\n4,5,6,pole,2.5\n")
+    stream = io.StringIO()
+    cloud = read_cloud(tmp_path / "a.csv")
+    distance = np.array([0.1, 0.0], np.float32)
+    write_rows(stream, cloud, np.array([1, 0]), distance=distance)
+    assert [json.loads(line) for line in stream.getvalue().splitlines()] == [
+        {"index": 1, "x": 4, "y": 5, "z": 6, "label": "pole", "w": 2.5, "distance": 0.1},
+        {"index": 0, "x": 0.1, "y": 2, "z": 3, "label": "car", "w": None, "distance": 0},
+    ]

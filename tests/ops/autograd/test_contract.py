@@ -1,0 +1,332 @@
+"""The rules that the gradient of every differentiable op keeps."""
+
+import contextlib
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from tests.support.differentiable import DIFFERENTIABLE, WITHOUT_GRADIENT, Case, Make
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from farpoint_ops import furthest_point_sample, gather_points
+
+ops = torch.ops.farpoint
+
+
+@pytest.fixture(params=DIFFERENTIABLE)
+def case(request: pytest.FixtureRequest) -> Case:
+    return DIFFERENTIABLE[request.param]
+
+
+class Dispatched(TorchDispatchMode):
+    """Names of the ops that reach a backend while it is active."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> object:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def tensors(arguments: tuple[Any, ...]) -> list[Tensor]:
+    return [a for a in arguments if isinstance(a, Tensor)]
+
+
+def gradients(case: Case, arguments: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Output and gradients of a weighted sum of it, for the arguments that require one."""
+    out = case(*arguments)
+    weight = torch.linspace(-1, 1, out.numel(), device=out.device).reshape(out.shape).to(out.dtype)
+    wanted = [a for a in tensors(arguments) if a.requires_grad]
+    return out.detach(), *torch.autograd.grad(out, wanted, weight)
+
+
+def assert_equal(actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
+    """Equal but for the order of a sum, dtypes included."""
+    for a, e in zip(actual, expected, strict=True):
+        torch.testing.assert_close(a, e)
+
+
+def test_every_op_is_here() -> None:
+    here = {case.op.default.name() for case in DIFFERENTIABLE.values()}
+    here |= {f"farpoint::{name}" for name in WITHOUT_GRADIENT}
+    public = {n for n in torch._C._dispatch_get_all_op_names() if n.startswith("farpoint::")}
+    assert here == {n for n in public if not n.startswith("farpoint::_")}
+    assert all(torch._C._dispatch_has_kernel_for_dispatch_key(n, "Autograd") for n in here)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str
+)
+def test_a_gradient_for_each_that_wants_one_like_its_argument(
+    device: torch.device, case: Case, dtype: torch.dtype
+) -> None:
+    for wanted in case.subsets():
+        arguments = case.with_gradients(Make(device, dtype), wanted)
+        case(*arguments).sum().backward()
+        for position, argument in enumerate(arguments):
+            if position in wanted:
+                assert argument.grad.shape == argument.shape
+                assert argument.grad.dtype == argument.dtype == dtype
+            elif isinstance(argument, Tensor):
+                assert argument.grad is None
+
+
+def test_no_graph_without_a_wish_for_gradients(device: torch.device, case: Case) -> None:
+    assert case(*case.arguments(Make(device))).grad_fn is None
+    with torch.no_grad():
+        assert case(*case.with_gradients(Make(device))).grad_fn is None
+
+
+def test_first_and_second_derivative(device: torch.device, case: Case) -> None:
+    for wanted in case.subsets():
+        arguments = case.with_gradients(Make(device, torch.float64), wanted)
+        torch.autograd.gradcheck(case, arguments)
+        torch.autograd.gradgradcheck(case, arguments)
+
+
+def farpoint_work(out: Tensor, wanted: list[Tensor]) -> list[str]:
+    """Our ops that a backward pass to `wanted` dispatches."""
+    grad = torch.ones_like(out)
+    with Dispatched() as dispatched:
+        torch.autograd.grad(out, wanted, grad)
+    return sorted(n.split(".")[1] for n in dispatched.names if n.startswith("farpoint."))
+
+
+def test_backward_does_no_work_for_arguments_that_want_none(
+    device: torch.device, case: Case
+) -> None:
+    for wanted in case.subsets():
+        arguments = case.with_gradients(Make(device), wanted)
+        work = farpoint_work(case(*arguments), [arguments[p] for p in wanted])
+        assert work == case.work(wanted)
+
+
+def test_backward_does_no_work_for_gradients_that_nobody_asked_for(
+    device: torch.device, case: Case
+) -> None:
+    for asked in case.subsets():
+        arguments = case.with_gradients(Make(device))
+        work = farpoint_work(case(*arguments), [arguments[p] for p in asked])
+        assert work == case.work(asked)
+
+
+def test_only_what_backward_needs_is_kept(device: torch.device, case: Case) -> None:
+    """By the bytes kept alive, and as the arguments themselves rather than copies of them."""
+    for wanted in case.subsets():
+        arguments = case.with_gradients(Make(device), wanted)
+        kept: dict[int, int] = {}
+
+        def keep(tensor: Tensor, kept: dict[int, int] = kept) -> Tensor:
+            storage = tensor.untyped_storage()
+            kept[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            outputs = case.outputs(*arguments)
+        needed = [arguments[p] for w in wanted for p in case.derivatives[w].arguments]
+        needed += [outputs[p] for w in wanted for p in case.derivatives[w].outputs]
+        storages = [tensor.untyped_storage() for tensor in needed]
+        assert kept == {s.data_ptr(): s.nbytes() for s in storages}
+
+
+def test_what_is_kept_lives_from_forward_to_backward_and_the_rest_not_at_all(
+    device: torch.device, case: Case
+) -> None:
+    """The output stays alive throughout, and no garbage collection is needed."""
+    for wanted in case.subsets():
+        leaves = case.with_gradients(Make(device), wanted)
+        arguments = tuple(a * 1 if p in wanted else a for p, a in enumerate(leaves))
+        outputs = case.outputs(*arguments)
+        derivatives = [case.derivatives[w] for w in wanted]
+        kept = {id(arguments[p]) for d in derivatives for p in d.arguments}
+        kept |= {id(outputs[p]) for d in derivatives for p in d.outputs}
+        watched = [*tensors(arguments), *outputs[1:]]
+        references = [(weakref.ref(t), id(t) in kept) for t in watched]
+        out = outputs[0]
+        leaves = tuple(a for p, a in enumerate(leaves) if p in wanted)
+        del arguments, outputs, watched
+        assert [r() is not None for r, _ in references] == [k for _, k in references]
+        out.sum().backward()
+        assert all(r() is None for r, _ in references)
+
+
+def test_a_graph_that_is_dropped_frees_all(device: torch.device, case: Case) -> None:
+    arguments = case.with_gradients(Make(device))
+    references = [weakref.ref(a) for a in tensors(arguments)]
+    out = case(*arguments)
+    del arguments, out
+    assert all(r() is None for r in references)
+
+
+def test_a_saved_tensor_that_changed_is_noticed(device: torch.device, case: Case) -> None:
+    for position, derivative in case.derivatives.items():
+        for kept in set(derivative.arguments) - {position}:
+            arguments = case.with_gradients(Make(device), (position,))
+            out = case(*arguments)
+            arguments[kept].zero_()
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                out.sum().backward()
+
+
+def test_nothing_is_written_but_the_results(device: torch.device, case: Case) -> None:
+    """Neither behind the version counters nor through them, in either pass."""
+    arguments = case.with_gradients(Make(device))
+    out = case(*arguments)
+    grad = torch.randn_like(out).requires_grad_()
+    watched = [*tensors(arguments), grad, out]
+    before = [(t._version, t.detach().clone()) for t in watched]
+    wanted = [arguments[p] for p in case.derivatives]
+    first = torch.autograd.grad(out, wanted, grad, create_graph=True)
+    torch.autograd.grad([g.square().sum() for g in first], grad)
+    for tensor, (version, values) in zip(watched, before, strict=True):
+        assert tensor._version == version
+        assert torch.equal(tensor, values)
+
+
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "strided": lambda t: t.transpose(0, -1).contiguous().transpose(0, -1),
+    "expanded": lambda t: t[:1].expand_as(t),
+    "part of a larger one": lambda t: torch.cat([t, t], -1)[..., : t.size(-1)],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_any_layout_gives_the_same(device: torch.device, case: Case, layout: str) -> None:
+    def laid_out(contiguous: bool) -> tuple[Any, ...]:
+        arguments = []
+        for p, argument in enumerate(case.arguments(Make(device))):
+            if isinstance(argument, Tensor):
+                argument = LAYOUTS[layout](argument)
+                argument = argument.contiguous() if contiguous else argument
+                argument.requires_grad_(p in case.derivatives)
+            arguments.append(argument)
+        return tuple(arguments)
+
+    assert_equal(gradients(case, laid_out(False)), gradients(case, laid_out(True)))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_any_layout_of_the_incoming_gradient(device: torch.device, case: Case, layout: str) -> None:
+    arguments = case.with_gradients(Make(device))
+    out = case(*arguments)
+    grad = LAYOUTS[layout](torch.randn_like(out))
+    wanted = [arguments[p] for p in case.derivatives]
+    actual = torch.autograd.grad(out, wanted, grad, retain_graph=True)
+    assert_equal(actual, torch.autograd.grad(out, wanted, grad.contiguous()))
+
+
+@pytest.mark.parametrize("empty", ["b", "c", "m"])
+def test_empty_inputs_have_empty_gradients(device: torch.device, case: Case, empty: str) -> None:
+    arguments = case.with_gradients(Make(device, **{empty: 0}))
+    out, *grads = gradients(case, arguments)
+    for position, grad in zip(case.derivatives, grads, strict=True):
+        assert grad.shape == arguments[position].shape
+        assert out.numel() > 0 or not grad.any()
+
+
+def test_opcheck(device: torch.device, case: Case) -> None:
+    torch.library.opcheck(case.op, case.with_gradients(Make(device)))
+
+
+SHAPES = [{}, {"b": 3, "c": 5, "n": 9, "m": 7, "k": 3}, {"b": 4, "c": 6, "n": 10, "m": 8, "k": 4}]
+
+
+def test_compile_with_static_then_dynamic_shapes(device: torch.device, case: Case) -> None:
+    """New shapes are compiled for any shape, once."""
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(case.__call__, fullgraph=True, backend=counter)
+    for shape in SHAPES:
+        expected = gradients(case, case.with_gradients(Make(device, **shape)))
+        arguments = case.with_gradients(Make(device, **shape))
+        out = compiled(*arguments)
+        weight = torch.linspace(-1, 1, out.numel(), device=device).reshape(out.shape)
+        wanted = [arguments[p] for p in case.derivatives]
+        assert_equal((out, *torch.autograd.grad(out, wanted, weight)), expected)
+    assert counter.frame_count == 2
+
+
+def test_compiled_autograd(device: torch.device, case: Case) -> None:
+    torch._dynamo.reset()
+    expected = gradients(case, case.with_gradients(Make(device)))
+    compiler = torch.compile(fullgraph=True, backend="aot_eager")
+    with torch._dynamo.compiled_autograd._enable(compiler):
+        actual = gradients(case, case.with_gradients(Make(device)))
+    assert_equal(actual, expected)
+
+
+def test_autocast_changes_neither_values_nor_dtypes(device: torch.device, case: Case) -> None:
+    expected = gradients(case, case.with_gradients(Make(device)))
+    with torch.autocast(device.type, dtype=torch.bfloat16):
+        assert_equal(gradients(case, case.with_gradients(Make(device))), expected)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # inside torch
+def test_inductor(device: torch.device) -> None:
+    """Both passes are nothing but ops of ours, so that no C++ compiler is waited for."""
+    torch._dynamo.reset()
+    case = DIFFERENTIABLE["gather"]
+    compiled = torch.compile(case.__call__, fullgraph=True)
+    expected = gradients(case, case.with_gradients(Make(device)))
+    arguments = case.with_gradients(Make(device))
+    out = compiled(*arguments)
+    weight = torch.linspace(-1, 1, out.numel(), device=device).reshape(out.shape)
+    assert_equal((out, *torch.autograd.grad(out, arguments[0], weight)), expected)
+
+
+@contextlib.contextmanager
+def deterministic_algorithms() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_repeated_indices_are_summed_in_one_order(device: torch.device) -> None:
+    """Rounding depends on the order: with magnitudes this far apart, another order shows."""
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(2, 3, 20_000, generator=generator).exp()
+    idx = torch.randint(5, (2, 20_000), generator=generator)
+    values, idx = values.to(device), idx.to(device)
+    with deterministic_algorithms():
+        results = [ops.scatter_points(values, idx, 5) for _ in range(5)]
+    assert all(torch.equal(results[0], other) for other in results[1:])
+
+
+@pytest.mark.parametrize("name", WITHOUT_GRADIENT)
+def test_indices_counts_and_sampling_distances_have_no_gradient(
+    device: torch.device, name: str
+) -> None:
+    arguments = WITHOUT_GRADIENT[name](Make(device))
+    for argument in tensors(arguments):
+        argument.requires_grad_(argument.is_floating_point())
+    outputs = getattr(ops, name)(*arguments)
+    for output in tensors(outputs if isinstance(outputs, tuple) else (outputs,)):
+        assert not output.requires_grad
+
+
+def test_sampling_stops_the_gradient_of_a_chain(device: torch.device) -> None:
+    """Coordinates made by a layer train through the gather, as if the indices were constants."""
+    x = Make(device)
+    layer, cloud = torch.nn.Linear(3, 3).to(device), x.values(2, 30, 3)
+
+    def loss(idx: Tensor | None, radii: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        moved = layer(cloud)
+        if idx is None or radii is None:
+            idx, radii = furthest_point_sample(moved, 7, return_distances=True)
+        picked = gather_points(moved.transpose(1, 2), idx)
+        return (picked.square() * radii[:, None]).sum(), idx, radii
+
+    total, idx, radii = loss(None, None)
+    actual = torch.autograd.grad(total, layer.parameters())
+    constant, _, _ = loss(idx.clone(), radii.clone())
+    assert_equal(actual, torch.autograd.grad(constant, layer.parameters()))
+    assert all(g.abs().sum() > 0 for g in actual)

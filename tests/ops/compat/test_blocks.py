@@ -1,0 +1,182 @@
+"""Blocks of published models, written to the signatures of the originals, run unchanged.
+
+Each block takes the library that it calls as an argument: the compat module, or a twin in plain
+torch whose gradients are torch's own.
+"""
+
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+from tests.support.plain_libraries import PLAIN_DPCC, PLAIN_POINTNET2, PLAIN_POINTOPS
+from torch import Tensor, nn
+from torch.nn import functional
+
+from farpoint_ops.compat import pointnet2, pointops
+
+Library = ModuleType | SimpleNamespace
+
+
+def clouds(device: torch.device, *shape: int) -> Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(1)).to(device)
+
+
+def assert_same_gradients(block: nn.Module, twin: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    """Equal outputs, and equal gradients of a loss for every input and parameter."""
+    twin.load_state_dict(block.state_dict())
+    results = []
+    for module in (block, twin):
+        own = tuple(t.detach().clone().requires_grad_(t.is_floating_point()) for t in inputs)
+        out = module(*own)
+        wanted = [*(t for t in own if t.requires_grad), *module.parameters()]
+        results.append((out, *torch.autograd.grad(out.square().mean(), wanted)))
+    for actual, expected in zip(*results, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-6)
+        assert actual.abs().sum() > 0
+
+
+class SetAbstraction(nn.Module):
+    """PointNet++: sample, group in balls around the samples, and pool."""
+
+    def __init__(self, library: Library, npoint: int, radius: float, nsample: int) -> None:
+        super().__init__()
+        self.library, self.npoint = library, npoint
+        self.grouper = library.QueryAndGroup(radius, nsample, use_xyz=True)
+        self.everything = library.GroupAll(use_xyz=True)
+        self.near = nn.Sequential(nn.Conv2d(7, 8, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(True))
+        self.all = nn.Conv2d(11, 6, 1)
+
+    def sample(self, xyz: Tensor) -> Tensor:
+        flipped = xyz.transpose(1, 2).contiguous()
+        idx = self.library.furthest_point_sample(xyz, self.npoint)
+        return self.library.gather_operation(flipped, idx).transpose(1, 2).contiguous()
+
+    def forward(self, xyz: Tensor, features: Tensor) -> Tensor:
+        new_xyz = self.sample(xyz)
+        grouped = self.near(self.grouper(xyz, new_xyz, features))
+        pooled = functional.max_pool2d(grouped, kernel_size=[1, grouped.size(3)]).squeeze(-1)
+        dist, idx = self.library.three_nn(xyz, new_xyz)
+        reciprocal = 1.0 / (dist + 1e-8)
+        weight = reciprocal / reciprocal.sum(dim=2, keepdim=True)
+        upsampled = self.library.three_interpolate(pooled, idx, weight)
+        return self.all(self.everything(xyz, None, upsampled))
+
+
+class OwnGrouper(nn.Module):
+    """What many copies of pointnet2 do themselves, a subtraction in place included."""
+
+    def __init__(self, library: Library, radius: float, nsample: int) -> None:
+        super().__init__()
+        self.library, self.radius, self.nsample = library, radius, nsample
+        self.layer = nn.Conv2d(3, 5, 1)
+
+    def forward(self, xyz: Tensor) -> Tensor:
+        centers = xyz[:, :9].contiguous()
+        idx = self.library.BallQuery.apply(self.radius, self.nsample, xyz, centers)
+        grouped = self.library.GroupingOperation.apply(xyz.transpose(1, 2).contiguous(), idx)
+        grouped -= centers.transpose(1, 2).unsqueeze(-1)
+        return self.layer(grouped)
+
+
+def test_pointnet2_set_abstraction_and_feature_propagation(device: torch.device) -> None:
+    block, twin = (
+        SetAbstraction(library, npoint=16, radius=0.4, nsample=8).to(device)
+        for library in (pointnet2, PLAIN_POINTNET2)
+    )
+    xyz = clouds(device, 2, 60, 3)
+    assert_same_gradients(block, twin, (xyz, clouds(device, 2, 4, 60)))
+
+
+def test_a_grouper_of_its_own_that_subtracts_in_place(device: torch.device) -> None:
+    block, twin = (OwnGrouper(lib, 0.3, 6).to(device) for lib in (pointnet2, PLAIN_POINTNET2))
+    assert_same_gradients(block, twin, (clouds(device, 2, 60, 3),))
+
+
+class PointTransformer(nn.Module):
+    """Zhao et al., "Point Transformer", ICCV 2021, on offsets: down, attention, and up again."""
+
+    def __init__(self, library: Library, nsample: int) -> None:
+        super().__init__()
+        self.library, self.nsample = library, nsample
+        self.down, self.pool = nn.Linear(3 + 4, 8, bias=False), nn.MaxPool1d(nsample)
+        self.norm = nn.BatchNorm1d(8)
+        self.q, self.k, self.v = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+        self.p = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True), nn.Linear(3, 8))
+        self.w = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(8, 2))
+
+    def transition_down(self, p: Tensor, x: Tensor, o: Tensor, n_o: Tensor) -> tuple[Tensor, ...]:
+        n_p = p[self.library.farthest_point_sampling(p, o, n_o).long(), :]
+        x, _ = self.library.knn_query_and_group(
+            x, p, offset=o, new_xyz=n_p, new_offset=n_o, nsample=self.nsample, with_xyz=True
+        )
+        x = self.norm(self.down(x).transpose(1, 2).contiguous()).relu()
+        return n_p, self.pool(x).squeeze(-1)
+
+    def attention(self, p: Tensor, x: Tensor, o: Tensor) -> Tensor:
+        x_q, x_k, x_v = self.q(x), self.k(x), self.v(x)
+        x_k, idx = self.library.knn_query_and_group(
+            x_k, p, o, new_xyz=p, new_offset=o, nsample=self.nsample, with_xyz=True
+        )
+        x_v, _ = self.library.knn_query_and_group(
+            x_v, p, o, new_xyz=p, new_offset=o, idx=idx, nsample=self.nsample, with_xyz=False
+        )
+        p_r, x_k = self.p(x_k[:, :, 0:3]), x_k[:, :, 3:]
+        w = self.w(x_k - x_q.unsqueeze(1) + p_r).softmax(dim=1)
+        return ((x_v + p_r).unflatten(-1, (-1, 2)) * w.unsqueeze(2)).sum(1).flatten(1)
+
+    def forward(self, p: Tensor, x: Tensor, o: Tensor, n_o: Tensor) -> Tensor:
+        n_p, n_x = self.transition_down(p, x, o, n_o)
+        n_x = n_x + self.attention(n_p, n_x, n_o)
+        return self.library.interpolation(n_p, p, n_x, n_o, o)
+
+
+class OriginalPointTransformer(PointTransformer):
+    """The first release of the same, with its names and its orders."""
+
+    def transition_down(self, p: Tensor, x: Tensor, o: Tensor, n_o: Tensor) -> tuple[Tensor, ...]:
+        n_p = p[self.library.furthestsampling(p, o, n_o).long(), :]
+        x = self.library.queryandgroup(self.nsample, p, n_p, x, None, o, n_o, use_xyz=True)
+        x = self.norm(self.down(x).transpose(1, 2).contiguous()).relu()
+        return n_p, self.pool(x).squeeze(-1)
+
+    def attention(self, p: Tensor, x: Tensor, o: Tensor) -> Tensor:
+        idx, _ = self.library.knnquery(self.nsample, p, p, o, o)
+        position = self.p(p.unsqueeze(1) - self.library.grouping(p, idx))
+        w = self.w(self.library.subtraction(self.q(x), self.k(x), idx) + position)
+        return self.library.aggregation(self.v(x), position, w.softmax(dim=1), idx)
+
+
+@pytest.mark.parametrize("block", [PointTransformer, OriginalPointTransformer])
+def test_point_transformer(device: torch.device, block: type[PointTransformer]) -> None:
+    ours, twin = (block(library, 5).to(device) for library in (pointops, PLAIN_POINTOPS))
+    offset = torch.tensor([40, 110], dtype=torch.int32, device=device)
+    new_offset = torch.tensor([10, 27], dtype=torch.int32, device=device)
+    p, x = clouds(device, 110, 3), clouds(device, 110, 4)
+    assert_same_gradients(ours, twin, (p, x, offset, new_offset))
+
+
+class DensityStage(nn.Module):
+    """The down-sampling of D-PCC: samples, their collapsed sets, and their neighbors."""
+
+    def __init__(self, library: Library, m: int, k: int) -> None:
+        super().__init__()
+        self.library, self.m, self.k = library, m, k
+        self.layer = nn.Conv2d(3 + 4, 8, 1)
+
+    def forward(self, xyz: Tensor, features: Tensor) -> Tensor:
+        idx = self.library.furthestsampling(xyz, self.m)
+        samples = self.library.gathering(xyz.transpose(1, 2).contiguous(), idx)
+        samples = samples.transpose(1, 2).contiguous()
+        owner = self.library.knnquery_heap(1, samples, xyz)  # (b, n, 1)
+        neighbors = self.library.knnquery_heap(self.k, xyz, samples)  # (b, m, k)
+        owners = self.library.grouping_int(owner.transpose(1, 2).long().contiguous(), neighbors)
+        own = owners.squeeze(1) == torch.arange(self.m, device=xyz.device)[:, None]
+        relative = self.library.grouping(xyz.transpose(1, 2).contiguous(), neighbors)
+        relative = relative - samples.transpose(1, 2)[..., None]
+        grouped = torch.cat([relative, self.library.grouping(features, neighbors)], 1)
+        return (self.layer(grouped) * own[:, None]).sum(-1)
+
+
+def test_the_density_stage_of_dpcc(device: torch.device) -> None:
+    block, twin = (DensityStage(lib, 12, 6).to(device) for lib in (pointops, PLAIN_DPCC))
+    assert_same_gradients(block, twin, (clouds(device, 2, 50, 3), clouds(device, 2, 4, 50)))

@@ -1,0 +1,215 @@
+"""Memory that callers share: what is taken, and what is read of it."""
+
+import mmap
+import os
+
+import numpy as np
+import pytest
+from tests.support.memory_objects import MemoryObjects
+
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import shared_memory_pb2, tensor_pb2
+from farpoint_server.codec.sample_request import Limits, read_plan
+from farpoint_server.codec.sample_response import decode
+from farpoint_server.codec.shared_memory import Regions
+from farpoint_server.codec.wire import SampleMessage
+from farpoint_server.engine.types import Clouds, Outcome, Samples
+from farpoint_server.errors import InvalidRequestError, OverloadedError
+from farpoint_server.scheduling.admission import Admission
+from farpoint_server.services.memory_bound import MemoryBound
+from farpoint_server.services.sample_handler import Sampler
+
+SIZE = 8192
+CLOUD = np.arange(60, dtype=np.float32).reshape(20, 3)
+LIMITS = Limits(message_bytes=1 << 20, points=10_000, clouds=5)
+Range = shared_memory_pb2.SharedMemoryRange
+
+
+@pytest.fixture
+def regions() -> Regions:
+    return Regions(max_bytes=4 * SIZE, max_read_bytes=2 * SIZE, retry_ms=1)
+
+
+@pytest.fixture
+def made():
+    with MemoryObjects() as make:
+        yield make
+
+
+def place(name: bytes, offset: int = 0) -> shared_memory_pb2.SharedMemoryRange:
+    return Range(region=name, offset=offset)
+
+
+def tensor(name: bytes, offset: int, values: np.ndarray = CLOUD) -> tensor_pb2.Tensor:
+    where = place(name, offset)
+    return tensor_pb2.Tensor(data_type=1, shape=values.shape, shared_memory=where)
+
+
+def message(points: tensor_pb2.Tensor, **fields) -> SampleMessage:
+    request = pb.SampleRequest(points=points, sample_counts=[1], **fields)
+    return SampleMessage(request, None, request.ByteSize())
+
+
+def test_what_the_owner_writes_is_found(regions, made):
+    memory = made(SIZE)
+    name = regions.add(memory)
+    os.pwrite(memory, b"cloud", 100)
+    assert regions.find(place(name, 100), 5, "points").tobytes() == b"cloud"
+    assert regions.size == SIZE
+
+
+def test_names_are_long_and_differ(regions, made):
+    names = {regions.add(made(SIZE)) for _ in range(4)}
+    assert len(names) == 4
+    assert {len(name) for name in names} == {16}
+
+
+def test_a_region_that_is_removed_is_found_no_more_but_stays_with_who_holds_it(regions, made):
+    memory = made(SIZE)
+    os.pwrite(memory, b"cloud", 0)
+    name = regions.add(memory)
+    held = regions.find(place(name), 5, "points")
+    regions.remove(name)
+    assert regions.size == 0
+    with pytest.raises(InvalidRequestError, match="whose connection is open"):
+        regions.find(place(name), 5, "points")
+    assert held.tobytes() == b"cloud"
+    assert _mapped() == 1
+    del held
+    assert _mapped() == 0
+
+
+def _mapped() -> int:
+    with open("/proc/self/maps") as maps:
+        return sum("memfd:test" in line for line in maps)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"sealed": False}, "expected a memfd with F_SEAL_SHRINK"),
+        ({"size": 0}, "expected a memfd of at least one byte"),
+        ({"size": 4 * SIZE + 1}, f"expected at most {4 * SIZE} bytes"),
+        ({"size": 0, "flags": getattr(os, "MFD_HUGETLB", 0)}, "of ordinary pages"),
+    ],
+)
+def test_memory_that_could_end_the_server_is_not_taken(regions, made, options, said):
+    with pytest.raises(InvalidRequestError, match=said):
+        regions.add(made(**{"size": SIZE, **options}))
+    assert regions.size == _mapped() == 0
+
+
+def test_other_files_are_not_taken(regions, tmp_path):
+    (tmp_path / "file").write_bytes(bytes(SIZE))
+    with (
+        (tmp_path / "file").open("rb") as file,
+        pytest.raises(InvalidRequestError, match="expected a memfd, got another file"),
+    ):
+        regions.add(file.fileno())
+
+
+def test_a_sealed_memory_cannot_be_shortened(regions, made):
+    memory = made(SIZE)
+    regions.add(memory)
+    with pytest.raises(PermissionError):
+        os.ftruncate(memory, 1)
+
+
+def test_beyond_the_limit_of_all_regions_a_caller_is_told_to_wait(regions, made):
+    name = regions.add(made(3 * SIZE))
+    with pytest.raises(OverloadedError, match=f"shares {3 * SIZE} bytes of at most {4 * SIZE}"):
+        regions.add(made(2 * SIZE))
+    regions.remove(name)
+    regions.add(made(2 * SIZE))
+
+
+@pytest.mark.parametrize("offset", [SIZE - 239, SIZE, 2**64 - 1, 2**64 - 240])
+def test_a_range_beyond_its_region_is_refused(regions, made, offset):
+    name = regions.add(made(SIZE))
+    with pytest.raises(InvalidRequestError) as caught:
+        read_plan(message(tensor(name, offset)), LIMITS, regions)
+    assert caught.value.field == "points.shared_memory.offset"
+    assert f"240 bytes within the {SIZE} of the region" in str(caught.value)
+
+
+def test_a_tensor_that_is_too_large_to_be_copied_is_refused(regions, made):
+    name = regions.add(made(3 * SIZE))
+    with pytest.raises(InvalidRequestError) as caught:
+        read_plan(message(tensor(name, 0, np.empty((2000, 3)))), LIMITS, regions)
+    assert caught.value.field == "points.shape"
+
+
+@pytest.mark.parametrize("name", [b"", b"x", bytes(16), bytes(1000)])
+def test_an_unknown_region_is_refused(regions, made, name):
+    regions.add(made(SIZE))
+    with pytest.raises(InvalidRequestError) as caught:
+        read_plan(message(tensor(name, 0)), LIMITS, regions)
+    assert caught.value.field == "points.shared_memory.region"
+
+
+def test_data_and_a_range_are_one_too_many(regions, made):
+    both = tensor(regions.add(made(SIZE)), 0)
+    both.data = CLOUD.tobytes()
+    with pytest.raises(InvalidRequestError, match="expected nothing beside data") as caught:
+        read_plan(message(both), LIMITS, regions)
+    assert caught.value.field == "points.shared_memory"
+
+
+def test_a_call_that_reads_no_shared_memory_says_so(regions, made):
+    with pytest.raises(InvalidRequestError, match="expected data itself in this call"):
+        read_plan(message(tensor(regions.add(made(SIZE)), 0)), LIMITS)
+
+
+@pytest.mark.parametrize("offset", [0, 1, 4096])
+def test_what_was_checked_is_what_is_used(regions, made, offset):
+    """Also at an offset at which the kernels could not read."""
+    memory = made(SIZE)
+    os.pwrite(memory, CLOUD.tobytes(), offset)
+    plan = read_plan(message(tensor(regions.add(memory), offset)), LIMITS, regions)
+    decoded = decode(plan)
+    os.pwrite(memory, np.full_like(CLOUD, np.nan).tobytes(), offset)
+    np.testing.assert_array_equal(decoded.clouds.points, CLOUD)
+    np.testing.assert_array_equal(decoded.plan.points.array(), CLOUD)
+
+
+def test_attributes_may_be_shared_too_and_both_are_counted(regions, made):
+    memory = made(SIZE)
+    os.pwrite(memory, CLOUD.tobytes(), 0)
+    os.pwrite(memory, np.arange(20, dtype="<f4").tobytes(), 4000)
+    name = regions.add(memory)
+    height = tensor_pb2.Attribute(name="height", values=tensor(name, 4000, np.empty(20)))
+    plan = read_plan(message(tensor(name, 0), attributes=[height]), LIMITS, regions)
+    assert plan.shared_bytes == 240 + 80
+    owned = decode(plan).plan
+    assert owned.shared_bytes == 0
+    np.testing.assert_array_equal(owned.attributes[0][1].array(), np.arange(20))
+
+
+async def test_what_a_request_refers_to_counts_in_flight(regions, made):
+    admission = Admission(max_points=100, max_bytes=1000, retry_ms=1)
+    held = []
+
+    class Batcher:
+        async def sample(self, clouds: Clouds, timeout_s: float | None) -> Outcome:
+            held.append((len(clouds.points), admission.points, admission.bytes, timeout_s))
+            return Outcome(Samples(np.zeros(1, np.int32), None), 0, 0)
+
+    sampler = Sampler(LIMITS, admission, Batcher(), None, MemoryBound([]), regions)
+    sent = message(tensor(regions.add(made(SIZE)), 0))
+    await sampler.answer(sent, 1.0, 0.0)
+    assert held == [(20, 20, sent.size + 240, 1.0)]
+    assert (admission.points, admission.bytes) == (0, 0)
+
+
+def test_a_value_that_is_not_finite_is_seen(regions, made):
+    memory = made(SIZE)
+    os.pwrite(memory, np.full_like(CLOUD, np.inf).tobytes(), 0)
+    plan = read_plan(message(tensor(regions.add(memory), 0)), LIMITS, regions)
+    with pytest.raises(InvalidRequestError, match="NaN or infinity"):
+        decode(plan)
+
+
+def test_a_mapping_is_read_only(regions, made):
+    found = regions.find(place(regions.add(made(SIZE))), SIZE, "points")
+    assert found.readonly
+    assert isinstance(found.obj, mmap.mmap)

@@ -1,0 +1,194 @@
+"""Batches to a card and back, on a card that is as late as it may be; see staging/fake.py."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.fake_device import FakeCard, FakeEvent, Race
+
+from farpoint_server.engine.transfer.card import Stream
+from farpoint_server.engine.transfer.pipeline import BUFFERS_OF_A_FLIGHT, DEPTH, Pipeline
+from farpoint_server.memory.gate import Gate
+
+RANDOM = np.random.default_rng(3)
+MOST_BUFFERS = DEPTH * BUFFERS_OF_A_FLIGHT
+LONG_S = 20
+
+
+class Trip:
+    """A pipeline to a fake card behind the gate of a memory manager."""
+
+    def __init__(self, card: FakeCard) -> None:
+        self.card = card
+        self.gate = Gate()
+        self.pipeline = Pipeline(card, self.gate.stay)
+
+    def run(self, batch):
+        with self.gate.reading():
+            return self.pipeline.run(batch, kernel, lambda outputs: outputs)
+
+    def check(self) -> None:
+        """What holds at any moment."""
+        assert not self.card.races
+        assert len(self.card.pinned_sizes) <= MOST_BUFFERS
+        assert self.pipeline.flying <= DEPTH
+        with self.gate.trying() as entered:
+            assert not (entered and self.card.pending), "a trim could run beside a forward"
+
+    def end(self) -> None:
+        self.pipeline.wait(0)
+        self.check()
+        assert self.gate.readers == 0
+        assert self.pipeline._buffers._in_use == 0
+        self.pipeline.stop()
+
+
+def kernel(points: torch.Tensor, rows: torch.Tensor) -> list[torch.Tensor]:
+    return [points.sum(1) * 2, rows.flip(0)]
+
+
+def batch(*lengths: int):
+    points = [RANDOM.integers(0, 99, (length, 3)).astype(np.float32) for length in lengths]
+    return points, [np.arange(sum(lengths))]
+
+
+def expected(batch):
+    points = np.concatenate(batch[0])
+    return [points.sum(1) * 2, batch[1][0][::-1]]
+
+
+def assert_answers(answers, batches) -> None:
+    for answer, made in zip(answers, batches, strict=True):
+        for got, wanted in zip(answer.result(LONG_S), expected(made), strict=True):
+            np.testing.assert_array_equal(got, wanted)
+
+
+lengths = st.lists(st.integers(0, 9000), min_size=1, max_size=3)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(lengths, min_size=1, max_size=7), st.integers(), st.sampled_from([0, 0.3, 0.7, 1]))
+def test_every_answer_is_right_however_late_the_card_is(sizes, seed, hurry):
+    """Nothing is read before it is there, nor written or dropped before it was read."""
+    trip = Trip(FakeCard(seed, hurry))
+    batches = [batch(*each) for each in sizes]
+    answers = []
+    for made in batches:
+        answers.append(trip.run(made))
+        trip.check()
+    assert_answers(answers, batches)
+    trip.end()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(), st.integers(0, 60), st.sampled_from([0, 0.5, 1]))
+def test_a_departure_that_fails_anywhere_leaves_nothing_behind(seed, fails_at, hurry):
+    trip = Trip(FakeCard(seed, hurry))
+    asked = 0
+
+    def refuse(what: str) -> None:
+        nonlocal asked
+        if what in ("record", "synchronize", "array"):
+            return  # what only a lost card, or none, refuses
+        asked += 1
+        if asked == fails_at:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    trip.card.refuse = refuse
+    answers, done = [], []
+    for made in [batch(1000), batch(9000, 5), batch(2), batch(7000)]:
+        try:
+            answers.append(trip.run(made))
+            done.append(made)
+        except torch.OutOfMemoryError:
+            assert asked == fails_at
+        trip.check()
+    assert len(done) >= 3
+    assert_answers(answers, done)
+    trip.end()
+
+
+def test_the_next_batch_is_uploaded_while_the_kernels_of_one_run():
+    trip = Trip(FakeCard(hurry=0))
+    trip.card.pause(Stream.COMPUTE)
+    batches = [batch(100), batch(200)]
+    answers = [trip.run(made) for made in batches]
+    trip.card.settle()
+    assert trip.card.log == ["upload", "upload"]
+    assert not any(answer.done() for answer in answers)
+    trip.card.resume(Stream.COMPUTE)
+    assert_answers(answers, batches)
+    trip.end()
+
+
+def test_one_batch_is_downloaded_while_the_kernels_of_the_next_run():
+    trip = Trip(FakeCard(hurry=0))
+    trip.card.pause(Stream.DOWNLOAD)
+    batches = [batch(100), batch(200)]
+    answers = [trip.run(made) for made in batches]
+    trip.card.settle()
+    assert trip.card.log.count("compute") == 2
+    assert "download" not in trip.card.log
+    trip.card.resume(Stream.DOWNLOAD)
+    assert_answers(answers, batches)
+    trip.end()
+
+
+def test_buffers_are_used_again_and_given_back_when_asked():
+    trip = Trip(FakeCard())
+    for _ in range(10):
+        assert_answers([trip.run(made := batch(20_000))], [made])
+        trip.pipeline.wait(0)
+    used = trip.card.pinned_sizes
+    assert len(used) == BUFFERS_OF_A_FLIGHT
+    assert all(size.bit_count() == 1 for size in used)
+    trip.pipeline.give_back()
+    assert trip.card.pinned_sizes == []
+    trip.end()
+
+
+def test_an_answer_outlives_the_buffer_that_it_came_through():
+    trip = Trip(FakeCard())
+    first, second = batch(500), batch(500)
+    answer = trip.run(first)
+    answer.result(LONG_S)
+    assert_answers([trip.run(second), answer], [second, first])
+    trip.end()
+
+
+def test_what_the_card_reports_later_reaches_the_one_who_waits():
+    trip = Trip(FakeCard())
+
+    def refuse(what: str) -> None:
+        if what == "synchronize":
+            raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+    trip.card.refuse = refuse
+    answer = trip.run(batch(10))
+    with pytest.raises(torch.AcceleratorError):
+        answer.result(LONG_S)
+    trip.pipeline.wait(0)
+    assert trip.gate.readers == 0
+
+
+class Careless(FakeCard):
+    """Forgets one of the ties between the streams."""
+
+    def __init__(self, forgotten: Stream) -> None:
+        super().__init__(hurry=0)
+        self.forgotten = forgotten
+
+    def wait(self, stream: Stream, event: FakeEvent) -> None:
+        if stream is not self.forgotten:
+            super().wait(stream, event)
+
+
+@pytest.mark.parametrize("forgotten", [Stream.COMPUTE, Stream.DOWNLOAD])
+def test_the_fake_card_notices_a_tie_that_is_missing(forgotten):
+    trip = Trip(Careless(forgotten))
+    others = {Stream.COMPUTE: Stream.UPLOAD, Stream.DOWNLOAD: Stream.COMPUTE}
+    trip.card.pause(others[forgotten])
+    trip.run(batch(10))
+    with pytest.raises(Race):
+        trip.card.settle()

@@ -1,0 +1,148 @@
+"""What is counted of calls and batches, and that every metric has its place on the dashboard."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import grpc
+import pytest
+from prometheus_client import CollectorRegistry
+
+from farpoint_server import errors
+from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
+from farpoint_server.observability.metrics.calls import CallMeter, reason_of
+from farpoint_server.observability.metrics.instruments import Instruments
+from farpoint_server.observability.metrics.memory import Memory
+from farpoint_server.request_context import bind
+from farpoint_server.transport.drain import InFlight
+from farpoint_server.transport.interceptor import Boundary
+
+RPC = "farpoint.test.Service/Method"
+DASHBOARD = Path(__file__).parents[3] / "deploy/grafana/farpoint.json"
+
+
+@pytest.fixture
+def registry():
+    return CollectorRegistry()
+
+
+@pytest.fixture
+async def call(registry):
+    """Calls a method that is the given coroutine function."""
+    servers = []
+    meter = CallMeter(Instruments(registry))
+
+    async def call(behavior, **options):
+        server = grpc.aio.server(interceptors=[Boundary(InFlight(), meter)])
+        handler = grpc.unary_unary_rpc_method_handler(behavior)
+        service = grpc.method_handlers_generic_handler("farpoint.test.Service", {"Method": handler})
+        server.add_generic_rpc_handlers((service,))
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        servers.append(server)
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            return await channel.unary_unary(f"/{RPC}")(b"", **options)
+
+    yield call
+    for server in servers:
+        await server.stop(None)
+
+
+async def is_counted(registry, code):
+    """A call is counted when it has ended, which its caller may know a moment earlier."""
+    labels = {"rpc": RPC, "code": code}
+    for _ in range(500):
+        if registry.get_sample_value("farpoint_rpcs_total", labels) == 1:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"no call ended with {code}")
+
+
+async def test_a_served_call_is_counted_with_its_phases(call, registry):
+    async def serve(request, context):  # noqa: ARG001
+        bind(queue_ms=10.0, compute_ms=20.0)
+        await asyncio.sleep(0.04)
+        return request
+
+    await call(serve)
+    assert registry.get_sample_value("farpoint_rpcs_total", {"rpc": RPC, "code": "OK"}) == 1
+    total = registry.get_sample_value("farpoint_rpc_seconds_sum", {"rpc": RPC})
+    phases = {
+        phase: registry.get_sample_value("farpoint_phase_seconds_sum", {"rpc": RPC, "phase": phase})
+        for phase in ("queue", "compute", "convert")
+    }
+    assert (phases["queue"], phases["compute"]) == (0.01, 0.02)
+    assert sum(phases.values()) == pytest.approx(total, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "reason"),
+    [
+        (errors.OverloadedError("full", 5), "RESOURCE_EXHAUSTED", "overloaded"),
+        (errors.InvalidRequestError("a", "b", "c"), "INVALID_ARGUMENT", "invalid_request"),
+        (errors.EngineHungError("late"), "UNAVAILABLE", "engine_hung"),
+        (KeyError("a bug"), "INTERNAL", "internal"),
+    ],
+)
+async def test_a_refusal_is_counted_with_its_reason(call, registry, error, code, reason):
+    async def refuse(request, context):  # noqa: ARG001
+        raise error
+
+    with pytest.raises(grpc.aio.AioRpcError):
+        await call(refuse)
+    await is_counted(registry, code)
+    assert registry.get_sample_value("farpoint_refusals_total", {"reason": reason}) == 1
+    assert registry.get_sample_value("farpoint_phase_seconds_count", {"rpc": RPC}) is None
+
+
+async def test_a_caller_who_leaves_is_counted_too(call, registry):
+    async def dawdle(request, context):  # noqa: ARG001
+        await asyncio.sleep(9)
+
+    with pytest.raises(grpc.aio.AioRpcError):
+        await call(dawdle, timeout=0.05)
+    await is_counted(registry, "CANCELLED")
+    assert registry.get_sample_value("farpoint_refusals_total", {"reason": "cancelled"}) == 1
+
+
+def test_every_error_has_a_reason_of_its_own():
+    reasons = {reason_of(kind.__new__(kind)) for kind in errors.STATUS}
+    assert len(reasons) == len(errors.STATUS)
+    assert all(re.fullmatch("[a-z_]+", reason) for reason in reasons)
+
+
+def test_memory_is_shown_by_device_and_trims_by_reason(registry):
+    trims = {Reason.IDLE: Trims(2, 0.5, 0.4, 100)}
+    registry.register(Memory(lambda: [MemorySnapshot("cuda:1", trims=trims, resident=7)]))
+    labels = {"device": "cuda:1"}
+    assert registry.get_sample_value("farpoint_memory_healthy", labels) == 1
+    assert registry.get_sample_value("farpoint_resident_bytes") == 7
+    labels["reason"] = "idle"
+    assert registry.get_sample_value("farpoint_memory_trims_total", labels) == 2
+    assert registry.get_sample_value("farpoint_memory_trim_returned_bytes_total", labels) == 100
+
+
+def test_the_dashboard_asks_for_metrics_that_are_there(registry):
+    Instruments(registry)
+    registry.register(Memory(lambda: [MemorySnapshot("cpu")]))
+    known = {family.name for family in registry.collect()} | STATE
+    dashboard = json.loads(DASHBOARD.read_text())
+    queries = [t["expr"] for panel in dashboard["panels"] for t in panel.get("targets", [])]
+    asked = {name for query in queries for name in re.findall(r"farpoint_\w+", query)}
+    assert {re.sub("_(total|bucket|sum|count)$", "", name) for name in asked} <= known
+    assert len(queries) > 10
+
+
+STATE = {
+    f"farpoint_{name}"
+    for name in (
+        "serving",
+        "calls",
+        "points_in_flight",
+        "bytes_in_flight",
+        "queue_requests",
+        "queue_points",
+        "shared_memory_bytes",
+    )
+}

@@ -1,0 +1,132 @@
+"""The socket on which callers hand memory over, and how long the server keeps it."""
+
+import os
+import socket
+import time
+from contextlib import suppress
+
+import pytest
+from tests.support.memory_objects import MemoryObjects
+
+from farpoint.v1 import shared_memory_pb2
+from farpoint_server.codec.shared_memory import Regions
+from farpoint_server.errors import AddressUnavailableError
+from farpoint_server.transport import shared_memory_socket as socket_file
+from farpoint_server.transport.shared_memory_listener import Listener
+
+SIZE = 8192
+Range = shared_memory_pb2.SharedMemoryRange
+
+
+@pytest.fixture
+def made():
+    with MemoryObjects() as make:
+        yield make
+
+
+@pytest.fixture
+def regions() -> Regions:
+    return Regions(max_bytes=4 * SIZE, max_read_bytes=2 * SIZE, retry_ms=1)
+
+
+class Caller:
+    """The other end of a listener."""
+
+    def __init__(self, path) -> None:
+        self.connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.connection.settimeout(10)
+        self.connection.connect(str(path))
+
+    def hand_over(self, *descriptors: int) -> shared_memory_pb2.SharedMemoryGrant:
+        socket.send_fds(self.connection, [b"\0"], descriptors)
+        return shared_memory_pb2.SharedMemoryGrant.FromString(self.connection.recv(1000))
+
+    def ends(self) -> bool:
+        return self.connection.recv(1) == b""
+
+
+@pytest.fixture
+def call(regions, tmp_path):
+    """Connects to a listener."""
+    listener = Listener(str(tmp_path / "socket"), regions, max_connections=2)
+    listener.start()
+    callers: list[Caller] = []
+
+    def call() -> Caller:
+        callers.append(Caller(tmp_path / "socket"))
+        return callers[-1]
+
+    yield call
+    listener.stop()
+    assert not (tmp_path / "socket").exists()
+    for caller in callers:
+        caller.connection.close()
+
+
+def wait_until_empty(regions: Regions) -> None:
+    for _ in range(1000):
+        if not regions.size:
+            return
+        time.sleep(0.01)
+    raise AssertionError("the region is still there")
+
+
+def test_a_region_lives_as_long_as_its_connection(call, regions, made):
+    caller = call()
+    granted = caller.hand_over(made(SIZE))
+    assert regions.size == SIZE
+    regions.find(Range(region=granted.region), SIZE, "points")
+    caller.connection.close()
+    wait_until_empty(regions)
+
+
+def test_a_further_packet_takes_a_region_back(call, regions, made):
+    caller = call()
+    caller.hand_over(made(SIZE))
+    caller.connection.send(b"more")
+    assert caller.ends()
+    wait_until_empty(regions)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_packet_has_one_file_descriptor(call, regions, made, count):
+    """Of more, the others are dropped."""
+    before = len(os.listdir("/proc/self/fd"))
+    memory = made(SIZE)
+    granted = call().hand_over(*[memory] * count)
+    assert bool(granted.region) == bool(count)
+    assert bool(granted.error.message) == (not count)
+    assert regions.size == SIZE * bool(count)
+    assert len(os.listdir("/proc/self/fd")) <= before + 4
+
+
+def test_a_refusal_says_why_and_ends_the_connection(call, made):
+    caller = call()
+    error = caller.hand_over(made(SIZE, sealed=False)).error
+    assert (error.code, "F_SEAL_SHRINK" in error.message) == (3, True)
+    assert caller.ends()
+
+
+def test_connections_are_limited(call, regions, made):
+    first, second = call(), call()
+    assert first.hand_over(made(SIZE)).region != second.hand_over(made(SIZE)).region
+    third = call()
+    with suppress(ConnectionError):  # unless its end is seen before it is sent to
+        assert third.hand_over(made(SIZE)) == shared_memory_pb2.SharedMemoryGrant()
+    assert regions.size == 2 * SIZE
+
+
+def test_a_socket_that_is_left_behind_is_replaced_and_one_in_use_is_not(tmp_path):
+    path = str(tmp_path / "socket")
+    said = "--shared-memory-listen unix:"
+    with socket_file.listen(path), pytest.raises(AddressUnavailableError, match=said):
+        socket_file.listen(path)
+    with socket_file.listen(path):
+        assert (tmp_path / "socket").is_socket()
+
+
+def test_another_file_is_left_alone(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(AddressUnavailableError, match="in use"):
+        socket_file.listen(str(tmp_path / "file"))
+    assert (tmp_path / "file").read_text() == "mine"

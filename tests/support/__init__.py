@@ -1,0 +1,1 @@
+"""What tests share: clouds, servers in processes of their own, and fakes of devices."""

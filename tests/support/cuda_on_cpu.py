@@ -1,0 +1,185 @@
+"""The CUDA kernels of csrc/cuda, compiled for the CPU and run fiber by fiber.
+
+Nothing is rewritten: tests/ops/cuda/model stands in for the CUDA headers, so what runs here is the
+source that nvcc compiles. What is left for a GPU is timing, memory ordering and the hardware.
+"""
+
+import ctypes
+import fcntl
+import subprocess
+from enum import IntEnum
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = ROOT / "tests" / "ops" / "cuda" / "model"
+KERNELS = ROOT / "csrc" / "cuda"
+BUILD = ROOT / "build" / "cuda_model"
+FLAGS = ("-O2", "-std=c++17", "-fPIC", "-ffp-contract=off", "-U_FORTIFY_SOURCE")
+FLAGS += (f"-I{MODEL / 'include'}", f"-I{MODEL}", f"-I{ROOT / 'csrc'}")
+KERNEL_FLAGS = ("-include", str(MODEL / "ptx_model.h"), "-x", "c++")
+
+
+class Method(IntEnum):
+    """`FpsMethod` of csrc/cuda/fps.h."""
+
+    AUTO = 0
+    GRID = 1
+    BLOCK = 2
+    CLUSTER = 3
+    LAZY = 4
+    LAZY_SORTED = 5
+
+
+class FpsBatch(ctypes.Structure):
+    """`FpsBatch` of csrc/cuda/fps.h."""
+
+    _fields_ = [
+        *((n, ctypes.c_void_p) for n in ("xyz", "offsets", "lengths", "sample_offsets", "start")),
+        ("indices", ctypes.c_void_p),
+        ("distances", ctypes.c_void_p),
+        ("rows", ctypes.c_int64),
+        *((n, ctypes.c_int) for n in ("clouds", "max_points", "max_samples")),
+    ]
+
+
+class SearchBatch(ctypes.Structure):
+    """`SearchBatch` of csrc/cuda/neighbors.h."""
+
+    _fields_ = [
+        *((n, ctypes.c_void_p) for n in ("xyz", "queries", "lengths")),
+        ("batch", ctypes.c_int64),
+        *((n, ctypes.c_int) for n in ("points", "queries_per_cloud")),
+    ]
+
+
+def _newest(pattern: str) -> float:
+    sources = (p for folder in (MODEL, KERNELS) for p in folder.rglob(pattern) if p.is_file())
+    return max(p.stat().st_mtime for p in sources)
+
+
+def _run(command: list[str], target: Path) -> None:
+    """A command that is interrupted leaves no half a target."""
+    unfinished = target.with_suffix(".unfinished")
+    subprocess.run([*command, "-o", str(unfinished)], check=True)
+    unfinished.replace(target)
+
+
+def _compile(source: Path, headers: float) -> Path:
+    """The object of a source, kept from an earlier attempt where nothing changed since."""
+    target = BUILD / f"{source.name}.o"
+    if not target.exists() or target.stat().st_mtime < max(headers, source.stat().st_mtime):
+        flags = (*FLAGS, *(KERNEL_FLAGS if source.suffix == ".cu" else ()))
+        _run(["g++", "-c", *flags, str(source)], target)
+    return target
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The compiled model, rebuilt when a source of it or of the kernels is newer."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    target = BUILD / "cuda_model.so"
+    with (BUILD / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists() or target.stat().st_mtime < _newest("*"):
+            headers = max(_newest("*.*h"), _newest("include/*"))
+            sources = (*sorted(KERNELS.glob("*.cu")), *sorted(MODEL.glob("*.cpp")))
+            objects = [str(_compile(source, headers)) for source in sources]
+            _run(["g++", "-shared", *objects], target)
+    lib = ctypes.CDLL(str(target))
+    lib.model_failure.restype = ctypes.c_char_p
+    return lib
+
+
+def pointer(array: NDArray[np.generic] | None) -> int | None:
+    """Address of a contiguous array, or null."""
+    return None if array is None else array.ctypes.data
+
+
+def check(code: int) -> None:
+    """Raise what a kernel of the model reported."""
+    if code == -1:
+        raise NotImplementedError("the method cannot run this batch")
+    if code:
+        raise RuntimeError(library().model_failure().decode() or f"CUDA error {code}")
+
+
+def call(name: str, *arguments: object) -> None:
+    """Run `model_<name>`: arrays and None as pointers, tuples of integers as structs of int64."""
+    converted: list[object] = []
+    for value in arguments:
+        if value is None or isinstance(value, np.ndarray):
+            converted.append(ctypes.c_void_p(pointer(value)))
+        elif isinstance(value, tuple):
+            converted.append((ctypes.c_int64 * len(value))(*value))
+        elif isinstance(value, float):
+            converted.append(ctypes.c_float(value))
+        elif isinstance(value, int):
+            converted.append(ctypes.c_int64(value))
+        else:
+            converted.append(ctypes.byref(value))
+    check(getattr(library(), f"model_{name}")(*converted))
+
+
+def search_batch(
+    xyz: NDArray[np.floating], queries: NDArray[np.floating], lengths: NDArray[np.int64] | None
+) -> "SearchBatch":
+    """The clouds (B, N, 3) and queries (B, M, 3) of a search; the arrays must outlive it."""
+    return SearchBatch(
+        pointer(xyz), pointer(queries), pointer(lengths), *xyz.shape[:2], queries.shape[1]
+    )
+
+
+def sample(
+    clouds: list[NDArray[np.float32]],
+    samples: list[int],
+    start: list[int] | None = None,
+    method: Method = Method.AUTO,
+    seed: int = 0,
+    head_points: int = 0,
+) -> tuple[list[NDArray[np.int32]], list[NDArray[np.float32]]]:
+    """Sample a ragged batch with the CUDA kernels; local indices and distances per cloud."""
+    flat = np.ascontiguousarray(np.concatenate(clouds), dtype=np.float32)
+    offsets = np.cumsum([0, *map(len, clouds)], dtype=np.int64)
+    slots = np.cumsum([0, *samples], dtype=np.int64)
+    starts = np.asarray(start or [0] * len(clouds), dtype=np.int64)
+    indices = np.full(slots[-1], -7, np.int32)
+    distances = np.full(slots[-1], -7, np.float32)
+    batch = FpsBatch()
+    batch.xyz, batch.offsets, batch.start = map(pointer, (flat, offsets, starts))
+    batch.sample_offsets, batch.indices = pointer(slots), pointer(indices)
+    batch.distances = pointer(distances)
+    batch.rows, batch.clouds = len(flat), len(clouds)
+    batch.max_points, batch.max_samples = max(map(len, clouds)), max(samples)
+    call("fps", batch, int(method), head_points, seed)
+    cuts = slots[1:-1]
+    locals_ = [part - base for part, base in zip(np.split(indices, cuts), offsets, strict=False)]
+    return locals_, np.split(distances, cuts)
+
+
+def planned(clouds: int, points: int, samples: int) -> Method:
+    """The kernel that the dispatch rule picks for equal clouds on the model's 4 processors."""
+    batch = FpsBatch()
+    batch.clouds, batch.max_points, batch.max_samples = clouds, points, samples
+    batch.rows = clouds * points
+    return Method(library().model_plan(ctypes.byref(batch)))
+
+
+def brute_force(
+    cloud: NDArray[np.float32], m: int, start: int = 0
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The contract itself, in the obvious loops."""
+    cloud = np.ascontiguousarray(cloud, dtype=np.float32)
+    indices, distances = np.empty(m, np.int32), np.empty(m, np.float32)
+    library().brute_force(
+        ctypes.c_void_p(pointer(cloud)),
+        len(cloud),
+        m,
+        start,
+        ctypes.c_void_p(pointer(indices)),
+        ctypes.c_void_p(pointer(distances)),
+    )
+    return indices, distances

@@ -1,0 +1,118 @@
+"""Requests, time and neighbors for a memory manager on the fake allocator."""
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.manager import Manager
+from farpoint_server.memory.policy import Limits
+from farpoint_server.memory.task import Task
+from tests.support.fake_allocator import MIB, FakeAllocator
+
+GIB = 1 << 30
+POLICY_REASONS = {"hard", "soft", "fragmentation", "idle"}
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Tensor:
+    """Holds a block until nobody refers to it."""
+
+    def __init__(self, allocator: FakeAllocator, size: int) -> None:
+        weakref.finalize(self, allocator.free, allocator.allocate(size))
+
+
+@dataclass(frozen=True)
+class Request:
+    """Clouds, each of which needs one tensor."""
+
+    name: str
+    sizes: tuple[int, ...]
+
+
+@dataclass
+class Simulation:
+    """A card, a manager of it, and all that was reported."""
+
+    total: int = 16 * GIB
+    neighbor: int = 0
+    limits: Limits = field(default_factory=Limits)
+    bounded: bool = False
+    limit: int = 0
+
+    def __post_init__(self) -> None:
+        self.clock = Clock()
+        self.allocator = FakeAllocator(self.total, self.neighbor)
+        self.gate = Gate()
+        self.events: list[dict[str, Any]] = []
+        self.manager = self.new_manager()
+        self.tensors: weakref.WeakSet[Tensor] = weakref.WeakSet()
+        self.task = Task(self.forward, predict, halve, lambda _, a, b: f"{a}+{b}")
+        self.meanwhile: Callable[[], object] = lambda: None
+        """Called in the middle of each forward."""
+
+    def new_manager(self) -> Manager:
+        return Manager(
+            self.allocator,
+            self.limits,
+            self.gate,
+            limit=self.limit,
+            bounded=self.bounded,
+            report=self._report,
+            clock=self.clock,
+        )
+
+    def run(self, *requests: Request) -> list[Any]:
+        return self.manager.run(self.task, requests)
+
+    def forward(self, batch: Sequence[Request]) -> list[str]:
+        with self.allocator.forward():
+            tensors = []
+            for request in batch:
+                for size in request.sizes:
+                    tensors.append(Tensor(self.allocator, size))
+                    self.tensors.add(tensors[-1])
+            self.meanwhile()
+            return [request.name for request in batch]
+
+    def wait(self, seconds: float, waiting: int = 0, step_s: float = 0.25) -> None:
+        """Time passes, and the manager is called as the keeper does."""
+        end = self.clock.now + seconds
+        while self.clock.now < end:
+            self.clock.now = min(end, self.clock.now + step_s)
+            self.manager.tend(waiting)
+
+    def trims(self, *reasons: str) -> list[dict[str, Any]]:
+        wanted = reasons or POLICY_REASONS
+        return [e for e in self.events if e["event"] == "trim" and e["reason"] in wanted]
+
+    def _report(self, event: str, **fields: Any) -> None:
+        fields |= {"event": event, "at": self.clock.now, "left": self.allocator.stats()}
+        self.events.append(fields)
+
+
+def predict(batch: Sequence[Request]) -> int:
+    return sum(sum(request.sizes) for request in batch)
+
+
+def halve(request: Request) -> tuple[Request, Request] | None:
+    middle = len(request.sizes) // 2
+    if not middle:
+        return None
+    halves = request.sizes[:middle], request.sizes[middle:]
+    return Request(f"{request.name}.0", halves[0]), Request(f"{request.name}.1", halves[1])
+
+
+def one(name: str, mib: float) -> Request:
+    """A request of a single cloud."""
+    return Request(name, (int(mib * MIB),))
