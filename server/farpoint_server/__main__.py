@@ -9,7 +9,7 @@ import structlog
 from farpoint_server.config import cli as command_line
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DeviceFailedError, StartError
-from farpoint_server.memory import detect, environment
+from farpoint_server.memory import environment, host
 from farpoint_server.observability import logging as logs
 
 
@@ -40,8 +40,8 @@ def main() -> None:
 
 def _settle_allocators(settings: Settings) -> dict[str, object]:
     """Options that are read only once: before torch is loaded, and before any thread is started."""
-    malloc = detect.malloc()
-    chosen: dict[str, object] = {"malloc": malloc.name, "heap": malloc.settle(os.environ)}
+    malloc = host.detect()
+    chosen: dict[str, object] = {"malloc": malloc.name, "heap": malloc.set_options(os.environ)}
     if set(settings.device) != {"cpu"}:
         expandable = settings.memory_expandable_segments == "on"
         chosen["torch"] = environment.settle(os.environ, expandable=expandable)

@@ -19,9 +19,9 @@ from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
 from farpoint_server.errors import DeviceFailedError
 from farpoint_server.memory import environment
-from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.monitor import Keeper
 from farpoint_server.memory.options import manager_of
+from farpoint_server.memory.trimmer import Gate
 from farpoint_server.models.registry import Registry
 from farpoint_server.observability import logging as logs
 from farpoint_server.observability.metrics.batches import BatchMeter

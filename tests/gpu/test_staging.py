@@ -18,7 +18,7 @@ from farpoint_server.engine.transfer.cuda import CudaCard
 from farpoint_server.engine.transfer.pipeline import BUFFERS_OF_A_FLIGHT, Pipeline
 from farpoint_server.engine.types import Batch
 from farpoint_server.memory.cuda import _empty_host_cache
-from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.trimmer import Gate
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.policy import Limits
 from farpoint_server.memory.task import Task
+from farpoint_server.memory.trimmer import Gate
 from tests.support.fake_allocator import MIB, FakeAllocator
 
 GIB = 1 << 30

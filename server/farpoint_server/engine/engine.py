@@ -18,12 +18,12 @@ from farpoint_server.engine.transfer.cuda import CudaCard
 from farpoint_server.engine.transfer.pipeline import DEPTH, Pipeline
 from farpoint_server.engine.types import Batch, Clouds, Float32s, Int32s, Samples
 from farpoint_server.errors import DeviceFailedError, OverloadedError, ServiceError
-from farpoint_server.memory.estimate import sample_bytes
 from farpoint_server.memory.failures import DeviceLost, OutOfMemory
-from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.options import Options, manager_of
+from farpoint_server.memory.prediction import sample_bytes
 from farpoint_server.memory.task import Answer, Task, Work
+from farpoint_server.memory.trimmer import Gate
 
 # What a request gets that was given up: nobody reads it.
 _NOTHING = Samples(np.empty(0, np.int32), None)

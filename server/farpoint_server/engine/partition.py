@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from farpoint_server.engine.types import Batch, Clouds, Int32s, Samples
-from farpoint_server.memory.estimate import sample_bytes
+from farpoint_server.memory.prediction import sample_bytes
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import torch
 
 from farpoint_server.memory.allocator import Room, Stats
-from farpoint_server.memory.heap import Heap
+from farpoint_server.memory.host import Heap
 
 
 class CudaAllocator:

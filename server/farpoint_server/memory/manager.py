@@ -7,9 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from farpoint_server.memory import policy, resident
+from farpoint_server.memory import policy, procfs
 from farpoint_server.memory.allocator import Allocator
-from farpoint_server.memory.budget import Budget
 from farpoint_server.memory.failures import (
     DeviceLost,
     OutOfMemory,
@@ -17,14 +16,12 @@ from farpoint_server.memory.failures import (
     is_out_of_memory,
     is_sticky,
 )
-from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.ladder import Ladder, in_halves
-from farpoint_server.memory.meter import OBSERVED_BYTES, Meter
-from farpoint_server.memory.policy import History, Level, Limits, Signals
+from farpoint_server.memory.policy import History, Level, Limits, OomTracker, Signals
+from farpoint_server.memory.prediction import OBSERVED_BYTES, Budget, UsageTracker
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason
-from farpoint_server.memory.strain import Strain
 from farpoint_server.memory.task import Answer, Task, Work
-from farpoint_server.memory.trimmer import Report, Trim, Trimmer
+from farpoint_server.memory.trimmer import Gate, Report, Trim, Trimmer
 
 # A batch that takes half of what there is leaves room for the next one's copy.
 BATCH_SHARE = 0.5
@@ -73,8 +70,8 @@ class Manager:
         self._trimmer = Trimmer(allocator, gate, report)
         self._budget = Budget(allocator, limit, reserve, bounded=bounded, clock=clock)
         self._history = History()
-        self._meter = Meter(allocator, clock)
-        self._strain = Strain()
+        self._meter = UsageTracker(allocator, clock)
+        self._strain = OomTracker()
         self._last_work = clock()
         self._rungs = self._refused = 0
         self.is_lost = False
@@ -84,7 +81,7 @@ class Manager:
 
     def hold(self) -> Callable[[], None]:
         """Has the forward that calls this count as in flight until what is returned is called."""
-        return self._gate.stay()
+        return self._gate.hold_shared()
 
     def before_host_trim(self, give_back: Callable[[], None]) -> None:
         """Has `give_back` be called before each trim of host memory, with nothing in flight."""
@@ -322,6 +319,6 @@ class Manager:
             trims=self._trimmer.trims,
             ladders=self._strain.ladders,
             refused=self._refused,
-            resident=resident.resident_bytes(),
+            resident=procfs.resident_bytes(),
             healthy=not (self._strain.is_unwell or self.is_lost),
         )

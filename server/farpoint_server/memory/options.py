@@ -7,11 +7,10 @@ import torch
 from farpoint_server.memory import environment
 from farpoint_server.memory.allocator import Allocator
 from farpoint_server.memory.cuda import CudaAllocator
-from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.heap import Heap
+from farpoint_server.memory.host import Heap
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.policy import Limits
-from farpoint_server.memory.trimmer import Report
+from farpoint_server.memory.trimmer import Gate, Report
 
 MIB = 1 << 20
 # A trim of the heap costs milliseconds and the next request pays page faults alone. A trim of a

@@ -4,6 +4,7 @@ Four levels, the first that applies wins. All of them keep `interval_s` between 
 least `min_trim_bytes` to come back. Whether anything is in flight is the manager's business.
 """
 
+from collections import deque
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -12,6 +13,8 @@ from farpoint_server.memory.allocator import Room, Stats
 # A trim that the load undid is not repeated until the load has changed by this much.
 GROWTH = 1.25
 SHRINKAGE = 0.5
+# So many batches out of memory within so long: somebody else should serve until there is room.
+OOMS, OOMS_S = 3, 60.0
 
 
 class Level(str, Enum):
@@ -166,3 +169,23 @@ def _is_fragmented(signals: Signals, limits: Limits) -> bool:
         stats.fragmentation > limits.fragmentation
         and stats.reserved > limits.soft_demand * signals.demand
     )
+
+
+class OomTracker:
+    """Too many ladders within a minute: somebody else should serve until there is room again."""
+
+    def __init__(self) -> None:
+        self.ladders = 0
+        self.is_unwell = False
+        self._times: deque[float] = deque(maxlen=OOMS)
+
+    def count(self, now: float) -> None:
+        """One more batch that ran out, at `now` seconds."""
+        self.ladders += 1
+        self._times.append(now)
+        full = len(self._times) == OOMS
+        self.is_unwell |= full and now - self._times[0] < OOMS_S
+
+    def relieve(self, *, has_room: bool) -> None:
+        """After a trim."""
+        self.is_unwell &= not has_room

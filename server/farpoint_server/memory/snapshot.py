@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from farpoint_server.memory.allocator import Room, Stats
-from farpoint_server.memory.estimate import Correction
+from farpoint_server.memory.prediction import Correction
 
 
 class Reason(str, Enum):

@@ -1,14 +1,109 @@
-"""Trims, each under the gate and counted."""
+"""Readers-writer lock: batches are readers, trims are writers; and the trims, timed and counted."""
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from farpoint_server.memory.allocator import Allocator, Stats
-from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.snapshot import Reason, Trims
 
 Report = Callable[..., object]
+
+
+class Gate:
+    """A readers-writer gate whose writer gives up, or, asked to insist, holds readers back.
+
+    Readers are forwards: from before the first allocation on the device until the answer has been
+    copied from it. Writers are trims.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._readers = 0
+        self._writing = False
+        self._insisting = 0
+
+    @property
+    def readers(self) -> int:
+        """Forwards that are inside now."""
+        return self._readers
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """A forward; waits only for a trim that runs or that insists."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._writing and not self._insisting)
+            self._readers += 1
+        try:
+            yield
+        finally:
+            self.leave()
+
+    def enter(self) -> bool:
+        """A forward that does not wait; where it may go ahead, it ends with `leave`."""
+        with self._lock:
+            if self._writing or self._insisting:
+                return False
+            self._readers += 1
+        return True
+
+    def leave(self) -> None:
+        """Ends a forward."""
+        with self._lock:
+            self._readers -= 1
+            # Nobody else waits for readers.
+            if self._insisting:
+                self._changed.notify_all()
+
+    def hold_shared(self) -> Callable[[], None]:
+        """Keeps a forward inside after its `reading` has ended, until what is returned is called.
+
+        Must be called by a thread that is reading; what is returned may be called by any.
+        """
+        with self._changed:
+            self._readers += 1
+        return self.leave
+
+    @contextmanager
+    def try_exclusive(self) -> Iterator[bool]:
+        """A trim that does not wait; yields whether it may go ahead."""
+        with self._changed:
+            entered = not self._readers and not self._writing
+            self._writing = self._writing or entered
+        try:
+            yield entered
+        finally:
+            if entered:
+                self._end_writing()
+
+    @contextmanager
+    def exclusive(self, timeout_s: float) -> Iterator[bool]:
+        """A trim that lets no new forward in while it waits for those inside.
+
+        Must not be used by a thread that is itself reading. Yields whether all left in time.
+        """
+        give_up = time.monotonic() + timeout_s
+        with self._changed:
+            self._insisting += 1
+            entered = self._changed.wait_for(
+                lambda: not self._readers and not self._writing, give_up - time.monotonic()
+            )
+            self._insisting -= 1
+            self._writing = self._writing or entered
+            self._changed.notify_all()
+        try:
+            yield entered
+        finally:
+            if entered:
+                self._end_writing()
+
+    def _end_writing(self) -> None:
+        with self._changed:
+            self._writing = False
+            self._changed.notify_all()
 
 
 @dataclass(frozen=True)
@@ -40,12 +135,12 @@ class Trimmer:
 
     def attempt(self, reason: Reason, *, host: bool) -> Trim | None:
         """Trims if no forward is inside the gate; else leaves it and returns None."""
-        with self._gate.trying() as entered:
+        with self._gate.try_exclusive() as entered:
             return self._trim(reason, host=host) if entered else None
 
     def insist(self, reason: Reason, timeout_s: float) -> Trim | None:
         """Trims device and host as soon as the forwards inside are done; None if they are not."""
-        with self._gate.insisting(timeout_s) as entered:
+        with self._gate.exclusive(timeout_s) as entered:
             return self._trim(reason, host=True) if entered else None
 
     def _trim(self, reason: Reason, *, host: bool) -> Trim | None:

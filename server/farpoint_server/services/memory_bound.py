@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from farpoint_server.codec.sample_request import Plan
 from farpoint_server.errors import TooLargeError
-from farpoint_server.memory.estimate import sample_bytes
 from farpoint_server.memory.failures import TooLarge
 from farpoint_server.memory.manager import Manager
+from farpoint_server.memory.prediction import sample_bytes
 
 
 @dataclass(frozen=True)

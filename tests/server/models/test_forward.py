@@ -8,7 +8,7 @@ from tests.support.fake_device import FakeCard
 from farpoint_models import DensityEncoder, EncoderConfig
 from farpoint_server.engine.model_types import ModelInput
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.trimmer import Gate
 from farpoint_server.models.forward import GROUP_ROWS, TASK, Piece, encode, groups
 
 RANDOM = np.random.default_rng(5)

@@ -12,8 +12,8 @@ from farpoint_server.engine import engine as engine_module
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import Batch, Clouds
 from farpoint_server.errors import DeadlinePassedError
-from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.options import Options, manager_of
+from farpoint_server.memory.trimmer import Gate
 from farpoint_server.observability.metrics.batches import BatchMeter
 from farpoint_server.observability.metrics.instruments import Instruments
 from farpoint_server.scheduling.batcher import Batcher
@@ -128,7 +128,7 @@ async def test_an_engine_never_does_two_things_at_a_time(engine, batcher, launch
 
 
 async def test_the_event_loop_waits_for_no_trim(engine, gate):
-    with gate.trying() as trims:
+    with gate.try_exclusive() as trims:
         assert trims
         assert engine.sample_here(SMALL) is None
     assert engine.sample_here(SMALL) is not None
@@ -139,7 +139,7 @@ async def test_no_trim_begins_while_small_work_is_done(engine, gate, monkeypatch
     seen = []
 
     def launch(batch):  # noqa: ARG001
-        with gate.trying() as trims:
+        with gate.try_exclusive() as trims:
             seen.append(trims)
         return np.zeros(9, np.int32), None
 

@@ -9,7 +9,7 @@ from tests.support.fake_device import FakeCard, FakeEvent, Race
 
 from farpoint_server.engine.transfer.card import Stream
 from farpoint_server.engine.transfer.pipeline import BUFFERS_OF_A_FLIGHT, DEPTH, Pipeline
-from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.trimmer import Gate
 
 RANDOM = np.random.default_rng(3)
 MOST_BUFFERS = DEPTH * BUFFERS_OF_A_FLIGHT
@@ -33,7 +33,7 @@ class Trip:
         assert not self.card.races
         assert len(self.card.pinned_sizes) <= MOST_BUFFERS
         assert self.pipeline.flying <= DEPTH
-        with self.gate.trying() as entered:
+        with self.gate.try_exclusive() as entered:
             assert not (entered and self.card.pending), "a trim could run beside a forward"
 
     def end(self) -> None:

@@ -2,21 +2,22 @@
 
 import ctypes
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 
-from farpoint_server.memory import detect, heap, resident
-from farpoint_server.memory.allocator import Room
-from farpoint_server.memory.heap import Heap
-from farpoint_server.memory.malloc import HeapUse
+from farpoint_server.memory import host, procfs
+from farpoint_server.memory.allocator import Room, Stats
+from farpoint_server.memory.host import Heap, HeapUse, UnknownMalloc
 from farpoint_server.memory.policy import History, Level, Limits, Signals, decide, trimmed
-from farpoint_server.memory.system import room
+from farpoint_server.memory.procfs import room
 
 MIB = 1 << 20
 # Below the size from which malloc maps blocks by themselves and unmaps them when they are freed.
 BLOCK = 100 << 10
+GLIBC_CALLS = dict.fromkeys(("mallinfo2", "malloc_trim", "mallopt", "gnu_get_libc_version"))
 
-real_heap = pytest.mark.skipif("glibc" not in detect.malloc().name, reason="malloc is not glibc's")
+real_heap = pytest.mark.skipif("glibc" not in host.detect().name, reason="malloc is not glibc's")
 
 
 def scattered(size: int) -> None:
@@ -39,7 +40,7 @@ class ScriptedMalloc:
     cached: int = 0
     events: list = field(default_factory=list)
     name = "scripted"
-    tells_live = True
+    is_known = True
 
     def use(self):
         return HeapUse(self.live, self.cached + 900 * MIB)
@@ -57,9 +58,7 @@ class ScriptedMalloc:
 @pytest.fixture
 def malloc(monkeypatch):
     malloc = ScriptedMalloc()
-    monkeypatch.setattr(
-        heap.resident, "anonymous_bytes", lambda: 40 * MIB + malloc.live + malloc.cached
-    )
+    monkeypatch.setattr(procfs, "anonymous_bytes", lambda: 40 * MIB + malloc.live + malloc.cached)
     return malloc
 
 
@@ -72,9 +71,9 @@ def test_freed_memory_is_releasable_and_a_trim_gives_it_back():
     filled = heap.stats()
     assert filled.releasable - before.releasable > 48 * MIB
     assert filled.allocated - before.allocated < 8 * MIB
-    resident_before = resident.resident_bytes()
+    resident_before = procfs.resident_bytes()
     heap.trim()
-    assert resident_before - resident.resident_bytes() > 48 * MIB
+    assert resident_before - procfs.resident_bytes() > 48 * MIB
     assert heap.stats().releasable < 4 * MIB
 
 
@@ -129,3 +128,29 @@ def test_the_tighter_of_machine_and_control_group_counts(tmp_path):
     (group / "memory.stat").write_text("anon 1\ninactive_file 30000\n")
     assert (room(meminfo, group).free, room(meminfo, group).total) == (80_000, 500_000)
     assert room(tmp_path / "none", tmp_path / "none").total == 0
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        SimpleNamespace(mi_malloc=None, **GLIBC_CALLS),
+        SimpleNamespace(tc_malloc=None, **GLIBC_CALLS),
+        SimpleNamespace(mallctl=None, **GLIBC_CALLS),
+        SimpleNamespace(malloc_trim=None),
+    ],
+    ids=["mimalloc", "tcmalloc", "jemalloc", "musl"],
+)
+def test_a_malloc_other_than_glibcs_is_left_alone(library):
+    malloc = host.find(library)
+    assert malloc.name == "unknown"
+    assert (malloc.use().used, malloc.use().free) == (0, 0)
+    assert malloc.set_options({}) == {}
+    malloc.trim()
+
+
+def test_a_heap_that_cannot_be_asked_holds_nothing_and_tells_no_peak():
+    heap = Heap(UnknownMalloc())
+    heap.begin_peak()
+    heap.trim()
+    assert heap.stats() == Stats()
+    assert heap.peak() is None

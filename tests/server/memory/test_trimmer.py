@@ -4,14 +4,14 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.trimmer import Gate
 
 
 def test_a_trim_gives_up_while_a_forward_is_inside():
     gate = Gate()
-    with gate.reading(), gate.trying() as entered:
+    with gate.reading(), gate.try_exclusive() as entered:
         assert not entered
-    with gate.trying() as entered, gate.trying() as again:
+    with gate.try_exclusive() as entered, gate.try_exclusive() as again:
         assert (entered, again) == (True, False)
 
 
@@ -19,7 +19,7 @@ def test_a_forward_waits_for_the_trim_that_runs():
     gate = Gate()
     order = []
     with ThreadPoolExecutor(1) as threads:
-        with gate.trying():
+        with gate.try_exclusive():
             reader = threads.submit(lambda: _read(gate, order))
             time.sleep(0.05)
             order.append("trim")
@@ -39,7 +39,7 @@ def test_insisting_holds_new_forwards_back_until_those_inside_are_done():
             order.append("long")
 
     def trim() -> None:
-        with gate.insisting(30) as entered:
+        with gate.exclusive(30) as entered:
             assert entered
             order.append("trim")
 
@@ -73,7 +73,7 @@ def test_forwards_never_starve_under_trims_that_do_not_stop():
 
     def trim() -> None:
         while not stop.is_set():
-            with gate.trying() as entered:
+            with gate.try_exclusive() as entered:
                 if entered and gate.readers:
                     overlaps.append(gate.readers)
             time.sleep(0)
@@ -101,17 +101,17 @@ def _read(gate: Gate, order: list[str]) -> None:
 
 
 def _insist(gate: Gate, timeout_s: float) -> bool:
-    with gate.insisting(timeout_s) as entered:
+    with gate.exclusive(timeout_s) as entered:
         return entered
 
 
 def test_a_forward_that_does_not_wait_is_let_in_or_turned_away():
     gate = Gate()
     assert gate.enter()
-    with gate.trying() as entered:
+    with gate.try_exclusive() as entered:
         assert not entered
     gate.leave()
-    with gate.trying() as entered:
+    with gate.try_exclusive() as entered:
         assert entered
         assert not gate.enter()
     assert gate.readers == 0

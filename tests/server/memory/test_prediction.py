@@ -1,10 +1,22 @@
-"""Predicted bytes, and how they learn."""
+"""Predicted bytes, how they learn, and which batches are watched."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.fake_allocator import FakeAllocator
 
-from farpoint_server.memory.estimate import LEAST, MOST, Correction, Demand, sample_bytes
+from farpoint_server.memory.prediction import (
+    LEAST,
+    LOOK_EVERY_S,
+    MOST,
+    OBSERVED_BYTES,
+    Correction,
+    Demand,
+    UsageTracker,
+    sample_bytes,
+)
+
+MIB = 1 << 20
 
 COUNTS = st.integers(1, 1 << 24)
 
@@ -46,3 +58,50 @@ def test_demand_halves_in_its_time_and_a_larger_batch_raises_it_at_once():
     assert demand.now(300.0) == 500
     assert demand.observe(400, now=300.0).now(300.0) == 500
     assert demand.observe(900, now=300.0).now(300.0) == 900
+
+
+class Looked(FakeAllocator):
+    """Counts the looks; each forward takes 3 MiB."""
+
+    looks = 0
+
+    def begin_peak(self) -> None:
+        self.looks += 1
+
+    def peak(self) -> int:
+        return 3 * MIB
+
+
+@pytest.fixture
+def watched():
+    now = [100.0]
+    allocator = Looked(1 << 30)
+    return allocator, UsageTracker(allocator, lambda: now[0]), now
+
+
+def test_small_forwards_are_not_watched_and_others_now_and_then(watched):
+    allocator, tracker, now = watched
+    assert tracker.watch(lambda: "answer", OBSERVED_BYTES - 1) == "answer"
+    assert (allocator.looks, tracker.demand) == (0, 0)
+    for _ in range(3):
+        assert tracker.watch(lambda: "answer", 2 * MIB) == "answer"
+    assert allocator.looks == 1
+    now[0] += 2 * LOOK_EVERY_S
+    tracker.watch(lambda: "answer", 2 * MIB)
+    assert allocator.looks == 2
+
+
+def test_a_larger_forward_is_watched_at_once(watched):
+    allocator, tracker, _ = watched
+    tracker.watch(lambda: None, 2 * MIB)
+    tracker.watch(lambda: None, 4 * MIB)
+    assert allocator.looks == 2
+
+
+def test_what_is_not_watched_counts_as_much_as_it_is_predicted_to_take(watched):
+    _, tracker, _ = watched
+    tracker.watch(lambda: None, 4 * MIB)
+    assert tracker.demand == 3 * MIB
+    tracker.watch(lambda: None, 4 * MIB)
+    assert tracker.demand == 3 * MIB
+    assert tracker.correction.observations == 1
