@@ -15,7 +15,7 @@ import torch
 from tests.gpu import card
 
 from farpoint_server.memory.failures import OutOfMemory
-from farpoint_server.memory.policy import Limits
+from farpoint_server.memory.policy import Thresholds
 from farpoint_server.memory.snapshot import Reason
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -42,7 +42,7 @@ def counters() -> list[int]:
 
 def test_nothing_is_freed_flushed_or_synchronized_inside_any_of_1000_forwards():
     """A policy that trims as often as it may works between them."""
-    eager = Limits(interval_s=0.05, soft_bytes=MIB, soft_share=0, soft_s=0, min_trim_bytes=MIB)
+    eager = Thresholds(interval_s=0.05, soft_bytes=MIB, soft_share=0, soft_s=0, min_trim_bytes=MIB)
     clouds = [card.cloud(size) for size in SIZES]
     manager = card.manager(eager, bounded=True)
     moved = []
@@ -78,7 +78,7 @@ def test_reserved_memory_falls_by_what_was_predicted(expandable):
 
 
 def test_after_idling_a_second_process_can_allocate_most_of_the_card():
-    manager = card.manager(Limits(idle_s=0.2, interval_s=0.1))
+    manager = card.manager(Thresholds(idle_s=0.2, interval_s=0.1))
     manager.run(card.TASK, [card.cloud(1000)])
     total = torch.cuda.get_device_properties(0).total_memory
     filler = torch.empty(int(0.5 * total), dtype=torch.uint8, device=card.DEVICE)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from farpoint_server.memory.manager import Manager
-from farpoint_server.memory.policy import Limits
+from farpoint_server.memory.policy import Thresholds
 from farpoint_server.memory.task import Task
 from farpoint_server.memory.trimmer import Gate
 from tests.support.fake_allocator import MIB, FakeAllocator
@@ -46,9 +46,9 @@ class Simulation:
 
     total: int = 16 * GIB
     neighbor: int = 0
-    limits: Limits = field(default_factory=Limits)
+    thresholds: Thresholds = field(default_factory=Thresholds)
     bounded: bool = False
-    limit: int = 0
+    limit: int | None = None
 
     def __post_init__(self) -> None:
         self.clock = Clock()
@@ -64,7 +64,7 @@ class Simulation:
     def new_manager(self) -> Manager:
         return Manager(
             self.allocator,
-            self.limits,
+            self.thresholds,
             self.gate,
             limit=self.limit,
             bounded=self.bounded,

@@ -17,11 +17,11 @@ from farpoint_server.memory.failures import (
     is_sticky,
 )
 from farpoint_server.memory.ladder import Ladder, in_halves
-from farpoint_server.memory.policy import History, Level, Limits, OomTracker, Signals
+from farpoint_server.memory.policy import History, OomTracker, Signals, Thresholds, TrimLevel
 from farpoint_server.memory.prediction import OBSERVED_BYTES, Budget, UsageTracker
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason
 from farpoint_server.memory.task import Answer, Task, Work
-from farpoint_server.memory.trimmer import Gate, Report, Trim, Trimmer
+from farpoint_server.memory.trimmer import Gate, Report, Trimmer, TrimRecord
 
 # A batch that takes half of what there is leaves room for the next one's copy.
 BATCH_SHARE = 0.5
@@ -38,9 +38,9 @@ class Manager:
 
     Args:
         allocator: The device's.
-        limits: The policy's thresholds.
+        thresholds: The policy's thresholds.
         gate: Shared by the managers that one trim would reach.
-        limit: Most bytes that this process may hold; 0 is no limit of its own.
+        limit: Most bytes that this process may hold; None: no limit of its own.
         reserve: Bytes of the device that predictions leave free.
         bounded: Whether work is refused when its predicted bytes do not fit.
         enabled: Whether the policy trims; the ladder and requests always do.
@@ -51,10 +51,10 @@ class Manager:
     def __init__(
         self,
         allocator: Allocator,
-        limits: Limits,
+        thresholds: Thresholds,
         gate: Gate,
         *,
-        limit: int = 0,
+        limit: int | None = None,
         reserve: int = 0,
         bounded: bool = False,
         enabled: bool = True,
@@ -62,7 +62,7 @@ class Manager:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._allocator = allocator
-        self._limits = limits
+        self._thresholds = thresholds
         self._gate = gate
         self._enabled = enabled
         self._report = report
@@ -70,8 +70,8 @@ class Manager:
         self._trimmer = Trimmer(allocator, gate, report)
         self._budget = Budget(allocator, limit, reserve, bounded=bounded, clock=clock)
         self._history = History()
-        self._meter = UsageTracker(allocator, clock)
-        self._strain = OomTracker()
+        self._usage = UsageTracker(allocator, clock)
+        self._ooms = OomTracker()
         self._last_work = clock()
         self._rungs = self._refused = 0
         self.is_lost = False
@@ -91,7 +91,7 @@ class Manager:
         """Whether a batch fits beside those in flight, uncut, and with nothing to be flushed."""
         if not self._budget.bounded:
             return True
-        needed, stats = self._meter.correction.apply(predicted), self._allocator.stats()
+        needed, stats = self._usage.correction.apply(predicted), self._allocator.stats()
         room = self._budget.room(stats)
         cached_or_free = max(stats.idle, room.free - self._budget.reserve)
         share = BATCH_SHARE * self._budget.available(stats, room)
@@ -108,7 +108,7 @@ class Manager:
 
     def check(self, predicted: int) -> None:
         """Raises TooLarge for work of `predicted` bytes that this device can never do."""
-        needed = self._meter.correction.optimistic(predicted)
+        needed = self._usage.correction.optimistic(predicted)
         if self._budget.bounded and needed > self._budget.capacity:
             self._refused += 1
             raise TooLarge(
@@ -150,7 +150,7 @@ class Manager:
             self._gate.leave()
             self._last_work = self._clock()
 
-    def tend(self, waiting: int) -> Trim | None:
+    def tend(self, waiting: int) -> TrimRecord | None:
         """Looks at memory, and trims if the policy asks for it and nothing is in flight.
 
         Args:
@@ -159,16 +159,16 @@ class Manager:
         if self.is_lost:
             return None
         signals = self._signals(waiting)
-        level, self._history = policy.decide(signals, self._history, self._limits)
+        level, self._history = policy.decide(signals, self._history, self._thresholds)
         trim = None
         if level is not None and self._enabled:
-            trim = self._trimmer.attempt(Reason(level.value), host=level is Level.IDLE)
-        elif self._strain.is_unwell and self._is_due(signals.now):
+            trim = self._trimmer.attempt(Reason(level.value), host=level is TrimLevel.IDLE)
+        elif self._ooms.is_unhealthy and self._is_due(signals.now):
             trim = self._trimmer.attempt(Reason.OUT_OF_MEMORY, host=True)
         self._after(trim, signals, level)
         return trim
 
-    def trim_if_idle(self, waiting: int) -> Trim | None:
+    def trim_if_idle(self, waiting: int) -> TrimRecord | None:
         """Trims now if nothing is in flight or queued, because somebody asked."""
         if self.is_lost or waiting:
             return None
@@ -177,7 +177,7 @@ class Manager:
         self._after(trim, signals, None)
         return trim
 
-    def trim(self) -> Trim | None:
+    def trim(self) -> TrimRecord | None:
         """Trims as soon as the forwards of all engines are done; None if they take too long."""
         return None if self.is_lost else self._insist(Reason.REQUEST)
 
@@ -194,7 +194,7 @@ class Manager:
         part: list[Work] = []
         size = 0
         for work in batch:
-            more = self._meter.correction.apply(task.predict([work]))
+            more = self._usage.correction.apply(task.predict([work]))
             if part and size + more > most:
                 yield part
                 part, size = [], 0
@@ -231,18 +231,18 @@ class Manager:
         If neither the cache nor the rest of the device can hold the batch, but both together can,
         the allocator would flush its cache itself, in the middle of the forward.
         """
-        needed = self._meter.correction.apply(predicted)
+        needed = self._usage.correction.apply(predicted)
         stats = self._allocator.stats()
         room = self._budget.room(stats)
         if needed > max(stats.idle, room.free - self._budget.reserve):
             room = self._budget.room(stats, max_age_s=0)
             if stats.releasable and needed > room.free - self._budget.reserve:
                 signals = self._signals(waiting=0)
-                self._after(self._trimmer.attempt(Reason.ROOM, host=False), signals, Level.HARD)
+                self._after(self._trimmer.attempt(Reason.ROOM, host=False), signals, TrimLevel.HARD)
                 stats = self._allocator.stats()
                 room = self._budget.room(stats, max_age_s=0)
         # A single request is given a chance that a wrong correction must not take from it.
-        least = self._meter.correction.optimistic(predicted) if alone else needed
+        least = self._usage.correction.optimistic(predicted) if alone else needed
         return least <= max(stats.idle, self._budget.available(stats, room))
 
     def _available(self) -> int:
@@ -255,7 +255,7 @@ class Manager:
         try:
             with self._gate.reading():
                 forward = partial(task.forward, batch)
-                return self._meter.watch(forward, task.predict(batch))
+                return self._usage.watch(forward, task.predict(batch))
         except Exception as error:
             if is_sticky(error):
                 raise self.failed(error) from error
@@ -269,31 +269,31 @@ class Manager:
     def _recover(self) -> None:
         """After a failed attempt: garbage, drain, trim."""
         self._rungs += 1
-        self._meter.ran_out()
+        self._usage.ran_out()
         gc.collect()
         self._insist(Reason.OUT_OF_MEMORY)
 
     def _count_ladder(self) -> None:
-        self._strain.count(self._clock())
-        self._report("out_of_memory", device=self._allocator.name, ladders=self._strain.ladders)
+        self._ooms.add(self._clock())
+        self._report("out_of_memory", device=self._allocator.name, ladders=self._ooms.count)
         self.snapshot = self._look()
 
-    def _insist(self, reason: Reason) -> Trim | None:
+    def _insist(self, reason: Reason) -> TrimRecord | None:
         signals = self._signals(waiting=0)
         trim = self._trimmer.insist(reason, DRAIN_S)
         self._after(trim, signals, None)
         return trim
 
-    def _after(self, trim: Trim | None, signals: Signals, level: Level | None) -> None:
+    def _after(self, trim: TrimRecord | None, signals: Signals, level: TrimLevel | None) -> None:
         if trim is not None:
             self._history = policy.trimmed(signals, self._history, trim.left, level)
             room = self._budget.room(trim.left, max_age_s=0)
-            self._strain.relieve(has_room=room.free >= self._limits.low_water(room))
+            self._ooms.after_trim(has_room=room.free >= self._thresholds.low_water(room))
         self.snapshot = self._look()
 
     def _is_due(self, now: float) -> bool:
         last = self._history.last_trim
-        return last is None or now - last >= self._limits.interval_s
+        return last is None or now - last >= self._thresholds.interval_s
 
     def _signals(self, waiting: int) -> Signals:
         now, stats = self._clock(), self._allocator.stats()
@@ -301,7 +301,7 @@ class Manager:
             now=now,
             stats=stats,
             room=self._budget.room(stats),
-            demand=self._meter.demand,
+            demand=self._usage.demand,
             waiting=waiting,
             last_work=self._last_work,
         )
@@ -314,11 +314,11 @@ class Manager:
             stats=stats,
             room=self._budget.room(stats),
             limit=self._budget.limit,
-            demand=self._meter.demand,
-            correction=self._meter.correction,
+            demand=self._usage.demand,
+            correction=self._usage.correction,
             trims=self._trimmer.trims,
-            ladders=self._strain.ladders,
+            ladders=self._ooms.count,
             refused=self._refused,
             resident=procfs.resident_bytes(),
-            healthy=not (self._strain.is_unwell or self.is_lost),
+            healthy=not (self._ooms.is_unhealthy or self.is_lost),
         )

@@ -140,7 +140,7 @@ class Budget:
 
     Args:
         allocator: Of the device.
-        limit: Most bytes that this process may hold; 0 is the whole device.
+        limit: Most bytes that this process may hold; None: the whole device.
         reserve: Bytes of the device that stay free for libraries and their context.
         bounded: Whether predictions refuse anything at all.
         clock: Seconds.
@@ -149,7 +149,7 @@ class Budget:
     def __init__(
         self,
         allocator: Allocator,
-        limit: int,
+        limit: int | None,
         reserve: int,
         *,
         bounded: bool,
@@ -163,7 +163,7 @@ class Budget:
         stats = allocator.stats()
         self._room, self._reserved, self._seen = allocator.room(), stats.reserved, clock()
         total = self._room.total - reserve
-        best = min(limit, total) if limit else total
+        best = total if limit is None else min(limit, total)
         self.capacity = max(0, best - stats.allocated)
         """Bytes that the largest batch may ever take."""
 
@@ -177,6 +177,6 @@ class Budget:
 
     def available(self, stats: Stats, room: Room) -> int:
         """Bytes that a batch may take now, after a trim if need be."""
-        limit = self.limit or room.total
+        limit = room.total if self.limit is None else self.limit
         left = room.free + stats.releasable - self.reserve
         return max(0, min(limit - stats.allocated, left))

@@ -1,4 +1,4 @@
-"""What there is to know of one device's memory, for an RPC, a metric or a log line."""
+"""Statistics of one device's memory at one moment, for GetMemory, metrics and the log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -50,8 +50,8 @@ class MemorySnapshot:
     """Seconds of time.monotonic."""
     stats: Stats = field(default_factory=Stats)
     room: Room = field(default_factory=lambda: Room(0, 0))
-    limit: int = 0
-    """Most bytes that this process may hold; 0 is no limit."""
+    limit: int | None = None
+    """Most bytes that this process may hold; None is no limit."""
     demand: int = 0
     correction: Correction = field(default_factory=Correction)
     trims: Mapping[Reason, Trims] = field(default_factory=dict)

@@ -107,7 +107,7 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Trim:
+class TrimRecord:
     """One trim that was made."""
 
     reason: Reason
@@ -133,17 +133,17 @@ class Trimmer:
         self.before_host_trim: list[Callable[[], None]] = []
         """What hands host memory to the caches that are about to be trimmed."""
 
-    def attempt(self, reason: Reason, *, host: bool) -> Trim | None:
+    def attempt(self, reason: Reason, *, host: bool) -> TrimRecord | None:
         """Trims if no forward is inside the gate; else leaves it and returns None."""
         with self._gate.try_exclusive() as entered:
             return self._trim(reason, host=host) if entered else None
 
-    def insist(self, reason: Reason, timeout_s: float) -> Trim | None:
+    def insist(self, reason: Reason, timeout_s: float) -> TrimRecord | None:
         """Trims device and host as soon as the forwards inside are done; None if they are not."""
         with self._gate.exclusive(timeout_s) as entered:
             return self._trim(reason, host=True) if entered else None
 
-    def _trim(self, reason: Reason, *, host: bool) -> Trim | None:
+    def _trim(self, reason: Reason, *, host: bool) -> TrimRecord | None:
         if self._allocator.capturing():
             return None
         before = self._allocator.stats()
@@ -155,7 +155,7 @@ class Trimmer:
             self._allocator.trim_host()
         seconds = time.perf_counter() - begun
         left = self._allocator.stats()
-        trim = Trim(reason, seconds, _returned(before, left, host=host), left)
+        trim = TrimRecord(reason, seconds, _returned(before, left, host=host), left)
         counted = self.trims.get(reason, Trims()).add(seconds, trim.returned_bytes)
         # Replaced rather than changed: other threads read it.
         self.trims = {**self.trims, reason: counted}

@@ -103,7 +103,7 @@ def encode(memory: MemorySnapshot) -> admin_pb2.DeviceMemory:
         fragmentation=stats.fragmentation,
         free_bytes=memory.room.free,
         total_bytes=memory.room.total,
-        limit_bytes=memory.limit,
+        limit_bytes=memory.limit or 0,
         host_cache_bytes=stats.host_reserved,
         host_releasable_bytes=stats.host_releasable,
         demand_bytes=memory.demand,

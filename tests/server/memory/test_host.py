@@ -9,7 +9,7 @@ import pytest
 from farpoint_server.memory import host, procfs
 from farpoint_server.memory.allocator import Room, Stats
 from farpoint_server.memory.host import Heap, HeapUse, UnknownMalloc
-from farpoint_server.memory.policy import History, Level, Limits, Signals, decide, trimmed
+from farpoint_server.memory.policy import History, Signals, Thresholds, TrimLevel, decide, trimmed
 from farpoint_server.memory.procfs import room
 
 MIB = 1 << 20
@@ -93,12 +93,12 @@ def test_memory_that_others_free_just_after_a_trim_is_seen_and_trimmed_later(mal
     tended.trim()
     left = tended.stats()
     assert left.releasable == 20 * MIB
-    limits = Limits(idle_s=2, interval_s=2, min_trim_bytes=8 * MIB)
+    thresholds = Thresholds(idle_s=2, interval_s=2, min_trim_bytes=8 * MIB)
     room = Room(free=8 << 30, total=16 << 30)
     idle = Signals(now=10, stats=before, room=room, demand=0, waiting=0, last_work=0)
-    history = trimmed(idle, History(), left, Level.IDLE)
+    history = trimmed(idle, History(), left, TrimLevel.IDLE)
     later = Signals(now=12, stats=left, room=room, demand=0, waiting=0, last_work=0)
-    assert decide(later, history, limits)[0] is Level.IDLE
+    assert decide(later, history, thresholds)[0] is TrimLevel.IDLE
     tended.trim()
     assert (malloc.cached, tended.stats().releasable) == (0, 0)
 

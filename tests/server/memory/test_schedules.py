@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.fake_allocator import MIB
 from tests.support.memory_simulation import GIB, Request, Simulation, Tensor
 
-from farpoint_server.memory.policy import Limits
+from farpoint_server.memory.policy import Thresholds
 
 # Seconds of computing, which a machine with much else to do turns into minutes.
 pytestmark = pytest.mark.timeout(600)
@@ -73,7 +73,7 @@ def test_no_schedule_trims_in_flight_in_capture_or_too_often(steps):
     simulation = Simulation(total=8 * GIB)
     play(simulation, steps)
     times = [trim["at"] for trim in simulation.trims()]
-    interval = simulation.limits.interval_s
+    interval = simulation.thresholds.interval_s
     assert all(b - a >= interval for a, b in pairwise(times))
     for trim in simulation.trims():
         left = trim["left"]
@@ -88,7 +88,7 @@ def test_after_a_minute_without_work_all_that_can_be_released_is(steps):
     play(simulation, steps)
     simulation.wait(60)
     stats = simulation.allocator.stats()
-    assert stats.releasable + stats.host_releasable < simulation.limits.min_trim_bytes
+    assert stats.releasable + stats.host_releasable < simulation.thresholds.min_trim_bytes
 
 
 @given(
@@ -99,7 +99,7 @@ def test_after_a_minute_without_work_all_that_can_be_released_is(steps):
 )
 @settings(max_examples=15, deadline=None)
 def test_constant_load_is_not_trimmed_after_warming_up(cycle, weights, pause, neighbor):
-    simulation = Simulation(total=16 * GIB, neighbor=neighbor, limits=Limits(interval_s=2))
+    simulation = Simulation(total=16 * GIB, neighbor=neighbor, thresholds=Thresholds(interval_s=2))
     kept = [Tensor(simulation.allocator, size) for size in weights]
     for repeat in range(60):
         if repeat == 20:

@@ -16,7 +16,7 @@ from farpoint_server.engine.transfer.pipeline import DEPTH, Pipeline
 from farpoint_server.engine.types import Batch
 from farpoint_server.errors import DeviceFailedError, OverloadedError
 from farpoint_server.memory.manager import Manager
-from farpoint_server.memory.policy import Limits
+from farpoint_server.memory.policy import Thresholds
 from farpoint_server.memory.snapshot import Reason
 from farpoint_server.memory.trimmer import Gate
 
@@ -31,7 +31,7 @@ class OnCard:
     def __init__(self, card: FakeCard, total: int = 1 << 30, *, bounded: bool = False) -> None:
         self.card = card
         self.allocator = FakeAllocator(total)
-        self.memory = Manager(self.allocator, Limits(), Gate(), bounded=bounded)
+        self.memory = Manager(self.allocator, Thresholds(), Gate(), bounded=bounded)
         self.pipeline = Pipeline(card, self.memory.hold)
         self.engine = Engine(CPU, 1, self.memory, self.pipeline)
 
