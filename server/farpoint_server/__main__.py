@@ -8,7 +8,7 @@ import structlog
 
 from farpoint_server.config import cli as command_line
 from farpoint_server.config.settings import Settings
-from farpoint_server.errors import DeviceFailedError, StartError
+from farpoint_server.errors import DeviceFailedError, StartError, WorkerFailedError
 from farpoint_server.memory import environment, host
 from farpoint_server.observability import logging as logs
 
@@ -16,7 +16,8 @@ from farpoint_server.observability import logging as logs
 def main() -> None:
     """Serves until a signal.
 
-    Exit status: 0 drained, 1 calls were cut off, 2 cannot start, 3 the device failed for good.
+    Exit status: 0 drained, 1 calls were cut off, 2 cannot start, 3 the device failed for good,
+    4 a task that the server cannot do without failed for good.
     """
     settings = command_line.parse()
     try:
@@ -30,9 +31,9 @@ def main() -> None:
         logs.close()
         print(f"farpoint-server: {error}", file=sys.stderr)
         sys.exit(2)
-    except DeviceFailedError:
+    except (DeviceFailedError, WorkerFailedError) as error:
         logs.close()
-        os._exit(3)
+        os._exit(3 if isinstance(error, DeviceFailedError) else 4)
     logs.close()
     # A kernel whose caller left cannot be interrupted, and a normal exit would wait for it.
     os._exit(0 if complete else 1)

@@ -17,9 +17,9 @@ from farpoint_server.codec.sample_request import METHODS, POINT_TYPES, Limits
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
-from farpoint_server.errors import DeviceFailedError
+from farpoint_server.errors import DeviceFailedError, WorkerFailedError
 from farpoint_server.memory import environment
-from farpoint_server.memory.monitor import Keeper
+from farpoint_server.memory.monitor import MemoryMonitor
 from farpoint_server.memory.options import manager_of
 from farpoint_server.memory.trimmer import Gate
 from farpoint_server.models.registry import Registry
@@ -75,10 +75,11 @@ class App:
         self._threads = ThreadPoolExecutor(2, "codec")
         self._in_flight = InFlight()
         self._sharing = Sharing(settings)
-        self._keeper = Keeper(
+        self._monitor = MemoryMonitor(
             self._engines,
             lambda: self._batcher.waiting_requests,
             lambda healthy: self._health.report("memory", healthy=healthy),
+            structlog.get_logger("farpoint.memory").error,
         )
         around = self._observation.interceptors
         self._models = Registry(self._engines, self._health)
@@ -94,7 +95,7 @@ class App:
             await engine.start()
         await self._models.load_all(self._settings.encoder)
         self._batcher.start()
-        self._keeper.start()
+        self._monitor.start()
         await self._ports.start()
         self._observation.start()
         await self._health.set_all(serving=True)
@@ -110,8 +111,12 @@ class App:
         )
 
     async def lost(self) -> None:
-        """Returns once a device works no more in this process."""
-        await self._keeper.lost()
+        """Returns once a device works no more in this process.
+
+        Raises:
+            MonitorFailed: the memory of a device is not watched any more.
+        """
+        await self._monitor.lost()
 
     async def drain(self) -> bool:
         """Stops accepting calls, waits for those accepted; whether all were answered in time."""
@@ -128,7 +133,7 @@ class App:
         """Closes every connection; calls that then are not answered in time are cancelled."""
         await self._ports.stop(grace_s)
         self._sharing.stop()
-        await self._keeper.stop()
+        await self._monitor.stop()
         await self._batcher.stop()
         for engine in self._engines:
             engine.stop()
@@ -179,7 +184,7 @@ class App:
             SamplingServicer(sampler, receiving, self._in_flight, _info(limits, chosen)),
             ModelServicer(encoders, receiving),
             InferenceServicer(sampler, encoders, receiving, lambda: self._health.is_serving),
-            AdminServicer(self._keeper, self._models, self._allocator_settings),
+            AdminServicer(self._monitor, self._models, self._allocator_settings),
             self._health,
         ).add_to(self._ports)
         self._show_state(admission)
@@ -207,6 +212,7 @@ async def serve(settings: Settings) -> bool:
     Raises:
         StartError: the settings do not fit this machine.
         DeviceFailedError: a device works no more, and only a new process can help.
+        WorkerFailedError: the same of a task that the server cannot do without.
     """
     signals = _signals()
     app = App(settings)
@@ -217,8 +223,11 @@ async def serve(settings: Settings) -> bool:
     told, lost = asyncio.ensure_future(signals.get()), asyncio.ensure_future(app.lost())
     await asyncio.wait((told, lost), return_when=asyncio.FIRST_COMPLETED)
     if not told.done():
-        log.error("device failed", exit_status=3)
+        error = lost.exception()
+        log.error("device failed" if error is None else str(error), exit_status=4 if error else 3)
         await app.stop(REFUSAL_S)
+        if error is not None:
+            raise WorkerFailedError(str(error)) from error
         raise DeviceFailedError("a device works no more in this process")
     lost.cancel()
     drained = asyncio.ensure_future(app.drain())

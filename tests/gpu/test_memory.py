@@ -57,7 +57,7 @@ def test_nothing_is_freed_flushed_or_synchronized_inside_any_of_1000_forwards():
     for _ in range(1000):
         batch = [clouds[i] for i in RANDOM.integers(0, len(clouds), RANDOM.integers(1, 5))]
         manager.run(task, batch)
-        manager.tend(waiting=0)
+        manager.poll(waiting=0)
     assert len(moved) >= 1000
     assert np.array(moved).sum(0).tolist() == [0, 0, 0]
 
@@ -85,7 +85,7 @@ def test_after_idling_a_second_process_can_allocate_most_of_the_card():
     del filler
     assert torch.cuda.memory_reserved(0) >= 0.5 * total
     time.sleep(0.3)
-    assert manager.tend(waiting=0).reason is Reason.IDLE
+    assert manager.poll(waiting=0).reason is Reason.IDLE
     program = f"import torch; torch.empty(int(0.9 * {total}), dtype=torch.uint8, device='cuda:0')"
     subprocess.run([sys.executable, "-c", program], check=True)
 
@@ -138,7 +138,7 @@ def test_the_policy_does_not_cost_the_99th_percentile():
             if block > 1:
                 seconds[on].append(time.perf_counter() - begun)
             if on and time.monotonic() - last_tend > 0.25:
-                managers[on].tend(waiting=0)
+                managers[on].poll(waiting=0)
                 last_tend = time.monotonic()
     p99 = {on: float(np.percentile(values, 99)) for on, values in seconds.items()}
     print(f"\np99 ms: policy on {1e3 * p99[True]:.3f}, off {1e3 * p99[False]:.3f}")

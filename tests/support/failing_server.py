@@ -1,7 +1,7 @@
 """A farpoint-server on a device that fails as a GPU does.
 
 A batch with a cloud of OOM_POINTS runs out of memory; one with a cloud of LOST_POINTS meets an
-error after which a card works no more.
+error after which a card works no more. After one of UNWATCHED_POINTS memory cannot be polled.
 """
 
 import torch
@@ -9,9 +9,12 @@ import torch
 from farpoint_server import __main__ as command
 from farpoint_server.engine import engine
 from farpoint_server.engine.types import Batch
+from farpoint_server.memory import monitor
+from farpoint_server.memory.manager import Manager
 
 OOM_POINTS = 1300
 LOST_POINTS = 1301
+UNWATCHED_POINTS = 1302
 launch = engine.launch
 
 
@@ -21,9 +24,16 @@ def launch_and_fail(batch: Batch) -> object:
         raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
     if OOM_POINTS in lengths:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+    if UNWATCHED_POINTS in lengths:
+        Manager.poll = fail_to_poll
     return launch(batch)
+
+
+def fail_to_poll(self: Manager, waiting: int) -> None:
+    raise RuntimeError("a bug")
 
 
 if __name__ == "__main__":
     engine.launch = launch_and_fail
+    monitor.MAX_FAILURES = 3
     command.main()

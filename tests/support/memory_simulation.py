@@ -86,11 +86,11 @@ class Simulation:
             return [request.name for request in batch]
 
     def wait(self, seconds: float, waiting: int = 0, step_s: float = 0.25) -> None:
-        """Time passes, and the manager is called as the keeper does."""
+        """Time passes, and the manager is called as the monitor does."""
         end = self.clock.now + seconds
         while self.clock.now < end:
             self.clock.now = min(end, self.clock.now + step_s)
-            self.manager.tend(waiting)
+            self.manager.poll(waiting)
 
     def trims(self, *reasons: str) -> list[dict[str, Any]]:
         wanted = reasons or POLICY_REASONS

@@ -19,7 +19,7 @@ from farpoint_server.memory.failures import (
 from farpoint_server.memory.ladder import Ladder, in_halves
 from farpoint_server.memory.policy import History, OomTracker, Signals, Thresholds, TrimLevel
 from farpoint_server.memory.prediction import OBSERVED_BYTES, Budget, UsageTracker
-from farpoint_server.memory.snapshot import MemorySnapshot, Reason
+from farpoint_server.memory.snapshot import Counter, MemorySnapshot, Reason
 from farpoint_server.memory.task import Answer, Task, Work
 from farpoint_server.memory.trimmer import Gate, Report, Trimmer, TrimRecord
 
@@ -70,10 +70,11 @@ class Manager:
         self._trimmer = Trimmer(allocator, gate, report)
         self._budget = Budget(allocator, limit, reserve, bounded=bounded, clock=clock)
         self._history = History()
-        self._usage = UsageTracker(allocator, clock)
+        self._meter = UsageTracker(allocator, clock)
         self._ooms = OomTracker()
         self._last_work = clock()
-        self._rungs = self._refused = 0
+        self._refused = Counter()
+        self._rungs = 0
         self.is_lost = False
         """Whether the device works no more in this process."""
         self.snapshot = self._look()
@@ -91,7 +92,7 @@ class Manager:
         """Whether a batch fits beside those in flight, uncut, and with nothing to be flushed."""
         if not self._budget.bounded:
             return True
-        needed, stats = self._usage.correction.apply(predicted), self._allocator.stats()
+        needed, stats = self._meter.correction.apply(predicted), self._allocator.stats()
         room = self._budget.room(stats)
         cached_or_free = max(stats.idle, room.free - self._budget.reserve)
         share = BATCH_SHARE * self._budget.available(stats, room)
@@ -108,9 +109,9 @@ class Manager:
 
     def check(self, predicted: int) -> None:
         """Raises TooLarge for work of `predicted` bytes that this device can never do."""
-        needed = self._usage.correction.optimistic(predicted)
+        needed = self._meter.correction.optimistic(predicted)
         if self._budget.bounded and needed > self._budget.capacity:
-            self._refused += 1
+            self._refused.add(1)
             raise TooLarge(
                 f"the request needs about {needed} bytes on {self._allocator.name}, which can give "
                 f"{self._budget.capacity} at most"
@@ -128,7 +129,7 @@ class Manager:
             answers.extend(done)
         refused = sum(isinstance(answer, OutOfMemory) for answer in answers)
         if refused:
-            self._refused += refused
+            self._refused.add(refused)
             self.snapshot = self._look()
         return answers
 
@@ -150,7 +151,7 @@ class Manager:
             self._gate.leave()
             self._last_work = self._clock()
 
-    def tend(self, waiting: int) -> TrimRecord | None:
+    def poll(self, waiting: int) -> TrimRecord | None:
         """Looks at memory, and trims if the policy asks for it and nothing is in flight.
 
         Args:
@@ -194,7 +195,7 @@ class Manager:
         part: list[Work] = []
         size = 0
         for work in batch:
-            more = self._usage.correction.apply(task.predict([work]))
+            more = self._meter.correction.apply(task.predict([work]))
             if part and size + more > most:
                 yield part
                 part, size = [], 0
@@ -231,7 +232,7 @@ class Manager:
         If neither the cache nor the rest of the device can hold the batch, but both together can,
         the allocator would flush its cache itself, in the middle of the forward.
         """
-        needed = self._usage.correction.apply(predicted)
+        needed = self._meter.correction.apply(predicted)
         stats = self._allocator.stats()
         room = self._budget.room(stats)
         if needed > max(stats.idle, room.free - self._budget.reserve):
@@ -242,7 +243,7 @@ class Manager:
                 stats = self._allocator.stats()
                 room = self._budget.room(stats, max_age_s=0)
         # A single request is given a chance that a wrong correction must not take from it.
-        least = self._usage.correction.optimistic(predicted) if alone else needed
+        least = self._meter.correction.optimistic(predicted) if alone else needed
         return least <= max(stats.idle, self._budget.available(stats, room))
 
     def _available(self) -> int:
@@ -255,7 +256,7 @@ class Manager:
         try:
             with self._gate.reading():
                 forward = partial(task.forward, batch)
-                return self._usage.watch(forward, task.predict(batch))
+                return self._meter.watch(forward, task.predict(batch))
         except Exception as error:
             if is_sticky(error):
                 raise self.failed(error) from error
@@ -269,7 +270,7 @@ class Manager:
     def _recover(self) -> None:
         """After a failed attempt: garbage, drain, trim."""
         self._rungs += 1
-        self._usage.ran_out()
+        self._meter.ran_out()
         gc.collect()
         self._insist(Reason.OUT_OF_MEMORY)
 
@@ -301,7 +302,7 @@ class Manager:
             now=now,
             stats=stats,
             room=self._budget.room(stats),
-            demand=self._usage.demand,
+            demand=self._meter.demand,
             waiting=waiting,
             last_work=self._last_work,
         )
@@ -314,11 +315,11 @@ class Manager:
             stats=stats,
             room=self._budget.room(stats),
             limit=self._budget.limit,
-            demand=self._usage.demand,
-            correction=self._usage.correction,
+            demand=self._meter.demand,
+            correction=self._meter.correction,
             trims=self._trimmer.trims,
             ladders=self._ooms.count,
-            refused=self._refused,
+            refused=self._refused.value,
             resident=procfs.resident_bytes(),
             healthy=not (self._ooms.is_unhealthy or self.is_lost),
         )

@@ -1,5 +1,6 @@
 """Statistics of one device's memory at one moment, for GetMemory, metrics and the log."""
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -20,6 +21,24 @@ class Reason(str, Enum):
     OUT_OF_MEMORY = "out_of_memory"
     REQUEST = "request"
     """Somebody called TrimMemory."""
+
+
+class Counter:
+    """A count that several threads add to."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._value = 0
+
+    @property
+    def value(self) -> int:
+        """So far."""
+        return self._value
+
+    def add(self, number: int) -> None:
+        """Counts `number` more; none is lost."""
+        with self._lock:
+            self._value += number
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def test_a_sticky_error_loses_the_device_for_good():
     with pytest.raises(DeviceLost, match="earlier"):
         simulation.run(one("b", 1))
     assert simulation.manager.is_lost
-    assert simulation.manager.tend(waiting=0) is None
+    assert simulation.manager.poll(waiting=0) is None
     assert simulation.manager.trim() is None
     assert simulation.trims("request", *("idle", "hard")) == []
 

@@ -45,7 +45,7 @@ STEPS = st.lists(
 def play(simulation: Simulation, steps: list) -> None:
     """Plays a schedule; a second engine on the same gate tends in the middle of each forward."""
     other = simulation.new_manager()
-    simulation.meanwhile = lambda: other.tend(waiting=0)
+    simulation.meanwhile = lambda: other.poll(waiting=0)
     kept = []
     for kind, value in steps:
         if kind == "batch":
@@ -62,7 +62,7 @@ def play(simulation: Simulation, steps: list) -> None:
             simulation.allocator.pinned_cached += value
         elif simulation.allocator.room().free > GIB:
             kept.append(Tensor(simulation.allocator, value))
-        simulation.manager.tend(waiting=0)
+        simulation.manager.poll(waiting=0)
     simulation.allocator.in_capture = False
     simulation.wait(60)
 
