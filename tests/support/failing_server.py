@@ -4,6 +4,8 @@ A batch with a cloud of OOM_POINTS runs out of memory; one with a cloud of LOST_
 error after which a card works no more. After one of UNWATCHED_POINTS memory cannot be polled.
 """
 
+from unittest.mock import Mock
+
 import torch
 
 from farpoint_server import __main__ as command
@@ -25,12 +27,8 @@ def launch_and_fail(batch: Batch) -> object:
     if OOM_POINTS in lengths:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
     if UNWATCHED_POINTS in lengths:
-        Manager.poll = fail_to_poll
+        Manager.poll = Mock(side_effect=RuntimeError("a bug"))
     return launch(batch)
-
-
-def fail_to_poll(self: Manager, waiting: int) -> None:
-    raise RuntimeError("a bug")
 
 
 if __name__ == "__main__":

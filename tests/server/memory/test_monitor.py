@@ -21,9 +21,11 @@ class Engine:
         self.simulation = Simulation()
         self.memory = self.simulation.manager
         self.errors: list[Exception] = []
+        self.calls = 0
 
     async def call(self, function: Callable[[], Any]) -> Any:
         await asyncio.sleep(0)
+        self.calls += 1
         if self.errors:
             raise self.errors.pop(0)
         return function()
@@ -68,7 +70,7 @@ async def test_a_trim_that_is_asked_for_waits_for_the_queue_unless_forced(world)
     world.simulation.run(one("a", 900))
     world.waiting = 3
     asked = asyncio.ensure_future(world.monitor.trim(world.engine, force=False))
-    await asyncio.sleep(0.1)
+    await until(lambda: world.engine.calls == 3)
     assert not asked.done()
     _, returned = await world.monitor.trim(world.engine, force=True)
     assert returned == 900 * MIB
