@@ -103,7 +103,7 @@ def test_a_real_out_of_memory_recovers_and_the_next_request_succeeds():
     assert reference() is None
     assert torch.cuda.memory_allocated(0) == 0
     assert len(manager.run(card.TASK, [small])) == 1
-    assert manager.snapshot.ladders == 1
+    assert manager.snapshot.oom_count == 1
 
 
 def test_the_time_of_a_trim_grows_with_its_segments(record_property):

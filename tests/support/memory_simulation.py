@@ -1,4 +1,4 @@
-"""Requests, time and neighbors for a memory manager on the fake allocator."""
+"""Requests, time and other processes for a memory manager on the fake allocator."""
 
 import weakref
 from collections.abc import Callable, Sequence
@@ -42,24 +42,24 @@ class Request:
 
 @dataclass
 class Simulation:
-    """A card, a manager of it, and all that was reported."""
+    """A GPU, a manager of it, and all that was reported."""
 
     total: int = 16 * GIB
-    neighbor: int = 0
+    others: int = 0
     thresholds: Thresholds = field(default_factory=Thresholds)
     bounded: bool = False
     limit: int | None = None
 
     def __post_init__(self) -> None:
         self.clock = Clock()
-        self.allocator = FakeAllocator(self.total, self.neighbor)
+        self.allocator = FakeAllocator(self.total, self.others)
         self.gate = Gate()
         self.events: list[dict[str, Any]] = []
         self.manager = self.new_manager()
         self.tensors: weakref.WeakSet[Tensor] = weakref.WeakSet()
         self.task = Task(self.forward, predict, halve, lambda _, a, b: f"{a}+{b}")
         self.meanwhile: Callable[[], object] = lambda: None
-        """Called in the middle of each forward."""
+        """Called in the middle of each batch."""
 
     def new_manager(self) -> Manager:
         return Manager(

@@ -1,4 +1,4 @@
-"""Runs a device's forwards and its trims, on the one thread that owns the device."""
+"""Runs the batches of a device and trims its allocator between them, on the engine thread."""
 
 import gc
 import time
@@ -43,7 +43,7 @@ class Manager:
         limit: Most bytes that this process may hold; None: no limit of its own.
         reserve: Bytes of the device that predictions leave free.
         bounded: Whether work is refused when its predicted bytes do not fit.
-        enabled: Whether the policy trims; the ladder and requests always do.
+        enabled: Whether the policy trims; recovery from out of memory and requests always do.
         report: Called with an event and its fields.
         clock: Seconds, monotonic.
     """
@@ -81,7 +81,7 @@ class Manager:
         """The latest look at memory; any thread may read it."""
 
     def hold(self) -> Callable[[], None]:
-        """Has the forward that calls this count as in flight until what is returned is called."""
+        """Has the batch that calls this count as in flight until what is returned is called."""
         return self._gate.hold_shared()
 
     def before_host_trim(self, give_back: Callable[[], None]) -> None:
@@ -99,7 +99,7 @@ class Manager:
         return needed <= min(cached_or_free, share)
 
     def failed(self, error: Exception) -> Exception:
-        """What an error after a forward means: DeviceLost if the device works no more."""
+        """What an error of a batch means: DeviceLost if the device works no more."""
         if not is_sticky(error):
             return error
         self.is_lost = True
@@ -179,7 +179,7 @@ class Manager:
         return trim
 
     def trim(self) -> TrimRecord | None:
-        """Trims as soon as the forwards of all engines are done; None if they take too long."""
+        """Trims as soon as the batches of all engines are done; None if they take too long."""
         return None if self.is_lost else self._insist(Reason.REQUEST)
 
     def dump(self) -> bytes | None:
@@ -230,7 +230,7 @@ class Manager:
         """Whether a batch may begin, after a trim where only that can make it fit.
 
         If neither the cache nor the rest of the device can hold the batch, but both together can,
-        the allocator would flush its cache itself, in the middle of the forward.
+        the allocator would flush its cache itself, in the middle of the batch.
         """
         needed = self._meter.correction.apply(predicted)
         stats = self._allocator.stats()
@@ -276,7 +276,7 @@ class Manager:
 
     def _count_ladder(self) -> None:
         self._ooms.add(self._clock())
-        self._report("out_of_memory", device=self._allocator.name, ladders=self._ooms.count)
+        self._report("out_of_memory", device=self._allocator.name, count=self._ooms.count)
         self.snapshot = self._look()
 
     def _insist(self, reason: Reason) -> TrimRecord | None:
@@ -318,7 +318,7 @@ class Manager:
             demand=self._meter.demand,
             correction=self._meter.correction,
             trims=self._trimmer.trims,
-            ladders=self._ooms.count,
+            oom_count=self._ooms.count,
             refused=self._refused.value,
             resident=procfs.resident_bytes(),
             healthy=not (self._ooms.is_unhealthy or self.is_lost),

@@ -93,7 +93,7 @@ class Signals:
     waiting: int
     """Requests in the queue."""
     last_work: float
-    """When the last forward ended."""
+    """When the last batch ended."""
 
     @property
     def available(self) -> int:

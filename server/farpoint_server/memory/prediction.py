@@ -58,7 +58,7 @@ class Correction:
         return int(min(1.0, self.factor) * predicted)
 
     def observe(self, predicted: int, observed: int) -> "Correction":
-        """After a forward that was predicted, without correction, to take `predicted` bytes."""
+        """After a batch that was predicted, without correction, to take `predicted` bytes."""
         ratio = min(max(observed / predicted, LEAST), MOST)
         error = abs(observed / max(1, self.apply(predicted)) - 1)
         if self.observations == 0:
@@ -92,7 +92,7 @@ class Demand:
 
 
 class UsageTracker:
-    """Watches the forwards of one device, one at a time."""
+    """Learns from the peak memory of the batches of one device, one at a time."""
 
     def __init__(self, allocator: Allocator, clock: Callable[[], float]) -> None:
         self.correction = Correction()
@@ -107,15 +107,15 @@ class UsageTracker:
         """Decaying maximum of what one batch used, in bytes."""
         return self._demand.now(self._clock())
 
-    def watch(self, forward: Callable[[], T], predicted: int) -> T:
-        """Runs a forward, and learns from what it took if it is large enough to tell."""
+    def watch(self, run: Callable[[], T], predicted: int) -> T:
+        """Runs a batch, and learns from what it took if it is large enough to tell."""
         if predicted < OBSERVED_BYTES:
-            return forward()
+            return run()
         if not self._is_due(predicted):
             self._demand = self._demand.observe(self.correction.apply(predicted), self._clock())
-            return forward()
+            return run()
         self._allocator.begin_peak()
-        answer = forward()
+        answer = run()
         peak = self._allocator.peak()
         if peak is not None:
             self.correction = self.correction.observe(predicted, peak)
@@ -131,12 +131,12 @@ class UsageTracker:
         return True
 
     def ran_out(self) -> None:
-        """A forward was predicted too small."""
+        """A batch was predicted too small."""
         self.correction = self.correction.after_oom()
 
 
 class Budget:
-    """Bytes that are there for forwards, now and at best.
+    """Bytes that are there for batches, now and at best.
 
     Args:
         allocator: Of the device.

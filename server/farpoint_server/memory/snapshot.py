@@ -74,8 +74,8 @@ class MemorySnapshot:
     demand: int = 0
     correction: Correction = field(default_factory=Correction)
     trims: Mapping[Reason, Trims] = field(default_factory=dict)
-    ladders: int = 0
-    """Times that memory ran out in a forward and the ladder began."""
+    oom_count: int = 0
+    """Times that memory ran out in a batch and it was tried again."""
     refused: int = 0
     """Requests that were refused because their bytes did not fit."""
     resident: int = 0

@@ -15,7 +15,7 @@ Report = Callable[..., object]
 class Gate:
     """A readers-writer gate whose writer gives up, or, asked to insist, holds readers back.
 
-    Readers are forwards: from before the first allocation on the device until the answer has been
+    Readers are batches: from before the first allocation on the device until the answer has been
     copied from it. Writers are trims.
     """
 
@@ -28,12 +28,12 @@ class Gate:
 
     @property
     def readers(self) -> int:
-        """Forwards that are inside now."""
+        """Batches that are inside now."""
         return self._readers
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """A forward; waits only for a trim that runs or that insists."""
+        """A batch; waits only for a trim that runs or that insists."""
         with self._changed:
             self._changed.wait_for(lambda: not self._writing and not self._insisting)
             self._readers += 1
@@ -43,7 +43,7 @@ class Gate:
             self.leave()
 
     def enter(self) -> bool:
-        """A forward that does not wait; where it may go ahead, it ends with `leave`."""
+        """A batch that does not wait; where it may go ahead, it ends with `leave`."""
         with self._lock:
             if self._writing or self._insisting:
                 return False
@@ -51,7 +51,7 @@ class Gate:
         return True
 
     def leave(self) -> None:
-        """Ends a forward."""
+        """Ends a batch."""
         with self._lock:
             self._readers -= 1
             # Nobody else waits for readers.
@@ -59,7 +59,7 @@ class Gate:
                 self._changed.notify_all()
 
     def hold_shared(self) -> Callable[[], None]:
-        """Keeps a forward inside after its `reading` has ended, until what is returned is called.
+        """Keeps a batch inside after its `reading` has ended, until what is returned is called.
 
         Must be called by a thread that is reading; what is returned may be called by any.
         """
@@ -81,7 +81,7 @@ class Gate:
 
     @contextmanager
     def exclusive(self, timeout_s: float) -> Iterator[bool]:
-        """A trim that lets no new forward in while it waits for those inside.
+        """A trim that lets no new batch in while it waits for those inside.
 
         Must not be used by a thread that is itself reading. Yields whether all left in time.
         """
@@ -121,7 +121,7 @@ class Trimmer:
 
     Args:
         allocator: What is trimmed.
-        gate: Shared with all whose forwards a trim would meet.
+        gate: Shared with all whose batches a trim would meet.
         report: Called with an event and its fields for each trim.
     """
 
@@ -134,12 +134,12 @@ class Trimmer:
         """What hands host memory to the caches that are about to be trimmed."""
 
     def attempt(self, reason: Reason, *, host: bool) -> TrimRecord | None:
-        """Trims if no forward is inside the gate; else leaves it and returns None."""
+        """Trims if no batch is inside the gate; else leaves it and returns None."""
         with self._gate.try_exclusive() as entered:
             return self._trim(reason, host=host) if entered else None
 
     def insist(self, reason: Reason, timeout_s: float) -> TrimRecord | None:
-        """Trims device and host as soon as the forwards inside are done; None if they are not."""
+        """Trims device and host as soon as the batches inside are done; None if they are not."""
         with self._gate.exclusive(timeout_s) as entered:
             return self._trim(reason, host=True) if entered else None
 

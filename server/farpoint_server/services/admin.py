@@ -111,7 +111,7 @@ def encode(memory: MemorySnapshot) -> admin_pb2.DeviceMemory:
         estimate_error=memory.correction.error,
         trims=[_total(reason, trims) for reason, trims in memory.trims.items()],
         retry_count=stats.retries,
-        out_of_memory_count=memory.ladders,
+        out_of_memory_count=memory.oom_count,
         refused_count=memory.refused,
         healthy=memory.healthy,
     )

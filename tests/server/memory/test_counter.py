@@ -52,7 +52,7 @@ def test_no_refusal_is_lost_between_the_event_loop_and_the_thread_of_the_engine(
     while interrupted(lambda: check(simulation), at, lambda: check(simulation)):
         at += 1
     assert at > 10
-    simulation.allocator.neighbor = GIB
+    simulation.allocator.others = GIB
     simulation.clock.now += 1
     simulation.run(one("refused by the engine", 200))
     assert simulation.manager.snapshot.refused == 2 * at + 1 + 1

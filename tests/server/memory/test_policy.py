@@ -12,7 +12,7 @@ THRESHOLDS = Thresholds()
 
 
 def seen(now: float = 100.0, **changes: object) -> Signals:
-    """A busy card of 16 GiB with much free and little cached."""
+    """A busy GPU of 16 GiB with much free and little cached."""
     calm = Signals(
         now=now,
         stats=Stats(allocated=1 * GIB, reserved=1536 * MIB, releasable=512 * MIB),
@@ -102,8 +102,8 @@ def test_a_trim_that_the_same_load_undid_is_not_repeated_until_something_changed
     assert decide(later, history, THRESHOLDS)[0] is None
     grown = replace(later, stats=cached(GIB))
     assert decide(grown, history, THRESHOLDS)[0] is TrimLevel.HARD
-    neighbor = replace(later, room=Room(free=800 * MIB, total=16 * GIB))
-    assert decide(neighbor, history, THRESHOLDS)[0] is TrimLevel.HARD
+    others = replace(later, room=Room(free=800 * MIB, total=16 * GIB))
+    assert decide(others, history, THRESHOLDS)[0] is TrimLevel.HARD
     calmer = replace(later, demand=GIB // 2 - 1)
     assert decide(calmer, history, THRESHOLDS)[0] is TrimLevel.HARD
 

@@ -61,7 +61,7 @@ def test_demand_halves_in_its_time_and_a_larger_batch_raises_it_at_once():
 
 
 class Looked(FakeAllocator):
-    """Counts the looks; each forward takes 3 MiB."""
+    """Counts the looks; each batch takes 3 MiB."""
 
     looks = 0
 

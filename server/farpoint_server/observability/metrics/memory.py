@@ -31,7 +31,7 @@ GAUGES: Mapping[str, tuple[str, Read]] = {
 }
 COUNTERS: Mapping[str, tuple[str, Read]] = {
     "retries": ("Flushes of the cache in the middle of a batch.", lambda s: s.stats.retries),
-    "out_of_memory": ("Times that memory ran out in a batch.", lambda s: s.ladders),
+    "out_of_memory": ("Times that memory ran out in a batch.", lambda s: s.oom_count),
     "refused": ("Requests refused because they would not fit.", lambda s: s.refused),
 }
 TRIMS: Mapping[str, tuple[str, Callable[[Trims], float]]] = {

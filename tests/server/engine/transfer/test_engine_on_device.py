@@ -121,7 +121,7 @@ async def test_what_runs_out_of_memory_is_cut_and_answered_as_if_it_had_not(on_c
     expected = await on_cpu.sample(Batch(requests))
     for answer in answers:
         assert_same(answer, expected)
-    assert here.memory.snapshot.ladders == 3
+    assert here.memory.snapshot.oom_count == 3
     (refused,) = await here.engine.sample(Batch([clouds(400)]))
     assert isinstance(refused, OverloadedError)
     assert not here.card.races
