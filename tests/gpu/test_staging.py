@@ -44,7 +44,7 @@ def gate() -> Gate:
 @pytest.fixture
 def pipeline(gate: Gate) -> Iterator[Pipeline[torch.Tensor]]:
     with torch.cuda.device(card.DEVICE):
-        pipeline = Pipeline(CudaCard(card.DEVICE), gate.stay)
+        pipeline = Pipeline(CudaCard(card.DEVICE), gate.hold_shared)
         yield pipeline
     pipeline.wait(0)
     pipeline.stop()

@@ -22,7 +22,7 @@ class Trip:
     def __init__(self, card: FakeCard) -> None:
         self.card = card
         self.gate = Gate()
-        self.pipeline = Pipeline(card, self.gate.stay)
+        self.pipeline = Pipeline(card, self.gate.hold_shared)
 
     def run(self, batch):
         with self.gate.reading():
