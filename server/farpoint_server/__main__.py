@@ -8,7 +8,7 @@ import structlog
 
 from farpoint_server.config import cli as command_line
 from farpoint_server.config.settings import Settings
-from farpoint_server.errors import DeviceFailedError, StartError, WorkerFailedError
+from farpoint_server.errors import DeviceFailedError, StartError
 from farpoint_server.memory import environment, host
 from farpoint_server.observability import logging as logs
 
@@ -17,7 +17,7 @@ def main() -> None:
     """Serves until a signal.
 
     Exit status: 0 drained, 1 calls were cut off, 2 cannot start, 3 the device failed for good,
-    4 a task that the server cannot do without failed for good.
+    or a task did that the server cannot do without.
     """
     settings = command_line.parse()
     try:
@@ -31,9 +31,9 @@ def main() -> None:
         logs.close()
         print(f"farpoint-server: {error}", file=sys.stderr)
         sys.exit(2)
-    except (DeviceFailedError, WorkerFailedError) as error:
+    except DeviceFailedError:
         logs.close()
-        os._exit(3 if isinstance(error, DeviceFailedError) else 4)
+        os._exit(3)
     logs.close()
     # A kernel whose caller left cannot be interrupted, and a normal exit would wait for it.
     os._exit(0 if complete else 1)

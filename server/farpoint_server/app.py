@@ -17,7 +17,7 @@ from farpoint_server.codec.sample_request import METHODS, POINT_TYPES, Limits
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
-from farpoint_server.errors import DeviceFailedError, WorkerFailedError
+from farpoint_server.errors import DeviceFailedError
 from farpoint_server.memory import environment
 from farpoint_server.memory.monitor import MemoryMonitor
 from farpoint_server.memory.options import manager_of
@@ -30,8 +30,6 @@ from farpoint_server.observability.metrics.state import Gauge, State
 from farpoint_server.observability.setup import Observation
 from farpoint_server.scheduling.admission import Admission, Receiving
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.scheduling.runner import Runner
-from farpoint_server.scheduling.small_work import limit_ns
 from farpoint_server.scheduling.watchdog import Watchdog
 from farpoint_server.services import registration as services
 from farpoint_server.services.admin import AdminServicer
@@ -70,8 +68,7 @@ class App:
         self._health = Health(services.health_names(settings))
         self._observation = Observation(settings, lambda: self._health.is_serving)
         measured = [BatchMeter(e, self._observation.instruments) for e in self._engines]
-        small_ns = limit_ns(devices.available_cores())
-        self._batcher = Batcher(measured, settings.batch_points, self._watchdog, small_ns)
+        self._batcher = Batcher(measured, settings.batch_points, self._watchdog)
         self._threads = ThreadPoolExecutor(2, "codec")
         self._in_flight = InFlight()
         self._sharing = Sharing(settings)
@@ -110,13 +107,19 @@ class App:
             device=names,
         )
 
-    async def lost(self) -> None:
-        """Returns once a device works no more in this process.
-
-        Raises:
-            MonitorFailed: the memory of a device is not watched any more.
-        """
-        await self._monitor.lost()
+    async def lost(self) -> str:
+        """Returns, with the reason, once only a new process can help."""
+        device = asyncio.ensure_future(self._monitor.lost())
+        worker = asyncio.ensure_future(self._batcher.died())
+        try:
+            await asyncio.wait((device, worker), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            device.cancel()
+            worker.cancel()
+        if device.done():
+            return device.result()
+        await self._health.report("scheduler", healthy=False)
+        return "worker died"
 
     async def drain(self) -> bool:
         """Stops accepting calls, waits for those accepted; whether all were answered in time."""
@@ -169,12 +172,12 @@ class App:
             settings.max_bytes_in_flight,
             settings.overload_retry_ms,
         )
-        memory = MemoryBound([engine.memory for engine in self._engines])
+        memory = MemoryBound(self._engines)
         regions = self._sharing.regions
         sampler = Sampler(limits, admission, self._batcher, self._threads, memory, regions)
         encoders = Encoders(
             self._models,
-            Runner(self._engines, self._watchdog),
+            self._batcher,
             replace(limits, points=min(limits.points, settings.max_encode_points)),
             admission,
             self._threads,
@@ -211,8 +214,8 @@ async def serve(settings: Settings) -> bool:
 
     Raises:
         StartError: the settings do not fit this machine.
-        DeviceFailedError: a device works no more, and only a new process can help.
-        WorkerFailedError: the same of a task that the server cannot do without.
+        DeviceFailedError: a device, the scheduler or the memory monitor works no more in this
+            process.
     """
     signals = _signals()
     app = App(settings)
@@ -223,12 +226,10 @@ async def serve(settings: Settings) -> bool:
     told, lost = asyncio.ensure_future(signals.get()), asyncio.ensure_future(app.lost())
     await asyncio.wait((told, lost), return_when=asyncio.FIRST_COMPLETED)
     if not told.done():
-        error = lost.exception()
-        log.error("device failed" if error is None else str(error), exit_status=4 if error else 3)
+        reason = lost.result()
+        log.error(reason, exit_status=3)
         await app.stop(REFUSAL_S)
-        if error is not None:
-            raise WorkerFailedError(str(error)) from error
-        raise DeviceFailedError("a device works no more in this process")
+        raise DeviceFailedError(reason)
     lost.cancel()
     drained = asyncio.ensure_future(app.drain())
     again = asyncio.ensure_future(signals.get())

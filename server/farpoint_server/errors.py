@@ -17,7 +17,6 @@ StartError                    the server cannot start; printed without a traceba
 ├── SecretsUnusableError
 ├── ModelUnusableError
 └── MissingPackageError
-WorkerFailedError             the process ends: a task that it cannot do without works no more
 
 Any other exception is a bug: it is logged with its traceback, and the caller sees INTERNAL
 without its text.
@@ -107,10 +106,6 @@ class NotFoundError(ServiceError):
 
 class StartError(Exception):
     """The server cannot start with these settings on this machine."""
-
-
-class WorkerFailedError(Exception):
-    """A task that the server cannot do without works no more; the process therefore ends."""
 
 
 class DeviceUnavailableError(StartError):

@@ -1,7 +1,7 @@
 """A farpoint-server on a device that fails as a GPU does.
 
 A batch with a cloud of OOM_POINTS runs out of memory; one with a cloud of LOST_POINTS meets an
-error after which a card works no more. After one of UNWATCHED_POINTS memory cannot be polled.
+error after which a GPU works no more. After one of UNWATCHED_POINTS memory cannot be polled.
 """
 
 from unittest.mock import Mock
@@ -9,18 +9,18 @@ from unittest.mock import Mock
 import torch
 
 from farpoint_server import __main__ as command
-from farpoint_server.engine import engine
-from farpoint_server.engine.types import Batch
+from farpoint_server.engine import sample
+from farpoint_server.engine.sample import SampleBatch
 from farpoint_server.memory import monitor
 from farpoint_server.memory.manager import Manager
 
 OOM_POINTS = 1300
 LOST_POINTS = 1301
 UNWATCHED_POINTS = 1302
-launch = engine.launch
+launch = sample.launch
 
 
-def launch_and_fail(batch: Batch) -> object:
+def launch_and_fail(batch: SampleBatch) -> object:
     lengths = [length for clouds in batch.requests for length in clouds.lengths]
     if LOST_POINTS in lengths:
         raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
@@ -32,6 +32,6 @@ def launch_and_fail(batch: Batch) -> object:
 
 
 if __name__ == "__main__":
-    engine.launch = launch_and_fail
+    sample.launch = launch_and_fail
     monitor.MAX_FAILURES = 3
     command.main()

@@ -16,10 +16,6 @@ MAX_FAILURES = 20
 T = TypeVar("T")
 
 
-class MonitorFailed(Exception):  # noqa: N818  as DeviceLost
-    """The memory of a device cannot be polled any more; only a restart helps."""
-
-
 class MonitoredEngine(Protocol):
     """What owns a device, its thread and its memory manager; see engine/engine.py."""
 
@@ -53,7 +49,7 @@ class MemoryMonitor:
         self._report = report
         self._healthy = True
         self._ended = asyncio.Event()
-        self._failure: MonitorFailed | None = None
+        self._gave_up = False
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -66,15 +62,10 @@ class MemoryMonitor:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def lost(self) -> None:
-        """Returns once a device works no more in this process.
-
-        Raises:
-            MonitorFailed: the memory of a device cannot be polled any more.
-        """
+    async def lost(self) -> str:
+        """Returns, with the reason, once a device or this monitor works no more in this process."""
         await self._ended.wait()
-        if self._failure is not None:
-            raise self._failure
+        return "memory monitor failed" if self._gave_up else "device failed"
 
     async def trim(self, engine: MonitoredEngine, *, force: bool) -> tuple[float, int] | None:
         """Trims an engine's memory: at the next moment without work, or after the running batch.
@@ -102,9 +93,7 @@ class MemoryMonitor:
         while not engine.memory.is_lost and failures < MAX_FAILURES:
             failures = 0 if await self._guard(engine, self.poll(engine)) else failures + 1
             await asyncio.sleep(POLL_S)
-        if not engine.memory.is_lost:
-            device = engine.memory.snapshot.device
-            self._failure = MonitorFailed(f"{failures} polls of the memory of {device} failed")
+        self._gave_up |= not engine.memory.is_lost
         await self._guard(engine, self._tell_health())
         self._ended.set()
 
@@ -115,13 +104,13 @@ class MemoryMonitor:
         except Exception as error:
             engine.memory.failed(error)
             device = engine.memory.snapshot.device
-            self._report("memory monitor failed", device=device, exc_info=error)
+            self._report("memory poll failed", device=device, exc_info=error)
             return False
         return True
 
     async def _tell_health(self) -> None:
         devices = all(engine.memory.snapshot.healthy for engine in self.engines)
-        healthy = devices and self._failure is None
+        healthy = devices and not self._gave_up
         if healthy != self._healthy:
             self._healthy = healthy
             await self._on_health(healthy)

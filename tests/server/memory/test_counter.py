@@ -11,7 +11,7 @@ import pytest
 from tests.support.memory_simulation import GIB, Simulation, one
 
 from farpoint_server import memory
-from farpoint_server.memory.failures import TooLarge
+from farpoint_server.memory.oom import TooLarge
 
 (PACKAGE,) = memory.__path__
 # What goes on meanwhile may have to wait for a lock, and then ends later.
