@@ -47,6 +47,7 @@ class Simulation:
     others: int = 0
     thresholds: Thresholds = field(default_factory=Thresholds)
     bounded: bool = False
+    enabled: bool = True
     limit: int | None = None
 
     def __post_init__(self) -> None:
@@ -66,6 +67,7 @@ class Simulation:
             self.gate,
             limit=self.limit,
             bounded=self.bounded,
+            enabled=self.enabled,
             report=self._report,
             clock=self.clock,
         )

@@ -131,8 +131,7 @@ def test_other_processes_get_room_though_requests_wait():
 
 
 def test_a_policy_that_is_off_leaves_the_cache_alone():
-    simulation = Simulation()
-    simulation.manager._enabled = False
+    simulation = Simulation(enabled=False)
     simulation.run(Request("large", (900 * MIB,) * 6))
     simulation.wait(100)
     assert simulation.trims() == []
