@@ -79,8 +79,13 @@ class Manager:
         self._recoveries = 0
         self.is_lost = False
         """Whether the device works no more in this process."""
-        self.snapshot = self._look()
+        self._snapshot = self._look()
+
+    @property
+    def snapshot(self) -> MemorySnapshot:
         """The latest look at memory; any thread may read it."""
+        # A look may have begun before another thread found the device lost.
+        return replace(self._snapshot, healthy=False) if self.is_lost else self._snapshot
 
     def hold(self) -> Callable[[], None]:
         """Has the batch that calls this count as in flight until what is returned is called."""
@@ -99,8 +104,6 @@ class Manager:
         if not is_sticky(error):
             return error
         self.is_lost = True
-        # Not a new look: the device would not answer.
-        self.snapshot = replace(self.snapshot, healthy=False)
         return DeviceLost(str(error).splitlines()[0])
 
     def check(self, predicted: int) -> None:
@@ -130,7 +133,7 @@ class Manager:
         refused = sum(isinstance(answer, OutOfMemory) for answer in answers)
         if refused:
             self._refused.add(refused)
-            self.snapshot = self._look()
+            self._snapshot = self._look()
         return answers
 
     def run_inline(self, forward: Callable[[], Result], predicted: int) -> Result | None:
@@ -238,10 +241,10 @@ class Manager:
     def _count_oom(self) -> None:
         self._trimmer.ooms.add(self._clock())
         self._report("out_of_memory", device=self._allocator.name, count=self._trimmer.ooms.count)
-        self.snapshot = self._look()
+        self._snapshot = self._look()
 
     def _looked(self, trim: TrimRecord | None) -> TrimRecord | None:
-        self.snapshot = self._look()
+        self._snapshot = self._look()
         return trim
 
     def _look(self) -> MemorySnapshot:
@@ -258,5 +261,5 @@ class Manager:
             oom_count=self._trimmer.ooms.count,
             refused=self._refused.value,
             resident=procfs.resident_bytes(),
-            healthy=not (self._trimmer.ooms.is_unhealthy or self.is_lost),
+            healthy=not self._trimmer.ooms.is_unhealthy,
         )

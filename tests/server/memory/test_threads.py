@@ -1,13 +1,15 @@
-"""What two threads count is counted, wherever one of them is interrupted by the other."""
+"""A manager that two threads use is right wherever one of them is interrupted by the other."""
 
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from types import FrameType
 from typing import Any
 
 import pytest
+import torch
 from tests.support.memory_simulation import GIB, Simulation, one
 
 from farpoint_server import memory
@@ -56,6 +58,19 @@ def test_no_refusal_is_lost_between_the_event_loop_and_the_thread_of_the_engine(
     simulation.clock.now += 1
     simulation.run(one("refused by the engine", 200))
     assert simulation.manager.snapshot.refused == 2 * at + 1 + 1
+
+
+def test_a_device_that_is_lost_during_a_look_is_not_healthy_after_it():
+    lost = torch.AcceleratorError("CUDA error: unspecified launch failure")
+    at, goes_on = 0, True
+    while goes_on:
+        manager = Simulation().manager
+        goes_on = interrupted(
+            partial(manager._looked, None), at, lambda manager=manager: manager.failed(lost)
+        )
+        assert manager.snapshot.healthy is not goes_on
+        at += 1
+    assert at > 10
 
 
 def check(simulation: Simulation) -> None:
