@@ -119,7 +119,7 @@ class App:
         if device.done():
             return device.result()
         await self._health.report("scheduler", healthy=False)
-        return "worker died"
+        return "scheduler failed"
 
     async def drain(self) -> bool:
         """Stops accepting calls, waits for those accepted; whether all were answered in time."""

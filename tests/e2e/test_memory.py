@@ -169,7 +169,7 @@ def test_a_device_that_fails_for_good_ends_the_process_with_its_own_status(start
 def test_a_memory_monitor_that_cannot_go_on_ends_the_process(start):
     server = start(*ADMIN, failing=True)
     with farpoint.Client(server.address) as client:
-        client.sample(RANDOM.random((1302, 3), np.float32), 9)
+        client.sample(RANDOM.random((1303, 3), np.float32), 9)
     assert server.wait() == 3
     failed = [line for line in server.log if line["event"] == "memory poll failed"]
     assert len(failed) == 3

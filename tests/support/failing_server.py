@@ -1,9 +1,12 @@
 """A farpoint-server on a device that fails as a GPU does.
 
 A batch with a cloud of OOM_POINTS runs out of memory; one with a cloud of LOST_POINTS meets an
-error after which a GPU works no more. After one of UNWATCHED_POINTS memory cannot be polled.
+error after which a GPU works no more; one with a cloud of MISCOUNTED_POINTS has one answer too few,
+as only a bug could make it. After one of UNWATCHED_POINTS memory cannot be polled.
 """
 
+from collections.abc import Sequence
+from typing import Any
 from unittest.mock import Mock
 
 import torch
@@ -11,13 +14,15 @@ import torch
 from farpoint_server import __main__ as command
 from farpoint_server.engine import sample
 from farpoint_server.engine.sample import SampleBatch
+from farpoint_server.engine.types import Clouds, Samples
 from farpoint_server.memory import monitor
 from farpoint_server.memory.manager import Manager
 
 OOM_POINTS = 1300
 LOST_POINTS = 1301
-UNWATCHED_POINTS = 1302
-launch = sample.launch
+MISCOUNTED_POINTS = 1302
+UNWATCHED_POINTS = 1303
+launch, split = sample.launch, sample._split
 
 
 def launch_and_fail(batch: SampleBatch) -> object:
@@ -31,7 +36,12 @@ def launch_and_fail(batch: SampleBatch) -> object:
     return launch(batch)
 
 
+def split_and_forget(requests: Sequence[Clouds], *arrays: Any) -> list[Samples]:
+    answers = split(requests, *arrays)
+    return answers[1:] if MISCOUNTED_POINTS in requests[0].lengths else answers
+
+
 if __name__ == "__main__":
-    sample.launch = launch_and_fail
+    sample.launch, sample._split = launch_and_fail, split_and_forget
     monitor.MAX_FAILURES = 3
     command.main()
