@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import farpoint
+from farpoint._calls import CallContext
 from farpoint._shared_memory import SHARED_FROM_BYTES, Lease, SharedMemory
 from farpoint.v1 import shared_memory_pb2
 
@@ -94,22 +95,27 @@ def memory(taker) -> Iterator[SharedMemory]:
     memory.close()
 
 
+def lease_of(memory: SharedMemory) -> Lease:
+    """Of a call that may take as long as it wants."""
+    return Lease(memory, CallContext(None))
+
+
 def name_of(memory: SharedMemory, points: np.ndarray = LARGE) -> bytes:
     """Of the region that one call uses."""
-    with Lease(memory) as lease:
-        return lease.encode([points]).shared_memory.region
+    with lease_of(memory) as lease:
+        return lease.points_to_tensor([points]).shared_memory.region
 
 
 def test_a_large_cloud_is_put_where_the_server_reads_it(taker, memory):
-    with Lease(memory) as lease:
-        tensor = lease.encode([LARGE, LARGE[::-1], LARGE[:0]])
+    with lease_of(memory) as lease:
+        tensor = lease.points_to_tensor([LARGE, LARGE[::-1], LARGE[:0]])
     assert not tensor.data
     np.testing.assert_array_equal(taker.read(tensor), np.concatenate([LARGE, LARGE[::-1]]))
 
 
 def test_a_small_cloud_is_sent(taker, memory, cloud):
-    with Lease(memory) as lease:
-        tensor = lease.encode([cloud])
+    with lease_of(memory) as lease:
+        tensor = lease.points_to_tensor([cloud])
     assert tensor.data == cloud.tobytes()
     assert not tensor.HasField("shared_memory")
     assert not taker.taken
@@ -125,16 +131,16 @@ def test_one_region_serves_call_after_call(memory):
 
 
 def test_calls_at_the_same_time_have_regions_of_their_own(memory):
-    with Lease(memory) as one, Lease(memory) as other:
-        names = {lease.encode([LARGE]).shared_memory.region for lease in (one, other)}
+    with lease_of(memory) as one, lease_of(memory) as other:
+        names = {lease.points_to_tensor([LARGE]).shared_memory.region for lease in (one, other)}
     assert len(names) == 2
     assert {name_of(memory), name_of(memory)} < names
 
 
 def test_a_call_that_is_given_up_before_it_is_written_keeps_no_region(memory):
-    with Lease(memory) as lease:
+    with lease_of(memory) as lease:
         pass
-    name = lease.encode([LARGE]).shared_memory.region
+    name = lease.points_to_tensor([LARGE]).shared_memory.region
     assert name_of(memory) == name
 
 
@@ -147,8 +153,8 @@ def test_a_region_that_is_too_small_is_replaced(taker, memory):
 
 def test_closing_takes_every_region_back_those_in_use_when_their_call_ends(taker, memory):
     free = name_of(memory)
-    with Lease(memory) as lease:
-        assert lease.encode([LARGE]).shared_memory.region == free
+    with lease_of(memory) as lease:
+        assert lease.points_to_tensor([LARGE]).shared_memory.region == free
         memory.close()
         assert not taker.has_ended(free)
     assert taker.has_ended(free)
@@ -161,16 +167,16 @@ def test_a_region_of_a_server_that_went_away_is_not_used_again(taker, memory):
 
 
 def test_a_server_that_restarts_during_a_call_is_unavailable(taker, memory):
-    lease = Lease(memory)
-    lease.encode([LARGE])
+    lease = lease_of(memory)
+    lease.points_to_tensor([LARGE])
     taker.hang_up(b"region 0")
     with pytest.raises(farpoint.UnavailableError, match="restarted"), lease:
         raise farpoint.InvalidArgumentError("unknown", field="points.shared_memory.region")
 
 
 def test_other_errors_of_a_call_pass(memory):
-    lease = Lease(memory)
-    lease.encode([LARGE])
+    lease = lease_of(memory)
+    lease.points_to_tensor([LARGE])
     with pytest.raises(farpoint.InvalidArgumentError, match="infinite"), lease:
         raise farpoint.InvalidArgumentError("infinite", field="points.data")
 

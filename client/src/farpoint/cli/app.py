@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from farpoint._channel import DEFAULT_TARGET, DEFAULT_TIMEOUT_S
-from farpoint._health import check_health
 from farpoint.cli import connection
 from farpoint.cli import encode as encoder
 from farpoint.cli import memory as memory_view
 from farpoint.cli.connection import connect, connect_channel
+from farpoint.cli.health import check_health
 from farpoint.cli.jobs import Options, plan_jobs, run_jobs
 from farpoint.errors import CloudFileError, FarpointError, InvalidArgumentError
 
