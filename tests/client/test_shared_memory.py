@@ -1,5 +1,6 @@
 """Large clouds in memory that a server reads: when, where, and for how long."""
 
+import asyncio
 import fcntl
 import mmap
 import os
@@ -13,8 +14,8 @@ import pytest
 
 import farpoint
 from farpoint._calls import CallContext
-from farpoint._shared_memory import SHARED_FROM_BYTES, Lease, SharedMemory
-from farpoint.v1 import shared_memory_pb2
+from farpoint._shared_memory import SHARED_FROM_BYTES, Lease, Region, SharedMemory
+from farpoint.v1 import sampling_pb2, shared_memory_pb2, tensor_pb2
 
 LARGE = np.random.default_rng(3).normal(size=(SHARED_FROM_BYTES // 12 + 2, 3)).astype("<f4")
 Grant = shared_memory_pb2.SharedMemoryGrant
@@ -142,6 +143,36 @@ def test_a_call_that_is_given_up_before_it_is_written_keeps_no_region(memory):
         pass
     name = lease.points_to_tensor([LARGE]).shared_memory.region
     assert name_of(memory) == name
+
+
+async def test_a_cancelled_call_that_still_writes_does_not_write_into_another(
+    taker, server, monkeypatch
+):
+    writing, go_on, written = (threading.Event() for _ in range(3))
+    write = Region.write
+
+    def write_when_told(region, parts):
+        monkeypatch.setattr(Region, "write", write)
+        writing.set()
+        go_on.wait(60)
+        write(region, parts)
+        written.set()
+
+    monkeypatch.setattr(Region, "write", write_when_told)
+    first = tensor_pb2.Tensor(data_type=tensor_pb2.DATA_TYPE_INT32, shape=[1], data=bytes(4))
+    server.answer = sampling_pb2.SampleResponse(indices=first, distances=first, lengths=[1])
+    async with farpoint.AsyncClient(server.target, shared_memory=taker.address) as client:
+        cancelled = asyncio.create_task(client.sample(LARGE, 1))
+        assert await asyncio.to_thread(writing.wait, 60)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        await client.sample(-LARGE, 1)
+        go_on.set()
+        assert await asyncio.to_thread(written.wait, 60)
+    [request] = server.requests
+    np.testing.assert_array_equal(taker.read(request.points), -LARGE)
+    assert taker.has_ended(b"region 0")
 
 
 def test_a_region_that_is_too_small_is_replaced(taker, memory):
