@@ -69,7 +69,7 @@ def _convert(value: Any) -> Array:
 
 
 @dataclass(frozen=True)
-class Batch:
+class CloudBatch:
     """The clouds of one call, each with its attributes."""
 
     clouds: list[Array]
@@ -80,14 +80,14 @@ class Batch:
     """Whether the caller passed one cloud and not a list, and so wants one result."""
 
 
-def split_batch(points: object, attributes: Any) -> Batch:
+def split_batch(points: object, attributes: Any) -> CloudBatch:
     """The clouds of `points`, (N, 3), (B, N, 3) or a list of (Ni, 3), and their attributes.
 
     Raises:
         InvalidArgumentError: a shape is another, a cloud is empty, or rows do not match.
     """
     clouds, single = _split_clouds(points)
-    return Batch(clouds, _split_attributes(attributes, clouds, single), single)
+    return CloudBatch(clouds, _split_attributes(attributes, clouds, single), single)
 
 
 def _split_clouds(points: object) -> tuple[list[Array], bool]:

@@ -103,7 +103,7 @@ class AsyncClient:
                 rpc = await asyncio.to_thread(SampleRpc, *arguments)
             if not rpc.batch.clouds:
                 return []
-            return await self._invoke(await self._in_messages(rpc, context), context)
+            return await self._invoke(await self._within_limit(rpc, context), context)
 
     async def sample_stream(
         self,
@@ -172,7 +172,7 @@ class AsyncClient:
         )
 
     async def unload_model(self, name: str, *, timeout: float | None = None) -> None:
-        """Has the server let go of a model; calls that use it finish."""
+        """Has the server unload a model; calls that use it finish."""
         await self._invoke(_calls.UnloadModelRpc(name), start_call(timeout, self._timeout))
 
     async def server_info(self, *, timeout: float | None = None) -> ServerInfo:
@@ -206,7 +206,7 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
-    async def _in_messages(
+    async def _within_limit(
         self, rpc: SampleRpc, context: CallContext
     ) -> UnaryRpc[Any, Sample | list[Sample]]:
         """`rpc` itself if the server accepts so large a message, else its upload."""

@@ -1,4 +1,4 @@
-"""The unary RPCs, one class each: stub method, how the request is made, how the response is read.
+"""Unary RPCs, one class each: stub method, how its request is made, how its response is read.
 
 `Client` and `AsyncClient` make calls from the same objects: `SampleRpc`, `EncodeRpc` and
 `UploadRpc`, which have modules of their own, and the small ones here.

@@ -31,7 +31,8 @@ class Client:
     Args:
         target: "HOST:PORT", "dns:///HOST:PORT" (every address that the name has takes its turn)
             or "unix:PATH".
-        timeout: seconds that a call may take when it names none itself; None is without limit.
+        timeout: seconds that a call may take in all when it names none itself; None is without
+            limit.
         tls: True for TLS with the authorities that gRPC trusts, the path of a PEM file with
             others, or a `Tls` with more. False connects in plain text.
         token: a bearer token for every call. Without TLS it is only sent to this machine.
@@ -123,7 +124,7 @@ class Client:
             rpc = SampleRpc(points, m, attributes, start, nonfinite, lease)
             if not rpc.batch.clouds:
                 return []
-            return self._invoke(self._in_messages(rpc, context), context)
+            return self._invoke(self._within_limit(rpc, context), context)
 
     def sample_stream(
         self,
@@ -227,7 +228,7 @@ class Client:
         return self._invoke(_calls.LoadModelRpc(name, path), start_call(timeout, self._timeout))
 
     def unload_model(self, name: str, *, timeout: float | None = None) -> None:
-        """Has the server let go of a model; calls that use it finish."""
+        """Has the server unload a model; calls that use it finish."""
         self._invoke(_calls.UnloadModelRpc(name), start_call(timeout, self._timeout))
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
@@ -283,7 +284,7 @@ class Client:
             answers.cancel()
         yield from rpc.finish()
 
-    def _in_messages(
+    def _within_limit(
         self, rpc: SampleRpc, context: CallContext
     ) -> UnaryRpc[Any, Sample | list[Sample]]:
         """`rpc` itself if the server accepts so large a message, else its upload."""

@@ -1,4 +1,4 @@
-"""POSIX shared memory (memfd, passed over a Unix socket) for the points of large requests."""
+"""Shared memory, a sealed memfd handed over on a Unix socket, for the points of large requests."""
 
 import mmap
 import os
