@@ -79,7 +79,7 @@ def watched():
     return allocator, UsageTracker(allocator, lambda: now[0]), now
 
 
-def test_small_forwards_are_not_watched_and_others_now_and_then(watched):
+def test_small_batches_are_not_watched_and_others_now_and_then(watched):
     allocator, tracker, now = watched
     assert tracker.watch(lambda: "answer", OBSERVED_BYTES - 1) == "answer"
     assert (allocator.looks, tracker.demand) == (0, 0)
@@ -91,7 +91,7 @@ def test_small_forwards_are_not_watched_and_others_now_and_then(watched):
     assert allocator.looks == 2
 
 
-def test_a_larger_forward_is_watched_at_once(watched):
+def test_a_larger_batch_is_watched_at_once(watched):
     allocator, tracker, _ = watched
     tracker.watch(lambda: None, 2 * MIB)
     tracker.watch(lambda: None, 4 * MIB)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from farpoint_server.memory.trimmer import Gate
 
 
-def test_a_trim_gives_up_while_a_forward_is_inside():
+def test_a_trim_gives_up_while_a_batch_is_inside():
     gate = Gate()
     with gate.reading(), gate.try_exclusive() as entered:
         assert not entered
@@ -15,7 +15,7 @@ def test_a_trim_gives_up_while_a_forward_is_inside():
         assert (entered, again) == (True, False)
 
 
-def test_a_forward_waits_for_the_trim_that_runs():
+def test_a_batch_waits_for_the_trim_that_runs():
     gate = Gate()
     order = []
     with ThreadPoolExecutor(1) as threads:
@@ -24,10 +24,10 @@ def test_a_forward_waits_for_the_trim_that_runs():
             time.sleep(0.05)
             order.append("trim")
         reader.result(30)
-    assert order == ["trim", "forward"]
+    assert order == ["trim", "batch"]
 
 
-def test_insisting_holds_new_forwards_back_until_those_inside_are_done():
+def test_exclusive_holds_new_batches_back_until_those_inside_are_done():
     gate = Gate()
     order: list[str] = []
     inside, go = threading.Event(), threading.Event()
@@ -54,19 +54,19 @@ def test_insisting_holds_new_forwards_back_until_those_inside_are_done():
         go.set()
         for future in running:
             future.result(30)
-    assert order == ["long", "trim", "forward"]
+    assert order == ["long", "trim", "batch"]
 
 
-def test_insisting_gives_up_in_time_and_lets_forwards_in_again():
+def test_exclusive_gives_up_in_time_and_lets_batches_in_again():
     gate = Gate()
     with gate.reading(), ThreadPoolExecutor(1) as threads:
         assert threads.submit(lambda: _insist(gate, 0.05)).result(30) is False
         order: list[str] = []
         threads.submit(lambda: _read(gate, order)).result(30)
-        assert order == ["forward"]
+        assert order == ["batch"]
 
 
-def test_forwards_never_starve_under_trims_that_do_not_stop():
+def test_batches_never_starve_under_trims_that_do_not_stop():
     gate = Gate()
     stop = threading.Event()
     overlaps: list[int] = []
@@ -78,14 +78,14 @@ def test_forwards_never_starve_under_trims_that_do_not_stop():
                     overlaps.append(gate.readers)
             time.sleep(0)
 
-    def forwards() -> None:
+    def batches() -> None:
         for _ in range(50):
             with gate.reading():
                 pass
 
     with ThreadPoolExecutor(3) as threads:
         trims = threads.submit(trim)
-        readers = [threads.submit(forwards) for _ in range(2)]
+        readers = [threads.submit(batches) for _ in range(2)]
         try:
             for reader in readers:
                 reader.result(30)
@@ -97,7 +97,7 @@ def test_forwards_never_starve_under_trims_that_do_not_stop():
 
 def _read(gate: Gate, order: list[str]) -> None:
     with gate.reading():
-        order.append("forward")
+        order.append("batch")
 
 
 def _insist(gate: Gate, timeout_s: float) -> bool:
@@ -105,7 +105,7 @@ def _insist(gate: Gate, timeout_s: float) -> bool:
         return entered
 
 
-def test_a_forward_that_does_not_wait_is_let_in_or_turned_away():
+def test_a_batch_that_does_not_wait_is_let_in_or_turned_away():
     gate = Gate()
     assert gate.enter()
     with gate.try_exclusive() as entered:
@@ -117,7 +117,7 @@ def test_a_forward_that_does_not_wait_is_let_in_or_turned_away():
     assert gate.readers == 0
 
 
-def test_a_forward_that_does_not_wait_ends_the_wait_of_a_trim_that_insists():
+def test_a_batch_that_does_not_wait_ends_the_wait_of_a_trim_that_insists():
     gate = Gate()
     assert gate.enter()
     with ThreadPoolExecutor(1) as threads:
