@@ -11,7 +11,7 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(Path(__file__).parent.rglob("*.cu"))
-TARGET = ROOT / "build" / "bench_cuda.so"
+TARGET = ROOT / "build" / "benchmarks_cuda.so"
 
 
 def _nvcc() -> str:
