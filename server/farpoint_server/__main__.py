@@ -16,7 +16,8 @@ from farpoint_server.observability import logging as logs
 def main() -> None:
     """Serves until a signal.
 
-    Exit status: 0 drained, 1 calls were cut off, 2 cannot start, 3 the device failed for good.
+    Exit status: 0 drained, 1 calls were cut off, 2 cannot start, 3 the device or the scheduler
+    failed for good.
     """
     settings = command_line.parse()
     try:
