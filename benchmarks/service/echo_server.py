@@ -70,11 +70,11 @@ def farpoint(*, kernels: bool) -> None:
     from farpoint_server import __main__ as command
     from farpoint_server.engine import sample
 
-    def first_rows(batch, *_):
-        if len(batch.cancelled) == 1:
-            return np.arange(batch.requests[0].sample_counts[0], dtype=np.int32), None
-        lengths = np.concatenate([clouds.lengths for clouds in batch.requests])
-        counts = np.concatenate([clouds.sample_counts for clouds in batch.requests])
+    def first_rows(requests, cancelled):
+        if len(cancelled) == 1:
+            return np.arange(requests[0].sample_counts[0], dtype=np.int32), None
+        lengths = np.concatenate([clouds.lengths for clouds in requests])
+        counts = np.concatenate([clouds.sample_counts for clouds in requests])
         firsts = lengths.cumsum() - lengths
         pairs = zip(firsts, counts, strict=True)
         return np.concatenate([np.arange(f, f + m, dtype=np.int32) for f, m in pairs]), None

@@ -13,8 +13,7 @@ import torch
 
 from farpoint_server import __main__ as command
 from farpoint_server.engine import sample
-from farpoint_server.engine.sample import SampleBatch
-from farpoint_server.engine.types import Clouds, Samples
+from farpoint_server.engine.types import Clouds, Int32s, Samples
 from farpoint_server.memory import monitor
 from farpoint_server.memory.manager import Manager
 
@@ -25,15 +24,15 @@ UNWATCHED_POINTS = 1303
 launch, split = sample.launch, sample._split
 
 
-def launch_and_fail(batch: SampleBatch) -> object:
-    lengths = [length for clouds in batch.requests for length in clouds.lengths]
+def launch_and_fail(requests: Sequence[Clouds], cancelled: Int32s) -> object:
+    lengths = [length for clouds in requests for length in clouds.lengths]
     if LOST_POINTS in lengths:
         raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
     if OOM_POINTS in lengths:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
     if UNWATCHED_POINTS in lengths:
         Manager.poll = Mock(side_effect=RuntimeError("a bug"))
-    return launch(batch)
+    return launch(requests, cancelled)
 
 
 def split_and_forget(requests: Sequence[Clouds], *arrays: Any) -> list[Samples]:

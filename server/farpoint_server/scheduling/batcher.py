@@ -166,7 +166,7 @@ class Batcher:
             await self._blame(engine, jobs, error)
             return
         compute_ms = (time.monotonic() - begun) * 1e3
-        # All pairs before the first is told: with a wrong number nobody knows whose answer is whose.
+        # Paired before any is told: of a wrong number nobody knows whose answer is whose.
         for job, answer in [*zip(jobs, answers, strict=True)]:
             if isinstance(answer, ServiceError):
                 job.fail(answer)

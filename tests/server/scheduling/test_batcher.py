@@ -182,7 +182,7 @@ async def test_all_clouds_of_a_request_are_given_up():
 async def test_work_of_a_caller_who_left_is_not_kept(engine):
     batcher = Batcher([engine], batch_points=100)
     work = cloud(10)
-    kept = weakref.ref(work)
+    kept = weakref.ref(work.clouds)
     task = asyncio.create_task(batcher.run(work, None))
     await asyncio.sleep(0)
     task.cancel()

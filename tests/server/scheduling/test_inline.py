@@ -55,11 +55,11 @@ def launches(monkeypatch):
     threads, failures = [], []
     launch = sample.launch
 
-    def watched(batch):
+    def watched(requests, cancelled):
         threads.append(threading.current_thread())
         if failures:
             raise failures.pop()
-        return launch(batch)
+        return launch(requests, cancelled)
 
     monkeypatch.setattr(sample, "launch", watched)
     return threads, failures
@@ -143,7 +143,7 @@ async def test_the_event_loop_waits_for_no_trim(engine, gate):
 async def test_no_trim_begins_while_small_work_is_done(engine, gate, monkeypatch):
     seen = []
 
-    def launch(batch):  # noqa: ARG001
+    def launch(requests, cancelled):  # noqa: ARG001
         with gate.try_exclusive() as trims:
             seen.append(trims)
         return np.zeros(9, np.int32), None
