@@ -13,7 +13,8 @@ from farpoint_server.codec.sample_request import Limits, read_plan
 from farpoint_server.codec.sample_response import decode
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.wire import SampleMessage
-from farpoint_server.engine.types import Clouds, Outcome, Samples
+from farpoint_server.engine.sample import SampleWork
+from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.memory_bound import MemoryBound
@@ -190,8 +191,8 @@ async def test_what_a_request_refers_to_counts_in_flight(regions, made):
     held = []
 
     class Batcher:
-        async def sample(self, clouds: Clouds, timeout_s: float | None) -> Outcome:
-            held.append((len(clouds.points), admission.points, admission.bytes, timeout_s))
+        async def run(self, work: SampleWork, timeout_s: float | None) -> Outcome:
+            held.append((work.point_count, admission.points, admission.bytes, timeout_s))
             return Outcome(Samples(np.zeros(1, np.int32), None), 0, 0)
 
     sampler = Sampler(LIMITS, admission, Batcher(), None, MemoryBound([]), regions)
