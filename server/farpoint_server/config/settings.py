@@ -86,7 +86,8 @@ class Settings(NetworkSettings, MemorySettings, ModelSettings):
         16,
         ge=1,
         description="Messages that are received at a time; flow control holds others back at "
-        "their senders. A message needs twice its size until it is received.",
+        "their senders. A message needs twice its size until it is received. One that takes two "
+        "minutes is refused; SampleLarge sends large ones in pieces.",
     )
     max_concurrent_rpcs: int = Field(
         2048,

@@ -142,9 +142,14 @@ async def test_a_full_server_receives_nothing():
 
 
 @pytest.fixture
-async def channel():
+def turns():
+    return ReceiveTurns(100)
+
+
+@pytest.fixture
+async def channel(turns):
     """To a server whose one method receives for itself."""
-    admission, turns = Admission(10, 1000, 1), ReceiveTurns(100)
+    admission = Admission(10, 1000, 1)
 
     async def length(_: object, context: grpc.aio.ServicerContext) -> bytes:
         return str(len(await receive(context, admission, turns))).encode()
@@ -187,3 +192,11 @@ async def test_calls_that_break_off_are_cancelled_and_not_wrong(channel):
             call.cancel()
         await asyncio.wait_for(until(lambda: len(log) == 51), 30)
     assert sorted(line["status"] for line in log) == ["CANCELLED"] * 50 + ["OK"]
+
+
+@pytest.mark.parametrize("turns", [ReceiveTurns(1, turn_s=0.02, timeout_s=0.04)])
+async def test_callers_who_never_send_are_refused_and_keep_nobody_out(channel):
+    silent = [channel.stream_unary(METHOD)() for _ in range(5)]
+    codes = await asyncio.wait_for(asyncio.gather(*(call.code() for call in silent)), 30)
+    assert codes == [grpc.StatusCode.DEADLINE_EXCEEDED] * 5
+    assert await channel.unary_unary(METHOD)(b"hello", timeout=30) == b"5"
