@@ -11,11 +11,10 @@ from google.protobuf.message import DecodeError
 from farpoint.v1 import sampling_pb2
 from farpoint_server.codec import encode as codec
 from farpoint_server.models.registry import LoadedModel
-from farpoint_server.scheduling.admission import Receiving
 from farpoint_server.services.encode_handler import Encoders
 from farpoint_server.transport import interceptor as rpc
 from farpoint_server.transport.interceptor import Context
-from farpoint_server.transport.receive import receive
+from farpoint_server.transport.receive import ReceiveTurns, receive
 
 SERVICE = sampling_pb2.DESCRIPTOR.services_by_name["SamplingService"].full_name
 
@@ -25,7 +24,7 @@ class ModelServicer:
     """Answers Encode and ListModels, beside the SamplingServicer that answers the rest."""
 
     encoders: Encoders
-    receiving: Receiving
+    receiving: ReceiveTurns
 
     async def encode(self, _: object, context: Context) -> bytes:
         """Encode."""

@@ -14,12 +14,11 @@ from farpoint_server.codec.open_inference.points import VERSION
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.errors import InvalidRequestError, NotFoundError
 from farpoint_server.models.registry import LoadedModel
-from farpoint_server.scheduling.admission import Receiving
 from farpoint_server.services.encode_handler import Encoders
 from farpoint_server.services.sample_handler import Sampler
 from farpoint_server.transport import interceptor as rpc
 from farpoint_server.transport.interceptor import Context
-from farpoint_server.transport.receive import receive
+from farpoint_server.transport.receive import ReceiveTurns, receive
 
 DESCRIPTOR = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
 SERVICE = DESCRIPTOR.full_name
@@ -38,7 +37,7 @@ class InferenceServicer:
 
     sampler: Sampler
     encoders: Encoders
-    receiving: Receiving
+    receiving: ReceiveTurns
     is_serving: Callable[[], bool]
 
     async def server_live(self, _: pb.ServerLiveRequest, __: Context) -> pb.ServerLiveResponse:

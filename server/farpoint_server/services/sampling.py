@@ -18,15 +18,14 @@ from farpoint_server.codec.wire import (
     read_request,
     read_stream_request,
 )
-from farpoint_server.errors import DrainingError
-from farpoint_server.scheduling.admission import Receiving
+from farpoint_server.errors import DrainingError, clear_tracebacks, status_of
 from farpoint_server.services import upload as large
 from farpoint_server.services.sample_handler import Sampler
 from farpoint_server.services.stream import SampleStream
 from farpoint_server.transport import interceptor as rpc
 from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.interceptor import Context
-from farpoint_server.transport.receive import receive
+from farpoint_server.transport.receive import ReceiveTurns, receive
 
 SERVICE = sampling_pb2.DESCRIPTOR.services_by_name["SamplingService"].full_name
 
@@ -40,7 +39,7 @@ class SamplingServicer:
     """
 
     sampler: Sampler
-    receiving: Receiving
+    receiving: ReceiveTurns
     in_flight: InFlight
     info: sampling_pb2.GetServerInfoResponse
 
@@ -116,7 +115,7 @@ class SamplingServicer:
             chunks = await self.sampler.answer(message, context.time_remaining(), arrived)
         except Exception as error:
             rpc.log_end(arrived, error)
-            rpc.let_go(error)
-            return [head, response(error=rpc.status_of(error, request_id)).SerializeToString()]
+            clear_tracebacks(error)
+            return [head, response(error=status_of(error, request_id)).SerializeToString()]
         rpc.log_end(arrived)
         return [head, *nested(response.RESPONSE_FIELD_NUMBER, chunks)]
