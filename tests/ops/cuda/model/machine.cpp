@@ -1,3 +1,4 @@
+// Fiber scheduler of the CUDA device emulator.
 #include "machine.h"
 
 #include <sys/mman.h>

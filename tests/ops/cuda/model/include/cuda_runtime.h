@@ -1,4 +1,4 @@
-// The part of CUDA that csrc/cuda uses, on the CPU.
+// CPU stand-in for <cuda_runtime.h>, as far as csrc/cuda uses it.
 #pragma once
 
 #include <algorithm>
