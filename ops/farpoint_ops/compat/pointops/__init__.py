@@ -84,7 +84,7 @@ AttentionFusionStep = Applied(attention_fusion_step)
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        from farpoint_ops.compat.pointops import batched
+        from farpoint_ops.compat.pointops.batched import __all__ as batched_names
 
-        where = f": it is in {batched.__name__}" if name in batched.__all__ else ""
+        where = f": it is in {__name__}.batched" if name in batched_names else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{where}")
