@@ -17,7 +17,7 @@ struct Launch {
   unsigned threads;
   size_t shared_bytes;
   unsigned cluster;
-  bool together;
+  bool co_resident;
 };
 
 // Who is running; the kernels read these through threadIdx and blockIdx.

@@ -100,7 +100,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   model::Launch launch{config->gridDim.x, config->blockDim.x, config->dynamicSmemBytes, 1, false};
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const cudaLaunchAttribute& attribute = config->attrs[i];
-    launch.together = true;
+    launch.co_resident = true;
     if (attribute.id == cudaLaunchAttributeClusterDimension) {
       launch.cluster = attribute.val.clusterDim.x;
     }
