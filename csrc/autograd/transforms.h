@@ -8,13 +8,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
+#include <memory>
 #include <utility>
-
-// Of ATen/functorch/DynamicLayer.h, which includes a header that torch's packages leave out.
-namespace at::functorch {
-TORCH_API void setSingleLevelAutogradFunctionAllowed(bool allowed);
-TORCH_API bool getSingleLevelAutogradFunctionAllowed();
-}  // namespace at::functorch
 
 namespace farpoint {
 
@@ -34,27 +29,24 @@ auto below_autograd(const Call& call) {
   return call();
 }
 
+// Out of sight of Function::apply: that transforms of torch.func are active.
+class WithoutTransforms {
+ public:
+  WithoutTransforms() : hidden_(std::move(at::functorch::functorchTLSAccessor())) {}
+  ~WithoutTransforms() { at::functorch::functorchTLSAccessor() = std::move(hidden_); }
+  WithoutTransforms(const WithoutTransforms&) = delete;
+  WithoutTransforms& operator=(const WithoutTransforms&) = delete;
+
+ private:
+  std::unique_ptr<at::functorch::FuncTorchTLSBase> hidden_;
+};
+
 // Function::apply, also under a transform of torch.func. torch refuses C++ functions there, since a
 // forward runs with gradients off, which would cut the levels below. A forward here runs no op: it
-// records what was computed before.
+// records what was computed before, and so does the rest of apply.
 template <class Function, class... Arguments>
 auto record(Arguments&&... arguments) {
-  class Allowed {
-   public:
-    Allowed()
-        : active_(at::functorch::functorchTLSAccessor() != nullptr),
-          before_(active_ && at::functorch::getSingleLevelAutogradFunctionAllowed()) {
-      if (active_) at::functorch::setSingleLevelAutogradFunctionAllowed(true);
-    }
-    ~Allowed() {
-      if (active_) at::functorch::setSingleLevelAutogradFunctionAllowed(before_);
-    }
-    Allowed(const Allowed&) = delete;
-    Allowed& operator=(const Allowed&) = delete;
-
-   private:
-    const bool active_, before_;
-  } const allowed;
+  const WithoutTransforms hidden;
   return Function::apply(std::forward<Arguments>(arguments)...);
 }
 

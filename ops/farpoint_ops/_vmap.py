@@ -48,34 +48,34 @@ def _stacked(offsets: Tensor, total: int) -> Tensor:
 
 
 def _furthest_point_sample_ragged(
-    info: Any, in_dims: Dims, *args: Any
-) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+    info: Any,
+    in_dims: Dims,
+    *args: Any,  # as in the schema; defaults at its end are left out
+) -> tuple[tuple[Tensor, Tensor], int]:
     size = info.batch_size
+    given = [_in_front(a, d, size) for a, d in zip(args, in_dims, strict=True)]
     xyz, offsets, slots, start, total, points, samples, return_distances, radius = (
-        _in_front(a, d, size) for a, d in zip(args, in_dims, strict=True)
+        *given,
+        *(False, None)[len(given) - 7 :],
     )
     rows = xyz.size(1)
     indices, distances = torch.ops.farpoint.furthest_point_sample_ragged(
-        xyz.flatten(0, 1),
-        _stacked(offsets, rows),
-        _stacked(slots, total),
+        *(xyz.flatten(0, 1), _stacked(offsets, rows), _stacked(slots, total)),
         None if start is None else start.flatten(),
         *(size * total, points, samples, return_distances),
         None if radius is None else radius.flatten(),
     )
-    first = torch.arange(size, device=xyz.device, dtype=torch.int32)[:, None] * rows
-    indices = indices.unflatten(0, (size, total))
-    indices = torch.where(indices < 0, indices, indices - first)
-    shape = (size, total) if return_distances else (size, 0)
-    return (indices, distances.expand(shape) if not return_distances else distances.view(shape)), (
-        0,
-        0,
-    )
+    distances = distances.view(size, total if return_distances else 0)
+    return (_own_rows(indices.view(size, total), rows), distances), 0
 
 
-def _knn_ragged(
-    info: Any, in_dims: Dims, *args: Any
-) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+def _own_rows(idx: Tensor, rows: int) -> Tensor:
+    """Rows (V, ...) of V batches of `rows` rows, each counted from its own first; -1 stays."""
+    first = torch.arange(len(idx), device=idx.device, dtype=idx.dtype) * rows
+    return torch.where(idx < 0, idx, idx - first.view(-1, *[1] * (idx.dim() - 1)))
+
+
+def _knn_ragged(info: Any, in_dims: Dims, *args: Any) -> tuple[tuple[Tensor, Tensor], int]:
     size = info.batch_size
     xyz, queries, k, offsets, query_offsets = (
         _in_front(a, d, size) for a, d in zip(args, in_dims, strict=True)
@@ -85,9 +85,8 @@ def _knn_ragged(
         *(xyz.flatten(0, 1), queries.flatten(0, 1), k),
         *(_stacked(offsets, rows), _stacked(query_offsets, wanted)),
     )
-    first = torch.arange(size, device=xyz.device, dtype=torch.int32)[:, None, None] * rows
-    idx = idx.unflatten(0, (size, wanted))
-    return (squared.unflatten(0, (size, wanted)), torch.where(idx < 0, idx, idx - first)), (0, 0)
+    shape = (size, wanted, k)
+    return (squared.view(shape), _own_rows(idx.view(shape), rows)), 0
 
 
 def register() -> None:

@@ -13,6 +13,11 @@ from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from farpoint_ops import furthest_point_sample, gather_points, group_points, knn
 
 ops = torch.ops.farpoint
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),  # inside torch
+    # The older batching of torch.autograd has no rules for ops such as these.
+    pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning"),
+]
 
 
 @pytest.fixture(params=DIFFERENTIABLE)
