@@ -74,18 +74,18 @@ def _traced(
         slots = pad(_tensor("samples", samples, xyz).cumsum(0), (1, 0))
         total = most = int(slots[-1].item())  # a graph break unless scalar outputs are captured
         torch._check(total >= 0)
-    elif hasattr(samples, "__iter__"):
-        counts = to_list("samples", samples)
-        total, most = sum(counts), max(counts, default=0)
-        slots = to_device(list(accumulate(counts, initial=0)), xyz)
-    else:
+    elif isinstance(samples, int | torch.SymInt):
         most = integer("samples", samples)
         total = clouds * most
         slots = torch.arange(clouds + 1, device=xyz.device) * most
+    else:
+        counts = to_list("samples", samples)
+        total, most = sum(counts), max(counts, default=0)
+        slots = to_device(list(accumulate(counts, initial=0)), xyz)
     if isinstance(start, str):
         check_random(start)
         starts = random_starts(bounds.diff(), generator)
-    elif isinstance(start, int):
+    elif isinstance(start, int | torch.SymInt):
         starts = torch.full((clouds,), start, device=xyz.device)
     else:
         starts = _tensor("start", start, xyz)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+import torch._dynamo.testing
 from torch import Tensor
 
 from farpoint_ops import furthest_point_sample, furthest_point_sample_ragged
@@ -18,7 +19,7 @@ def fresh() -> None:
 def batches(device: torch.device) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Flat clouds, offsets and starts of three batches whose sizes all differ."""
     generator = torch.Generator().manual_seed(0)
-    for sizes in ([12, 28], [30, 9, 21], [8, 9, 10, 60]):
+    for sizes in ([12, 28, 7, 9, 8], [30, 9, 21, 8, 7, 11], [8, 9, 10, 60]):
         offsets = torch.tensor([0, *sizes]).cumsum(0)
         xyz = torch.randn(int(offsets[-1]), 3, generator=generator)
         yield xyz.to(device), offsets.to(device), torch.arange(len(sizes)).to(device)
@@ -39,7 +40,7 @@ def test_tensor_offsets(device: torch.device) -> None:
 
 def test_tensor_offsets_and_a_list_of_samples(device: torch.device) -> None:
     def sample(xyz: Tensor, offsets: Tensor) -> Tensor:
-        return furthest_point_sample_ragged(xyz, offsets, [3, 4], start=2)
+        return furthest_point_sample_ragged(xyz, offsets, [3, 4, 1, 7, 5], start=2)
 
     xyz, offsets, _ = next(batches(device))
     compiled = torch.compile(sample, fullgraph=True, backend="aot_eager")
@@ -79,8 +80,8 @@ def test_wrong_tensors_are_errors_of_the_op() -> None:
     compiled = torch.compile(furthest_point_sample_ragged, fullgraph=True, backend="aot_eager")
     with pytest.raises(ValueError, match="m: expected 1 <= m <= 12, the points of cloud 0, got 13"):
         compiled(xyz, offsets, 13)
-    with pytest.raises(ValueError, match="offsets: expected offsets from 0 to 40, got 0 to 41"):
-        compiled(xyz, torch.tensor([0, 12, 41]), 3)
+    with pytest.raises(ValueError, match="offsets: expected offsets from 0 to 64, got 0 to 65"):
+        compiled(xyz, torch.tensor([0, 12, 65]), 3)
     with pytest.raises(IndexError, match="start: expected 0 <= start < 12 for cloud 0, got 20"):
         compiled(xyz, offsets, 3, start=start + 20)
 

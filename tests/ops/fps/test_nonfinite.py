@@ -26,9 +26,9 @@ def test_ignore_needs_enough_of_the_others(clouds: Tensor) -> None:
     said = "m: expected 1 <= m <= 35, the finite points of cloud 1, got 36"
     with pytest.raises(ValueError, match=said):
         furthest_point_sample(clouds, 36, nonfinite="ignore")
-    said = "m: expected 1 <= m <= 6, the finite points of cloud 1, got 7"
+    said = "m: expected 1 <= m <= 7, the finite points of cloud 1, got 8"
     with pytest.raises(ValueError, match=said):
-        furthest_point_sample(clouds, 7, nonfinite="ignore", lengths=[40, 9])
+        furthest_point_sample(clouds, 8, nonfinite="ignore", lengths=[40, 9])
     with pytest.raises(ValueError, match="the finite points of cloud 0, got 1"):
         furthest_point_sample(clouds[1:, :1], 1, nonfinite="ignore", radius=9.0)
 
@@ -48,12 +48,11 @@ def test_reject_names_the_first_row(clouds: Tensor) -> None:
 
 
 def test_reject_reads_no_padding(clouds: Tensor) -> None:
-    padded = clouds.flip(1)[1:, 1:]  # ends in 3 rows of which the last but one is not finite
-    padded = torch.cat([padded[:, :19], padded[:, 18:19] * torch.nan], 1)
-    rows = furthest_point_sample(padded, 3, nonfinite="reject", lengths=[19])
-    assert torch.equal(rows, furthest_point_sample(padded[:, :19], 3))
-    with pytest.raises(ValueError, match="1 rows .* row 19 of cloud 0"):
-        furthest_point_sample(padded, 3, nonfinite="reject", lengths=[20])
+    padded = clouds[1:, 10:30]  # row 10 is not finite
+    rows = furthest_point_sample(padded, 3, nonfinite="reject", lengths=[10])
+    assert torch.equal(rows, furthest_point_sample(padded[:, :10], 3))
+    with pytest.raises(ValueError, match="1 rows .* row 10 of cloud 0"):
+        furthest_point_sample(padded, 3, nonfinite="reject", lengths=[11])
 
 
 def test_reject_takes_a_sum_that_overflows(device: torch.device) -> None:

@@ -118,7 +118,8 @@ def test_the_edges_of_a_shell(device: torch.device) -> None:
     idx, counts = ball_query(line, line[:, :1], 4.0, 6, min_radius=2.0)
     assert idx.tolist() == [[[0, 2, 3, 0, 0, 0]]]
     assert counts.tolist() == [[3]]
-    idx, counts = ball_query(line, line[:, :1] + 0.5, 1.2, 6, min_radius=0.6)
+    between = line[:, :1] + torch.tensor([0.5, 0.0, 0.0], device=device)
+    idx, counts = ball_query(line, between, 1.2, 6, min_radius=0.6)
     assert (idx[0, 0, 0].item(), counts.item()) == (0, 0)
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from farpoint_ops._arguments import to_list
+from farpoint_ops._arguments import check_tensor, to_list
 
 
 def bounds(name: str, offset: Tensor) -> list[int]:
@@ -25,8 +25,9 @@ def check_ends(name: str, offset: Tensor, points: Tensor) -> None:
 
 def starts_and_end(name: str, offset: Tensor) -> Tensor:
     """0 and the ends, int64 (B + 1,), where they are."""
-    if not isinstance(offset, Tensor) or offset.dtype not in (torch.int32, torch.int64):
-        raise TypeError(f"{name}: expected an int32 or int64 tensor, got {offset!r}")
+    check_tensor(name, offset)
+    if offset.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"{name}: expected int32 or int64, got {offset.dtype}")
     return torch.nn.functional.pad(offset.long(), (1, 0))
 
 

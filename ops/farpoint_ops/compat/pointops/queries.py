@@ -32,13 +32,14 @@ def knn_query(
     """
     if new_xyz is None or new_offset is None:
         new_xyz, new_offset = xyz, offset
+    bounds = starts_and_end("offset", offset)
+    query_bounds = starts_and_end("new_offset", new_offset)
     if len(new_offset) != len(offset):
         raise ValueError(f"new_offset: expected {len(offset)} clouds, got {len(new_offset)}")
     check_ends("offset", offset, xyz)
     check_ends("new_offset", new_offset, new_xyz)
     squared, idx = torch.ops.farpoint.knn_ragged(
-        *(xyz.detach(), new_xyz.detach(), nsample),
-        *(starts_and_end("offset", offset), starts_and_end("new_offset", new_offset)),
+        xyz.detach(), new_xyz.detach(), nsample, bounds, query_bounds
     )
     return idx, squared.sqrt().masked_fill(idx < 0, MISSING_DISTANCE)
 
