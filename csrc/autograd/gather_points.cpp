@@ -86,7 +86,8 @@ struct GroupPoints : torch::autograd::Function<GroupPoints> {
     if (!ctx->needs_input_grad(0)) return result;
     const auto idx = ctx->get_saved_variables()[0];
     const auto columns = idx.sym_size(1) * idx.sym_size(2);
-    const auto values = grads[0].reshape_symint({grads[0].sym_size(0), grads[0].sym_size(1), columns});
+    const auto values =
+        grads[0].reshape_symint({grads[0].sym_size(0), grads[0].sym_size(1), columns});
     result[0] = call_scatter(values, idx.reshape_symint({idx.sym_size(0), columns}),
                              ctx->saved_data["n"].toSymInt());
     return result;

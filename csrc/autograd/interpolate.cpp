@@ -149,9 +149,8 @@ Tensor interpolate_scatter(const Tensor& values, const Tensor& idx, const Tensor
 }
 
 Tensor interpolate_dot(const Tensor& values, const Tensor& features, const Tensor& idx) {
-  return product<InterpolateDot>(values, features, idx, [&](const Tensor& v, const Tensor& f) {
-    return call_dot(v, f, idx);
-  });
+  return product<InterpolateDot>(
+      values, features, idx, [&](const Tensor& v, const Tensor& f) { return call_dot(v, f, idx); });
 }
 
 }  // namespace

@@ -82,9 +82,9 @@ struct Knn : torch::autograd::Function<Knn> {
     const auto pull = grads[0].unsqueeze(1).mul(difference).mul(2);
     if (to_xyz) {
       const auto columns = idx.sym_size(1) * idx.sym_size(2);
-      const auto pushed = call_scatter(pull.reshape_symint({pull.sym_size(0), 3, columns}),
-                                       idx.reshape_symint({idx.sym_size(0), columns}),
-                                       xyz.sym_size(1));
+      const auto pushed =
+          call_scatter(pull.reshape_symint({pull.sym_size(0), 3, columns}),
+                       idx.reshape_symint({idx.sym_size(0), columns}), xyz.sym_size(1));
       result[0] = pushed.neg().transpose(1, 2).to(xyz.scalar_type());
     }
     if (to_queries) result[1] = pull.sum(3).transpose(1, 2).to(queries.scalar_type());
@@ -99,8 +99,7 @@ at::Tensor tangent_or_zeros(const at::Tensor& tensor) {
 // 2 (q - p) (dq - dp), summed over the axes.
 at::Tensor squared_tangent(const Search& s) {
   const auto type = s.squared.scalar_type();
-  const auto difference =
-      differences(primal(s.xyz), primal(s.queries), s.idx, type, s.some_unused);
+  const auto difference = differences(primal(s.xyz), primal(s.queries), s.idx, type, s.some_unused);
   const auto moved = differences(tangent_or_zeros(s.xyz), tangent_or_zeros(s.queries), s.idx, type,
                                  /*some_unused=*/false);
   return difference.mul(moved).sum(1).mul(2);

@@ -1,5 +1,5 @@
-// Autograd keys of ops without a gradient: nothing is recorded, nothing is kept, and no result has a
-// tangent.
+// Autograd keys of ops without a gradient: nothing is recorded, nothing is kept, and no result has
+// a tangent.
 //
 // Sampling is among them. Which points are sampled is constant nearly everywhere, and the distances
 // that chose them are a stop-gradient as they are.
@@ -25,8 +25,7 @@ Tensors furthest_point_sample(const Tensor& xyz, c10::SymInt m, const OptionalTe
   static const auto op =
       op_handle<Tensors(const Tensor&, c10::SymInt, const OptionalTensor&, const OptionalTensor&,
                         bool, const OptionalTensor&)>("farpoint::furthest_point_sample");
-  return below_autograd(
-      [&] { return op.call(xyz, m, start, lengths, return_distances, radius); });
+  return below_autograd([&] { return op.call(xyz, m, start, lengths, return_distances, radius); });
 }
 
 Tensors furthest_point_sample_ragged(const Tensor& xyz, const Tensor& offsets,
@@ -65,8 +64,9 @@ Tensor count_points(const Tensor& assignment, c10::SymInt m) {
 
 Tensors knn_ragged(const Tensor& xyz, const Tensor& queries, c10::SymInt k, const Tensor& offsets,
                    const Tensor& query_offsets) {
-  static const auto op = op_handle<Tensors(const Tensor&, const Tensor&, c10::SymInt, const Tensor&,
-                                           const Tensor&)>("farpoint::knn_ragged");
+  static const auto op =
+      op_handle<Tensors(const Tensor&, const Tensor&, c10::SymInt, const Tensor&, const Tensor&)>(
+          "farpoint::knn_ragged");
   return below_autograd([&] { return op.call(xyz, queries, k, offsets, query_offsets); });
 }
 

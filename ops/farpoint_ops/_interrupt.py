@@ -25,7 +25,7 @@ def _checks() -> Generator[int, None, None]:
     """
     answer = 0
     while True:
-        try:
+        try:  # noqa: PERF203  each turn is a resumption
             yield answer
             answer = 0
         except GeneratorExit:

@@ -73,7 +73,7 @@ def _traced(
     if isinstance(samples, Tensor):
         slots = pad(_tensor("samples", samples, xyz).cumsum(0), (1, 0))
         total = most = int(slots[-1].item())  # a graph break unless scalar outputs are captured
-        torch._check(total >= 0)
+        torch._check(total >= 0)  # type: ignore[no-untyped-call]
     elif isinstance(samples, int | torch.SymInt):
         most = integer("samples", samples)
         total = clouds * most

@@ -48,14 +48,14 @@ def dense_starts(
         check_random(start)
         sizes = torch.full((batch,), n, device=xyz.device) if lengths is None else lengths
         return random_starts(sizes, generator)
-    if isinstance(start, Tensor | Sequence):
-        rows = to_list("start", start)
-        check_start(rows, [n] * batch)
-        return to_device(rows, xyz)
-    row = integer("start", start)
-    if not 0 <= row < n:
-        raise IndexError(f"start: expected 0 <= start < N = {n}, got {row}")
-    return None if row == 0 else xyz.new_full((batch,), row, dtype=torch.int64)
+    if not isinstance(start, Tensor | Sequence):
+        row = integer("start", start)
+        if not 0 <= row < n:
+            raise IndexError(f"start: expected 0 <= start < N = {n}, got {row}")
+        return None if row == 0 else xyz.new_full((batch,), row, dtype=torch.int64)
+    rows = to_list("start", start)  # type: ignore[arg-type]  # words were dealt with
+    check_start(rows, [n] * batch)
+    return to_device(rows, xyz)
 
 
 def check_random(start: str) -> None:
@@ -87,9 +87,7 @@ def radii(radius: Radius | None, xyz: Tensor, clouds: int) -> Tensor | None:
     check_count("radius", each, clouds)
     for b, value in enumerate(each):
         if not value >= 0:
-            raise ValueError(
-                f"radius: expected a non-negative number for cloud {b}, got {value}"
-            )
+            raise ValueError(f"radius: expected a non-negative number for cloud {b}, got {value}")
     return torch.tensor(each, dtype=torch.float32, device=xyz.device)
 
 

@@ -27,7 +27,7 @@ def _folded(op: Callable[..., Outputs]) -> Callable[..., tuple[Outputs, int]]:
         batch = next(a.size(1) for a in arguments if isinstance(a, Tensor))
         out = op(*(a.flatten(0, 1) if isinstance(a, Tensor) else a for a in arguments))
         if isinstance(out, Tensor):
-            return out.unflatten(0, (size, batch)), 0
+            return _unfolded(out, size, batch), 0
         return tuple(_unfolded(t, size, batch) for t in out), 0
 
     return rule
@@ -37,7 +37,7 @@ def _unfolded(output: Tensor, size: int, batch: int) -> Tensor:
     """(V * B, ...) -> (V, B, ...); an output that was not asked for is empty and flat."""
     if output.dim() == 1 and output.numel() == 0 and size * batch > 0:
         return output.expand(size, 0)
-    return output.unflatten(0, (size, batch))
+    return output.view(size, batch, *output.shape[1:])
 
 
 def _stacked(offsets: Tensor, total: int) -> Tensor:
@@ -54,10 +54,8 @@ def _furthest_point_sample_ragged(
 ) -> tuple[tuple[Tensor, Tensor], int]:
     size = info.batch_size
     given = [_in_front(a, d, size) for a, d in zip(args, in_dims, strict=True)]
-    xyz, offsets, slots, start, total, points, samples, return_distances, radius = (
-        *given,
-        *(False, None)[len(given) - 7 :],
-    )
+    given += (False, None)[len(given) - 7 :]
+    xyz, offsets, slots, start, total, points, samples, return_distances, radius = given
     rows = xyz.size(1)
     indices, distances = torch.ops.farpoint.furthest_point_sample_ragged(
         *(xyz.flatten(0, 1), _stacked(offsets, rows), _stacked(slots, total)),

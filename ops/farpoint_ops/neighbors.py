@@ -106,7 +106,8 @@ def nearest_sample(
     Returns:
         Rows of `samples`, int32 (B, N), and squared distances, float32 (B, N): -1 and infinity for
         padding and for points that no sample is a finite distance from, such as those that are
-        not finite themselves, or all of a cloud without samples. Neither carries a gradient; ``knn(samples, xyz, 1)`` has one.
+        not finite themselves, or all of a cloud without samples. Neither carries a gradient;
+        ``knn(samples, xyz, 1)`` has one.
 
     Raises:
         TypeError: A dtype is not one of those above, or the two differ.

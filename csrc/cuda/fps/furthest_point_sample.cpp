@@ -90,8 +90,7 @@ Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
 Tensors furthest_point_sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
                                      const at::Tensor& sample_offsets,
                                      const std::optional<at::Tensor>& start, int64_t total_samples,
-                                     int64_t max_points, int64_t max_samples,
-                                     bool return_distances,
+                                     int64_t max_points, int64_t max_samples, bool return_distances,
                                      const std::optional<at::Tensor>& radius) {
   check_ragged(xyz, offsets, sample_offsets, start, radius);
   const c10::DeviceGuard guard(xyz.device());

@@ -48,10 +48,11 @@ Tensors ball_query(const at::Tensor& xyz, const at::Tensor& centers, double radi
   const auto sizes = int64_or_none(lengths);
   auto idx = at::empty({xyz.size(0), centers.size(1), k}, xyz.options().dtype(at::kInt));
   auto counts = at::empty({xyz.size(0), centers.size(1)}, idx.options());
-  check_cuda("ball_query",
-             cuda::ball_query(search_batch(points, from, sizes), squared_radius(min_radius),
-                              squared_radius(radius), static_cast<int>(k), idx.mutable_data_ptr<int32_t>(),
-                              counts.mutable_data_ptr<int32_t>(), current_stream(xyz.device())));
+  check_cuda(
+      "ball_query",
+      cuda::ball_query(search_batch(points, from, sizes), squared_radius(min_radius),
+                       squared_radius(radius), static_cast<int>(k), idx.mutable_data_ptr<int32_t>(),
+                       counts.mutable_data_ptr<int32_t>(), current_stream(xyz.device())));
   return {idx, counts};
 }
 

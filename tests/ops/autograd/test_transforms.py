@@ -181,9 +181,7 @@ def test_gradients_of_autograd_in_a_batch(device: torch.device, case: Case) -> N
 
 
 @pytest.mark.parametrize("strategy", ["reverse-mode", "forward-mode"])
-def test_vectorized_jacobians_of_autograd(
-    device: torch.device, case: Case, strategy: str
-) -> None:
+def test_vectorized_jacobians_of_autograd(device: torch.device, case: Case, strategy: str) -> None:
     function, moving = split(case, case.arguments(Make(device, torch.float64)))
     jacobian = torch.autograd.functional.jacobian
     actual = jacobian(function, tuple(moving), vectorize=True, strategy=strategy)
@@ -199,7 +197,7 @@ def test_a_transform_in_a_compiled_graph(device: torch.device, case: Case) -> No
 
 
 def test_gradients_off_around_a_transform_and_in_it(device: torch.device, case: Case) -> None:
-    """`grad` under no_grad still works; no_grad within it stops the gradient: as for torch's ops."""
+    """`grad` under no_grad works; no_grad within it stops the gradient: as for torch's ops."""
     function, moving = split(case, case.arguments(Make(device)))
     every = tuple(range(len(moving)))
     expected = grad(scalar(function), every)(*moving)

@@ -1,4 +1,4 @@
-"""Signals during a long furthest point sampling: Ctrl-C ends it, a handler that returns does not."""
+"""Signals during a long sampling: Ctrl-C ends it, a handler that returns does not."""
 
 import os
 import signal

@@ -51,7 +51,7 @@ def test_reject_reads_no_padding(clouds: Tensor) -> None:
     padded = clouds[1:, 10:30]  # row 10 is not finite
     rows = furthest_point_sample(padded, 3, nonfinite="reject", lengths=[10])
     assert torch.equal(rows, furthest_point_sample(padded[:, :10], 3))
-    with pytest.raises(ValueError, match="1 rows .* row 10 of cloud 0"):
+    with pytest.raises(ValueError, match=r"1 rows .* row 10 of cloud 0"):
         furthest_point_sample(padded, 3, nonfinite="reject", lengths=[11])
 
 

@@ -153,5 +153,5 @@ def test_wrong_radii_are_named(
 
 
 def test_wrong_radii_in_a_tensor_are_named() -> None:
-    with pytest.raises(ValueError, match="radius: .* for cloud 1, got -2"):
+    with pytest.raises(ValueError, match=r"radius: .* for cloud 1, got -2"):
         furthest_point_sample(torch.rand(2, 8, 3), 3, radius=torch.tensor([1.0, -2.0]))

@@ -21,9 +21,7 @@ def clouds(device: torch.device) -> Tensor:
 def test_equals_the_reference(clouds: Tensor) -> None:
     rows = furthest_point_sample(clouds, 1, start="random", generator=generator())
     assert rows[:, 0].tolist() == reference.random_starts([50] * 4, generator())
-    rows = furthest_point_sample(
-        clouds, 1, start="random", generator=generator(), lengths=SIZES
-    )
+    rows = furthest_point_sample(clouds, 1, start="random", generator=generator(), lengths=SIZES)
     assert rows[:, 0].tolist() == reference.random_starts(SIZES, generator())
 
 

@@ -90,9 +90,8 @@ void sample_around_nonfinite(const FpsTask& task, int threads) {
     if (!ends_early(task)) fill(task, 1);
     return;
   }
-  const FpsTask inner = {xyz.data(),    finite,       std::min(task.m, finite),
-                         start,         task.indices, task.distances,
-                         task.cancelled, task.radius};
+  const FpsTask inner = {xyz.data(),   finite,         std::min(task.m, finite), start,
+                         task.indices, task.distances, task.cancelled,           task.radius};
   const int64_t sampled = sample_finite(inner, threads);
   if (sampled == kCancelled) return;
   for (int64_t i = 0; i < sampled; ++i) task.indices[i] = rows[task.indices[i]];

@@ -16,7 +16,8 @@ struct FpsTask {
   int32_t* indices;  // m rows of this cloud
   float* distances;  // m, or nullptr: the covering radius after each sample
   const std::atomic<int>* cancelled = nullptr;  // nonzero: given up, so its outputs stay unfinished
-  float radius = -1;  // ends at a covering radius of at most this, and leaves the other outputs alone
+  float radius =
+      -1;  // ends at a covering radius of at most this, and leaves the other outputs alone
 };
 
 // The time that the tasks take one after another, to within a factor of two.

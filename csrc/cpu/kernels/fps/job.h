@@ -22,8 +22,8 @@ constexpr int64_t kCancelled = -1;
 constexpr int64_t kNotFinite = -2;
 
 // One instruction set. `sample` fills the first samples and returns their number, fewer than m when
-// every point left is near `enough`, by default on a chosen one; or kCancelled; or kNotFinite, with nothing done, for a
-// cloud with a value that is not finite.
+// every point left is near `enough`, by default on a chosen one; or kCancelled; or kNotFinite, with
+// nothing done, for a cloud with a value that is not finite.
 struct FpsBackend {
   const char* name;
   int64_t (*sample)(const FpsJob& job);
