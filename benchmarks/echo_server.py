@@ -67,7 +67,7 @@ async def bare() -> None:
 def farpoint(*, kernels: bool) -> None:
     """The server as it is; without kernels, the samples of a cloud are its first rows."""
     from farpoint_server import __main__ as command
-    from farpoint_server.engine import engine
+    from farpoint_server.engine import sample
 
     def first_rows(batch, *_):
         if len(batch.cancelled) == 1:
@@ -79,7 +79,7 @@ def farpoint(*, kernels: bool) -> None:
         return np.concatenate([np.arange(f, f + m, dtype=np.int32) for f, m in pairs]), None
 
     if not kernels:
-        engine.launch = first_rows
+        sample.launch = first_rows
     sys.argv[1:] = ["--listen", "127.0.0.1:0", "--device", "cpu", "--log-format", "json"]
     errors = _tell_address()
     try:

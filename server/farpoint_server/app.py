@@ -30,8 +30,6 @@ from farpoint_server.observability.metrics.state import Gauge, State
 from farpoint_server.observability.setup import Observation
 from farpoint_server.scheduling.admission import Admission, Receiving
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.scheduling.runner import Runner
-from farpoint_server.scheduling.small_work import limit_ns
 from farpoint_server.scheduling.watchdog import Watchdog
 from farpoint_server.services import registration as services
 from farpoint_server.services.admin import AdminServicer
@@ -70,8 +68,7 @@ class App:
         self._health = Health(services.health_names(settings))
         self._observation = Observation(settings, lambda: self._health.is_serving)
         measured = [BatchMeter(e, self._observation.instruments) for e in self._engines]
-        small_ns = limit_ns(devices.available_cores())
-        self._batcher = Batcher(measured, settings.batch_points, self._watchdog, small_ns)
+        self._batcher = Batcher(measured, settings.batch_points, self._watchdog)
         self._threads = ThreadPoolExecutor(2, "codec")
         self._in_flight = InFlight()
         self._sharing = Sharing(settings)
@@ -109,9 +106,19 @@ class App:
             device=names,
         )
 
-    async def lost(self) -> None:
-        """Returns once a device works no more in this process."""
-        await self._keeper.lost()
+    async def lost(self) -> str:
+        """Returns, with the reason, once only a new process can help."""
+        device = asyncio.ensure_future(self._keeper.lost())
+        worker = asyncio.ensure_future(self._batcher.died())
+        try:
+            await asyncio.wait((device, worker), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            device.cancel()
+            worker.cancel()
+        if device.done():
+            return "device failed"
+        await self._health.report("scheduler", healthy=False)
+        return "worker died"
 
     async def drain(self) -> bool:
         """Stops accepting calls, waits for those accepted; whether all were answered in time."""
@@ -164,12 +171,12 @@ class App:
             settings.max_bytes_in_flight,
             settings.overload_retry_ms,
         )
-        memory = MemoryBound([engine.memory for engine in self._engines])
+        memory = MemoryBound(self._engines)
         regions = self._sharing.regions
         sampler = Sampler(limits, admission, self._batcher, self._threads, memory, regions)
         encoders = Encoders(
             self._models,
-            Runner(self._engines, self._watchdog),
+            self._batcher,
             replace(limits, points=min(limits.points, settings.max_encode_points)),
             admission,
             self._threads,
@@ -206,7 +213,7 @@ async def serve(settings: Settings) -> bool:
 
     Raises:
         StartError: the settings do not fit this machine.
-        DeviceFailedError: a device works no more, and only a new process can help.
+        DeviceFailedError: a device or the scheduler works no more; only a new process can help.
     """
     signals = _signals()
     app = App(settings)
@@ -217,9 +224,10 @@ async def serve(settings: Settings) -> bool:
     told, lost = asyncio.ensure_future(signals.get()), asyncio.ensure_future(app.lost())
     await asyncio.wait((told, lost), return_when=asyncio.FIRST_COMPLETED)
     if not told.done():
-        log.error("device failed", exit_status=3)
+        reason = lost.result()
+        log.error(reason, exit_status=3)
         await app.stop(REFUSAL_S)
-        raise DeviceFailedError("a device works no more in this process")
+        raise DeviceFailedError(reason)
     lost.cancel()
     drained = asyncio.ensure_future(app.drain())
     again = asyncio.ensure_future(signals.get())

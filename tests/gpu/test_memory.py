@@ -14,7 +14,7 @@ import pytest
 import torch
 from tests.gpu import card
 
-from farpoint_server.memory.failures import OutOfMemory
+from farpoint_server.memory.oom import OutOfMemory
 from farpoint_server.memory.policy import Limits
 from farpoint_server.memory.snapshot import Reason
 
@@ -47,16 +47,15 @@ def test_nothing_is_freed_flushed_or_synchronized_inside_any_of_1000_forwards():
     manager = card.manager(eager, bounded=True)
     moved = []
 
-    def forward(batch: list) -> list[np.ndarray]:
+    def forward(batch: card.CloudBatch) -> list[np.ndarray]:
         before = counters()
         answers = card.forward(batch)
         moved.append([b - a for a, b in zip(before, counters(), strict=True)])
         return answers
 
-    task = card.Task(forward, card.TASK.predict, card.TASK.halve, card.TASK.join)
     for _ in range(1000):
         batch = [clouds[i] for i in RANDOM.integers(0, len(clouds), RANDOM.integers(1, 5))]
-        manager.run(task, batch)
+        manager.run(card.CloudBatch(batch), forward)
         manager.tend(waiting=0)
     assert len(moved) >= 1000
     assert np.array(moved).sum(0).tolist() == [0, 0, 0]
@@ -79,7 +78,7 @@ def test_reserved_memory_falls_by_what_was_predicted(expandable):
 
 def test_after_idling_a_second_process_can_allocate_most_of_the_card():
     manager = card.manager(Limits(idle_s=0.2, interval_s=0.1))
-    manager.run(card.TASK, [card.cloud(1000)])
+    manager.run(card.CloudBatch([card.cloud(1000)]), card.forward)
     total = torch.cuda.get_device_properties(0).total_memory
     filler = torch.empty(int(0.5 * total), dtype=torch.uint8, device=card.DEVICE)
     del filler
@@ -96,13 +95,13 @@ def test_a_real_out_of_memory_recovers_and_the_next_request_succeeds():
     too_many = int(0.03 * total / 12)
     large, small = card.Cloud(torch.zeros(too_many, 3)), card.cloud(4096)
     reference = weakref.ref(large)
-    answers = manager.run(card.TASK, [small, large, small])
+    answers = manager.run(card.CloudBatch([small, large, small]), card.forward)
     assert isinstance(answers[1], OutOfMemory)
     assert answers[0].tolist() == answers[2].tolist()
     del large
     assert reference() is None
     assert torch.cuda.memory_allocated(0) == 0
-    assert len(manager.run(card.TASK, [small])) == 1
+    assert len(manager.run(card.CloudBatch([small]), card.forward)) == 1
     assert manager.snapshot.ladders == 1
 
 
@@ -134,7 +133,7 @@ def test_the_policy_does_not_cost_the_99th_percentile():
         last_tend = time.monotonic()
         for i in range(150):
             begun = time.perf_counter()
-            managers[on].run(card.TASK, [clouds[i % len(clouds)]])
+            managers[on].run(card.CloudBatch([clouds[i % len(clouds)]]), card.forward)
             if block > 1:
                 seconds[on].append(time.perf_counter() - begun)
             if on and time.monotonic() - last_tend > 0.25:

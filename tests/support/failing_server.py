@@ -1,21 +1,21 @@
 """A farpoint-server on a device that fails as a GPU does.
 
 A batch with a cloud of OOM_POINTS runs out of memory; one with a cloud of LOST_POINTS meets an
-error after which a card works no more.
+error after which a GPU works no more.
 """
 
 import torch
 
 from farpoint_server import __main__ as command
-from farpoint_server.engine import engine
-from farpoint_server.engine.types import Batch
+from farpoint_server.engine import sample
+from farpoint_server.engine.sample import SampleBatch
 
 OOM_POINTS = 1300
 LOST_POINTS = 1301
-launch = engine.launch
+launch = sample.launch
 
 
-def launch_and_fail(batch: Batch) -> object:
+def launch_and_fail(batch: SampleBatch) -> object:
     lengths = [length for clouds in batch.requests for length in clouds.lengths]
     if LOST_POINTS in lengths:
         raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
@@ -25,5 +25,5 @@ def launch_and_fail(batch: Batch) -> object:
 
 
 if __name__ == "__main__":
-    engine.launch = launch_and_fail
+    sample.launch = launch_and_fail
     command.main()

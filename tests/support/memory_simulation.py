@@ -8,7 +8,6 @@ from typing import Any
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.policy import Limits
-from farpoint_server.memory.task import Task
 from tests.support.fake_allocator import MIB, FakeAllocator
 
 GIB = 1 << 30
@@ -57,7 +56,6 @@ class Simulation:
         self.events: list[dict[str, Any]] = []
         self.manager = self.new_manager()
         self.tensors: weakref.WeakSet[Tensor] = weakref.WeakSet()
-        self.task = Task(self.forward, predict, halve, lambda _, a, b: f"{a}+{b}")
         self.meanwhile: Callable[[], object] = lambda: None
         """Called in the middle of each forward."""
 
@@ -73,17 +71,17 @@ class Simulation:
         )
 
     def run(self, *requests: Request) -> list[Any]:
-        return self.manager.run(self.task, requests)
+        return self.manager.run(RequestBatch(requests), self.forward)
 
-    def forward(self, batch: Sequence[Request]) -> list[str]:
+    def forward(self, batch: "RequestBatch") -> list[str]:
         with self.allocator.forward():
             tensors = []
-            for request in batch:
+            for request in batch.requests:
                 for size in request.sizes:
                     tensors.append(Tensor(self.allocator, size))
                     self.tensors.add(tensors[-1])
             self.meanwhile()
-            return [request.name for request in batch]
+            return [request.name for request in batch.requests]
 
     def wait(self, seconds: float, waiting: int = 0, step_s: float = 0.25) -> None:
         """Time passes, and the manager is called as the keeper does."""
@@ -101,16 +99,33 @@ class Simulation:
         self.events.append(fields)
 
 
-def predict(batch: Sequence[Request]) -> int:
-    return sum(sum(request.sizes) for request in batch)
+@dataclass(frozen=True)
+class RequestBatch:
+    """Requests that a manager may cut."""
 
+    requests: Sequence[Request]
 
-def halve(request: Request) -> tuple[Request, Request] | None:
-    middle = len(request.sizes) // 2
-    if not middle:
-        return None
-    halves = request.sizes[:middle], request.sizes[middle:]
-    return Request(f"{request.name}.0", halves[0]), Request(f"{request.name}.1", halves[1])
+    @property
+    def predicted_bytes(self) -> int:
+        return sum(sum(request.sizes) for request in self.requests)
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def __getitem__(self, requests: slice) -> "RequestBatch":
+        return RequestBatch(self.requests[requests])
+
+    def halve(self) -> "tuple[RequestBatch, RequestBatch] | None":
+        (request,) = self.requests
+        middle = len(request.sizes) // 2
+        if not middle:
+            return None
+        first = Request(f"{request.name}.0", request.sizes[:middle])
+        second = Request(f"{request.name}.1", request.sizes[middle:])
+        return RequestBatch([first]), RequestBatch([second])
+
+    def join(self, first: str, second: str) -> str:
+        return f"{first}+{second}"
 
 
 def one(name: str, mib: float) -> Request:

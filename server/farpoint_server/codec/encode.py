@@ -12,8 +12,7 @@ from farpoint_server.codec.coordinates import narrow, nonfinite
 from farpoint_server.codec.sample_request import Limits, check_points, read_lengths
 from farpoint_server.codec.tensors import View, enum_name, pack, view
 from farpoint_server.codec.wire import Buffer, nested
-from farpoint_server.engine.model_types import ModelInput, Stage
-from farpoint_server.engine.types import Float32s, Int64s
+from farpoint_server.engine.types import EncoderInput, Float32s, Int64s, StageOutput
 from farpoint_server.errors import InvalidRequestError
 
 ATTRIBUTE_TYPES = (
@@ -85,7 +84,7 @@ def _attributes(request: sampling_pb2.EncodeRequest, points: int, channels: int)
     return view(tensor, "attributes")
 
 
-def decode(plan: Plan) -> ModelInput:
+def decode(plan: Plan) -> EncoderInput:
     """The clouds in float32, float64 coordinates shifted as for Sample.
 
     Raises:
@@ -95,7 +94,7 @@ def decode(plan: Plan) -> ModelInput:
     finite = _finite_rows(points)
     if not finite.all():
         raise nonfinite(points, finite, plan.lengths, "finite coordinates")
-    return ModelInput(points, _load_attributes(plan), plan.lengths)
+    return EncoderInput(points, _load_attributes(plan), plan.lengths)
 
 
 def _load_attributes(plan: Plan) -> Float32s:
@@ -115,7 +114,7 @@ def _finite_rows(values: Float32s) -> npt.NDArray[np.bool_]:
     return np.asarray(np.isfinite(values).all(axis=1))
 
 
-def encode(model: str, plan: Plan, stages: Sequence[Stage]) -> list[Buffer]:
+def encode(model: str, plan: Plan, stages: Sequence[StageOutput]) -> list[Buffer]:
     """The EncodeResponse as chunks, complete but for `timings`."""
     chunks: list[Buffer] = [Response(model=model).SerializeToString()]
     for stage in stages:
@@ -123,7 +122,7 @@ def encode(model: str, plan: Plan, stages: Sequence[Stage]) -> list[Buffer]:
     return chunks
 
 
-def _stage(plan: Plan, stage: Stage) -> list[Buffer]:
+def _stage(plan: Plan, stage: StageOutput) -> list[Buffer]:
     int32, float32 = tensor_pb2.DATA_TYPE_INT32, tensor_pb2.DATA_TYPE_FLOAT32
     tensors = {
         EncodedStage.INDICES_FIELD_NUMBER: pack(stage.indices, int32),

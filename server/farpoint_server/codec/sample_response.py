@@ -11,7 +11,7 @@ from farpoint_server.codec.coordinates import Float64s, load_points
 from farpoint_server.codec.sample_request import Plan
 from farpoint_server.codec.tensors import View, pack
 from farpoint_server.codec.wire import Buffer, nested
-from farpoint_server.engine.types import Clouds, Int32s, Int64s, Outcome
+from farpoint_server.engine.types import Clouds, Int32s, Int64s, Outcome, Samples
 
 Response = sampling_pb2.SampleResponse
 # The message Timings: three numbers of the wire's type 1, which is eight bytes.
@@ -62,9 +62,9 @@ def rows_within(clouds: Clouds, rows: Int32s) -> Int32s:
     return rows - np.repeat(firsts, clouds.sample_counts)
 
 
-def encode(decoded: Decoded, outcome: Outcome) -> list[Buffer]:
+def encode(decoded: Decoded, outcome: Outcome[Samples]) -> list[Buffer]:
     """The SampleResponse as chunks, complete but for `timings`."""
-    plan, clouds, samples = decoded.plan, decoded.clouds, outcome.samples
+    plan, clouds, samples = decoded.plan, decoded.clouds, outcome.result
     within = rows_within(clouds, samples.rows)
     chunks: list[Buffer] = [_lengths(clouds.sample_counts)]
     chunks += nested(Response.INDICES_FIELD_NUMBER, pack(within, tensor_pb2.DATA_TYPE_INT32))
@@ -92,7 +92,7 @@ def _length(count: int) -> bytes:
     return Response(lengths=[count]).SerializeToString()
 
 
-def timings(outcome: Outcome, server_ms: float) -> Buffer:
+def timings(outcome: Outcome[Samples], server_ms: float) -> Buffer:
     """The rest of the answer that `encode` begins."""
     first, second, third = _TIMING_TAGS
     return _TIMINGS_HEAD + _TIMINGS.pack(

@@ -2,7 +2,7 @@
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -10,20 +10,22 @@ from typing import TypeVar
 from farpoint_server.memory import policy, resident
 from farpoint_server.memory.allocator import Allocator
 from farpoint_server.memory.budget import Budget
-from farpoint_server.memory.failures import (
+from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.meter import OBSERVED_BYTES, Meter
+from farpoint_server.memory.oom import (
+    Answer,
+    Batch,
     DeviceLost,
+    OomRecovery,
     OutOfMemory,
     TooLarge,
     is_out_of_memory,
     is_sticky,
+    run_in_halves,
 )
-from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.ladder import Ladder, in_halves
-from farpoint_server.memory.meter import OBSERVED_BYTES, Meter
 from farpoint_server.memory.policy import History, Level, Limits, Signals
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason
 from farpoint_server.memory.strain import Strain
-from farpoint_server.memory.task import Answer, Task, Work
 from farpoint_server.memory.trimmer import Report, Trim, Trimmer
 
 # A batch that takes half of what there is leaves room for the next one's copy.
@@ -37,7 +39,7 @@ class Manager:
     """Answers batches, trims between them, and says what memory looks like.
 
     Everything but `snapshot`, `is_lost`, `check` and `failed` belongs to the engine's thread; so
-    does `run_here`, which the event loop may call while that thread has nothing to do.
+    does `run_inline`, which the event loop may call while that thread has nothing to do.
 
     Args:
         allocator: The device's.
@@ -119,15 +121,21 @@ class Manager:
                 f"{self._budget.capacity} at most"
             )
 
-    def run(self, task: Task[Work, Answer], batch: Sequence[Work]) -> list[Answer | OutOfMemory]:
+    def run(
+        self, batch: Batch, forward: Callable[[Batch], list[Answer]]
+    ) -> list[Answer | OutOfMemory]:
         """The answer to each request of a batch, or what is said to it instead.
+
+        Args:
+            batch: Given to `forward` as it is, if neither a bound nor a lack of memory cuts it.
+            forward: Answers a batch; the answers lie in host memory when it returns.
 
         Raises:
             DeviceLost: now or earlier, the device failed for good.
         """
         answers: list[Answer | OutOfMemory] = []
-        for part in self._parts(task, batch):
-            done = self._run_part(task, part)
+        for part in self._parts(batch):
+            done = self._run_part(part, forward)
             answers.extend(done)
         refused = sum(isinstance(answer, OutOfMemory) for answer in answers)
         if refused:
@@ -135,11 +143,11 @@ class Manager:
             self.snapshot = self._look()
         return answers
 
-    def run_here(self, forward: Callable[[], Result], predicted: int) -> Result | None:
-        """Runs a forward too small to be budgeted, while the engine's thread has nothing to do.
+    def run_inline(self, forward: Callable[[], Result], predicted: int) -> Result | None:
+        """Runs work too small to be budgeted, while the engine's thread has nothing to do.
 
         Args:
-            forward: As of a task. What it raises says nothing of the device yet.
+            forward: Answers it. What it raises says nothing of the device yet.
             predicted: Bytes that it takes on the device.
 
         Returns:
@@ -188,40 +196,36 @@ class Manager:
         """Every segment and block, pickled for torch's viewer; None where there is none."""
         return None if self.is_lost else self._allocator.snapshot()
 
-    def _parts(self, task: Task[Work, Answer], batch: Sequence[Work]) -> Iterator[Sequence[Work]]:
+    def _parts(self, batch: Batch) -> Iterator[Batch]:
         """The batch, cut where its predicted bytes pass a share of what is there."""
-        if not self._budget.bounded:
+        if not self._budget.bounded or len(batch) == 1:
             yield batch
             return
         most = BATCH_SHARE * self._available()
-        part: list[Work] = []
-        size = 0
-        for work in batch:
-            more = self._meter.correction.apply(task.predict([work]))
-            if part and size + more > most:
-                yield part
-                part, size = [], 0
-            part.append(work)
+        begin = size = 0
+        for end in range(len(batch)):
+            more = self._meter.correction.apply(batch[end : end + 1].predicted_bytes)
+            if end > begin and size + more > most:
+                yield batch[begin:end]
+                begin, size = end, 0
             size += more
-        yield part
+        yield batch if begin == 0 else batch[begin:]
 
     def _run_part(
-        self, task: Task[Work, Answer], part: Sequence[Work]
+        self, part: Batch, forward: Callable[[Batch], list[Answer]]
     ) -> list[Answer | OutOfMemory]:
-        if not self._may_begin(task.predict(part), alone=len(part) == 1):
-            return self._run_less(task, part)
+        if not self._may_begin(part.predicted_bytes, alone=len(part) == 1):
+            # What is predicted not to fit now may fit in halves.
+            refusal = "others hold the memory that the request needs"
+            return run_in_halves(part, lambda half: self._run_part(half, forward), refusal)
         rungs = self._rungs
-        answers = Ladder(task, partial(self._attempt, task), self._recover).climb(part)
+        recovery: OomRecovery[Batch, Answer] = OomRecovery(
+            lambda batch: self._attempt(batch, forward), self._recover
+        )
+        answers = recovery.run(part)
         if self._rungs > rungs:
             self._count_ladder()
         return answers
-
-    def _run_less(
-        self, task: Task[Work, Answer], part: Sequence[Work]
-    ) -> list[Answer | OutOfMemory]:
-        """What is predicted not to fit now, in halves."""
-        refusal = "others hold the memory that the request needs"
-        return in_halves(task, part, partial(self._run_part, task), refusal)
 
     def _may_begin(self, predicted: int, *, alone: bool) -> bool:
         if not self._budget.bounded or predicted < OBSERVED_BYTES:
@@ -252,13 +256,14 @@ class Manager:
         stats = self._allocator.stats()
         return self._budget.available(stats, self._budget.room(stats))
 
-    def _attempt(self, task: Task[Work, Answer], batch: Sequence[Work]) -> list[Answer] | None:
+    def _attempt(
+        self, batch: Batch, forward: Callable[[Batch], list[Answer]]
+    ) -> list[Answer] | None:
         if self.is_lost:
             raise DeviceLost("the device failed earlier")
         try:
             with self._gate.reading():
-                forward = partial(task.forward, batch)
-                return self._meter.watch(forward, task.predict(batch))
+                return self._meter.watch(partial(forward, batch), batch.predicted_bytes)
         except Exception as error:
             if is_sticky(error):
                 raise self.failed(error) from error

@@ -9,10 +9,11 @@ from typing import TypeVar
 from farpoint_server import request_context as call
 from farpoint_server.codec import encode as codec
 from farpoint_server.codec.sample_request import Limits
-from farpoint_server.engine.model_types import Stage
-from farpoint_server.models.registry import Model, Registry
+from farpoint_server.engine.types import Outcome, StageOutput
+from farpoint_server.models.forward import EncodeWork
+from farpoint_server.models.registry import LoadedModel, Registry
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.scheduling.runner import Encoded, Runner
+from farpoint_server.scheduling.batcher import Batcher
 
 T = TypeVar("T")
 
@@ -22,18 +23,18 @@ class Encoders:
     """What Encode and ModelInfer have in common."""
 
     registry: Registry
-    runner: Runner
+    batcher: Batcher
     limits: Limits
     admission: Admission
     threads: ThreadPoolExecutor
 
     async def run(
         self,
-        model: Model,
+        model: LoadedModel,
         plan: codec.Plan,
         timeout_s: float | None,
-        encode: Callable[[Sequence[Stage]], T],
-    ) -> tuple[T, Encoded]:
+        encode: Callable[[Sequence[StageOutput]], T],
+    ) -> tuple[T, Outcome[list[StageOutput]]]:
         """What `encode` makes of the stages of a request that is admitted, and its times.
 
         Raises:
@@ -42,7 +43,7 @@ class Encoders:
         loop = asyncio.get_running_loop()
         call.bind(points=plan.points.shape[0], clouds=len(plan.lengths), model=model.name)
         clouds = await loop.run_in_executor(self.threads, codec.decode, plan)
-        encoded = await self.runner.run(model, clouds, timeout_s)
-        answer = await loop.run_in_executor(self.threads, encode, encoded.stages)
+        encoded = await self.batcher.run(EncodeWork(model.encoders, clouds), timeout_s)
+        answer = await loop.run_in_executor(self.threads, encode, encoded.result)
         call.bind(queue_ms=round(encoded.queue_ms, 3), compute_ms=round(encoded.compute_ms, 3))
         return answer, encoded

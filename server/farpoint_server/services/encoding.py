@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from farpoint.v1 import sampling_pb2
 from farpoint_server.codec import encode as codec
-from farpoint_server.models.registry import Model
+from farpoint_server.models.registry import LoadedModel
 from farpoint_server.scheduling.admission import Receiving
 from farpoint_server.services.encode_handler import Encoders
 from farpoint_server.transport import interceptor as rpc
@@ -61,7 +61,7 @@ class ModelServicer:
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
 
     async def _work(
-        self, model: Model, plan: codec.Plan, timeout_s: float | None, arrived: float
+        self, model: LoadedModel, plan: codec.Plan, timeout_s: float | None, arrived: float
     ) -> bytes:
         encode = partial(codec.encode, model.name, plan)
         chunks, encoded = await self.encoders.run(model, plan, timeout_s, encode)
@@ -74,7 +74,7 @@ class ModelServicer:
         return b"".join([*chunks, tail])
 
 
-def describe(model: Model) -> sampling_pb2.Model:
+def describe(model: LoadedModel) -> sampling_pb2.Model:
     """A model as its message."""
     return sampling_pb2.Model(
         name=model.name,

@@ -13,7 +13,7 @@ from farpoint_server.codec.open_inference import encoder, fps
 from farpoint_server.codec.open_inference.points import VERSION
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.errors import InvalidRequestError, NotFoundError
-from farpoint_server.models.registry import Model
+from farpoint_server.models.registry import LoadedModel
 from farpoint_server.scheduling.admission import Receiving
 from farpoint_server.services.encode_handler import Encoders
 from farpoint_server.services.sample_handler import Sampler
@@ -89,7 +89,7 @@ class InferenceServicer:
         return answer
 
     async def _encode(
-        self, model: Model, request: pb.ModelInferRequest, size: int, timeout_s: float | None
+        self, model: LoadedModel, request: pb.ModelInferRequest, size: int, timeout_s: float | None
     ) -> pb.ModelInferResponse:
         plan = encoder.read_plan(request, model.config, self.encoders.limits)
         with self.encoders.admission.hold(plan.points.shape[0], size):
@@ -100,7 +100,7 @@ class InferenceServicer:
     def _names(self) -> list[str]:
         return [fps.NAME, *(model.name for model in self.encoders.registry.models)]
 
-    def _find(self, name: str, version_: str) -> Model | None:
+    def _find(self, name: str, version_: str) -> LoadedModel | None:
         """The encoder of a name, None for `fps`; raises NotFoundError."""
         names = self._names()
         if name not in names:

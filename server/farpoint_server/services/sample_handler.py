@@ -12,7 +12,8 @@ from farpoint_server.codec.sample_request import Limits, Plan, check_size, read_
 from farpoint_server.codec.sample_response import Decoded, decode, encode, timings
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.wire import Buffer, SampleMessage
-from farpoint_server.engine.types import Outcome
+from farpoint_server.engine.sample import SampleWork
+from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.services.memory_bound import MemoryBound
@@ -62,20 +63,20 @@ class Sampler:
         return [*chunks, timings(outcome, (time.monotonic() - arrived) * 1e3)]
 
     async def run(
-        self, plan: Plan, timeout_s: float | None, encode: Callable[[Decoded, Outcome], T]
-    ) -> tuple[T, Outcome]:
+        self, plan: Plan, timeout_s: float | None, encode: Callable[[Decoded, Outcome[Samples]], T]
+    ) -> tuple[T, Outcome[Samples]]:
         """The outcome of a request that is admitted, and what `encode` makes of it."""
         fields = call.current().fields
         fields["points"], fields["clouds"] = plan.points.shape[0], len(plan.lengths)
         self.memory.check(plan)
         is_small = plan.bytes <= INLINE_BYTES
         decoded = decode(plan) if is_small else await self._on_a_thread(decode, plan)
-        outcome = await self.batcher.sample(decoded.clouds, timeout_s)
+        outcome = await self.batcher.run(SampleWork(decoded.clouds), timeout_s)
         if is_small:
             answer = encode(decoded, outcome)
         else:
             answer = await self._on_a_thread(encode, decoded, outcome)
-        fields["samples"] = len(outcome.samples.rows)
+        fields["samples"] = len(outcome.result.rows)
         fields["queue_ms"] = round(outcome.queue_ms, 3)
         fields["compute_ms"] = round(outcome.compute_ms, 3)
         return answer, outcome

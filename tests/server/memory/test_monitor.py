@@ -10,8 +10,8 @@ import torch
 from tests.support.memory_simulation import MIB, Simulation, one
 
 from farpoint_server.memory import monitor as keeper
-from farpoint_server.memory.failures import DeviceLost
 from farpoint_server.memory.monitor import Keeper
+from farpoint_server.memory.oom import DeviceLost
 
 
 class Engine:

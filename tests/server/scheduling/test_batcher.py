@@ -7,7 +7,8 @@ import weakref
 import numpy as np
 import pytest
 
-from farpoint_server.engine.types import Batch, Clouds, Samples
+from farpoint_server.engine.sample import SampleBatch, SampleWork
+from farpoint_server.engine.types import Clouds, Samples
 from farpoint_server.errors import DeadlinePassedError, EngineHungError, OverloadedError
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.scheduling.watchdog import Watchdog
@@ -22,13 +23,13 @@ class StandInEngine:
         self.depth = depth
         self.gate = asyncio.Event()
         self.batches: list[list[int]] = []
-        self.running: Batch | None = None
+        self.running: SampleBatch | None = None
         self.before_failure = lambda: None
 
-    def sample_here(self, clouds):  # noqa: ARG002
+    def run_inline_if_idle(self, work):  # noqa: ARG002
         return None
 
-    async def sample(self, batch):
+    async def run(self, batch):
         sizes = [len(clouds.points) for clouds in batch.requests]
         self.batches.append(sizes)
         self.running = batch
@@ -50,9 +51,9 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def cloud(points: int) -> Clouds:
+def cloud(points: int) -> SampleWork:
     one = np.ones(1, np.int64)
-    return Clouds(np.zeros((points, 3), np.float32), one * points, one, one - 1)
+    return SampleWork(Clouds(np.zeros((points, 3), np.float32), one * points, one, one - 1))
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ async def submit(batcher):
     """Queues clouds of the given sizes, behind one that already runs; returns their tasks."""
 
     async def submit(*sizes, timeout_s=None):
-        tasks = [asyncio.create_task(batcher.sample(cloud(n), timeout_s)) for n in sizes]
+        tasks = [asyncio.create_task(batcher.run(cloud(n), timeout_s)) for n in sizes]
         await settle()
         return tasks
 
@@ -82,7 +83,7 @@ async def submit(batcher):
 
 
 async def rows(tasks):
-    return [int((await task).samples.rows[0]) for task in tasks]
+    return [int((await task).result.rows[0]) for task in tasks]
 
 
 async def test_an_idle_engine_takes_a_request_at_once_and_alone(engine, submit):  # noqa: ARG001
@@ -151,7 +152,7 @@ async def test_work_of_a_caller_who_left_is_given_up_and_no_other(engine, submit
 async def test_all_clouds_of_a_request_are_given_up():
     two = np.ones(2, np.int64)
     pair = Clouds(np.zeros((2, 3), np.float32), two, two, two - 1)
-    batch = Batch([cloud(1), pair, cloud(1)])
+    batch = SampleBatch([cloud(1).clouds, pair, cloud(1).clouds])
     batch.give_up(1)
     assert batch.cancelled.tolist() == [0, 1, 1, 0]
 
@@ -160,7 +161,7 @@ async def test_work_of_a_caller_who_left_is_not_kept(engine):
     batcher = Batcher([engine], batch_points=100)
     work = cloud(10)
     kept = weakref.ref(work)
-    task = asyncio.create_task(batcher.sample(work, None))
+    task = asyncio.create_task(batcher.run(work, None))
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait([task])
@@ -182,7 +183,7 @@ async def test_work_whose_deadline_passed_is_not_begun(engine, submit):
 
 async def test_work_whose_deadline_passes_while_it_runs_is_given_up(batcher, engine):
     with pytest.raises(DeadlinePassedError):
-        await batcher.sample(cloud(10), 0.01)
+        await batcher.run(cloud(10), 0.01)
     assert engine.running.cancelled.tolist() == [1]
 
 
@@ -228,7 +229,7 @@ async def test_beside_a_batch_that_runs_a_card_takes_one_that_is_full_and_no_oth
     batcher.start()
 
     async def submit(*sizes):
-        tasks = [asyncio.create_task(batcher.sample(cloud(n), None)) for n in sizes]
+        tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in sizes]
         await settle()
         return tasks
 
@@ -254,7 +255,7 @@ async def test_two_engines_serve_one_queue():
     engines = [StandInEngine(), StandInEngine()]
     batcher = Batcher(engines, batch_points=1)
     batcher.start()
-    tasks = [asyncio.create_task(batcher.sample(cloud(n), None)) for n in (1, 2)]
+    tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in (1, 2)]
     await settle()
     assert [engine.batches for engine in engines] == [[[1]], [[2]]]
     for engine in engines:
@@ -276,25 +277,25 @@ async def watched():
 
 async def test_callers_of_a_hung_engine_are_told_and_others_are_served(watched):
     batcher, (hangs, works), said = watched
-    hung = asyncio.create_task(batcher.sample(cloud(10), None))
+    hung = asyncio.create_task(batcher.run(cloud(10), None))
     await asyncio.sleep(0)
     works.gate.set()
     with pytest.raises(EngineHungError):
         await hung
     assert hangs.running.cancelled.tolist() == [1]
-    assert int((await batcher.sample(cloud(20), None)).samples.rows[0]) == 20
+    assert int((await batcher.run(cloud(20), None)).result.rows[0]) == 20
     assert said == []
 
 
 async def test_when_every_engine_hangs_nothing_is_accepted_until_one_is_back(watched):
     batcher, engines, said = watched
-    tasks = [asyncio.create_task(batcher.sample(cloud(n), None)) for n in (60, 70, 80)]
+    tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in (60, 70, 80)]
     for task in tasks:
         with pytest.raises(EngineHungError):
             await task
     with pytest.raises(EngineHungError):
-        await batcher.sample(cloud(1), None)
+        await batcher.run(cloud(1), None)
     engines[0].gate.set()
     await settle()
     assert said == [False, True]
-    assert int((await batcher.sample(cloud(20), None)).samples.rows[0]) == 20
+    assert int((await batcher.run(cloud(20), None)).result.rows[0]) == 20

@@ -23,7 +23,7 @@ from farpoint_server.codec.open_inference.tensors import (
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.codec.sample_request import Limits
 from farpoint_server.codec.tensors import View, view
-from farpoint_server.engine.model_types import Stage
+from farpoint_server.engine.types import StageOutput
 from farpoint_server.errors import InvalidRequestError
 
 ATTRIBUTE_TYPES = {
@@ -65,7 +65,7 @@ def encode(
     name: str,
     config: EncoderConfig,
     plan: Plan,
-    stages: Sequence[Stage],
+    stages: Sequence[StageOutput],
 ) -> pb.ModelInferResponse:
     """The answer, with the outputs that were asked for, in that order, raw."""
     arrays = {
@@ -113,7 +113,7 @@ def _attributes(points: Input, attributes: Input, channels: int) -> View:
     return view(flat, "inputs[attributes]", attributes.data)
 
 
-def _tensors(plan: Plan, stage: Stage) -> Mapping[str, npt.NDArray[np.generic]]:
+def _tensors(plan: Plan, stage: StageOutput) -> Mapping[str, npt.NDArray[np.generic]]:
     """Little-endian; equal clouds keep equally many points."""
     firsts = plan.lengths.cumsum() - plan.lengths
     rows = stage.indices + np.repeat(firsts, stage.lengths)

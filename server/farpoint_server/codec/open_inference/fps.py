@@ -14,7 +14,7 @@ from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.codec.sample_request import Limits, Plan
 from farpoint_server.codec.sample_response import Decoded
 from farpoint_server.codec.validation import check_range
-from farpoint_server.engine.types import Int64s, Outcome
+from farpoint_server.engine.types import Int64s, Outcome, Samples
 from farpoint_server.errors import InvalidRequestError
 
 NAME = "fps"
@@ -60,10 +60,10 @@ def read_plan(request: pb.ModelInferRequest, limits: Limits) -> Plan:
 
 
 def encode(
-    request: pb.ModelInferRequest, decoded: Decoded, outcome: Outcome
+    request: pb.ModelInferRequest, decoded: Decoded, outcome: Outcome[Samples]
 ) -> pb.ModelInferResponse:
     """The answer, with the outputs that were asked for, in that order, raw."""
-    clouds, samples = decoded.clouds, outcome.samples
+    clouds, samples = decoded.clouds, outcome.result
     firsts = clouds.lengths.cumsum() - clouds.lengths
     within = samples.rows - np.repeat(firsts, clouds.sample_counts)
     arrays: dict[str, npt.NDArray[np.generic]] = {"indices": within.astype("<i4")}

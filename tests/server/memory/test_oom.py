@@ -6,7 +6,13 @@ import pytest
 import torch
 from tests.support.memory_simulation import GIB, MIB, Request, Simulation, one
 
-from farpoint_server.memory.failures import DeviceLost, OutOfMemory, TooLarge
+from farpoint_server.memory.oom import (
+    DeviceLost,
+    OutOfMemory,
+    TooLarge,
+    is_out_of_memory,
+    is_sticky,
+)
 
 BATCH = [one("a", 3), Request("b", (MIB, 5 * MIB)), one("c", 40), one("d", 0.1)]
 ALLOCATIONS = 5
@@ -162,3 +168,24 @@ def test_a_request_of_many_clouds_is_cut_where_it_is_predicted_not_to_fit():
     (answer,) = simulation.run(Request("b", (100 * MIB, 400 * MIB)))
     assert isinstance(answer, OutOfMemory)
     assert simulation.manager.snapshot.refused == 1
+
+
+def test_torch_running_out_of_host_memory_is_recognized():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 55)
+    assert is_out_of_memory(caught.value)
+    assert not is_sticky(caught.value)
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError()])
+def test_running_out_is_not_sticky(error):
+    assert is_out_of_memory(error)
+    assert not is_sticky(error)
+
+
+def test_an_illegal_address_is_sticky_and_a_bug_is_neither():
+    lost = torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+    assert is_sticky(lost)
+    assert not is_out_of_memory(lost)
+    assert not is_sticky(RuntimeError("shape"))
+    assert not is_out_of_memory(RuntimeError("shape"))

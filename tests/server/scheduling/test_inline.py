@@ -9,15 +9,17 @@ import torch
 from prometheus_client import CollectorRegistry
 
 from farpoint_server.engine import engine as engine_module
+from farpoint_server.engine import sample
 from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.types import Batch, Clouds
+from farpoint_server.engine.sample import SampleBatch, SampleWork
+from farpoint_server.engine.thread import EngineThread, inline_limit_ns
+from farpoint_server.engine.types import Clouds
 from farpoint_server.errors import DeadlinePassedError
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.options import Options, manager_of
 from farpoint_server.observability.metrics.batches import BatchMeter
 from farpoint_server.observability.metrics.instruments import Instruments
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.scheduling.small_work import is_small, limit_ns
 
 RANDOM = np.random.default_rng(5)
 CPU = torch.device("cpu")
@@ -29,8 +31,8 @@ def clouds(lengths: list[int], counts: list[int], *, with_distances: bool = Fals
     return Clouds(points, np.array(lengths), np.array(counts), starts, with_distances)
 
 
-SMALL = clouds([100], [9])
-LARGE = clouds([3000], [2500])
+SMALL = SampleWork(clouds([100], [9]))
+LARGE = SampleWork(clouds([3000], [2500]))
 
 
 @pytest.fixture
@@ -39,7 +41,8 @@ def gate():
 
 
 @pytest.fixture
-async def engine(gate):
+async def engine(gate, monkeypatch):
+    monkeypatch.setattr(engine_module, "available_cores", lambda: 2)
     engine = Engine(CPU, 1, manager_of(CPU, Options(), gate))
     await engine.start()
     yield engine
@@ -50,7 +53,7 @@ async def engine(gate):
 def launches(monkeypatch):
     """The thread of each launch; what is put into `failures` is raised by the next ones."""
     threads, failures = [], []
-    launch = engine_module.launch
+    launch = sample.launch
 
     def watched(batch):
         threads.append(threading.current_thread())
@@ -58,7 +61,7 @@ def launches(monkeypatch):
             raise failures.pop()
         return launch(batch)
 
-    monkeypatch.setattr(engine_module, "launch", watched)
+    monkeypatch.setattr(sample, "launch", watched)
     return threads, failures
 
 
@@ -86,25 +89,27 @@ def is_here(thread: threading.Thread) -> bool:
     ],
 )
 def test_points_samples_and_cores_decide_what_is_small(lengths, counts, on_two_cores, on_more):
-    work = clouds(lengths, counts)
-    assert is_small(work, limit_ns(2)) == on_two_cores
-    assert is_small(work, limit_ns(16)) == on_more
+    cost_ns = SampleWork(clouds(lengths, counts)).cost_ns
+    for cores, expected in ((2, on_two_cores), (16, on_more)):
+        thread = EngineThread("engine", lambda: None, inline_limit_ns(cores))
+        assert (thread.run_inline_if_idle(lambda: "done", cost_ns) == "done") == expected
+        thread.stop()
 
 
 async def test_small_work_is_done_on_the_event_loop_and_other_work_is_not(batcher, launches):
     threads, _ = launches
-    outcome = await batcher.sample(SMALL, None)
-    assert (outcome.queue_ms, len(outcome.samples.rows)) == (0, 9)
+    outcome = await batcher.run(SMALL, None)
+    assert (outcome.queue_ms, len(outcome.result.rows)) == (0, 9)
     assert outcome.compute_ms > 0
-    await batcher.sample(LARGE, None)
+    await batcher.run(LARGE, None)
     assert [is_here(thread) for thread in threads] == [True, False]
 
 
 @pytest.mark.parametrize("with_distances", [False, True])
 async def test_the_answer_is_the_same_wherever_it_is_made(engine, with_distances):
     work = clouds([30, 50], [4, 9], with_distances=with_distances)
-    here = engine.sample_here(work)
-    (there,) = await engine.sample(Batch([work]))
+    here = engine.run_inline_if_idle(SampleWork(work))
+    (there,) = await engine.run(SampleBatch([work]))
     assert here.rows.tolist() == there.rows.tolist()
     assert (here.distances is None) == (not with_distances)
     if with_distances:
@@ -116,22 +121,22 @@ async def test_an_engine_never_does_two_things_at_a_time(engine, batcher, launch
     turn = threading.Event()
     busy = asyncio.ensure_future(engine.call(turn.wait))
     await asyncio.sleep(0)
-    assert engine.sample_here(SMALL) is None
-    waiting = asyncio.ensure_future(batcher.sample(SMALL, 60))
+    assert engine.run_inline_if_idle(SMALL) is None
+    waiting = asyncio.ensure_future(batcher.run(SMALL, 60))
     await asyncio.sleep(0.01)
     assert threads == []
     turn.set()
     await waiting
     await busy
     assert [is_here(thread) for thread in threads] == [False]
-    assert engine.sample_here(SMALL) is not None
+    assert engine.run_inline_if_idle(SMALL) is not None
 
 
 async def test_the_event_loop_waits_for_no_trim(engine, gate):
     with gate.trying() as trims:
         assert trims
-        assert engine.sample_here(SMALL) is None
-    assert engine.sample_here(SMALL) is not None
+        assert engine.run_inline_if_idle(SMALL) is None
+    assert engine.run_inline_if_idle(SMALL) is not None
     assert gate.readers == 0
 
 
@@ -143,8 +148,8 @@ async def test_no_trim_begins_while_small_work_is_done(engine, gate, monkeypatch
             seen.append(trims)
         return np.zeros(9, np.int32), None
 
-    monkeypatch.setattr(engine_module, "launch", launch)
-    assert engine.sample_here(SMALL) is not None
+    monkeypatch.setattr(sample, "launch", launch)
+    assert engine.run_inline_if_idle(SMALL) is not None
     assert seen == [False]
     assert gate.readers == 0
 
@@ -154,18 +159,18 @@ async def test_what_fails_on_the_event_loop_is_tried_again_where_failures_are_un
 ):
     threads, failures = launches
     failures.append(MemoryError())
-    assert len((await batcher.sample(SMALL, None)).samples.rows) == 9
+    assert len((await batcher.run(SMALL, None)).result.rows) == 9
     assert [is_here(thread) for thread in threads] == [True, False]
     failures += [ValueError("a bug")] * 2
     with pytest.raises(ValueError, match="a bug"):
-        await batcher.sample(SMALL, None)
+        await batcher.run(SMALL, None)
     assert gate.readers == 0
 
 
 async def test_work_whose_time_is_over_is_not_done(batcher, launches):
     threads, _ = launches
     with pytest.raises(DeadlinePassedError):
-        await batcher.sample(SMALL, 0)
+        await batcher.run(SMALL, 0)
     assert not any(map(is_here, threads))
 
 
@@ -175,9 +180,9 @@ async def test_it_is_counted_as_a_batch(engine):
     turn = threading.Event()
     busy = asyncio.ensure_future(engine.call(turn.wait))
     await asyncio.sleep(0)
-    assert meter.sample_here(SMALL) is None
+    assert meter.run_inline_if_idle(SMALL) is None
     turn.set()
     await busy
-    assert meter.sample_here(SMALL) is not None
+    assert meter.run_inline_if_idle(SMALL) is not None
     assert registry.get_sample_value("farpoint_batch_requests_count") == 1
     assert registry.get_sample_value("farpoint_batch_points_sum") == 100

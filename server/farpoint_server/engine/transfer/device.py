@@ -1,6 +1,6 @@
-"""What staging asks of a card: memory on both sides, copies, and the order between streams.
+"""The interface of a device to transfers: memory on both sides, copies, streams and events.
 
-There is nothing here that waits for the whole card, or for a whole stream.
+There is nothing here that waits for the whole device, or for a whole stream.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ Tensor = TypeVar("Tensor")
 Kernel = Callable[..., Sequence[Tensor]]
 
 
-class Stream(Enum):
+class DeviceStream(Enum):
     """What is given to one of them happens in that order; between them only events order it."""
 
     UPLOAD = "upload"
@@ -31,15 +31,15 @@ class Event(Protocol):
         ...
 
 
-class Card(Protocol[Tensor]):
-    """One device. `Tensor` is memory of the host or of the card, seen as an array."""
+class Device(Protocol[Tensor]):
+    """One device. `Tensor` is memory of the host or of the device, seen as an array."""
 
     def pinned(self, size: int) -> Tensor:
         """Bytes of the host, page-locked, so that copies need not stop over elsewhere."""
         ...
 
-    def empty(self, size: int, stream: Stream) -> Tensor:
-        """Bytes of the card, first used by `stream`; once dropped, that stream may get them."""
+    def empty(self, size: int, stream: DeviceStream) -> Tensor:
+        """Bytes of the device, first used by `stream`; once dropped, that stream may get them."""
         ...
 
     def view(
@@ -56,18 +56,18 @@ class Card(Protocol[Tensor]):
         """Host memory itself, to be read and written while no copy is at it."""
         ...
 
-    def copy(self, target: Tensor, source: Tensor, stream: Stream) -> None:
-        """Begins a copy between the host and the card, and does not wait for it."""
+    def copy(self, target: Tensor, source: Tensor, stream: DeviceStream) -> None:
+        """Begins a copy between the host and the device, and does not wait for it."""
         ...
 
     def call(self, kernel: "Kernel[Tensor]", inputs: Sequence[Tensor]) -> Sequence[Tensor]:
         """Launches what `kernel` launches, on the compute stream; its outputs are still to come."""
         ...
 
-    def record(self, stream: Stream) -> Event:
+    def record(self, stream: DeviceStream) -> Event:
         """The end of what was given to a stream until now."""
         ...
 
-    def wait(self, stream: Stream, event: Event) -> None:
+    def wait(self, stream: DeviceStream, event: Event) -> None:
         """Nothing that `stream` is given from now on happens before the event."""
         ...

@@ -1,0 +1,246 @@
+"""Batches of farthest point sampling: sliced where memory is short, one launch for all clouds."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import torch
+
+import farpoint_ops  # noqa: F401  registers the ops
+from farpoint_server.engine.transfer.device import Array
+from farpoint_server.engine.transfer.pipeline import Pipeline
+from farpoint_server.engine.types import Clouds, Float32s, Int32s, Int64s, Samples
+from farpoint_server.memory.estimate import sample_bytes
+
+# What the CPU kernel takes, to within a factor of two, as it reckons itself where it decides how
+# many threads a cloud is worth: for scans, surfaces and noise, alone or a thousand clouds at once.
+POINT_NS, SAMPLE_NS = 15, 200
+# What a request gets that was given up: nobody reads it.
+_NOTHING = Samples(np.empty(0, np.int32), None)
+
+_Array = TypeVar("_Array", Float32s, Int64s)
+
+
+@dataclass(frozen=True)
+class SampleWork:
+    """One Sample request; those that wait together share a launch."""
+
+    clouds: Clouds
+    shares_launch: ClassVar[bool] = True
+
+    @property
+    def point_count(self) -> int:
+        """Points of all clouds."""
+        return len(self.clouds.points)
+
+    @property
+    def cost_ns(self) -> int:
+        """Nanoseconds that the CPU kernel is predicted to take on one core."""
+        return POINT_NS * len(self.clouds.points) + SAMPLE_NS * self.clouds.samples
+
+    @staticmethod
+    def batch(requests: "Sequence[SampleWork]") -> "SampleBatch":
+        """The requests as one batch."""
+        return SampleBatch([request.clouds for request in requests])
+
+
+class SampleBatch:
+    """Requests that run in one launch, each of which may be given up while it runs.
+
+    Attributes:
+        requests: In order.
+        cancelled: Shape (B,), a flag for each cloud of all requests, shared with all slices. The
+            CPU kernel reads it before every sample: what is nonzero is no longer worked on, and
+            its samples mean nothing. It is written on the event loop while the engine's thread
+            reads it; an aligned int32 is stored whole, and a flag seen late costs time alone.
+    """
+
+    def __init__(self, requests: Sequence[Clouds], cancelled: Int32s | None = None) -> None:
+        self.requests = tuple(requests)
+        self._ends = list(accumulate([len(clouds.lengths) for clouds in requests]))
+        if cancelled is None:
+            cancelled = np.zeros(self._ends[-1], np.int32)
+        self.cancelled = cancelled
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def __getitem__(self, requests: slice) -> "SampleBatch":
+        begin, end, _ = requests.indices(len(self))
+        first = self._ends[begin - 1] if begin else 0
+        return SampleBatch(self.requests[requests], self.cancelled[first : self._ends[end - 1]])
+
+    @property
+    def point_count(self) -> int:
+        """Points of all clouds."""
+        return sum([len(clouds.points) for clouds in self.requests])
+
+    @property
+    def predicted_bytes(self) -> int:
+        """Bytes that the batch takes on the device."""
+        samples = sum([clouds.samples for clouds in self.requests])
+        return sample_bytes(self.point_count, len(self.cancelled), samples)
+
+    def give_up(self, index: int) -> None:
+        """Has the clouds of the request at `index` be left unfinished."""
+        end = self._ends[index]
+        self.cancelled[end - len(self.requests[index].lengths) : end] = 1
+
+    def halve(self) -> "tuple[SampleBatch, SampleBatch] | None":
+        """Two parts of the only request, of about as many clouds; None for a single cloud."""
+        (clouds,) = self.requests
+        middle = len(clouds.lengths) // 2
+        if middle == 0:
+            return None
+        row = int(clouds.lengths[:middle].sum())
+        left, right = (
+            SampleBatch([_part(clouds, rows, part)], self.cancelled[part])
+            for rows, part in (
+                (slice(row), slice(middle)),
+                (slice(row, None), slice(middle, None)),
+            )
+        )
+        return left, right
+
+    def join(self, first: Samples, second: Samples) -> Samples:
+        """The answer to a request from those to its halves, of which this is the first."""
+        rows = np.concatenate([first.rows, second.rows + np.int32(self.point_count)])
+        if first.distances is None or second.distances is None:
+            return Samples(rows, None)
+        return Samples(rows, np.concatenate([first.distances, second.distances]))
+
+    def run(
+        self,
+        device: torch.device,  # noqa: ARG002
+        pipeline: Pipeline[Any] | None,
+    ) -> "list[Samples] | Future[list[Samples]]":
+        """The samples of each request, from one launch for all clouds.
+
+        On a CPU a request that is given up meanwhile costs no more than the sample it is at. On a
+        GPU, what all have given up before its kernels are launched is left; what was launched is
+        finished.
+        """
+        if pipeline is not None:
+            return self._submit(pipeline)
+        if self.cancelled[0] and self.cancelled.all():
+            return [_NOTHING] * len(self)
+        return _split(self.requests, *launch(self))
+
+    def _submit(self, pipeline: Pipeline[Any]) -> "Future[list[Samples]]":
+        arguments = _arguments(self)
+        samples = int(arguments.sample_offsets[-1])
+        longest = int(np.diff(arguments.offsets).max())
+        most_samples = int(np.diff(arguments.sample_offsets).max())
+
+        def kernel(
+            points: torch.Tensor, offsets: torch.Tensor, slots: torch.Tensor, starts: torch.Tensor
+        ) -> Sequence[torch.Tensor]:
+            if self.cancelled.all():
+                return ()
+            outputs: tuple[torch.Tensor, torch.Tensor] = (
+                torch.ops.farpoint.furthest_point_sample_ragged(
+                    *(points, offsets, slots, starts),
+                    *(samples, longest, most_samples),
+                    arguments.with_distances,
+                )
+            )
+            return outputs if arguments.with_distances else outputs[:1]
+
+        def finish(outputs: Sequence[Array]) -> list[Samples]:
+            if not outputs:
+                return [_NOTHING] * len(self)
+            distances = outputs[1] if arguments.with_distances else None
+            return _split(self.requests, outputs[0], distances)
+
+        inputs = ([clouds.points for clouds in self.requests], [arguments.offsets])
+        return pipeline.submit(
+            (*inputs, [arguments.sample_offsets], [arguments.starts]), kernel, finish
+        )
+
+
+def launch(batch: SampleBatch) -> tuple[Int32s, Float32s | None]:
+    """Samples every cloud of a batch on a CPU, on the thread that calls.
+
+    Returns:
+        Rows of the joined points, shape (S,), and distances (S,) if any request asked for them.
+    """
+    arguments = _arguments(batch)
+    with torch.inference_mode():
+        rows, distances = torch.ops.farpoint._furthest_point_sample_cancellable(
+            torch.from_numpy(_join([clouds.points for clouds in batch.requests])),
+            torch.from_numpy(arguments.offsets),
+            torch.from_numpy(arguments.sample_offsets),
+            torch.from_numpy(arguments.starts),
+            int(arguments.sample_offsets[-1]),
+            torch.from_numpy(batch.cancelled),
+            arguments.with_distances,
+        )
+    return rows.numpy(), distances.numpy() if arguments.with_distances else None
+
+
+@dataclass(frozen=True)
+class _Arguments:
+    """What the kernels take beside the points, over all clouds of a batch."""
+
+    offsets: Int64s
+    sample_offsets: Int64s
+    starts: Int64s
+    with_distances: bool
+    """Whether any request asked for them."""
+
+
+def _arguments(batch: SampleBatch) -> _Arguments:
+    requests = batch.requests
+    return _Arguments(
+        _offsets([clouds.lengths for clouds in requests]),
+        _offsets([clouds.sample_counts for clouds in requests]),
+        np.ascontiguousarray(_join([clouds.starts for clouds in requests])),
+        any(clouds.with_distances for clouds in requests),
+    )
+
+
+def _join(arrays: Sequence[_Array]) -> _Array:
+    """A request that is alone in its batch is not copied."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _offsets(parts: Sequence[Int64s]) -> Int64s:
+    lengths = _join(parts)
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    lengths.cumsum(out=offsets[1:])
+    return offsets
+
+
+def _part(clouds: Clouds, rows: slice, part: slice) -> Clouds:
+    """Some clouds of a request, which have these rows."""
+    return replace(
+        clouds,
+        points=clouds.points[rows],
+        lengths=clouds.lengths[part],
+        sample_counts=clouds.sample_counts[part],
+        starts=clouds.starts[part],
+    )
+
+
+def _split(requests: Sequence[Clouds], rows: Int32s, distances: Float32s | None) -> list[Samples]:
+    """Gives each request its own samples, with rows counted from its own first point."""
+    if len(requests) == 1:
+        return [Samples(rows, distances)]
+    samples = []
+    point = sample = 0
+    for clouds in requests:
+        part = slice(sample, sample + clouds.samples)
+        samples.append(
+            Samples(
+                rows=rows[part] - np.int32(point),
+                distances=None
+                if distances is None or not clouds.with_distances
+                else distances[part],
+            )
+        )
+        point += len(clouds.points)
+        sample = part.stop
+    return samples
