@@ -100,9 +100,10 @@ def parse_sample_request(
     lengths = read_lengths(request.lengths, points.shape[0], limits)
     counts = read_sample_counts(request.sample_counts, lengths)
     attributes: tuple[tuple[str, TensorView], ...] = ()
+    shared_bytes = len(points.data) if points.is_shared else 0
     if request.attributes:
         attributes = _parse_attributes(request.attributes, points.shape[0], regions)
-    tensors = (points, *(values for _, values in attributes))
+        shared_bytes += sum(len(values.data) for _, values in attributes if values.is_shared)
     return ParsedSampleRequest(
         points=points,
         attributes=attributes,
@@ -112,7 +113,7 @@ def parse_sample_request(
         ignore_nonfinite=request.nonfinite_policy == sampling_pb2.NONFINITE_POLICY_IGNORE,
         return_points=request.return_points,
         return_distances=request.return_distances,
-        shared_bytes=sum([len(tensor.data) for tensor in tensors if tensor.is_shared]),
+        shared_bytes=shared_bytes,
     )
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from farpoint.v1 import sampling_pb2, tensor_pb2
-from farpoint_server.codec.sample_request import DecodedSampleRequest
+from farpoint_server.codec.sample_request import DecodedSampleRequest, ParsedSampleRequest
 from farpoint_server.codec.tensors import TensorView
 from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tensor
 from farpoint_server.engine.types import Clouds, Int32s, Int64s, Outcome, Samples
@@ -28,6 +28,15 @@ def rows_within(clouds: Clouds, rows: Int32s) -> Int32s:
         return rows
     firsts = (clouds.lengths.cumsum() - clouds.lengths).astype(np.int32)
     return rows - np.repeat(firsts, clouds.sample_counts)
+
+
+def response_bytes(request: ParsedSampleRequest, outcome: Outcome[Samples]) -> int:
+    """Bytes of the tensors of a response that have a row per sample, at most."""
+    points = request.points.shape[0]
+    row = 8 + len(request.points.data) // points
+    for _, values in request.attributes:
+        row += len(values.data) // points
+    return row * len(outcome.result.rows)
 
 
 def serialize_sample_response(

@@ -76,14 +76,12 @@ class EncodeHandler:
         serialize: Callable[[Outcome[list[StageOutput]]], T],
     ) -> T:
         """The response to a request that is admitted, as `serialize` makes it."""
+        loop = asyncio.get_running_loop()
         fields = request_context.current().fields
         fields["points"], fields["clouds"] = request.points.shape[0], len(request.lengths)
         fields["model"] = model.name
-        clouds = await self._on_a_thread(partial(decode_encode_request, request))
+        clouds = await loop.run_in_executor(self.threads, decode_encode_request, request)
         outcome = await self.batcher.run(EncodeWork(model.encoders, clouds), timeout_s)
         fields["queue_ms"] = round(outcome.queue_ms, 3)
         fields["compute_ms"] = round(outcome.compute_ms, 3)
-        return await self._on_a_thread(partial(serialize, outcome))
-
-    def _on_a_thread(self, convert: Callable[[], T]) -> asyncio.Future[T]:
-        return asyncio.get_running_loop().run_in_executor(self.threads, convert)
+        return await loop.run_in_executor(self.threads, serialize, outcome)

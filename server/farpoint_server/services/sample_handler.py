@@ -19,7 +19,7 @@ from farpoint_server.codec.sample_request import (
     decode_sample_request,
     parse_sample_request,
 )
-from farpoint_server.codec.sample_response import serialize_sample_response
+from farpoint_server.codec.sample_response import response_bytes, serialize_sample_response
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.codec.wire import Buffer, SampleMessage, parse, read_sample_message
@@ -104,20 +104,21 @@ class SampleHandler:
         serialize: Callable[[DecodedSampleRequest, Outcome[Samples]], T],
     ) -> T:
         """The response to a request that is admitted, as `serialize` makes it."""
+        loop = asyncio.get_running_loop()
         fields = request_context.current().fields
         fields["points"], fields["clouds"] = request.points.shape[0], len(request.lengths)
         self._check_memory(request)
         if max(len(request.points.data), request.shared_bytes) <= INLINE_BYTES:
             decoded = decode_sample_request(request)
         else:
-            decoded = await self._on_a_thread(partial(decode_sample_request, request))
+            decoded = await loop.run_in_executor(self.threads, decode_sample_request, request)
         outcome = await self.batcher.run(SampleWork(decoded.clouds), timeout_s)
         fields["samples"] = len(outcome.result.rows)
         fields["queue_ms"] = round(outcome.queue_ms, 3)
         fields["compute_ms"] = round(outcome.compute_ms, 3)
-        if _response_bytes(request, outcome) <= INLINE_BYTES:
+        if response_bytes(request, outcome) <= INLINE_BYTES:
             return serialize(decoded, outcome)
-        return await self._on_a_thread(partial(serialize, decoded, outcome))
+        return await loop.run_in_executor(self.threads, serialize, decoded, outcome)
 
     def _check_memory(self, request: ParsedSampleRequest) -> None:
         """Raises TooLargeError if an engine cannot hold the longest cloud by itself."""
@@ -127,14 +128,3 @@ class SampleHandler:
         predicted = sample_bytes(int(lengths[longest]), 1, samples)
         for engine in self.engines:
             engine.check(predicted)
-
-    def _on_a_thread(self, convert: Callable[[], T]) -> asyncio.Future[T]:
-        return asyncio.get_running_loop().run_in_executor(self.threads, convert)
-
-
-def _response_bytes(request: ParsedSampleRequest, outcome: Outcome[Samples]) -> int:
-    """About as many bytes as the response has at most."""
-    row = 8 + len(request.points.data) // request.points.shape[0]
-    for _, values in request.attributes:
-        row += len(values.data) // request.points.shape[0]
-    return row * len(outcome.result.rows)
