@@ -105,9 +105,11 @@ class SampleHandler:
     ) -> T:
         """The response to a request that is admitted, as `serialize` makes it."""
         loop = asyncio.get_running_loop()
+        predicted = _largest_cloud_bytes(request)
         fields = request_context.current().fields
         fields["points"], fields["clouds"] = request.points.shape[0], len(request.lengths)
-        self._check_memory(request)
+        for engine in self.engines:
+            engine.check(predicted)
         if max(len(request.points.data), request.shared_bytes) <= INLINE_BYTES:
             decoded = decode_sample_request(request)
         else:
@@ -120,11 +122,10 @@ class SampleHandler:
             return serialize(decoded, outcome)
         return await loop.run_in_executor(self.threads, serialize, decoded, outcome)
 
-    def _check_memory(self, request: ParsedSampleRequest) -> None:
-        """Raises TooLargeError if an engine cannot hold the longest cloud by itself."""
-        counts, lengths = request.sample_counts, request.lengths
-        longest = int(lengths.argmax()) if len(lengths) > 1 else 0
-        samples = int(counts[longest if len(counts) > 1 else 0])
-        predicted = sample_bytes(int(lengths[longest]), 1, samples)
-        for engine in self.engines:
-            engine.check(predicted)
+
+def _largest_cloud_bytes(request: ParsedSampleRequest) -> int:
+    """Device memory for the longest cloud by itself: batches are sliced between clouds."""
+    counts, lengths = request.sample_counts, request.lengths
+    longest = int(lengths.argmax()) if len(lengths) > 1 else 0
+    samples = int(counts[longest if len(counts) > 1 else 0])
+    return sample_bytes(int(lengths[longest]), 1, samples)
