@@ -1,4 +1,4 @@
-"""Draws a cloud and its samples side by side, in perspective, on a dark ground."""
+"""Matplotlib picture of a cloud and its samples side by side, in perspective."""
 
 from pathlib import Path
 

@@ -9,14 +9,15 @@ import structlog
 from farpoint_server.config import cli as command_line
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DeviceFailedError, StartError
-from farpoint_server.memory import detect, environment
+from farpoint_server.memory import environment, host
 from farpoint_server.observability import logging as logs
 
 
 def main() -> None:
     """Serves until a signal.
 
-    Exit status: 0 drained, 1 calls were cut off, 2 cannot start, 3 the device failed for good.
+    Exit status: 0 drained, 1 calls were cut off, 2 cannot start, 3 the device failed for good,
+    or a task did that the server cannot do without.
     """
     settings = command_line.parse()
     try:
@@ -40,8 +41,8 @@ def main() -> None:
 
 def _settle_allocators(settings: Settings) -> dict[str, object]:
     """Options that are read only once: before torch is loaded, and before any thread is started."""
-    malloc = detect.malloc()
-    chosen: dict[str, object] = {"malloc": malloc.name, "heap": malloc.settle(os.environ)}
+    malloc = host.detect()
+    chosen: dict[str, object] = {"malloc": malloc.name, "heap": malloc.set_options(os.environ)}
     if set(settings.device) != {"cpu"}:
         expandable = settings.memory_expandable_segments == "on"
         chosen["torch"] = environment.settle(os.environ, expandable=expandable)

@@ -20,9 +20,9 @@ from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
 from farpoint_server.errors import DeviceFailedError
 from farpoint_server.memory import environment
-from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.monitor import Keeper
+from farpoint_server.memory.monitor import MemoryMonitor
 from farpoint_server.memory.options import manager_of
+from farpoint_server.memory.trimmer import Gate
 from farpoint_server.models.registry import Registry
 from farpoint_server.observability import logging as logs
 from farpoint_server.observability.metrics.batches import BatchMeter
@@ -72,10 +72,11 @@ class App:
         self._threads = ThreadPoolExecutor(2, "codec")
         self._in_flight = InFlight()
         self._sharing = Sharing(settings)
-        self._keeper = Keeper(
+        self._monitor = MemoryMonitor(
             self._engines,
             lambda: self._batcher.waiting_requests,
             lambda healthy: self._health.report("memory", healthy=healthy),
+            structlog.get_logger("farpoint.memory").error,
         )
         around = self._observation.interceptors
         self._models = Registry(self._engines, self._health)
@@ -91,7 +92,7 @@ class App:
             await engine.start()
         await self._models.load_all(self._settings.encoder)
         self._batcher.start()
-        self._keeper.start()
+        self._monitor.start()
         await self._ports.start()
         self._observation.start()
         await self._health.set_all(serving=True)
@@ -108,7 +109,7 @@ class App:
 
     async def lost(self) -> str:
         """Returns, with the reason, once only a new process can help."""
-        device = asyncio.ensure_future(self._keeper.lost())
+        device = asyncio.ensure_future(self._monitor.lost())
         worker = asyncio.ensure_future(self._batcher.died())
         try:
             await asyncio.wait((device, worker), return_when=asyncio.FIRST_COMPLETED)
@@ -116,9 +117,9 @@ class App:
             device.cancel()
             worker.cancel()
         if device.done():
-            return "device failed"
+            return device.result()
         await self._health.report("scheduler", healthy=False)
-        return "worker died"
+        return "scheduler failed"
 
     async def drain(self) -> bool:
         """Stops accepting calls, waits for those accepted; whether all were answered in time."""
@@ -135,7 +136,7 @@ class App:
         """Closes every connection; calls that then are not answered in time are cancelled."""
         await self._ports.stop(grace_s)
         self._sharing.stop()
-        await self._keeper.stop()
+        await self._monitor.stop()
         await self._batcher.stop()
         for engine in self._engines:
             engine.stop()
@@ -182,7 +183,7 @@ class App:
             SamplingServicer(sample_handler, self._in_flight, _info(limits, chosen)),
             EncodingServicer(encode_handler),
             OpenInferenceServicer(sample_handler, encode_handler, lambda: self._health.is_serving),
-            AdminServicer(self._keeper, self._models, self._allocator_settings),
+            AdminServicer(self._monitor, self._models, self._allocator_settings),
             self._health,
         ).add_to(self._ports)
         self._show_state(admission)
@@ -209,7 +210,8 @@ async def serve(settings: Settings) -> bool:
 
     Raises:
         StartError: the settings do not fit this machine.
-        DeviceFailedError: a device or the scheduler works no more; only a new process can help.
+        DeviceFailedError: a device, the scheduler or the memory monitor works no more in this
+            process.
     """
     signals = _signals()
     app = App(settings)

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 
 from farpoint_server.memory.cuda import CudaAllocator
-from farpoint_server.memory.estimate import sample_bytes
-from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.heap import Heap
+from farpoint_server.memory.host import Heap
 from farpoint_server.memory.manager import Manager
-from farpoint_server.memory.policy import Limits
+from farpoint_server.memory.policy import Thresholds
+from farpoint_server.memory.prediction import sample_bytes
+from farpoint_server.memory.trimmer import Gate
 
 SAMPLES = 16
 DEVICE = torch.device("cuda", 0)
@@ -94,8 +94,12 @@ class CloudBatch:
 
 
 def manager(
-    limits: Limits | None = None, *, fraction: float = 1.0, enabled: bool = True, **options: object
+    thresholds: Thresholds | None = None,
+    *,
+    fraction: float = 1.0,
+    enabled: bool = True,
+    **options: object,
 ) -> Manager:
     """A manager of card 0."""
     allocator = CudaAllocator(DEVICE, fraction, expandable=False, heap=Heap())
-    return Manager(allocator, limits or Limits(), Gate(), enabled=enabled, **options)
+    return Manager(allocator, thresholds or Thresholds(), Gate(), enabled=enabled, **options)

@@ -1,13 +1,13 @@
-"""Requests, time and neighbors for a memory manager on the fake allocator."""
+"""Requests, time and other processes for a memory manager on the fake allocator."""
 
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
-from farpoint_server.memory.policy import Limits
+from farpoint_server.memory.policy import Thresholds
+from farpoint_server.memory.trimmer import Gate
 from tests.support.fake_allocator import MIB, FakeAllocator
 
 GIB = 1 << 30
@@ -41,31 +41,33 @@ class Request:
 
 @dataclass
 class Simulation:
-    """A card, a manager of it, and all that was reported."""
+    """A GPU, a manager of it, and all that was reported."""
 
     total: int = 16 * GIB
-    neighbor: int = 0
-    limits: Limits = field(default_factory=Limits)
+    others: int = 0
+    thresholds: Thresholds = field(default_factory=Thresholds)
     bounded: bool = False
-    limit: int = 0
+    enabled: bool = True
+    limit: int | None = None
 
     def __post_init__(self) -> None:
         self.clock = Clock()
-        self.allocator = FakeAllocator(self.total, self.neighbor)
+        self.allocator = FakeAllocator(self.total, self.others)
         self.gate = Gate()
         self.events: list[dict[str, Any]] = []
         self.manager = self.new_manager()
         self.tensors: weakref.WeakSet[Tensor] = weakref.WeakSet()
         self.meanwhile: Callable[[], object] = lambda: None
-        """Called in the middle of each forward."""
+        """Called in the middle of each batch."""
 
     def new_manager(self) -> Manager:
         return Manager(
             self.allocator,
-            self.limits,
+            self.thresholds,
             self.gate,
             limit=self.limit,
             bounded=self.bounded,
+            enabled=self.enabled,
             report=self._report,
             clock=self.clock,
         )
@@ -84,11 +86,11 @@ class Simulation:
             return [request.name for request in batch.requests]
 
     def wait(self, seconds: float, waiting: int = 0, step_s: float = 0.25) -> None:
-        """Time passes, and the manager is called as the keeper does."""
+        """Time passes, and the manager is called as the monitor does."""
         end = self.clock.now + seconds
         while self.clock.now < end:
             self.clock.now = min(end, self.clock.now + step_s)
-            self.manager.tend(waiting)
+            self.manager.poll(waiting)
 
     def trims(self, *reasons: str) -> list[dict[str, Any]]:
         wanted = reasons or POLICY_REASONS

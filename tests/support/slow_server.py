@@ -7,14 +7,14 @@ fast the real kernels are thus decides no test.
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from farpoint_models import DensityEncoder
 from farpoint_server import __main__ as command
 from farpoint_server.engine import engine, sample
-from farpoint_server.engine.sample import SampleBatch
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import EncoderInput, StageOutput
+from farpoint_server.engine.types import Clouds, EncoderInput, Int32s, StageOutput
 from farpoint_server.models import forward
 
 SLOW_POINTS, STUBBORN_POINTS = 1000, 2000
@@ -22,12 +22,12 @@ SECONDS = float(sys.argv.pop(1))
 launch, encode = sample.launch, forward.encode
 
 
-def launch_late(batch: SampleBatch) -> object:
-    points = sum(len(clouds.points) for clouds in batch.requests)
+def launch_late(requests: Sequence[Clouds], cancelled: Int32s) -> object:
+    points = sum(len(clouds.points) for clouds in requests)
     begin = time.monotonic() + (SECONDS if points >= SLOW_POINTS else 0)
-    while time.monotonic() < begin and (points >= STUBBORN_POINTS or not batch.cancelled.all()):
+    while time.monotonic() < begin and (points >= STUBBORN_POINTS or not cancelled.all()):
         time.sleep(0.002)
-    return launch(batch)
+    return launch(requests, cancelled)
 
 
 def encode_late(

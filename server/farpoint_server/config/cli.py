@@ -60,7 +60,8 @@ def _metavar(name: str, field: FieldInfo) -> str:
         return "ADDRESS"
     if Path in (field.annotation, *get_args(field.annotation)):
         return "FILE"
-    return by_name.get(name, "SECONDS" if field.annotation is float else "N")
+    is_float = float in (field.annotation, *get_args(field.annotation))
+    return by_name.get(name, "SECONDS" if is_float else "N")
 
 
 def _help(name: str, field: FieldInfo) -> str:

@@ -23,10 +23,10 @@ from farpoint_server.errors import (
     ServiceError,
     TooLargeError,
 )
-from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.oom import DeviceLost, OutOfMemory, TooLarge
 from farpoint_server.memory.options import Options, manager_of
+from farpoint_server.memory.trimmer import Gate
 
 # The memory of other processes, or that of a large batch, is back in about this time.
 OOM_RETRY_MS = 1000

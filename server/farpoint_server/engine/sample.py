@@ -1,19 +1,18 @@
-"""Batches of farthest point sampling: sliced where memory is short, one launch for all clouds."""
+"""Batches of Sample requests: made, sliced where memory is short, run, and split into answers."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-import farpoint_ops  # noqa: F401  registers the ops
-from farpoint_server.engine.transfer.device import Array
+from farpoint_server.engine.launch import launch, submit
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import Clouds, Float32s, Int32s, Int64s, Samples
-from farpoint_server.memory.estimate import sample_bytes
+from farpoint_server.engine.types import Clouds, Float32s, Int32s, Samples
+from farpoint_server.memory.prediction import sample_bytes
 
 # What the CPU kernel takes, to within a factor of two, as it reckons itself where it decides how
 # many threads a cloud is worth: for scans, surfaces and noise, alone or a thousand clouds at once.
@@ -21,10 +20,9 @@ POINT_NS, SAMPLE_NS = 15, 200
 # What a request gets that was given up: nobody reads it.
 _NOTHING = Samples(np.empty(0, np.int32), None)
 
-_Array = TypeVar("_Array", Float32s, Int64s)
 
-
-@dataclass(frozen=True)
+# Not frozen: that takes four times as long to make, and every request makes one.
+@dataclass(eq=False, slots=True)
 class SampleWork:
     """One Sample request; those that wait together share a launch."""
 
@@ -81,8 +79,11 @@ class SampleBatch:
     @property
     def predicted_bytes(self) -> int:
         """Bytes that the batch takes on the device."""
-        samples = sum([clouds.samples for clouds in self.requests])
-        return sample_bytes(self.point_count, len(self.cancelled), samples)
+        points = samples = 0
+        for clouds in self.requests:
+            points += len(clouds.points)
+            samples += clouds.samples
+        return sample_bytes(points, len(self.cancelled), samples)
 
     def give_up(self, index: int) -> None:
         """Has the clouds of the request at `index` be left unfinished."""
@@ -124,94 +125,17 @@ class SampleBatch:
         finished.
         """
         if pipeline is not None:
-            return self._submit(pipeline)
+            return submit(self.requests, self.cancelled, pipeline, self._answers)
+        # The first flag alone is cheap to look at, and is set in few batches.
         if self.cancelled[0] and self.cancelled.all():
+            return self._answers(None, None)
+        return self._answers(*launch(self.requests, self.cancelled))
+
+    def _answers(self, rows: Int32s | None, distances: Float32s | None) -> list[Samples]:
+        """Of rows (S,) and distances (S,) of all requests; None where all were given up."""
+        if rows is None:
             return [_NOTHING] * len(self)
-        return _split(self.requests, *launch(self))
-
-    def _submit(self, pipeline: Pipeline[Any]) -> "Future[list[Samples]]":
-        arguments = _arguments(self)
-        samples = int(arguments.sample_offsets[-1])
-        longest = int(np.diff(arguments.offsets).max())
-        most_samples = int(np.diff(arguments.sample_offsets).max())
-
-        def kernel(
-            points: torch.Tensor, offsets: torch.Tensor, slots: torch.Tensor, starts: torch.Tensor
-        ) -> Sequence[torch.Tensor]:
-            if self.cancelled.all():
-                return ()
-            outputs: tuple[torch.Tensor, torch.Tensor] = (
-                torch.ops.farpoint.furthest_point_sample_ragged(
-                    *(points, offsets, slots, starts),
-                    *(samples, longest, most_samples),
-                    arguments.with_distances,
-                )
-            )
-            return outputs if arguments.with_distances else outputs[:1]
-
-        def finish(outputs: Sequence[Array]) -> list[Samples]:
-            if not outputs:
-                return [_NOTHING] * len(self)
-            distances = outputs[1] if arguments.with_distances else None
-            return _split(self.requests, outputs[0], distances)
-
-        inputs = ([clouds.points for clouds in self.requests], [arguments.offsets])
-        return pipeline.submit(
-            (*inputs, [arguments.sample_offsets], [arguments.starts]), kernel, finish
-        )
-
-
-def launch(batch: SampleBatch) -> tuple[Int32s, Float32s | None]:
-    """Samples every cloud of a batch on a CPU, on the thread that calls.
-
-    Returns:
-        Rows of the joined points, shape (S,), and distances (S,) if any request asked for them.
-    """
-    arguments = _arguments(batch)
-    with torch.inference_mode():
-        rows, distances = torch.ops.farpoint._furthest_point_sample_cancellable(
-            torch.from_numpy(_join([clouds.points for clouds in batch.requests])),
-            torch.from_numpy(arguments.offsets),
-            torch.from_numpy(arguments.sample_offsets),
-            torch.from_numpy(arguments.starts),
-            int(arguments.sample_offsets[-1]),
-            torch.from_numpy(batch.cancelled),
-            arguments.with_distances,
-        )
-    return rows.numpy(), distances.numpy() if arguments.with_distances else None
-
-
-@dataclass(frozen=True)
-class _Arguments:
-    """What the kernels take beside the points, over all clouds of a batch."""
-
-    offsets: Int64s
-    sample_offsets: Int64s
-    starts: Int64s
-    with_distances: bool
-    """Whether any request asked for them."""
-
-
-def _arguments(batch: SampleBatch) -> _Arguments:
-    requests = batch.requests
-    return _Arguments(
-        _offsets([clouds.lengths for clouds in requests]),
-        _offsets([clouds.sample_counts for clouds in requests]),
-        np.ascontiguousarray(_join([clouds.starts for clouds in requests])),
-        any(clouds.with_distances for clouds in requests),
-    )
-
-
-def _join(arrays: Sequence[_Array]) -> _Array:
-    """A request that is alone in its batch is not copied."""
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
-def _offsets(parts: Sequence[Int64s]) -> Int64s:
-    lengths = _join(parts)
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    lengths.cumsum(out=offsets[1:])
-    return offsets
+        return _split(self.requests, rows, distances)
 
 
 def _part(clouds: Clouds, rows: slice, part: slice) -> Clouds:

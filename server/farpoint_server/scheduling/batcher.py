@@ -166,7 +166,8 @@ class Batcher:
             await self._blame(engine, jobs, error)
             return
         compute_ms = (time.monotonic() - begun) * 1e3
-        for job, answer in zip(jobs, answers, strict=True):
+        # Paired before any is told: of a wrong number nobody knows whose answer is whose.
+        for job, answer in [*zip(jobs, answers, strict=True)]:
             if isinstance(answer, ServiceError):
                 job.fail(answer)
             elif job.is_wanted:

@@ -26,7 +26,7 @@ from farpoint_server.codec.wire import Buffer, SampleMessage, parse, read_sample
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
-from farpoint_server.memory.estimate import sample_bytes
+from farpoint_server.memory.prediction import sample_bytes
 from farpoint_server.scheduling.admission import Admission, Receiving
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.transport.interceptor import Context

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 import torch
-from tests.support.clouds import street_scan
+from tests.support.clouds import street_scan, whole_street_scan
 from torch import Tensor
 
 from farpoint_ops import furthest_point_sample
@@ -25,6 +25,10 @@ def restored_threads() -> Iterator[None]:
 
 def _scan(_: np.random.Generator) -> np.ndarray:
     return street_scan()[:, :3]
+
+
+def _whole_scan(_: np.random.Generator) -> np.ndarray:
+    return whole_street_scan()[:, :3]
 
 
 def _ball(rng: np.random.Generator) -> np.ndarray:
@@ -63,7 +67,7 @@ def _overflow(rng: np.random.Generator) -> np.ndarray:
     return cloud
 
 
-CLOUDS = [_scan, _ball, _lattice, _duplicates, _equal, _line, _dense_core, _overflow]
+CLOUDS = [_scan, _whole_scan, _ball, _lattice, _duplicates, _equal, _line, _dense_core, _overflow]
 
 
 def tensor(cloud: np.ndarray) -> Tensor:

@@ -23,11 +23,12 @@ def out_of_memory_above(monkeypatch):
     def limit(points: int) -> list[int]:
         launch, sizes = sample.launch, []
 
-        def limited(batch):
-            if batch.point_count > points:
+        def limited(requests, cancelled):
+            size = sum(len(clouds.points) for clouds in requests)
+            if size > points:
                 raise torch.OutOfMemoryError("CUDA out of memory")
-            sizes.append(batch.point_count)
-            return launch(batch)
+            sizes.append(size)
+            return launch(requests, cancelled)
 
         monkeypatch.setattr(sample, "launch", limited)
         return sizes
@@ -76,15 +77,15 @@ def test_giving_a_request_up_reaches_its_slices_and_halves():
 async def test_a_batch_that_fits_is_neither_cut_nor_joined(monkeypatch):
     """The very object that was given is launched, on a server without a bound."""
     engine = Engine(torch.device("cpu"), 1)
-    launch, launched = sample.launch, []
+    run, ran = SampleBatch.run, []
 
-    def watched(batch):
-        launched.append(batch)
-        return launch(batch)
+    def watched(batch, *arguments):
+        ran.append(batch)
+        return run(batch, *arguments)
 
-    monkeypatch.setattr(sample, "launch", watched)
+    monkeypatch.setattr(SampleBatch, "run", watched)
     batch = SampleBatch([clouds(30, 50), clouds(40)])
     await engine.run(batch)
-    assert len(launched) == 1
-    assert launched[0] is batch
+    assert len(ran) == 1
+    assert ran[0] is batch
     engine.stop()

@@ -29,7 +29,7 @@ def test_one_failed_allocation_fails_nobody_and_leaves_nothing_behind(number):
     finally:
         gc.enable()
     assert simulation.allocator.stats().allocated == 0
-    assert simulation.manager.snapshot.ladders == 1
+    assert simulation.manager.snapshot.oom_count == 1
 
 
 @pytest.mark.parametrize("guilty", range(len(BATCH)))
@@ -65,7 +65,7 @@ def test_the_cache_is_given_back_before_the_second_attempt():
     assert [trim["reason"] for trim in simulation.trims("out_of_memory")] == ["out_of_memory"]
 
 
-def test_three_ladders_in_a_minute_are_unhealthy_until_a_trim():
+def test_three_times_out_of_memory_in_a_minute_are_unhealthy_until_a_trim():
     simulation = Simulation()
     for attempt in range(3):
         assert simulation.manager.snapshot.healthy
@@ -78,7 +78,7 @@ def test_three_ladders_in_a_minute_are_unhealthy_until_a_trim():
     assert simulation.manager.snapshot.healthy
 
 
-def test_three_ladders_in_three_minutes_are_not():
+def test_three_times_out_of_memory_in_three_minutes_are_not():
     simulation = Simulation()
     for attempt in range(3):
         simulation.allocator.fail_at = {simulation.allocator.allocations + 1}
@@ -96,7 +96,7 @@ def test_an_error_that_is_not_about_memory_passes_through():
     simulation.meanwhile = fail
     with pytest.raises(ValueError, match="a bug"):
         simulation.run(one("a", 1))
-    assert simulation.manager.snapshot.ladders == 0
+    assert simulation.manager.snapshot.oom_count == 0
     assert simulation.gate.readers == 0
 
 
@@ -113,7 +113,7 @@ def test_a_sticky_error_loses_the_device_for_good():
     with pytest.raises(DeviceLost, match="earlier"):
         simulation.run(one("b", 1))
     assert simulation.manager.is_lost
-    assert simulation.manager.tend(waiting=0) is None
+    assert simulation.manager.poll(waiting=0) is None
     assert simulation.manager.trim() is None
     assert simulation.trims("request", *("idle", "hard")) == []
 
@@ -134,13 +134,13 @@ def test_a_batch_is_cut_where_it_would_take_more_than_half_of_what_is_there():
     assert sizes == [400 * MIB] * 3
 
 
-def test_a_neighbor_who_took_the_room_makes_requests_fail_until_it_is_back():
-    simulation = Simulation(total=1000 * MIB, neighbor=900 * MIB, bounded=True)
+def test_room_that_other_processes_took_makes_requests_fail_until_it_is_back():
+    simulation = Simulation(total=1000 * MIB, others=900 * MIB, bounded=True)
     (answer,) = simulation.run(one("a", 200))
     assert isinstance(answer, OutOfMemory)
     assert simulation.allocator.allocations == 0
     assert simulation.manager.snapshot.refused == 1
-    simulation.allocator.neighbor = 0
+    simulation.allocator.others = 0
     simulation.clock.now += 1
     assert simulation.run(one("a", 200)) == ["a"]
 
@@ -153,7 +153,7 @@ def test_room_is_made_before_a_batch_so_that_torch_never_flushes_within_it():
     assert simulation.allocator.retries == 0
 
 
-def test_batches_that_the_cache_can_hold_run_from_it_though_the_card_is_full():
+def test_batches_that_the_cache_can_hold_run_from_it_though_the_device_is_full():
     simulation = Simulation(total=1000 * MIB, bounded=True)
     for _ in range(9):
         simulation.run(one("large", 900))
@@ -162,9 +162,9 @@ def test_batches_that_the_cache_can_hold_run_from_it_though_the_card_is_full():
 
 
 def test_a_request_of_many_clouds_is_cut_where_it_is_predicted_not_to_fit():
-    simulation = Simulation(total=1000 * MIB, neighbor=700 * MIB, bounded=True)
+    simulation = Simulation(total=1000 * MIB, others=700 * MIB, bounded=True)
     assert simulation.run(Request("a", (200 * MIB,) * 4)) == ["a.0.0+a.0.1+a.1.0+a.1.1"]
-    assert simulation.manager.snapshot.ladders == 0
+    assert simulation.manager.snapshot.oom_count == 0
     (answer,) = simulation.run(Request("b", (100 * MIB, 400 * MIB)))
     assert isinstance(answer, OutOfMemory)
     assert simulation.manager.snapshot.refused == 1

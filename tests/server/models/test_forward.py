@@ -9,7 +9,7 @@ from farpoint_models import DensityEncoder, EncoderConfig
 from farpoint_server.engine.thread import FEW_CORES_NS
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import EncoderInput
-from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.trimmer import Gate
 from farpoint_server.models.forward import GROUP_ROWS, EncodeWork, encode, groups
 
 RANDOM = np.random.default_rng(5)
@@ -73,7 +73,7 @@ def test_clouds_come_back_in_the_order_of_the_request(encoder):
 
 def test_a_device_is_given_the_same_and_answers_the_same(encoder):
     gate, device = Gate(), FakeDevice(stand_in=torch.ones_like)
-    pipeline = Pipeline(device, gate.stay)
+    pipeline = Pipeline(device, gate.hold_shared)
     for lengths in ((40, 33), (21, 21)):
         request = clouds(*lengths)
         with gate.reading():

@@ -145,7 +145,7 @@ async def test_no_engine_is_trimmed_while_a_model_is_warmed_up(registry, engine,
 
     def watched(*arguments):
         # As a manager of another engine does, which shares the gate.
-        with engine.memory._gate.trying() as may_trim:
+        with engine.memory._gate.try_exclusive() as may_trim:
             seen.append(may_trim)
         return warm_up(*arguments)
 

@@ -15,8 +15,8 @@ from farpoint_server.engine.sample import SampleBatch, SampleWork
 from farpoint_server.engine.thread import EngineThread, inline_limit_ns
 from farpoint_server.engine.types import Clouds
 from farpoint_server.errors import DeadlinePassedError
-from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.options import Options, manager_of
+from farpoint_server.memory.trimmer import Gate
 from farpoint_server.observability.metrics.batches import BatchMeter
 from farpoint_server.observability.metrics.instruments import Instruments
 from farpoint_server.scheduling.batcher import Batcher
@@ -55,11 +55,11 @@ def launches(monkeypatch):
     threads, failures = [], []
     launch = sample.launch
 
-    def watched(batch):
+    def watched(requests, cancelled):
         threads.append(threading.current_thread())
         if failures:
             raise failures.pop()
-        return launch(batch)
+        return launch(requests, cancelled)
 
     monkeypatch.setattr(sample, "launch", watched)
     return threads, failures
@@ -133,7 +133,7 @@ async def test_an_engine_never_does_two_things_at_a_time(engine, batcher, launch
 
 
 async def test_the_event_loop_waits_for_no_trim(engine, gate):
-    with gate.trying() as trims:
+    with gate.try_exclusive() as trims:
         assert trims
         assert engine.run_inline_if_idle(SMALL) is None
     assert engine.run_inline_if_idle(SMALL) is not None
@@ -143,8 +143,8 @@ async def test_the_event_loop_waits_for_no_trim(engine, gate):
 async def test_no_trim_begins_while_small_work_is_done(engine, gate, monkeypatch):
     seen = []
 
-    def launch(batch):  # noqa: ARG001
-        with gate.trying() as trims:
+    def launch(requests, cancelled):  # noqa: ARG001
+        with gate.try_exclusive() as trims:
             seen.append(trims)
         return np.zeros(9, np.int32), None
 

@@ -15,10 +15,10 @@ from farpoint_server.engine.sample import SampleBatch
 from farpoint_server.engine.transfer.device import DeviceStream
 from farpoint_server.engine.transfer.pipeline import DEPTH, Pipeline
 from farpoint_server.errors import DeviceFailedError, OverloadedError
-from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
-from farpoint_server.memory.policy import Limits
+from farpoint_server.memory.policy import Thresholds
 from farpoint_server.memory.snapshot import Reason
+from farpoint_server.memory.trimmer import Gate
 
 RANDOM = np.random.default_rng(11)
 clouds = partial(clouds_of, RANDOM)
@@ -31,7 +31,7 @@ class OnDevice:
     def __init__(self, device: FakeDevice, total: int = 1 << 30, *, bounded: bool = False) -> None:
         self.device = device
         self.allocator = FakeAllocator(total)
-        self.memory = Manager(self.allocator, Limits(), Gate(), bounded=bounded)
+        self.memory = Manager(self.allocator, Thresholds(), Gate(), bounded=bounded)
         self.pipeline = Pipeline(device, self.memory.hold)
         self.engine = Engine(CPU, 1, self.memory, self.pipeline)
 
@@ -121,7 +121,7 @@ async def test_what_runs_out_of_memory_is_cut_and_answered_as_if_it_had_not(on_d
     expected = await on_cpu.run(SampleBatch(requests))
     for answer in answers:
         assert_same(answer, expected)
-    assert here.memory.snapshot.ladders == 3
+    assert here.memory.snapshot.oom_count == 3
     (refused,) = await here.engine.run(SampleBatch([clouds(400)]))
     assert isinstance(refused, OverloadedError)
     assert not here.device.races

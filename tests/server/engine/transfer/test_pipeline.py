@@ -9,7 +9,7 @@ from tests.support.fake_device import FakeDevice, FakeEvent, Race
 
 from farpoint_server.engine.transfer.device import DeviceStream
 from farpoint_server.engine.transfer.pipeline import BUFFERS_PER_TRANSFER, DEPTH, Pipeline
-from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.trimmer import Gate
 
 RANDOM = np.random.default_rng(3)
 MOST_BUFFERS = DEPTH * BUFFERS_PER_TRANSFER
@@ -22,7 +22,7 @@ class Trip:
     def __init__(self, device: FakeDevice) -> None:
         self.device = device
         self.gate = Gate()
-        self.pipeline = Pipeline(device, self.gate.stay)
+        self.pipeline = Pipeline(device, self.gate.hold_shared)
 
     def run(self, batch):
         with self.gate.reading():
@@ -33,7 +33,7 @@ class Trip:
         assert not self.device.races
         assert len(self.device.pinned_sizes) <= MOST_BUFFERS
         assert self.pipeline.in_flight <= DEPTH
-        with self.gate.trying() as entered:
+        with self.gate.try_exclusive() as entered:
             assert not (entered and self.device.pending), "a trim could run beside a forward"
 
     def end(self) -> None:
