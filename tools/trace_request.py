@@ -32,6 +32,7 @@ import numpy as np
 
 import farpoint
 from farpoint_server import app
+from farpoint_server.observability import logging
 
 PACKAGES = ("farpoint", "farpoint_models", "farpoint_ops", "farpoint_server")
 # The log line follows the answer.
@@ -86,7 +87,7 @@ class Server:
 
     def __init__(self, address: str) -> None:
         settings = app.Settings(listen=(address,), device=("cpu",), encoder=())
-        app.logs.configure(settings)
+        logging.configure(settings)
         self._app: Any = None
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
@@ -94,7 +95,7 @@ class Server:
 
     def stop(self) -> None:
         asyncio.run_coroutine_threadsafe(self._app.stop(0), self._loop).result()
-        app.logs.close()
+        logging.close()
 
     async def _start(self, settings: Any) -> None:
         self._app = app.App(settings)

@@ -24,10 +24,10 @@ from farpoint_server.codec.wire import parse
 from farpoint_server.engine.types import Outcome, StageOutput
 from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.registry import LoadedModel, Registry
-from farpoint_server.scheduling.admission import Admission, Receiving
+from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.transport.interceptor import Context
-from farpoint_server.transport.receive import receive
+from farpoint_server.transport.receive import ReceiveTurns, receive
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class EncodeHandler:
 
     limits: RequestLimits
     admission: Admission
-    receiving: Receiving
+    receiving: ReceiveTurns
     batcher: Batcher
     registry: Registry
     threads: ThreadPoolExecutor

@@ -27,10 +27,10 @@ from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.memory.prediction import sample_bytes
-from farpoint_server.scheduling.admission import Admission, Receiving
+from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.transport.interceptor import Context
-from farpoint_server.transport.receive import receive
+from farpoint_server.transport.receive import ReceiveTurns, receive
 
 # Less is decoded or serialized on the event loop: the way to another thread costs more, and gRPC
 # itself copies every message there.
@@ -55,7 +55,7 @@ class SampleHandler:
 
     limits: RequestLimits
     admission: Admission
-    receiving: Receiving
+    receiving: ReceiveTurns
     batcher: Batcher
     engines: Sequence[Engine]
     threads: ThreadPoolExecutor

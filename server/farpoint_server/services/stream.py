@@ -10,7 +10,7 @@ import grpc
 from farpoint.v1 import sampling_pb2
 from farpoint_server import request_context
 from farpoint_server.codec.wire import Buffer, length_delimited, parse, read_stream_message
-from farpoint_server.errors import InvalidRequestError
+from farpoint_server.errors import InvalidRequestError, clear_tracebacks, status_of
 from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.transport import interceptor
 from farpoint_server.transport.interceptor import Context
@@ -107,8 +107,8 @@ class SampleStream:
             chunks = await self._handler.handle_message(message, timeout_s, arrived)
         except Exception as error:
             interceptor.log_end(arrived, error)
-            interceptor.let_go(error)
-            status = interceptor.status_of(error, self._request_id)
+            clear_tracebacks(error)
+            status = status_of(error, self._request_id)
             return [head, response(error=status).SerializeToString()]
         interceptor.log_end(arrived)
         return [head, *length_delimited(response.RESPONSE_FIELD_NUMBER, chunks)]

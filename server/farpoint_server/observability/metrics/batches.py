@@ -1,4 +1,4 @@
-"""Counts the batches on their way to an engine."""
+"""Prometheus metrics of the batches on their way to an engine."""
 
 from collections.abc import Coroutine
 from dataclasses import dataclass

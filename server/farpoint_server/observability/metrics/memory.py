@@ -1,4 +1,4 @@
-"""The memory of each device, as its manager saw it last."""
+"""Prometheus collector of each device's memory, as its manager saw it last."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
@@ -41,7 +41,7 @@ TRIMS: Mapping[str, tuple[str, Callable[[Trims], float]]] = {
 }
 
 
-class Memory(Collector):
+class MemoryCollector(Collector):
     """The snapshots as metrics `farpoint_memory_*` with the label `device`."""
 
     def __init__(self, read: Callable[[], Snapshots]) -> None:

@@ -12,7 +12,7 @@ from farpoint.v1 import sampling_pb2
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.services.sampling import SamplingServicer
 from farpoint_server.transport.drain import InFlight
-from farpoint_server.transport.interceptor import Boundary
+from farpoint_server.transport.interceptor import RequestInterceptor
 
 METHOD = "/farpoint.test.Service/Method"
 
@@ -67,7 +67,7 @@ async def test_a_failed_call_leaves_nothing_of_its_message(fail):
         await fail(message)
 
     handler = grpc.stream_unary_rpc_method_handler(behavior)
-    server = grpc.aio.server(interceptors=[Boundary(InFlight())])
+    server = grpc.aio.server(interceptors=[RequestInterceptor(InFlight())])
     service = grpc.method_handlers_generic_handler("farpoint.test.Service", {"Method": handler})
     server.add_generic_rpc_handlers((service,))
     port = server.add_insecure_port("127.0.0.1:0")
