@@ -19,7 +19,7 @@ from farpoint_server.models import forward
 
 SLOW_POINTS, STUBBORN_POINTS = 1000, 2000
 SECONDS = float(sys.argv.pop(1))
-launch, encode = sample.launch, forward.encode
+launch, encode = sample.launch, forward.run_encoder
 
 
 def launch_late(requests: Sequence[Clouds], cancelled: Int32s) -> object:
@@ -43,6 +43,6 @@ def nothing_is_small(_cores: int) -> int:
     return -1
 
 
-sample.launch, forward.encode = launch_late, encode_late
+sample.launch, forward.run_encoder = launch_late, encode_late
 engine.inline_limit_ns = nothing_is_small
 command.main()

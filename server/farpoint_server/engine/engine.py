@@ -123,8 +123,8 @@ class Engine:
     def _run_inline(self, work: Work[Answer]) -> Answer | None:
         batch = work.batch([work])
         try:
-            forward = partial(batch.run, self.device, None)
-            answers = self.memory.run_inline(forward, batch.predicted_bytes)
+            run = partial(batch.run, self.device, None)
+            answers = self.memory.run_inline(run, batch.predicted_bytes)
         except Exception:
             return None
         return answers[0] if isinstance(answers, list) else None

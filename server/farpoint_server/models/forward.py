@@ -72,7 +72,7 @@ class EncodeWork:
         """Every stage for all clouds, by the encoder that is on the device."""
         if self.given_up[0]:
             return [[]]
-        return [encode(self.encoders[device], self.clouds, pipeline)]
+        return [run_encoder(self.encoders[device], self.clouds, pipeline)]
 
     def halve(self) -> "tuple[EncodeWork, EncodeWork] | None":
         """Two requests of about as many clouds; None for a single cloud."""
@@ -111,7 +111,7 @@ def groups(lengths: Int64s) -> Iterator[Int64s]:
         begin = end
 
 
-def encode(
+def run_encoder(
     encoder: DensityEncoder, request: EncoderInput, pipeline: Pipeline[Any] | None = None
 ) -> list[StageOutput]:
     """Every stage of the encoder for all clouds, in host memory.

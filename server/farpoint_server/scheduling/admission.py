@@ -1,4 +1,4 @@
-"""How much work the server holds at once; what is beyond is refused, not queued."""
+"""Admission control: bounds on what is held at once; what is beyond is refused, not queued."""
 
 from farpoint_server.errors import OverloadedError
 

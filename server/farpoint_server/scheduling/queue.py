@@ -1,4 +1,4 @@
-"""The queue of jobs before the engines: who waits, and in which order they are taken."""
+"""The queue of jobs that wait for an engine, and the order in which they are taken."""
 
 import asyncio
 import time

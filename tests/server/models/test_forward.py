@@ -10,7 +10,7 @@ from farpoint_server.engine.thread import FEW_CORES_NS
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import EncoderInput
 from farpoint_server.memory.trimmer import Gate
-from farpoint_server.models.forward import GROUP_ROWS, EncodeWork, encode, groups
+from farpoint_server.models.forward import GROUP_ROWS, EncodeWork, groups, run_encoder
 
 RANDOM = np.random.default_rng(5)
 CPU = torch.device("cpu")
@@ -57,13 +57,13 @@ def test_equal_clouds_share_one_group():
 
 def test_clouds_come_back_in_the_order_of_the_request(encoder):
     together = clouds(40, 5, 33, 90, 1)
-    whole = encode(encoder, together)
+    whole = run_encoder(encoder, together)
     ends = together.lengths.cumsum()
     for cloud, (begin, end) in enumerate(zip(ends - together.lengths, ends, strict=True)):
         alone = EncoderInput(
             together.points[begin:end], together.attributes[begin:end], np.array([end - begin])
         )
-        for got, expected in zip(whole, encode(encoder, alone), strict=True):
+        for got, expected in zip(whole, run_encoder(encoder, alone), strict=True):
             stop = got.lengths.cumsum()[cloud]
             part = slice(stop - got.lengths[cloud], stop)
             np.testing.assert_array_equal(got.indices[part], expected.indices)
@@ -77,8 +77,8 @@ def test_a_device_is_given_the_same_and_answers_the_same(encoder):
     for lengths in ((40, 33), (21, 21)):
         request = clouds(*lengths)
         with gate.reading():
-            on_device = encode(encoder, request, pipeline)
-        for got, expected in zip(on_device, encode(encoder, request), strict=True):
+            on_device = run_encoder(encoder, request, pipeline)
+        for got, expected in zip(on_device, run_encoder(encoder, request), strict=True):
             for name, value in vars(expected).items():
                 np.testing.assert_array_equal(getattr(got, name), value, err_msg=name)
     pipeline.wait(0)
@@ -88,7 +88,7 @@ def test_a_device_is_given_the_same_and_answers_the_same(encoder):
 
 def test_counts_add_up_to_the_points_of_each_cloud(encoder):
     batch = clouds(40, 5, 33)
-    for stage in encode(encoder, batch):
+    for stage in run_encoder(encoder, batch):
         begins = stage.lengths.cumsum() - stage.lengths
         assert np.add.reduceat(stage.counts, begins).tolist() == [40, 5, 33]
 
@@ -97,7 +97,7 @@ def test_a_request_that_was_halved_is_answered_like_a_whole_one(encoder):
     work = EncodeWork({CPU: encoder}, clouds(20, 21, 22))
     left, right = work.halve()
     (joined,) = (left.join(a, b) for a, b in zip(run(left), run(right), strict=True))
-    for got, expected in zip(joined, encode(encoder, work.clouds), strict=True):
+    for got, expected in zip(joined, run_encoder(encoder, work.clouds), strict=True):
         assert got.lengths.tolist() == expected.lengths.tolist()
         np.testing.assert_array_equal(got.indices, expected.indices)
         np.testing.assert_allclose(got.features, expected.features, atol=1e-5)

@@ -24,7 +24,7 @@ CLOUD = EncoderInput(
 
 
 class Hook:
-    """Holds every forward back until `release` is set."""
+    """Holds every forward pass back until `release` is set."""
 
     def __init__(self) -> None:
         self.begun = threading.Event()

@@ -167,7 +167,7 @@ async def test_a_device_that_fails_later_is_lost(on_device):
     assert not here.memory.snapshot.healthy
 
 
-async def test_a_caller_who_leaves_keeps_nothing_from_landing(on_device):
+async def test_a_caller_who_leaves_keeps_no_transfer_from_completing(on_device):
     here = on_device()
     here.device.pause(DeviceStream.COMPUTE)
     tasks = [asyncio.create_task(here.engine.run(SampleBatch([clouds(100)]))) for _ in range(2)]

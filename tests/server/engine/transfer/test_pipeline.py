@@ -83,7 +83,7 @@ def test_every_answer_is_right_however_late_the_device_is(sizes, seed, hurry):
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(), st.integers(0, 60), st.sampled_from([0, 0.5, 1]))
-def test_a_departure_that_fails_anywhere_leaves_nothing_behind(seed, fails_at, hurry):
+def test_a_submission_that_fails_anywhere_leaves_nothing_behind(seed, fails_at, hurry):
     trip = Trip(FakeDevice(seed, hurry))
     asked = 0
 
