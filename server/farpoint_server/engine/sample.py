@@ -28,6 +28,7 @@ class SampleWork:
 
     clouds: Clouds
     shares_launch: ClassVar[bool] = True
+    kind: ClassVar[str] = "sample"
 
     @property
     def point_count(self) -> int:

@@ -115,6 +115,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         async def guarded(request: Any, context: Context) -> Any:
             arrived, code = time.monotonic(), "OK"
             request_id = request_context.begin(end_request, method=method)["request_id"]
+            request_context.identify(context.peer())
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id),))
             try:
                 self._accept(request, context)
