@@ -1,4 +1,4 @@
-"""Puts the parts together, serves until a signal, and drains."""
+"""The server process: its parts are made and joined here; it serves until a signal, then drains."""
 
 import asyncio
 import gc
