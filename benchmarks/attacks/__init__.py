@@ -1,1 +1,1 @@
-"""Attack scenarios against a server in a process of its own: what one caller can do to the others."""
+"""Attack scenarios against a server: what some callers can do to the others."""

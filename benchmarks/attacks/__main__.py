@@ -1,6 +1,6 @@
 """Runs an attack scenario by its name, and prints its table.
 
-    python -m benchmarks.attacks SCENARIO [--help]
+python -m benchmarks.attacks SCENARIO [--help]
 """
 
 import argparse

@@ -120,8 +120,8 @@ def measure(options: argparse.Namespace) -> dict[str, Figures]:
             for name in list(started)[:: -1 if number % 2 else 1]:
                 with started[name].awake():
                     one = turn(started[name], options.callers, options.seconds, pool)
-                for sums, more in zip(vars(figures[name]).values(), vars(one).values()):
-                    sums.extend(more)
+                for key, more in vars(one).items():
+                    getattr(figures[name], key).extend(more)
                 print(name, row(name, one), flush=True)
     return figures
 
@@ -131,7 +131,13 @@ def row(name: str, figures: Figures) -> str:
     ordered = sorted(figures.beside)
     p99 = ordered[math.ceil(0.99 * len(ordered)) - 1] * 1e3
     points = statistics.median(figures.points_per_s) / 1e6
-    cells = (f"{alone:.2f}", f"{beside:.2f}", f"{beside / alone:.2f}", f"{p99:.1f}", f"{points:.2f}")
+    cells = (
+        f"{alone:.2f}",
+        f"{beside:.2f}",
+        f"{beside / alone:.2f}",
+        f"{p99:.1f}",
+        f"{points:.2f}",
+    )
     return f"| {name} | {' | '.join(cells)} | {len(ordered)} |"
 
 

@@ -31,8 +31,9 @@ Result = TypeVar("Result")
 class Manager:
     """Answers batches, trims between them, and says what memory looks like.
 
-    Everything but `snapshot`, `is_lost`, `check` and `failed` belongs to the engine's thread; so
-    does `run_inline`, which the event loop may call while that thread has nothing to do.
+    `snapshot`, `is_lost`, `check` and `failed` are for any thread, `run` and the trims for the two
+    threads of the device's engine, that of long work and that of the rest: a trim still has the
+    gate to itself. `run_inline` is for the event loop, while the latter has nothing to do.
 
     Args:
         allocator: The device's.

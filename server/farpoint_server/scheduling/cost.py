@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from farpoint_server.engine.types import Work
 
@@ -36,17 +37,17 @@ class CostModel:
     def __init__(self) -> None:
         self._ratios: dict[Hashable, _Ratio] = {}
 
-    def predict_ns(self, work: Work[object]) -> int:
+    def predict_ns(self, work: Work[Any]) -> int:
         """Nanoseconds that work is predicted to run by itself."""
         ratio = self._ratios.get(work.kind)
         return work.cost_ns if ratio is None else int(ratio.value * work.cost_ns)
 
-    def is_known(self, work: Work[object]) -> bool:
+    def is_known(self, work: Work[Any]) -> bool:
         """Whether enough of its kind was measured for a prediction to be relied on."""
         ratio = self._ratios.get(work.kind)
         return ratio is not None and ratio.batches >= KNOWN
 
-    def observe(self, batch: Iterable[Work[object]], measured_ns: float) -> None:
+    def observe(self, batch: Iterable[Work[Any]], measured_ns: float) -> None:
         """Learns from a batch of one kind, no request of which was given up."""
         works = list(batch)
         estimated = sum(work.cost_ns for work in works)

@@ -133,9 +133,7 @@ class Lane:
             await self._blame(engine, jobs, error)
             return
         compute_s = time.monotonic() - begun
-        # What was given up, or refused for its memory, did not take its time.
-        if all([job.is_wanted for job in jobs]):
-            self._costs.observe([job.work for job in jobs], compute_s * 1e9)
+        self._learn(jobs, answers, compute_s)
         # Paired before any is told: of a wrong number nobody knows whose answer is whose.
         for job, answer in [*zip(jobs, answers, strict=True)]:
             if isinstance(answer, ServiceError):
@@ -143,6 +141,13 @@ class Lane:
             elif job.is_wanted:
                 queue_ms = (begun - job.accepted) * 1e3
                 job.answer.set_result(Outcome(answer, queue_ms, compute_s * 1e3))
+
+    def _learn(self, jobs: Sequence[Job], answers: Sequence[object], compute_s: float) -> None:
+        # What was given up, or refused for its memory, did not take its time.
+        if all(job.is_wanted for job in jobs) and not any(
+            isinstance(answer, ServiceError) for answer in answers
+        ):
+            self._costs.observe([job.work for job in jobs], compute_s * 1e9)
 
     async def _blame(self, engine: int, jobs: Sequence[Job], error: Exception) -> None:
         """One bad request must not fail the others of its batch: each is tried again by itself."""

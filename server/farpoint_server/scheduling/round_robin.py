@@ -121,5 +121,4 @@ class RoundRobin:
     def _count(self, job: Job, sign: int) -> None:
         self._jobs += sign
         self.points += sign * job.points
-        # Sums of floats drift; an empty queue has none left.
-        self.cost_ns = self.cost_ns + sign * job.cost_ns if self._jobs else 0.0
+        self.cost_ns += sign * job.cost_ns
