@@ -192,7 +192,9 @@ class App:
             limits, *shared, self._engines, self._threads, self._shared_memory.regions
         )
         encode_limits = replace(limits, points=min(limits.points, settings.max_encode_points))
-        encode_handler = EncodeHandler(encode_limits, *shared, self._models, self._threads)
+        encode_handler = EncodeHandler(
+            encode_limits, *shared, self._models, self._threads, self._engines
+        )
         services.Servicers(
             SamplingServicer(sample_handler, self._in_flight, _info(limits, chosen)),
             EncodingServicer(encode_handler),

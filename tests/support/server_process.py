@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from farpoint.v1 import sampling_pb2_grpc
 
 READY_TIMEOUT_S = 100
-STUBBORN_POINTS = 2000  # see slow_server.py
+SLOW_POINTS, STUBBORN_POINTS = 1000, 2000  # see slow_server.py
 SLOW_SERVER = str(Path(__file__).with_name("slow_server.py"))
 FAILING_SERVER = str(Path(__file__).with_name("failing_server.py"))
 

@@ -54,6 +54,11 @@ class EncodeWork:
         lengths = self.clouds.lengths
         return max(self._bytes_of(len(g) * int(lengths[g].max())) for g in groups(lengths))
 
+    @property
+    def least_bytes(self) -> int:
+        """Bytes of its longest cloud by itself: where memory is short, requests are cut to that."""
+        return self._bytes_of(int(self.clouds.lengths.max()))
+
     @staticmethod
     def batch(requests: "Sequence[EncodeWork]") -> "EncodeWork":
         """The only request."""
