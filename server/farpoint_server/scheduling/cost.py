@@ -1,6 +1,6 @@
 """Predicts how long work runs: its own estimate, corrected by what batches of its kind took."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,28 +32,40 @@ class _Ratio:
 
 
 class CostModel:
-    """A running ratio of measured to estimated time for each kind of work."""
+    """A running ratio of measured to estimated time for each kind of work and each of its sizes.
+
+    What a large cloud waits for memory says nothing of a small one, so what is of about the same
+    estimated time, to within a factor of four, has a ratio of its own.
+    """
 
     def __init__(self) -> None:
-        self._ratios: dict[Hashable, _Ratio] = {}
+        self._ratios: dict[tuple[str, int], _Ratio] = {}
 
     def predict_ns(self, work: Work[Any]) -> int:
         """Nanoseconds that work is predicted to run by itself."""
-        ratio = self._ratios.get(work.kind)
+        ratio = self._ratios.get(_class_of(work))
         return work.cost_ns if ratio is None else int(ratio.value * work.cost_ns)
 
     def is_known(self, work: Work[Any]) -> bool:
-        """Whether enough of its kind was measured for a prediction to be relied on."""
-        ratio = self._ratios.get(work.kind)
+        """Whether enough of its like was measured for a prediction to be relied on."""
+        ratio = self._ratios.get(_class_of(work))
         return ratio is not None and ratio.batches >= KNOWN
 
-    def observe(self, batch: Iterable[Work[Any]], measured_ns: float) -> None:
+    def observe(self, batch: Sequence[Work[Any]], measured_ns: float) -> None:
         """Learns from a batch of one kind, no request of which was given up."""
-        works = list(batch)
-        estimated = sum(work.cost_ns for work in works)
-        if estimated < LEAST_NS:
+        total = sum(work.cost_ns for work in batch)
+        if total < LEAST_NS:
             return
-        ratio = self._ratios.setdefault(works[0].kind, _Ratio())
-        ratio.measured += measured_ns - WEIGHT * ratio.measured
-        ratio.estimated += estimated - WEIGHT * ratio.estimated
-        ratio.batches += 1
+        estimated: dict[tuple[str, int], int] = {}
+        for work in batch:
+            key = _class_of(work)
+            estimated[key] = estimated.get(key, 0) + work.cost_ns
+        for key, part in estimated.items():
+            ratio = self._ratios.setdefault(key, _Ratio())
+            ratio.measured += measured_ns * part / total - WEIGHT * ratio.measured
+            ratio.estimated += part - WEIGHT * ratio.estimated
+            ratio.batches += 1
+
+
+def _class_of(work: Work[Any]) -> tuple[str, int]:
+    return work.kind, work.cost_ns.bit_length() // 2

@@ -97,7 +97,7 @@ async def test_callers_take_turns_in_either_lane(lanes):
 
 
 async def test_a_kind_that_turns_out_slow_is_long_from_then_on(lanes):
-    lanes.batcher._costs.observe([cloud(1_000_000)], 15 * 8 * MS)
+    lanes.batcher._costs.observe([cloud(4000)] * 40, 40 * MS)
     await lanes.submit(4000)
     assert (lanes.short.batches, lanes.long.batches) == ([], [[4000]])
     lanes.open()
