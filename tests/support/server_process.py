@@ -73,8 +73,12 @@ class RunningServer:
 
     @contextmanager
     def connected(self) -> Iterator[sampling_pb2_grpc.SamplingServiceStub]:
-        """A raw stub on a channel that is up, so that what is sent arrives at once."""
-        with grpc.insecure_channel(self.address) as channel:
+        """A raw stub on a channel that is up, so that what is sent arrives at once.
+
+        It has a connection of its own: gRPC would share one among the channels of a process.
+        """
+        options = (("grpc.use_local_subchannel_pool", 1),)
+        with grpc.insecure_channel(self.address, options=options) as channel:
             grpc.channel_ready_future(channel).result(READY_TIMEOUT_S)
             yield sampling_pb2_grpc.SamplingServiceStub(channel)
 
