@@ -41,7 +41,8 @@ class Client:
             which then reads larger clouds of `sample` from this process's memory.
 
     Nothing is sent before the first call. A call that the server did not accept because it was
-    away is repeated up to three times within its timeout.
+    away is repeated up to three times within its timeout, as long as few calls fail; one that
+    changes the server is never repeated.
     """
 
     def __init__(
