@@ -41,7 +41,7 @@ def test_no_part_of_it_needs_torch(statement):
 
 
 def test_sampling_a_numpy_cloud_loads_no_torch():
-    statement = "import numpy, farpoint._sample as s; s.SampleRpc(numpy.eye(3), 1)"
+    statement = "import numpy, farpoint._rpcs.sample as s; s.SampleRpc(numpy.eye(3), 1)"
     assert loaded(statement, "torch") == []
 
 

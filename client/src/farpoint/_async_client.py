@@ -9,16 +9,16 @@ from typing import Any, Literal, TypeVar, overload
 
 import grpc
 
-from farpoint import _calls
 from farpoint._arrays import ArrayLike, Attributes
-from farpoint._calls import CallContext, UnaryRpc, start_call
 from farpoint._channel import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, checked_target, open_aio_channel
-from farpoint._encode import EncodeRpc
-from farpoint._sample import SampleRpc
+from farpoint._rpcs import calls
+from farpoint._rpcs.calls import CallContext, UnaryRpc, start_call
+from farpoint._rpcs.encode import EncodeRpc
+from farpoint._rpcs.sample import SampleRpc
+from farpoint._rpcs.stream import SampleStreamRpc
+from farpoint._rpcs.upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
 from farpoint._security import PathLike, Tls, read_security
 from farpoint._shared_memory import Lease, SharedMemory
-from farpoint._stream import SampleStreamRpc
-from farpoint._upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
 from farpoint.errors import from_rpc_error
 from farpoint.memory import Memory, Trim
 from farpoint.models import Encoding, Model
@@ -56,8 +56,8 @@ class AsyncClient:
         return open_aio_channel(self._target, self._security)
 
     @cached_property
-    def _stubs(self) -> _calls.Stubs:
-        return _calls.Stubs(self._channel)
+    def _stubs(self) -> calls.Stubs:
+        return calls.Stubs(self._channel)
 
     @overload
     async def sample(
@@ -161,33 +161,31 @@ class AsyncClient:
 
     async def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """The models that are ready; `encode` takes the first if it is given none."""
-        return await self._invoke(_calls.ListModelsRpc(), start_call(timeout, self._timeout))
+        return await self._invoke(calls.ListModelsRpc(), start_call(timeout, self._timeout))
 
     async def load_model(
         self, name: str, path: str | None = None, *, timeout: float | None = None
     ) -> Model:
         """Has the server load a model; see `Client.load_model`."""
         return await self._invoke(
-            _calls.LoadModelRpc(name, path), start_call(timeout, self._timeout)
+            calls.LoadModelRpc(name, path), start_call(timeout, self._timeout)
         )
 
     async def unload_model(self, name: str, *, timeout: float | None = None) -> None:
         """Has the server unload a model; calls that use it finish."""
-        await self._invoke(_calls.UnloadModelRpc(name), start_call(timeout, self._timeout))
+        await self._invoke(calls.UnloadModelRpc(name), start_call(timeout, self._timeout))
 
     async def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """What the server is and what it accepts."""
-        return await self._invoke(_calls.GetServerInfoRpc(), start_call(timeout, self._timeout))
+        return await self._invoke(calls.GetServerInfoRpc(), start_call(timeout, self._timeout))
 
     async def memory(self, *, snapshots: bool = False, timeout: float | None = None) -> Memory:
         """What the memory of each device is used for; see `Client.memory`."""
-        return await self._invoke(
-            _calls.GetMemoryRpc(snapshots), start_call(timeout, self._timeout)
-        )
+        return await self._invoke(calls.GetMemoryRpc(snapshots), start_call(timeout, self._timeout))
 
     async def trim_memory(self, *, force: bool = False, timeout: float | None = None) -> list[Trim]:
         """Has the server give cached memory back; see `Client.trim_memory`."""
-        return await self._invoke(_calls.TrimMemoryRpc(force), start_call(timeout, self._timeout))
+        return await self._invoke(calls.TrimMemoryRpc(force), start_call(timeout, self._timeout))
 
     async def close(self) -> None:
         """Ends the connection; calls under way are cancelled."""
@@ -214,7 +212,7 @@ class AsyncClient:
         if size <= CERTAINLY_ACCEPTED_BYTES:
             return rpc
         if self._message_limit is None:
-            info = await self._invoke(_calls.GetServerInfoRpc(), context)
+            info = await self._invoke(calls.GetServerInfoRpc(), context)
             self._message_limit = info.limits.message_bytes
         return rpc if size <= self._message_limit else UploadRpc(rpc, self._message_limit)
 

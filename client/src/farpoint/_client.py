@@ -7,16 +7,16 @@ from typing import Any, Literal, TypeVar, overload
 
 import grpc
 
-from farpoint import _calls
 from farpoint._arrays import ArrayLike, Attributes
-from farpoint._calls import CallContext, UnaryRpc, start_call
 from farpoint._channel import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, open_channel
-from farpoint._encode import EncodeRpc
-from farpoint._sample import SampleRpc
+from farpoint._rpcs import calls
+from farpoint._rpcs.calls import CallContext, UnaryRpc, start_call
+from farpoint._rpcs.encode import EncodeRpc
+from farpoint._rpcs.sample import SampleRpc
+from farpoint._rpcs.stream import SampleStreamRpc
+from farpoint._rpcs.upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
 from farpoint._security import PathLike, Tls, read_security
 from farpoint._shared_memory import Lease, SharedMemory
-from farpoint._stream import SampleStreamRpc
-from farpoint._upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
 from farpoint.errors import from_rpc_error
 from farpoint.memory import Memory, Trim
 from farpoint.models import Encoding, Model
@@ -59,7 +59,7 @@ class Client:
         self._message_limit: int | None = None
         self._memory = None if shared_memory is None else SharedMemory(shared_memory)
         self._channel = open_channel(target, read_security(target, tls, token, credentials))
-        self._stubs = _calls.Stubs(self._channel)
+        self._stubs = calls.Stubs(self._channel)
 
     @overload
     def sample(
@@ -211,7 +211,7 @@ class Client:
 
     def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """The models that are ready; `encode` takes the first if it is given none."""
-        return self._invoke(_calls.ListModelsRpc(), start_call(timeout, self._timeout))
+        return self._invoke(calls.ListModelsRpc(), start_call(timeout, self._timeout))
 
     def load_model(
         self, name: str, path: str | None = None, *, timeout: float | None = None
@@ -226,15 +226,15 @@ class Client:
                 with the server.
             timeout: seconds; None takes the client's.
         """
-        return self._invoke(_calls.LoadModelRpc(name, path), start_call(timeout, self._timeout))
+        return self._invoke(calls.LoadModelRpc(name, path), start_call(timeout, self._timeout))
 
     def unload_model(self, name: str, *, timeout: float | None = None) -> None:
         """Has the server unload a model; calls that use it finish."""
-        self._invoke(_calls.UnloadModelRpc(name), start_call(timeout, self._timeout))
+        self._invoke(calls.UnloadModelRpc(name), start_call(timeout, self._timeout))
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """What the server is and what it accepts."""
-        return self._invoke(_calls.GetServerInfoRpc(), start_call(timeout, self._timeout))
+        return self._invoke(calls.GetServerInfoRpc(), start_call(timeout, self._timeout))
 
     def memory(self, *, snapshots: bool = False, timeout: float | None = None) -> Memory:
         """What the memory of each of the server's devices is used for.
@@ -243,7 +243,7 @@ class Client:
             snapshots: whether to include torch's memory snapshots, which can be large.
             timeout: seconds; None takes the client's.
         """
-        return self._invoke(_calls.GetMemoryRpc(snapshots), start_call(timeout, self._timeout))
+        return self._invoke(calls.GetMemoryRpc(snapshots), start_call(timeout, self._timeout))
 
     def trim_memory(self, *, force: bool = False, timeout: float | None = None) -> list[Trim]:
         """Has the server give cached memory back; one `Trim` for each device.
@@ -253,7 +253,7 @@ class Client:
                 after the batch that runs, ahead of what is queued.
             timeout: seconds; None takes the client's.
         """
-        return self._invoke(_calls.TrimMemoryRpc(force), start_call(timeout, self._timeout))
+        return self._invoke(calls.TrimMemoryRpc(force), start_call(timeout, self._timeout))
 
     def close(self) -> None:
         """Ends the connection; calls under way are cancelled."""
@@ -293,7 +293,7 @@ class Client:
         if size <= CERTAINLY_ACCEPTED_BYTES:
             return rpc
         if self._message_limit is None:
-            info = self._invoke(_calls.GetServerInfoRpc(), context)
+            info = self._invoke(calls.GetServerInfoRpc(), context)
             self._message_limit = info.limits.message_bytes
         return rpc if size <= self._message_limit else UploadRpc(rpc, self._message_limit)
 

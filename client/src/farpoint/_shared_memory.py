@@ -11,7 +11,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from farpoint._arrays import Array
-from farpoint._calls import CallContext
+from farpoint._rpcs.calls import CallContext
 from farpoint._tensors import in_common_dtype, tensor_header, to_tensor
 from farpoint.errors import (
     DeadlineExceededError,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from farpoint._arrays import Array, CloudAttributes, split_batch
-from farpoint._calls import CallContext, UnaryRpc
+from farpoint._rpcs.calls import CallContext, UnaryRpc
 from farpoint._shared_memory import Lease
 from farpoint._tensors import points_to_tensor, to_arrays
 from farpoint.errors import InternalError, InvalidArgumentError
