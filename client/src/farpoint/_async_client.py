@@ -3,22 +3,21 @@
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import nullcontext
-from functools import cached_property
 from types import TracebackType
 from typing import Any, Literal, TypeVar, overload
 
 import grpc
 
 from farpoint._arrays import ArrayLike, Attributes
-from farpoint._channel import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, checked_target, open_aio_channel
+from farpoint._base_client import BaseClient
+from farpoint._channel import open_aio_channel
 from farpoint._rpcs import calls
 from farpoint._rpcs.calls import CallContext, UnaryRpc, start_call
 from farpoint._rpcs.encode import EncodeRpc
 from farpoint._rpcs.sample import SampleRpc
 from farpoint._rpcs.stream import SampleStreamRpc
 from farpoint._rpcs.upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
-from farpoint._security import PathLike, Tls, read_security
-from farpoint._shared_memory import Lease, SharedMemory
+from farpoint._shared_memory import Lease
 from farpoint.errors import from_rpc_error
 from farpoint.memory import Memory, Trim
 from farpoint.models import Encoding, Model
@@ -27,37 +26,14 @@ from farpoint.results import Sample, ServerInfo, StreamedSample
 Result = TypeVar("Result")
 
 
-class AsyncClient:
+class AsyncClient(BaseClient[grpc.aio.Channel]):
     """A connection to a Farpoint server for one event loop.
 
     Takes the arguments of `Client` and has its methods, to be awaited. A task that is cancelled
     cancels its call.
     """
 
-    def __init__(
-        self,
-        target: str = DEFAULT_TARGET,
-        *,
-        timeout: float | None = DEFAULT_TIMEOUT_S,
-        tls: bool | PathLike | Tls = False,
-        token: str | None = None,
-        credentials: grpc.ChannelCredentials | None = None,
-        shared_memory: str | None = None,
-    ) -> None:
-        self._target = checked_target(target)
-        self._timeout = timeout
-        self._message_limit: int | None = None
-        self._memory = None if shared_memory is None else SharedMemory(shared_memory)
-        self._security = read_security(target, tls, token, credentials)
-
-    # Opened at the first call: a channel belongs to the loop that is running then.
-    @cached_property
-    def _channel(self) -> grpc.aio.Channel:
-        return open_aio_channel(self._target, self._security)
-
-    @cached_property
-    def _stubs(self) -> calls.Stubs:
-        return calls.Stubs(self._channel)
+    _open = staticmethod(open_aio_channel)
 
     @overload
     async def sample(
@@ -189,9 +165,9 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Ends the connection; calls under way are cancelled."""
-        await self._channel.close()
-        if self._memory is not None:
-            self._memory.close()
+        channel = self._end()
+        if channel is not None:
+            await channel.close()
 
     async def __aenter__(self) -> "AsyncClient":
         return self

@@ -8,15 +8,15 @@ from typing import Any, Literal, TypeVar, overload
 import grpc
 
 from farpoint._arrays import ArrayLike, Attributes
-from farpoint._channel import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, open_channel
+from farpoint._base_client import BaseClient
+from farpoint._channel import open_channel
 from farpoint._rpcs import calls
 from farpoint._rpcs.calls import CallContext, UnaryRpc, start_call
 from farpoint._rpcs.encode import EncodeRpc
 from farpoint._rpcs.sample import SampleRpc
 from farpoint._rpcs.stream import SampleStreamRpc
 from farpoint._rpcs.upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
-from farpoint._security import PathLike, Tls, read_security
-from farpoint._shared_memory import Lease, SharedMemory
+from farpoint._shared_memory import Lease
 from farpoint.errors import from_rpc_error
 from farpoint.memory import Memory, Trim
 from farpoint.models import Encoding, Model
@@ -25,7 +25,7 @@ from farpoint.results import Sample, ServerInfo, StreamedSample
 Result = TypeVar("Result")
 
 
-class Client:
+class Client(BaseClient[grpc.Channel]):
     """A connection to a Farpoint server; threads may share it.
 
     Args:
@@ -45,21 +45,7 @@ class Client:
     changes the server is never repeated.
     """
 
-    def __init__(
-        self,
-        target: str = DEFAULT_TARGET,
-        *,
-        timeout: float | None = DEFAULT_TIMEOUT_S,
-        tls: bool | PathLike | Tls = False,
-        token: str | None = None,
-        credentials: grpc.ChannelCredentials | None = None,
-        shared_memory: str | None = None,
-    ) -> None:
-        self._timeout = timeout
-        self._message_limit: int | None = None
-        self._memory = None if shared_memory is None else SharedMemory(shared_memory)
-        self._channel = open_channel(target, read_security(target, tls, token, credentials))
-        self._stubs = calls.Stubs(self._channel)
+    _open = staticmethod(open_channel)
 
     @overload
     def sample(
@@ -257,9 +243,9 @@ class Client:
 
     def close(self) -> None:
         """Ends the connection; calls under way are cancelled."""
-        self._channel.close()
-        if self._memory is not None:
-            self._memory.close()
+        channel = self._end()
+        if channel is not None:
+            channel.close()
 
     def __enter__(self) -> "Client":
         return self

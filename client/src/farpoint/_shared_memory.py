@@ -132,6 +132,14 @@ class SharedMemory:
         for region in free:
             region.close()
 
+    def forget(self) -> None:
+        """In a forked child: lets go of the parent's regions, which the parent goes on using.
+
+        The lock is not taken, as a thread of the parent may have held it when it forked.
+        """
+        for region in self._free:
+            region.close()
+
     def _pop(self, size: int) -> Region | None:
         """Of the free ones the last used that is large enough, or else the first."""
         with self._lock:
