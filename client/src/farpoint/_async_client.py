@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, overload
 
 import grpc
 
-from farpoint._arrays import ArrayLike, Attributes
+from farpoint._arrays import Attributes, BatchArray, CloudArray, CloudLike
 from farpoint._base_client import BaseClient
 from farpoint._channel import open_aio_channel
 from farpoint._rpcs import calls
@@ -38,7 +38,19 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
     @overload
     async def sample(
         self,
-        points: Sequence[ArrayLike],
+        points: CloudArray,
+        m: int | Sequence[int],
+        *,
+        attributes: Attributes | None = None,
+        start: int | Sequence[int] = 0,
+        nonfinite: Literal["reject", "ignore"] = "reject",
+        timeout: float | None = None,
+    ) -> Sample: ...
+
+    @overload
+    async def sample(  # type: ignore[overload-overlap]
+        self,
+        points: BatchArray | Sequence[CloudLike],
         m: int | Sequence[int],
         *,
         attributes: Attributes | None = None,
@@ -50,14 +62,14 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
     @overload
     async def sample(
         self,
-        points: ArrayLike | Sequence[Sequence[float]],
+        points: CloudLike,
         m: int | Sequence[int],
         *,
         attributes: Attributes | None = None,
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         timeout: float | None = None,
-    ) -> Any: ...
+    ) -> Sample: ...
 
     async def sample(
         self,
@@ -83,7 +95,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
 
     async def sample_stream(
         self,
-        clouds: Iterable[ArrayLike] | AsyncIterable[ArrayLike],
+        clouds: Iterable[CloudLike] | AsyncIterable[CloudLike],
         m: int,
         *,
         start: int = 0,
@@ -108,7 +120,16 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
     @overload
     async def encode(
         self,
-        points: Sequence[ArrayLike],
+        points: CloudArray,
+        model: str | None = None,
+        attributes: Attributes | None = None,
+        timeout: float | None = None,
+    ) -> Encoding: ...
+
+    @overload
+    async def encode(  # type: ignore[overload-overlap]
+        self,
+        points: BatchArray | Sequence[CloudLike],
         model: str | None = None,
         attributes: Attributes | None = None,
         timeout: float | None = None,
@@ -117,11 +138,11 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
     @overload
     async def encode(
         self,
-        points: ArrayLike | Sequence[Sequence[float]],
+        points: CloudLike,
         model: str | None = None,
         attributes: Attributes | None = None,
         timeout: float | None = None,
-    ) -> Any: ...
+    ) -> Encoding: ...
 
     async def encode(
         self,

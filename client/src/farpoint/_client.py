@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar, overload
 
 import grpc
 
-from farpoint._arrays import ArrayLike, Attributes
+from farpoint._arrays import Attributes, BatchArray, CloudArray, CloudLike
 from farpoint._base_client import BaseClient
 from farpoint._channel import open_channel
 from farpoint._rpcs import calls
@@ -50,7 +50,19 @@ class Client(BaseClient[grpc.Channel]):
     @overload
     def sample(
         self,
-        points: Sequence[ArrayLike],
+        points: CloudArray,
+        m: int | Sequence[int],
+        *,
+        attributes: Attributes | None = None,
+        start: int | Sequence[int] = 0,
+        nonfinite: Literal["reject", "ignore"] = "reject",
+        timeout: float | None = None,
+    ) -> Sample: ...
+
+    @overload
+    def sample(  # type: ignore[overload-overlap]
+        self,
+        points: BatchArray | Sequence[CloudLike],
         m: int | Sequence[int],
         *,
         attributes: Attributes | None = None,
@@ -62,14 +74,14 @@ class Client(BaseClient[grpc.Channel]):
     @overload
     def sample(
         self,
-        points: ArrayLike | Sequence[Sequence[float]],
+        points: CloudLike,
         m: int | Sequence[int],
         *,
         attributes: Attributes | None = None,
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         timeout: float | None = None,
-    ) -> Any: ...
+    ) -> Sample: ...
 
     def sample(
         self,
@@ -115,7 +127,7 @@ class Client(BaseClient[grpc.Channel]):
 
     def sample_stream(
         self,
-        clouds: Iterable[ArrayLike],
+        clouds: Iterable[CloudLike],
         m: int,
         *,
         start: int = 0,
@@ -150,7 +162,16 @@ class Client(BaseClient[grpc.Channel]):
     @overload
     def encode(
         self,
-        points: Sequence[ArrayLike],
+        points: CloudArray,
+        model: str | None = None,
+        attributes: Attributes | None = None,
+        timeout: float | None = None,
+    ) -> Encoding: ...
+
+    @overload
+    def encode(  # type: ignore[overload-overlap]
+        self,
+        points: BatchArray | Sequence[CloudLike],
         model: str | None = None,
         attributes: Attributes | None = None,
         timeout: float | None = None,
@@ -159,11 +180,11 @@ class Client(BaseClient[grpc.Channel]):
     @overload
     def encode(
         self,
-        points: ArrayLike | Sequence[Sequence[float]],
+        points: CloudLike,
         model: str | None = None,
         attributes: Attributes | None = None,
         timeout: float | None = None,
-    ) -> Any: ...
+    ) -> Encoding: ...
 
     def encode(
         self,
@@ -259,7 +280,7 @@ class Client(BaseClient[grpc.Channel]):
         self.close()
 
     def _read_stream(
-        self, rpc: SampleStreamRpc, clouds: Iterable[ArrayLike]
+        self, rpc: SampleStreamRpc, clouds: Iterable[CloudLike]
     ) -> Iterator[StreamedSample]:
         answers = self._stubs.sampling.SampleStream(rpc.requests(clouds), **rpc.options)
         try:

@@ -45,7 +45,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         lease: Lease | None = None,
     ) -> None:
         check_nonfinite(nonfinite)
-        self.batch = split_batch(points, attributes)
+        self.batch = split_batch(points, attributes, own_attributes=True)
         clouds = self.batch.clouds
         self.request = pb.SampleRequest()
         if not clouds:  # nothing to ask for
