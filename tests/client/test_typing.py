@@ -109,4 +109,4 @@ def test_every_form_of_input_has_its_result(check):
 def test_what_holds_no_points_is_refused(check):
     status, said = check(WRONG)
     assert status == 1
-    assert said.count("No overload variant") == 3
+    assert "Found 3 errors" in said
