@@ -61,6 +61,11 @@ class BaseClient(Generic[Channel]):
         self._is_closed = False
         self._begin()
 
+    @property
+    def target(self) -> str:
+        """Of the server."""
+        return self._arguments.target
+
     def _begin(self) -> None:
         """Nothing is open and nothing is known of the server."""
         path = self._arguments.shared_memory
