@@ -140,6 +140,18 @@ def test_pandas(check, cloud):
     check(frame, {"label": COLORS[:, 0]})
 
 
+def test_the_real_pytorch_geometric(client, check, cloud):
+    data = pytest.importorskip(
+        "torch_geometric.data", reason="optional: torch_geometric is not installed"
+    )
+    torch = pytest.importorskip("torch", reason="optional: torch is not installed")
+    pos, x = torch.from_numpy(cloud), torch.from_numpy(COLORS)
+    one = data.Data(pos=pos, x=x, y=torch.tensor([3]), edge_index=torch.zeros(2, 500, dtype=int))
+    check(one, {"x": COLORS})
+    with pytest.raises(farpoint.InvalidArgumentError, match=r"pass batch\.to_data_list\(\)"):
+        client.sample(data.Batch.from_data_list([one, one]), 3)
+
+
 def test_trimesh(check, cloud):
     trimesh = pytest.importorskip("trimesh", reason="optional: trimesh is not installed")
     points = cloud.astype(np.float64)

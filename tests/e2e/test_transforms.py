@@ -1,5 +1,7 @@
 """The transform samples the same points in this process and on a server, in torch's pipelines."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,8 @@ from torch.utils.data import DataLoader, Dataset
 import farpoint
 from farpoint.transforms import FarthestPointSample
 
-DATA = Path(__file__).resolve().parents[1] / "data"
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "tests" / "data"
 M = 50
 FILES = ["terrain_utm_part.pcd", "street_kitti_part.bin", "spot_cow_part.obj"]
 
@@ -102,11 +105,24 @@ def test_forked_workers_of_a_data_loader_sample_locally():
     assert torch.equal(rows(FarthestPointSample(M), **options), expected)
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_workers_of_a_data_loader_sample_remotely(server, context):
-    """Each connects for itself, whether it inherits the transform or unpickles it."""
+def test_forked_workers_of_a_data_loader_sample_remotely(server):
+    """In a process that has not used gRPC: each worker opens the client that it inherits."""
+    program = (
+        "import sys\n"
+        "from tests.e2e.test_transforms import FarthestPointSample, M, rows\n"
+        "transform = FarthestPointSample(M, server=sys.argv[1])\n"
+        "kept = rows(transform, num_workers=2, multiprocessing_context='fork')\n"
+        "print(kept.tolist() == rows(FarthestPointSample(M)).tolist())\n"
+    )
+    command = [sys.executable, "-c", program, server]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert ended.stdout == "True\n", ended.stderr
+
+
+def test_spawned_workers_of_a_data_loader_sample_remotely(server):
+    """They unpickle the transform and connect."""
     transform = FarthestPointSample(M, server=server)
-    kept = rows(transform, num_workers=1, multiprocessing_context=context)
+    kept = rows(transform, num_workers=1, multiprocessing_context="spawn")
     assert torch.equal(kept, rows(FarthestPointSample(M)))
 
 
@@ -115,3 +131,20 @@ def test_one_line_by_the_server_of_the_environment(server, monkeypatch):
     points = np.random.default_rng(0).normal(size=(400, 3))
     expected = FarthestPointSample(M)(points)
     assert np.array_equal(farpoint.sample(points, M).points, expected)
+
+
+def test_pytorch_geometric(server):
+    geometric = pytest.importorskip(
+        "torch_geometric.data", reason="optional: torch_geometric is not installed"
+    )
+    data = geometric.Data(pos=torch.rand(300, 3), x=torch.arange(300), y=torch.tensor([3]))
+    local = FarthestPointSample(M)(data)
+    remote = FarthestPointSample(M, server=server)(data)
+    assert type(local) is geometric.Data
+    assert torch.equal(local.x, remote.x)
+    assert torch.equal(local.pos, data.pos[local.x])
+    assert local.y is data.y
+    assert local.num_nodes == M
+    assert data.num_nodes == 300
+    with pytest.raises(farpoint.InvalidArgumentError, match="before clouds are joined"):
+        FarthestPointSample(M)(geometric.Batch.from_data_list([data, data]))
