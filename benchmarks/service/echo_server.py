@@ -68,19 +68,19 @@ async def bare() -> None:
 def farpoint(*, kernels: bool) -> None:
     """The server as it is; without kernels, the samples of a cloud are its first rows."""
     from farpoint_server import __main__ as command
-    from farpoint_server.engine import engine
+    from farpoint_server.engine import sample
 
-    def first_rows(batch, *_):
-        if len(batch.cancelled) == 1:
-            return np.arange(batch.requests[0].sample_counts[0], dtype=np.int32), None
-        lengths = np.concatenate([clouds.lengths for clouds in batch.requests])
-        counts = np.concatenate([clouds.sample_counts for clouds in batch.requests])
+    def first_rows(requests, cancelled):
+        if len(cancelled) == 1:
+            return np.arange(requests[0].sample_counts[0], dtype=np.int32), None
+        lengths = np.concatenate([clouds.lengths for clouds in requests])
+        counts = np.concatenate([clouds.sample_counts for clouds in requests])
         firsts = lengths.cumsum() - lengths
         pairs = zip(firsts, counts, strict=True)
         return np.concatenate([np.arange(f, f + m, dtype=np.int32) for f, m in pairs]), None
 
     if not kernels:
-        engine.launch = first_rows
+        sample.launch = first_rows
     sys.argv[1:] = ["--listen", "127.0.0.1:0", "--device", "cpu", "--log-format", "json"]
     errors = _tell_address()
     try:
