@@ -13,7 +13,7 @@ import pytest
 import farpoint
 
 FORKED = """
-import os, sys
+import asyncio, os, sys
 import numpy as np
 import farpoint
 
@@ -22,9 +22,14 @@ cloud = np.random.default_rng(7).normal(size=(500, 3)).astype(np.float32)
 client = farpoint.Client(target, timeout=20)
 if case != "unused":
     client.sample(cloud, 3)
-if case == "closed":
+if case in ("closed", "async"):
     client.close()
     client = farpoint.Client(target, timeout=20)
+if case == "async":
+    async def use():
+        async with farpoint.AsyncClient(target) as other:
+            await other.sample(cloud, 3)
+    asyncio.run(use())
 child = os.fork()
 if not child:
     try:
@@ -92,15 +97,17 @@ def test_a_closed_client_leaves_grpc_usable_in_a_fork(run_forked):
     assert run_forked("closed") == ["5", "parent 4"]
 
 
-def test_a_fork_in_which_grpc_cannot_work_is_told_what_to_do(run_forked):
-    said, parent = run_forked("used")
+@pytest.mark.parametrize("case", ["used", "async"])
+def test_a_fork_in_which_grpc_cannot_work_is_told_what_to_do(run_forked, case):
+    said, parent = run_forked(case)
     assert "spawn" in said
     assert "GRPC_ENABLE_FORK_SUPPORT=1" in said
     assert parent == "parent 4"
 
 
-def test_with_fork_support_a_used_client_works_on_both_sides(run_forked):
-    assert run_forked("used", GRPC_ENABLE_FORK_SUPPORT="1") == ["5", "parent 4"]
+@pytest.mark.parametrize("case", ["used", "async"])
+def test_with_fork_support_a_used_client_works_on_both_sides(run_forked, case):
+    assert run_forked(case, GRPC_ENABLE_FORK_SUPPORT="1") == ["5", "parent 4"]
 
 
 @pytest.mark.parametrize("used", [False, True])

@@ -90,10 +90,10 @@ class BaseClient(Generic[Channel]):
             if self._is_closed:
                 raise ValueError("the client is closed")
             if self._opened is None:
-                _check_fork()
+                _forks.check()
                 self._channel = type(self)._open(self._arguments.target, self._security)
                 self._opened = Stubs(self._channel)
-                _open_clients.add(self)
+                _forks.note(self)
             return self._opened
 
     def _end(self) -> Channel | None:
@@ -101,7 +101,7 @@ class BaseClient(Generic[Channel]):
         with self._lock:
             self._is_closed = True
             channel, self._channel, self._opened = self._channel, None, None
-            _open_clients.discard(self)
+            _forks.clients.discard(self)
         if self._memory is not None:
             self._memory.close()
         return channel
@@ -118,32 +118,45 @@ class BaseClient(Generic[Channel]):
         self.__init__(**vars(arguments))  # type: ignore[misc]  # anew, with the same arguments
 
 
-# Clients with an open channel.
-_open_clients: WeakSet[BaseClient[Any]] = WeakSet()
-# Channels of the parent, kept for ever: gRPC must not clean them up in a child.
-_inherited: list[Any] = []
+class _Forks:
+    """What a forked child must know of the gRPC of its parent."""
+
+    def __init__(self) -> None:
+        self.clients: WeakSet[BaseClient[Any]] = WeakSet()
+        """With an open channel."""
+        self.has_used_aio = False
+        """Its poller thread goes on when all channels are closed."""
+        self.inherited: list[Any] = []
+        """Channels of the parent, kept for ever: gRPC must not clean them up in a child."""
+        self.is_broken = False
+        """Whether a call in this process would hang: gRPC's threads are not in a forked child."""
+
+    def note(self, client: BaseClient[Any]) -> None:
+        """The client has opened its channel."""
+        self.clients.add(client)
+        self.has_used_aio |= isinstance(client._channel, grpc.aio.Channel)
+
+    def after_fork_in_child(self) -> None:
+        """Channels and shared memory belong to the parent; the clients begin anew."""
+        self.is_broken |= not _SURVIVES_FORK and (bool(self.clients) or self.has_used_aio)
+        for client in list(self.clients):
+            self.inherited.append((client._channel, client._opened))
+            if client._memory is not None:
+                client._memory.forget()
+            client._begin()
+        self.clients.clear()
+
+    def check(self) -> None:
+        """Raises FailedPreconditionError where a call would hang."""
+        if self.is_broken:
+            raise FailedPreconditionError(
+                "this process was forked while gRPC was in use, and gRPC cannot work in it: start "
+                'processes by "spawn" or "forkserver" (DataLoader: multiprocessing_context='
+                '"spawn"), close all clients before the fork (an AsyncClient must not have been '
+                f"used), or set the environment variable {FORK_VARIABLE}=1 before Python starts"
+            )
 
 
-def _after_fork_in_child() -> None:
-    """A parent's channels and shared memory belong to the parent."""
-    for client in list(_open_clients):
-        _inherited.append((client._channel, client._opened))
-        if client._memory is not None:
-            client._memory.forget()
-        client._begin()
-    _open_clients.clear()
-
-
-def _check_fork() -> None:
-    """Raises where a call would hang: gRPC's threads are not in a forked child."""
-    if _inherited and not _SURVIVES_FORK:
-        raise FailedPreconditionError(
-            "this process was forked while gRPC was in use, and gRPC cannot work in it: start "
-            'processes by "spawn" or "forkserver" (DataLoader: multiprocessing_context="spawn"), '
-            "close all clients before the fork, or set the environment variable "
-            f"{FORK_VARIABLE}=1 before Python starts"
-        )
-
-
+_forks = _Forks()
 if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    os.register_at_fork(after_in_child=_forks.after_fork_in_child)
