@@ -1,5 +1,6 @@
 """A cloud as it was read, able to write some of its rows back."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -25,9 +26,14 @@ class Cloud:
 
     points: Array
     """(N, 3) in the file's own precision: float64 where the file stores text or scaled integers."""
-    attributes: dict[str, Array]
+    attributes: Mapping[str, Array]
     """Arrays with N rows each, by name."""
-    source: Source
+    source: Source | None = None
+    """For a cloud of a format that can be written back row by row."""
+    crs: str | None = None
+    """The coordinate reference system as WKT, where the file names one that way."""
+    notes: tuple[str, ...] = ()
+    """What of the file is not in this cloud, in words: "12 faces are left out"."""
 
     def __len__(self) -> int:
         return len(self.points)
@@ -35,3 +41,8 @@ class Cloud:
     def __repr__(self) -> str:
         names = ", ".join(self.attributes)
         return f"Cloud({len(self)} points of {self.points.dtype}; attributes: {names or 'none'})"
+
+    def take(self, rows: Rows) -> "Cloud":
+        """The rows as a cloud of their own, without what its file held beyond columns."""
+        chosen = {name: values[rows] for name, values in self.attributes.items()}
+        return Cloud(self.points[rows], chosen, crs=self.crs)
