@@ -9,6 +9,7 @@ SIGNATURE = b"LASF"
 SHORTEST_HEADER = 227
 _VLR_BYTES, _EVLR_BYTES = 54, 60
 _LASZIP_RECORD = 22204
+_CHUNKED_COMPRESSORS = (2, 3)
 _VARIABLE_CHUNKS = 0xFFFFFFFF
 
 
@@ -90,6 +91,8 @@ def _check_chunks(
     """Each chunk begins with a whole point, so that a file has room for so many only."""
     if laszip is None or len(laszip) < 34:
         raise ValueError("the points are compressed, and the record of laszip is missing")
+    if struct.unpack_from("<H", laszip)[0] not in _CHUNKED_COMPRESSORS:
+        raise ValueError("packed by a laszip before version 2, which no chunks can be read of")
     chunk_points = struct.unpack_from("<I", laszip, 12)[0]
     stream.seek(begin)
     at = struct.unpack("<q", stream.read(8).ljust(8, b"\xff"))[0]

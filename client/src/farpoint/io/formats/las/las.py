@@ -42,7 +42,7 @@ class LasSource:
         # The octree of a COPC file describes points that are not there any more.
         header.vlrs[:] = [vlr for vlr in header.vlrs if vlr.user_id != "copc"]
         if str(header.version) not in laspy.supported_versions():
-            header.version = _OLDEST_WRITTEN
+            header.version = laspy.header.Version.from_str(_OLDEST_WRITTEN)
         chosen = laspy.LasData(header, self.las.points[rows].copy())
         if self.las.evlrs:
             chosen.evlrs = type(self.las.evlrs)(v for v in self.las.evlrs if v.user_id != "copc")

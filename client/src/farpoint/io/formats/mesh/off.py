@@ -1,5 +1,6 @@
 """Vertices of the Object File Format (.off, also COFF, NOFF, STOFF); faces are left out."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -7,13 +8,14 @@ import numpy as np
 from farpoint._arrays import Array
 from farpoint.io.cloud import Cloud
 from farpoint.io.formats.text.lines import Lines, split_lines
-from farpoint.io.formats.text.table import COMMENTS, read_table
+from farpoint.io.formats.text.table import read_table
 from farpoint.io.options import ReadOptions
 
 
 def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
     """Reads the vertices, with normals, colors and texture coordinates where the file has them."""
-    lines = _without_blanks(split_lines(np.fromfile(path, np.uint8)))
+    data = re.sub(rb"#[^\r\n]*", b"", path.read_bytes())
+    lines = _without_blanks(split_lines(np.frombuffer(data, np.uint8)))
     kind, counts, first = _head(lines)
     vertices, faces = counts
     if len(lines) - first < vertices + faces:
@@ -30,11 +32,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
 
 
 def _without_blanks(lines: Lines) -> Lines:
-    kept = [
-        i
-        for i in range(len(lines))
-        if lines[i].strip() and not lines[i].lstrip().startswith(COMMENTS)
-    ]
+    kept = [i for i in range(len(lines)) if lines[i].strip()]
     return lines.select(np.array(kept, np.int64))
 
 

@@ -2,11 +2,15 @@
 
 import io
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
+import numpy as np
+
 from farpoint.io.cloud import Cloud, Rows
+from farpoint.io.formats.mesh.ply_ascii import parse_elements, read_vertices
 from farpoint.io.options import ReadOptions
 from farpoint.io.records import columns_of, join_columns, split_records
 
@@ -41,42 +45,62 @@ class PlySource:
 
 def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
     """Reads the element `vertex`; a property that is a list is kept but is no attribute."""
-    from plyfile import PlyData, PlyParseError
+    from plyfile import PlyParseError
 
-    try:
-        with _open(path) as stream:
-            ply = PlyData.read(stream)
-            left = stream.read()
-    except PlyParseError as error:
-        raise ValueError(str(error)) from error
-    if left.strip():
-        raise ValueError("something is left over after the last element")
-    if "vertex" not in ply:
-        raise ValueError("no element named vertex")
-    points, attributes = split_records(ply["vertex"].data)
-    numeric = {name: values for name, values in attributes.items() if values.dtype != object}
-    others = [f"{e.count} of the element {e.name}" for e in ply if e.name != "vertex" and e.count]
-    notes = (f"left out: {', '.join(others)}",) if others else ()
-    return Cloud(points, numeric, PlySource(ply), notes=notes)
-
-
-def _open(path: Path) -> IO[Any]:
-    """The file as plyfile wants it.
-
-    An ASCII file as text, since plyfile would wrap its bytes and close them unread; and a header
-    without blanks at the ends of its lines, which it refuses.
-    """
     with path.open("rb") as stream:
         head = _read_head(stream)
         plain = b"".join(line.strip() + b"\n" for line in head.splitlines())
-        size = path.stat().st_size - stream.tell()
-        _check_counts(plain, size)
-        if b"format ascii" in plain:
-            text = (plain + stream.read()).decode("ascii", errors="backslashreplace")
-            return io.StringIO(text.replace("\r\n", "\n").replace("\r", "\n"))
-        if plain != head:
-            return io.BytesIO(plain + stream.read())
-    return path.open("rb")
+        _check_counts(plain, path.stat().st_size - stream.tell())
+        try:
+            is_ascii = b"\nformat ascii" in plain
+            ply = _read_ascii(plain, stream) if is_ascii else _read_binary(plain, head, stream)
+        except PlyParseError as error:
+            raise ValueError(str(error)) from error
+    points, attributes = split_records(ply["vertex"].data)
+    numeric = {name: values for name, values in attributes.items() if values.dtype != object}
+    elements = parse_elements(plain.decode("ascii", "replace"))
+    others = [f"{e.count} of the element {e.name}" for e in elements if e.name != "vertex"]
+    notes = tuple(f"left out: {other}" for other in others if not other.startswith("0 "))
+    return Cloud(points, numeric, PlySource(ply), notes=notes)
+
+
+def _read_ascii(head: bytes, stream: BinaryIO) -> "PlyData":
+    """The vertices alone where they have no lists, else all that plyfile reads."""
+    from plyfile import PlyData, PlyElement
+
+    elements = parse_elements(head.decode("ascii", "replace"))
+    _check_vertex(element.name for element in elements)
+    body = stream.read()
+    records = read_vertices(elements, np.frombuffer(body, np.uint8))
+    if records is None:
+        text = (head + body).decode("ascii", errors="backslashreplace")
+        return _read_whole(io.StringIO(text.replace("\r\n", "\n").replace("\r", "\n")))
+    blank = _read_whole(io.StringIO(re.sub(r"(?m)^(element \S+) \d+$", r"\1 0", head.decode())))
+    comments = list(blank["vertex"].comments)
+    vertex = PlyElement.describe(records, "vertex", comments=comments)
+    return PlyData([vertex], text=True, comments=blank.comments, obj_info=blank.obj_info)
+
+
+def _read_binary(plain: bytes, head: bytes, stream: BinaryIO) -> "PlyData":
+    if plain != head:  # plyfile refuses blanks at the ends of lines
+        return _read_whole(io.BytesIO(plain + stream.read()))
+    stream.seek(0)
+    return _read_whole(stream)
+
+
+def _read_whole(stream: IO[Any]) -> "PlyData":
+    from plyfile import PlyData
+
+    ply = PlyData.read(stream)
+    _check_vertex(element.name for element in ply)
+    if stream.read().strip():
+        raise ValueError("something is left over after the last element")
+    return ply
+
+
+def _check_vertex(names: Iterable[str]) -> None:
+    if "vertex" not in names:
+        raise ValueError("no element named vertex")
 
 
 def _read_head(stream: BinaryIO) -> bytes:

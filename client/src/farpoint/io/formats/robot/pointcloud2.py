@@ -30,7 +30,8 @@ def records_of(message: Any) -> Array:
     if not needed:
         return np.empty(0, dtype)
     shape = (height, width)
-    return np.ndarray(shape, dtype, np.ascontiguousarray(data), strides=(row, step)).reshape(-1)
+    records: Array = np.ndarray(shape, dtype, np.ascontiguousarray(data), strides=(row, step))
+    return records.reshape(-1)
 
 
 def _dtype(fields: Any, step: int, order: str) -> np.dtype[Any]:

@@ -90,10 +90,15 @@ def _separation(line: bytes) -> tuple[int | None, int]:
     if b";" in line:
         return ord(";"), ord("," if b"," in line else ".")
     words = line.split()
-    if len(words) >= 3 and b"," in line and all(map(_DECIMAL_COMMA.fullmatch, words[:3])):
-        # "1, 2, 3" has its commas behind the numbers, "1,5 2,5 3,5" within them.
-        if not any(word.endswith(b",") for word in words):
-            return None, ord(",")
+    # "1, 2, 3" has its commas behind the numbers, "1,5 2,5 3,5" within them.
+    behind = any(word.endswith(b",") for word in words)
+    if (
+        len(words) >= 3
+        and b"," in line
+        and not behind
+        and all(map(_DECIMAL_COMMA.fullmatch, words[:3]))
+    ):
+        return None, ord(",")
     return (ord(",") if b"," in line else None), ord(".")
 
 

@@ -121,5 +121,5 @@ def _separators_fit(table: Table, separator: int) -> bool:
     rows, width = table.begins.shape
     if len(at) != rows * (width - 1):
         return False  # comments with separators are rare enough to take the slower way
-    at = at.reshape(rows, width - 1)
-    return bool((at >= table.ends[:, :-1]).all() and (at < table.begins[:, 1:]).all())
+    between = at.reshape(rows, width - 1)
+    return bool((between >= table.ends[:, :-1]).all() and (between < table.begins[:, 1:]).all())

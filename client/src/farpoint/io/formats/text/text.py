@@ -80,13 +80,19 @@ def _split(table: Table, names: list[str], dialect: Dialect) -> tuple[Array, dic
 def _check_numbers(column: Array, axis: str) -> None:
     if column.dtype.kind == "f":
         return
-    for row, cell in enumerate(column.tolist()):
-        try:
-            float(cell)
-        except ValueError as error:
-            raise ValueError(
-                f"the column {axis} holds something that is no number: {cell!r} at point {row}"
-            ) from error
+    row = next(i for i, cell in enumerate(column.tolist()) if not _is_number(cell))
+    cell = str(column[row])
+    raise ValueError(
+        f"the column {axis} holds something that is no number: {cell!r} at point {row}"
+    )
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def write(path: Path, cloud: Cloud) -> None:

@@ -1,4 +1,4 @@
-"""Legacy VTK files of points, ASCII and binary: POLYDATA and UNSTRUCTURED_GRID; cells are left out."""
+"""Legacy VTK files, ASCII and binary: the points of POLYDATA and UNSTRUCTURED_GRID."""
 
 from pathlib import Path
 
@@ -61,9 +61,9 @@ def _read_data(
     found: dict[str, Array] = {}
     if keyword == "FIELD":
         for _ in range(int(words[2])):
-            name, width, length, kind = stream.words()
-            values = stream.values(int(width) * int(length), kind)
-            found[name] = as_attribute(values, int(length), int(width))
+            name, components, tuples, kind = stream.words()
+            values = stream.values(int(components) * int(tuples), kind)
+            found[name] = as_attribute(values, int(tuples), int(components))
     elif keyword == "SCALARS":
         width = int(words[3]) if len(words) > 3 else 1
         stream.skip_lookup_table()

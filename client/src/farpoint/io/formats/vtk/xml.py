@@ -4,6 +4,7 @@ import base64
 import re
 import zlib
 from pathlib import Path
+from typing import Any, Literal
 from xml.etree import ElementTree
 
 import numpy as np
@@ -69,7 +70,7 @@ class _Document:
         if self.root.tag != "VTKFile" or self.root.get("type") != "PolyData":
             raise ValueError(f"expected a VTKFile of PolyData, got {self.root.get('type')}")
         self._is_raw = bool(match and b"base64" not in match.group())
-        self._order = ">" if self.root.get("byte_order") == "BigEndian" else "<"
+        self._order: Literal["<", ">"] = ">" if self.root.get("byte_order") == "BigEndian" else "<"
         self._head = np.dtype(XML_TYPES[self.root.get("header_type", "UInt32")])
         self._compressor = self.root.get("compressor")
         if self._compressor not in (None, _ZLIB):
@@ -124,7 +125,7 @@ class _Document:
             for end, size in zip(ends, sizes, strict=True)
         )
 
-    def _decode(self, data: bytes, is_raw: bool, at: int, word: np.dtype, count: int) -> Array:  # type: ignore[type-arg]
+    def _decode(self, data: bytes, is_raw: bool, at: int, word: np.dtype[Any], count: int) -> Array:
         head = self._bytes(data, is_raw, at + count * word.itemsize)
         if len(head) < at + count * word.itemsize:
             raise ValueError("an array is cut short")
