@@ -17,12 +17,12 @@ import numpy as np
 
 from farpoint.errors import CloudFileError, InvalidArgumentError
 from farpoint.io.atomic import replacing
-from farpoint.io.cloud import Cloud, Rows
+from farpoint.io.cloud import Chunks, Cloud, Rows
 from farpoint.io.failures import naming
 from farpoint.io.options import ReadOptions
 from farpoint.io.registry import COPC_SUFFIX, INDICES_SUFFIX, SUFFIXES, format_of
 
-__all__ = ["SUFFIXES", "Cloud", "ReadOptions", "read_cloud", "write_subset"]
+__all__ = ["INDICES_SUFFIX", "SUFFIXES", "Cloud", "ReadOptions", "read_cloud", "write_subset"]
 
 
 def read_cloud(
@@ -65,6 +65,28 @@ def read_with(path: Path, options: ReadOptions) -> Cloud:
         if not len(cloud):
             raise ValueError("the file holds 0 points")
         return cloud
+
+
+def open_chunks(path: Path, options: ReadOptions, most_points: int) -> Chunks | None:
+    """The points of a LAS, LAZ, COPC or NPY file to be read in parts.
+
+    Returns:
+        None where the file has no more than `most_points` and fits in memory, or its format is
+        read whole.
+
+    Raises:
+        CloudFileError: as `read_cloud`.
+    """
+    with naming(path):
+        if path.is_dir():
+            return None
+        module = format_of(path, options.format).load()
+        if not hasattr(module, "open_chunks"):
+            return None
+        chunks: Chunks | None = module.open_chunks(path, options)
+        if chunks is None or (chunks.count <= most_points and module.fits_in_memory(path)):
+            return None
+        return chunks
 
 
 def write_subset(path: str | os.PathLike[str], cloud: Cloud, rows: Rows) -> None:

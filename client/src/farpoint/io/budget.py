@@ -16,10 +16,16 @@ def available_bytes() -> int | None:
 def check_budget(needed: int, what: str) -> None:
     """Raises MemoryError where more is needed than is available."""
     available = available_bytes()
-    if available is not None and needed > SHARE * available:
+    if available is not None and not fits_in_budget(needed):
         raise MemoryError(
             f"{what} need {needed / 1e9:.1f} GB, {available / 1e9:.1f} GB are available"
         )
+
+
+def fits_in_budget(needed: int) -> bool:
+    """Whether that many bytes are available."""
+    available = available_bytes()
+    return available is None or needed <= SHARE * available
 
 
 def _machine() -> int | None:
@@ -55,3 +61,16 @@ def _address_space() -> int:
         return int(Path("/proc/self/statm").read_text().split()[0]) * 4096
     except OSError:
         return 0
+
+
+def limit_process(extra: int) -> None:
+    """Bounds the address space of this process to what it has and `extra` bytes more."""
+    if sys.platform == "win32" or not extra:
+        return
+    import resource
+
+    wanted = _address_space() + extra
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))

@@ -1,6 +1,6 @@
 """A cloud as it was read, able to write some of its rows back."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +18,20 @@ class Source(Protocol):
 
     def save(self, path: Path, rows: Rows) -> None:
         """Writes these rows, in this order, with everything the file had about them."""
+
+
+class Chunks(Protocol):
+    """A file whose points are read a part at a time."""
+
+    @property
+    def count(self) -> int:
+        """Points, as the header announces them."""
+
+    def chunks(self, size: int) -> Iterator[Array]:
+        """Coordinates (size, 3), in the order of the file; the last part may be smaller."""
+
+    def gather(self, rows: Rows, size: int) -> "Cloud":
+        """These rows, in this order, with all that the file has; it is read again for them."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)

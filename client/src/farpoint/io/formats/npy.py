@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_magic
 
 from farpoint._arrays import Array
+from farpoint.io.budget import fits_in_budget
 from farpoint.io.cloud import Cloud, Rows
 from farpoint.io.options import ReadOptions
 from farpoint.io.records import axis_positions, split_records
@@ -144,3 +145,8 @@ def open_chunks(path: Path, options: ReadOptions) -> NpyChunks | None:
     if array.ndim == 2 and not options.columns and _is_transposed(*array.shape):
         return None
     return NpyChunks(array.reshape(-1, array.shape[-1]), options)
+
+
+def fits_in_memory(path: Path) -> bool:
+    """Whether the array can be read whole."""
+    return fits_in_budget(path.stat().st_size)

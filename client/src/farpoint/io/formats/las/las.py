@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from farpoint._arrays import Array
-from farpoint.io.budget import check_budget
+from farpoint.io.budget import check_budget, fits_in_budget
 from farpoint.io.cloud import Cloud, Rows
 from farpoint.io.columns import LazyColumns
 from farpoint.io.extras import require
-from farpoint.io.formats.las.header import check_header
+from farpoint.io.formats.las.header import LasHeader, check_header
 from farpoint.io.formats.las.write import write_cloud
 from farpoint.io.options import ReadOptions
 
@@ -53,11 +53,21 @@ def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
     """Reads a file: scaled float64 coordinates, and every other dimension by its LAS name."""
     laspy = require("laspy", "LAS", "las")
     header = check_header(path)
-    check_budget(header.points * (header.record_bytes + 24), f"{header.points} points")
+    check_budget(_needed_bytes(header), f"{header.points} points")
     las = laspy.read(str(path))
     if len(las.points) != las.header.point_count:
         raise ValueError(f"{las.header.point_count} points announced, {len(las.points)} found")
     return cloud_of(las)
+
+
+def fits_in_memory(path: Path) -> bool:
+    """Whether a file can be read whole."""
+    return fits_in_budget(_needed_bytes(check_header(path)))
+
+
+def _needed_bytes(header: LasHeader) -> int:
+    """For the records and their coordinates."""
+    return header.points * (header.record_bytes + 24)
 
 
 def cloud_of(las: "LasData") -> Cloud:
