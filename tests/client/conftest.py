@@ -1,6 +1,7 @@
 """A small server of the contract, sampling with numpy, for tests of the client alone."""
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent import futures
 from dataclasses import dataclass, field
@@ -47,6 +48,8 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
     answer: pb.SampleResponse | None = None
     target: str = ""
     message_bytes: int = 64 << 20
+    info_takes_s: float = 0
+    time_left_s: list[float] = field(default_factory=list)
 
     def fail(self, code: grpc.StatusCode, message: str = "no", details: bytes = b"") -> None:
         """The next call ends like this; may be said several times."""
@@ -54,6 +57,7 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
 
     def Sample(self, request: pb.SampleRequest, context) -> pb.SampleResponse:  # noqa: N802
         self.requests.append(request)
+        self.time_left_s.append(context.time_remaining())
         self.metadata.append(dict(context.invocation_metadata()))
         if self.failures:
             code, message, details = self.failures.pop(0)
@@ -103,6 +107,7 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
         return response
 
     def GetServerInfo(self, request, context) -> pb.GetServerInfoResponse:  # noqa: N802, ARG002
+        time.sleep(self.info_takes_s)
         return pb.GetServerInfoResponse(
             version="1.2.3",
             devices=[pb.Device(name="cpu", description="A processor")],

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from farpoint._plan import plan_sample
+from farpoint._sample import SampleRpc
 from farpoint.errors import InvalidArgumentError
 from farpoint.v1 import tensor_pb2 as pb
 
 
 def sent(points):
     """Type name and values of the points in the request."""
-    tensor = plan_sample(points, 1, None, 0, "reject").request.points
+    tensor = SampleRpc(points, 1).request.points
     name = pb.DataType.Name(tensor.data_type).removeprefix("DATA_TYPE_").lower()
     values = np.frombuffer(tensor.data, np.dtype(name).newbyteorder("<"))
     return name, values.reshape(tuple(tensor.shape))
@@ -120,12 +120,12 @@ def test_torch_tensors(dtype):
 
 def test_torch_counts_starts_and_attributes():
     torch = pytest.importorskip("torch")
-    plan = plan_sample(
+    rpc = SampleRpc(
         [numbers()] * 2, torch.tensor([3, 4]), torch.ones(2, 20), torch.tensor(5), "reject"
     )
-    assert list(plan.request.sample_counts) == [3, 4]
-    assert list(plan.request.start_indices) == [5]
-    assert plan.attributes[1].shape == (20,)
+    assert list(rpc.request.sample_counts) == [3, 4]
+    assert list(rpc.request.start_indices) == [5]
+    assert rpc.batch.attributes[1].shape == (20,)
 
 
 def test_masked_values_are_refused_and_a_mask_of_nothing_is_not():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import farpoint
-from farpoint._encode import plan_encode
-from farpoint._plan import Call
-from farpoint._tensors import decode, encode
+from farpoint._calls import CallContext
+from farpoint._encode import EncodeRpc
+from farpoint._tensors import to_arrays, to_tensor
 from farpoint.v1 import sampling_pb2 as pb
 
 CLOUDS = [np.arange(12.0).reshape(4, 3), np.arange(6, dtype=np.float32).reshape(2, 3)]
@@ -16,17 +16,18 @@ def stage(indices: list[int], lengths: list[int]) -> pb.EncodedStage:
     count = len(indices)
     return pb.EncodedStage(
         lengths=lengths,
-        indices=encode([np.array(indices, np.int32)]),
-        features=encode([np.arange(count * 2, dtype=np.float32).reshape(count, 2)]),
-        counts=encode([np.ones(count, np.int32)]),
-        mean_distances=encode([np.zeros(count, np.float32)]),
+        indices=to_tensor([np.array(indices, np.int32)]),
+        features=to_tensor([np.arange(count * 2, dtype=np.float32).reshape(count, 2)]),
+        counts=to_tensor([np.ones(count, np.int32)]),
+        mean_distances=to_tensor([np.zeros(count, np.float32)]),
     )
 
 
 def test_clouds_are_sent_one_after_the_other_in_the_widest_type():
-    request = plan_encode(CLOUDS, "m", None).request
+    request = EncodeRpc(CLOUDS, "m", None).request
     assert (request.model, list(request.lengths)) == ("m", [4, 2])
-    np.testing.assert_array_equal(decode(request.points), np.concatenate(CLOUDS))
+    [points] = to_arrays(request.points)
+    np.testing.assert_array_equal(points, np.concatenate(CLOUDS))
     assert not request.HasField("attributes")
 
 
@@ -39,8 +40,8 @@ def test_clouds_are_sent_one_after_the_other_in_the_widest_type():
     ],
 )
 def test_attributes_become_columns_of_float32(attributes):
-    request = plan_encode(CLOUDS, None, attributes).request
-    sent = decode(request.attributes)
+    request = EncodeRpc(CLOUDS, None, attributes).request
+    [sent] = to_arrays(request.attributes)
     assert (sent.dtype, sent.tolist()) == (np.float32, [[1], [2], [3], [4], [5], [6]])
 
 
@@ -55,16 +56,16 @@ def test_attributes_become_columns_of_float32(attributes):
 )
 def test_wrong_attributes_are_named(attributes, said):
     with pytest.raises(farpoint.InvalidArgumentError, match=said) as caught:
-        plan_encode(CLOUDS, None, attributes)
+        EncodeRpc(CLOUDS, None, attributes)
     assert caught.value.field == "attributes"
 
 
 def test_each_cloud_gets_its_own_part_of_every_stage():
-    plan = plan_encode(CLOUDS, None, None)
+    rpc = EncodeRpc(CLOUDS, None, None)
     response = pb.EncodeResponse(
         model="m", stages=[stage([3, 0, 1], [2, 1]), stage([3, 1], [1, 1])]
     )
-    first, second = plan.read(response, Call(None))
+    first, second = rpc.read(response, CallContext(None))
     assert [s.indices.tolist() for s in first.stages] == [[3, 0], [3]]
     assert [s.indices.tolist() for s in second.stages] == [[1], [1]]
     np.testing.assert_array_equal(first.stages[0].points, CLOUDS[0][[3, 0]])
@@ -77,4 +78,4 @@ def test_each_cloud_gets_its_own_part_of_every_stage():
 )
 def test_an_answer_that_does_not_fit_is_an_internal_error(wrong):
     with pytest.raises(farpoint.InternalError, match="the server answered with"):
-        plan_encode(CLOUDS, None, None).read(pb.EncodeResponse(stages=[wrong]), Call(None))
+        EncodeRpc(CLOUDS, None, None).read(pb.EncodeResponse(stages=[wrong]), CallContext(None))

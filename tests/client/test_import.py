@@ -41,9 +41,7 @@ def test_no_part_of_it_needs_torch(statement):
 
 
 def test_sampling_a_numpy_cloud_loads_no_torch():
-    statement = (
-        "import numpy, farpoint._plan as p; p.plan_sample(numpy.eye(3), 1, None, 0, 'reject')"
-    )
+    statement = "import numpy, farpoint._sample as s; s.SampleRpc(numpy.eye(3), 1)"
     assert loaded(statement, "torch") == []
 
 

@@ -1,5 +1,6 @@
 """Large clouds in memory that a server reads: when, where, and for how long."""
 
+import asyncio
 import fcntl
 import mmap
 import os
@@ -12,8 +13,9 @@ import numpy as np
 import pytest
 
 import farpoint
-from farpoint._shared_memory import SHARED_FROM_BYTES, Lease, SharedMemory
-from farpoint.v1 import shared_memory_pb2
+from farpoint._calls import CallContext
+from farpoint._shared_memory import SHARED_FROM_BYTES, Lease, Region, SharedMemory
+from farpoint.v1 import sampling_pb2, shared_memory_pb2, tensor_pb2
 
 LARGE = np.random.default_rng(3).normal(size=(SHARED_FROM_BYTES // 12 + 2, 3)).astype("<f4")
 Grant = shared_memory_pb2.SharedMemoryGrant
@@ -94,22 +96,27 @@ def memory(taker) -> Iterator[SharedMemory]:
     memory.close()
 
 
+def lease_of(memory: SharedMemory) -> Lease:
+    """Of a call that may take as long as it wants."""
+    return Lease(memory, CallContext(None))
+
+
 def name_of(memory: SharedMemory, points: np.ndarray = LARGE) -> bytes:
     """Of the region that one call uses."""
-    with Lease(memory) as lease:
-        return lease.encode([points]).shared_memory.region
+    with lease_of(memory) as lease:
+        return lease.points_to_tensor([points]).shared_memory.region
 
 
 def test_a_large_cloud_is_put_where_the_server_reads_it(taker, memory):
-    with Lease(memory) as lease:
-        tensor = lease.encode([LARGE, LARGE[::-1], LARGE[:0]])
+    with lease_of(memory) as lease:
+        tensor = lease.points_to_tensor([LARGE, LARGE[::-1], LARGE[:0]])
     assert not tensor.data
     np.testing.assert_array_equal(taker.read(tensor), np.concatenate([LARGE, LARGE[::-1]]))
 
 
 def test_a_small_cloud_is_sent(taker, memory, cloud):
-    with Lease(memory) as lease:
-        tensor = lease.encode([cloud])
+    with lease_of(memory) as lease:
+        tensor = lease.points_to_tensor([cloud])
     assert tensor.data == cloud.tobytes()
     assert not tensor.HasField("shared_memory")
     assert not taker.taken
@@ -125,17 +132,47 @@ def test_one_region_serves_call_after_call(memory):
 
 
 def test_calls_at_the_same_time_have_regions_of_their_own(memory):
-    with Lease(memory) as one, Lease(memory) as other:
-        names = {lease.encode([LARGE]).shared_memory.region for lease in (one, other)}
+    with lease_of(memory) as one, lease_of(memory) as other:
+        names = {lease.points_to_tensor([LARGE]).shared_memory.region for lease in (one, other)}
     assert len(names) == 2
     assert {name_of(memory), name_of(memory)} < names
 
 
 def test_a_call_that_is_given_up_before_it_is_written_keeps_no_region(memory):
-    with Lease(memory) as lease:
+    with lease_of(memory) as lease:
         pass
-    name = lease.encode([LARGE]).shared_memory.region
+    name = lease.points_to_tensor([LARGE]).shared_memory.region
     assert name_of(memory) == name
+
+
+async def test_a_cancelled_call_that_still_writes_does_not_write_into_another(
+    taker, server, monkeypatch
+):
+    writing, go_on, written = (threading.Event() for _ in range(3))
+    write = Region.write
+
+    def write_when_told(region, parts):
+        monkeypatch.setattr(Region, "write", write)
+        writing.set()
+        go_on.wait(60)
+        write(region, parts)
+        written.set()
+
+    monkeypatch.setattr(Region, "write", write_when_told)
+    first = tensor_pb2.Tensor(data_type=tensor_pb2.DATA_TYPE_INT32, shape=[1], data=bytes(4))
+    server.answer = sampling_pb2.SampleResponse(indices=first, distances=first, lengths=[1])
+    async with farpoint.AsyncClient(server.target, shared_memory=taker.address) as client:
+        cancelled = asyncio.create_task(client.sample(LARGE, 1))
+        assert await asyncio.to_thread(writing.wait, 60)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        await client.sample(-LARGE, 1)
+        go_on.set()
+        assert await asyncio.to_thread(written.wait, 60)
+    [request] = server.requests
+    np.testing.assert_array_equal(taker.read(request.points), -LARGE)
+    assert taker.has_ended(b"region 0")
 
 
 def test_a_region_that_is_too_small_is_replaced(taker, memory):
@@ -147,8 +184,8 @@ def test_a_region_that_is_too_small_is_replaced(taker, memory):
 
 def test_closing_takes_every_region_back_those_in_use_when_their_call_ends(taker, memory):
     free = name_of(memory)
-    with Lease(memory) as lease:
-        assert lease.encode([LARGE]).shared_memory.region == free
+    with lease_of(memory) as lease:
+        assert lease.points_to_tensor([LARGE]).shared_memory.region == free
         memory.close()
         assert not taker.has_ended(free)
     assert taker.has_ended(free)
@@ -161,16 +198,16 @@ def test_a_region_of_a_server_that_went_away_is_not_used_again(taker, memory):
 
 
 def test_a_server_that_restarts_during_a_call_is_unavailable(taker, memory):
-    lease = Lease(memory)
-    lease.encode([LARGE])
+    lease = lease_of(memory)
+    lease.points_to_tensor([LARGE])
     taker.hang_up(b"region 0")
     with pytest.raises(farpoint.UnavailableError, match="restarted"), lease:
         raise farpoint.InvalidArgumentError("unknown", field="points.shared_memory.region")
 
 
 def test_other_errors_of_a_call_pass(memory):
-    lease = Lease(memory)
-    lease.encode([LARGE])
+    lease = lease_of(memory)
+    lease.points_to_tensor([LARGE])
     with pytest.raises(farpoint.InvalidArgumentError, match="infinite"), lease:
         raise farpoint.InvalidArgumentError("infinite", field="points.data")
 

@@ -15,6 +15,7 @@ import pytest
 from tests.support.server_process import RunningServer
 
 import farpoint
+from farpoint._calls import CallContext
 from farpoint._shared_memory import Lease
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import sampling_pb2_grpc, shared_memory_pb2, tensor_pb2
@@ -145,8 +146,8 @@ def test_memory_of_all_callers_is_limited(sharing, client):
 
 
 def test_a_stream_takes_ranges_and_other_calls_say_that_they_do_not(sharing, client, inline):
-    with Lease(client._memory) as lease, sharing.server.connected() as stub:
-        points = lease.encode([CLOUD])
+    with Lease(client._memory, CallContext(None)) as lease, sharing.server.connected() as stub:
+        points = lease.points_to_tensor([CLOUD])
         request = pb.SampleRequest(points=points, sample_counts=[8])
         [answer] = stub.SampleStream(iter([pb.SampleStreamRequest(request=request)]))
         indices = np.frombuffer(answer.response.indices.data, "<i4")

@@ -10,7 +10,7 @@
 """
 
 from farpoint import io
-from farpoint._aio import AsyncClient
+from farpoint._async_client import AsyncClient
 from farpoint._client import Client
 from farpoint._security import Tls
 from farpoint.errors import (

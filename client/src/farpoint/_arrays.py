@@ -1,5 +1,7 @@
-"""Whatever the caller holds, as numpy arrays."""
+"""Array arguments (numpy, torch, DLPack, lists) as numpy arrays, one for each cloud of a batch."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -25,6 +27,8 @@ class SupportsDLPack(Protocol):
 
 
 ArrayLike: TypeAlias = SupportsArray | SupportsDLPack
+Attributes: TypeAlias = ArrayLike | Mapping[str, Any] | Sequence[Any]
+CloudAttributes: TypeAlias = Array | dict[str, Array] | None
 
 
 def as_array(value: object, name: str) -> Array:
@@ -64,32 +68,97 @@ def _convert(value: Any) -> Array:
     return np.asarray(value)
 
 
-def coordinates_for_wire(points: Array) -> Array:
-    """`points` in a type that can be sent, of either byte order; not copied where nothing changes.
+@dataclass(frozen=True)
+class CloudBatch:
+    """The clouds of one call, each with its attributes."""
 
-    float16, float32 and float64 stay as they are. Integers of 8 and 16 bits become float32 and
-    wider ones float64; both steps are exact.
+    clouds: list[Array]
+    """(Ni, 3) each, in its own dtype."""
+    attributes: list[CloudAttributes]
+    """For each cloud, with Ni rows."""
+    single: bool
+    """Whether the caller passed one cloud and not a list, and so wants one result."""
+
+
+def split_batch(points: object, attributes: Any) -> CloudBatch:
+    """The clouds of `points`, (N, 3), (B, N, 3) or a list of (Ni, 3), and their attributes.
 
     Raises:
-        InvalidArgumentError: any other type, or integers beyond ±2^53.
+        InvalidArgumentError: a shape is another, a cloud is empty, or rows do not match.
     """
-    kind, size = points.dtype.kind, points.dtype.itemsize
-    if kind == "f" and size in (2, 4, 8):
-        return points
-    if kind in "iu":
-        if size == 8:
-            _check_exact_in_float64(points)
-        return points.astype("<f4" if size <= 2 else "<f8")
-    raise InvalidArgumentError(
-        f"points must be float16, bfloat16, float32, float64 or integers, got {points.dtype}",
-        field="points.data_type",
-    )
+    clouds, single = _split_clouds(points)
+    return CloudBatch(clouds, _split_attributes(attributes, clouds, single), single)
 
 
-def _check_exact_in_float64(points: Array) -> None:
-    limit = 2**53
-    if points.size and (points.max() > limit or points.min() < -limit):
+def _split_clouds(points: object) -> tuple[list[Array], bool]:
+    if isinstance(points, (list, tuple)) and _holds_clouds(points):
+        clouds = [as_array(cloud, "points") for cloud in points]
+        for i, cloud in enumerate(clouds):
+            _check_cloud(cloud, f"points[{i}]")
+        return clouds, False
+    array = as_array(points, "points")
+    if array.ndim == 3 and array.shape[2] == 3:
+        if array.shape[0] and not array.shape[1]:
+            _check_cloud(array[0], "points[0]")
+        return list(array), False
+    _check_cloud(array, "points")
+    return [array], True
+
+
+def _holds_clouds(points: Sequence[Any]) -> bool:
+    """Whether a list is a batch; a list of rows is one cloud, and an empty one an empty batch."""
+    return not points or np.ndim(points[0]) != 1
+
+
+def _check_cloud(cloud: Array, name: str) -> None:
+    if cloud.ndim != 2 or cloud.shape[1] != 3:
         raise InvalidArgumentError(
-            "integer points must lie within ±2^53, where float64 is exact",
-            field="points.data",
+            f"{name} must have shape (N, 3), got {cloud.shape}", field="points.shape"
         )
+    if not len(cloud):
+        raise InvalidArgumentError(
+            f"{name} must have at least one point, got 0", field="points.shape"
+        )
+
+
+def _split_attributes(attributes: Any, clouds: list[Array], single: bool) -> list[CloudAttributes]:
+    """What belongs to each cloud: arrays with one row per point, alone or by name."""
+    if attributes is None or not clouds:
+        return [None] * len(clouds)
+    if single:
+        return [_per_point(attributes, clouds[0], "attributes")]
+    if isinstance(attributes, Mapping):
+        columns = {name: _one_each(values, clouds, name) for name, values in attributes.items()}
+        attributes = [{name: columns[name][i] for name in columns} for i in range(len(clouds))]
+    attributes = _one_each(attributes, clouds, "attributes")
+    return [
+        _per_point(values, cloud, f"attributes[{i}]")
+        for i, (values, cloud) in enumerate(zip(attributes, clouds, strict=True))
+    ]
+
+
+def _one_each(values: Any, clouds: list[Array], name: str) -> Sequence[Any]:
+    """`values` as a sequence with one entry per cloud; an array gives its first axis."""
+    entries = values if isinstance(values, (list, tuple)) else list(as_array(values, name))
+    if len(entries) != len(clouds):
+        raise InvalidArgumentError(
+            f"{name} must have one entry per cloud ({len(clouds)}), got {len(entries)}",
+            field="attributes",
+        )
+    return entries
+
+
+def _per_point(values: Any, cloud: Array, name: str) -> CloudAttributes:
+    if isinstance(values, Mapping):
+        return {str(key): _rows(value, cloud, str(key)) for key, value in values.items()}
+    return _rows(values, cloud, name)
+
+
+def _rows(values: Any, cloud: Array, name: str) -> Array:
+    array = as_array(values, name)
+    if array.ndim == 0 or len(array) != len(cloud):
+        raise InvalidArgumentError(
+            f"{name} must have one row per point ({len(cloud)}), got shape {array.shape}",
+            field="attributes",
+        )
+    return array

@@ -1,4 +1,4 @@
-"""How a channel to a server is set up."""
+"""gRPC channels of both clients: retry policy, load balancing, keepalive, message sizes."""
 
 import json
 from typing import Any

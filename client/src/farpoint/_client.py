@@ -1,27 +1,28 @@
-"""The synchronous client."""
+"""The synchronous client: blocking calls on one gRPC channel."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Literal, TypeVar, overload
 
 import grpc
 
-from farpoint import _large, _plan
-from farpoint._arrays import ArrayLike
-from farpoint._batch import Attributes
+from farpoint import _calls
+from farpoint._arrays import ArrayLike, Attributes
+from farpoint._calls import CallContext, UnaryRpc, start_call
 from farpoint._channel import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, open_channel
-from farpoint._encode import plan_encode
+from farpoint._encode import EncodeRpc
+from farpoint._sample import SampleRpc
 from farpoint._security import PathLike, Tls, read_security
-from farpoint._shared_memory import Lease, open_shared_memory
-from farpoint._stream import Stream
+from farpoint._shared_memory import Lease, SharedMemory
+from farpoint._stream import SampleStreamRpc
+from farpoint._upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
 from farpoint.errors import from_rpc_error
-from farpoint.memory import Memory, Trim, read_memory, read_trims
-from farpoint.models import Encoding, Model, read_model
+from farpoint.memory import Memory, Trim
+from farpoint.models import Encoding, Model
 from farpoint.results import Sample, ServerInfo, StreamedSample
-from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2_grpc
-from farpoint.v1 import sampling_pb2 as pb
 
-Response = TypeVar("Response")
+Result = TypeVar("Result")
 
 
 class Client:
@@ -30,7 +31,8 @@ class Client:
     Args:
         target: "HOST:PORT", "dns:///HOST:PORT" (every address that the name has takes its turn)
             or "unix:PATH".
-        timeout: seconds that a call may take when it names none itself; None is without limit.
+        timeout: seconds that a call may take in all when it names none itself; None is without
+            limit.
         tls: True for TLS with the authorities that gRPC trusts, the path of a PEM file with
             others, or a `Tls` with more. False connects in plain text.
         token: a bearer token for every call. Without TLS it is only sent to this machine.
@@ -53,11 +55,10 @@ class Client:
         shared_memory: str | None = None,
     ) -> None:
         self._timeout = timeout
-        self._limit: int | None = None
-        self._memory = open_shared_memory(shared_memory)
+        self._message_limit: int | None = None
+        self._memory = None if shared_memory is None else SharedMemory(shared_memory)
         self._channel = open_channel(target, read_security(target, tls, token, credentials))
-        self._stub = sampling_pb2_grpc.SamplingServiceStub(self._channel)
-        self._admin = admin_pb2_grpc.AdminServiceStub(self._channel)
+        self._stubs = _calls.Stubs(self._channel)
 
     @overload
     def sample(
@@ -118,12 +119,12 @@ class Client:
             InvalidArgumentError: an argument is wrong; its `field` says which.
             FarpointError: the call failed; see `farpoint.errors` for the kinds.
         """
-        with Lease(self._memory) as lease:
-            plan = _plan.plan_sample(points, m, attributes, start, nonfinite, lease.encode)
-            if plan.is_empty:
+        context = start_call(timeout, self._timeout)
+        with nullcontext() if self._memory is None else Lease(self._memory, context) as lease:
+            rpc = SampleRpc(points, m, attributes, start, nonfinite, lease)
+            if not rpc.batch.clouds:
                 return []
-            call = _plan.start_call(timeout, self._timeout)
-            return plan.read(self._sample(plan.request, call), call)
+            return self._invoke(self._within_limit(rpc, context), context)
 
     def sample_stream(
         self,
@@ -156,8 +157,8 @@ class Client:
             InvalidArgumentError: an argument is wrong.
             FarpointError: the stream itself failed, while it is read.
         """
-        stream = Stream(m, start, nonfinite, latest_only, _plan.start_call(timeout, None))
-        return self._read_stream(stream, clouds)
+        rpc = SampleStreamRpc(m, start, nonfinite, latest_only, start_call(timeout))
+        return self._read_stream(rpc, clouds)
 
     @overload
     def encode(
@@ -203,17 +204,13 @@ class Client:
             NotFoundError: there is no such model.
             FarpointError: the call failed; see `farpoint.errors` for the kinds.
         """
-        plan = plan_encode(points, model, attributes)
-        if plan.is_empty:
-            return []
-        call = _plan.start_call(timeout, self._timeout)
-        return plan.read(self._invoke(self._stub.Encode, plan.request, call), call)
+        context = start_call(timeout, self._timeout)
+        rpc = EncodeRpc(points, model, attributes)
+        return self._invoke(rpc, context) if rpc.batch.clouds else []
 
     def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """The models that are ready; `encode` takes the first if it is given none."""
-        call = _plan.start_call(timeout, self._timeout)
-        response = self._invoke(self._stub.ListModels, pb.ListModelsRequest(), call)
-        return [read_model(model) for model in response.models]
+        return self._invoke(_calls.ListModelsRpc(), start_call(timeout, self._timeout))
 
     def load_model(
         self, name: str, path: str | None = None, *, timeout: float | None = None
@@ -228,21 +225,15 @@ class Client:
                 with the server.
             timeout: seconds; None takes the client's.
         """
-        call = _plan.start_call(timeout, self._timeout)
-        request = admin_pb2.LoadModelRequest(name=name, path=path or "")
-        return read_model(self._invoke(self._admin.LoadModel, request, call).model)
+        return self._invoke(_calls.LoadModelRpc(name, path), start_call(timeout, self._timeout))
 
     def unload_model(self, name: str, *, timeout: float | None = None) -> None:
-        """Has the server let go of a model; calls that use it finish."""
-        call = _plan.start_call(timeout, self._timeout)
-        request = admin_pb2.UnloadModelRequest(name=name)
-        self._invoke(self._admin.UnloadModel, request, call)
+        """Has the server unload a model; calls that use it finish."""
+        self._invoke(_calls.UnloadModelRpc(name), start_call(timeout, self._timeout))
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """What the server is and what it accepts."""
-        call = _plan.start_call(timeout, self._timeout)
-        request = pb.GetServerInfoRequest()
-        return _plan.read_server_info(self._invoke(self._stub.GetServerInfo, request, call))
+        return self._invoke(_calls.GetServerInfoRpc(), start_call(timeout, self._timeout))
 
     def memory(self, *, snapshots: bool = False, timeout: float | None = None) -> Memory:
         """What the memory of each of the server's devices is used for.
@@ -251,9 +242,7 @@ class Client:
             snapshots: whether to include torch's memory snapshots, which can be large.
             timeout: seconds; None takes the client's.
         """
-        call = _plan.start_call(timeout, self._timeout)
-        request = admin_pb2.GetMemoryRequest(include_snapshots=snapshots)
-        return read_memory(self._invoke(self._admin.GetMemory, request, call))
+        return self._invoke(_calls.GetMemoryRpc(snapshots), start_call(timeout, self._timeout))
 
     def trim_memory(self, *, force: bool = False, timeout: float | None = None) -> list[Trim]:
         """Has the server give cached memory back; one `Trim` for each device.
@@ -263,9 +252,7 @@ class Client:
                 after the batch that runs, ahead of what is queued.
             timeout: seconds; None takes the client's.
         """
-        call = _plan.start_call(timeout, self._timeout)
-        request = admin_pb2.TrimMemoryRequest(force=force)
-        return read_trims(self._invoke(self._admin.TrimMemory, request, call))
+        return self._invoke(_calls.TrimMemoryRpc(force), start_call(timeout, self._timeout))
 
     def close(self) -> None:
         """Ends the connection; calls under way are cancelled."""
@@ -284,33 +271,34 @@ class Client:
     ) -> None:
         self.close()
 
-    def _read_stream(self, stream: Stream, clouds: Iterable[ArrayLike]) -> Iterator[StreamedSample]:
-        answers = self._stub.SampleStream(stream.requests(clouds), **stream.call.options)
+    def _read_stream(
+        self, rpc: SampleStreamRpc, clouds: Iterable[ArrayLike]
+    ) -> Iterator[StreamedSample]:
+        answers = self._stubs.sampling.SampleStream(rpc.requests(clouds), **rpc.options)
         try:
             for answer in answers:
-                yield from stream.read(answer)
+                yield from rpc.read(answer)
         except grpc.RpcError as error:
-            raise from_rpc_error(error, stream.call.request_id) from error
+            raise from_rpc_error(error, rpc.context.request_id) from error
         finally:
             answers.cancel()
-        yield from stream.finish()
+        yield from rpc.finish()
 
-    def _sample(self, request: pb.SampleRequest, call: _plan.Call) -> pb.SampleResponse:
-        if not _large.needs_limit(request) or request.ByteSize() <= self._message_limit(call):
-            return self._invoke(self._stub.Sample, request, call)
-        pieces = _large.pieces(request, self._message_limit(call))
-        return self._invoke(self._stub.SampleLarge, pieces, call).response
+    def _within_limit(
+        self, rpc: SampleRpc, context: CallContext
+    ) -> UnaryRpc[Any, Sample | list[Sample]]:
+        """`rpc` itself if the server accepts so large a message, else its upload."""
+        size = rpc.request.ByteSize()
+        if size <= CERTAINLY_ACCEPTED_BYTES:
+            return rpc
+        if self._message_limit is None:
+            info = self._invoke(_calls.GetServerInfoRpc(), context)
+            self._message_limit = info.limits.message_bytes
+        return rpc if size <= self._message_limit else UploadRpc(rpc, self._message_limit)
 
-    def _message_limit(self, call: _plan.Call) -> int:
-        """Bytes of a message that the server accepts; asked for once."""
-        if self._limit is None:
-            info = self._invoke(self._stub.GetServerInfo, pb.GetServerInfoRequest(), call)
-            self._limit = info.limits.message_bytes
-        return self._limit
-
-    @staticmethod
-    def _invoke(method: Callable[..., Response], request: object, call: _plan.Call) -> Response:
+    def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
         try:
-            return method(request, **call.options)
+            response = rpc.method(self._stubs)(rpc.request, **context.rpc_options())
         except grpc.RpcError as error:
-            raise from_rpc_error(error, call.request_id) from error
+            raise from_rpc_error(error, context.request_id) from error
+        return rpc.read(response, context)

@@ -1,58 +1,74 @@
-"""Requests of `encode` built and answers read, for the sync and the async client."""
+"""The Encode RPC: its request from checked arguments, and `Encoding`s from its response."""
 
-from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
-from farpoint import _tensors
-from farpoint._arrays import Array
-from farpoint._batch import Gathered, split_attributes, split_clouds
-from farpoint._plan import Call, check_rows, of_one_type, read_timings
+from farpoint._arrays import Array, CloudAttributes, split_batch
+from farpoint._calls import CallContext, UnaryRpc
+from farpoint._sample import check_rows
+from farpoint._tensors import points_to_tensor, to_arrays, to_tensor
 from farpoint.errors import InternalError, InvalidArgumentError
 from farpoint.models import Encoding, Stage
 from farpoint.v1 import sampling_pb2 as pb
 
 
-@dataclass(frozen=True)
-class EncodePlan:
-    """A request of `encode`, with what is needed to read its answer."""
+class EncodeRpc(UnaryRpc[pb.EncodeResponse, Encoding | list[Encoding]]):
+    """One cloud or a batch through a model; the arguments are those of `Client.encode`.
 
+    Raises:
+        InvalidArgumentError: an argument is wrong.
+    """
+
+    method = attrgetter("sampling.Encode")
     request: pb.EncodeRequest
-    clouds: list[Array]
-    single: bool
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is no cloud, so nothing to ask."""
-        return not self.clouds
+    def __init__(self, points: object, model: str | None, attributes: object) -> None:
+        self.batch = split_batch(points, attributes)
+        clouds = self.batch.clouds
+        self.request = pb.EncodeRequest(lengths=[len(cloud) for cloud in clouds], model=model or "")
+        if clouds:
+            self.request.points.CopyFrom(points_to_tensor(clouds))
+            if attributes is not None:
+                columns = _in_common_width(self.batch.attributes)
+                self.request.attributes.CopyFrom(to_tensor(columns))
 
-    def read(self, response: pb.EncodeResponse, call: Call) -> Encoding | list[Encoding]:
-        """The answer as one `Encoding`, or as a list where a batch was asked for."""
-        timings = read_timings(response.timings, call)
+    def read(self, response: pb.EncodeResponse, context: CallContext) -> Encoding | list[Encoding]:
+        """One `Encoding`, or a list where a batch was asked for.
+
+        Raises:
+            InternalError: the response does not fit the request.
+        """
+        timings = context.read_timings(response.timings)
         by_stage = [self._stages(stage) for stage in response.stages]
         encodings = [
             Encoding(
-                response.model, tuple(stages[i] for stages in by_stage), timings, call.request_id
+                response.model,
+                tuple(stages[i] for stages in by_stage),
+                timings,
+                context.request_id,
             )
-            for i in range(len(self.clouds))
+            for i in range(len(self.batch.clouds))
         ]
-        return encodings[0] if self.single else encodings
+        return encodings[0] if self.batch.single else encodings
 
     def _stages(self, stage: pb.EncodedStage) -> list[Stage]:
         """A stage of each cloud."""
-        indices = _tensors.decode(stage.indices).astype(np.int64)
-        features = _tensors.decode(stage.features).astype(np.float32)
-        counts = _tensors.decode(stage.counts).astype(np.int64)
-        distances = _tensors.decode(stage.mean_distances).astype(np.float32)
+        clouds = self.batch.clouds
+        indices, features, counts, distances = to_arrays(
+            stage.indices, stage.features, stage.counts, stage.mean_distances
+        )
+        indices, counts = indices.astype(np.int64), counts.astype(np.int64)
+        features, distances = features.astype(np.float32), distances.astype(np.float32)
         rows = {len(indices), len(features), len(counts), len(distances), sum(stage.lengths)}
-        if len(stage.lengths) != len(self.clouds) or len(rows) != 1:
+        if len(stage.lengths) != len(clouds) or len(rows) != 1:
             raise InternalError(
                 f"the server answered with {sorted(rows)} rows for clouds of "
-                f"{list(stage.lengths)} points, expected as many of each of {len(self.clouds)}"
+                f"{list(stage.lengths)} points, expected as many of each of {len(clouds)}"
             )
         stages = []
         end = 0
-        for cloud, length in zip(self.clouds, stage.lengths, strict=True):
+        for cloud, length in zip(clouds, stage.lengths, strict=True):
             part = slice(end, end + length)
             end = part.stop
             check_rows(indices[part], cloud)
@@ -68,23 +84,7 @@ class EncodePlan:
         return stages
 
 
-def plan_encode(points: object, model: str | None, attributes: object) -> EncodePlan:
-    """Checks the arguments of `encode` and builds its request.
-
-    Raises:
-        InvalidArgumentError: an argument is wrong.
-    """
-    clouds, single = split_clouds(points)
-    request = pb.EncodeRequest(lengths=[len(cloud) for cloud in clouds], model=model or "")
-    if clouds:
-        request.points.CopyFrom(_tensors.encode(of_one_type(clouds)))
-        if attributes is not None:
-            per_cloud = split_attributes(attributes, clouds, single)
-            request.attributes.CopyFrom(_tensors.encode(_of_one_width(per_cloud)))
-    return EncodePlan(request, clouds, single)
-
-
-def _of_one_width(attributes: list[Gathered]) -> list[Array]:
+def _in_common_width(attributes: list[CloudAttributes]) -> list[Array]:
     arrays = [_channels(values) for values in attributes]
     widths = sorted({array.shape[1] for array in arrays})
     if len(widths) > 1:
@@ -95,7 +95,7 @@ def _of_one_width(attributes: list[Gathered]) -> list[Array]:
     return arrays
 
 
-def _channels(values: Gathered) -> Array:
+def _channels(values: CloudAttributes) -> Array:
     """(N, A) float32 of an array (N, A) or (N,), or of a dict of such in its order."""
     if isinstance(values, dict) and values:
         return np.concatenate([_channels(value) for value in values.values()], axis=1)

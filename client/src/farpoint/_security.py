@@ -1,4 +1,4 @@
-"""TLS and tokens: from what a caller gives to the credentials of a channel."""
+"""TLS and bearer tokens: the channel credentials for a client's arguments."""
 
 import os
 import ssl

@@ -1,4 +1,4 @@
-"""Memory that a server on the same machine reads, instead of receiving what lies in it."""
+"""Shared memory, a sealed memfd handed over on a Unix socket, for the points of large requests."""
 
 import mmap
 import os
@@ -10,9 +10,11 @@ from types import TracebackType
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from farpoint import _tensors
 from farpoint._arrays import Array
+from farpoint._calls import CallContext
+from farpoint._tensors import in_common_dtype, tensor_header, to_tensor
 from farpoint.errors import (
+    DeadlineExceededError,
     FarpointError,
     InternalError,
     InvalidArgumentError,
@@ -33,19 +35,20 @@ UNKNOWN_REGION = "points.shared_memory.region"
 class Region:
     """A memory object without a name, and the connection through which the server knows it.
 
-    The server lets go of it when the connection ends, also because this process is killed.
+    The server unmaps it when the connection ends, also because this process is killed.
 
     Raises:
         UnavailableError: no server listens there.
+        DeadlineExceededError: the call's time passed first.
         FarpointError: the server did not take it.
     """
 
-    def __init__(self, path: str, size: int) -> None:
+    def __init__(self, path: str, size: int, context: CallContext) -> None:
         self.size = size
         descriptor = _memory_object(size)
         try:
             self._memory = mmap.mmap(descriptor, size)
-            self._connection, self.name = _hand_over(path, descriptor)
+            self._connection, self.name = _hand_over(path, descriptor, context)
         finally:
             os.close(descriptor)
 
@@ -67,11 +70,11 @@ class Region:
         stacked = np.ndarray(shape, parts[0].dtype, self._memory)
         np.concatenate(parts, out=stacked)
 
-    def withdraw(self) -> None:
+    def withdraw(self, context: CallContext) -> None:
         """Takes it back and waits until the server has made room for another."""
-        with suppress(OSError):
+        with suppress(OSError):  # which a passed deadline is too: what follows meets it again
             self._connection.shutdown(socket.SHUT_WR)
-            self._connection.settimeout(HANDOVER_TIMEOUT_S)
+            self._connection.settimeout(_wait_s(context))
             self._connection.recv(1)
         self.close()
 
@@ -103,15 +106,15 @@ class SharedMemory:
         self._lock = threading.Lock()
         self._is_closed = False
 
-    def take(self, size: int) -> Region:
+    def take(self, size: int, context: CallContext) -> Region:
         """A region of at least `size` bytes; one that is too small is replaced."""
         while (region := self._pop(size)) is not None:
             if region.size >= size and region.is_open:
                 return region
-            region.withdraw()
+            region.withdraw(context)
             if region.size < size:
                 break
-        return Region(self._path, _rounded(size))
+        return Region(self._path, _rounded(size), context)
 
     def give(self, region: Region) -> None:
         """A region that no request needs any more."""
@@ -136,31 +139,50 @@ class SharedMemory:
             return self._free.pop(large[-1] if large else 0) if self._free else None
 
 
-def open_shared_memory(address: str | None) -> SharedMemory | None:
-    """What a client's argument asks for; see `SharedMemory`."""
-    return None if address is None else SharedMemory(address)
-
-
 class Lease:
-    """What one call has of the client's shared memory, if the client shares any."""
+    """The regions of one call, given back when the call ends.
 
-    def __init__(self, memory: SharedMemory | None) -> None:
+    A task that is cancelled ends its call while a thread may still wait for the server or write:
+    then it is that thread that gives the region back, so that no other call writes there before.
+
+    Args:
+        memory: the client's.
+        context: whose deadline bounds the wait for the server.
+    """
+
+    def __init__(self, memory: SharedMemory, context: CallContext) -> None:
         self._memory = memory
+        self._context = context
         self._regions: list[Region] = []
+        self._lock = threading.Lock()
+        self._is_writing = False
         self._is_over = False
 
-    def encode(self, parts: list[Array]) -> tensor_pb2.Tensor:
-        """The Tensor of arrays of one type and one row shape, stacked along the first axis."""
+    def points_to_tensor(self, clouds: list[Array]) -> tensor_pb2.Tensor:
+        """As `_tensors.points_to_tensor`; large clouds are written to a region and referred to.
+
+        Raises:
+            InvalidArgumentError: a dtype cannot be sent, or the server shares less memory.
+            DeadlineExceededError: the server did not take a region within the call's time.
+            FarpointError: the server took none.
+        """
+        parts = in_common_dtype(clouds)
         size = sum(part.nbytes for part in parts)
-        if self._memory is None or size < SHARED_FROM_BYTES:
-            return _tensors.encode(parts)
-        region = self._memory.take(size)
-        self._regions.append(region)
-        region.write(parts)
-        tensor = _tensors.head(parts)
+        if size < SHARED_FROM_BYTES:
+            return to_tensor(parts)
+        tensor = tensor_header(parts)
+        with self._lock:
+            self._is_writing = True
+        try:
+            region = self._memory.take(size, self._context)
+            self._regions.append(region)
+            region.write(parts)
+        finally:
+            with self._lock:
+                self._is_writing = False
+            if self._is_over:
+                self._give_back()
         tensor.shared_memory.region = region.name
-        if self._is_over:  # a task that was cancelled while a thread did this
-            self.release()
         return tensor
 
     def __enter__(self) -> "Lease":
@@ -172,20 +194,24 @@ class Lease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        is_lost = not all(region.is_open for region in self._regions)
-        self.release()
         unknown = isinstance(error, InvalidArgumentError) and error.field == UNKNOWN_REGION
-        if unknown and is_lost:
+        is_lost = unknown and not all(region.is_open for region in self._regions)
+        self._is_over = True
+        self._give_back()
+        if is_lost:
             raise UnavailableError(
                 "the server has restarted and knows no more of the memory that was shared with it",
                 request_id=getattr(error, "request_id", None),
             ) from error
 
-    def release(self) -> None:
-        """The call is over."""
-        self._is_over = True
-        while self._regions and self._memory is not None:
-            self._memory.give(self._regions.pop())
+    def _give_back(self) -> None:
+        """Of the thread that writes and the task whose call ends, the later one does it."""
+        with self._lock:
+            if self._is_writing:
+                return
+            regions, self._regions = self._regions, []
+        for region in regions:
+            self._memory.give(region)
 
 
 def _rounded(size: int) -> int:
@@ -207,13 +233,28 @@ def _memory_object(size: int) -> int:
     return descriptor
 
 
-def _hand_over(path: str, descriptor: int) -> tuple[socket.socket, bytes]:
+def _wait_s(context: CallContext) -> float:
+    """Seconds that the server may take for its next step.
+
+    Raises:
+        DeadlineExceededError: the call's time has passed.
+    """
+    remaining = context.remaining_s()
+    if remaining == 0:
+        raise DeadlineExceededError(
+            f"shared memory was not ready within {context.timeout} s", request_id=context.request_id
+        )
+    return HANDOVER_TIMEOUT_S if remaining is None else min(remaining, HANDOVER_TIMEOUT_S)
+
+
+def _hand_over(path: str, descriptor: int, context: CallContext) -> tuple[socket.socket, bytes]:
     """The connection, and the name that the server gave the memory object."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        connection.settimeout(HANDOVER_TIMEOUT_S)
+        connection.settimeout(_wait_s(context))
         connection.connect(path)
         socket.send_fds(connection, [b"\0"], [descriptor])
+        connection.settimeout(_wait_s(context))
         name = _name(connection.recv(ANSWER_BYTES))
         connection.setblocking(False)
         return connection, name
@@ -221,6 +262,8 @@ def _hand_over(path: str, descriptor: int) -> tuple[socket.socket, bytes]:
         connection.close()
         if isinstance(error, FarpointError) or not isinstance(error, OSError):
             raise
+        if isinstance(error, TimeoutError):
+            _wait_s(context)  # if it was the call's time that ran out, this says so
         raise UnavailableError(f"shared_memory unix:{path}: {error}") from error
 
 

@@ -1,10 +1,12 @@
-"""What was sent on a SampleStream and is not yet answered: shared by both clients."""
+"""The SampleStream RPC: its requests, and the clouds that were sent and are not yet answered."""
 
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from farpoint._plan import Call, SamplePlan, check_nonfinite, plan_sample
+from farpoint._calls import CallContext
+from farpoint._sample import SampleRpc, check_nonfinite
 from farpoint.errors import InternalError, InvalidArgumentError, from_status
 from farpoint.results import Sample, StreamedSample
 from farpoint.v1 import sampling_pb2 as pb
@@ -16,24 +18,31 @@ class _Entry:
 
     index: int
     request_index: int
-    plan: SamplePlan | InvalidArgumentError
+    rpc: SampleRpc | InvalidArgumentError
 
 
-class Stream:
-    """One call of `sample_stream`.
+class SampleStreamRpc:
+    """One call of `sample_stream`; its arguments are checked at once.
 
     Requests may be taken in one thread while answers are read in another: one appends to the end
     of a deque, the other takes from its beginning.
     """
 
-    def __init__(self, m: int, start: int, nonfinite: str, latest_only: bool, call: Call) -> None:
+    def __init__(
+        self, m: int, start: int, nonfinite: str, latest_only: bool, context: CallContext
+    ) -> None:
         check_nonfinite(nonfinite)
-        self.call = call
+        self.context = context
         self._arguments = m, None, start, nonfinite
         self._mode = pb.STREAM_MODE_LATEST if latest_only else pb.STREAM_MODE_EVERY
         self._sent = 0
         self._entries: deque[_Entry] = deque()
         self._failure: Exception | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of the stub's method: its time begins when the answers are read."""
+        return {"timeout": self.context.timeout, "metadata": self.context.metadata}
 
     def requests(self, clouds: Iterable[object]) -> Iterator[pb.SampleStreamRequest]:
         """What is to be sent; a failure of `clouds` ends it and is kept for `finish`."""
@@ -64,45 +73,45 @@ class Stream:
                     f"the server answered request {response.request_index} of {self._sent}"
                 )
             entry = self._entries.popleft()
-            if isinstance(entry.plan, InvalidArgumentError):
-                yield StreamedSample(entry.index, None, entry.plan)
+            if isinstance(entry.rpc, InvalidArgumentError):
+                yield StreamedSample(entry.index, None, entry.rpc)
             elif entry.request_index == response.request_index:
-                yield self._answer(entry.index, entry.plan, response)
+                yield self._answer(entry.index, entry.rpc, response)
                 return
 
     def finish(self) -> Iterator[StreamedSample]:
         """What is left when the server has ended; raises what the caller's own clouds raised."""
         for entry in self._entries:
-            if isinstance(entry.plan, InvalidArgumentError):
-                yield StreamedSample(entry.index, None, entry.plan)
+            if isinstance(entry.rpc, InvalidArgumentError):
+                yield StreamedSample(entry.index, None, entry.rpc)
         if self._failure is not None:
             raise self._failure
 
     def _request(self, index: int, points: object) -> Iterator[pb.SampleStreamRequest]:
-        plan = self._plan(points)
-        self._entries.append(_Entry(index, self._sent, plan))
-        if isinstance(plan, SamplePlan):
+        rpc = self._sample_rpc(points)
+        self._entries.append(_Entry(index, self._sent, rpc))
+        if isinstance(rpc, SampleRpc):
             self._sent += 1
-            yield pb.SampleStreamRequest(request=plan.request, mode=self._mode)
+            yield pb.SampleStreamRequest(request=rpc.request, mode=self._mode)
 
-    def _plan(self, points: object) -> SamplePlan | InvalidArgumentError:
+    def _sample_rpc(self, points: object) -> SampleRpc | InvalidArgumentError:
         try:
-            plan = plan_sample(points, *self._arguments)
+            rpc = SampleRpc(points, *self._arguments)
         except InvalidArgumentError as error:
             return error
-        if plan.single:
-            return plan
+        if rpc.batch.single:
+            return rpc
         return InvalidArgumentError(
             "each element of clouds must be one cloud (N, 3), got a batch", field="points.shape"
         )
 
     def _answer(
-        self, index: int, plan: SamplePlan, response: pb.SampleStreamResponse
+        self, index: int, rpc: SampleRpc, response: pb.SampleStreamResponse
     ) -> StreamedSample:
         if response.HasField("error"):
-            error = from_status(response.error, self.call.request_id)
+            error = from_status(response.error, self.context.request_id)
             return StreamedSample(index, None, error)
-        sample = plan.read(response.response, self.call)
+        sample = rpc.read(response.response, self.context)
         assert isinstance(sample, Sample)
         return StreamedSample(index, sample, None)
 

@@ -1,4 +1,4 @@
-"""Tensor messages from and to numpy arrays."""
+"""Tensor messages from and to numpy arrays, and the dtype in which coordinates are sent."""
 
 import numpy as np
 
@@ -26,8 +26,17 @@ _DTYPES = {data_type: np.dtype(name) for name, data_type in _TYPES.items()}
 MAX_PAYLOAD_BYTES = 2**31 - 2**24
 
 
-def encode(parts: list[Array]) -> pb.Tensor:
-    """Little-endian arrays of one type and one row shape, stacked along the first axis."""
+def points_to_tensor(clouds: list[Array]) -> pb.Tensor:
+    """The message of clouds (Ni, 3), stacked to (ΣNi, 3) in their common dtype.
+
+    Raises:
+        InvalidArgumentError: a dtype cannot be sent, or the points do not fit a message.
+    """
+    return to_tensor(in_common_dtype(clouds))
+
+
+def to_tensor(parts: list[Array]) -> pb.Tensor:
+    """Little-endian arrays of one dtype and one row shape, stacked along the first axis."""
     size = sum(part.nbytes for part in parts)
     if size > MAX_PAYLOAD_BYTES:
         raise InvalidArgumentError(
@@ -35,18 +44,66 @@ def encode(parts: list[Array]) -> pb.Tensor:
             "send fewer clouds at a time",
             field="points.data",
         )
-    tensor = head(parts)
+    tensor = tensor_header(parts)
     tensor.data = _joined_bytes(parts)
     return tensor
 
 
-def head(parts: list[Array]) -> pb.Tensor:
-    """As `encode`, without the data."""
+def tensor_header(parts: list[Array]) -> pb.Tensor:
+    """As `to_tensor`, without the data."""
     rows = sum(part.shape[0] for part in parts)
     return pb.Tensor(
         data_type=_TYPES[parts[0].dtype.newbyteorder("<").str],
         shape=[rows, *parts[0].shape[1:]],
     )
+
+
+def to_arrays(*tensors: pb.Tensor) -> list[Array]:
+    """Read-only views of the messages' own bytes.
+
+    Raises:
+        InternalError: a dtype is unknown, or the bytes do not fit the shape.
+    """
+    return [_to_array(tensor) for tensor in tensors]
+
+
+def in_common_dtype(clouds: list[Array]) -> list[Array]:
+    """The clouds in one little-endian dtype, the smallest that holds them all.
+
+    Raises:
+        InvalidArgumentError: a dtype cannot be sent.
+    """
+    parts = [_in_wire_dtype(cloud) for cloud in clouds]
+    widest = np.result_type(*{part.dtype for part in parts}).newbyteorder("<")
+    return [part.astype(widest, copy=False) for part in parts]
+
+
+def _in_wire_dtype(points: Array) -> Array:
+    """`points` in a dtype that can be sent, of either byte order; copied only where it changes.
+
+    float16, float32 and float64 stay as they are. Integers of 8 and 16 bits become float32 and
+    wider ones float64; both steps are exact, as larger ones than ±2^53 are refused.
+    """
+    kind, size = points.dtype.kind, points.dtype.itemsize
+    if kind == "f" and size in (2, 4, 8):
+        return points
+    if kind in "iu":
+        if size == 8:
+            _check_exact_in_float64(points)
+        return points.astype("<f4" if size <= 2 else "<f8")
+    raise InvalidArgumentError(
+        f"points must be float16, bfloat16, float32, float64 or integers, got {points.dtype}",
+        field="points.data_type",
+    )
+
+
+def _check_exact_in_float64(points: Array) -> None:
+    limit = 2**53
+    if points.size and (points.max() > limit or points.min() < -limit):
+        raise InvalidArgumentError(
+            "integer points must lie within ±2^53, where float64 is exact",
+            field="points.data",
+        )
 
 
 def _joined_bytes(parts: list[Array]) -> bytes:
@@ -56,8 +113,7 @@ def _joined_bytes(parts: list[Array]) -> bytes:
     return b"".join(part.data if part.flags.c_contiguous else part.tobytes() for part in parts)
 
 
-def decode(tensor: pb.Tensor) -> Array:
-    """A read-only view of the message's own bytes."""
+def _to_array(tensor: pb.Tensor) -> Array:
     dtype = _DTYPES.get(tensor.data_type)
     if dtype is None:
         raise InternalError(f"the server answered with the unknown data type {tensor.data_type}")

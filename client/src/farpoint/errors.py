@@ -1,4 +1,4 @@
-"""Every exception of the client.
+"""Exceptions of the client, and the table from gRPC status codes to them.
 
     FarpointError
     ├── InvalidArgumentError      also a ValueError; names the field

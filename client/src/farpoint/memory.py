@@ -1,4 +1,4 @@
-"""What a server says of its memory."""
+"""Results of GetMemory and TrimMemory as frozen dataclasses: bytes of each device, and trims."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

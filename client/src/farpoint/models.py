@@ -1,4 +1,4 @@
-"""What models make of clouds, and which models a server has."""
+"""Results of Encode, ListModels and LoadModel as frozen dataclasses."""
 
 from dataclasses import dataclass
 

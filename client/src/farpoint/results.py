@@ -1,12 +1,15 @@
-"""What a server answers, as plain Python values."""
+"""Results of Sample and GetServerInfo as frozen dataclasses: numpy arrays and plain values."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from farpoint._arrays import Array
 from farpoint.errors import FarpointError
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import tensor_pb2
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class StreamedSample:
 
 @dataclass(frozen=True)
 class Device:
-    """A processor or card that serves requests."""
+    """A CPU or GPU that serves requests."""
 
     name: str
     """As torch names it: "cpu", "cuda:0"."""
@@ -118,3 +121,25 @@ class ServerInfo:
     point_types: tuple[str, ...]
     """Types accepted for points, for example "float32"."""
     limits: Limits
+
+
+def read_server_info(response: pb.GetServerInfoResponse) -> ServerInfo:
+    """The answer of GetServerInfo in plain values."""
+    limits = response.limits
+    return ServerInfo(
+        version=response.version,
+        torch_version=response.torch_version,
+        devices=tuple(Device(d.name, d.description) for d in response.devices),
+        methods=tuple(_name(pb.SamplingMethod, method) for method in response.methods),
+        point_types=tuple(_name(tensor_pb2.DataType, t) for t in response.point_types),
+        limits=Limits(limits.message_bytes, limits.request_points, limits.request_clouds),
+    )
+
+
+def _name(enum: Any, value: int) -> str:
+    """The name of a member without its prefix; the number where a newer server knows more."""
+    if value not in enum.values():
+        return str(value)
+    prefix = {"SamplingMethod": "SAMPLING_METHOD_", "DataType": "DATA_TYPE_"}
+    name: str = enum.Name(value)
+    return name.removeprefix(prefix[enum.DESCRIPTOR.name]).lower()

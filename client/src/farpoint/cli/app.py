@@ -1,4 +1,4 @@
-"""The commands and their options."""
+"""The typer application `farpoint`: its subcommands, their options and exit codes."""
 
 import dataclasses
 import json
@@ -11,12 +11,12 @@ from typing import Annotated
 import typer
 
 from farpoint._channel import DEFAULT_TARGET, DEFAULT_TIMEOUT_S
-from farpoint._health import check_health
 from farpoint.cli import connection
 from farpoint.cli import encode as encoder
 from farpoint.cli import memory as memory_view
 from farpoint.cli.connection import connect, connect_channel
-from farpoint.cli.jobs import Options, plan_jobs, run_jobs
+from farpoint.cli.health import check_health
+from farpoint.cli.sample import Options, plan_tasks, run_tasks
 from farpoint.errors import CloudFileError, FarpointError, InvalidArgumentError
 
 app = typer.Typer(
@@ -74,9 +74,9 @@ def sample(
     """
     options = Options(samples, start, nonfinite.value, indices, as_json)
     with _clean_failure():
-        jobs = plan_jobs(inputs, output, options)
+        tasks = plan_tasks(inputs, output, options)
         with connect(context, server, timeout) as client:
-            failed = run_jobs(client, jobs, options)
+            failed = run_tasks(client, tasks, options)
     if failed:
         raise typer.Exit(1)
 

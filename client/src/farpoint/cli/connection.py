@@ -1,4 +1,4 @@
-"""TLS and token options, which stand before the command and hold for every one."""
+"""TLS and bearer token options of `farpoint`, given before the subcommand, and the client."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`farpoint memory`: what a server's memory is used for, once or live."""
+"""`farpoint memory`: a server's memory as tables or JSON, once or live; trims and snapshots."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""A cloud as it was read, able to write some of its rows back."""
+"""`Cloud`: coordinates and attributes read from a file, whose rows can be written back."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

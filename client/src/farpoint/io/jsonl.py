@@ -1,4 +1,4 @@
-"""JSON lines, one object per chosen point, for pipes."""
+"""JSON lines, one object per sampled point, for pipes."""
 
 import json
 from typing import Any, TextIO

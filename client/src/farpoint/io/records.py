@@ -1,4 +1,4 @@
-"""Structured arrays, one record per point: the common ground of most formats."""
+"""numpy structured arrays, one record per point, from and to coordinates and attributes."""
 
 import re
 from collections.abc import Mapping

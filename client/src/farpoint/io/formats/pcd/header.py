@@ -1,4 +1,4 @@
-"""The header of a PCD file."""
+"""Parser and writer of the text header of PCD files."""
 
 from dataclasses import dataclass
 

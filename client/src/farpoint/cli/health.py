@@ -6,7 +6,7 @@ uses grpcio-health-checking, whose newer versions need protobuf 7.
 
 import grpc
 
-from farpoint._plan import Call
+from farpoint._calls import CallContext
 from farpoint.errors import NotFoundError, from_rpc_error
 
 _METHOD = "/grpc.health.v1.Health/Check"
@@ -19,14 +19,14 @@ def check_health(channel: grpc.Channel, service: str, timeout: float | None) -> 
     Raises:
         FarpointError: the server did not answer.
     """
-    call = Call(timeout)
+    context = CallContext(timeout)
     check = channel.unary_unary(
         _METHOD, request_serializer=_pack_request, response_deserializer=_unpack_response
     )
     try:
-        return check(service, **call.options)
+        return check(service, **context.rpc_options())
     except grpc.RpcError as error:
-        failure = from_rpc_error(error, call.request_id)
+        failure = from_rpc_error(error, context.request_id)
         if isinstance(failure, NotFoundError):
             return "SERVICE_UNKNOWN"
         raise failure from error

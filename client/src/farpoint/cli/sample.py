@@ -1,4 +1,4 @@
-"""`farpoint sample`: which file becomes which, and doing it."""
+"""`farpoint sample`: samples cloud files, each into a file of its own or to JSON lines."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Job:
+class FileTask:
     """One file to sample; no output means JSON lines on stdout."""
 
     input: Path
@@ -41,26 +41,26 @@ class Job:
         return self.output and self.output.with_suffix(INDICES_SUFFIX)
 
 
-def plan_jobs(inputs: list[Path], output: str, options: Options) -> list[Job]:
+def plan_tasks(inputs: list[Path], output: str, options: Options) -> list[FileTask]:
     """What to read and to write, checked before anything is sent."""
     if output == "-":
-        return [_job_to_stdout(inputs, options)]
+        return [_task_to_stdout(inputs, options)]
     target = Path(output)
     if len(inputs) > 1 or output.endswith("/") or target.is_dir():
-        jobs = [Job(path, target / path.name) for path in inputs]
+        tasks = [FileTask(path, target / path.name) for path in inputs]
         _make_folder(target)
     else:
-        jobs = [Job(inputs[0], target)]
-    _check_outputs(jobs)
-    return jobs
+        tasks = [FileTask(inputs[0], target)]
+    _check_outputs(tasks)
+    return tasks
 
 
-def _job_to_stdout(inputs: list[Path], options: Options) -> Job:
+def _task_to_stdout(inputs: list[Path], options: Options) -> FileTask:
     if len(inputs) > 1:
         raise InvalidArgumentError(f"-o - takes one input, got {len(inputs)}", field="output")
     if options.indices or options.as_json:
         raise InvalidArgumentError("-o - takes neither --indices nor --json", field="output")
-    return Job(inputs[0], None)
+    return FileTask(inputs[0], None)
 
 
 def _make_folder(path: Path) -> None:
@@ -70,10 +70,10 @@ def _make_folder(path: Path) -> None:
         raise CloudFileError(error.strerror or str(error), path=path) from error
 
 
-def _check_outputs(jobs: list[Job]) -> None:
-    inputs = {job.input.resolve() for job in jobs}
+def _check_outputs(tasks: list[FileTask]) -> None:
+    inputs = {task.input.resolve() for task in tasks}
     seen: set[Path] = set()
-    for path in (job.output for job in jobs if job.output):
+    for path in (task.output for task in tasks if task.output):
         check_suffix(path)
         output = path.resolve()
         if output in inputs:
@@ -83,57 +83,57 @@ def _check_outputs(jobs: list[Job]) -> None:
         seen.add(output)
 
 
-def run_jobs(client: Client, jobs: list[Job], options: Options) -> int:
-    """Does every job and returns how many failed; the failure of a single one is raised."""
-    if len(jobs) == 1:
-        _run(client, jobs[0], options)
+def run_tasks(client: Client, tasks: list[FileTask], options: Options) -> int:
+    """Does every task and returns how many failed; the failure of a single one is raised."""
+    if len(tasks) == 1:
+        _run(client, tasks[0], options)
         return 0
-    return sum(not _attempt(client, job, options) for job in _with_progress(jobs))
+    return sum(not _attempt(client, task, options) for task in _with_progress(tasks))
 
 
-def _attempt(client: Client, job: Job, options: Options) -> bool:
+def _attempt(client: Client, task: FileTask, options: Options) -> bool:
     try:
-        _run(client, job, options)
+        _run(client, task, options)
     except FarpointError as error:
-        named = error if isinstance(error, CloudFileError) else f"{job.input}: {error}"
+        named = error if isinstance(error, CloudFileError) else f"{task.input}: {error}"
         print(f"farpoint: {named}", file=sys.stderr)
         return False
     return True
 
 
-def _with_progress(jobs: list[Job]) -> Iterator[Job]:
+def _with_progress(tasks: list[FileTask]) -> Iterator[FileTask]:
     """A bar on stderr; stdout stays as it is where it is piped."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield from jobs
+        yield from tasks
         return
     with Progress(console=console, redirect_stdout=sys.stdout.isatty()) as bar:
-        yield from bar.track(jobs, description="Sampling")
+        yield from bar.track(tasks, description="Sampling")
 
 
-def _run(client: Client, job: Job, options: Options) -> None:
-    cloud = read_cloud(job.input)
+def _run(client: Client, task: FileTask, options: Options) -> None:
+    cloud = read_cloud(task.input)
     sample: Sample = client.sample(
         cloud.points,
         options.samples,
         start=options.start,
         nonfinite="ignore" if options.nonfinite == "ignore" else "reject",
     )
-    if job.output is None:
+    if task.output is None:
         write_rows(sys.stdout, cloud, sample.indices, distance=sample.distances)
         return
-    write_subset(job.output, cloud, sample.indices)
-    if options.indices and job.indices_path:
-        write_subset(job.indices_path, cloud, sample.indices)
+    write_subset(task.output, cloud, sample.indices)
+    if options.indices and task.indices_path:
+        write_subset(task.indices_path, cloud, sample.indices)
     # Not typer.echo, which writes past the bar's own stdout.
-    print(_as_json(job, cloud, sample) if options.as_json else _as_text(job, cloud, sample))
+    print(_as_json(task, cloud, sample) if options.as_json else _as_text(task, cloud, sample))
 
 
-def _as_json(job: Job, cloud: Cloud, sample: Sample) -> str:
+def _as_json(task: FileTask, cloud: Cloud, sample: Sample) -> str:
     return json.dumps(
         {
-            "input": str(job.input),
-            "output": str(job.output),
+            "input": str(task.input),
+            "output": str(task.output),
             "points": len(cloud),
             "samples": len(sample),
             "covering_radius": sample.covering_radius,
@@ -144,10 +144,10 @@ def _as_json(job: Job, cloud: Cloud, sample: Sample) -> str:
     )
 
 
-def _as_text(job: Job, cloud: Cloud, sample: Sample) -> str:
+def _as_text(task: FileTask, cloud: Cloud, sample: Sample) -> str:
     t = sample.timings
     return (
-        f"{job.input} -> {job.output}: {len(sample)} of {len(cloud)} points, "
+        f"{task.input} -> {task.output}: {len(sample)} of {len(cloud)} points, "
         f"covering radius {sample.covering_radius:.4g}, {t.total_ms:.1f} ms "
         f"(queue {t.queue_ms:.1f}, compute {t.compute_ms:.1f}, wire {t.wire_ms:.1f})"
     )

@@ -1,40 +1,30 @@
-"""The asyncio client, method for method the twin of `Client`."""
+"""The asyncio client: the methods of `Client` as coroutines on one grpc.aio channel."""
 
 import asyncio
-from collections.abc import (
-    AsyncIterable,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Sequence,
-)
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 import grpc
 
-from farpoint import _large, _plan
-from farpoint._arrays import ArrayLike
-from farpoint._batch import Attributes
+from farpoint import _calls
+from farpoint._arrays import ArrayLike, Attributes
+from farpoint._calls import CallContext, UnaryRpc, start_call
 from farpoint._channel import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, checked_target, open_aio_channel
-from farpoint._encode import plan_encode
+from farpoint._encode import EncodeRpc
+from farpoint._sample import SampleRpc
 from farpoint._security import PathLike, Tls, read_security
-from farpoint._shared_memory import Lease, open_shared_memory
-from farpoint._stream import Stream
+from farpoint._shared_memory import Lease, SharedMemory
+from farpoint._stream import SampleStreamRpc
+from farpoint._upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
 from farpoint.errors import from_rpc_error
-from farpoint.memory import Memory, Trim, read_memory, read_trims
-from farpoint.models import Encoding, Model, read_model
+from farpoint.memory import Memory, Trim
+from farpoint.models import Encoding, Model
 from farpoint.results import Sample, ServerInfo, StreamedSample
-from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2_grpc
-from farpoint.v1 import sampling_pb2 as pb
 
-if TYPE_CHECKING:
-    from farpoint.v1.admin_pb2_grpc import AdminServiceAsyncStub
-    from farpoint.v1.sampling_pb2_grpc import SamplingServiceAsyncStub
-
-Response = TypeVar("Response")
+Result = TypeVar("Result")
 
 
 class AsyncClient:
@@ -56,8 +46,8 @@ class AsyncClient:
     ) -> None:
         self._target = checked_target(target)
         self._timeout = timeout
-        self._limit: int | None = None
-        self._memory = open_shared_memory(shared_memory)
+        self._message_limit: int | None = None
+        self._memory = None if shared_memory is None else SharedMemory(shared_memory)
         self._security = read_security(target, tls, token, credentials)
 
     # Opened at the first call: a channel belongs to the loop that is running then.
@@ -66,12 +56,8 @@ class AsyncClient:
         return open_aio_channel(self._target, self._security)
 
     @cached_property
-    def _stub(self) -> "SamplingServiceAsyncStub":
-        return sampling_pb2_grpc.SamplingServiceStub(self._channel)
-
-    @cached_property
-    def _admin(self) -> "AdminServiceAsyncStub":
-        return admin_pb2_grpc.AdminServiceStub(self._channel)
+    def _stubs(self) -> _calls.Stubs:
+        return _calls.Stubs(self._channel)
 
     @overload
     async def sample(
@@ -108,16 +94,16 @@ class AsyncClient:
         timeout: float | None = None,
     ) -> Any:
         """Chooses m points of each cloud by farthest point sampling; see `Client.sample`."""
-        with Lease(self._memory) as lease:
-            arguments = points, m, attributes, start, nonfinite, lease.encode
-            if self._memory is None:
-                plan = _plan.plan_sample(*arguments)
+        context = start_call(timeout, self._timeout)
+        with nullcontext() if self._memory is None else Lease(self._memory, context) as lease:
+            arguments = points, m, attributes, start, nonfinite, lease
+            if lease is None:
+                rpc = SampleRpc(*arguments)
             else:  # the first time, the server is waited for
-                plan = await asyncio.to_thread(_plan.plan_sample, *arguments)
-            if plan.is_empty:
+                rpc = await asyncio.to_thread(SampleRpc, *arguments)
+            if not rpc.batch.clouds:
                 return []
-            call = _plan.start_call(timeout, self._timeout)
-            return plan.read(await self._sample(plan.request, call), call)
+            return await self._invoke(await self._within_limit(rpc, context), context)
 
     async def sample_stream(
         self,
@@ -130,17 +116,17 @@ class AsyncClient:
         timeout: float | None = None,
     ) -> AsyncIterator[StreamedSample]:
         """Samples clouds as they come, and answers in their order; see `Client.sample_stream`."""
-        stream = Stream(m, start, nonfinite, latest_only, _plan.start_call(timeout, None))
-        answers = self._stub.SampleStream(stream.requests_async(clouds), **stream.call.options)
+        rpc = SampleStreamRpc(m, start, nonfinite, latest_only, start_call(timeout))
+        answers = self._stubs.sampling.SampleStream(rpc.requests_async(clouds), **rpc.options)
         try:
             async for answer in answers:
-                for item in stream.read(answer):
+                for item in rpc.read(answer):
                     yield item
         except grpc.RpcError as error:
-            raise from_rpc_error(error, stream.call.request_id) from error
+            raise from_rpc_error(error, rpc.context.request_id) from error
         finally:
             answers.cancel()
-        for item in stream.finish():
+        for item in rpc.finish():
             yield item
 
     @overload
@@ -169,49 +155,39 @@ class AsyncClient:
         timeout: float | None = None,
     ) -> Any:
         """Runs a model over each cloud; see `Client.encode`."""
-        plan = plan_encode(points, model, attributes)
-        if plan.is_empty:
-            return []
-        call = _plan.start_call(timeout, self._timeout)
-        return plan.read(await self._invoke(self._stub.Encode, plan.request, call), call)
+        context = start_call(timeout, self._timeout)
+        rpc = EncodeRpc(points, model, attributes)
+        return await self._invoke(rpc, context) if rpc.batch.clouds else []
 
     async def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """The models that are ready; `encode` takes the first if it is given none."""
-        call = _plan.start_call(timeout, self._timeout)
-        response = await self._invoke(self._stub.ListModels, pb.ListModelsRequest(), call)
-        return [read_model(model) for model in response.models]
+        return await self._invoke(_calls.ListModelsRpc(), start_call(timeout, self._timeout))
 
     async def load_model(
         self, name: str, path: str | None = None, *, timeout: float | None = None
     ) -> Model:
         """Has the server load a model; see `Client.load_model`."""
-        call = _plan.start_call(timeout, self._timeout)
-        request = admin_pb2.LoadModelRequest(name=name, path=path or "")
-        return read_model((await self._invoke(self._admin.LoadModel, request, call)).model)
+        return await self._invoke(
+            _calls.LoadModelRpc(name, path), start_call(timeout, self._timeout)
+        )
 
     async def unload_model(self, name: str, *, timeout: float | None = None) -> None:
-        """Has the server let go of a model; calls that use it finish."""
-        call = _plan.start_call(timeout, self._timeout)
-        request = admin_pb2.UnloadModelRequest(name=name)
-        await self._invoke(self._admin.UnloadModel, request, call)
+        """Has the server unload a model; calls that use it finish."""
+        await self._invoke(_calls.UnloadModelRpc(name), start_call(timeout, self._timeout))
 
     async def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """What the server is and what it accepts."""
-        call = _plan.start_call(timeout, self._timeout)
-        request = pb.GetServerInfoRequest()
-        return _plan.read_server_info(await self._invoke(self._stub.GetServerInfo, request, call))
+        return await self._invoke(_calls.GetServerInfoRpc(), start_call(timeout, self._timeout))
 
     async def memory(self, *, snapshots: bool = False, timeout: float | None = None) -> Memory:
         """What the memory of each device is used for; see `Client.memory`."""
-        call = _plan.start_call(timeout, self._timeout)
-        request = admin_pb2.GetMemoryRequest(include_snapshots=snapshots)
-        return read_memory(await self._invoke(self._admin.GetMemory, request, call))
+        return await self._invoke(
+            _calls.GetMemoryRpc(snapshots), start_call(timeout, self._timeout)
+        )
 
     async def trim_memory(self, *, force: bool = False, timeout: float | None = None) -> list[Trim]:
         """Has the server give cached memory back; see `Client.trim_memory`."""
-        call = _plan.start_call(timeout, self._timeout)
-        request = admin_pb2.TrimMemoryRequest(force=force)
-        return read_trims(await self._invoke(self._admin.TrimMemory, request, call))
+        return await self._invoke(_calls.TrimMemoryRpc(force), start_call(timeout, self._timeout))
 
     async def close(self) -> None:
         """Ends the connection; calls under way are cancelled."""
@@ -230,23 +206,21 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
-    async def _sample(self, request: pb.SampleRequest, call: _plan.Call) -> pb.SampleResponse:
-        if not _large.needs_limit(request) or request.ByteSize() <= await self._message_limit(call):
-            return await self._invoke(self._stub.Sample, request, call)
-        pieces = _large.pieces(request, await self._message_limit(call))
-        return (await self._invoke(self._stub.SampleLarge, pieces, call)).response
+    async def _within_limit(
+        self, rpc: SampleRpc, context: CallContext
+    ) -> UnaryRpc[Any, Sample | list[Sample]]:
+        """`rpc` itself if the server accepts so large a message, else its upload."""
+        size = rpc.request.ByteSize()
+        if size <= CERTAINLY_ACCEPTED_BYTES:
+            return rpc
+        if self._message_limit is None:
+            info = await self._invoke(_calls.GetServerInfoRpc(), context)
+            self._message_limit = info.limits.message_bytes
+        return rpc if size <= self._message_limit else UploadRpc(rpc, self._message_limit)
 
-    async def _message_limit(self, call: _plan.Call) -> int:
-        if self._limit is None:
-            info = await self._invoke(self._stub.GetServerInfo, pb.GetServerInfoRequest(), call)
-            self._limit = info.limits.message_bytes
-        return self._limit
-
-    @staticmethod
-    async def _invoke(
-        method: Callable[..., Awaitable[Response]], request: object, call: _plan.Call
-    ) -> Response:
+    async def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
         try:
-            return await method(request, **call.options)
+            response = await rpc.method(self._stubs)(rpc.request, **context.rpc_options())
         except grpc.RpcError as error:
-            raise from_rpc_error(error, call.request_id) from error
+            raise from_rpc_error(error, context.request_id) from error
+        return rpc.read(response, context)
