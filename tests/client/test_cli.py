@@ -26,6 +26,7 @@ def farpoint(*arguments, server=None):
 @pytest.fixture
 def sample(server):
     """Runs `farpoint sample` against the test server."""
+    server.request_points = 1_000_000
     return lambda *arguments: farpoint("sample", *arguments, "--server", server.target)
 
 
@@ -63,7 +64,7 @@ def test_one_file_to_an_existing_folder(sample, tmp_path):
 def test_json_lines_on_stdout(sample):
     result = sample(shared_cloud("simple.las"), "-m", 3, "-o", "-")
     lines = [json.loads(line) for line in result.stdout.splitlines()]
-    assert len(lines) == 3
+    assert len(lines) == 3, result.output
     assert lines[0]["index"] == 0
     assert {"x", "y", "z", "intensity", "distance"} <= set(lines[0])
 

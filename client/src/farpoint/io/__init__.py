@@ -101,28 +101,39 @@ def write_subset(path: str | os.PathLike[str], cloud: Cloud, rows: Rows) -> None
     """
     path = Path(path)
     with naming(path):
-        module = check_writable(path, cloud)
+        own = type(cloud.source).__module__ if cloud.source is not None else None
+        named = path.name.lower().endswith(INDICES_SUFFIX)
+        same = not named and own == f"farpoint.io.formats.{format_of(path).module}"
+        module = check_writable(path, same_format=same)
         with replacing(path) as part:
             if module is None:
                 np.save(part, np.asarray(rows, np.int64))
-            elif cloud.source is not None and type(cloud.source).__module__ == module.__name__:
+            elif same and cloud.source is not None:
                 cloud.source.save(part, rows)
             else:
                 module.write(part, cloud.take(rows))
 
 
-def check_writable(path: Path, cloud: Cloud | None = None) -> ModuleType | None:
+def check_writable(path: Path, *, same_format: bool) -> ModuleType | None:
     """The module that writes a suffix, None for that of row indices.
 
+    Args:
+        path: the file to be.
+        same_format: whether the cloud was read from that format.
+
     Raises:
-        CloudFileError: no module does, or none can for this cloud.
+        CloudFileError: no module writes it, or none for a cloud of another format.
     """
     if path.name.lower().endswith(INDICES_SUFFIX):
         return None
-    module = format_of(path).load()
-    own = cloud is not None and type(cloud.source).__module__ == module.__name__
     if path.name.lower().endswith(COPC_SUFFIX):
         raise CloudFileError("COPC is read but not written: name it .laz", path=path)
-    if not own and not hasattr(module, "write") and cloud is not None:
-        raise CloudFileError(f"only a cloud read from {path.suffix} can be written so", path=path)
-    return module
+    module = format_of(path).load()
+    if hasattr(module, "write") or (same_format and hasattr(module, "WRITES_OWN")):
+        return module
+    reason = (
+        "only a cloud read from {} can be written so"
+        if hasattr(module, "WRITES_OWN")
+        else ("{} is read but not written")
+    )
+    raise CloudFileError(reason.format(path.suffix), path=path)

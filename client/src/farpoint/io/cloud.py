@@ -46,6 +46,8 @@ class Cloud:
     """For a cloud of a format that can be written back row by row."""
     crs: str | None = None
     """The coordinate reference system as WKT, where the file names one that way."""
+    unit: str | None = None
+    """Of the coordinates, where the file or its format names one: "metre", "foot", "degree"."""
     notes: tuple[str, ...] = ()
     """What of the file is not in this cloud, in words: "12 faces are left out"."""
 
@@ -59,4 +61,4 @@ class Cloud:
     def take(self, rows: Rows) -> "Cloud":
         """The rows as a cloud of their own, without what its file held beyond columns."""
         chosen = {name: values[rows] for name, values in self.attributes.items()}
-        return Cloud(self.points[rows], chosen, crs=self.crs)
+        return Cloud(self.points[rows], chosen, crs=self.crs, unit=self.unit)

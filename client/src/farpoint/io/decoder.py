@@ -47,11 +47,13 @@ class Opened:
         count: its points.
         points: (count, 3); None where they come in chunks.
         notes: as of a `Cloud`.
+        unit: as of a `Cloud`.
     """
 
     count: int
     points: Array | None
     notes: tuple[str, ...]
+    unit: str | None = None
 
 
 class Decoder:
@@ -88,7 +90,7 @@ class Decoder:
         self.start()
         self._path = path
         answer = self._ask("open", path, options, most_points)
-        return Opened(answer["count"], answer["points"], answer["notes"])
+        return Opened(answer["count"], answer["points"], answer["notes"], answer["unit"])
 
     def chunks(self) -> Iterator[Array]:
         """Coordinates of the chunks, in the order of the file."""
@@ -99,6 +101,11 @@ class Decoder:
         """Rows of the open file."""
         cloud: Cloud = self._ask("take", rows)["cloud"]
         return cloud
+
+    def colors(self) -> Array | None:
+        """(N, 3) uint8 of the open file; None where it has none."""
+        colors: Array | None = self._ask("colors")["points"]
+        return colors
 
     def write(self, rows: Rows, paths: list[Path]) -> None:
         """Writes rows of the open file."""
@@ -178,7 +185,7 @@ def _with_points(stream: IO[bytes], answer: dict[str, Any]) -> dict[str, Any]:
         return {**answer, "points": None}
     dtype, shape = answer["points"]
     points = np.empty(shape, dtype)
-    rest = memoryview(points).cast("B") if points.size else memoryview(b"")
+    rest = points.data.cast("B") if points.size else memoryview(b"")
     while len(rest):
         count = stream.readinto(rest)  # type: ignore[attr-defined]
         if not count:

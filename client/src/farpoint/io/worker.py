@@ -22,6 +22,7 @@ from farpoint.errors import CloudFileError
 from farpoint.io import open_chunks, read_with, write_subset
 from farpoint.io.budget import limit_process
 from farpoint.io.cloud import Chunks, Cloud, Rows
+from farpoint.io.colors import colors_of
 from farpoint.io.failures import naming
 from farpoint.io.options import ReadOptions
 
@@ -46,10 +47,12 @@ class Worker:
         self._chunks = open_chunks(path, options, most_points)
         if self._chunks is not None:
             self._parts = iter(self._chunks.chunks(most_points))
-            self._answer({"count": self._chunks.count, "points": None, "notes": ()})
+            self._answer({"count": self._chunks.count, "notes": (), "unit": None})
             return
         self._cloud = read_with(path, options)
-        self._answer({"count": len(self._cloud), "notes": self._cloud.notes}, self._cloud.points)
+        cloud = self._cloud
+        known = {"count": len(cloud), "notes": cloud.notes, "unit": cloud.unit}
+        self._answer(known, cloud.points)
 
     def chunk(self) -> None:
         """The coordinates of the next chunk; none behind the last."""
@@ -60,6 +63,11 @@ class Worker:
     def take(self, rows: Rows) -> None:
         """Those rows as a cloud."""
         self._answer({"cloud": self._gather(rows).take(np.arange(len(rows)))})
+
+    def colors(self) -> None:
+        """(N, 3) uint8 of a file that is read whole; none where it has none."""
+        with naming(self._path):
+            self._answer({}, colors_of(self._whole()))
 
     def write(self, rows: Rows, paths: list[Path]) -> None:
         """Writes those rows to each path."""
@@ -92,7 +100,7 @@ class Worker:
             return
         array = np.ascontiguousarray(points)
         send(self._out, ("done", {**values, "points": (array.dtype.str, array.shape)}))
-        self._out.write(memoryview(array).cast("B"))
+        self._out.write(array.data.cast("B"))
         self._out.flush()
 
 

@@ -39,7 +39,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
         columns["scan"] = np.repeat(np.arange(len(scans)), [len(s["points"]) for s in scans])
     dropped = sorted({name for scan in scans for name in scan} - set(shared))
     notes = (f"left out, as not every scan has it: {', '.join(dropped)}",) if dropped else ()
-    return Cloud(points, columns, crs=crs, notes=notes)
+    return Cloud(points, columns, crs=crs, unit="metre", notes=notes)
 
 
 def _read_scan(file: Any, i: int) -> dict[str, Array]:

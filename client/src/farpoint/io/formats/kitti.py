@@ -16,6 +16,10 @@ NUSCENES = (*KITTI, "ring")
 MOST_RINGS = 512
 
 
+# Clouds of other formats lack what this one has, or have what it lacks.
+WRITES_OWN = True
+
+
 @dataclass(frozen=True)
 class BinSource:
     """All columns, (N, columns) float32."""

@@ -12,7 +12,6 @@ from farpoint.io.extras import require
 from farpoint.io.options import ReadOptions
 from farpoint.io.records import axis_positions, columns_of
 
-
 WKB_POINT = np.dtype([("order", "u1"), ("kind", "<u4"), ("xyz", "<f8", 3)])
 WKB_POINT_CODES = (1001, 0x80000001)
 

@@ -13,6 +13,7 @@ from farpoint.io.budget import check_budget, fits_in_budget
 from farpoint.io.cloud import Cloud, Rows
 from farpoint.io.columns import LazyColumns
 from farpoint.io.extras import require
+from farpoint.io.formats.las.crs import unit_of, wkt_of
 from farpoint.io.formats.las.header import LasHeader, check_header
 from farpoint.io.formats.las.write import write_cloud
 from farpoint.io.options import ReadOptions
@@ -80,14 +81,7 @@ def cloud_of(las: "LasData") -> Cloud:
             scaled = las.points.array[axis][part] * las.header.scales[i]
             points[part, i] = scaled + las.header.offsets[i]
     columns = LazyColumns(names, lambda name: np.asarray(las[name]))
-    return Cloud(points, columns, LasSource(las), crs=_crs(las))
-
-
-def _crs(las: "LasData") -> str | None:
-    for record in (*las.header.vlrs, *(las.evlrs or ())):
-        if (record.user_id, record.record_id) == ("LASF_Projection", 2112):
-            return str(getattr(record, "string", "")).strip("\0 ") or None
-    return None
+    return Cloud(points, columns, LasSource(las), crs=wkt_of(las), unit=unit_of(las))
 
 
 @dataclass(frozen=True)

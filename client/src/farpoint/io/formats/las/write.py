@@ -84,7 +84,8 @@ def _fits(column: Array, low: Any, high: Any) -> bool:
 def _as_uint16(column: Array) -> Array:
     """Colors of LAS go to 65535, of bytes to 255 and of fractions to 1."""
     if column.dtype.kind != "f":
-        return column.astype(np.uint16) * np.uint16(257 if column.dtype.itemsize == 1 else 1)
+        factor = 257 if column.dtype.itemsize == 1 else 1
+        return np.asarray(column.astype(np.uint16) * np.uint16(factor))
     highest = float(column.max(initial=0))
     factor = 65535 if highest <= 1 else 257 if highest <= 255 else 1
     return np.asarray(np.clip(np.rint(column * factor), 0, 65535), np.uint16)

@@ -8,6 +8,9 @@ import numpy as np
 from farpoint.io.cloud import Cloud, Rows
 from farpoint.io.options import ReadOptions
 
+# Clouds of other formats lack what this one has, or have what it lacks.
+WRITES_OWN = True
+
 
 @dataclass(frozen=True)
 class ObjSource:

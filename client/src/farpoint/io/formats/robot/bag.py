@@ -37,7 +37,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:
     for name in {"rgb", "rgba"} & set(attributes):
         attributes[name] = unpack_color(attributes[name], len(name))
     note = f"message {options.message} of {total} on {topic}, frame {message.header.frame_id}"
-    return Cloud(points, _native(attributes), notes=(note,))
+    return Cloud(points, _native(attributes), unit="metre", notes=(note,))
 
 
 def _choose(connections: Any, wanted: str | None) -> tuple[str, list[Any]]:

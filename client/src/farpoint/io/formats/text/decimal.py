@@ -96,7 +96,7 @@ def _find_dots(padded: Array, begins: Array, ends: Array) -> Array:
     found += low
     if len(found) == len(begins) and (found >= begins).all() and (found < ends).all():
         return found
-    dots = ends.copy()
+    dots: Array = ends.copy()
     # Of two points in one token the later one wins, and the other is found to be no digit.
     token = np.searchsorted(begins, found, "right") - 1
     inside = found < ends[token]

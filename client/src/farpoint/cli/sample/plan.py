@@ -1,0 +1,142 @@
+"""Which file becomes which, checked before anything is sent."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from farpoint.cli.sample.inputs import Input, check_stdin, expand
+from farpoint.cli.sample.options import Options
+from farpoint.errors import CloudFileError, InvalidArgumentError
+from farpoint.io import INDICES_SUFFIX, check_writable
+from farpoint.io.registry import format_of
+
+
+@dataclass(frozen=True)
+class Task:
+    """One file to sample.
+
+    Attributes:
+        output: a path or URL; None is JSON lines on stdout, or no more than a picture.
+        to_stdout: whether the rows go there.
+        picture: where to draw.
+    """
+
+    source: Input
+    output: str | None
+    to_stdout: bool = False
+    picture: Path | None = None
+
+    @property
+    def indices_path(self) -> str | None:
+        """Beside the output."""
+        if self.output is None:
+            return None
+        folder, slash, name = self.output.rpartition("/")
+        return f"{folder}{slash}{Path(name).with_suffix(INDICES_SUFFIX)}"
+
+    def outputs(self, options: Options) -> list[str]:
+        """All files that it makes."""
+        files = [self.output, self.indices_path if options.indices else None]
+        return [*filter(None, files), *([str(self.picture)] if self.picture else [])]
+
+
+def plan_tasks(words: list[str], output: str | None, options: Options) -> list[Task]:
+    """What to read and to write.
+
+    Raises:
+        CloudFileError: an output would replace an input or another output, or cannot be made.
+        InvalidArgumentError: options that do not go together.
+    """
+    check_stdin(words, options.read.format)
+    inputs = expand(words, options.recursive)
+    if output is None and options.picture is None:
+        raise InvalidArgumentError(
+            "say where to: -o OUT, --picture OUT.png or both", field="output"
+        )
+    if output == "-":
+        return [_task_to_stdout(inputs, options)]
+    into_folder = len(inputs) > 1 or _is_folder(output) or inputs[0].location not in words
+    if output is None:
+        tasks = [Task(one, None) for one in inputs]
+    elif into_folder:
+        tasks = [Task(one, _within(output, one, options)) for one in inputs]
+    else:
+        tasks = [Task(inputs[0], output)]
+    tasks = [_with_picture(task, options.picture, len(tasks) > 1) for task in tasks]
+    _check_outputs(tasks, options)
+    if into_folder:
+        _make_folders(tasks)
+    return tasks
+
+
+def _is_folder(output: str | None) -> bool:
+    return output is not None and (output.endswith("/") or Path(output).is_dir())
+
+
+def _task_to_stdout(inputs: list[Input], options: Options) -> Task:
+    if len(inputs) > 1:
+        raise InvalidArgumentError(f"-o - takes one input, got {len(inputs)}", field="output")
+    if options.indices or options.as_json:
+        raise InvalidArgumentError("-o - takes neither --indices nor --json", field="output")
+    return Task(inputs[0], None, to_stdout=True, picture=options.picture)
+
+
+def _within(folder: str, source: Input, options: Options) -> str:
+    name = source.relative
+    suffix = options.to or (options.read.format if name.suffix == "" else None)
+    name = name.with_suffix(suffix) if suffix else name
+    return f"{folder.rstrip('/')}/{name}"
+
+
+def _with_picture(task: Task, picture: Path | None, several: bool) -> Task:
+    if picture is None:
+        return task
+    if several:
+        picture = picture / task.source.relative.with_suffix(".png")
+    elif picture.suffix.lower() != ".png":
+        raise CloudFileError("a picture must end in .png", path=picture)
+    return Task(task.source, task.output, task.to_stdout, picture)
+
+
+def _check_outputs(tasks: list[Task], options: Options) -> None:
+    inputs = {_resolved(task.source.location) for task in tasks}
+    seen: set[str] = set()
+    for task in tasks:
+        if task.output is not None:
+            _check_format(task, options)
+        for location in task.outputs(options):
+            resolved = _resolved(location)
+            if resolved in inputs:
+                raise CloudFileError("the output would replace an input", path=location)
+            if resolved in seen:
+                raise CloudFileError("two inputs would be written here", path=location)
+            seen.add(resolved)
+
+
+def _check_format(task: Task, options: Options) -> None:
+    """Raises CloudFileError where the output's format is known not to hold this input."""
+    path = Path(task.output or "")
+    source = Path(options.read.format or task.source.location)
+    same = (
+        format_of(path).module == format_of(source, options.read.format).module
+        if (source.suffix or options.read.format) and not Path(task.source.location).is_dir()
+        else False
+    )
+    try:
+        check_writable(path, same_format=same)
+    except CloudFileError as error:
+        hint = "" if options.to else "; --to .ply writes another format into a folder"
+        raise CloudFileError(f"{error}{hint}") from error
+
+
+def _resolved(location: str) -> str:
+    return location if "://" in location or location == "-" else str(Path(location).resolve())
+
+
+def _make_folders(tasks: list[Task]) -> None:
+    local = [task.output for task in tasks if task.output and "://" not in task.output]
+    pictures = [str(task.picture) for task in tasks if task.picture]
+    for folder in sorted({Path(path).parent for path in (*local, *pictures)}):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CloudFileError(error.strerror or str(error), path=folder) from error
