@@ -115,7 +115,9 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
             methods=[pb.SAMPLING_METHOD_FARTHEST_POINT, 77],
             point_types=[tensor_pb2.DATA_TYPE_FLOAT32, tensor_pb2.DATA_TYPE_BFLOAT16],
             limits=pb.Limits(
-                message_bytes=self.message_bytes, request_points=self.request_points, request_clouds=30
+                message_bytes=self.message_bytes,
+                request_points=self.request_points,
+                request_clouds=30,
             ),
             torch_version="2.13.0",
         )

@@ -44,9 +44,14 @@ def clean_failure(target: str | None = None) -> Iterator[None]:
         yield
     except FarpointError as error:
         typer.echo(f"farpoint: {explain(error)}", err=True)
-        if isinstance(error, UnavailableError) and target is not None:
+        if _nobody_listens(error) and target is not None:
             typer.echo(START_HINT.format(target=target), err=True)
         if isinstance(error, ResourceExhaustedError) and "message" in str(error):
             typer.echo("A server takes larger messages with --max-message-bytes.", err=True)
         wrong_input = isinstance(error, (InvalidArgumentError, CloudFileError))
         raise typer.Exit(2 if wrong_input else 1) from error
+
+
+def _nobody_listens(error: FarpointError) -> bool:
+    """Rather than somebody who wants TLS, or other certificates."""
+    return isinstance(error, UnavailableError) and "handshake" not in str(error).lower()

@@ -41,9 +41,8 @@ SUFFIXES = tuple(_MODULES)
 
 @dataclass(frozen=True)
 class Format:
-    """How files of one suffix are read and written."""
+    """How files are read and written; suffixes may share one."""
 
-    suffix: str
     module: str
 
     def load(self) -> ModuleType:
@@ -61,7 +60,7 @@ def format_of(path: Path, suffix: str | None = None) -> Format:
     if name not in _MODULES:
         known = " ".join(_MODULES)
         raise CloudFileError(f"unknown suffix {name!r}, expected {known}", path=path)
-    return Format(name, _MODULES[name])
+    return Format(_MODULES[name])
 
 
 def is_cloud_file(path: Path) -> bool:

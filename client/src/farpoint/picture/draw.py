@@ -126,5 +126,10 @@ def _save(figure: Any, path: Path) -> None:
 
     figure.canvas.draw()
     image = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())).convert("RGB")
-    method = Image.Quantize.MAXCOVERAGE
-    image.quantize(PALETTE, method, dither=Image.Dither.NONE).save(path, optimize=True)
+    small = image.quantize(PALETTE, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    # The method may shift the ground, of which there is most.
+    palette = small.getpalette() or []
+    ground = int(np.asarray(small)[0, 0])
+    palette[3 * ground : 3 * ground + 3] = np.asarray(image)[0, 0].tolist()
+    small.putpalette(palette)
+    small.save(path, optimize=True)

@@ -38,6 +38,8 @@ def sample_file(client: Client, decoder: Decoder, task: Task, options: Options, 
     Raises:
         FarpointError: the file, an output or the server failed; the message names the file.
     """
+    if task.problem is not None:
+        raise CloudFileError(task.problem)
     with _naming(task), local_copy(task.source, options.read.format) as path:
         opened = decoder.open(path, options.read, limit)
         choice = _choose(client, decoder, opened, options, limit)

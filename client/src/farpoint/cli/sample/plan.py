@@ -1,6 +1,6 @@
 """Which file becomes which, checked before anything is sent."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from farpoint.cli.sample.inputs import Input, check_stdin, expand
@@ -18,12 +18,14 @@ class Task:
         output: a path or URL; None is JSON lines on stdout, or no more than a picture.
         to_stdout: whether the rows go there.
         picture: where to draw.
+        problem: why it cannot be done; the other tasks are.
     """
 
     source: Input
     output: str | None
     to_stdout: bool = False
     picture: Path | None = None
+    problem: str | None = None
 
     @property
     def indices_path(self) -> str | None:
@@ -62,6 +64,9 @@ def plan_tasks(words: list[str], output: str | None, options: Options) -> list[T
     else:
         tasks = [Task(inputs[0], output)]
     tasks = [_with_picture(task, options.picture, len(tasks) > 1) for task in tasks]
+    tasks = [_with_format_checked(task, options) for task in tasks]
+    if len(tasks) == 1 and tasks[0].problem:
+        raise CloudFileError(tasks[0].problem)
     _check_outputs(tasks, options)
     if into_folder:
         _make_folders(tasks)
@@ -94,15 +99,13 @@ def _with_picture(task: Task, picture: Path | None, several: bool) -> Task:
         picture = picture / task.source.relative.with_suffix(".png")
     elif picture.suffix.lower() != ".png":
         raise CloudFileError("a picture must end in .png", path=picture)
-    return Task(task.source, task.output, task.to_stdout, picture)
+    return replace(task, picture=picture)
 
 
 def _check_outputs(tasks: list[Task], options: Options) -> None:
     inputs = {_resolved(task.source.location) for task in tasks}
     seen: set[str] = set()
     for task in tasks:
-        if task.output is not None:
-            _check_format(task, options)
         for location in task.outputs(options):
             resolved = _resolved(location)
             if resolved in inputs:
@@ -112,20 +115,23 @@ def _check_outputs(tasks: list[Task], options: Options) -> None:
             seen.add(resolved)
 
 
-def _check_format(task: Task, options: Options) -> None:
-    """Raises CloudFileError where the output's format is known not to hold this input."""
-    path = Path(task.output or "")
-    source = Path(options.read.format or task.source.location)
-    same = (
-        format_of(path).module == format_of(source, options.read.format).module
-        if (source.suffix or options.read.format) and not Path(task.source.location).is_dir()
-        else False
-    )
+def _with_format_checked(task: Task, options: Options) -> Task:
+    """Notes where the output's format is known not to hold this input."""
+    if task.output is None:
+        return task
     try:
-        check_writable(path, same_format=same)
+        check_writable(Path(task.output), same_format=_keeps_format(task, options))
     except CloudFileError as error:
-        hint = "" if options.to else "; --to .ply writes another format into a folder"
-        raise CloudFileError(f"{error}{hint}") from error
+        hint = "" if options.to or "COPC" in str(error) else " (--to .ply writes another format)"
+        return replace(task, problem=f"{error}{hint}")
+    return task
+
+
+def _keeps_format(task: Task, options: Options) -> bool:
+    source = Path(task.source.location)
+    if source.is_dir() or not (source.suffix or options.read.format):
+        return False
+    return format_of(Path(task.output or "")) == format_of(source, options.read.format)
 
 
 def _resolved(location: str) -> str:
