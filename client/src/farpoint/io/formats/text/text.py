@@ -92,7 +92,7 @@ def _is_number(cell: str) -> bool:
         float(cell)
     except ValueError:
         return False
-    return True
+    return "_" not in cell
 
 
 def write(path: Path, cloud: Cloud) -> None:
