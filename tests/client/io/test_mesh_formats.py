@@ -90,7 +90,7 @@ def test_stl_in_both_encodings(tmp_path):
         assert np.array_equal(cloud.points.astype(np.float32), POINTS)  # each corner once
         assert cloud.notes == ("left out: 3 triangles",)
     with pytest.raises(farpoint.CloudFileError, match="3 triangles are 234 bytes, got 184"):
-        read(tmp_path / "a.stl", b"S" + binary[1:-50])
+        read(tmp_path / "a.stl", b"x" + binary[1:-50])
     with pytest.raises(farpoint.CloudFileError, match="cut short"):
         read(tmp_path / "a.stl", STL_ASCII.format(facets)[:-20])
 

@@ -170,10 +170,10 @@ class Decoder:
             self._process.kill()
 
     def _why_it_died(self, seconds: float) -> str:
-        if self._expired:
-            return f"decoding took longer than {seconds:.0f} s"
         assert self._process is not None
         code = self._process.wait()
+        if self._expired:
+            return f"decoding took longer than {seconds:.0f} s"
         said = _last_line(self._stderr)
         ended = signal.Signals(-code).name if code < 0 else f"status {code}"
         return f"the decoder crashed ({ended}{': ' * bool(said)}{said})"

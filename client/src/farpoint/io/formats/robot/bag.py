@@ -34,10 +34,11 @@ def read(path: Path, options: ReadOptions) -> Cloud:
     except highlevel.AnyReaderError as error:
         raise ValueError(str(error)) from error
     points, attributes = split_records(records_of(message))
+    attributes = _native(attributes)
     for name in {"rgb", "rgba"} & set(attributes):
         attributes[name] = unpack_color(attributes[name], len(name))
     note = f"message {options.message} of {total} on {topic}, frame {message.header.frame_id}"
-    return Cloud(points, _native(attributes), unit="metre", notes=(note,))
+    return Cloud(points, attributes, unit="metre", notes=(note,))
 
 
 def _choose(connections: Any, wanted: str | None) -> tuple[str, list[Any]]:
@@ -63,5 +64,5 @@ def _message(reader: Any, connections: list[Any], topic: str, index: int, total:
 
 
 def _native(attributes: dict[str, Array]) -> dict[str, Array]:
-    """Columns of their own, so that the message's bytes need not be kept."""
-    return {name: np.ascontiguousarray(values) for name, values in attributes.items()}
+    """Columns of their own, in the machine's byte order: the message's bytes need not be kept."""
+    return {k: np.ascontiguousarray(v, v.dtype.newbyteorder("=")) for k, v in attributes.items()}
