@@ -31,8 +31,9 @@ def test_a_cloud_fills_its_frame(name):
     seen = view.project(points)
     inside = (seen[:, 0] > left) & (seen[:, 0] < right) & (seen[:, 1] > bottom) & (seen[:, 1] < top)
     assert (right - left) / (top - bottom) == pytest.approx(ASPECT)
-    is_scan = name.startswith("driving")  # with a long tail, of which the frame leaves out
-    assert inside.mean() > (0.75 if is_scan else 0.98)
+    # Scans have a long tail, of which the frame leaves out.
+    least = {"driving": 0.85, "room_sc": 0.95}.get(name[:7], 0.98)
+    assert inside.mean() > least
     spread = np.ptp(np.percentile(seen[inside][:, :2], [1, 99], axis=0), axis=0)
     assert (spread / (right - left, top - bottom)).max() > 0.8
 

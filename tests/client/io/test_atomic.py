@@ -51,7 +51,7 @@ def test_a_panic_of_a_library_is_caught_and_an_interrupt_is_not(tmp_path, monkey
     class Source:
         error: BaseException = PanicError("attempt to subtract with overflow")
 
-        def save(self, path, rows):
+        def save(self, path, rows):  # noqa: ARG002
             raise self.error
 
     Source.__module__ = "farpoint.io.formats.text.text"

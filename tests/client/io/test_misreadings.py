@@ -43,7 +43,7 @@ def test_names_without_axes_or_twice(tmp_path, names):
 def test_an_array_with_a_row_per_axis(tmp_path, shape):
     array = np.random.default_rng(0).normal(size=shape)
     np.save(tmp_path / "a.npy", array)
-    with pytest.raises(farpoint.CloudFileError, match="one row per axis.*--columns x,y,z"):
+    with pytest.raises(farpoint.CloudFileError, match=r"one row per axis.*--columns x,y,z"):
         read_cloud(tmp_path / "a.npy")
     names = ("x", "y", "z", "a", "b", "c")[: shape[0]]
     cloud = read_cloud(tmp_path / "a.npy", columns=names)

@@ -33,7 +33,7 @@ def test_e57_of_two_scans_with_poses(tmp_path):
         file.write_scan_raw({**columns, "intensity": np.arange(200.0)})
         file.write_scan_raw(columns, translation=np.array([100.0, 0, 0]))
     cloud = read_cloud(path)
-    assert np.allclose(cloud.points, np.concatenate([POINTS, POINTS + [100, 0, 0]]))
+    assert np.allclose(cloud.points, np.concatenate([POINTS, POINTS + np.array([100, 0, 0])]))
     assert cloud.attributes["scan"].tolist() == [0] * 200 + [1] * 200
     assert cloud.notes == ("left out, as not every scan has it: intensity",)
 
@@ -164,7 +164,7 @@ def test_recordings(tmp_path, kind):
         assert (cloud.attributes["rgb"] == (255, 128, 1)).all()
     with pytest.raises(farpoint.CloudFileError, match="message must be from 0 to 2 of /front"):
         read_cloud(path, message=3)
-    with pytest.raises(farpoint.CloudFileError, match="no PointCloud2 on /back; .*: /front"):
+    with pytest.raises(farpoint.CloudFileError, match=r"no PointCloud2 on /back; .*: /front"):
         read_cloud(path, topic="/back")
 
 

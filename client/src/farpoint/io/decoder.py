@@ -7,6 +7,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -75,7 +76,7 @@ class Decoder:
         """Starts the child ahead of time."""
         if self._process is None or self._process.poll() is not None:
             self.close()
-            self._stderr = tempfile.TemporaryFile()
+            self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
             command = [sys.executable, "-m", "farpoint.io.worker", str(self._bounds.memory_bytes)]
             self._process = subprocess.Popen(
                 command,
@@ -117,12 +118,9 @@ class Decoder:
         if process is not None and process.stdin and process.stdout:
             process.kill()
             process.wait()
-            # What was not sent is not wanted any more.
-            for stream in (process.stdin, process.stdout):
-                try:
-                    stream.close()
-                except BrokenPipeError:
-                    continue
+            with suppress(BrokenPipeError):  # what was not sent is not wanted any more
+                process.stdin.close()
+            process.stdout.close()
         if self._stderr is not None:
             self._stderr.close()
             self._stderr = None

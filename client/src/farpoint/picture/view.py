@@ -10,9 +10,9 @@ from farpoint._arrays import Array
 AZIMUTH, ELEVATION = np.radians([-154.0, 36.0])
 # The eye stands this many radii of the cloud away from its middle.
 DISTANCE = 2.4
-# A scan of a street has few points far out. What is farther than this many median distances from
-# the middle is left out of the frame, unless hardly anything is.
-TAIL, CORE = 3.0, 2.2
+# A scan of a street has few points very far out. Where 2 % are farther from the middle than so many
+# median distances, the frame holds 95 %, or what is within so many median distances.
+TAIL, CORE = 3.0, 2.8
 MARGIN = 1.06
 
 
@@ -68,8 +68,8 @@ def _outside(points: Array) -> tuple[Array, Array, Array]:
 
 def _core(points: Array) -> Array:
     distance = np.linalg.norm(points - np.median(points, axis=0), axis=1)
-    half, most = np.percentile(distance, [50, 98])
-    return points if most <= TAIL * half else points[distance <= CORE * half]
+    half, many, most = np.percentile(distance, [50, 95, 98])
+    return points if most <= TAIL * half else points[distance <= min(many, CORE * half)]
 
 
 def _is_camera_frame(points: Array) -> bool:

@@ -7,6 +7,7 @@ from farpoint.cli.sample.inputs import Input, check_stdin, expand
 from farpoint.cli.sample.options import Options
 from farpoint.errors import CloudFileError, InvalidArgumentError
 from farpoint.io import INDICES_SUFFIX, check_writable
+from farpoint.io.failures import naming
 from farpoint.io.registry import format_of
 
 
@@ -142,7 +143,5 @@ def _make_folders(tasks: list[Task]) -> None:
     local = [task.output for task in tasks if task.output and "://" not in task.output]
     pictures = [str(task.picture) for task in tasks if task.picture]
     for folder in sorted({Path(path).parent for path in (*local, *pictures)}):
-        try:
+        with naming(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CloudFileError(error.strerror or str(error), path=folder) from error
