@@ -27,7 +27,7 @@ COPY constraints.txt ./
 RUN --mount=type=cache,target=/root/.cache/pip \
     pip install -c constraints.txt --index-url "${TORCH_INDEX_URL}" torch \
  && pip install -c constraints.txt numpy 'setuptools>=77' wheel ninja
-COPY pyproject.toml setup.py MANIFEST.in README.md LICENSE ./
+COPY pyproject.toml setup.py MANIFEST.in LICENSE ./
 COPY client client
 COPY ops ops
 COPY server server

@@ -1,4 +1,4 @@
-# Every command of the project. `make demo` and `make test` each work as the first one.
+# Every command of the project; each works as the first one, and `make` alone lists them.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,10 @@ PEERS := fpsample torch-quickfps scipy pykdtree threadpoolctl open3d-cpu
 export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo test dev ext proto check bench gpu-check serve clean
+.PHONY: help demo test dev ext proto check bench wheels gpu-check serve clean
+
+help:  ## This list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ext  ## Start a server, sample a scan through the client, show the result, stop.
 	$(BIN)/python examples/demo.py $(if $(CLOUD),'$(CLOUD)')
@@ -43,16 +46,23 @@ check: ext  ## Formatters, linters, types, layers, generated code, every CUDA ke
 bench: ext  ## Every benchmark that needs no GPU, against the peers that install here.
 	-for peer in $(PEERS); do $(BIN)/python -m pip install -q -c constraints.txt $$peer; done
 	-DIST_EXTRA_CONFIG=$(CURDIR)/benchmarks/peers.cfg $(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation torch-cluster
-	$(BIN)/python benchmarks/bench_ops.py
-	$(BIN)/python benchmarks/bench_model.py
-	$(BIN)/python benchmarks/bench_memory.py
-	$(BIN)/python benchmarks/bench_service.py
+	$(BIN)/python -m benchmarks.ops
+	$(BIN)/python -m benchmarks.ops.model
+	$(BIN)/python -m benchmarks.service.memory
+	$(BIN)/python -m benchmarks.service
+
+wheels: ext  ## Wheels and source distributions of farpoint, farpoint-ops and farpoint-server, in dist/.
+	rm -rf dist
+	$(BIN)/python -m build -o dist --no-isolation client
+	$(BIN)/python -m build -o dist --no-isolation server
+	$(BIN)/python -m build -o dist --no-isolation .
+	$(BIN)/twine check --strict dist/*
 
 gpu-check:  ## All that needs a GPU, with `python3` as it stands: no virtual environment, no network.
 	tools/gpu_check.sh
 
-clean:
-	rm -rf $(VENV) build demo ops/farpoint_ops/*.so
+clean:  ## Removes all that the others made.
+	rm -rf $(VENV) build dist demo ops/farpoint_ops/*.so
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,4 +1,4 @@
-"""Starts a server, samples a cloud through the client, shows the result, stops the server.
+"""Command that starts a server, samples a cloud through the client and plots the result.
 
     python examples/demo.py [CLOUD]
 

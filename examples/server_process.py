@@ -1,4 +1,4 @@
-"""A farpoint-server of one's own, on a free loopback port, for as long as a `with` block."""
+"""Context manager that runs farpoint-server as a subprocess on a free loopback port."""
 
 import json
 import subprocess

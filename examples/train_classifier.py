@@ -1,4 +1,4 @@
-"""Train a PointNet++-style classifier of procedural shapes through the ops.
+"""Training script of a PointNet++-style classifier of procedural shapes, through the ops.
 
     python examples/train_classifier.py [--steps 400] [--classes 12]
 

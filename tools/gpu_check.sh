@@ -46,8 +46,8 @@ pytest=("$python" -m pytest -q -p no:cacheprovider -o addopts=--import-mode=impo
 device_tests=tests/ops/cuda/test_device.py
 
 stage device 60 "$python" tools/gpu_device.py || exit 1
-# The peers compile beside the extension; bench_cuda.py only loads them.
-"$python" benchmarks/cuda_peers.py > "$logs/peers.log" 2>&1 &
+# The peers compile beside the extension; benchmarks.cuda only loads them.
+"$python" -m benchmarks.cuda.peers > "$logs/peers.log" 2>&1 &
 peers=$!
 stage build 300 "$python" setup.py -q build_ext --inplace
 stage built 60 "$python" tools/gpu_device.py --kernels || exit 1
@@ -59,10 +59,10 @@ if ! stage sampling 150 "${pytest[@]}" "$device_tests"; then
   done
 fi
 for section in latencies scatters gathers; do
-  stage "bench_$section" 40 "$python" benchmarks/bench_cuda.py "$section"
+  stage "bench_$section" 40 "$python" -m benchmarks.cuda "$section"
 done
 timeout 60 tail --pid=$peers -f /dev/null  # what still compiles would be measured too
-stage bench_sampling 110 "$python" benchmarks/bench_cuda.py sampling --seconds 95
+stage bench_sampling 110 "$python" -m benchmarks.cuda sampling --seconds 95
 # Only the variants on the device; the CPU ones and the model of the kernels run in `make test`.
 stage ops 120 "${pytest[@]}" tests/ops -k "cuda and not test_model" --deselect "$device_tests"
 stage memory 90 "${pytest[@]}" -s tests/gpu tests/server/memory
@@ -78,9 +78,9 @@ if command -v compute-sanitizer > /dev/null; then
 else
   record compute-sanitizer 127 0
 fi
-stage bench_batches 60 "$python" benchmarks/bench_cuda.py batches --seconds 50
-stage bench_heads 30 "$python" benchmarks/bench_cuda.py heads
-stage bench_methods 90 "$python" benchmarks/bench_cuda.py methods --seconds 80
+stage bench_batches 60 "$python" -m benchmarks.cuda batches --seconds 50
+stage bench_heads 30 "$python" -m benchmarks.cuda heads
+stage bench_methods 90 "$python" -m benchmarks.cuda methods --seconds 80
 
 echo "== results in benchmarks/results"
 ((${#failed[@]} == 0)) || { echo "gpu-check: failed: ${failed[*]}"; exit 1; }

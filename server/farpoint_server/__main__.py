@@ -1,4 +1,4 @@
-"""The `farpoint-server` command."""
+"""The `farpoint-server` command: settings, allocators, log, then `app.serve`; exit statuses."""
 
 import asyncio
 import os
@@ -6,42 +6,43 @@ import sys
 
 import structlog
 
-from farpoint_server.config import cli as command_line
+from farpoint_server.config import cli
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DeviceFailedError, StartError
-from farpoint_server.memory import detect, environment
-from farpoint_server.observability import logging as logs
+from farpoint_server.memory import environment, host
+from farpoint_server.observability import logging
 
 
 def main() -> None:
     """Serves until a signal.
 
-    Exit status: 0 drained, 1 calls were cut off, 2 cannot start, 3 the device failed for good.
+    Exit status: 0 drained, 1 calls were cut off, 2 cannot start, 3 the device failed for good,
+    or a task did that the server cannot do without.
     """
-    settings = command_line.parse()
+    settings = cli.parse()
     try:
         chosen = _settle_allocators(settings)
-        logs.configure(settings)
+        logging.configure(settings)
         structlog.get_logger("farpoint").info("allocator", **chosen)
         from farpoint_server import app  # torch takes seconds to load, which --help need not wait
 
         complete = asyncio.run(app.serve(settings))
     except (ImportError, StartError, environment.AllocatorOptionError) as error:
-        logs.close()
+        logging.close()
         print(f"farpoint-server: {error}", file=sys.stderr)
         sys.exit(2)
     except DeviceFailedError:
-        logs.close()
+        logging.close()
         os._exit(3)
-    logs.close()
+    logging.close()
     # A kernel whose caller left cannot be interrupted, and a normal exit would wait for it.
     os._exit(0 if complete else 1)
 
 
 def _settle_allocators(settings: Settings) -> dict[str, object]:
     """Options that are read only once: before torch is loaded, and before any thread is started."""
-    malloc = detect.malloc()
-    chosen: dict[str, object] = {"malloc": malloc.name, "heap": malloc.settle(os.environ)}
+    malloc = host.detect()
+    chosen: dict[str, object] = {"malloc": malloc.name, "heap": malloc.set_options(os.environ)}
     if set(settings.device) != {"cpu"}:
         expandable = settings.memory_expandable_segments == "on"
         chosen["torch"] = environment.settle(os.environ, expandable=expandable)

@@ -1,4 +1,4 @@
-"""Puts the parts together, serves until a signal, and drains."""
+"""The server process: its parts are made and joined here; it serves until a signal, then drains."""
 
 import asyncio
 import gc
@@ -13,44 +13,39 @@ import torch
 
 from farpoint.v1 import sampling_pb2
 from farpoint_server import version
-from farpoint_server.codec.sample_request import METHODS, POINT_TYPES, Limits
+from farpoint_server.codec.sample_request import METHODS, POINT_TYPES
+from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
 from farpoint_server.errors import DeviceFailedError
 from farpoint_server.memory import environment
-from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.monitor import Keeper
+from farpoint_server.memory.monitor import MemoryMonitor
 from farpoint_server.memory.options import manager_of
+from farpoint_server.memory.trimmer import Gate
 from farpoint_server.models.registry import Registry
-from farpoint_server.observability import logging as logs
 from farpoint_server.observability.metrics.batches import BatchMeter
-from farpoint_server.observability.metrics.memory import Memory
-from farpoint_server.observability.metrics.state import Gauge, State
-from farpoint_server.observability.setup import Observation
-from farpoint_server.scheduling.admission import Admission, Receiving
+from farpoint_server.observability.metrics.memory import MemoryCollector
+from farpoint_server.observability.setup import Telemetry
+from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.scheduling.runner import Runner
-from farpoint_server.scheduling.small_work import limit_ns
 from farpoint_server.scheduling.watchdog import Watchdog
 from farpoint_server.services import registration as services
 from farpoint_server.services.admin import AdminServicer
-from farpoint_server.services.encode_handler import Encoders
-from farpoint_server.services.encoding import ModelServicer
-from farpoint_server.services.memory_bound import MemoryBound
-from farpoint_server.services.open_inference import InferenceServicer
-from farpoint_server.services.sample_handler import Sampler
+from farpoint_server.services.encode_handler import EncodeHandler
+from farpoint_server.services.encoding import EncodingServicer
+from farpoint_server.services.open_inference import OpenInferenceServicer
+from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.services.sampling import SamplingServicer
 from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.health import Health
-from farpoint_server.transport.interceptor import Boundary
-from farpoint_server.transport.server import Ports
-from farpoint_server.transport.shared_memory import Sharing
+from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.receive import ReceiveTurns
+from farpoint_server.transport.server import GrpcServers
+from farpoint_server.transport.shared_memory import SharedMemoryServer
 
 # What was refused while draining is not waited for by itself; its answer leaves in this time.
 REFUSAL_S = 0.1
-# Twelve megabytes take some ten milliseconds on one machine; a slow sender does not hold up others.
-RECEIVE_PATIENCE_S = 0.5
 log = structlog.get_logger("farpoint")
 
 
@@ -68,35 +63,34 @@ class App:
         self._engines = self._make_engines(chosen)
         self._watchdog = Watchdog(settings.engine_timeout_s, len(chosen), self._report_engines)
         self._health = Health(services.health_names(settings))
-        self._observation = Observation(settings, lambda: self._health.is_serving)
-        measured = [BatchMeter(e, self._observation.instruments) for e in self._engines]
-        small_ns = limit_ns(devices.available_cores())
-        self._batcher = Batcher(measured, settings.batch_points, self._watchdog, small_ns)
+        self._telemetry = Telemetry(settings, lambda: self._health.is_serving)
+        measured = [BatchMeter(e, self._telemetry.instruments) for e in self._engines]
+        self._batcher = Batcher(measured, settings.batch_points, self._watchdog)
         self._threads = ThreadPoolExecutor(2, "codec")
         self._in_flight = InFlight()
-        self._sharing = Sharing(settings)
-        self._keeper = Keeper(
+        self._shared_memory = SharedMemoryServer(settings)
+        self._monitor = MemoryMonitor(
             self._engines,
             lambda: self._batcher.waiting_requests,
             lambda healthy: self._health.report("memory", healthy=healthy),
+            structlog.get_logger("farpoint.memory").error,
         )
-        around = self._observation.interceptors
         self._models = Registry(self._engines, self._health)
-        boundary = Boundary(self._in_flight, self._observation.calls, logs.writer_of_served())
-        self._ports = Ports(settings, [*around, boundary])
+        requests = RequestInterceptor(self._in_flight, self._telemetry.calls)
+        self._servers = GrpcServers(settings, [*self._telemetry.interceptors, requests])
         self._register(chosen)
 
     async def start(self) -> None:
         """Serves from now on."""
-        addresses = self._ports.bind()
-        self._sharing.start()
+        addresses = self._servers.bind()
+        self._shared_memory.start()
         for engine in self._engines:
             await engine.start()
         await self._models.load_all(self._settings.encoder)
         self._batcher.start()
-        self._keeper.start()
-        await self._ports.start()
-        self._observation.start()
+        self._monitor.start()
+        await self._servers.start()
+        self._telemetry.start()
         await self._health.set_all(serving=True)
         names = ", ".join(str(engine.device) for engine in self._engines)
         log.info(
@@ -104,14 +98,24 @@ class App:
             address=addresses.public[0],
             addresses=addresses.public,
             admin_addresses=addresses.admin,
-            http_address=self._observation.http_address,
-            shared_memory_address=self._sharing.address,
+            http_address=self._telemetry.http_address,
+            shared_memory_address=self._shared_memory.address,
             device=names,
         )
 
-    async def lost(self) -> None:
-        """Returns once a device works no more in this process."""
-        await self._keeper.lost()
+    async def lost(self) -> str:
+        """Returns, with the reason, once only a new process can help."""
+        device = asyncio.ensure_future(self._monitor.lost())
+        worker = asyncio.ensure_future(self._batcher.died())
+        try:
+            await asyncio.wait((device, worker), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            device.cancel()
+            worker.cancel()
+        if device.done():
+            return device.result()
+        await self._health.report("scheduler", healthy=False)
+        return "scheduler failed"
 
     async def drain(self) -> bool:
         """Stops accepting calls, waits for those accepted; whether all were answered in time."""
@@ -126,14 +130,14 @@ class App:
 
     async def stop(self, grace_s: float) -> None:
         """Closes every connection; calls that then are not answered in time are cancelled."""
-        await self._ports.stop(grace_s)
-        self._sharing.stop()
-        await self._keeper.stop()
+        await self._servers.stop(grace_s)
+        self._shared_memory.stop()
+        await self._monitor.stop()
         await self._batcher.stop()
         for engine in self._engines:
             engine.stop()
         self._threads.shutdown(wait=False)
-        await asyncio.to_thread(self._observation.stop)
+        await asyncio.to_thread(self._telemetry.stop)
         log.info("stopped", unanswered=self._in_flight.calls)
 
     def _make_engines(self, chosen: Sequence[torch.device]) -> list[Engine]:
@@ -152,11 +156,11 @@ class App:
         ]
 
     def _report_engines(self, healthy: bool) -> None:
-        self._report = asyncio.ensure_future(self._health.report("engines", healthy=healthy))
+        self._health.report_soon("engines", healthy=healthy)
 
     def _register(self, chosen: Sequence[torch.device]) -> None:
         settings = self._settings
-        limits = Limits(
+        limits = RequestLimits(
             settings.max_message_bytes, settings.max_request_points, settings.max_request_clouds
         )
         admission = Admission(
@@ -164,29 +168,25 @@ class App:
             settings.max_bytes_in_flight,
             settings.overload_retry_ms,
         )
-        memory = MemoryBound([engine.memory for engine in self._engines])
-        regions = self._sharing.regions
-        sampler = Sampler(limits, admission, self._batcher, self._threads, memory, regions)
-        encoders = Encoders(
-            self._models,
-            Runner(self._engines, self._watchdog),
-            replace(limits, points=min(limits.points, settings.max_encode_points)),
-            admission,
-            self._threads,
+        receiving = ReceiveTurns(settings.receive_turns)
+        shared = (admission, receiving, self._batcher)
+        sample_handler = SampleHandler(
+            limits, *shared, self._engines, self._threads, self._shared_memory.regions
         )
-        receiving = Receiving(settings.receive_turns, RECEIVE_PATIENCE_S)
+        encode_limits = replace(limits, points=min(limits.points, settings.max_encode_points))
+        encode_handler = EncodeHandler(encode_limits, *shared, self._models, self._threads)
         services.Servicers(
-            SamplingServicer(sampler, receiving, self._in_flight, _info(limits, chosen)),
-            ModelServicer(encoders, receiving),
-            InferenceServicer(sampler, encoders, receiving, lambda: self._health.is_serving),
-            AdminServicer(self._keeper, self._models, self._allocator_settings),
+            SamplingServicer(sample_handler, self._in_flight, _info(limits, chosen)),
+            EncodingServicer(encode_handler),
+            OpenInferenceServicer(sample_handler, encode_handler, lambda: self._health.is_serving),
+            AdminServicer(self._monitor, self._models, self._allocator_settings),
             self._health,
-        ).add_to(self._ports)
+        ).add_to(self._servers)
         self._show_state(admission)
 
     def _show_state(self, admission: Admission) -> None:
-        batcher, in_flight, regions = self._batcher, self._in_flight, self._sharing.regions
-        gauges = (
+        batcher, in_flight, regions = self._batcher, self._in_flight, self._shared_memory.regions
+        for name, text, read in (
             ("serving", "1 if health is SERVING, else 0.", lambda: self._health.is_serving),
             ("calls", "Calls that are accepted and not answered.", lambda: in_flight.calls),
             ("points_in_flight", "Points of these calls.", lambda: admission.points),
@@ -194,10 +194,10 @@ class App:
             ("queue_requests", "Requests no engine has begun.", lambda: batcher.waiting_requests),
             ("queue_points", "Points of these requests.", lambda: batcher.waiting_points),
             ("shared_memory_bytes", "Bytes that callers share.", lambda: regions.size),
-        )
-        self._observation.show(
-            State(*(Gauge(f"farpoint_{name}", text, read) for name, text, read in gauges)),
-            Memory(lambda: [engine.memory.snapshot for engine in self._engines]),
+        ):
+            self._telemetry.add_gauge(f"farpoint_{name}", text, read)
+        self._telemetry.add_collector(
+            MemoryCollector(lambda: [engine.memory.snapshot for engine in self._engines])
         )
 
 
@@ -206,7 +206,8 @@ async def serve(settings: Settings) -> bool:
 
     Raises:
         StartError: the settings do not fit this machine.
-        DeviceFailedError: a device works no more, and only a new process can help.
+        DeviceFailedError: a device, the scheduler or the memory monitor works no more in this
+            process.
     """
     signals = _signals()
     app = App(settings)
@@ -217,9 +218,10 @@ async def serve(settings: Settings) -> bool:
     told, lost = asyncio.ensure_future(signals.get()), asyncio.ensure_future(app.lost())
     await asyncio.wait((told, lost), return_when=asyncio.FIRST_COMPLETED)
     if not told.done():
-        log.error("device failed", exit_status=3)
+        reason = lost.result()
+        log.error(reason, exit_status=3)
         await app.stop(REFUSAL_S)
-        raise DeviceFailedError("a device works no more in this process")
+        raise DeviceFailedError(reason)
     lost.cancel()
     drained = asyncio.ensure_future(app.drain())
     again = asyncio.ensure_future(signals.get())
@@ -239,7 +241,9 @@ def _signals() -> asyncio.Queue[signal.Signals]:
     return queue
 
 
-def _info(limits: Limits, chosen: Sequence[torch.device]) -> sampling_pb2.GetServerInfoResponse:
+def _info(
+    limits: RequestLimits, chosen: Sequence[torch.device]
+) -> sampling_pb2.GetServerInfoResponse:
     return sampling_pb2.GetServerInfoResponse(
         version=version(),
         devices=[

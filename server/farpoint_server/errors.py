@@ -1,4 +1,4 @@
-"""What can fail, and the status each failure has on the wire.
+"""Exceptions of the server, and the gRPC status of each.
 
 ServiceError                  answered to the caller, who reads its text
 ├── InvalidRequestError       the caller must change the request
@@ -27,7 +27,7 @@ from collections.abc import Sequence
 import grpc
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
-from google.rpc import error_details_pb2
+from google.rpc import error_details_pb2, status_pb2
 
 
 class ServiceError(Exception):
@@ -140,3 +140,31 @@ STATUS: dict[type[ServiceError], grpc.StatusCode] = {
     DeviceFailedError: grpc.StatusCode.UNAVAILABLE,
     TooLargeError: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
+
+
+def code_of(error: Exception) -> grpc.StatusCode:
+    """The status of an error on the wire; INTERNAL for a bug."""
+    return STATUS[type(error)] if isinstance(error, ServiceError) else grpc.StatusCode.INTERNAL
+
+
+def status_of(error: Exception, request_id: str) -> status_pb2.Status:
+    """What the caller is told of an error; that of a bug says nothing but where to look."""
+    if not isinstance(error, ServiceError):
+        message = f"internal error; the server logged it for request {request_id}"
+        return status_pb2.Status(code=grpc.StatusCode.INTERNAL.value[0], message=message)
+    status = status_pb2.Status(code=code_of(error).value[0], message=str(error))
+    for detail in error.details():
+        status.details.add().Pack(detail)
+    return status
+
+
+def clear_tracebacks(error: BaseException | None) -> None:
+    """Drops the frames of an error that is dealt with, and the request that their variables hold.
+
+    gRPC keeps what `abort` raises, and a future keeps the error that it was given: circles, which
+    only the garbage collector undoes. It counts objects, not bytes, and does not run on a server
+    that is idle, so a refused request would stay in memory until many others have come.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__context__

@@ -88,7 +88,7 @@ def test_rows_that_are_not_finite_are_ignored_when_asked(client, server, cloud):
 
 
 def test_an_attribute_array_is_gathered_here(client, server):
-    scan = street_scan()[::50]
+    scan = street_scan()[::12]
     sample = client.sample(scan[:, :3], 30, attributes=scan[:, 3])
     assert np.array_equal(sample.attributes, scan[sample.indices, 3])
     assert not server.requests[0].attributes

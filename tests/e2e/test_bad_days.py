@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import numpy as np
+import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.brute_force import furthest_points
 from tests.support.messages import array, sample_request
@@ -272,6 +273,24 @@ def test_a_hung_engine_is_seen_told_and_forgiven(start):
         assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
         assert len(stub.Sample(sample_request(CLOUD[:9], 5)).indices.data) == 20
+
+
+def test_a_worker_that_a_bug_ends_is_told_and_ends_the_process(start):
+    """The batch is larger than what is done on the event loop."""
+    server = start(failing=True)
+    clouds = [HUGE[:1302], HUGE[:30_000]]
+    with grpc.insecure_channel(server.address) as channel:
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        with farpoint.Client(server.address) as client, pytest.raises(farpoint.InternalError):
+            client.sample(clouds, 1000)
+        assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
+    assert server.wait() == 3
+    died, failed = (
+        [line for line in server.log if line["event"] == event]
+        for event in ("worker died", "scheduler failed")
+    )
+    assert (len(died), [line["exit_status"] for line in failed]) == (1, [3])
 
 
 def test_two_engines_work_at_the_same_time(start):

@@ -19,6 +19,7 @@ from tests.support.messages import sample_request
 import farpoint
 from farpoint.v1 import sampling_pb2_grpc
 
+METRICS = ("--http-listen", "127.0.0.1:0")
 SERVICE = "farpoint.v1.SamplingService"
 RANDOM = np.random.default_rng(11)
 CLOUD = RANDOM.normal(size=(1000, 3)).astype(np.float32)
@@ -39,13 +40,13 @@ def test_sigterm_answers_every_accepted_request_and_exits_with_0(start):
 
 
 def test_a_draining_server_says_so_and_takes_nothing_new(start):
-    server = start("--drain-grace-s", "0", batch_s=4)
+    server = start("--drain-grace-s", "0", *METRICS, batch_s=4)
     with grpc.insecure_channel(server.address) as channel:
         stub = sampling_pb2_grpc.SamplingServiceStub(channel)
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
         accepted = stub.Sample.future(sample_request(CLOUD, 20))
-        time.sleep(0.5)
+        server.wait_for_metric("farpoint_calls", lambda calls: calls == 1)
         server.signal(signal.SIGTERM)
         assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
         with pytest.raises(grpc.RpcError) as caught:
@@ -58,10 +59,10 @@ def test_a_draining_server_says_so_and_takes_nothing_new(start):
 
 @pytest.mark.parametrize("flags", [["--drain-timeout-s", "0.2"], []])
 def test_a_drain_ends_at_its_timeout_or_at_a_second_signal(start, flags):
-    server = start(*flags, batch_s=20)
+    server = start(*flags, *METRICS, batch_s=20)
     with server.connected() as stub:
         call = stub.Sample.future(sample_request(CLOUD, 1))
-        time.sleep(0.3)
+        server.wait_for_metric("farpoint_calls", lambda calls: calls == 1)
         server.signal(signal.SIGTERM)
         assert server.wait_for(lambda line: line["event"] == "draining")["calls"] == 1
         if not flags:

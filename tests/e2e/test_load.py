@@ -30,10 +30,11 @@ def test_each_of_many_callers_gets_its_own_answer(client):
 
 def test_what_does_not_fit_is_refused_at_once_and_told_when_to_retry(start):
     flags = ["--max-points-in-flight", "2000", "--max-request-points", "2000"]
-    server = start(*flags, "--overload-retry-ms", "70", batch_s=60)
+    flags += ["--overload-retry-ms", "70", "--http-listen", "127.0.0.1:0"]
+    server = start(*flags, batch_s=60)
     with server.connected() as stub, farpoint.Client(server.address) as client:
         busy = [stub.Sample.future(sample_request(CLOUD, 9)) for _ in range(2)]
-        time.sleep(0.5)
+        server.wait_for_metric("farpoint_points_in_flight", lambda points: points == 2000)
         with pytest.raises(grpc.RpcError) as caught:
             stub.Sample(sample_request(CLOUD[:1], 1))
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -47,10 +48,10 @@ def test_what_does_not_fit_is_refused_at_once_and_told_when_to_retry(start):
 
 def test_work_whose_caller_left_is_not_done(start):
     """Forty seconds of work wait; when their callers have left, the next one is served at once."""
-    server = start("--batch-points", "1000", batch_s=1)
+    server = start("--batch-points", "1000", "--http-listen", "127.0.0.1:0", batch_s=1)
     with server.connected() as stub:
         busy = stub.Sample.future(sample_request(CLOUD, 9))
-        time.sleep(0.2)
+        server.wait_for_metric("farpoint_points_in_flight", lambda points: points == 1000)
         waiting = [stub.Sample.future(sample_request(CLOUD, 9), timeout=0.3) for _ in range(40)]
         for call in waiting:
             with pytest.raises(grpc.RpcError) as caught:

@@ -2,6 +2,7 @@
 
 import json
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,8 +14,10 @@ from typer.testing import CliRunner
 
 import farpoint
 from farpoint.cli import app
+from farpoint_server.memory.policy import CPU_THRESHOLDS
 
 ADMIN = ("--admin-listen", "127.0.0.1:0")
+HTTP = ("--http-listen", "127.0.0.1:0")
 MIB = 1 << 20
 RANDOM = np.random.default_rng(23)
 CLOUD = RANDOM.random((1000, 3), np.float32)
@@ -53,6 +56,20 @@ def returned_when_idle(client: farpoint.Client) -> int:
     return device.trims["idle"].returned_bytes if "idle" in device.trims else 0
 
 
+def looked_at(client: farpoint.Client) -> float:
+    """When the server looked at its memory last, or earlier: seconds of time.monotonic."""
+    now = time.monotonic()
+    (device,) = client.memory().devices
+    return now - device.age_ms / 1e3
+
+
+def metrics(server: RunningServer) -> set[str]:
+    """Lines of /metrics, each a name and a value."""
+    address = server.wait_for(lambda line: line["event"] == "ready")["http_address"]
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
+        return set(answer.read().decode().splitlines())
+
+
 def test_a_burst_is_given_back_when_the_server_is_idle(start):
     """16 requests of 12 MB, each over a connection of its own."""
     server = start(*ADMIN)
@@ -75,9 +92,12 @@ def test_with_the_policy_off_the_burst_stays_until_a_trim_is_asked_for(start):
     server = start(*ADMIN, "--memory-policy", "off", "--memory-idle-s", "0.1")
     with farpoint.Client(server.address) as client:
         client.trim_memory()
-        before = resident(server)
+        trimmed, before = time.monotonic(), resident(server)
         client.sample(RANDOM.random((3_000_000, 3), np.float32), 9)
-        time.sleep(1.5)
+        due = max(trimmed + CPU_THRESHOLDS.interval_s, time.monotonic() + 0.1)
+        # The server has looked at its memory when a trim was due.
+        assert wait_until(lambda: looked_at(client) > due)
+        assert returned_when_idle(client) == 0
         assert resident(server) > before + 20 * MIB
         (trim,) = client.trim_memory()
         assert trim.returned_bytes > 20 * MIB
@@ -107,10 +127,13 @@ async def test_the_asynchronous_client_has_the_same(admin_server):
 
 
 def test_a_trim_waits_for_the_work_but_a_forced_one_goes_ahead_of_the_queue(start):
-    server = start(*ADMIN, "--batch-points", "1000", batch_s=3)
+    server = start(*ADMIN, *HTTP, "--batch-points", "1000", batch_s=3)
     with farpoint.Client(server.address) as client, ThreadPoolExecutor(5) as callers:
         busy = [callers.submit(client.sample, CLOUD, 9) for _ in range(2)]
-        time.sleep(0.5)
+        # Both are accepted, and an engine is at one of them.
+        assert wait_until(
+            lambda: {"farpoint_calls 2.0", "farpoint_queue_requests 1.0"} <= metrics(server)
+        )
         with pytest.raises(farpoint.DeadlineExceededError):
             client.trim_memory(timeout=0.5)
         client.trim_memory(force=True)
@@ -141,6 +164,17 @@ def test_a_device_that_fails_for_good_ends_the_process_with_its_own_status(start
         client.sample(cloud, 9)
     assert server.wait() == 3
     assert any(line["event"] == "device failed" for line in server.log)
+
+
+def test_a_memory_monitor_that_cannot_go_on_ends_the_process(start):
+    server = start(*ADMIN, failing=True)
+    with farpoint.Client(server.address) as client:
+        client.sample(RANDOM.random((1303, 3), np.float32), 9)
+    assert server.wait() == 3
+    failed = [line for line in server.log if line["event"] == "memory poll failed"]
+    assert len(failed) == 3
+    assert all("RuntimeError: a bug" in line["exception"] for line in failed)
+    assert any(line["event"] == "memory monitor failed" for line in server.log)
 
 
 def test_what_can_never_fit_is_refused_at_once(start):

@@ -10,7 +10,6 @@ import grpc
 import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from prometheus_client.parser import text_string_to_metric_families
 from tests.support.messages import sample_request
 from tests.support.server_process import RunningServer
 
@@ -64,17 +63,6 @@ def http_address(server) -> str:
     return server.wait_for(lambda line: line["event"] == "ready")["http_address"]
 
 
-def metrics(server) -> dict[str, float]:
-    """Value by name and labels."""
-    with urllib.request.urlopen(f"http://{http_address(server)}/metrics", timeout=60) as answer:
-        families = text_string_to_metric_families(answer.read().decode())
-        samples = [sample for family in families for sample in family.samples]
-    return {
-        f"{s.name}{{{','.join(f'{k}={v}' for k, v in sorted(s.labels.items()))}}}": s.value
-        for s in samples
-    }
-
-
 def test_a_draining_server_says_so_over_http_and_to_stock_clients(start):
     server = start("--http-listen", "127.0.0.1:0", "--drain-grace-s", "60")
     with grpc.insecure_channel(server.address) as channel:
@@ -100,14 +88,14 @@ def wait_for(read, is_there):
 
 
 def test_calls_phases_batches_and_memory_are_in_the_metrics(observed):
-    before = metrics(observed)
+    before = observed.metrics()
     with farpoint.Client(observed.address) as client:
         client.sample(CLOUD, 10)
         with pytest.raises(farpoint.InvalidArgumentError):
             client.sample(CLOUD * np.nan, 10)
     # A call is counted when it has ended, which its caller may know a moment earlier.
     failed = f"farpoint_rpcs_total{{code=INVALID_ARGUMENT,rpc={SAMPLE}}}"
-    after = wait_for(lambda: metrics(observed), lambda found: failed in found)
+    after = wait_for(observed.metrics, lambda found: failed in found)
 
     def grown(name: str) -> float:
         return after[name] - before.get(name, 0)

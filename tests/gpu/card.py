@@ -11,12 +11,11 @@ import numpy as np
 import torch
 
 from farpoint_server.memory.cuda import CudaAllocator
-from farpoint_server.memory.estimate import sample_bytes
-from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.heap import Heap
+from farpoint_server.memory.host import Heap
 from farpoint_server.memory.manager import Manager
-from farpoint_server.memory.policy import Limits
-from farpoint_server.memory.task import Task
+from farpoint_server.memory.policy import Thresholds
+from farpoint_server.memory.prediction import sample_bytes
+from farpoint_server.memory.trimmer import Gate
 
 SAMPLES = 16
 DEVICE = torch.device("cuda", 0)
@@ -42,10 +41,10 @@ def has_kernels() -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(op, "CUDA"))
 
 
-def forward(batch: Sequence[Cloud]) -> list[np.ndarray]:
+def forward(batch: "CloudBatch") -> list[np.ndarray]:
     """Rows of SAMPLES points of each cloud."""
-    sizes = [len(request.points) for request in batch]
-    points = torch.cat([request.points.to(DEVICE, non_blocking=True) for request in batch])
+    sizes = [len(request.points) for request in batch.requests]
+    points = torch.cat([r.points.to(DEVICE, non_blocking=True) for r in batch.requests])
     with torch.inference_mode():
         rows = _sample(points, sizes)
     return [np.asarray(part) for part in rows.cpu().numpy().reshape(len(batch), SAMPLES)]
@@ -70,17 +69,37 @@ def _farthest(points: torch.Tensor) -> torch.Tensor:
     return rows
 
 
-def predict(batch: Sequence[Cloud]) -> int:
-    points = sum(len(request.points) for request in batch)
-    return sample_bytes(points, len(batch), SAMPLES * len(batch))
+@dataclass(frozen=True)
+class CloudBatch:
+    """Requests that a manager may cut between them."""
 
+    requests: Sequence[Cloud]
 
-TASK = Task(forward, predict, halve=lambda _: None, join=lambda *parts: parts[1])
+    @property
+    def predicted_bytes(self) -> int:
+        points = sum(len(request.points) for request in self.requests)
+        return sample_bytes(points, len(self), SAMPLES * len(self))
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def __getitem__(self, requests: slice) -> "CloudBatch":
+        return CloudBatch(self.requests[requests])
+
+    def halve(self) -> None:
+        return None
+
+    def join(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
 
 
 def manager(
-    limits: Limits | None = None, *, fraction: float = 1.0, enabled: bool = True, **options: object
+    thresholds: Thresholds | None = None,
+    *,
+    fraction: float = 1.0,
+    enabled: bool = True,
+    **options: object,
 ) -> Manager:
     """A manager of card 0."""
     allocator = CudaAllocator(DEVICE, fraction, expandable=False, heap=Heap())
-    return Manager(allocator, limits or Limits(), Gate(), enabled=enabled, **options)
+    return Manager(allocator, thresholds or Thresholds(), Gate(), enabled=enabled, **options)

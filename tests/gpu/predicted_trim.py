@@ -9,7 +9,7 @@ import sys
 import torch
 
 from farpoint_server.memory.cuda import CudaAllocator
-from farpoint_server.memory.heap import Heap
+from farpoint_server.memory.host import Heap
 
 MIB = 1 << 20
 

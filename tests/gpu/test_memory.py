@@ -14,8 +14,8 @@ import pytest
 import torch
 from tests.gpu import card
 
-from farpoint_server.memory.failures import OutOfMemory
-from farpoint_server.memory.policy import Limits
+from farpoint_server.memory.oom import OutOfMemory
+from farpoint_server.memory.policy import Thresholds
 from farpoint_server.memory.snapshot import Reason
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -42,22 +42,21 @@ def counters() -> list[int]:
 
 def test_nothing_is_freed_flushed_or_synchronized_inside_any_of_1000_forwards():
     """A policy that trims as often as it may works between them."""
-    eager = Limits(interval_s=0.05, soft_bytes=MIB, soft_share=0, soft_s=0, min_trim_bytes=MIB)
+    eager = Thresholds(interval_s=0.05, soft_bytes=MIB, soft_share=0, soft_s=0, min_trim_bytes=MIB)
     clouds = [card.cloud(size) for size in SIZES]
     manager = card.manager(eager, bounded=True)
     moved = []
 
-    def forward(batch: list) -> list[np.ndarray]:
+    def forward(batch: card.CloudBatch) -> list[np.ndarray]:
         before = counters()
         answers = card.forward(batch)
         moved.append([b - a for a, b in zip(before, counters(), strict=True)])
         return answers
 
-    task = card.Task(forward, card.TASK.predict, card.TASK.halve, card.TASK.join)
     for _ in range(1000):
         batch = [clouds[i] for i in RANDOM.integers(0, len(clouds), RANDOM.integers(1, 5))]
-        manager.run(task, batch)
-        manager.tend(waiting=0)
+        manager.run(card.CloudBatch(batch), forward)
+        manager.poll(waiting=0)
     assert len(moved) >= 1000
     assert np.array(moved).sum(0).tolist() == [0, 0, 0]
 
@@ -78,14 +77,14 @@ def test_reserved_memory_falls_by_what_was_predicted(expandable):
 
 
 def test_after_idling_a_second_process_can_allocate_most_of_the_card():
-    manager = card.manager(Limits(idle_s=0.2, interval_s=0.1))
-    manager.run(card.TASK, [card.cloud(1000)])
+    manager = card.manager(Thresholds(idle_s=0.2, interval_s=0.1))
+    manager.run(card.CloudBatch([card.cloud(1000)]), card.forward)
     total = torch.cuda.get_device_properties(0).total_memory
     filler = torch.empty(int(0.5 * total), dtype=torch.uint8, device=card.DEVICE)
     del filler
     assert torch.cuda.memory_reserved(0) >= 0.5 * total
     time.sleep(0.3)
-    assert manager.tend(waiting=0).reason is Reason.IDLE
+    assert manager.poll(waiting=0).reason is Reason.IDLE
     program = f"import torch; torch.empty(int(0.9 * {total}), dtype=torch.uint8, device='cuda:0')"
     subprocess.run([sys.executable, "-c", program], check=True)
 
@@ -96,14 +95,14 @@ def test_a_real_out_of_memory_recovers_and_the_next_request_succeeds():
     too_many = int(0.03 * total / 12)
     large, small = card.Cloud(torch.zeros(too_many, 3)), card.cloud(4096)
     reference = weakref.ref(large)
-    answers = manager.run(card.TASK, [small, large, small])
+    answers = manager.run(card.CloudBatch([small, large, small]), card.forward)
     assert isinstance(answers[1], OutOfMemory)
     assert answers[0].tolist() == answers[2].tolist()
     del large
     assert reference() is None
     assert torch.cuda.memory_allocated(0) == 0
-    assert len(manager.run(card.TASK, [small])) == 1
-    assert manager.snapshot.ladders == 1
+    assert len(manager.run(card.CloudBatch([small]), card.forward)) == 1
+    assert manager.snapshot.oom_count == 1
 
 
 def test_the_time_of_a_trim_grows_with_its_segments(record_property):
@@ -134,11 +133,11 @@ def test_the_policy_does_not_cost_the_99th_percentile():
         last_tend = time.monotonic()
         for i in range(150):
             begun = time.perf_counter()
-            managers[on].run(card.TASK, [clouds[i % len(clouds)]])
+            managers[on].run(card.CloudBatch([clouds[i % len(clouds)]]), card.forward)
             if block > 1:
                 seconds[on].append(time.perf_counter() - begun)
             if on and time.monotonic() - last_tend > 0.25:
-                managers[on].tend(waiting=0)
+                managers[on].poll(waiting=0)
                 last_tend = time.monotonic()
     p99 = {on: float(np.percentile(values, 99)) for on, values in seconds.items()}
     print(f"\np99 ms: policy on {1e3 * p99[True]:.3f}, off {1e3 * p99[False]:.3f}")

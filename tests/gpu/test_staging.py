@@ -13,12 +13,12 @@ from tests.support.sampling_work import clouds_of
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from farpoint_server.engine.sample import SampleBatch
 from farpoint_server.engine.transfer.buffers import LEAST_BYTES
-from farpoint_server.engine.transfer.cuda import CudaCard
-from farpoint_server.engine.transfer.pipeline import BUFFERS_OF_A_FLIGHT, Pipeline
-from farpoint_server.engine.types import Batch
+from farpoint_server.engine.transfer.cuda import CudaDevice
+from farpoint_server.engine.transfer.pipeline import BUFFERS_PER_TRANSFER, Pipeline
 from farpoint_server.memory.cuda import _empty_host_cache
-from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.trimmer import Gate
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -44,7 +44,7 @@ def gate() -> Gate:
 @pytest.fixture
 def pipeline(gate: Gate) -> Iterator[Pipeline[torch.Tensor]]:
     with torch.cuda.device(card.DEVICE):
-        pipeline = Pipeline(CudaCard(card.DEVICE), gate.stay)
+        pipeline = Pipeline(CudaDevice(card.DEVICE), gate.hold_shared)
         yield pipeline
     pipeline.wait(0)
     pipeline.stop()
@@ -58,7 +58,7 @@ def spin(points: torch.Tensor) -> Sequence[torch.Tensor]:
 
 def run(pipeline: Pipeline[torch.Tensor], gate: Gate, batch: Sequence[np.ndarray]) -> Future:
     with gate.reading():
-        return pipeline.run([batch], spin, lambda outputs: outputs[0])
+        return pipeline.submit([batch], spin, lambda outputs: outputs[0])
 
 
 def device_events(profiled: profile, name: str) -> list[tuple[float, float]]:
@@ -94,13 +94,15 @@ def test_copies_of_neighbor_batches_run_beside_the_kernels(pipeline, gate):
 
 
 def test_nothing_waits_for_the_card_or_for_a_stream(pipeline, gate):
-    send = _send_of(pipeline, gate)
-    batches = [Batch([clouds(20_000, 500), clouds(100_000, with_distances=True)]) for _ in range(4)]
-    send(batches[0]).result()
+    submit = _submitter(pipeline, gate)
+    batches = [
+        SampleBatch([clouds(20_000, 500), clouds(100_000, with_distances=True)]) for _ in range(4)
+    ]
+    submit(batches[0]).result()
     torch.cuda.set_sync_debug_mode("error")
     try:
         with profile(activities=BOTH) as profiled, record_function("staged"):
-            for answer in [send(batch) for batch in batches]:
+            for answer in [submit(batch) for batch in batches]:
                 answer.result()
     finally:
         torch.cuda.set_sync_debug_mode("default")
@@ -117,11 +119,9 @@ def test_nothing_waits_for_the_card_or_for_a_stream(pipeline, gate):
 
 
 def test_answers_are_those_of_the_cpu(pipeline, gate):
-    from farpoint_server.engine.launch import launch
-
-    send = _send_of(pipeline, gate)
+    submit = _submitter(pipeline, gate)
     batches = [
-        Batch(
+        SampleBatch(
             [
                 clouds(*RANDOM.integers(1, 9000, RANDOM.integers(1, 9)), with_distances=i % 3 == 0)
                 for _ in range(RANDOM.integers(1, 5))
@@ -129,13 +129,14 @@ def test_answers_are_those_of_the_cpu(pipeline, gate):
         )
         for i in range(40)
     ]
-    answers = [send(batch) for batch in batches]
+    answers = [submit(batch) for batch in batches]
     for batch, answer in zip(batches, answers, strict=True):
-        (rows, distances), (expected, radii) = answer.result(), launch(batch)
-        np.testing.assert_array_equal(rows, expected)
-        assert (distances is None) == (radii is None)
-        if radii is not None:
-            np.testing.assert_array_equal(distances, radii)
+        expected = batch.run(torch.device("cpu"), None)
+        for got, wanted in zip(answer.result(), expected, strict=True):
+            np.testing.assert_array_equal(got.rows, wanted.rows)
+            assert (got.distances is None) == (wanted.distances is None)
+            if wanted.distances is not None:
+                np.testing.assert_array_equal(got.distances, wanted.distances)
 
 
 def test_buffers_are_locked_once_and_given_back(pipeline, gate):
@@ -152,41 +153,40 @@ def test_buffers_are_locked_once_and_given_back(pipeline, gate):
     pipeline.give_back()
     _empty_host_cache()
     left = torch.cuda.host_memory_stats()["allocated_bytes.current"]
-    assert held - left >= BUFFERS_OF_A_FLIGHT * LEAST_BYTES
+    assert held - left >= BUFFERS_PER_TRANSFER * LEAST_BYTES
 
 
 def test_an_engine_answers_two_batches_at_a_time_as_a_cpu_does():
     pytest.importorskip("grpc", reason="the server's errors need it")
     from farpoint_server.engine.engine import Engine
 
-    batches = [Batch([clouds(5000, 70), clouds(900, with_distances=True)]) for _ in range(8)]
+    batches = [SampleBatch([clouds(5000, 70), clouds(900, with_distances=True)]) for _ in range(8)]
 
     async def answers(device: torch.device) -> list:
         engine = Engine(device, 1)
         await engine.start()
         try:
-            return await asyncio.gather(*map(engine.sample, batches))
+            return await asyncio.gather(*map(engine.run, batches))
         finally:
             trim = await engine.call(engine.memory.trim)
             assert trim is not None
             engine.stop()
 
-    on_card, on_cpu = (asyncio.run(answers(d)) for d in (card.DEVICE, torch.device("cpu")))
-    for batch, expected in zip(on_card, on_cpu, strict=True):
+    on_device, on_cpu = (asyncio.run(answers(d)) for d in (card.DEVICE, torch.device("cpu")))
+    for batch, expected in zip(on_device, on_cpu, strict=True):
         for got, wanted in zip(batch, expected, strict=True):
             np.testing.assert_array_equal(got.rows, wanted.rows)
             if wanted.distances is not None:
                 np.testing.assert_array_equal(got.distances, wanted.distances)
 
 
-def _send_of(pipeline: Pipeline[torch.Tensor], gate: Gate):
-    """Sends a batch of farthest point sampling, by the server's own launch."""
+def _submitter(pipeline: Pipeline[torch.Tensor], gate: Gate):
+    """Submits a batch of farthest point sampling, as the server does."""
     if not card.has_kernels():
         pytest.skip("needs the CUDA kernels")
-    from farpoint_server.engine.launch import send
 
-    def send_one(batch: Batch) -> Future:
+    def submit(batch: SampleBatch) -> Future:
         with gate.reading():
-            return send(batch, pipeline, lambda rows, distances: (rows, distances), (None, None))
+            return batch.run(card.DEVICE, pipeline)
 
-    return send_one
+    return submit

@@ -1,14 +1,18 @@
 """The shipped encoder on real scans."""
 
+from collections.abc import Callable
+
 import numpy as np
+import pytest
 import torch
-from tests.support.clouds import street_scan, ten_scans
+from tests.support.clouds import street_scan, ten_scans, whole_street_scan
 
 from farpoint_models import default_encoder
 
 
-def test_a_street() -> None:
-    xyz = torch.from_numpy(street_scan()[:, :3].copy())[None]
+@pytest.mark.parametrize("scan_of", [street_scan, whole_street_scan])
+def test_a_street(scan_of: Callable[[], np.ndarray]) -> None:
+    xyz = torch.from_numpy(scan_of()[:, :3].copy())[None]
     with torch.no_grad():
         stages = default_encoder()(xyz)
     for stage in stages:

@@ -1,29 +1,46 @@
 """A farpoint-server on a device that fails as a GPU does.
 
 A batch with a cloud of OOM_POINTS runs out of memory; one with a cloud of LOST_POINTS meets an
-error after which a card works no more.
+error after which a GPU works no more; one with a cloud of MISCOUNTED_POINTS has one answer too few,
+as only a bug could make it. After one of UNWATCHED_POINTS memory cannot be polled.
 """
+
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import Mock
 
 import torch
 
 from farpoint_server import __main__ as command
-from farpoint_server.engine import engine
-from farpoint_server.engine.types import Batch
+from farpoint_server.engine import sample
+from farpoint_server.engine.types import Clouds, Int32s, Samples
+from farpoint_server.memory import monitor
+from farpoint_server.memory.manager import Manager
 
 OOM_POINTS = 1300
 LOST_POINTS = 1301
-launch = engine.launch
+MISCOUNTED_POINTS = 1302
+UNWATCHED_POINTS = 1303
+launch, split = sample.launch, sample._split
 
 
-def launch_and_fail(batch: Batch) -> object:
-    lengths = [length for clouds in batch.requests for length in clouds.lengths]
+def launch_and_fail(requests: Sequence[Clouds], cancelled: Int32s) -> object:
+    lengths = [length for clouds in requests for length in clouds.lengths]
     if LOST_POINTS in lengths:
         raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
     if OOM_POINTS in lengths:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
-    return launch(batch)
+    if UNWATCHED_POINTS in lengths:
+        Manager.poll = Mock(side_effect=RuntimeError("a bug"))
+    return launch(requests, cancelled)
+
+
+def split_and_forget(requests: Sequence[Clouds], *arrays: Any) -> list[Samples]:
+    answers = split(requests, *arrays)
+    return answers[1:] if MISCOUNTED_POINTS in requests[0].lengths else answers
 
 
 if __name__ == "__main__":
-    engine.launch = launch_and_fail
+    sample.launch, sample._split = launch_and_fail, split_and_forget
+    monitor.MAX_FAILURES = 3
     command.main()

@@ -1,9 +1,9 @@
-"""torch's caching allocator in miniature, on a card that exists only in numbers.
+"""torch's caching allocator in miniature, on a GPU that exists only in numbers.
 
 Sizes are rounded to 512 bytes; blocks of at most 1 MiB are cut from segments of 2 MiB, those below
 10 MiB from segments of 20 MiB, larger ones get segments of their own; the best fitting free block
-is split and merged again with its free neighbors; a failed allocation flushes the cache and tries
-once more. Only whole free segments go back to the device.
+is split and merged again with free blocks beside it; a failed allocation flushes the cache and
+tries once more. Only whole free segments go back to the device.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ ROUNDING = 512
 SMALL, SMALL_SEGMENT = MIB, 2 * MIB
 LARGE, LARGE_SEGMENT = 10 * MIB, 20 * MIB
 LARGE_ROUNDING = 2 * MIB
-# Order of magnitude of a driver call; nothing here was timed on a card.
+# Order of magnitude of a driver call; nothing here was timed on a GPU.
 DRIVER_CALL_S = 1e-4
 
 
@@ -46,18 +46,18 @@ class Segment:
 
 
 class FakeAllocator:
-    """An `Allocator` that remembers everything and raises where a real card would be harmed.
+    """An `Allocator` that remembers everything and raises where a real GPU would be harmed.
 
     Args:
-        total: Bytes of the card.
-        neighbor: Bytes that another process holds; may be changed at any time.
+        total: Bytes of the GPU.
+        others: Bytes that other processes hold; may be changed at any time.
     """
 
     name = "fake:0"
 
-    def __init__(self, total: int, neighbor: int = 0) -> None:
+    def __init__(self, total: int, others: int = 0) -> None:
         self.total = total
-        self.neighbor = neighbor
+        self.others = others
         self.segments: list[Segment] = []
         self.in_flight = 0
         self.in_capture = False
@@ -72,7 +72,7 @@ class FakeAllocator:
 
     @contextmanager
     def forward(self) -> Iterator[None]:
-        """A forward, during which a trim is an error."""
+        """A batch, during which a trim is an error."""
         self.in_flight += 1
         try:
             yield
@@ -80,7 +80,7 @@ class FakeAllocator:
             self.in_flight -= 1
 
     def allocate(self, size: int) -> Block:
-        """Raises torch.OutOfMemoryError as the card would, or where `fail_at` says so."""
+        """Raises torch.OutOfMemoryError as the GPU would, or where `fail_at` says so."""
         self.allocations += 1
         if self.allocations in self.fail_at:
             self.ooms += 1
@@ -94,7 +94,7 @@ class FakeAllocator:
         return block
 
     def free(self, block: Block) -> None:
-        """Gives a block back to the cache, merged with its free neighbors."""
+        """Gives a block back to the cache, merged with its free blocks beside it."""
         if not block.used:
             raise RuntimeError("freed twice")
         block.used = False
@@ -125,11 +125,11 @@ class FakeAllocator:
 
     def room(self) -> Room:
         reserved = sum(segment.size for segment in self.segments)
-        return Room(max(0, self.total - self.neighbor - reserved), self.total)
+        return Room(max(0, self.total - self.others - reserved), self.total)
 
     def trim(self) -> None:
         if self.in_flight:
-            raise RuntimeError(f"trimmed with {self.in_flight} forwards in flight")
+            raise RuntimeError(f"trimmed with {self.in_flight} batches in flight")
         if self.in_capture:
             raise RuntimeError("trimmed while a graph is being captured")
         self.trims += 1
@@ -137,7 +137,7 @@ class FakeAllocator:
 
     def trim_host(self) -> None:
         if self.in_flight:
-            raise RuntimeError(f"host caches trimmed with {self.in_flight} forwards in flight")
+            raise RuntimeError(f"host caches trimmed with {self.in_flight} batches in flight")
         self.pinned_cached = 0
 
     def capturing(self) -> bool:

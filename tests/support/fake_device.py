@@ -1,7 +1,7 @@
-"""A card that exists only in numbers, and is as late as it may be.
+"""A fake GPU for transfers, which exists only in numbers and is as late as it may be.
 
 What is given to a stream happens some time after, in an order that is drawn by lot among all that
-the events allow. What would be a race on a real card is an error here: memory that is read before
+the events allow. What would be a race on a real GPU is an error here: memory that is read before
 it was written, a host buffer that is touched while a copy is at it, memory that was dropped while
 a stream was still to use it.
 """
@@ -17,19 +17,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from farpoint_server.engine.transfer.card import Array, Event, Kernel, Stream
+from farpoint_server.engine.transfer.device import Array, DeviceStream, Event, Kernel
 
 
 class Race(RuntimeError):  # noqa: N818
-    """What a real card would have done silently."""
+    """What a real GPU would have done silently."""
 
 
 @dataclass(eq=False)
 class Memory:
-    """Bytes of the host or of the card."""
+    """Bytes of the host or of the device."""
 
     bytes: Array
-    on_card: bool
+    on_device: bool
     filled: bool = False
     """Whether the copy or the kernel that writes it has happened."""
     copies: int = 0
@@ -54,13 +54,13 @@ class FakeTensor:
 
 @dataclass(eq=False)
 class FakeEvent:
-    """A place in a stream of a FakeCard."""
+    """A place in a stream of a FakeDevice."""
 
-    card: "FakeCard"
+    device: "FakeDevice"
     passed: bool = False
 
     def synchronize(self) -> None:
-        self.card.run_until(self)
+        self.device.run_until(self)
 
 
 @dataclass(eq=False)
@@ -76,12 +76,12 @@ class _Later:
 
 
 @dataclass
-class FakeCard:
-    """A `Card` whose tensors are FakeTensors; kernels get torch's, of the CPU.
+class FakeDevice:
+    """A `Device` whose tensors are FakeTensors; kernels get torch's, of the CPU.
 
     Args:
         seed: Of the lots.
-        hurry: The chance that something happens each time that the card is spoken to.
+        hurry: The chance that something happens each time that the device is spoken to.
     """
 
     seed: int = 0
@@ -91,16 +91,18 @@ class FakeCard:
     stand_in: Callable[[torch.Tensor], torch.Tensor] = field(default=lambda t: t.to("meta"))
     """What a kernel gets of an empty tensor to show the shapes of its outputs with."""
     refuse: Callable[[str], None] = lambda _: None
-    """Called with each thing that is asked for; may raise what a card would."""
+    """Called with each thing that is asked for; may raise what a device would."""
     log: list[str] = field(default_factory=list)
     """What happened in the streams, in order."""
 
     def __post_init__(self) -> None:
         self._lots = random.Random(self.seed)
         self._changed = threading.Condition()
-        self._paused: set[Stream] = set()
+        self._paused: set[DeviceStream] = set()
         self._host: weakref.WeakSet[Memory] = weakref.WeakSet()
-        self._streams: dict[Stream, deque[_Later]] = {stream: deque() for stream in Stream}
+        self._streams: dict[DeviceStream, deque[_Later]] = {
+            stream: deque() for stream in DeviceStream
+        }
         self.races: list[str] = []
 
     @property
@@ -113,11 +115,11 @@ class FakeCard:
         """Things that are still to happen."""
         return sum(map(len, self._streams.values()))
 
-    def pause(self, stream: Stream) -> None:
+    def pause(self, stream: DeviceStream) -> None:
         """Has nothing more happen in a stream."""
         self._paused.add(stream)
 
-    def resume(self, stream: Stream) -> None:
+    def resume(self, stream: DeviceStream) -> None:
         """Ends a pause."""
         with self._changed:
             self._paused.discard(stream)
@@ -131,15 +133,15 @@ class FakeCard:
 
     def pinned(self, size: int) -> FakeTensor:
         self._ask("pinned")
-        tensor = self._memory(size, on_card=False)
+        tensor = self._memory(size, on_device=False)
         self._host.add(tensor.memory)
         return tensor
 
-    def empty(self, size: int, stream: Stream) -> FakeTensor:  # noqa: ARG002
+    def empty(self, size: int, stream: DeviceStream) -> FakeTensor:  # noqa: ARG002
         self._ask("empty")
         if size > self.most_bytes:
             raise torch.OutOfMemoryError(f"CUDA out of memory: {size} bytes")
-        return self._memory(size, on_card=True)
+        return self._memory(size, on_device=True)
 
     def view(
         self, memory: FakeTensor, begin: int, dtype: "np.dtype[Any]", shape: Sequence[int]
@@ -151,13 +153,13 @@ class FakeCard:
 
     def array(self, pinned: FakeTensor) -> Array:
         self._ask("array")
-        if pinned.memory.on_card:
-            self._race("the host touched memory of the card")
+        if pinned.memory.on_device:
+            self._race("the host touched memory of the device")
         if pinned.memory.copies:
             self._race("the host touched a buffer that a copy is at")
         return pinned.content
 
-    def copy(self, target: FakeTensor, source: FakeTensor, stream: Stream) -> None:
+    def copy(self, target: FakeTensor, source: FakeTensor, stream: DeviceStream) -> None:
         self._ask("copy")
         places = [self._weakly(target), self._weakly(source)]
         for tensor in (target, source):
@@ -165,7 +167,7 @@ class FakeCard:
 
         def act() -> None:
             to, of = (place() for place in places)
-            if of.memory.on_card and not of.memory.filled:
+            if of.memory.on_device and not of.memory.filled:
                 self._race("a copy read what was not computed yet")
             to.content[...] = of.content
             to.memory.filled = True
@@ -194,13 +196,13 @@ class FakeCard:
                 output = place()
                 output.content[...] = answer.numpy()
                 output.memory.filled = True
-            self.log.append(Stream.COMPUTE.value)
+            self.log.append(DeviceStream.COMPUTE.value)
 
         if outputs:
-            self._give(Stream.COMPUTE, act)
+            self._give(DeviceStream.COMPUTE, act)
         return outputs
 
-    def record(self, stream: Stream) -> Event:
+    def record(self, stream: DeviceStream) -> Event:
         self._ask("record")
         event = FakeEvent(self)
 
@@ -210,7 +212,7 @@ class FakeCard:
         self._give(stream, act)
         return event
 
-    def wait(self, stream: Stream, event: Event) -> None:
+    def wait(self, stream: DeviceStream, event: Event) -> None:
         self._ask("wait")
         assert isinstance(event, FakeEvent)
         self._give(stream, lambda: None, event)
@@ -227,7 +229,7 @@ class FakeCard:
                 self._changed.wait()
 
     def _ask(self, what: str) -> None:
-        """The host is here; the card may have gone on meanwhile."""
+        """The host is here; the device may have gone on meanwhile."""
         self.refuse(what)
         with self._changed:
             while self._lots.random() < self.hurry and self._step():
@@ -242,19 +244,19 @@ class FakeCard:
         return True
 
     def _give(
-        self, stream: Stream, act: Callable[[], None], after: FakeEvent | None = None
+        self, stream: DeviceStream, act: Callable[[], None], after: FakeEvent | None = None
     ) -> None:
         with self._changed:
             self._streams[stream].append(_Later(act, after))
 
-    def _memory(self, size: int, *, on_card: bool) -> FakeTensor:
+    def _memory(self, size: int, *, on_device: bool) -> FakeTensor:
         # Garbage, as memory that was used before.
         content = np.full(size, 0xA5, np.uint8)
-        return FakeTensor(Memory(content, on_card), 0, np.dtype(np.uint8), (size,))
+        return FakeTensor(Memory(content, on_device), 0, np.dtype(np.uint8), (size,))
 
     def _like(self, tensor: torch.Tensor) -> FakeTensor:
         dtype = torch.empty(0, dtype=tensor.dtype).numpy().dtype
-        memory = self._memory(tensor.numel() * dtype.itemsize, on_card=True).memory
+        memory = self._memory(tensor.numel() * dtype.itemsize, on_device=True).memory
         return FakeTensor(memory, 0, dtype, tuple(tensor.shape))
 
     def _weakly(self, tensor: FakeTensor) -> Callable[[], FakeTensor]:

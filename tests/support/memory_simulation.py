@@ -1,14 +1,13 @@
-"""Requests, time and neighbors for a memory manager on the fake allocator."""
+"""Requests, time and other processes for a memory manager on the fake allocator."""
 
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
-from farpoint_server.memory.policy import Limits
-from farpoint_server.memory.task import Task
+from farpoint_server.memory.policy import Thresholds
+from farpoint_server.memory.trimmer import Gate
 from tests.support.fake_allocator import MIB, FakeAllocator
 
 GIB = 1 << 30
@@ -42,55 +41,56 @@ class Request:
 
 @dataclass
 class Simulation:
-    """A card, a manager of it, and all that was reported."""
+    """A GPU, a manager of it, and all that was reported."""
 
     total: int = 16 * GIB
-    neighbor: int = 0
-    limits: Limits = field(default_factory=Limits)
+    others: int = 0
+    thresholds: Thresholds = field(default_factory=Thresholds)
     bounded: bool = False
-    limit: int = 0
+    enabled: bool = True
+    limit: int | None = None
 
     def __post_init__(self) -> None:
         self.clock = Clock()
-        self.allocator = FakeAllocator(self.total, self.neighbor)
+        self.allocator = FakeAllocator(self.total, self.others)
         self.gate = Gate()
         self.events: list[dict[str, Any]] = []
         self.manager = self.new_manager()
         self.tensors: weakref.WeakSet[Tensor] = weakref.WeakSet()
-        self.task = Task(self.forward, predict, halve, lambda _, a, b: f"{a}+{b}")
         self.meanwhile: Callable[[], object] = lambda: None
-        """Called in the middle of each forward."""
+        """Called in the middle of each batch."""
 
     def new_manager(self) -> Manager:
         return Manager(
             self.allocator,
-            self.limits,
+            self.thresholds,
             self.gate,
             limit=self.limit,
             bounded=self.bounded,
+            enabled=self.enabled,
             report=self._report,
             clock=self.clock,
         )
 
     def run(self, *requests: Request) -> list[Any]:
-        return self.manager.run(self.task, requests)
+        return self.manager.run(RequestBatch(requests), self.forward)
 
-    def forward(self, batch: Sequence[Request]) -> list[str]:
+    def forward(self, batch: "RequestBatch") -> list[str]:
         with self.allocator.forward():
             tensors = []
-            for request in batch:
+            for request in batch.requests:
                 for size in request.sizes:
                     tensors.append(Tensor(self.allocator, size))
                     self.tensors.add(tensors[-1])
             self.meanwhile()
-            return [request.name for request in batch]
+            return [request.name for request in batch.requests]
 
     def wait(self, seconds: float, waiting: int = 0, step_s: float = 0.25) -> None:
-        """Time passes, and the manager is called as the keeper does."""
+        """Time passes, and the manager is called as the monitor does."""
         end = self.clock.now + seconds
         while self.clock.now < end:
             self.clock.now = min(end, self.clock.now + step_s)
-            self.manager.tend(waiting)
+            self.manager.poll(waiting)
 
     def trims(self, *reasons: str) -> list[dict[str, Any]]:
         wanted = reasons or POLICY_REASONS
@@ -101,16 +101,33 @@ class Simulation:
         self.events.append(fields)
 
 
-def predict(batch: Sequence[Request]) -> int:
-    return sum(sum(request.sizes) for request in batch)
+@dataclass(frozen=True)
+class RequestBatch:
+    """Requests that a manager may cut."""
 
+    requests: Sequence[Request]
 
-def halve(request: Request) -> tuple[Request, Request] | None:
-    middle = len(request.sizes) // 2
-    if not middle:
-        return None
-    halves = request.sizes[:middle], request.sizes[middle:]
-    return Request(f"{request.name}.0", halves[0]), Request(f"{request.name}.1", halves[1])
+    @property
+    def predicted_bytes(self) -> int:
+        return sum(sum(request.sizes) for request in self.requests)
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def __getitem__(self, requests: slice) -> "RequestBatch":
+        return RequestBatch(self.requests[requests])
+
+    def halve(self) -> "tuple[RequestBatch, RequestBatch] | None":
+        (request,) = self.requests
+        middle = len(request.sizes) // 2
+        if not middle:
+            return None
+        first = Request(f"{request.name}.0", request.sizes[:middle])
+        second = Request(f"{request.name}.1", request.sizes[middle:])
+        return RequestBatch([first]), RequestBatch([second])
+
+    def join(self, first: str, second: str) -> str:
+        return f"{first}+{second}"
 
 
 def one(name: str, mib: float) -> Request:

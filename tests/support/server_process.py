@@ -6,12 +6,14 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
+from prometheus_client.parser import text_string_to_metric_families
 
 from farpoint.v1 import sampling_pb2_grpc
 
@@ -50,6 +52,24 @@ class RunningServer:
             assert self._reader.is_alive(), f"the server ended: {self.log}"
             time.sleep(0.01)
         raise AssertionError(f"no such line in {self.log}")
+
+    def wait_for_metric(self, name: str, wanted: Callable[[float], bool]) -> None:
+        """Returns when a metric without labels is as wanted; needs the flag --http-listen."""
+        give_up = time.monotonic() + READY_TIMEOUT_S
+        while not wanted(value := self.metrics()[f"{name}{{}}"]):
+            assert time.monotonic() < give_up, f"{name} is {value}"
+            time.sleep(0.01)
+
+    def metrics(self) -> dict[str, float]:
+        """Each metric's value, by `name{label=value,...}`; needs the flag --http-listen."""
+        address = self.wait_for(lambda line: line["event"] == "ready")["http_address"]
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+            samples = [sample for family in families for sample in family.samples]
+        return {
+            f"{s.name}{{{','.join(f'{k}={v}' for k, v in sorted(s.labels.items()))}}}": s.value
+            for s in samples
+        }
 
     @contextmanager
     def connected(self) -> Iterator[sampling_pb2_grpc.SamplingServiceStub]:

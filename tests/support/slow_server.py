@@ -7,31 +7,35 @@ fast the real kernels are thus decides no test.
 
 import sys
 import time
+from collections.abc import Sequence
+from typing import Any
 
+from farpoint_models import DensityEncoder
 from farpoint_server import __main__ as command
-from farpoint_server import app
-from farpoint_server.engine import engine
-from farpoint_server.engine.model_types import Stage
-from farpoint_server.engine.types import Batch
+from farpoint_server.engine import engine, sample
+from farpoint_server.engine.transfer.pipeline import Pipeline
+from farpoint_server.engine.types import Clouds, EncoderInput, Int32s, StageOutput
 from farpoint_server.models import forward
 
 SLOW_POINTS, STUBBORN_POINTS = 1000, 2000
 SECONDS = float(sys.argv.pop(1))
-launch, encode = engine.launch, forward.encode
+launch, encode = sample.launch, forward.run_encoder
 
 
-def launch_late(batch: Batch) -> object:
-    points = sum(len(clouds.points) for clouds in batch.requests)
+def launch_late(requests: Sequence[Clouds], cancelled: Int32s) -> object:
+    points = sum(len(clouds.points) for clouds in requests)
     begin = time.monotonic() + (SECONDS if points >= SLOW_POINTS else 0)
-    while time.monotonic() < begin and (points >= STUBBORN_POINTS or not batch.cancelled.all()):
+    while time.monotonic() < begin and (points >= STUBBORN_POINTS or not cancelled.all()):
         time.sleep(0.002)
-    return launch(batch)
+    return launch(requests, cancelled)
 
 
-def encode_late(piece: forward.Piece) -> list[Stage]:
-    if len(piece.clouds.points) >= STUBBORN_POINTS:
+def encode_late(
+    encoder: DensityEncoder, request: EncoderInput, pipeline: Pipeline[Any] | None = None
+) -> list[StageOutput]:
+    if len(request.points) >= STUBBORN_POINTS:
         time.sleep(SECONDS)
-    return encode(piece)
+    return encode(encoder, request, pipeline)
 
 
 def nothing_is_small(_cores: int) -> int:
@@ -39,5 +43,6 @@ def nothing_is_small(_cores: int) -> int:
     return -1
 
 
-engine.launch, forward.encode, app.limit_ns = launch_late, encode_late, nothing_is_small
+sample.launch, forward.run_encoder = launch_late, encode_late
+engine.inline_limit_ns = nothing_is_small
 command.main()

@@ -1,13 +1,13 @@
-"""Addresses that a server listens on: HOST:PORT or unix:PATH."""
+"""Parses and checks addresses that a server listens on: HOST:PORT or unix:PATH."""
 
 import ipaddress
 from collections.abc import Iterable
 from typing import Any
 
 
-def split_addresses(value: Any) -> Any:
-    """Addresses of a text that separates them by commas; other values pass as they are."""
-    return tuple(a.strip() for a in value.split(",")) if isinstance(value, str) else value
+def split_commas(value: Any) -> Any:
+    """Items of a text that separates them by commas; other values pass as they are."""
+    return tuple(item.strip() for item in value.split(",")) if isinstance(value, str) else value
 
 
 def check_addresses(addresses: Iterable[str]) -> None:

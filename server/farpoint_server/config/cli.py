@@ -1,4 +1,4 @@
-"""Flags, made from the fields of Settings, so that the two cannot differ."""
+"""Command-line flags (argparse), made from the fields of Settings, so that they cannot differ."""
 
 import argparse
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from farpoint_server import version
-from farpoint_server.config.network import EdgeSettings
+from farpoint_server.config.network import NetworkSettings
 from farpoint_server.config.settings import Settings
 
 
@@ -36,12 +36,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"farpoint-server {version()}")
     memory = parser.add_argument_group("memory", "See docs/memory.md.")
-    edge = parser.add_argument_group(
+    network = parser.add_argument_group(
         "security and observability", "See docs/security.md and docs/observability.md."
     )
     for name, field in Settings.model_fields.items():
         group = memory if name.startswith("memory_") else parser
-        group = edge if name in EdgeSettings.model_fields else group
+        group = network if name in NetworkSettings.model_fields else group
         group.add_argument(
             "--" + name.replace("_", "-"),
             dest=name,
@@ -60,7 +60,8 @@ def _metavar(name: str, field: FieldInfo) -> str:
         return "ADDRESS"
     if Path in (field.annotation, *get_args(field.annotation)):
         return "FILE"
-    return by_name.get(name, "SECONDS" if field.annotation is float else "N")
+    is_float = float in (field.annotation, *get_args(field.annotation))
+    return by_name.get(name, "SECONDS" if is_float else "N")
 
 
 def _help(name: str, field: FieldInfo) -> str:

@@ -1,11 +1,11 @@
-"""The settings of the models; `Settings` has them beside its own."""
+"""Settings of the models that are loaded at the start, and of Encode."""
 
 from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode
 
-from farpoint_server.config.addresses import split_addresses
+from farpoint_server.config.addresses import split_commas
 
 NONE = "none"
 DEFAULT = "default"
@@ -31,7 +31,7 @@ class ModelSettings(BaseSettings):
     @field_validator("encoder", mode="before")
     @classmethod
     def _split_encoders(cls, value: Any) -> Any:
-        return split_addresses(value)
+        return split_commas(value)
 
     @field_validator("encoder")
     @classmethod

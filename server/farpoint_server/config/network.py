@@ -1,4 +1,4 @@
-"""Settings of the edge: who may call, how much one peer may hold, and what an operator sees."""
+"""Settings of TLS, tokens, listening addresses, limits of connections, metrics and traces."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,11 +11,11 @@ from farpoint_server.config.addresses import (
     check_addresses,
     is_local,
     is_unix,
-    split_addresses,
+    split_commas,
 )
 
 
-class EdgeSettings(BaseSettings):
+class NetworkSettings(BaseSettings):
     """The part of Settings that docs/security.md and docs/observability.md are about."""
 
     tls_certificate: Path | None = Field(
@@ -40,8 +40,8 @@ class EdgeSettings(BaseSettings):
     )
     admin_listen: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
-        description="Address of the admin service and of channelz, which are nowhere else: "
-        "HOST:PORT or unix:PATH. Beyond loopback it needs tokens_file or tls_client_ca. The "
+        description="Address of the admin service, which is nowhere else: HOST:PORT or "
+        "unix:PATH. Beyond loopback it needs tokens_file or tls_client_ca. The "
         "addresses of listen, repeated here, serve both.",
     )
     max_connections: int = Field(
@@ -82,7 +82,7 @@ class EdgeSettings(BaseSettings):
     @field_validator("admin_listen", mode="before")
     @classmethod
     def _split_admin_addresses(cls, value: Any) -> Any:
-        return split_addresses(value)
+        return split_commas(value)
 
     @field_validator("admin_listen")
     @classmethod
@@ -107,7 +107,7 @@ class EdgeSettings(BaseSettings):
         return value
 
     @model_validator(mode="after")
-    def _check_tls(self) -> "EdgeSettings":
+    def _check_tls(self) -> "NetworkSettings":
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ValueError("tls_certificate and tls_key belong together; only one is given")
         if self.tls_client_ca is not None and self.tls_key is None:
@@ -115,7 +115,7 @@ class EdgeSettings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _check_admin(self) -> "EdgeSettings":
+    def _check_admin(self) -> "NetworkSettings":
         guarded = self.tokens_file is not None or self.tls_client_ca is not None
         for address in self.admin_listen:
             if not is_local(address) and not guarded:

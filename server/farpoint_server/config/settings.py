@@ -1,4 +1,4 @@
-"""Every setting of the server: one frozen object, one place.
+"""Every setting of the server, as one frozen pydantic-settings object.
 
 A field is a flag, an environment variable (``FARPOINT_`` and its name in capitals) and a key of
 the YAML file that ``--config`` names. A flag wins over the environment, the environment over the
@@ -17,16 +17,16 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from farpoint_server.config.addresses import check_addresses, split_addresses
+from farpoint_server.config.addresses import check_addresses, split_commas
 from farpoint_server.config.memory import MemorySettings
 from farpoint_server.config.models import ModelSettings
-from farpoint_server.config.network import EdgeSettings
+from farpoint_server.config.network import NetworkSettings
 
 MIB = 1 << 20
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
 
 
-class Settings(EdgeSettings, MemorySettings, ModelSettings):
+class Settings(NetworkSettings, MemorySettings, ModelSettings):
     """See the description of each field; `farpoint-server --help` prints them."""
 
     model_config = SettingsConfigDict(env_prefix="FARPOINT_", frozen=True, extra="forbid")
@@ -86,7 +86,8 @@ class Settings(EdgeSettings, MemorySettings, ModelSettings):
         16,
         ge=1,
         description="Messages that are received at a time; flow control holds others back at "
-        "their senders. A message needs twice its size until it is received.",
+        "their senders. A message needs twice its size until it is received. One that takes two "
+        "minutes is refused; SampleLarge sends large ones in pieces.",
     )
     max_concurrent_rpcs: int = Field(
         2048,
@@ -136,7 +137,7 @@ class Settings(EdgeSettings, MemorySettings, ModelSettings):
     @field_validator("listen", "device", mode="before")
     @classmethod
     def _split_list(cls, value: Any) -> Any:
-        return split_addresses(value)
+        return split_commas(value)
 
     @field_validator("device", mode="before")
     @classmethod

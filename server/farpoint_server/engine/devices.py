@@ -1,4 +1,4 @@
-"""Which device the settings mean, and what it is."""
+"""Resolves the setting `device` to a torch.device, and describes it."""
 
 import os
 import platform
@@ -30,7 +30,7 @@ def resolve(name: str) -> torch.device:
 
 
 def describe(device: torch.device) -> str:
-    """The name of the card or the processor."""
+    """The name of the GPU or the processor."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{_processor()}, {available_cores()} cores"
@@ -54,9 +54,9 @@ def _why_no_cuda(index: int) -> str | None:
     if torch.version.cuda is None:
         return f"torch {torch.__version__} is built without CUDA"
     if not torch.cuda.is_available():
-        return "torch finds no CUDA driver or card (nvidia-smi says more)"
+        return "torch finds no CUDA driver or GPU (nvidia-smi says more)"
     if index >= torch.cuda.device_count():
-        return f"torch finds {torch.cuda.device_count()} cards, cuda:0 onwards"
+        return f"torch finds {torch.cuda.device_count()} GPUs, cuda:0 onwards"
     op = "farpoint::furthest_point_sample_ragged"
     if not torch._C._dispatch_has_kernel_for_dispatch_key(op, "CUDA"):
         return "farpoint_ops is built without its CUDA kernels (`make ext` needs nvcc)"

@@ -1,4 +1,4 @@
-"""One launch of the kernels for all clouds of a batch."""
+"""Launches of the farthest point sampling kernels: one for all clouds of a batch."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 import farpoint_ops  # noqa: F401  registers the ops
-from farpoint_server.engine.transfer.card import Array
+from farpoint_server.engine.transfer.device import Array
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import Batch, Float32s, Int32s, Int64s
+from farpoint_server.engine.types import Clouds, Float32s, Int32s, Int64s
 
 T = TypeVar("T")
 _Array = TypeVar("_Array", Float32s, Int64s)
@@ -22,60 +22,61 @@ class _Arguments:
     """What the kernels take beside the points, over all clouds of a batch."""
 
     offsets: Int64s
-    slots: Int64s
-    """The offsets of the samples."""
+    sample_offsets: Int64s
     starts: Int64s
     with_distances: bool
     """Whether any request asked for them."""
 
 
-def launch(batch: Batch) -> tuple[Int32s, Float32s | None]:
-    """Samples every cloud of a batch on a CPU, on the thread that calls.
+def launch(requests: Sequence[Clouds], cancelled: Int32s) -> tuple[Int32s, Float32s | None]:
+    """Samples every cloud on a CPU, on the thread that calls.
 
-    A request that is given up meanwhile costs no more than the pick it is at.
+    Args:
+        requests: One or more, with B clouds together.
+        cancelled: Shape (B,): clouds whose flag is nonzero, now or later, are left unfinished.
 
     Returns:
         Rows of the joined points, shape (S,), and distances (S,) if any request asked for them.
     """
-    arguments = _arguments(batch)
+    arguments = _arguments(requests)
     with torch.inference_mode():
         rows, distances = torch.ops.farpoint._furthest_point_sample_cancellable(
-            torch.from_numpy(_join([clouds.points for clouds in batch.requests])),
+            torch.from_numpy(_join([clouds.points for clouds in requests])),
             torch.from_numpy(arguments.offsets),
-            torch.from_numpy(arguments.slots),
+            torch.from_numpy(arguments.sample_offsets),
             torch.from_numpy(arguments.starts),
-            int(arguments.slots[-1]),
-            torch.from_numpy(batch.cancelled),
+            int(arguments.sample_offsets[-1]),
+            torch.from_numpy(cancelled),
             arguments.with_distances,
         )
     return rows.numpy(), distances.numpy() if arguments.with_distances else None
 
 
-def send(
-    batch: Batch,
+def submit(
+    requests: Sequence[Clouds],
+    cancelled: Int32s,
     pipeline: Pipeline[Any],
-    finish: Callable[[Int32s, Float32s | None], T],
-    nothing: T,
+    finish: Callable[[Int32s | None, Float32s | None], T],
 ) -> "Future[T]":
-    """Samples every cloud of a batch on a card, and does not wait for it.
+    """Samples every cloud on a GPU, and does not wait for it.
 
     What all have given up before its kernels are launched is left; what was launched is finished.
 
     Args:
-        batch: The work.
-        pipeline: To the card.
-        finish: Makes the answer of what `launch` would return.
-        nothing: The answer where everything was given up.
+        requests: One or more, with B clouds together.
+        cancelled: Shape (B,): nonzero for each cloud that is given up.
+        pipeline: To the GPU.
+        finish: Makes the answer of what `launch` would return; of None where all was given up.
     """
-    arguments = _arguments(batch)
-    samples = int(arguments.slots[-1])
+    arguments = _arguments(requests)
+    samples = int(arguments.sample_offsets[-1])
     longest = int(np.diff(arguments.offsets).max())
-    most_samples = int(np.diff(arguments.slots).max())
+    most_samples = int(np.diff(arguments.sample_offsets).max())
 
     def kernel(
         points: torch.Tensor, offsets: torch.Tensor, slots: torch.Tensor, starts: torch.Tensor
     ) -> Sequence[torch.Tensor]:
-        if batch.cancelled.all():
+        if cancelled.all():
             return ()
         outputs: tuple[torch.Tensor, torch.Tensor] = (
             torch.ops.farpoint.furthest_point_sample_ragged(
@@ -87,16 +88,16 @@ def send(
         return outputs if arguments.with_distances else outputs[:1]
 
     def answer(outputs: Sequence[Array]) -> T:
-        if not outputs:
-            return nothing
-        return finish(outputs[0], outputs[1] if arguments.with_distances else None)
+        rows = outputs[0] if outputs else None
+        return finish(rows, outputs[1] if len(outputs) > 1 else None)
 
-    inputs = ([clouds.points for clouds in batch.requests], [arguments.offsets])
-    return pipeline.run((*inputs, [arguments.slots], [arguments.starts]), kernel, answer)
+    inputs = ([clouds.points for clouds in requests], [arguments.offsets])
+    return pipeline.submit(
+        (*inputs, [arguments.sample_offsets], [arguments.starts]), kernel, answer
+    )
 
 
-def _arguments(batch: Batch) -> _Arguments:
-    requests = batch.requests
+def _arguments(requests: Sequence[Clouds]) -> _Arguments:
     return _Arguments(
         _offsets([clouds.lengths for clouds in requests]),
         _offsets([clouds.sample_counts for clouds in requests]),

@@ -1,16 +1,21 @@
-"""What passes between the codec, the batcher and the engine."""
+"""Types that the codec, the scheduler and the engines share: arrays of a request, work, batches."""
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import torch
+
+from farpoint_server.engine.transfer.pipeline import Pipeline
+from farpoint_server.memory.oom import SliceableBatch
 
 Float32s = npt.NDArray[np.float32]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -27,36 +32,6 @@ class Clouds:
     """Shape (B,): row of each cloud, from its own first row, that is chosen first."""
     with_distances: bool = False
 
-    @property
-    def samples(self) -> int:
-        """Points that are wanted of all clouds together."""
-        counts = self.sample_counts
-        return int(counts[0]) if len(counts) == 1 else int(counts.sum())
-
-
-class Batch:
-    """Requests that run in one launch, each of which may be given up while it runs.
-
-    Attributes:
-        requests: In order.
-        cancelled: Shape (B,), a flag for each cloud of all requests. The CPU kernel reads it
-            before every pick: what is nonzero is no longer worked on, and its samples mean
-            nothing. It is written on the event loop while the engine's thread reads it; an
-            aligned int32 is stored whole, and a flag that is seen late costs time alone.
-    """
-
-    def __init__(self, requests: Sequence[Clouds], cancelled: Int32s | None = None) -> None:
-        self.requests = tuple(requests)
-        self._ends = list(accumulate([len(clouds.lengths) for clouds in requests]))
-        if cancelled is None:
-            cancelled = np.zeros(self._ends[-1], np.int32)
-        self.cancelled = cancelled
-
-    def give_up(self, index: int) -> None:
-        """Has the clouds of the request at `index` be left unfinished."""
-        end = self._ends[index]
-        self.cancelled[end - len(self.requests[index].lengths) : end] = 1
-
 
 class Samples(NamedTuple):
     """The answer to one Clouds: its S samples, one cloud after the other."""
@@ -67,9 +42,99 @@ class Samples(NamedTuple):
     """Shape (S,): covering radius of each prefix; None if not asked for."""
 
 
-class Outcome(NamedTuple):
-    """Samples and where the time went."""
+@dataclass(frozen=True)
+class EncoderInput:
+    """The clouds of one request to an encoder, one after the other, checked."""
 
-    samples: Samples
+    points: Float32s
+    """Shape (P, 3), finite."""
+    attributes: Float32s
+    """Shape (P, A), as many as the model takes."""
+    lengths: Int64s
+    """Shape (B,): points of each cloud."""
+
+
+@dataclass(frozen=True)
+class StageOutput:
+    """What one stage of an encoder keeps of B clouds: S points, one cloud after the other."""
+
+    lengths: Int64s
+    """Shape (B,): points kept of each cloud."""
+    indices: Int32s
+    """Shape (S,): rows, counted from the cloud's own first."""
+    features: Float32s
+    """Shape (S, C)."""
+    counts: Int32s
+    """Shape (S,): points of the cloud that each stands for."""
+    mean_distances: Float32s
+    """Shape (S,)."""
+
+
+def concatenate(outputs: Sequence[StageOutput]) -> StageOutput:
+    """The same stage of several clouds as one."""
+    return StageOutput(
+        lengths=np.concatenate([output.lengths for output in outputs]),
+        indices=np.concatenate([output.indices for output in outputs]),
+        features=np.concatenate([output.features for output in outputs]),
+        counts=np.concatenate([output.counts for output in outputs]),
+        mean_distances=np.concatenate([output.mean_distances for output in outputs]),
+    )
+
+
+class Batch(SliceableBatch, Protocol[Answer]):
+    """Requests of one kind that an engine runs together."""
+
+    @property
+    def point_count(self) -> int:
+        """Points of all clouds."""
+        ...
+
+    def run(
+        self, device: torch.device, pipeline: Pipeline[Any] | None
+    ) -> "list[Answer] | Future[list[Answer]]":
+        """The answer to each request, in order, from the thread of the engine that calls.
+
+        Args:
+            device: The engine's.
+            pipeline: To the GPU that `device` is; None for a CPU.
+
+        Returns:
+            Answers in host memory, or a future of them from the pipeline.
+        """
+        ...
+
+    def give_up(self, index: int) -> None:
+        """Has the request at `index` be left unfinished, where that is still possible."""
+        ...
+
+
+class Work(Protocol[Answer]):
+    """One request as the scheduler sees it. Its class is its kind."""
+
+    shares_launch: ClassVar[bool]
+    """Whether several of its kind may run as one batch."""
+
+    @property
+    def point_count(self) -> int:
+        """Points of all clouds."""
+        ...
+
+    @property
+    def cost_ns(self) -> int:
+        """Nanoseconds that it is predicted to take on a CPU."""
+        ...
+
+    @staticmethod
+    def batch(requests: Sequence[Any]) -> Batch[Answer]:
+        """A batch of several of its kind, or of one where they do not share a launch."""
+        ...
+
+
+# Not frozen: that takes four times as long to make, and every request makes one.
+@dataclass(slots=True)
+class Outcome(Generic[Answer]):
+    """The answer to one request and where the time went, in milliseconds."""
+
+    result: Answer
     queue_ms: float
     compute_ms: float

@@ -1,4 +1,4 @@
-"""Memory that is handed back between requests, never in the middle of one.
+"""Memory manager: gives cached memory of torch and malloc back between requests.
 
 Pure Python and torch: nothing here needs gRPC, so all of it runs where only torch is installed.
 """

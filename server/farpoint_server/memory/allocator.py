@@ -1,4 +1,4 @@
-"""What the memory manager asks of an allocator."""
+"""The interface of a device allocator: statistics, trims, peaks."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,7 +22,7 @@ class Stats:
     """What a trim of the host caches would give back."""
     segments: int = 0
     retries: int = 0
-    """Times the allocator itself flushed its cache, in the middle of a forward."""
+    """Times the allocator itself flushed its cache, in the middle of a batch."""
     ooms: int = 0
     device_frees: int = 0
     stream_syncs: int = 0
@@ -48,7 +48,7 @@ class Room:
 
 
 class Allocator(Protocol):
-    """One device's memory. All calls come from the thread that runs the forwards."""
+    """One device's memory. All calls come from the thread that runs the batches."""
 
     name: str
     """As torch names the device: "cpu", "cuda:0"."""

@@ -1,4 +1,4 @@
-"""torch's caching allocator of one card, and its cache of pinned host memory."""
+"""torch's CUDA caching allocator of one device, and its cache of pinned host memory."""
 
 import pickle
 from collections.abc import Mapping
@@ -6,18 +6,18 @@ from collections.abc import Mapping
 import torch
 
 from farpoint_server.memory.allocator import Room, Stats
-from farpoint_server.memory.heap import Heap
+from farpoint_server.memory.host import Heap
 
 
 class CudaAllocator:
-    """The cache of one card; the process's heap is trimmed along with the pinned memory.
+    """The cache of one GPU; the process's heap is trimmed along with the pinned memory.
 
-    A trim reaches the caches of every card of the process (torch has no narrower call), so
-    managers of several cards must share a gate.
+    A trim reaches the caches of every GPU of the process (torch has no narrower call), so
+    managers of several GPUs must share a gate.
 
     Args:
-        device: The card.
-        fraction: Most of the card's memory that this process may hold, 0 to 1; the CUDA context
+        device: The GPU.
+        fraction: Most of the GPU's memory that this process may hold, 0 to 1; the CUDA context
             and libraries come on top of it.
         expandable: Whether segments are expandable.
         heap: The heap of this process.

@@ -1,34 +1,29 @@
-"""Runs a device's forwards and its trims, on the one thread that owns the device."""
+"""Runs the batches of a device and trims its allocator between them, on the engine thread."""
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from farpoint_server.memory import policy, resident
+from farpoint_server.memory import procfs
 from farpoint_server.memory.allocator import Allocator
-from farpoint_server.memory.budget import Budget
-from farpoint_server.memory.failures import (
+from farpoint_server.memory.oom import (
+    Answer,
+    Batch,
     DeviceLost,
+    OomRecovery,
     OutOfMemory,
     TooLarge,
     is_out_of_memory,
     is_sticky,
+    run_in_halves,
 )
-from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.ladder import Ladder, in_halves
-from farpoint_server.memory.meter import OBSERVED_BYTES, Meter
-from farpoint_server.memory.policy import History, Level, Limits, Signals
-from farpoint_server.memory.snapshot import MemorySnapshot, Reason
-from farpoint_server.memory.strain import Strain
-from farpoint_server.memory.task import Answer, Task, Work
-from farpoint_server.memory.trimmer import Report, Trim, Trimmer
-
-# A batch that takes half of what there is leaves room for the next one's copy.
-BATCH_SHARE = 0.5
-DRAIN_S = 10.0
+from farpoint_server.memory.policy import Thresholds
+from farpoint_server.memory.prediction import OBSERVED_BYTES, Budget, UsageTracker
+from farpoint_server.memory.snapshot import Counter, MemorySnapshot, Reason
+from farpoint_server.memory.trimmer import Gate, Report, Trimmer, TrimRecord
 
 Result = TypeVar("Result")
 
@@ -37,16 +32,16 @@ class Manager:
     """Answers batches, trims between them, and says what memory looks like.
 
     Everything but `snapshot`, `is_lost`, `check` and `failed` belongs to the engine's thread; so
-    does `run_here`, which the event loop may call while that thread has nothing to do.
+    does `run_inline`, which the event loop may call while that thread has nothing to do.
 
     Args:
         allocator: The device's.
-        limits: The policy's thresholds.
+        thresholds: The policy's thresholds.
         gate: Shared by the managers that one trim would reach.
-        limit: Most bytes that this process may hold; 0 is no limit of its own.
+        limit: Most bytes that this process may hold; None: no limit of its own.
         reserve: Bytes of the device that predictions leave free.
         bounded: Whether work is refused when its predicted bytes do not fit.
-        enabled: Whether the policy trims; the ladder and requests always do.
+        enabled: Whether the policy trims; recovery from out of memory and requests always do.
         report: Called with an event and its fields.
         clock: Seconds, monotonic.
     """
@@ -54,10 +49,10 @@ class Manager:
     def __init__(
         self,
         allocator: Allocator,
-        limits: Limits,
+        thresholds: Thresholds,
         gate: Gate,
         *,
-        limit: int = 0,
+        limit: int | None = None,
         reserve: int = 0,
         bounded: bool = False,
         enabled: bool = True,
@@ -65,26 +60,37 @@ class Manager:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._allocator = allocator
-        self._limits = limits
         self._gate = gate
-        self._enabled = enabled
         self._report = report
         self._clock = clock
-        self._trimmer = Trimmer(allocator, gate, report)
-        self._budget = Budget(allocator, limit, reserve, bounded=bounded, clock=clock)
-        self._history = History()
-        self._meter = Meter(allocator, clock)
-        self._strain = Strain()
-        self._last_work = clock()
-        self._rungs = self._refused = 0
+        self._usage = usage = UsageTracker(allocator, clock)
+        self._budget = Budget(allocator, usage, limit, reserve, bounded=bounded, clock=clock)
+        self._trimmer = Trimmer(
+            allocator,
+            thresholds,
+            gate,
+            self._budget,
+            usage,
+            enabled=enabled,
+            report=report,
+            clock=clock,
+        )
+        self._refused = Counter()
+        self.bounded = bounded
+        """Whether work is refused when its predicted bytes do not fit."""
         self.is_lost = False
         """Whether the device works no more in this process."""
-        self.snapshot = self._look()
+        self._snapshot = self._look()
+
+    @property
+    def snapshot(self) -> MemorySnapshot:
         """The latest look at memory; any thread may read it."""
+        # A look may have begun before another thread found the device lost.
+        return replace(self._snapshot, healthy=False) if self.is_lost else self._snapshot
 
     def hold(self) -> Callable[[], None]:
-        """Has the forward that calls this count as in flight until what is returned is called."""
-        return self._gate.stay()
+        """Has the batch that calls this count as in flight until what is returned is called."""
+        return self._gate.hold_shared()
 
     def before_host_trim(self, give_back: Callable[[], None]) -> None:
         """Has `give_back` be called before each trim of host memory, with nothing in flight."""
@@ -92,54 +98,52 @@ class Manager:
 
     def has_room_beside(self, predicted: int) -> bool:
         """Whether a batch fits beside those in flight, uncut, and with nothing to be flushed."""
-        if not self._budget.bounded:
-            return True
-        needed, stats = self._meter.correction.apply(predicted), self._allocator.stats()
-        room = self._budget.room(stats)
-        cached_or_free = max(stats.idle, room.free - self._budget.reserve)
-        share = BATCH_SHARE * self._budget.available(stats, room)
-        return needed <= min(cached_or_free, share)
+        return self._budget.has_room_beside(predicted)
 
     def failed(self, error: Exception) -> Exception:
-        """What an error after a forward means: DeviceLost if the device works no more."""
+        """What an error of a batch means: DeviceLost if the device works no more."""
         if not is_sticky(error):
             return error
         self.is_lost = True
-        # Not a new look: the device would not answer.
-        self.snapshot = replace(self.snapshot, healthy=False)
         return DeviceLost(str(error).splitlines()[0])
 
     def check(self, predicted: int) -> None:
         """Raises TooLarge for work of `predicted` bytes that this device can never do."""
-        needed = self._meter.correction.optimistic(predicted)
-        if self._budget.bounded and needed > self._budget.capacity:
-            self._refused += 1
-            raise TooLarge(
-                f"the request needs about {needed} bytes on {self._allocator.name}, which can give "
-                f"{self._budget.capacity} at most"
-            )
+        try:
+            self._budget.check(predicted)
+        except TooLarge:
+            self._refused.add(1)
+            raise
 
-    def run(self, task: Task[Work, Answer], batch: Sequence[Work]) -> list[Answer | OutOfMemory]:
+    def run(
+        self, batch: Batch, forward: Callable[[Batch], list[Answer]]
+    ) -> list[Answer | OutOfMemory]:
         """The answer to each request of a batch, or what is said to it instead.
+
+        Args:
+            batch: Given to `forward` as it is, if neither a bound nor a lack of memory cuts it.
+            forward: Answers a batch; the answers lie in host memory when it returns.
 
         Raises:
             DeviceLost: now or earlier, the device failed for good.
         """
-        answers: list[Answer | OutOfMemory] = []
-        for part in self._parts(task, batch):
-            done = self._run_part(task, part)
-            answers.extend(done)
-        refused = sum(isinstance(answer, OutOfMemory) for answer in answers)
+        if not self.bounded or len(batch) == 1:
+            answers = self._run_part(batch, forward)
+        else:
+            answers = [a for part in self._parts(batch) for a in self._run_part(part, forward)]
+        refused = 0
+        for answer in answers:
+            refused += isinstance(answer, OutOfMemory)
         if refused:
-            self._refused += refused
-            self.snapshot = self._look()
+            self._refused.add(refused)
+            self._snapshot = self._look()
         return answers
 
-    def run_here(self, forward: Callable[[], Result], predicted: int) -> Result | None:
-        """Runs a forward too small to be budgeted, while the engine's thread has nothing to do.
+    def run_inline(self, forward: Callable[[], Result], predicted: int) -> Result | None:
+        """Runs work too small to be budgeted, while the engine's thread has nothing to do.
 
         Args:
-            forward: As of a task. What it raises says nothing of the device yet.
+            forward: Answers it. What it raises says nothing of the device yet.
             predicted: Bytes that it takes on the device.
 
         Returns:
@@ -151,9 +155,9 @@ class Manager:
             return forward()
         finally:
             self._gate.leave()
-            self._last_work = self._clock()
+            self._trimmer.last_work = self._clock()
 
-    def tend(self, waiting: int) -> Trim | None:
+    def poll(self, waiting: int) -> TrimRecord | None:
         """Looks at memory, and trims if the policy asks for it and nothing is in flight.
 
         Args:
@@ -161,153 +165,89 @@ class Manager:
         """
         if self.is_lost:
             return None
-        signals = self._signals(waiting)
-        level, self._history = policy.decide(signals, self._history, self._limits)
-        trim = None
-        if level is not None and self._enabled:
-            trim = self._trimmer.attempt(Reason(level.value), host=level is Level.IDLE)
-        elif self._strain.is_unwell and self._is_due(signals.now):
-            trim = self._trimmer.attempt(Reason.OUT_OF_MEMORY, host=True)
-        self._after(trim, signals, level)
-        return trim
+        return self._looked(self._trimmer.poll(waiting))
 
-    def trim_if_idle(self, waiting: int) -> Trim | None:
+    def trim_if_idle(self, waiting: int) -> TrimRecord | None:
         """Trims now if nothing is in flight or queued, because somebody asked."""
         if self.is_lost or waiting:
             return None
-        signals = self._signals(waiting)
-        trim = self._trimmer.attempt(Reason.REQUEST, host=True)
-        self._after(trim, signals, None)
-        return trim
+        return self._looked(self._trimmer.trim_if_idle())
 
-    def trim(self) -> Trim | None:
-        """Trims as soon as the forwards of all engines are done; None if they take too long."""
-        return None if self.is_lost else self._insist(Reason.REQUEST)
+    def trim(self) -> TrimRecord | None:
+        """Trims as soon as the batches of all engines are done; None if they take too long."""
+        return None if self.is_lost else self._looked(self._trimmer.trim(Reason.REQUEST))
 
     def dump(self) -> bytes | None:
         """Every segment and block, pickled for torch's viewer; None where there is none."""
         return None if self.is_lost else self._allocator.snapshot()
 
-    def _parts(self, task: Task[Work, Answer], batch: Sequence[Work]) -> Iterator[Sequence[Work]]:
+    def _parts(self, batch: Batch) -> Iterator[Batch]:
         """The batch, cut where its predicted bytes pass a share of what is there."""
-        if not self._budget.bounded:
-            yield batch
-            return
-        most = BATCH_SHARE * self._available()
-        part: list[Work] = []
-        size = 0
-        for work in batch:
-            more = self._meter.correction.apply(task.predict([work]))
-            if part and size + more > most:
-                yield part
-                part, size = [], 0
-            part.append(work)
+        most = self._budget.batch_bytes()
+        begin = size = 0
+        for end in range(len(batch)):
+            more = self._usage.correction.apply(batch[end : end + 1].predicted_bytes)
+            if end > begin and size + more > most:
+                yield batch[begin:end]
+                begin, size = end, 0
             size += more
-        yield part
+        yield batch if begin == 0 else batch[begin:]
 
     def _run_part(
-        self, task: Task[Work, Answer], part: Sequence[Work]
+        self, part: Batch, forward: Callable[[Batch], list[Answer]]
     ) -> list[Answer | OutOfMemory]:
-        if not self._may_begin(task.predict(part), alone=len(part) == 1):
-            return self._run_less(task, part)
-        rungs = self._rungs
-        answers = Ladder(task, partial(self._attempt, task), self._recover).climb(part)
-        if self._rungs > rungs:
-            self._count_ladder()
-        return answers
+        size = part.predicted_bytes
+        if self.bounded and not self._budget.may_begin(
+            size, alone=len(part) == 1, trim=self._make_room
+        ):
+            # What is predicted not to fit now may fit in halves.
+            refusal = "others hold the memory that the request needs"
+            return run_in_halves(part, lambda half: self._run_part(half, forward), refusal)
+        answers = self._attempt(part, forward)
+        if answers is not None:
+            return [*answers]
+        recovery: OomRecovery[Batch, Answer] = OomRecovery(
+            lambda batch: self._attempt(batch, forward), self._recover
+        )
+        recovered = recovery.run(part)
+        self._count_oom()
+        return recovered
 
-    def _run_less(
-        self, task: Task[Work, Answer], part: Sequence[Work]
-    ) -> list[Answer | OutOfMemory]:
-        """What is predicted not to fit now, in halves."""
-        refusal = "others hold the memory that the request needs"
-        return in_halves(task, part, partial(self._run_part, task), refusal)
+    def _make_room(self) -> None:
+        self._looked(self._trimmer.make_room())
 
-    def _may_begin(self, predicted: int, *, alone: bool) -> bool:
-        if not self._budget.bounded or predicted < OBSERVED_BYTES:
-            return True
-        return self._make_room(predicted, alone=alone)
-
-    def _make_room(self, predicted: int, *, alone: bool) -> bool:
-        """Whether a batch may begin, after a trim where only that can make it fit.
-
-        If neither the cache nor the rest of the device can hold the batch, but both together can,
-        the allocator would flush its cache itself, in the middle of the forward.
-        """
-        needed = self._meter.correction.apply(predicted)
-        stats = self._allocator.stats()
-        room = self._budget.room(stats)
-        if needed > max(stats.idle, room.free - self._budget.reserve):
-            room = self._budget.room(stats, max_age_s=0)
-            if stats.releasable and needed > room.free - self._budget.reserve:
-                signals = self._signals(waiting=0)
-                self._after(self._trimmer.attempt(Reason.ROOM, host=False), signals, Level.HARD)
-                stats = self._allocator.stats()
-                room = self._budget.room(stats, max_age_s=0)
-        # A single request is given a chance that a wrong correction must not take from it.
-        least = self._meter.correction.optimistic(predicted) if alone else needed
-        return least <= max(stats.idle, self._budget.available(stats, room))
-
-    def _available(self) -> int:
-        stats = self._allocator.stats()
-        return self._budget.available(stats, self._budget.room(stats))
-
-    def _attempt(self, task: Task[Work, Answer], batch: Sequence[Work]) -> list[Answer] | None:
+    def _attempt(
+        self, batch: Batch, forward: Callable[[Batch], list[Answer]]
+    ) -> list[Answer] | None:
         if self.is_lost:
             raise DeviceLost("the device failed earlier")
         try:
             with self._gate.reading():
-                forward = partial(task.forward, batch)
-                return self._meter.watch(forward, task.predict(batch))
+                return self._usage.watch(partial(forward, batch), batch.predicted_bytes)
         except Exception as error:
             if is_sticky(error):
                 raise self.failed(error) from error
             if not is_out_of_memory(error):
                 raise
         finally:
-            self._last_work = self._clock()
+            self._trimmer.last_work = self._clock()
         # By now the exception is gone, and with it the frames whose variables held tensors.
         return None
 
     def _recover(self) -> None:
         """After a failed attempt: garbage, drain, trim."""
-        self._rungs += 1
-        self._meter.ran_out()
+        self._usage.ran_out()
         gc.collect()
-        self._insist(Reason.OUT_OF_MEMORY)
+        self._looked(self._trimmer.trim(Reason.OUT_OF_MEMORY))
 
-    def _count_ladder(self) -> None:
-        self._strain.count(self._clock())
-        self._report("out_of_memory", device=self._allocator.name, ladders=self._strain.ladders)
-        self.snapshot = self._look()
+    def _count_oom(self) -> None:
+        self._trimmer.ooms.add(self._clock())
+        self._report("out_of_memory", device=self._allocator.name, count=self._trimmer.ooms.count)
+        self._snapshot = self._look()
 
-    def _insist(self, reason: Reason) -> Trim | None:
-        signals = self._signals(waiting=0)
-        trim = self._trimmer.insist(reason, DRAIN_S)
-        self._after(trim, signals, None)
+    def _looked(self, trim: TrimRecord | None) -> TrimRecord | None:
+        self._snapshot = self._look()
         return trim
-
-    def _after(self, trim: Trim | None, signals: Signals, level: Level | None) -> None:
-        if trim is not None:
-            self._history = policy.trimmed(signals, self._history, trim.left, level)
-            room = self._budget.room(trim.left, max_age_s=0)
-            self._strain.relieve(has_room=room.free >= self._limits.low_water(room))
-        self.snapshot = self._look()
-
-    def _is_due(self, now: float) -> bool:
-        last = self._history.last_trim
-        return last is None or now - last >= self._limits.interval_s
-
-    def _signals(self, waiting: int) -> Signals:
-        now, stats = self._clock(), self._allocator.stats()
-        return Signals(
-            now=now,
-            stats=stats,
-            room=self._budget.room(stats),
-            demand=self._meter.demand,
-            waiting=waiting,
-            last_work=self._last_work,
-        )
 
     def _look(self) -> MemorySnapshot:
         now, stats = self._clock(), self._allocator.stats()
@@ -317,11 +257,11 @@ class Manager:
             stats=stats,
             room=self._budget.room(stats),
             limit=self._budget.limit,
-            demand=self._meter.demand,
-            correction=self._meter.correction,
+            demand=self._usage.demand,
+            correction=self._usage.correction,
             trims=self._trimmer.trims,
-            ladders=self._strain.ladders,
-            refused=self._refused,
-            resident=resident.resident_bytes(),
-            healthy=not (self._strain.is_unwell or self.is_lost),
+            oom_count=self._trimmer.ooms.count,
+            refused=self._refused.value,
+            resident=procfs.resident_bytes(),
+            healthy=not self._trimmer.ooms.is_unhealthy,
         )

@@ -1,20 +1,23 @@
-"""Wakes the engines' threads to tend memory, also while nobody asks for anything."""
+"""asyncio tasks that poll each device's memory manager, which trims between batches."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from farpoint_server.memory.manager import Manager
+from farpoint_server.memory.trimmer import Report
 
 # Signals are read this often; a trim waits for its level's own time.
 POLL_S = 0.25
 GAP_POLL_S = 0.02
+# A poll that failed may succeed the next time; after so many in a row, five seconds, none will.
+MAX_FAILURES = 20
 
 T = TypeVar("T")
 
 
-class Engine(Protocol):
-    """What owns a device, its thread and its memory manager; see engine.py."""
+class MonitoredEngine(Protocol):
+    """What owns a device, its thread and its memory manager; see engine/engine.py."""
 
     memory: Manager
 
@@ -23,43 +26,48 @@ class Engine(Protocol):
         ...
 
 
-class Keeper:
-    """One watch over each engine.
+class MemoryMonitor:
+    """One task per engine.
 
     Args:
         engines: All of the server's.
         waiting: How many requests are in the queue.
         on_health: Called with whether every device serves, when that changes.
+        report: Called with an event and its fields for each poll that fails.
     """
 
     def __init__(
         self,
-        engines: Sequence[Engine],
+        engines: Sequence[MonitoredEngine],
         waiting: Callable[[], int],
         on_health: Callable[[bool], Awaitable[None]],
+        report: Report = lambda *_, **__: None,
     ) -> None:
         self.engines = engines
         self._waiting = waiting
         self._on_health = on_health
+        self._report = report
         self._healthy = True
-        self._lost = asyncio.Event()
-        self._watches: list[asyncio.Task[None]] = []
+        self._ended = asyncio.Event()
+        self._gave_up = False
+        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begins to watch."""
-        self._watches = [asyncio.create_task(self._watch(engine)) for engine in self.engines]
+        """Begins to poll."""
+        self._tasks = [asyncio.create_task(self._watch(engine)) for engine in self.engines]
 
     async def stop(self) -> None:
         """Trims nothing and reports nothing from now on."""
-        for watch in self._watches:
-            watch.cancel()
-        await asyncio.gather(*self._watches, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def lost(self) -> None:
-        """Returns once a device works no more in this process."""
-        await self._lost.wait()
+    async def lost(self) -> str:
+        """Returns, with the reason, once a device or this monitor works no more in this process."""
+        await self._ended.wait()
+        return "memory monitor failed" if self._gave_up else "device failed"
 
-    async def trim(self, engine: Engine, *, force: bool) -> tuple[float, int] | None:
+    async def trim(self, engine: MonitoredEngine, *, force: bool) -> tuple[float, int] | None:
         """Trims an engine's memory: at the next moment without work, or after the running batch.
 
         Returns:
@@ -75,16 +83,34 @@ class Keeper:
                 return None
             await asyncio.sleep(GAP_POLL_S)
 
-    async def _watch(self, engine: Engine) -> None:
-        while not engine.memory.is_lost:
-            await engine.call(lambda: engine.memory.tend(self._waiting()))
-            await self._tell()
-            await asyncio.sleep(POLL_S)
-        await self._tell()
-        self._lost.set()
+    async def poll(self, engine: MonitoredEngine) -> None:
+        """Has the engine's thread look at its memory, and trim if the policy asks for it."""
+        await engine.call(lambda: engine.memory.poll(self._waiting()))
+        await self._tell_health()
 
-    async def _tell(self) -> None:
-        healthy = all(engine.memory.snapshot.healthy for engine in self.engines)
+    async def _watch(self, engine: MonitoredEngine) -> None:
+        failures = 0
+        while not engine.memory.is_lost and failures < MAX_FAILURES:
+            failures = 0 if await self._guard(engine, self.poll(engine)) else failures + 1
+            await asyncio.sleep(POLL_S)
+        self._gave_up |= not engine.memory.is_lost
+        await self._guard(engine, self._tell_health())
+        self._ended.set()
+
+    async def _guard(self, engine: MonitoredEngine, step: Awaitable[None]) -> bool:
+        """Whether a step succeeds; an error is reported, and may mean that the device is lost."""
+        try:
+            await step
+        except Exception as error:
+            engine.memory.failed(error)
+            device = engine.memory.snapshot.device
+            self._report("memory poll failed", device=device, exc_info=error)
+            return False
+        return True
+
+    async def _tell_health(self) -> None:
+        devices = all(engine.memory.snapshot.healthy for engine in self.engines)
+        healthy = devices and not self._gave_up
         if healthy != self._healthy:
             self._healthy = healthy
             await self._on_health(healthy)

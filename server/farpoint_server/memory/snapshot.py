@@ -1,11 +1,12 @@
-"""What there is to know of one device's memory, for an RPC, a metric or a log line."""
+"""Statistics of one device's memory at one moment, for GetMemory, metrics and the log."""
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from farpoint_server.memory.allocator import Room, Stats
-from farpoint_server.memory.estimate import Correction
+from farpoint_server.memory.prediction import Correction
 
 
 class Reason(str, Enum):
@@ -20,6 +21,24 @@ class Reason(str, Enum):
     OUT_OF_MEMORY = "out_of_memory"
     REQUEST = "request"
     """Somebody called TrimMemory."""
+
+
+class Counter:
+    """A count that several threads add to."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._value = 0
+
+    @property
+    def value(self) -> int:
+        """So far."""
+        return self._value
+
+    def add(self, number: int) -> None:
+        """Counts `number` more; none is lost."""
+        with self._lock:
+            self._value += number
 
 
 @dataclass(frozen=True)
@@ -50,13 +69,13 @@ class MemorySnapshot:
     """Seconds of time.monotonic."""
     stats: Stats = field(default_factory=Stats)
     room: Room = field(default_factory=lambda: Room(0, 0))
-    limit: int = 0
-    """Most bytes that this process may hold; 0 is no limit."""
+    limit: int | None = None
+    """Most bytes that this process may hold; None is no limit."""
     demand: int = 0
     correction: Correction = field(default_factory=Correction)
     trims: Mapping[Reason, Trims] = field(default_factory=dict)
-    ladders: int = 0
-    """Times that memory ran out in a forward and the ladder began."""
+    oom_count: int = 0
+    """Times that memory ran out in a batch and it was tried again."""
     refused: int = 0
     """Requests that were refused because their bytes did not fit."""
     resident: int = 0

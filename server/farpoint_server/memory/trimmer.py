@@ -1,18 +1,119 @@
-"""Trims, each under the gate and counted."""
+"""Readers-writer lock: batches are readers, trims are writers; and the trims, timed and counted."""
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from farpoint_server.memory import policy
 from farpoint_server.memory.allocator import Allocator, Stats
-from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.policy import History, OomTracker, Signals, Thresholds, TrimLevel
+from farpoint_server.memory.prediction import Budget, UsageTracker
 from farpoint_server.memory.snapshot import Reason, Trims
+
+# Batches that are in flight get so long to end before a trim that cannot wait for a quiet moment.
+DRAIN_S = 10.0
 
 Report = Callable[..., object]
 
 
+class Gate:
+    """A readers-writer gate whose writer gives up, or, asked to insist, holds readers back.
+
+    Readers are batches: from before the first allocation on the device until the answer has been
+    copied from it. Writers are trims.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._readers = 0
+        self._writing = False
+        self._insisting = 0
+
+    @property
+    def readers(self) -> int:
+        """Batches that are inside now."""
+        return self._readers
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """A batch; waits only for a trim that runs or that insists."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._writing and not self._insisting)
+            self._readers += 1
+        try:
+            yield
+        finally:
+            self.leave()
+
+    def enter(self) -> bool:
+        """A batch that does not wait; where it may go ahead, it ends with `leave`."""
+        with self._lock:
+            if self._writing or self._insisting:
+                return False
+            self._readers += 1
+        return True
+
+    def leave(self) -> None:
+        """Ends a batch."""
+        with self._lock:
+            self._readers -= 1
+            # Nobody else waits for readers.
+            if self._insisting:
+                self._changed.notify_all()
+
+    def hold_shared(self) -> Callable[[], None]:
+        """Keeps a batch inside after its `reading` has ended, until what is returned is called.
+
+        Must be called by a thread that is reading; what is returned may be called by any.
+        """
+        with self._changed:
+            self._readers += 1
+        return self.leave
+
+    @contextmanager
+    def try_exclusive(self) -> Iterator[bool]:
+        """A trim that does not wait; yields whether it may go ahead."""
+        with self._changed:
+            entered = not self._readers and not self._writing
+            self._writing = self._writing or entered
+        try:
+            yield entered
+        finally:
+            if entered:
+                self._end_writing()
+
+    @contextmanager
+    def exclusive(self, timeout_s: float) -> Iterator[bool]:
+        """A trim that lets no new batch in while it waits for those inside.
+
+        Must not be used by a thread that is itself reading. Yields whether all left in time.
+        """
+        give_up = time.monotonic() + timeout_s
+        with self._changed:
+            self._insisting += 1
+            entered = self._changed.wait_for(
+                lambda: not self._readers and not self._writing, give_up - time.monotonic()
+            )
+            self._insisting -= 1
+            self._writing = self._writing or entered
+            self._changed.notify_all()
+        try:
+            yield entered
+        finally:
+            if entered:
+                self._end_writing()
+
+    def _end_writing(self) -> None:
+        with self._changed:
+            self._writing = False
+            self._changed.notify_all()
+
+
 @dataclass(frozen=True)
-class Trim:
+class TrimRecord:
     """One trim that was made."""
 
     reason: Reason
@@ -22,33 +123,88 @@ class Trim:
 
 
 class Trimmer:
-    """The only caller of `Allocator.trim`.
+    """The only caller of `Allocator.trim`: when the policy asks for it, or somebody else.
+
+    All but `trims` belongs to the engine's thread.
 
     Args:
         allocator: What is trimmed.
-        gate: Shared with all whose forwards a trim would meet.
+        thresholds: Of the policy.
+        gate: Shared with all whose batches a trim would meet.
+        budget: What is known of the device.
+        usage: What is known of the batches.
+        enabled: Whether `poll` trims because of the policy.
         report: Called with an event and its fields for each trim.
+        clock: Seconds, monotonic.
     """
 
-    def __init__(self, allocator: Allocator, gate: Gate, report: Report) -> None:
+    def __init__(
+        self,
+        allocator: Allocator,
+        thresholds: Thresholds,
+        gate: Gate,
+        budget: Budget,
+        usage: UsageTracker,
+        *,
+        enabled: bool,
+        report: Report,
+        clock: Callable[[], float],
+    ) -> None:
         self._allocator = allocator
+        self._thresholds = thresholds
         self._gate = gate
+        self._budget = budget
+        self._usage = usage
+        self._enabled = enabled
         self._report = report
+        self._clock = clock
+        self._history = History()
+        self.ooms = OomTracker()
+        self.last_work = clock()
+        """When the last batch ended."""
         self.trims: dict[Reason, Trims] = {}
         self.before_host_trim: list[Callable[[], None]] = []
         """What hands host memory to the caches that are about to be trimmed."""
 
-    def attempt(self, reason: Reason, *, host: bool) -> Trim | None:
-        """Trims if no forward is inside the gate; else leaves it and returns None."""
-        with self._gate.trying() as entered:
+    def poll(self, waiting: int) -> TrimRecord | None:
+        """Trims if the policy asks for it and nothing is in flight.
+
+        Args:
+            waiting: Requests in the queue.
+        """
+        signals = self._signals(waiting)
+        level, self._history = policy.decide(signals, self._history, self._thresholds)
+        if level is not None and self._enabled:
+            trim = self._attempt(Reason(level.value), host=level is TrimLevel.IDLE)
+        elif self.ooms.is_unhealthy and self._is_due(signals.now):
+            trim = self._attempt(Reason.OUT_OF_MEMORY, host=True)
+        else:
+            trim = None
+        return self._remember(trim, signals, level)
+
+    def trim_if_idle(self) -> TrimRecord | None:
+        """Trims device and host, because somebody asked, if no batch is inside the gate."""
+        signals = self._signals(waiting=0)
+        return self._remember(self._attempt(Reason.REQUEST, host=True), signals, None)
+
+    def make_room(self) -> TrimRecord | None:
+        """Trims the device before a batch that needs the room, if no batch is inside the gate."""
+        signals = self._signals(waiting=0)
+        return self._remember(self._attempt(Reason.ROOM, host=False), signals, TrimLevel.HARD)
+
+    def trim(self, reason: Reason) -> TrimRecord | None:
+        """Trims device and host as soon as the batches inside are done; None if they are not."""
+        signals = self._signals(waiting=0)
+        with self._gate.exclusive(DRAIN_S) as entered:
+            trim = self._trim(reason, host=True) if entered else None
+        return self._remember(trim, signals, None)
+
+    def _attempt(self, reason: Reason, *, host: bool) -> TrimRecord | None:
+        """Trims if no batch is inside the gate; else leaves it and returns None."""
+        with self._gate.try_exclusive() as entered:
             return self._trim(reason, host=host) if entered else None
 
-    def insist(self, reason: Reason, timeout_s: float) -> Trim | None:
-        """Trims device and host as soon as the forwards inside are done; None if they are not."""
-        with self._gate.insisting(timeout_s) as entered:
-            return self._trim(reason, host=True) if entered else None
-
-    def _trim(self, reason: Reason, *, host: bool) -> Trim | None:
+    def _trim(self, reason: Reason, *, host: bool) -> TrimRecord | None:
         if self._allocator.capturing():
             return None
         before = self._allocator.stats()
@@ -60,7 +216,7 @@ class Trimmer:
             self._allocator.trim_host()
         seconds = time.perf_counter() - begun
         left = self._allocator.stats()
-        trim = Trim(reason, seconds, _returned(before, left, host=host), left)
+        trim = TrimRecord(reason, seconds, _returned(before, left, host=host), left)
         counted = self.trims.get(reason, Trims()).add(seconds, trim.returned_bytes)
         # Replaced rather than changed: other threads read it.
         self.trims = {**self.trims, reason: counted}
@@ -73,6 +229,30 @@ class Trimmer:
             segments=before.segments - left.segments,
         )
         return trim
+
+    def _remember(
+        self, trim: TrimRecord | None, signals: Signals, level: TrimLevel | None
+    ) -> TrimRecord | None:
+        if trim is not None:
+            self._history = policy.trimmed(signals, self._history, trim.left, level)
+            room = self._budget.room(trim.left, max_age_s=0)
+            self.ooms.after_trim(has_room=room.free >= self._thresholds.low_water(room))
+        return trim
+
+    def _is_due(self, now: float) -> bool:
+        last = self._history.last_trim
+        return last is None or now - last >= self._thresholds.interval_s
+
+    def _signals(self, waiting: int) -> Signals:
+        now, stats = self._clock(), self._allocator.stats()
+        return Signals(
+            now=now,
+            stats=stats,
+            room=self._budget.room(stats),
+            demand=self._usage.demand,
+            waiting=waiting,
+            last_work=self.last_work,
+        )
 
 
 def _returned(before: Stats, left: Stats, *, host: bool) -> int:

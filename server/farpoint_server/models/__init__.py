@@ -1,1 +1,1 @@
-"""Models that are loaded, and running them."""
+"""The loaded models and their forward passes."""

@@ -1,37 +1,104 @@
-"""A request through an encoder: the clouds of about one size together, padded to the largest."""
+"""The forward pass of an encoder for one request: clouds of similar size batched and padded."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from farpoint_models import DensityEncoder
-from farpoint_server.engine.model_types import ModelInput, Stage, join
-from farpoint_server.engine.transfer.card import Array
+from farpoint_server.engine.transfer.device import Array
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import Int64s
-from farpoint_server.memory.task import Task
+from farpoint_server.engine.types import EncoderInput, Int64s, StageOutput, concatenate
 
-# Rows of one padded batch. More do not make a forward faster, only larger.
+# Rows of one padded batch. More do not make a forward pass faster, only larger.
 GROUP_ROWS = 1 << 16
 # Tensors of (samples, neighbors, hidden) that a stage holds at once, as seen on a CPU.
 NEIGHBORHOOD_TENSORS = 8
+# A forward pass on one core: calling its layers, and per byte of its widest stage. Within a quarter
+# for the encoder that comes with farpoint_models, from 10 to 16 384 points (CPU time, AMD EPYC).
+FORWARD_NS, BYTE_NS = 5_000_000, 2.4
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Clouds of one request, and what they go through."""
+class EncodeWork:
+    """One Encode request. It shares no launch with others, so it is a batch by itself.
 
-    encoder: DensityEncoder
-    clouds: ModelInput
-    pipeline: Pipeline[Any] | None = None
-    """To the card that the encoder is on; None for a CPU."""
+    Args:
+        encoders: The encoder for each device; which one runs is settled by the engine.
+        clouds: What is encoded.
+    """
+
+    encoders: Mapping[torch.device, DensityEncoder]
+    clouds: EncoderInput
+    given_up: list[bool] = field(default_factory=lambda: [False])
+    """Shared with its halves."""
+    shares_launch: ClassVar[bool] = False
+
+    @property
+    def point_count(self) -> int:
+        """Points of all clouds."""
+        return len(self.clouds.points)
+
+    @property
+    def cost_ns(self) -> int:
+        """Nanoseconds that it is predicted to take on one core."""
+        return FORWARD_NS + int(BYTE_NS * self._bytes_of(self.point_count))
+
+    @property
+    def predicted_bytes(self) -> int:
+        """Bytes of the largest padded batch on the device."""
+        lengths = self.clouds.lengths
+        return max(self._bytes_of(len(g) * int(lengths[g].max())) for g in groups(lengths))
+
+    @staticmethod
+    def batch(requests: "Sequence[EncodeWork]") -> "EncodeWork":
+        """The only request."""
+        (request,) = requests
+        return request
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, _: slice) -> "EncodeWork":
+        return self
+
+    def give_up(self, index: int) -> None:  # noqa: ARG002
+        """Has it not begin, if it has not begun yet."""
+        self.given_up[0] = True
+
+    def run(self, device: torch.device, pipeline: Pipeline[Any] | None) -> list[list[StageOutput]]:
+        """Every stage for all clouds, by the encoder that is on the device."""
+        if self.given_up[0]:
+            return [[]]
+        return [run_encoder(self.encoders[device], self.clouds, pipeline)]
+
+    def halve(self) -> "tuple[EncodeWork, EncodeWork] | None":
+        """Two requests of about as many clouds; None for a single cloud."""
+        clouds = self.clouds
+        middle = len(clouds.lengths) // 2
+        if middle == 0:
+            return None
+        row = int(clouds.lengths[:middle].sum())
+        left = EncoderInput(clouds.points[:row], clouds.attributes[:row], clouds.lengths[:middle])
+        right = EncoderInput(clouds.points[row:], clouds.attributes[row:], clouds.lengths[middle:])
+        return replace(self, clouds=left), replace(self, clouds=right)
+
+    def join(self, first: list[StageOutput], second: list[StageOutput]) -> list[StageOutput]:
+        """The stages of a request from those of its halves."""
+        return [concatenate(pair) for pair in zip(first, second, strict=True)]
+
+    def _bytes_of(self, rows: int) -> int:
+        """Bytes of the first stage, the widest: all points, and the neighborhoods of samples."""
+        config = next(iter(self.encoders.values())).config
+        each_point = 3 * 3 + 2 * (1 + config.attributes + config.channels)
+        each_sample = config.neighbors * (config.hidden * NEIGHBORHOOD_TENSORS + config.channels)
+        return int(4 * rows * (each_point + config.rates[0] * each_sample))
 
 
 def groups(lengths: Int64s) -> Iterator[Int64s]:
-    """The clouds that share a forward, shortest first: at most half of its rows are padding."""
+    """The clouds that share a forward pass, shortest first: at most half its rows are padding."""
     order = np.argsort(lengths, kind="stable")
     begin = 0
     for end in range(1, len(order) + 1):
@@ -44,92 +111,67 @@ def groups(lengths: Int64s) -> Iterator[Int64s]:
         begin = end
 
 
-def encode(piece: Piece) -> list[Stage]:
-    """Every stage of the encoder for all clouds, in host memory."""
-    clouds: dict[int, list[Stage]] = {}
-    for group in groups(piece.clouds.lengths):
-        clouds.update(zip(group.tolist(), _encode_group(piece, group), strict=True))
+def run_encoder(
+    encoder: DensityEncoder, request: EncoderInput, pipeline: Pipeline[Any] | None = None
+) -> list[StageOutput]:
+    """Every stage of the encoder for all clouds, in host memory.
+
+    Args:
+        encoder: On the device.
+        request: The clouds.
+        pipeline: To the GPU that the encoder is on; None for a CPU.
+    """
+    clouds: dict[int, list[StageOutput]] = {}
+    for group in groups(request.lengths):
+        outputs = _run(encoder, _padded(request, group), pipeline)
+        stages = [_split(output) for output in outputs]
+        clouds.update(zip(group.tolist(), map(list, zip(*stages, strict=True)), strict=True))
     in_order = [clouds[cloud] for cloud in range(len(clouds))]
-    return [join(stages) for stages in zip(*in_order, strict=True)]
+    return [concatenate(stages) for stages in zip(*in_order, strict=True)]
 
 
-def _encode_group(piece: Piece, group: Int64s) -> list[list[Stage]]:
-    lengths = piece.clouds.lengths[group]
-    size, width = int(lengths.max()), piece.clouds.attributes.shape[1]
+def _padded(clouds: EncoderInput, group: Int64s) -> list[Array]:
+    """Points, attributes and, where they differ, lengths of some of the clouds."""
+    lengths = clouds.lengths[group]
+    size, width = int(lengths.max()), clouds.attributes.shape[1]
     points = np.zeros((len(group), size, 3), np.float32)
     attributes = np.zeros((len(group), size, width), np.float32)
-    begins = (piece.clouds.lengths.cumsum() - piece.clouds.lengths)[group]
+    begins = (clouds.lengths.cumsum() - clouds.lengths)[group]
     for i, (begin, length) in enumerate(zip(begins, lengths, strict=True)):
-        points[i, :length] = piece.clouds.points[begin : begin + length]
-        attributes[i, :length] = piece.clouds.attributes[begin : begin + length]
-    inputs: list[Array] = [points, attributes]
-    if (lengths < size).any():
-        inputs.append(lengths)
-    stages = [_split(stage) for stage in _run(piece, inputs)]
-    return [list(stages_of) for stages_of in zip(*stages, strict=True)]
+        points[i, :length] = clouds.points[begin : begin + length]
+        attributes[i, :length] = clouds.attributes[begin : begin + length]
+    return [points, attributes, lengths] if (lengths < size).any() else [points, attributes]
 
 
-def _run(piece: Piece, inputs: Sequence[Array]) -> Iterator[Sequence[Array]]:
+def _run(
+    encoder: DensityEncoder, inputs: Sequence[Array], pipeline: Pipeline[Any] | None
+) -> Iterator[Sequence[Array]]:
     """Of each stage indices, counts, features, mean distances and lengths, in host memory."""
 
     def kernel(
         points: torch.Tensor, attributes: torch.Tensor, lengths: torch.Tensor | None = None
     ) -> list[torch.Tensor]:
         outputs = []
-        for stage in piece.encoder(points, attributes.mT, lengths=lengths):
+        for stage in encoder(points, attributes.mT, lengths=lengths):
             features, distances = stage.features.mT.float(), stage.mean_distance.float()
             outputs += [stage.indices, stage.counts, features.contiguous(), distances]
             outputs += [] if stage.lengths is None else [stage.lengths]
         return outputs
 
-    if piece.pipeline is None:
+    if pipeline is None:
         with torch.inference_mode():
             arrays = [output.numpy() for output in kernel(*map(torch.from_numpy, inputs))]
     else:
-        arrays = piece.pipeline.run([[array] for array in inputs], kernel, list).result()
-    width = len(arrays) // len(piece.encoder.config.rates)
+        arrays = pipeline.submit([[array] for array in inputs], kernel, list).result()
+    width = len(arrays) // len(encoder.config.rates)
     return (arrays[i : i + width] for i in range(0, len(arrays), width))
 
 
-def _split(stage: Sequence[Array]) -> list[Stage]:
+def _split(stage: Sequence[Array]) -> list[StageOutput]:
     """A stage of each cloud by itself, without padding."""
     indices, counts, features, distances = stage[:4]
     lengths = stage[4].tolist() if len(stage) > 4 else [indices.shape[1]] * len(indices)
     return [
-        Stage(np.array([n]), indices[i, :n], features[i, :n], counts[i, :n], distances[i, :n])
+        StageOutput(np.array([n]), indices[i, :n], features[i, :n], counts[i, :n], distances[i, :n])
         for i, n in enumerate(lengths)
     ]
-
-
-def _predict(pieces: Sequence[Piece]) -> int:
-    return sum(max(_group_bytes(p, g) for g in groups(p.clouds.lengths)) for p in pieces)
-
-
-def _group_bytes(piece: Piece, group: Int64s) -> int:
-    """Bytes of the widest stage, the first: all points, and the neighborhoods of its samples."""
-    config = piece.encoder.config
-    rows = len(group) * int(piece.clouds.lengths[group].max())
-    each_point = 3 * 3 + 2 * (1 + config.attributes + config.channels)
-    each_sample = config.neighbors * (config.hidden * NEIGHBORHOOD_TENSORS + config.channels)
-    return int(4 * rows * (each_point + config.rates[0] * each_sample))
-
-
-def _halve(piece: Piece) -> tuple[Piece, Piece] | None:
-    """Two pieces of about as many clouds; None for a single cloud."""
-    clouds = piece.clouds
-    middle = len(clouds.lengths) // 2
-    if middle == 0:
-        return None
-    row = int(clouds.lengths[:middle].sum())
-    left = ModelInput(clouds.points[:row], clouds.attributes[:row], clouds.lengths[:middle])
-    right = ModelInput(clouds.points[row:], clouds.attributes[row:], clouds.lengths[middle:])
-    return replace(piece, clouds=left), replace(piece, clouds=right)
-
-
-def _join(_: Piece, left: list[Stage], right: list[Stage]) -> list[Stage]:
-    return [join(pair) for pair in zip(left, right, strict=True)]
-
-
-TASK: Task[Piece, list[Stage]] = Task(
-    lambda pieces: [encode(piece) for piece in pieces], _predict, _halve, _join
-)

@@ -1,12 +1,12 @@
-"""The models that are loaded, by name."""
+"""Registry of the loaded models, by name: load, warm up, unload."""
 
 import asyncio
 import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Any, Protocol
 
 import structlog
 import torch
@@ -14,8 +14,13 @@ import torch
 from farpoint_models import CheckpointError, DensityEncoder, EncoderConfig, load_encoder, weights
 from farpoint_server.config.models import DEFAULT
 from farpoint_server.engine.engine import Engine
-from farpoint_server.errors import InvalidRequestError, ModelUnusableError, NotFoundError
-from farpoint_server.transport.health import Health
+from farpoint_server.engine.transfer.pipeline import Pipeline
+from farpoint_server.errors import (
+    InvalidRequestError,
+    ModelUnusableError,
+    NotFoundError,
+    ServiceError,
+)
 
 DEFAULT_NAME = weights.DEFAULT.stem
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -25,7 +30,7 @@ log = structlog.get_logger("farpoint.models")
 
 
 @dataclass(frozen=True)
-class Model:
+class LoadedModel:
     """An encoder that is ready, on each device. Whoever holds it may go on using it."""
 
     name: str
@@ -38,27 +43,45 @@ class Model:
         return sum(p.numel() for p in next(iter(self.encoders.values())).parameters())
 
 
+class Readiness(Protocol):
+    """Where each model is a service of its own name, which is ready once it is known."""
+
+    def knows(self, service: str) -> bool:
+        """Whether there is such a service."""
+        ...
+
+    async def know(self, service: str) -> None:
+        """Adds a service."""
+        ...
+
+    async def forget(self, service: str) -> None:
+        """Takes a service away."""
+        ...
+
+
 class Registry:
     """Loads models and lets go of them, while others are used. Belongs to the event loop.
 
-    Each model is a service of its own name for health, SERVING once it is ready.
+    Args:
+        engines: Each gets a copy of every model.
+        readiness: Told of every model once it is warm, and when it is gone.
     """
 
-    def __init__(self, engines: Sequence[Engine], health: Health) -> None:
+    def __init__(self, engines: Sequence[Engine], readiness: Readiness) -> None:
         self._engines = engines
-        self._health = health
-        self._models: dict[str, Model] = {}
+        self._readiness = readiness
+        self._models: dict[str, LoadedModel] = {}
 
     @property
-    def models(self) -> list[Model]:
+    def models(self) -> list[LoadedModel]:
         """All that are ready; the first is the one for requests that name none."""
         return list(self._models.values())
 
-    def get(self, name: str) -> Model:
+    def get(self, name: str) -> LoadedModel:
         """The model of a name, or the first one for an empty name; raises NotFoundError."""
         return self._find(name or next(iter(self._models), ""))
 
-    async def load(self, name: str, path: Path | None) -> Model:
+    async def load(self, name: str, path: Path | None) -> LoadedModel:
         """Reads a model and warms it up; then it takes the place of the one of the same name.
 
         Args:
@@ -67,6 +90,7 @@ class Registry:
 
         Raises:
             InvalidRequestError: it has no such name, or the file is not an encoder.
+            OverloadedError: a device has not enough memory for it now.
         """
         self._check_name(name)
         try:
@@ -74,12 +98,9 @@ class Registry:
         except (CheckpointError, OSError) as error:
             expected = "a safetensors file of an encoder"
             raise InvalidRequestError("path", expected, str(error)) from error
-        encoders = {
-            engine.device: await engine.call(partial(_warm_up, encoder, engine.device))
-            for engine in self._engines
-        }
-        model = self._models[name] = Model(name, encoder.config, encoders)
-        await self._health.know(name)
+        encoders = {engine.device: await _warmed_up(encoder, engine) for engine in self._engines}
+        model = self._models[name] = LoadedModel(name, encoder.config, encoders)
+        await self._readiness.know(name)
         log.info("model loaded", model=name, path=str(path or DEFAULT))
         return model
 
@@ -92,16 +113,16 @@ class Registry:
                     await self.load(DEFAULT_NAME, None)
                 else:
                     await self.load(name, Path(path))
-            except InvalidRequestError as error:
+            except ServiceError as error:
                 raise ModelUnusableError(f"encoder {specification}: {error}") from error
 
     async def unload(self, name: str) -> None:
         """Lets go of a model; those that use it still hold it. Raises NotFoundError."""
         del self._models[self._find(name).name]
-        await self._health.forget(name)
+        await self._readiness.forget(name)
         log.info("model unloaded", model=name)
 
-    def _find(self, name: str) -> Model:
+    def _find(self, name: str) -> LoadedModel:
         if name not in self._models:
             known = ", ".join(self._models) or "none"
             raise NotFoundError(f"model: expected one that is loaded ({known}), got {name!r}")
@@ -111,15 +132,47 @@ class Registry:
         if not NAME.fullmatch(name):
             expected = "1 to 64 letters, digits, '_', '-' or '.'"
             raise InvalidRequestError("name", expected, repr(name))
-        if name not in self._models and self._health.knows(name):
+        if name not in self._models and self._readiness.knows(name):
             raise InvalidRequestError("name", "one that is not that of a service", repr(name))
 
 
-def _warm_up(encoder: DensityEncoder, device: torch.device) -> DensityEncoder:
-    """A copy on the device that has run once, so that no request pays for what is made lazily."""
-    ready = copy.deepcopy(encoder).to(device)
-    points = torch.rand(1, WARM_UP_POINTS, 3, device=device)
-    attributes = torch.zeros(1, encoder.config.attributes, WARM_UP_POINTS, device=device)
-    with torch.inference_mode():
-        ready(points, attributes)[-1].features.cpu()
+class WarmUp:
+    """A copy of an encoder to a device and its first forward pass, as a batch that is not cut."""
+
+    # Not budgeted: the first pass allocates workspaces, which say nothing of the next ones.
+    predicted_bytes = 0
+    point_count = WARM_UP_POINTS
+
+    def __init__(self, encoder: DensityEncoder) -> None:
+        self._encoder = encoder
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, _: slice) -> "WarmUp":
+        return self
+
+    def halve(self) -> None:
+        """It cannot be cut."""
+
+    def join(self, first: object, second: object) -> None:
+        """It is never cut."""
+
+    def give_up(self, index: int) -> None:
+        """It is never given up."""
+
+    def run(self, device: torch.device, _: Pipeline[Any] | None) -> list[DensityEncoder]:
+        """A copy that has run once, so that no request pays for what is made lazily."""
+        ready = copy.deepcopy(self._encoder).to(device)
+        points = torch.rand(1, WARM_UP_POINTS, 3, device=device)
+        attributes = torch.zeros(1, ready.config.attributes, WARM_UP_POINTS, device=device)
+        with torch.inference_mode():
+            ready(points, attributes)[-1].features.cpu()
+        return [ready]
+
+
+async def _warmed_up(encoder: DensityEncoder, engine: Engine) -> DensityEncoder:
+    (ready,) = await engine.run(WarmUp(encoder))
+    if isinstance(ready, ServiceError):
+        raise ready
     return ready

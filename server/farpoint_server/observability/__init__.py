@@ -1,1 +1,1 @@
-"""Logs, metrics and the HTTP port that shows them."""
+"""Structured logs, Prometheus metrics, traces, and the HTTP port that shows them."""

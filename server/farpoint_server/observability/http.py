@@ -1,4 +1,4 @@
-"""/metrics and /healthz over plain HTTP, on threads of their own."""
+"""HTTP server of /metrics (Prometheus) and /healthz, on threads of its own."""
 
 import socket
 import threading

@@ -1,46 +1,159 @@
-"""Log lines: one JSON object or one readable line each, all on standard error.
+"""Structured logs: one JSON object or one readable line per event, all on standard error.
 
-Standard output stays empty, so that it can be used by whoever starts the server in a pipe.
+Standard output stays empty, so that it can be used by whoever starts the server in a pipe. A line
+of ours (structlog) or of a library (logging) is queued as its fields; a thread of the log's own
+makes text of it, many lines at a time under load.
 """
 
+import contextlib
 import logging
+import os
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable
 from datetime import datetime, timezone
-from functools import partial
+from typing import TypeAlias
 
 import structlog
-from structlog.typing import EventDict, Processor
+from structlog.typing import EventDict, ProcessorReturnValue, WrappedLogger
 
-from farpoint_server import request_context as call
+from farpoint_server import request_context
 from farpoint_server.config.settings import Settings
-from farpoint_server.observability.line_writer import Line, LineWriter
 
 CLOSE_TIMEOUT_S = 1.0
+# Waking a thread costs more than a line. So it is woken for the first one, writes it at once, and
+# looks again after a while for those that gathered.
+GATHER_S = 0.05
+WRITE_BYTES = 1 << 16
+
+Render: TypeAlias = Callable[[EventDict], str]
+
+
+def configure(settings: Settings) -> None:
+    """Sends our lines and those of libraries to standard error, as the settings say."""
+    handler = _Handler(LineWriter(sys.stderr.fileno(), _renderer(settings.log_format)))
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(settings.log_level.upper())
+    # Not through logging, whose records cost more than all the rest of a line.
+    structlog.configure(
+        processors=[_complete],
+        logger_factory=lambda *_: _Lines(handler.write),
+        wrapper_class=structlog.make_filtering_bound_logger(root.level),
+        cache_logger_on_first_use=True,
+    )
+
+
+def close() -> None:
+    """Writes the lines that still wait; a reader who does not read is not waited for."""
+    for handler in logging.getLogger().handlers:
+        handler.close()
+
+
+class LineWriter:
+    """Writes lines to a file descriptor on a thread of its own, so that no caller ever waits.
+
+    Args:
+        descriptor: Where the lines go.
+        render: Makes the text of a line of its fields, on that thread. Where it fails, the line
+            says so.
+        capacity: Lines that may wait; more are dropped.
+    """
+
+    def __init__(self, descriptor: int, render: Render, capacity: int = 10_000) -> None:
+        self._descriptor = descriptor
+        self._render = render
+        self._capacity = capacity
+        self._lines: deque[EventDict] = deque()
+        self._dropped = 0
+        self._counting = threading.Lock()
+        self._has_lines = threading.Event()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
+
+    def write(self, line: EventDict) -> bool:
+        """Queues a line and returns True, or drops it if too many wait; from any thread."""
+        if len(self._lines) >= self._capacity:
+            with self._counting:
+                self._dropped += 1
+            return False
+        self._lines.append(line)
+        if not self._has_lines.is_set():
+            self._has_lines.set()
+        return True
+
+    def take_dropped(self) -> int:
+        """Lines that were dropped since the last time this was asked."""
+        if not self._dropped:
+            return 0
+        with self._counting:
+            dropped, self._dropped = self._dropped, 0
+        return dropped
+
+    def close(self, timeout_s: float) -> None:
+        """Writes what still waits, for at most `timeout_s`."""
+        self._closing.set()
+        self._has_lines.set()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._has_lines.wait()
+            self._write_all()
+            self._closing.wait(GATHER_S)
+        self._write_all()
+
+    def _write_all(self) -> None:
+        # Cleared first: a line that comes after the last look sets it again.
+        self._has_lines.clear()
+        while self._lines:
+            data = bytearray()
+            while self._lines and len(data) < WRITE_BYTES:
+                data += self._text(self._lines.popleft()).encode(errors="replace") + b"\n"
+            # A reader who is gone is no reason to fail.
+            with contextlib.suppress(OSError):
+                self._write(bytes(data))
+
+    def _text(self, line: EventDict) -> str:
+        failed = {
+            "event": "a log line could not be written",
+            "level": "error",
+            "timestamp": line.get("timestamp", 0.0),
+        }
+        try:
+            return self._render(line)
+        except Exception as error:  # of whatever a field's repr does
+            return self._render(failed | {"error": type(error).__name__})
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._descriptor, data) :]
 
 
 class _Handler(logging.Handler):
-    """Hands formatted lines to a LineWriter, and says when it had to drop some."""
+    """Hands lines to a LineWriter, and says when it had to drop some."""
 
-    def __init__(self, writer: LineWriter, renderers: Sequence[Processor]) -> None:
+    def __init__(self, writer: LineWriter) -> None:
         super().__init__()
         self._writer = writer
-        self._renderers = renderers
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.write(self.format(record))
+        try:
+            fields: EventDict = {"event": record.getMessage()}
+        except Exception:  # of arguments that do not fit the message
+            self.handleError(record)
+            return
+        if record.exc_info:
+            fields["exc_info"] = record.exc_info
+        self.write(_fields_of(record.levelname.lower(), fields))
 
-    def write_served(self, fields: call.Fields) -> None:
-        """Queues the line of a request that was served; `fields` are not changed any more."""
-        self.write(partial(_render, self._renderers, time.time(), fields))
-
-    def write(self, line: Line) -> None:
-        """Queues a line that is formatted already, or formats itself on the writer's thread."""
-        if self._writer.write(line):
-            dropped = self._writer.take_dropped()
-            if dropped:
-                logging.getLogger(__name__).warning("%d lines dropped: nobody read them", dropped)
+    def write(self, line: EventDict) -> None:
+        """Queues a line, whose fields are not changed any more."""
+        if self._writer.write(line) and (dropped := self._writer.take_dropped()):
+            logging.getLogger(__name__).warning("%d lines dropped: nobody read them", dropped)
 
     def close(self) -> None:
         self._writer.close(CLOSE_TIMEOUT_S)
@@ -50,73 +163,38 @@ class _Handler(logging.Handler):
 class _Lines:
     """What structlog hands its lines to: one method a level."""
 
-    def __init__(self, handler: _Handler) -> None:
-        self.debug = self.info = self.warning = self.error = self.critical = handler.write
+    def __init__(self, write: Callable[[EventDict], None]) -> None:
+        self.debug = self.info = self.warning = self.error = self.critical = write
 
 
-def configure(settings: Settings) -> None:
-    """Sends our lines and those of libraries through the same formatter."""
-    shared: list[Processor] = [
-        call.merge,
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    handler = _Handler(LineWriter(sys.stderr.fileno()), _renderers(settings.log_format))
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *_renderers(settings.log_format),
-            ],
-        )
-    )
-    root = logging.getLogger()
-    root.handlers = [handler]
-    root.setLevel(settings.log_level.upper())
-    # Not through logging, whose records cost more than all the rest of a line.
-    structlog.configure(
-        processors=[*shared, *_renderers(settings.log_format)],
-        logger_factory=lambda *_: _Lines(handler),
-        wrapper_class=structlog.make_filtering_bound_logger(root.level),
-        cache_logger_on_first_use=True,
-    )
+def _complete(_: WrappedLogger, level: str, event: EventDict) -> ProcessorReturnValue:
+    """The one processor of structlog: the arguments of a method of `_Lines`."""
+    return (_fields_of(level, event),), {}
 
 
-def writer_of_served() -> Callable[[call.Fields], None]:
-    """What writes the line of a request that was served, as `configure` has it.
+def _fields_of(level: str, event: EventDict) -> EventDict:
+    """All that a line says: what the request at hand and the event say, level and time.
 
-    There is one such line for each request. Walking through structlog costs it as much as the rest
-    of the call's boundary, so its fields alone are queued, and the log's thread makes a line of
-    them, many at a time under load.
+    A traceback becomes text at once, since errors that are dealt with lose theirs.
     """
-    root = logging.getLogger()
-    if root.isEnabledFor(logging.INFO):
-        for handler in root.handlers:
-            if isinstance(handler, _Handler):
-                return handler.write_served
-    return lambda _: None
+    known = request_context.merge(None, level, event)
+    fields = {**known, "level": level, "timestamp": time.time()}
+    if "exc_info" in fields:
+        fields = dict(structlog.processors.format_exc_info(None, level, fields))
+    return fields
 
 
-def _render(renderers: Sequence[Processor], moment: float, fields: call.Fields) -> str:
-    """What structlog would make of such a line at level info."""
-    stamp = datetime.fromtimestamp(moment, timezone.utc).isoformat().replace("+00:00", "Z")
-    line: EventDict = {**fields, "level": "info", "timestamp": stamp}
-    for render in renderers:
-        line = render(None, "info", line)  # type: ignore[assignment]
-    return str(line)
-
-
-def close() -> None:
-    """Writes the lines that still wait; a reader who does not read is not waited for."""
-    for handler in logging.getLogger().handlers:
-        handler.close()
-
-
-def _renderers(log_format: str) -> list[Processor]:
+def _renderer(log_format: str) -> Render:
     terminal = sys.stderr.isatty()
     if log_format == "console" or (log_format == "auto" and terminal):
         # Not rich's traceback: it shows local variables, and those may be a caller's data.
         plain = structlog.dev.plain_traceback
-        return [structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=plain)]
-    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        console = structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=plain)
+        return lambda line: console(None, "", _with_iso_time(line))
+    to_json = structlog.processors.JSONRenderer()
+    return lambda line: str(to_json(None, "", _with_iso_time(line)))
+
+
+def _with_iso_time(line: EventDict) -> EventDict:
+    moment = datetime.fromtimestamp(line["timestamp"], timezone.utc)
+    return {**line, "timestamp": moment.isoformat().replace("+00:00", "Z")}

@@ -1,20 +1,24 @@
-"""What an operator sees besides the log: metrics over HTTP, and traces."""
+"""Metrics over HTTP and OpenTelemetry traces, set up as the settings say."""
 
 from collections.abc import Callable, Sequence
 
 import grpc
-from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    Gauge,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.registry import Collector
 
-from farpoint_server.config.network import EdgeSettings
+from farpoint_server.config.network import NetworkSettings
 from farpoint_server.observability.http import HttpEndpoint
-from farpoint_server.observability.metrics.calls import CallMeter
+from farpoint_server.observability.metrics.calls import CallMetrics
 from farpoint_server.observability.metrics.instruments import Instruments
-from farpoint_server.transport.around import Around
-from farpoint_server.transport.tracing import Tracing
+from farpoint_server.transport.tracing import TracingInterceptor
 
 
-class Observation:
+class Telemetry:
     """Metrics are always counted; where they are shown is up to the settings.
 
     Args:
@@ -25,13 +29,14 @@ class Observation:
         StartError: the address of HTTP cannot be bound, or OpenTelemetry is not installed.
     """
 
-    def __init__(self, settings: EdgeSettings, is_serving: Callable[[], bool]) -> None:
+    def __init__(self, settings: NetworkSettings, is_serving: Callable[[], bool]) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self.instruments = Instruments(self._registry)
-        self.calls = CallMeter(self.instruments)
-        self._tracing = Tracing(settings.otlp_endpoint) if settings.otlp_endpoint else None
+        self.calls = CallMetrics(self.instruments)
+        endpoint = settings.otlp_endpoint
+        self._tracing = TracingInterceptor(endpoint) if endpoint else None
         self._http = (
             HttpEndpoint(settings.http_listen, self._registry, is_serving)
             if settings.http_listen
@@ -40,18 +45,21 @@ class Observation:
 
     @property
     def interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
-        """To be outside of the boundary of calls."""
-        return [Around(self._tracing)] if self._tracing else []
+        """To be outside of RequestInterceptor."""
+        return [self._tracing] if self._tracing else []
 
     @property
     def http_address(self) -> str | None:
         """Where /metrics is, with the port that was taken."""
         return self._http.address if self._http else None
 
-    def show(self, *collectors: Collector) -> None:
-        """Adds what is read at each scrape."""
-        for collector in collectors:
-            self._registry.register(collector)
+    def add_gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """Adds a metric that is read at each scrape, on the thread of the scrape."""
+        Gauge(name, text, registry=self._registry).set_function(read)
+
+    def add_collector(self, collector: Collector) -> None:
+        """Adds metrics that are made at each scrape."""
+        self._registry.register(collector)
 
     def start(self) -> None:
         """Answers HTTP from now on."""

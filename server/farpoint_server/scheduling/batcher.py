@@ -1,10 +1,10 @@
-"""How accepted work is cut into batches, and what happens to those who no longer wait.
+"""Dynamic batching: one queue for every kind of work, from which each free engine takes a batch.
 
 Each engine takes what is waiting the moment it is free: alone when the server is idle, together
-with all that arrived meanwhile when it is not. Nobody is made to wait for a batch to fill. Small
-work (see small_work.py) that meets an idle engine of a CPU is not queued at all. A card takes a
-second batch while it is at one, to copy it meanwhile, but only if that batch is full: what is not
-would gain more from those who still arrive. Only the event loop touches the queue.
+with all of its kind that arrived meanwhile when it is not. Nobody is made to wait for a batch to
+fill. Small work that meets an idle engine of a CPU is not queued at all (see engine/thread.py). A
+GPU takes a second batch while it is at one, to copy it meanwhile, but only if that batch is full:
+what is not would gain more from those who still arrive. Only the event loop touches the queue.
 """
 
 import asyncio
@@ -12,27 +12,30 @@ import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
-from farpoint_server.engine.types import Batch, Clouds, Outcome, Samples
+import structlog
+
+from farpoint_server.engine.types import Answer, Batch, Outcome, Work
 from farpoint_server.errors import DeadlinePassedError, EngineHungError, ServiceError
 from farpoint_server.scheduling.queue import Job, JobQueue
-from farpoint_server.scheduling.small_work import FEW_CORES_NS, is_small
 from farpoint_server.scheduling.watchdog import HUNG, Watchdog
 
+log = structlog.get_logger("farpoint.scheduling")
 
-class Engine(Protocol):
-    """What runs batches; see engine.py."""
+
+class BatchRunner(Protocol):
+    """An engine as the batcher sees it; see engine/engine.py."""
 
     @property
     def depth(self) -> int:
         """Batches that it may be given at a time."""
         ...
 
-    def sample(self, batch: Batch) -> Coroutine[Any, Any, list[Samples | ServiceError]]:
-        """The samples of each request of a batch, in order, or what is said to it instead."""
+    def run(self, batch: Batch[Answer]) -> Coroutine[Any, Any, list[Answer | ServiceError]]:
+        """The answer to each request of a batch, in order, or what is said to it instead."""
         ...
 
-    def sample_here(self, clouds: Clouds) -> Samples | None:
-        """The samples of a small request, at once; None if the engine is at something."""
+    def run_inline_if_idle(self, work: Work[Answer]) -> Answer | None:
+        """The answer to a small request, at once; None if it has to wait."""
         ...
 
 
@@ -44,22 +47,19 @@ class Batcher:
         batch_points: Points after which a batch takes no further request; a request that is
             larger by itself makes a batch of its own.
         watchdog: Told of every batch that runs; one without limit if None.
-        small_ns: Work that a kernel is reckoned to do in this time is done on the event loop if an
-            engine of a CPU is idle.
     """
 
     def __init__(
         self,
-        engines: Sequence[Engine],
+        engines: Sequence[BatchRunner],
         batch_points: int,
         watchdog: Watchdog | None = None,
-        small_ns: int = FEW_CORES_NS,
     ) -> None:
         self._engines = engines
         self._queue = JobQueue(batch_points)
         self._watchdog = watchdog or Watchdog(None, len(engines))
-        self._small_ns = small_ns
         self._arrived = asyncio.Event()
+        self._died = asyncio.Event()
         self._running = [0] * len(engines)
         self._workers: list[asyncio.Task[None]] = []
 
@@ -87,39 +87,39 @@ class Batcher:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
 
-    async def sample(self, clouds: Clouds, timeout_s: float | None) -> Outcome:
+    async def died(self) -> None:
+        """Returns once a worker ended by a bug, after which the queue is not served as it was."""
+        await self._died.wait()
+
+    async def run(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
         """Does work that is small at once, if an engine is idle; queues other work.
 
         When the caller is cancelled or its time is over, its work leaves the queue, or the kernel
         that is at it.
 
         Args:
-            clouds: The work.
+            work: One request.
             timeout_s: Seconds that the caller will still wait; None for ever.
 
         Raises:
             DeadlinePassedError: the work was not done in time.
+            OverloadedError: there is not enough memory now.
             EngineHungError: no engine answers.
+            DeviceFailedError: the device works no more.
         """
-        self._check_engines()
-        in_time = timeout_s is None or timeout_s > 0
-        if in_time and not len(self._queue) and is_small(clouds, self._small_ns):
-            outcome = self._sample_here(clouds)
-            if outcome is not None:
-                return outcome
-        return await self._queue_up(clouds, timeout_s)
+        if self._watchdog.all_hung:
+            raise EngineHungError(HUNG)
+        if not len(self._queue) and (timeout_s is None or timeout_s > 0):
+            begun = time.monotonic()
+            for engine in self._engines:
+                answer = engine.run_inline_if_idle(work)
+                if answer is not None:
+                    return Outcome(answer, 0.0, (time.monotonic() - begun) * 1e3)
+        return await self._enqueue(work, timeout_s)
 
-    def _sample_here(self, clouds: Clouds) -> Outcome | None:
-        begun = time.monotonic()
-        for engine, batches in zip(self._engines, self._running, strict=True):
-            samples = None if batches else engine.sample_here(clouds)
-            if samples is not None:
-                return Outcome(samples, 0.0, (time.monotonic() - begun) * 1e3)
-        return None
-
-    async def _queue_up(self, clouds: Clouds, timeout_s: float | None) -> Outcome:
+    async def _enqueue(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
         loop = asyncio.get_running_loop()
-        job = Job(clouds, loop.create_future())
+        job = Job(work, loop.create_future())
         timer = None if timeout_s is None else loop.call_later(timeout_s, _expire, job)
         self._queue.add(job)
         self._arrived.set()
@@ -134,63 +134,64 @@ class Batcher:
     async def _serve(self, engine: int) -> None:
         while True:
             jobs = self._take(engine)
-            if jobs:
-                self._running[engine] += 1
-                await self._run(engine, jobs)
-                self._running[engine] -= 1
-            else:
+            if not jobs:
                 self._arrived.clear()
                 await self._arrived.wait()
+                continue
+            self._running[engine] += 1
+            try:
+                await self._run(engine, jobs)
+            except Exception as error:
+                log.exception("worker died", engine=engine)
+                self._died.set()
+                for job in jobs:
+                    job.fail(error)
+                raise
+            self._running[engine] -= 1
 
     def _take(self, engine: int) -> list[Job]:
-        if self._running[engine] and not self._queue.has_full_batch:
+        is_hung = self._watchdog.is_hung(engine)
+        if self._running[engine] and (is_hung or not self._queue.has_full_batch):
             return []
         return self._queue.take_batch()
 
     async def _run(self, engine: int, jobs: Sequence[Job]) -> None:
         begun = time.monotonic()
-        batch = Batch([job.clouds for job in jobs])
+        batch = jobs[0].work.batch([job.work for job in jobs])
         for index, job in enumerate(jobs):
             job.place = (batch, index)
         try:
-            samples = await self._watch(engine, batch, jobs)
+            answers = await self._watch(engine, batch, jobs)
         except Exception as error:
             await self._blame(engine, jobs, error)
             return
         compute_ms = (time.monotonic() - begun) * 1e3
-        for job, result in zip(jobs, samples, strict=True):
-            if not job.is_wanted:
-                continue
-            if isinstance(result, ServiceError):
-                job.answer.set_exception(result)
-            else:
+        # Paired before any is told: of a wrong number nobody knows whose answer is whose.
+        for job, answer in [*zip(jobs, answers, strict=True)]:
+            if isinstance(answer, ServiceError):
+                job.fail(answer)
+            elif job.is_wanted:
                 queue_ms = (begun - job.accepted) * 1e3
-                job.answer.set_result(Outcome(result, queue_ms, compute_ms))
+                job.answer.set_result(Outcome(answer, queue_ms, compute_ms))
 
     async def _blame(self, engine: int, jobs: Sequence[Job], error: Exception) -> None:
-        """One bad request must not fail its neighbors: each is tried again by itself."""
-        if len(jobs) > 1:
-            for job in jobs:
-                if job.is_wanted:
-                    await self._run(engine, [job])
-        elif jobs[0].is_wanted:
-            jobs[0].answer.set_exception(error)
+        """One bad request must not fail the others of its batch: each is tried again by itself."""
+        if len(jobs) == 1:
+            jobs[0].fail(error)
+            return
+        for job in jobs:
+            if job.is_wanted:
+                await self._run(engine, [job])
 
     async def _watch(
-        self, engine: int, batch: Batch, jobs: Sequence[Job]
-    ) -> list[Samples | ServiceError]:
+        self, engine: int, batch: Batch[Any], jobs: Sequence[Job]
+    ) -> list[Any | ServiceError]:
         def tell() -> None:
             for job in [*jobs, *(self._queue.take_all() if self._watchdog.all_hung else ())]:
-                if job.is_wanted:
-                    job.answer.set_exception(EngineHungError(HUNG))
+                job.fail(EngineHungError(HUNG))
 
-        return await self._watchdog.watch(engine, self._engines[engine].sample(batch), tell)
-
-    def _check_engines(self) -> None:
-        if self._watchdog.all_hung:
-            raise EngineHungError(HUNG)
+        return await self._watchdog.watch(engine, self._engines[engine].run(batch), tell)
 
 
 def _expire(job: Job) -> None:
-    if job.is_wanted:
-        job.answer.set_exception(DeadlinePassedError("the deadline passed before the work ended"))
+    job.fail(DeadlinePassedError("the deadline passed before the work ended"))

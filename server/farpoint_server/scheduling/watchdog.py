@@ -1,4 +1,4 @@
-"""Notices an engine that does not come back from a batch."""
+"""Watchdog that reports engines which do not come back from a batch."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -31,7 +31,7 @@ class Watchdog:
         report: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._limit_s = limit_s
-        # Batches that each engine is late with: one of Sample and one of Encode may wait for it.
+        # Batches that each engine is late with: as many as its depth.
         self._late = [0] * engines
         self._report = report
 

@@ -1,4 +1,4 @@
-"""farpoint.v1.AdminService: convert, delegate, convert."""
+"""gRPC servicer of farpoint.v1.AdminService: memory snapshots, trims, and loading of models."""
 
 import time
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from pathlib import Path
 
 from farpoint.v1 import admin_pb2, admin_pb2_grpc
 from farpoint_server.errors import OverloadedError
-from farpoint_server.memory.monitor import Engine, Keeper
+from farpoint_server.memory.monitor import MemoryMonitor, MonitoredEngine
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
 from farpoint_server.models.registry import Registry
-from farpoint_server.services.encoding import describe
+from farpoint_server.services.encoding import describe_model
 from farpoint_server.transport.interceptor import Context
 
 REASONS = {
@@ -29,12 +29,12 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     """Answers from the snapshots of the memory managers, has them trim, and has models loaded.
 
     Args:
-        keeper: Of all engines.
+        monitor: Of all engines.
         models: Those that are loaded.
         allocator_settings: The value of PYTORCH_ALLOC_CONF.
     """
 
-    keeper: Keeper
+    monitor: MemoryMonitor
     models: Registry
     allocator_settings: str
 
@@ -43,14 +43,14 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         request: admin_pb2.GetMemoryRequest,
         context: Context,  # noqa: ARG002
     ) -> admin_pb2.GetMemoryResponse:
-        devices = [encode(engine.memory.snapshot) for engine in self.keeper.engines]
+        devices = [_device_memory(engine.memory.snapshot) for engine in self.monitor.engines]
         if request.include_snapshots:
-            for device, engine in zip(devices, self.keeper.engines, strict=True):
+            for device, engine in zip(devices, self.monitor.engines, strict=True):
                 snapshot: bytes | None = await engine.call(engine.memory.dump)
                 device.snapshot = snapshot or b""
         return admin_pb2.GetMemoryResponse(
             devices=devices,
-            resident_bytes=max(engine.memory.snapshot.resident for engine in self.keeper.engines),
+            resident_bytes=max(engine.memory.snapshot.resident for engine in self.monitor.engines),
             allocator_settings=self.allocator_settings,
         )
 
@@ -59,7 +59,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         request: admin_pb2.TrimMemoryRequest,
         context: Context,  # noqa: ARG002
     ) -> admin_pb2.TrimMemoryResponse:
-        trims = [await self._trim(engine, request.force) for engine in self.keeper.engines]
+        trims = [await self._trim(engine, request.force) for engine in self.monitor.engines]
         return admin_pb2.TrimMemoryResponse(trims=trims)
 
     async def LoadModel(  # noqa: N802
@@ -69,7 +69,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     ) -> admin_pb2.LoadModelResponse:
         path = Path(request.path) if request.path else None
         model = await self.models.load(request.name, path)
-        return admin_pb2.LoadModelResponse(model=describe(model))
+        return admin_pb2.LoadModelResponse(model=describe_model(model))
 
     async def UnloadModel(  # noqa: N802
         self,
@@ -79,9 +79,9 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         await self.models.unload(request.name)
         return admin_pb2.UnloadModelResponse()
 
-    async def _trim(self, engine: Engine, force: bool) -> admin_pb2.TrimResult:
+    async def _trim(self, engine: MonitoredEngine, force: bool) -> admin_pb2.TrimResult:
         device = engine.memory.snapshot.device
-        trim = await self.keeper.trim(engine, force=force)
+        trim = await self.monitor.trim(engine, force=force)
         if trim is None:
             raise OverloadedError(f"{device} did not come to rest; nothing was trimmed", RETRY_MS)
         seconds, returned = trim
@@ -90,7 +90,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         )
 
 
-def encode(memory: MemorySnapshot) -> admin_pb2.DeviceMemory:
+def _device_memory(memory: MemorySnapshot) -> admin_pb2.DeviceMemory:
     """A snapshot as its message."""
     stats = memory.stats
     return admin_pb2.DeviceMemory(
@@ -103,21 +103,21 @@ def encode(memory: MemorySnapshot) -> admin_pb2.DeviceMemory:
         fragmentation=stats.fragmentation,
         free_bytes=memory.room.free,
         total_bytes=memory.room.total,
-        limit_bytes=memory.limit,
+        limit_bytes=memory.limit or 0,
         host_cache_bytes=stats.host_reserved,
         host_releasable_bytes=stats.host_releasable,
         demand_bytes=memory.demand,
         estimate_correction=memory.correction.factor,
         estimate_error=memory.correction.error,
-        trims=[_total(reason, trims) for reason, trims in memory.trims.items()],
+        trims=[_trim_total(reason, trims) for reason, trims in memory.trims.items()],
         retry_count=stats.retries,
-        out_of_memory_count=memory.ladders,
+        out_of_memory_count=memory.oom_count,
         refused_count=memory.refused,
         healthy=memory.healthy,
     )
 
 
-def _total(reason: Reason, trims: Trims) -> admin_pb2.TrimTotal:
+def _trim_total(reason: Reason, trims: Trims) -> admin_pb2.TrimTotal:
     return admin_pb2.TrimTotal(
         reason=REASONS[reason],
         trim_count=trims.count,

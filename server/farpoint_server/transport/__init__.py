@@ -1,1 +1,1 @@
-"""How a call gets in and who may make it; knows gRPC, and nothing of sampling."""
+"""gRPC servers, interceptors, TLS and tokens: how a call gets in; knows nothing of sampling."""

@@ -1,4 +1,4 @@
-"""The calls that were accepted and are not yet answered, and the end of accepting."""
+"""Graceful shutdown: counts the calls in flight, and refuses new ones once the server drains."""
 
 import asyncio
 

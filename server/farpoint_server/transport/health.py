@@ -1,4 +1,4 @@
-"""grpc.health.v1: Check and Watch, for the whole server ("") and for each service."""
+"""grpc.health.v1 servicer: Check and Watch, for the whole server ("") and for each service."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -25,6 +25,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         self._serving = False
         self._troubles: set[str] = set()
         self._changed = asyncio.Condition()
+        self._reports: set[asyncio.Task[None]] = set()
 
     async def set_all(self, serving: bool) -> None:
         """Sets every service's status and tells all watchers."""
@@ -35,6 +36,13 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         """While any source reports trouble, nothing is SERVING."""
         (self._troubles.discard if healthy else self._troubles.add)(source)
         await self._publish()
+
+    def report_soon(self, source: str, *, healthy: bool) -> None:
+        """As `report`, for callers on the event loop that cannot wait."""
+        report = asyncio.create_task(self.report(source, healthy=healthy))
+        # The event loop holds its tasks weakly, and a second report may come before this one ends.
+        self._reports.add(report)
+        report.add_done_callback(self._reports.discard)
 
     def knows(self, service: str) -> bool:
         """Whether there is such a service."""

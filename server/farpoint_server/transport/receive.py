@@ -1,28 +1,115 @@
-"""The one message of a call, received when there is room for it."""
+"""Receives the one message of a unary call: a few at a time, each within a time limit."""
 
 import asyncio
+import time
 from typing import Any
 
 import grpc
 
-from farpoint_server.errors import InvalidRequestError
-from farpoint_server.scheduling.admission import Admission, Receiving
+from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
+from farpoint_server.scheduling.admission import Admission
 from farpoint_server.transport.interceptor import Context
 
-# A call that gRPC broke off looks like one without a message until it is cancelled.
-BROKEN_OFF_S = 1.0
+# Twelve megabytes take some ten milliseconds on one machine; a slow sender does not hold up others.
+TURN_S = 0.5
+# A message that took longer would hold its memory for nothing; SampleLarge sends it in pieces.
+TIMEOUT_S = 120.0
 
 
-async def receive(context: Context, admission: Admission, receiving: Receiving) -> bytes:
+class ReceiveTurns:
+    """Lets a few messages come in at a time; flow control holds the others back at their senders.
+
+    While a message is received it lies in memory twice, in gRPC and in Python, and its size is
+    not known before it is there. One from a slow sender gives its turn to others after a while,
+    so that no number of slow senders keeps the rest out, and is refused in the end.
+
+    Args:
+        turns: Messages that come in at the same time.
+        turn_s: Seconds after which a turn ends, though the message is not there yet; it may last
+            up to twice as long.
+        timeout_s: Seconds after which the message is refused, with the same tolerance.
+    """
+
+    def __init__(self, turns: int, turn_s: float = TURN_S, timeout_s: float = TIMEOUT_S) -> None:
+        self._free = asyncio.Semaphore(turns)
+        self._turn_s = turn_s
+        self._timeout_s = timeout_s
+        self._readings: set[_Reading] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def read(self, context: Context) -> Any:
+        """The next message of a call, or EOF, in a turn that is waited for.
+
+        Raises:
+            DeadlinePassedError: it did not arrive in time.
+        """
+        await self._free.acquire()
+        reading = _Reading()
+        self._readings.add(reading)
+        # One timer for all: one for each, or wait_for, would cost more than all else here.
+        if self._timer is None:
+            self._set_timer()
+        try:
+            return await context.read()
+        except asyncio.CancelledError:
+            if reading.timed_out:
+                raise DeadlinePassedError("the message did not arrive in time") from None
+            raise
+        finally:
+            self._readings.remove(reading)
+            self._end_turn(reading)
+
+    def _end_turn(self, reading: "_Reading") -> None:
+        if reading.has_turn:
+            reading.has_turn = False
+            self._free.release()
+
+    def _set_timer(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._turn_s, self._look)
+
+    def _look(self) -> None:
+        """Ends the turns that have lasted too long, and gives up on what came too slowly."""
+        now = time.monotonic()
+        for reading in self._readings:
+            if now - reading.began >= self._turn_s:
+                self._end_turn(reading)
+            if now - reading.began >= self._timeout_s:
+                reading.time_out()
+        self._timer = None
+        if self._readings:
+            self._set_timer()
+
+
+class _Reading:
+    """A message that is being received."""
+
+    __slots__ = ("_task", "began", "has_turn", "timed_out")
+
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        self.began = time.monotonic()
+        self.has_turn = True
+        self.timed_out = False
+
+    def time_out(self) -> None:
+        if self._task is not None and not self.timed_out:
+            self.timed_out = True
+            self._task.cancel()
+
+
+async def receive(context: Context, admission: Admission, turns: ReceiveTurns) -> bytes:
     """The bytes of the first message of a call whose handler reads for itself.
 
     Raises:
         OverloadedError: there is no room; nothing was received.
+        DeadlinePassedError: the message did not arrive in time.
         InvalidRequestError: the caller sent no message.
     """
     admission.check_room()
-    raw: Any = await receiving.receive(context.read)
+    raw = await turns.read(context)
     if raw is grpc.aio.EOF:
-        await asyncio.sleep(BROKEN_OFF_S)
+        # A call that broke off looks the same until gRPC cancels it, and has no event of its own
+        # for that. To send anything is one: it returns on a call that is up, and only there.
+        await context.send_initial_metadata(())
         raise InvalidRequestError("request", "one message", "none")
     return bytes(raw)

@@ -1,4 +1,4 @@
-"""grpc.reflection, as v1alpha (which grpcio brings) and as v1 (which tools ask for first)."""
+"""gRPC server reflection, as v1alpha (which grpcio brings) and as v1 (which tools ask first)."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,5 +1,6 @@
-"""Something that is read from files, and read again when they change."""
+"""Hot reload of files: certificates, keys and tokens that are replaced while the server runs."""
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -10,8 +11,8 @@ T = TypeVar("T")
 log = structlog.get_logger("farpoint.files")
 
 
-class Watched(Generic[T]):
-    """The last good content of some files. Not for several threads at once.
+class ReloadedFiles(Generic[T]):
+    """The last good content of some files; for any thread.
 
     Args:
         paths: The files. Where one is a link, a change of what it leads to counts.
@@ -26,16 +27,18 @@ class Watched(Generic[T]):
     def __init__(self, paths: Sequence[Path], load: Callable[[], T]) -> None:
         self._paths = paths
         self._load = load
+        self._lock = threading.Lock()
         self._seen = self._signature()
         self._content = load()
 
     def get(self) -> T:
         """The content; the same object until a file changes."""
-        signature = self._signature()
-        if signature != self._seen:
-            self._seen = signature
-            self._reload()
-        return self._content
+        with self._lock:
+            signature = self._signature()
+            if signature != self._seen:
+                self._seen = signature
+                self._reload()
+            return self._content
 
     def _reload(self) -> None:
         files = [str(path) for path in self._paths]

@@ -1,15 +1,18 @@
-"""The gRPC servers of a process: the public one, and the one for administration."""
+"""The gRPC servers of a process, public and administrative, and the addresses they listen on."""
 
-from collections.abc import Sequence
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import grpc
 
+from farpoint_server.config.addresses import is_unix
 from farpoint_server.config.settings import Settings
-from farpoint_server.transport import tls
-from farpoint_server.transport.auth import Authorization
-from farpoint_server.transport.listener import listen, make_server
-from farpoint_server.transport.tokens import TokenFile
+from farpoint_server.errors import AddressUnavailableError
+from farpoint_server.transport.auth import AuthInterceptor, TokenFile
+from farpoint_server.transport.tls import tls_files
 
 
 @dataclass(frozen=True)
@@ -20,8 +23,8 @@ class Addresses:
     admin: Sequence[str]
 
 
-class Ports:
-    """Two servers with the same limits, credentials and tokens.
+class GrpcServers:
+    """Two servers with the same limits, TLS files and tokens.
 
     Attributes:
         public: Serves `listen`.
@@ -40,14 +43,14 @@ class Ports:
         self, settings: Settings, interceptors: Sequence[grpc.aio.ServerInterceptor]
     ) -> None:
         self._settings = settings
-        self._credentials = tls.credentials(settings)
+        self._tls = tls_files(settings)
         if settings.tokens_file is not None:
-            interceptors = [*interceptors, Authorization(TokenFile(settings.tokens_file))]
-        self.public = make_server(settings, interceptors)
+            interceptors = [*interceptors, AuthInterceptor(TokenFile(settings.tokens_file))]
+        self.public = _make_server(settings, interceptors)
         self.admin: grpc.aio.Server | None = None
         if settings.admin_listen:
             shared = set(settings.admin_listen) <= set(settings.listen)
-            self.admin = self.public if shared else make_server(settings, interceptors)
+            self.admin = self.public if shared else _make_server(settings, interceptors)
 
     def bind(self) -> Addresses:
         """Binds every address of the settings.
@@ -55,14 +58,15 @@ class Ports:
         Raises:
             AddressUnavailableError: one is in use, not ours, or not allowed.
         """
-        public = listen(self.public, self._settings.listen, self._credentials)
+        named = self._settings.listen
+        public = self._bind_all(self.public, "--listen", named)
         if self.admin is None:
             return Addresses(public, ())
+        admin = self._settings.admin_listen
         if self.admin is self.public:
-            named = zip(self._settings.listen, public, strict=True)
-            shared = [bound for name, bound in named if name in self._settings.admin_listen]
-            return Addresses(public, shared)
-        return Addresses(public, listen(self.admin, self._settings.admin_listen, self._credentials))
+            pairs = zip(named, public, strict=True)
+            return Addresses(public, [bound for name, bound in pairs if name in admin])
+        return Addresses(public, self._bind_all(self.admin, "--admin-listen", admin))
 
     async def start(self) -> None:
         """Accepts connections from now on."""
@@ -78,3 +82,75 @@ class Ports:
     def _servers(self) -> Sequence[grpc.aio.Server]:
         separate = self.admin is not None and self.admin is not self.public
         return (self.public, self.admin) if separate and self.admin else (self.public,)
+
+    def _bind_all(self, server: grpc.aio.Server, flag: str, addresses: Iterable[str]) -> list[str]:
+        return [self._bind(server, flag, address) for address in addresses]
+
+    def _bind(self, server: grpc.aio.Server, flag: str, address: str) -> str:
+        """Binds an address in plain text or, if it is HOST:PORT, with TLS."""
+        try:
+            if self._tls is None or is_unix(address):
+                port = server.add_insecure_port(address)
+            else:
+                port = server.add_secure_port(address, self._tls.make_credentials())
+        except RuntimeError as error:
+            raise AddressUnavailableError(
+                f"{flag} {address}: cannot be bound: {_why_not(address)}"
+            ) from error
+        return address if is_unix(address) else f"{address.rpartition(':')[0]}:{port}"
+
+
+def _why_not(address: str) -> str:
+    """Why an address cannot be bound, which gRPC does not say: tries it with a plain socket."""
+    try:
+        if is_unix(address):
+            _try_unix(address.removeprefix("unix:"))
+        else:
+            _try_tcp(address)
+    except OSError as error:
+        return error.strerror or str(error)
+    return "gRPC refused it"
+
+
+def _try_tcp(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    found = socket.getaddrinfo(
+        host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    for family, kind, protocol, _, place in found:
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+
+
+def _try_unix(path: str) -> None:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.bind(path)
+    with suppress(OSError):
+        os.unlink(path)
+
+
+def _make_server(
+    settings: Settings, interceptors: Sequence[grpc.aio.ServerInterceptor]
+) -> grpc.aio.Server:
+    """A gRPC server with our limits, without services and addresses as yet."""
+    return grpc.aio.server(
+        interceptors=interceptors,
+        maximum_concurrent_rpcs=settings.max_concurrent_rpcs,
+        options=(
+            # Twice the limit arrives, so that a message just above it is refused in our words.
+            ("grpc.max_receive_message_length", 2 * settings.max_message_bytes),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_concurrent_streams", settings.max_streams),
+            ("grpc.max_allowed_incoming_connections", settings.max_connections),
+            # Two servers on one port would share its calls at random; let the second one fail.
+            ("grpc.so_reuseport", 0),
+            # Finds out about a caller whose machine or network is gone while its call is open.
+            ("grpc.keepalive_time_ms", 30_000),
+            ("grpc.keepalive_timeout_ms", 10_000),
+            # Clients behind load balancers ping often, also without a call, and may.
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+            ("grpc.http2.max_ping_strikes", 0),
+        ),
+    )

@@ -1,11 +1,33 @@
-"""Shared memory as the settings want it."""
+"""Unix socket on which callers hand over shared memory (memfd), each for as long as it is open."""
 
+import os
+import socket
+import stat
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from farpoint.v1 import shared_memory_pb2
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.config.settings import Settings
-from farpoint_server.transport.shared_memory_listener import Listener
+from farpoint_server.errors import (
+    AddressUnavailableError,
+    InvalidRequestError,
+    ServiceError,
+    StartError,
+    status_of,
+)
+
+BACKLOG = 128
+# A caller who connects has its region ready.
+PATIENCE_S = 5.0
+# After a failed accept, which means that file descriptors have run out.
+PAUSE_S = 0.1
+Grant = shared_memory_pb2.SharedMemoryGrant
 
 
-class Sharing:
+class SharedMemoryServer:
     """Regions and the socket on which they come; without an address there are none.
 
     Attributes:
@@ -21,7 +43,7 @@ class Sharing:
         )
         self.address = settings.shared_memory_listen
         self._max_connections = settings.max_connections
-        self._listener: Listener | None = None
+        self._listener: RegionListener | None = None
 
     def start(self) -> None:
         """Takes regions from now on.
@@ -31,10 +53,134 @@ class Sharing:
         """
         if self.address is not None:
             path = self.address.removeprefix("unix:")
-            self._listener = Listener(path, self.regions, self._max_connections)
+            self._listener = RegionListener(path, self.regions, self._max_connections)
             self._listener.start()
 
     def stop(self) -> None:
-        """Lets go of every region."""
+        """Takes every region back."""
         if self._listener is not None:
             self._listener.stop()
+
+
+class RegionListener:
+    """A Unix socket on which one packet with a file descriptor hands a region over.
+
+    It is answered with a SharedMemoryGrant. Whatever then happens on the connection, usually its
+    end, takes the region back. Each connection has a thread, apart from the event loop, because
+    the file descriptor may be of a file whose owner lets whoever closes it wait.
+
+    Args:
+        path: Of the socket.
+        regions: Where regions are kept.
+        max_connections: Further ones are closed at once.
+
+    Raises:
+        StartError: the path is in use or not allowed, or this system has no such sockets.
+    """
+
+    def __init__(self, path: str, regions: Regions, max_connections: int) -> None:
+        self._path = Path(path)
+        self._regions = regions
+        self._max_connections = max_connections
+        self._listening = listen(path)
+        self._connections: set[socket.socket] = set()
+        self._stopping = False
+
+    def start(self) -> None:
+        """Takes regions from now on."""
+        threading.Thread(target=self._accept, name="shared memory", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ends every connection and removes the socket."""
+        self._stopping = True
+        self._path.unlink(missing_ok=True)
+        for one in (self._listening, *self._connections):
+            with suppress(OSError):  # already ended
+                one.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while not self._stopping:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                time.sleep(PAUSE_S)
+                continue
+            if len(self._connections) < self._max_connections:
+                self._begin(connection)
+            else:
+                connection.close()
+        self._listening.close()
+
+    def _begin(self, connection: socket.socket) -> None:
+        self._connections.add(connection)
+        try:
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        except RuntimeError:  # threads have run out
+            self._connections.discard(connection)
+            connection.close()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            with connection, suppress(OSError):  # the caller has gone
+                self._share(connection)
+        finally:
+            self._connections.discard(connection)
+
+    def _share(self, connection: socket.socket) -> None:
+        connection.settimeout(PATIENCE_S)
+        try:
+            name = self._receive(connection)
+        except ServiceError as error:
+            connection.send(Grant(error=status_of(error, "")).SerializeToString())
+            return
+        try:
+            connection.send(Grant(region=name).SerializeToString())
+            connection.settimeout(None)
+            connection.recv(1)
+        finally:
+            self._regions.remove(name)
+
+    def _receive(self, connection: socket.socket) -> bytes:
+        _, descriptors, _, _ = socket.recv_fds(connection, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        try:
+            if not descriptors:
+                raise InvalidRequestError("memory", "a file descriptor", "none")
+            return self._regions.add(descriptors[0])
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+
+def listen(path: str) -> socket.socket:
+    """A listening socket; one that a killed server has left behind is replaced.
+
+    Raises:
+        AddressUnavailableError: the path is in use or not allowed.
+        StartError: this system has no such sockets.
+    """
+    if not hasattr(socket, "SOCK_SEQPACKET"):
+        raise StartError("--shared-memory-listen needs Linux")
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        _remove_stale(path)
+        listening.bind(path)
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise AddressUnavailableError(f"--shared-memory-listen unix:{path}: {error}") from error
+    return listening
+
+
+def _remove_stale(path: str) -> None:
+    with suppress(FileNotFoundError):
+        if stat.S_ISSOCK(Path(path).stat().st_mode) and _is_refused(path):
+            Path(path).unlink()
+
+
+def _is_refused(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            return True
+        return False

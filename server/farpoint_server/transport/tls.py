@@ -1,48 +1,71 @@
-"""The server's side of TLS: credentials from files that may be replaced while it runs."""
+"""TLS credentials of the gRPC servers, from files that may be replaced while they run."""
 
 import ssl
 from pathlib import Path
 
 import grpc
 
-from farpoint_server.config.network import EdgeSettings
+from farpoint_server.config.network import NetworkSettings
 from farpoint_server.errors import SecretsUnusableError
-from farpoint_server.transport.reloading import Watched
+from farpoint_server.transport.reloading import ReloadedFiles
 
 
-def credentials(settings: EdgeSettings) -> grpc.ServerCredentials | None:
-    """Credentials of the settings' files; None where the settings ask for no TLS.
+class TlsFiles:
+    """Certificate, key and client authorities as the settings name them.
 
-    Every handshake looks whether a file has changed. Connections that are up stay as they are.
+    Args:
+        certificate: PEM file with the server's certificate and the chain above it.
+        key: PEM file with its key, without a passphrase.
+        client_ca: PEM file with the authorities of client certificates; None asks for none.
 
     Raises:
         SecretsUnusableError: a file cannot be read, or certificate and key do not fit.
     """
-    certificate, key, client_ca = (
-        settings.tls_certificate,
-        settings.tls_key,
-        settings.tls_client_ca,
-    )
-    if certificate is None or key is None:
+
+    def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
+        paths = [path for path in (certificate, key, client_ca) if path is not None]
+        self._require_client = client_ca is not None
+        try:
+            self._files = ReloadedFiles(paths, lambda: _load(certificate, key, client_ca))
+        except (OSError, ValueError) as error:
+            raise SecretsUnusableError(f"--tls-certificate, --tls-key: {error}") from error
+
+    def make_credentials(self) -> grpc.ServerCredentials:
+        """New credentials, for one port alone.
+
+        Each handshake looks whether a file has changed. Connections that are up stay as they are.
+        gRPC gives the certificates that credentials begin with to the first port that they are
+        used for, and asks for *changes* from then on; a second port would begin with none.
+        """
+        begin = self._files.get()
+        return grpc.dynamic_ssl_server_credentials(
+            begin,
+            _Changes(self._files, begin),  # type: ignore[arg-type]  # None is what gRPC documents
+            require_client_authentication=self._require_client,
+        )
+
+
+def tls_files(settings: NetworkSettings) -> TlsFiles | None:
+    """Those of the settings; None where the settings ask for no TLS.
+
+    Raises:
+        SecretsUnusableError: as `TlsFiles`.
+    """
+    if settings.tls_certificate is None or settings.tls_key is None:
         return None
-    paths = [path for path in (certificate, key, client_ca) if path is not None]
-    try:
-        files = Watched(paths, lambda: _load(certificate, key, client_ca))
-    except (OSError, ValueError) as error:
-        raise SecretsUnusableError(f"--tls-certificate, --tls-key: {error}") from error
-    return grpc.dynamic_ssl_server_credentials(
-        files.get(),
-        _Changes(files),  # type: ignore[arg-type]  # None is what gRPC documents
-        require_client_authentication=client_ca is not None,
-    )
+    return TlsFiles(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
 
 
 class _Changes:
     """What gRPC calls at each handshake, one at a time: the new files, or None for the old ones."""
 
-    def __init__(self, files: Watched[grpc.ServerCertificateConfiguration]) -> None:
+    def __init__(
+        self,
+        files: ReloadedFiles[grpc.ServerCertificateConfiguration],
+        given: grpc.ServerCertificateConfiguration,
+    ) -> None:
         self._files = files
-        self._given = files.get()
+        self._given = given
 
     def __call__(self) -> grpc.ServerCertificateConfiguration | None:
         current = self._files.get()

@@ -1,16 +1,15 @@
-"""OpenTelemetry traces: one span per call, in the caller's trace where it sends one."""
+"""gRPC server interceptor that opens an OpenTelemetry span per call, in the caller's trace."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from farpoint_server import request_context as call
-from farpoint_server import version
+from farpoint_server import request_context, version
 from farpoint_server.errors import MissingPackageError
-from farpoint_server.transport.interceptor import Context
+from farpoint_server.transport.interceptor import PACKAGES, Behavior, Context, Handler, kind_of
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -21,11 +20,12 @@ SHUTDOWN_MS = 1000
 CODES = {code.value[0]: code.name for code in grpc.StatusCode}
 
 
-class Tracing:
-    """The scope of `Around` that makes spans, and the exporter that sends them in batches.
+class TracingInterceptor(grpc.aio.ServerInterceptor):
+    """Opens a span before a call's handler, and ends it when the answer is complete.
 
-    OpenTelemetry's own environment variables (`OTEL_SERVICE_NAME`, `OTEL_TRACES_SAMPLER`, ...)
-    are heeded.
+    It must be outside of RequestInterceptor, which turns every handler into a coroutine function.
+    An exporter sends the spans in batches. OpenTelemetry's own environment variables
+    (`OTEL_SERVICE_NAME`, `OTEL_TRACES_SAMPLER`, ...) are heeded.
 
     Args:
         endpoint: URL of a collector that takes OTLP over gRPC.
@@ -38,10 +38,31 @@ class Tracing:
         self._provider = _provider(endpoint)
         self._tracer = self._provider.get_tracer("farpoint_server", version())
 
+    async def intercept_service(
+        self,
+        continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[Handler]]",
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler:
+        handler = await continuation(handler_call_details)
+        rpc = str(handler_call_details.method)[1:]
+        if handler is None or not rpc.startswith(PACKAGES):
+            return handler
+        kind = kind_of(handler)
+        behavior: Behavior = getattr(handler, kind)
+
+        async def traced(request: Any, context: Context) -> Any:
+            with self._span(rpc, context, handler_call_details):
+                return await behavior(request, context)
+
+        make: Callable[..., Handler] = getattr(grpc, f"{kind}_rpc_method_handler")
+        return make(traced, handler.request_deserializer, handler.response_serializer)
+
+    def stop(self) -> None:
+        """Sends what waits; a collector that does not answer is not waited for long."""
+        self._provider.force_flush(SHUTDOWN_MS)
+
     @contextmanager
-    def __call__(
-        self, rpc: str, context: Context, details: grpc.HandlerCallDetails
-    ) -> Iterator[None]:
+    def _span(self, rpc: str, context: Context, details: grpc.HandlerCallDetails) -> Iterator[None]:
         from opentelemetry import propagate
         from opentelemetry.trace import SpanKind, format_trace_id
 
@@ -59,7 +80,7 @@ class Tracing:
             set_status_on_exception=False,
         ) as span:
             trace_id = format_trace_id(span.get_span_context().trace_id)
-            call.bind(trace_id=trace_id)
+            request_context.bind(trace_id=trace_id)
             code = "OK"
             try:
                 yield
@@ -68,10 +89,6 @@ class Tracing:
                 raise
             finally:
                 _describe_end(span, code)
-
-    def stop(self) -> None:
-        """Sends what waits; a collector that does not answer is not waited for long."""
-        self._provider.force_flush(SHUTDOWN_MS)
 
 
 def _code_of(error: BaseException, context: Context) -> str:
@@ -86,7 +103,7 @@ def _code_of(error: BaseException, context: Context) -> str:
 def _describe_end(span: "Span", code: str) -> None:
     from opentelemetry.trace import Status, StatusCode
 
-    fields = call.current().fields
+    fields = request_context.current().fields
     for name in FIELDS:
         if name in fields:
             span.set_attribute(f"farpoint.{name}", fields[name])

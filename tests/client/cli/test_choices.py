@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from tests.support.clouds import shared_cloud
+from tests.support.clouds import cloud_file
 
 from farpoint.io import read_cloud
 
@@ -76,7 +76,7 @@ def test_nothing_is_sent_that_the_server_would_refuse(sample, server, tmp_path):
 @pytest.mark.parametrize("name", ["autzen_trim.laz", "driving_os1_128_map.ply"])
 def test_a_cloud_above_the_server_s_limit_is_sampled_in_parts(sample, server, tmp_path, name):
     server.request_points = 40_000
-    source = shared_cloud(name)
+    source = cloud_file(name)
     output = tmp_path / f"a{source.suffix}"
     words = ["-m", 30, "-o", output, "--indices", "--start", 50_000]
     result = sample(source, *words, "--json")

@@ -9,7 +9,7 @@ from concurrent import futures
 import grpc
 import numpy as np
 import pytest
-from tests.support.clouds import shared_cloud
+from tests.support.clouds import cloud_file
 
 from farpoint.io import read_cloud
 
@@ -17,7 +17,7 @@ HEALTH = {"SERVING": b"\x08\x01", "NOT_SERVING": b"\x08\x02", "UNKNOWN": b""}
 
 
 def test_a_file_becomes_a_file_with_all_attributes(sample, client, tmp_path):
-    source, output = shared_cloud("autzen-utm.pcd"), tmp_path / "out.pcd"
+    source, output = cloud_file("autzen-utm.pcd"), tmp_path / "out.pcd"
     result = sample(source, "-m", 64, "-o", output, "--indices", "--start", 5)
     assert result.exit_code == 0, result.output
     assert "64 of 1065 points" in result.stdout
@@ -31,7 +31,7 @@ def test_a_file_becomes_a_file_with_all_attributes(sample, client, tmp_path):
 def test_many_files_go_to_a_folder(sample, tmp_path):
     names = ["autzen-utm.pcd", "simple.las", "lamppost.pcd"]
     folder = tmp_path / "new" / "folder"
-    result = sample(*map(shared_cloud, names), "-m", 10, "-o", folder, "--json")
+    result = sample(*map(cloud_file, names), "-m", 10, "-o", folder, "--json")
     assert result.exit_code == 0, result.output
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert [line["points"] for line in lines] == [1065, 1065, 1771]
@@ -43,12 +43,12 @@ def test_many_files_go_to_a_folder(sample, tmp_path):
 
 
 def test_one_file_to_an_existing_folder(sample, tmp_path):
-    assert sample(shared_cloud("simple.las"), "-m", 2, "-o", tmp_path).exit_code == 0
+    assert sample(cloud_file("simple.las"), "-m", 2, "-o", tmp_path).exit_code == 0
     assert len(read_cloud(tmp_path / "simple.las")) == 2
 
 
 def test_json_lines_on_stdout(sample):
-    result = sample(shared_cloud("simple.las"), "-m", 3, "-o", "-")
+    result = sample(cloud_file("simple.las"), "-m", 3, "-o", "-")
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert len(lines) == 3, result.output
     assert lines[0]["index"] == 0
@@ -56,7 +56,7 @@ def test_json_lines_on_stdout(sample):
 
 
 def test_rows_that_are_not_finite(sample, server, tmp_path):
-    source, output = shared_cloud("office_kinect_organised.pcd"), tmp_path / "a.ply"
+    source, output = cloud_file("office_kinect_part.pcd"), tmp_path / "a.ply"
     assert sample(source, "-m", 5, "-o", output, "--nonfinite", "ignore").exit_code == 0
     assert np.isfinite(read_cloud(output).points).all()
     assert server.requests[0].nonfinite_policy == 2
@@ -64,7 +64,7 @@ def test_rows_that_are_not_finite(sample, server, tmp_path):
 
 def test_the_others_are_done_when_one_of_many_fails(sample, tmp_path):
     (tmp_path / "empty.csv").touch()
-    good = shared_cloud("simple.las")
+    good = cloud_file("simple.las")
     result = sample(tmp_path / "empty.csv", good, "-m", 2, "-o", tmp_path / "out")
     assert result.exit_code == 1
     assert result.stderr == f"farpoint: {tmp_path}/empty.csv: 0 points: no line holds numbers\n"
@@ -87,7 +87,7 @@ WRONG = {
 def test_one_line_says_what_is_wrong(sample, tmp_path, case):
     (tmp_path / "a.csv").write_text("1,2,3\n")
     arguments, code, message = WRONG[case]
-    las = shared_cloud("simple.las")
+    las = cloud_file("simple.las")
     result = sample(*(a.format(las=las, tmp=tmp_path) for a in arguments))
     assert result.exit_code == code
     assert message in result.stderr
@@ -97,7 +97,7 @@ def test_one_line_says_what_is_wrong(sample, tmp_path, case):
 
 def test_a_failing_server(sample, server, tmp_path):
     server.fail(grpc.StatusCode.INTERNAL, "something broke")
-    result = sample(shared_cloud("simple.las"), "-m", 1, "-o", tmp_path)
+    result = sample(cloud_file("simple.las"), "-m", 1, "-o", tmp_path)
     assert result.exit_code == 1
     assert result.stderr.startswith("farpoint: something broke (request ")
 

@@ -2,7 +2,7 @@
 
 import grpc
 import pytest
-from tests.support.clouds import shared_cloud
+from tests.support.clouds import cloud_file
 
 from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2_grpc
 from farpoint.v1 import sampling_pb2 as pb
@@ -29,7 +29,7 @@ def test_what_stands_behind_the_command_wins(server, farpoint):
 
 
 def test_a_hint_where_nobody_listens(farpoint, tmp_path):
-    source = shared_cloud("simple.las")
+    source = cloud_file("simple.las")
     result = farpoint("sample", source, "-m", 5, "-o", tmp_path / "a.las", server="127.0.0.1:1")
     assert result.exit_code == 1
     assert "Nothing answers at 127.0.0.1:1. To start a server: `make serve`" in result.stderr

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from tests.support.clouds import shared_cloud
+from tests.support.clouds import cloud_file
 
 from farpoint.io import read_cloud
 
@@ -22,8 +22,8 @@ def scans(tmp_path):
     folder = tmp_path / "scans"
     (folder / "deep").mkdir(parents=True)
     for name in NAMES[:2]:
-        shutil.copy(shared_cloud(name), folder)
-    shutil.copy(shared_cloud(NAMES[2]), folder / "deep")
+        shutil.copy(cloud_file(name), folder)
+    shutil.copy(cloud_file(NAMES[2]), folder / "deep")
     (folder / "notes.md").write_text("not a cloud")
     np.save(folder / "old.indices.npy", np.arange(3))
     return folder
@@ -80,7 +80,7 @@ def test_what_is_done_is_left_out_on_resuming(sample, scans, server, tmp_path):
 
 
 def test_every_kind_of_failure_is_one_line_and_the_rest_is_done(sample, scans, tmp_path):
-    whole = shared_cloud("autzen_trim.laz").read_bytes()
+    whole = cloud_file("autzen_trim.laz").read_bytes()
     bad = {
         "cut.laz": whole[: len(whole) // 2],
         "noise.laz": whole[:5000] + os.urandom(len(whole) - 6000) + whole[-1000:],
@@ -115,7 +115,7 @@ def test_lines_come_in_the_order_of_the_files(sample, scans, tmp_path):
 
 
 def test_standard_input(sample, tmp_path):
-    data = shared_cloud("simple.las").read_bytes()
+    data = cloud_file("simple.las").read_bytes()
     result = sample("-", "--format", "las", "-m", 5, "-o", tmp_path / "a.ply", input=data)
     assert result.exit_code == 0, result.output
     assert len(read_cloud(tmp_path / "a.ply")) == 5
@@ -133,7 +133,7 @@ def test_paths_of_fsspec(sample, tmp_path):
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")
     for name in NAMES[:2]:
-        memory.pipe_file(f"/scans/{name}", shared_cloud(name).read_bytes())
+        memory.pipe_file(f"/scans/{name}", cloud_file(name).read_bytes())
     result = sample("memory://scans/*", "-m", 5, "-o", "memory://out/")
     assert result.exit_code == 0, result.output
     assert [p["name"] for p in memory.ls("/out")] == ["/out/lamppost.pcd", "/out/simple.las"]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.support.clouds import shared_cloud
+from tests.support.clouds import cloud_file
 
 from farpoint.io import read_cloud
 from farpoint.io.colors import colors_of
@@ -24,7 +24,7 @@ ASPECT = 1.4
 
 @pytest.mark.parametrize("name", CLOUDS)
 def test_a_cloud_fills_its_frame(name):
-    points = read_cloud(shared_cloud(name)).points
+    points = read_cloud(cloud_file(name)).points
     points = points[np.isfinite(points).all(axis=1)]
     view = frame_cloud(points, ASPECT)
     left, right, bottom, top = view.frame
@@ -62,7 +62,7 @@ def test_one_point_has_a_view():
     ],
 )
 def test_colors(name, colored):
-    cloud = read_cloud(shared_cloud(name))
+    cloud = read_cloud(cloud_file(name))
     colors = colors_of(cloud)
     assert (colors is not None) == colored
     if colored:
@@ -71,7 +71,7 @@ def test_colors(name, colored):
 
 
 def test_a_picture_beside_an_output_or_alone(sample, tmp_path):
-    source, picture = shared_cloud("lamppost.pcd"), tmp_path / "a.png"
+    source, picture = cloud_file("lamppost.pcd"), tmp_path / "a.png"
     result = sample(source, "-m", 50, "-o", tmp_path / "a.ply", "--picture", picture)
     assert result.exit_code == 0, result.output
     with Image.open(picture) as image:
@@ -80,7 +80,7 @@ def test_a_picture_beside_an_output_or_alone(sample, tmp_path):
     result = sample(source, "-m", 50, "--picture", tmp_path / "b.png")
     assert result.exit_code == 0, result.output
     assert "b.png: 50 of 1771 points" in result.stdout
-    names = [source, shared_cloud("simple.las")]
+    names = [source, cloud_file("simple.las")]
     assert sample(*names, "-m", 5, "--picture", tmp_path / "all").exit_code == 0
     assert sorted(p.name for p in (tmp_path / "all").iterdir()) == ["lamppost.png", "simple.png"]
     assert "must end in .png" in sample(source, "-m", 5, "--picture", tmp_path / "a.jpg").stderr

@@ -5,28 +5,28 @@ import sys
 
 import numpy as np
 import pytest
-from tests.support.clouds import shared_cloud
+from tests.support.clouds import cloud_file
 
 import farpoint
 from farpoint.io import read_cloud, write_subset
 from farpoint.io.formats.pcd import lzf
 
 WHOLE = [
-    "driving_os1_128_map.ply",
-    "cad_featuretype.ply",
+    "street_map_part.ply",
+    "cad_part.ply",
     "milk.pcd",
     "autzen-utm.pcd",
     "lamppost.pcd",
     "simple.las",
     "plane_state_plane_feet.laz",
-    "driving_os1_128_scan1_organised.npy",
-    "os0_8_ten_scans.npz",
-    "driving_os1_128_scan0_kitti.bin",
+    "street_organized_part.npy",
+    "ten_scans_part.npz",
+    "street_kitti_part.bin",
 ]
 
 
 def damaged(tmp_path, name, change):
-    source = shared_cloud(name)
+    source = cloud_file(name)
     path = tmp_path / f"damaged{source.suffix}"
     path.write_bytes(change(source.read_bytes()))
     return path
@@ -44,13 +44,13 @@ def test_a_file_cut_short(tmp_path, name, part):
 @pytest.mark.parametrize(
     "name",
     [
-        "driving_os1_128_map.ply",
-        "cad_featuretype.ply",
+        "street_map_part.ply",
+        "cad_part.ply",
         "milk.pcd",
         "autzen-utm.pcd",
         "lamppost.pcd",
-        "driving_os1_128_scan1_organised.npy",
-        "driving_os1_128_scan0_kitti.bin",
+        "street_organized_part.npy",
+        "street_kitti_part.bin",
     ],
 )
 def test_bytes_left_over(tmp_path, name):
@@ -67,12 +67,12 @@ def test_a_row_too_many(tmp_path):
 
 def test_no_points_in_a_valid_file():
     with pytest.raises(farpoint.CloudFileError, match="0 points"):
-        read_cloud(shared_cloud("no-points.las"))
+        read_cloud(cloud_file("no-points.las"))
 
 
 def test_several_clouds_in_one_file_are_listed():
     with pytest.raises(farpoint.CloudFileError, match="scan0, scan1"):
-        read_cloud(shared_cloud("os0_8_ten_scans.npz"))
+        read_cloud(cloud_file("ten_scans_part.npz"))
 
 
 CONTENTS = {

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from tests.support.clouds import shared_cloud
+from tests.support.clouds import cloud_file
 
 import farpoint
 from farpoint.io import read_cloud
@@ -23,12 +23,12 @@ def decoder():
 
 
 def is_well(decoder):
-    opened = decoder.open(shared_cloud("simple.las"), OPTIONS, ALL)
+    opened = decoder.open(cloud_file("simple.las"), OPTIONS, ALL)
     return opened.count == 1065
 
 
 def test_points_rows_and_files(decoder, tmp_path):
-    source = shared_cloud("autzen_trim.laz")
+    source = cloud_file("autzen_trim.laz")
     opened = decoder.open(source, OPTIONS, ALL)
     cloud = read_cloud(source)
     assert np.array_equal(opened.points, cloud.points)
@@ -43,7 +43,7 @@ def test_points_rows_and_files(decoder, tmp_path):
 
 @pytest.mark.parametrize("name", ["autzen_trim.laz", "driving_os1_128_scan1_organised.npy"])
 def test_chunks_are_the_file_and_so_are_rows_of_it(decoder, tmp_path, name):
-    source = shared_cloud(name)
+    source = cloud_file(name)
     cloud = read_cloud(source)
     opened = decoder.open(source, OPTIONS, 30_000)
     assert opened.points is None
@@ -79,7 +79,7 @@ def test_a_crash_names_the_file_and_its_signal(tmp_path, monkeypatch):
         monkeypatch,
         "import os, sys\nsys.stderr.write('boom\\n')\nsys.stderr.flush()\nos.abort()\n",
     )
-    source = shared_cloud("simple.las")
+    source = cloud_file("simple.las")
     with Decoder(Bounds()) as decoder:
         with pytest.raises(farpoint.CloudFileError, match=r"simple.las: .* \(SIGABRT.*boom"):
             decoder.open(source, OPTIONS, ALL)
@@ -91,7 +91,7 @@ def test_a_decoder_that_takes_too_long_is_ended(tmp_path, monkeypatch):
     module_in(tmp_path, monkeypatch, "import time\ntime.sleep(1000)\n")
     with Decoder(Bounds(seconds=3)) as decoder:
         with pytest.raises(farpoint.CloudFileError, match="took longer than 3 s"):
-            decoder.open(shared_cloud("simple.las"), OPTIONS, ALL)
+            decoder.open(cloud_file("simple.las"), OPTIONS, ALL)
         (tmp_path / "laspy.py").unlink()
         assert is_well(decoder)
 
@@ -101,13 +101,13 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
     module_in(tmp_path, monkeypatch, "import numpy\nnumpy.ones(1 << 32, 'u1')\n")
     with Decoder(Bounds(memory_bytes=1 << 30)) as decoder:
         with pytest.raises(farpoint.CloudFileError, match=r"simple.las: does not fit in memory"):
-            decoder.open(shared_cloud("simple.las"), OPTIONS, ALL)
+            decoder.open(cloud_file("simple.las"), OPTIONS, ALL)
         (tmp_path / "laspy.py").unlink()
         assert is_well(decoder)
 
 
 def test_a_panic_is_one_line(decoder, tmp_path):
-    data = bytearray(shared_cloud("autzen_trim.laz").read_bytes())
+    data = bytearray(cloud_file("autzen_trim.laz").read_bytes())
     data[-2000:-100] = os.urandom(1900)
     (tmp_path / "a.laz").write_bytes(data)
     with pytest.raises(farpoint.CloudFileError) as raised:

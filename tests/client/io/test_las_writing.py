@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 import pytest
-from tests.support.clouds import shared_cloud
+from tests.support.clouds import cloud_file
 
 import farpoint
 from farpoint.io import read_cloud, write_subset
@@ -28,7 +28,7 @@ WKT = 'PROJCRS["WGS 84 / UTM zone 32N",LENGTHUNIT["metre",1]]'
     ],
 )
 def test_coordinates_and_attributes_come_back(tmp_path, name, suffix):
-    cloud = read_cloud(shared_cloud(name))
+    cloud = read_cloud(cloud_file(name))
     write_subset(tmp_path / f"a{suffix}", cloud, ROWS)
     written = read_cloud(tmp_path / f"a{suffix}")
     assert np.abs(written.points - cloud.points[ROWS]).max() <= 0.5e-6 + 1e-9
@@ -38,7 +38,7 @@ def test_coordinates_and_attributes_come_back(tmp_path, name, suffix):
 
 
 def test_colors_are_scaled_to_sixteen_bits(tmp_path):
-    cloud = read_cloud(shared_cloud("indoor_fragment_rgb_normals.pcd"))
+    cloud = read_cloud(cloud_file("indoor_fragment_rgb_normals.pcd"))
     write_subset(tmp_path / "a.laz", cloud, ROWS)
     las = laspy.read(tmp_path / "a.laz")
     assert las.header.point_format.id == 7
@@ -74,7 +74,7 @@ def test_the_reference_system_is_kept(tmp_path):
     ],
 )
 def test_units(name, unit):
-    assert read_cloud(shared_cloud(name)).unit == unit
+    assert read_cloud(cloud_file(name)).unit == unit
 
 
 def test_rows_that_are_not_finite_have_no_place(tmp_path):
@@ -85,7 +85,7 @@ def test_rows_that_are_not_finite_have_no_place(tmp_path):
 
 
 def test_las_1_0_is_written_as_1_2(tmp_path):
-    data = bytearray(shared_cloud("simple.las").read_bytes())
+    data = bytearray(cloud_file("simple.las").read_bytes())
     data[24:26] = bytes([1, 0])
     (tmp_path / "old.las").write_bytes(data)
     cloud = read_cloud(tmp_path / "old.las")
@@ -96,12 +96,12 @@ def test_las_1_0_is_written_as_1_2(tmp_path):
 
 def test_a_name_of_copc_is_refused(tmp_path):
     with pytest.raises(farpoint.CloudFileError, match="COPC is read but not written"):
-        write_subset(tmp_path / "a.copc.laz", read_cloud(shared_cloud("simple.las")), ROWS)
+        write_subset(tmp_path / "a.copc.laz", read_cloud(cloud_file("simple.las")), ROWS)
     assert list(tmp_path.iterdir()) == []
 
 
 def patched(name, *changes):
-    data = bytearray(shared_cloud(name).read_bytes())
+    data = bytearray(cloud_file(name).read_bytes())
     for at, form, value in changes:
         struct.pack_into(form, data, at, value)
     return bytes(data)
@@ -129,7 +129,7 @@ def test_a_header_that_lies_is_found_before_anything_is_read(tmp_path, case):
 
 
 def test_a_panic_of_the_decoder_is_an_error_that_names_the_file(tmp_path):
-    data = bytearray(shared_cloud("autzen_trim.laz").read_bytes())
+    data = bytearray(cloud_file("autzen_trim.laz").read_bytes())
     # A table of chunks that is all ones: the decoder panics, which is no Exception.
     at = struct.unpack_from("<q", data, struct.unpack_from("<I", data, 96)[0])[0]
     data[at + 8 :] = b"\xff" * (len(data) - at - 8)

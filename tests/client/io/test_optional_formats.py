@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.support.clouds import shared_cloud
+from tests.support.clouds import cloud_file
 
 import farpoint
 from farpoint.io import read_cloud, write_subset
@@ -18,7 +18,7 @@ ROWS = np.array([150, 3, 77])
 
 def test_e57_of_a_scanner():
     pytest.importorskip("pye57")
-    cloud = read_cloud(shared_cloud("tiny_A4.e57"))
+    cloud = read_cloud(cloud_file("tiny_A4.e57"))
     assert cloud.points.shape == (4, 3)
     assert cloud.unit == "metre"
     assert cloud.points.min(axis=0) == pytest.approx([-44.95, -1.35, -0.61], abs=0.01)
@@ -40,7 +40,7 @@ def test_e57_of_two_scans_with_poses(tmp_path):
 
 def test_e57_from_another_format(tmp_path):
     pytest.importorskip("pye57")
-    cloud = read_cloud(shared_cloud("indoor_fragment_rgb_normals.pcd"))
+    cloud = read_cloud(cloud_file("indoor_fragment_rgb_normals.pcd"))
     write_subset(tmp_path / "a.e57", cloud, ROWS)
     written = read_cloud(tmp_path / "a.e57")
     assert np.array_equal(written.points.astype(np.float32), cloud.points[ROWS])
@@ -67,7 +67,7 @@ def test_parquet_keeps_every_column(tmp_path):
 def test_parquet_from_another_format_and_with_nulls(tmp_path):
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    cloud = read_cloud(shared_cloud("simple.las"))
+    cloud = read_cloud(cloud_file("simple.las"))
     write_subset(tmp_path / "a.parquet", cloud, ROWS)
     written = read_cloud(tmp_path / "a.parquet")
     assert np.array_equal(written.points, cloud.points[ROWS])

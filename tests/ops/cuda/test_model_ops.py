@@ -1,4 +1,4 @@
-"""The CUDA kernels beside sampling, run on the CPU, against the compiled CPU ops bit for bit."""
+"""CUDA kernels other than sampling emulated on the CPU, against the CPU ops bit for bit."""
 
 import ctypes
 from enum import IntEnum
@@ -45,7 +45,7 @@ def test_gather(dtype: type, index: type, channels: int, points: int, samples: i
 
 
 class Scatter(IntEnum):
-    """`ScatterMethod` of csrc/cuda/scatter.h."""
+    """`ScatterMethod` of csrc/cuda/gather/scatter.h."""
 
     AUTO = -1
     ROWS = 0
@@ -64,15 +64,17 @@ def scatter(
     return out
 
 
-@pytest.mark.parametrize("method", list(Scatter))
+# Vector reductions add float32 alone.
+SUMS = [(dtype, m) for dtype in (np.float32, np.float64) for m in Scatter]
+SUMS.remove((np.float64, Scatter.VECTORS))
+
+
+@pytest.mark.parametrize(("dtype", "method"), SUMS)
 @pytest.mark.parametrize("index", INDEX_TYPES)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("channels", "points", "samples"), [(67, 40, 300), (9, 301, 61)])
 def test_scatter_sums_integers_exactly_in_any_order(
     channels: int, points: int, samples: int, dtype: type, index: type, method: Scatter
 ) -> None:
-    if (dtype, method) == (np.float64, Scatter.VECTORS):
-        pytest.skip("vector reductions add float32")
     rng = np.random.default_rng(2)
     given = rng.integers(-9, 9, (2, channels, samples)).astype(dtype)
     idx = indices(rng, points, 2, samples, dtype=index)

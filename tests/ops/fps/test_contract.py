@@ -1,11 +1,13 @@
-"""The exact-FPS contract: one answer for every cloud, the same on every device."""
+"""Exact furthest point sampling against the reference, the same on every device."""
+
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.clouds import street_scan
+from tests.support.clouds import street_scan, whole_street_scan
 from torch import Tensor
 
 from farpoint_ops import furthest_point_sample, reference
@@ -72,7 +74,7 @@ def test_halves_are_widened_before_any_arithmetic(device: torch.device, dtype: t
 
 
 @pytest.mark.parametrize("start", [3, [3, 3, 3], torch.tensor([3, 3, 3])])
-def test_start_is_the_first_pick(device: torch.device, start: int | list[int] | Tensor) -> None:
+def test_start_is_the_first_sample(device: torch.device, start: int | list[int] | Tensor) -> None:
     clouds = torch.randn(3, 50, 3, generator=torch.Generator().manual_seed(3)).to(device)
     indices = furthest_point_sample(clouds, 20, start=start, return_distances=True)
     assert_same(indices, reference.furthest_point_sample(clouds.cpu(), 20, torch.tensor([3] * 3)))
@@ -142,9 +144,10 @@ def test_every_number_of_points_near_a_vector_width(device: torch.device) -> Non
         assert_same(actual, reference.furthest_point_sample(cloud, m))
 
 
-def test_a_street_scan(device: torch.device) -> None:
-    """107 647 rows of 16 bytes, of which the op sees the first 12."""
-    scan = torch.from_numpy(street_scan())[None, :, :3]
+@pytest.mark.parametrize("scan_of", [street_scan, whole_street_scan])
+def test_a_street_scan(device: torch.device, scan_of: Callable[[], np.ndarray]) -> None:
+    """Rows of 16 bytes, of which the op sees the first 12."""
+    scan = torch.from_numpy(scan_of())[None, :, :3]
     actual = furthest_point_sample(scan.to(device), 48, start=1000, return_distances=True)
     assert_same(actual, reference.furthest_point_sample(scan, 48, torch.tensor([1000])))
 

@@ -1,4 +1,4 @@
-"""One cloud on several threads: each picks in a part of it, and the picks are those of one."""
+"""Parallel sampling of one cloud: the same samples with any number of threads."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 import torch
-from tests.support.clouds import street_scan
+from tests.support.clouds import street_scan, whole_street_scan
 from torch import Tensor
 
 from farpoint_ops import furthest_point_sample
@@ -25,6 +25,10 @@ def restored_threads() -> Iterator[None]:
 
 def _scan(_: np.random.Generator) -> np.ndarray:
     return street_scan()[:, :3]
+
+
+def _whole_scan(_: np.random.Generator) -> np.ndarray:
+    return whole_street_scan()[:, :3]
 
 
 def _ball(rng: np.random.Generator) -> np.ndarray:
@@ -51,7 +55,7 @@ def _line(rng: np.random.Generator) -> np.ndarray:
 
 
 def _dense_core(rng: np.random.Generator) -> np.ndarray:
-    """All picks but a few are of the sparse half of the points."""
+    """All samples but a few are of the sparse half of the points."""
     scales = np.repeat([1e-4, 10.0], POINTS // 2)[:, None]
     return rng.permutation(rng.normal(size=(POINTS, 3)) * scales)
 
@@ -63,7 +67,7 @@ def _overflow(rng: np.random.Generator) -> np.ndarray:
     return cloud
 
 
-CLOUDS = [_scan, _ball, _lattice, _duplicates, _equal, _line, _dense_core, _overflow]
+CLOUDS = [_scan, _whole_scan, _ball, _lattice, _duplicates, _equal, _line, _dense_core, _overflow]
 
 
 def tensor(cloud: np.ndarray) -> Tensor:
@@ -90,7 +94,7 @@ def test_any_number_of_threads_gives_the_same_bits(
 
 
 @pytest.mark.parametrize("threads", THREADS)
-def test_all_points_are_picked_once(threads: int) -> None:
+def test_all_points_are_sampled_once(threads: int) -> None:
     cloud = tensor(_ball(np.random.default_rng(6)))[:, :30_000]
     expected = on_threads(1, cloud, 30_000)[0]
     found = on_threads(threads, cloud, 30_000)[0]

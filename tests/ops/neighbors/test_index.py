@@ -1,11 +1,11 @@
-"""The CPU's spatial index: the answers of comparing every pair, with every instruction set."""
+"""Spatial index of the CPU neighbor searches against brute force, with every instruction set."""
 
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 import torch
-from tests.support.clouds import street_scan, ten_scans
+from tests.support.clouds import street_scan, ten_scans, whole_street_scan
 from torch import Tensor
 
 from farpoint_ops import ball_query, furthest_point_sample, knn, nearest_sample, reference
@@ -57,7 +57,7 @@ def _utm(rng: np.random.Generator) -> Points:
 
 
 def _street(_: np.random.Generator) -> Points:
-    return street_scan()[::20, :3]
+    return street_scan()[::5, :3]
 
 
 CLOUDS = [_uniform, _lattice, _clusters, _outlier, _equal_points, _utm, _street]
@@ -113,9 +113,10 @@ def test_every_level_gives_the_same_bits(level: str, points: Tensor) -> None:
     assert all(torch.equal(a, b) for a, b in zip(limited, answers(points), strict=True)), level
 
 
-def test_a_whole_street_scan() -> None:
-    """Each of 107 647 points in 4096 collapsed sets, and the sets' sizes known another way."""
-    scan = torch.from_numpy(street_scan()[:, :3].copy())[None]
+@pytest.mark.parametrize("scan_of", [street_scan, whole_street_scan])
+def test_collapsed_sets_of_a_street_scan(scan_of: Callable[[], Points]) -> None:
+    """Each point in one of 4096 collapsed sets, and the sets' radius known another way."""
+    scan = torch.from_numpy(scan_of()[:, :3].copy())[None]
     idx, radii = furthest_point_sample(scan, 4096, return_distances=True)
     samples = scan[:, idx[0].long()]
     assignment, squared = nearest_sample(scan, samples)

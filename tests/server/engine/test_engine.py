@@ -9,7 +9,8 @@ import torch
 
 from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.types import Batch, Clouds
+from farpoint_server.engine.sample import SampleBatch
+from farpoint_server.engine.types import Clouds
 from farpoint_server.errors import DeviceUnavailableError
 
 RANDOM = np.random.default_rng(5)
@@ -30,8 +31,8 @@ async def test_a_request_gets_the_same_samples_alone_and_in_a_batch():
     await engine.start()
     first = clouds([30, 50], [4, 9], with_distances=False)
     second = clouds([20], [7], with_distances=True)
-    together = await engine.sample(Batch([first, second]))
-    alone = [*await engine.sample(Batch([first])), *await engine.sample(Batch([second]))]
+    together = await engine.run(SampleBatch([first, second]))
+    alone = [*await engine.run(SampleBatch([first])), *await engine.run(SampleBatch([second]))]
     for a, b in zip(together, alone, strict=True):
         assert a.rows.tolist() == b.rows.tolist()
     assert together[0].rows[[0, 4]].tolist() == [29, 79]
@@ -47,9 +48,9 @@ async def test_a_request_that_is_given_up_frees_the_engine_and_the_others_are_fi
     await engine.start()
     small = clouds([2000], [100], with_distances=True)
     large = clouds([300_000] * 16, [300_000] * 16, with_distances=False)
-    (expected,) = await engine.sample(Batch([small]))
-    batch = Batch([large, small])
-    running = asyncio.ensure_future(engine.sample(batch))
+    (expected,) = await engine.run(SampleBatch([small]))
+    batch = SampleBatch([large, small])
+    running = asyncio.ensure_future(engine.run(batch))
     await asyncio.sleep(0.1)
     assert not running.done()
     batch.give_up(0)

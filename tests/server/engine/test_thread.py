@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 from farpoint_server.engine.thread import EngineThread
-from farpoint_server.transport.interceptor import let_go
+from farpoint_server.errors import clear_tracebacks
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ async def test_nothing_of_a_function_is_kept_while_the_thread_waits(thread, func
     try:
         await answer
     except ValueError as error:
-        let_go(error)
+        clear_tracebacks(error)
     del work, answer
     await asyncio.sleep(0.01)
     found = kept()

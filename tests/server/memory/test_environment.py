@@ -1,4 +1,4 @@
-"""The allocator's environment: exactly one variable, and nothing that frees in a forward."""
+"""The allocator's environment: exactly one variable, and nothing that frees memory in a batch."""
 
 import pytest
 

@@ -44,8 +44,8 @@ def test_what_shares_a_segment_with_a_live_block_is_not_released():
     assert allocator.stats().reserved == 0
 
 
-def test_a_full_card_is_flushed_once_and_then_out_of_memory():
-    allocator = FakeAllocator(64 * MIB, neighbor=20 * MIB)
+def test_a_full_device_is_flushed_once_and_then_out_of_memory():
+    allocator = FakeAllocator(64 * MIB, others=20 * MIB)
     allocator.free(allocator.allocate(20 * MIB))
     allocator.allocate(40 * MIB)
     assert allocator.retries == 1

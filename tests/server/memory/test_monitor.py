@@ -1,4 +1,4 @@
-"""The keeper: memory is tended without requests, trims wait their turn, trouble is told."""
+"""Memory is polled without requests, trims wait their turn, and what goes wrong is not silent."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,34 +9,45 @@ import pytest
 import torch
 from tests.support.memory_simulation import MIB, Simulation, one
 
-from farpoint_server.memory import monitor as keeper
-from farpoint_server.memory.failures import DeviceLost
-from farpoint_server.memory.monitor import Keeper
+from farpoint_server.memory import monitor
+from farpoint_server.memory.monitor import MemoryMonitor
+from farpoint_server.memory.oom import DeviceLost
 
 
 class Engine:
-    """A simulated card with no thread of its own."""
+    """A simulated GPU with no thread of its own; the first calls to it raise `errors`."""
 
     def __init__(self) -> None:
         self.simulation = Simulation()
         self.memory = self.simulation.manager
+        self.errors: list[Exception] = []
+        self.calls = 0
 
     async def call(self, function: Callable[[], Any]) -> Any:
         await asyncio.sleep(0)
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
         return function()
 
 
 @pytest.fixture
-def world(monkeypatch):
-    monkeypatch.setattr(keeper, "POLL_S", 0.005)
-    engine, told = Engine(), []
+async def world(monkeypatch):
+    monkeypatch.setattr(monitor, "POLL_S", 0.005)
+    engine = Engine()
+    world = SimpleNamespace(
+        engine=engine, simulation=engine.simulation, told=[], reported=[], waiting=0
+    )
 
     async def on_health(healthy: bool) -> None:
-        told.append(healthy)
+        world.told.append(healthy)
 
-    world = SimpleNamespace(engine=engine, simulation=engine.simulation, told=told, waiting=0)
-    world.keeper = Keeper([engine], lambda: world.waiting, on_health)
-    return world
+    def report(event: str, **fields: object) -> None:
+        world.reported.append({"event": event, **fields})
+
+    world.monitor = MemoryMonitor([engine], lambda: world.waiting, on_health, report)
+    yield world
+    await world.monitor.stop()
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -49,45 +60,93 @@ async def until(condition: Callable[[], object]) -> None:
 
 async def test_an_idle_server_is_trimmed_though_nobody_asks_for_anything(world):
     world.simulation.run(one("a", 900))
-    world.keeper.start()
+    world.monitor.start()
     world.simulation.clock.now += 31
     await until(lambda: world.simulation.trims("idle"))
     assert world.simulation.allocator.stats().reserved == 0
-    await world.keeper.stop()
 
 
 async def test_a_trim_that_is_asked_for_waits_for_the_queue_unless_forced(world):
     world.simulation.run(one("a", 900))
     world.waiting = 3
-    asked = asyncio.ensure_future(world.keeper.trim(world.engine, force=False))
-    await asyncio.sleep(0.1)
+    asked = asyncio.ensure_future(world.monitor.trim(world.engine, force=False))
+    await until(lambda: world.engine.calls == 3)
     assert not asked.done()
-    _, returned = await world.keeper.trim(world.engine, force=True)
+    _, returned = await world.monitor.trim(world.engine, force=True)
     assert returned == 900 * MIB
     world.waiting = 0
     assert (await asked)[1] == 0
 
 
 async def test_health_follows_the_manager_and_returns_after_a_trim(world):
-    world.keeper.start()
+    world.monitor.start()
     for number in range(3):
         world.simulation.allocator.fail_at = {world.simulation.allocator.allocations + 1}
         world.simulation.run(one(str(number), 1))
     await until(lambda: world.told == [False])
     world.simulation.clock.now += 11
     await until(lambda: world.told == [False, True])
-    await world.keeper.stop()
+    assert world.reported == []
 
 
 async def test_a_lost_device_is_told_once_and_for_good(world):
     def fail() -> None:
         raise torch.AcceleratorError("CUDA error: unspecified launch failure")
 
-    world.keeper.start()
+    world.monitor.start()
     world.simulation.meanwhile = fail
     with pytest.raises(DeviceLost):
         world.simulation.run(one("a", 1))
-    await asyncio.wait_for(world.keeper.lost(), 30)
+    assert await asyncio.wait_for(world.monitor.lost(), 30) == "device failed"
     assert world.told == [False]
-    assert await world.keeper.trim(world.engine, force=False) is None
-    await world.keeper.stop()
+    assert await world.monitor.trim(world.engine, force=False) is None
+
+
+async def test_a_poll_that_fails_is_reported_and_the_next_one_trims(world):
+    world.simulation.run(one("a", 900))
+    error = RuntimeError("a bug")
+    world.engine.errors = [error]
+    world.monitor.start()
+    world.simulation.clock.now += 31
+    await until(lambda: world.simulation.trims("idle"))
+    (reported,) = world.reported
+    assert (reported["device"], reported["exc_info"]) == ("fake:0", error)
+    assert world.told == []
+
+
+async def test_a_device_is_lost_also_when_a_poll_is_what_finds_out(world):
+    world.engine.errors = [torch.AcceleratorError("CUDA error: unspecified launch failure")]
+    world.monitor.start()
+    assert await asyncio.wait_for(world.monitor.lost(), 30) == "device failed"
+    assert world.engine.memory.is_lost
+    assert world.told == [False]
+
+
+async def test_a_monitor_whose_polls_keep_failing_gives_up_and_is_not_healthy(world):
+    world.engine.errors = [RuntimeError(f"bug {number}") for number in range(1000)]
+    world.monitor.start()
+    assert await asyncio.wait_for(world.monitor.lost(), 30) == "memory monitor failed"
+    assert world.told == [False]
+    assert len(world.reported) == monitor.MAX_FAILURES
+    assert not world.engine.memory.is_lost
+
+
+async def test_failures_with_a_good_poll_between_them_are_forgiven(world):
+    world.monitor.start()
+    for _ in range(monitor.MAX_FAILURES + 5):
+        world.engine.errors = [RuntimeError("now and then")]
+        reports, taken = len(world.reported), world.engine.memory.snapshot
+        await until(lambda reports=reports: len(world.reported) > reports)
+        await until(lambda taken=taken: world.engine.memory.snapshot is not taken)
+    assert world.told == []
+
+
+async def test_a_lost_device_is_told_though_health_cannot_be(world):
+    async def fail(_healthy: bool) -> None:
+        raise RuntimeError("nobody listens")
+
+    world.monitor._on_health = fail
+    world.engine.errors = [torch.AcceleratorError("CUDA error: unspecified launch failure")]
+    world.monitor.start()
+    assert await asyncio.wait_for(world.monitor.lost(), 30) == "device failed"
+    assert world.reported[-1]["exc_info"].args == ("nobody listens",)

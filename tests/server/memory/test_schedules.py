@@ -1,4 +1,4 @@
-"""Random schedules on the fake, which raises where a card would be harmed."""
+"""Random schedules on the fake, which raises where a GPU would be harmed."""
 
 import gc
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.fake_allocator import MIB
 from tests.support.memory_simulation import GIB, Request, Simulation, Tensor
 
-from farpoint_server.memory.policy import Limits
+from farpoint_server.memory.policy import Thresholds
 
 # Seconds of computing, which a machine with much else to do turns into minutes.
 pytestmark = pytest.mark.timeout(600)
@@ -33,7 +33,7 @@ STEPS = st.lists(
         st.tuples(st.just("batch"), BATCHES),
         st.tuples(st.just("wait"), st.sampled_from([0.25, 3.0, 12.0, 45.0])),
         st.tuples(st.just("queue"), st.sampled_from([1.0, 15.0])),
-        st.tuples(st.just("neighbor"), st.sampled_from([0, 2 * GIB, 5 * GIB, 7 * GIB])),
+        st.tuples(st.just("others"), st.sampled_from([0, 2 * GIB, 5 * GIB, 7 * GIB])),
         st.tuples(st.just("capture"), st.booleans()),
         st.tuples(st.just("keep"), SIZES),
         st.tuples(st.just("pin"), SIZES),
@@ -43,9 +43,9 @@ STEPS = st.lists(
 
 
 def play(simulation: Simulation, steps: list) -> None:
-    """Plays a schedule; a second engine on the same gate tends in the middle of each forward."""
+    """Plays a schedule; a second engine on the same gate tends in the middle of each batch."""
     other = simulation.new_manager()
-    simulation.meanwhile = lambda: other.tend(waiting=0)
+    simulation.meanwhile = lambda: other.poll(waiting=0)
     kept = []
     for kind, value in steps:
         if kind == "batch":
@@ -54,15 +54,15 @@ def play(simulation: Simulation, steps: list) -> None:
             simulation.wait(value)
         elif kind == "queue":
             simulation.wait(value, waiting=3)
-        elif kind == "neighbor":
-            simulation.allocator.neighbor = value
+        elif kind == "others":
+            simulation.allocator.others = value
         elif kind == "capture":
             simulation.allocator.in_capture = value
         elif kind == "pin":
             simulation.allocator.pinned_cached += value
         elif simulation.allocator.room().free > GIB:
             kept.append(Tensor(simulation.allocator, value))
-        simulation.manager.tend(waiting=0)
+        simulation.manager.poll(waiting=0)
     simulation.allocator.in_capture = False
     simulation.wait(60)
 
@@ -73,7 +73,7 @@ def test_no_schedule_trims_in_flight_in_capture_or_too_often(steps):
     simulation = Simulation(total=8 * GIB)
     play(simulation, steps)
     times = [trim["at"] for trim in simulation.trims()]
-    interval = simulation.limits.interval_s
+    interval = simulation.thresholds.interval_s
     assert all(b - a >= interval for a, b in pairwise(times))
     for trim in simulation.trims():
         left = trim["left"]
@@ -88,18 +88,18 @@ def test_after_a_minute_without_work_all_that_can_be_released_is(steps):
     play(simulation, steps)
     simulation.wait(60)
     stats = simulation.allocator.stats()
-    assert stats.releasable + stats.host_releasable < simulation.limits.min_trim_bytes
+    assert stats.releasable + stats.host_releasable < simulation.thresholds.min_trim_bytes
 
 
 @given(
     cycle=st.lists(BATCHES, min_size=1, max_size=5),
     weights=st.lists(SIZES, max_size=6),
     pause=st.sampled_from([0.05, 1.0, 8.0]),
-    neighbor=st.sampled_from([0, 3 * GIB, 11 * GIB]),
+    others=st.sampled_from([0, 3 * GIB, 11 * GIB]),
 )
 @settings(max_examples=15, deadline=None)
-def test_constant_load_is_not_trimmed_after_warming_up(cycle, weights, pause, neighbor):
-    simulation = Simulation(total=16 * GIB, neighbor=neighbor, limits=Limits(interval_s=2))
+def test_constant_load_is_not_trimmed_after_warming_up(cycle, weights, pause, others):
+    simulation = Simulation(total=16 * GIB, others=others, thresholds=Thresholds(interval_s=2))
     kept = [Tensor(simulation.allocator, size) for size in weights]
     for repeat in range(60):
         if repeat == 20:
@@ -121,18 +121,17 @@ def test_a_burst_is_handed_back_when_it_is_over():
     assert [trim["reason"] for trim in simulation.trims()] == ["idle"]
 
 
-def test_a_neighbor_gets_room_though_requests_wait():
+def test_other_processes_get_room_though_requests_wait():
     simulation = Simulation(total=8 * GIB)
     simulation.run(Request("large", (900 * MIB,) * 4))
-    simulation.allocator.neighbor = 4 * GIB
+    simulation.allocator.others = 4 * GIB
     simulation.wait(2, waiting=5)
     assert [trim["reason"] for trim in simulation.trims()] == ["hard"]
     assert simulation.allocator.room().free == 4 * GIB
 
 
 def test_a_policy_that_is_off_leaves_the_cache_alone():
-    simulation = Simulation()
-    simulation.manager._enabled = False
+    simulation = Simulation(enabled=False)
     simulation.run(Request("large", (900 * MIB,) * 6))
     simulation.wait(100)
     assert simulation.trims() == []

@@ -3,15 +3,17 @@
 import numpy as np
 import pytest
 import torch
-from tests.support.fake_device import FakeCard
+from tests.support.fake_device import FakeDevice
 
 from farpoint_models import DensityEncoder, EncoderConfig
-from farpoint_server.engine.model_types import ModelInput
+from farpoint_server.engine.thread import FEW_CORES_NS
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.memory.gate import Gate
-from farpoint_server.models.forward import GROUP_ROWS, TASK, Piece, encode, groups
+from farpoint_server.engine.types import EncoderInput
+from farpoint_server.memory.trimmer import Gate
+from farpoint_server.models.forward import GROUP_ROWS, EncodeWork, groups, run_encoder
 
 RANDOM = np.random.default_rng(5)
+CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +25,17 @@ def encoder() -> DensityEncoder:
     return DensityEncoder(config).eval()
 
 
-def clouds(*lengths: int) -> ModelInput:
+def clouds(*lengths: int) -> EncoderInput:
     total = sum(lengths)
-    return ModelInput(
+    return EncoderInput(
         RANDOM.random((total, 3), np.float32),
         RANDOM.random((total, 1), np.float32),
         np.array(lengths),
     )
+
+
+def run(work: EncodeWork):
+    return work.run(CPU, None)
 
 
 @pytest.mark.parametrize(
@@ -51,13 +57,13 @@ def test_equal_clouds_share_one_group():
 
 def test_clouds_come_back_in_the_order_of_the_request(encoder):
     together = clouds(40, 5, 33, 90, 1)
-    whole = encode(Piece(encoder, together))
+    whole = run_encoder(encoder, together)
     ends = together.lengths.cumsum()
     for cloud, (begin, end) in enumerate(zip(ends - together.lengths, ends, strict=True)):
-        alone = ModelInput(
+        alone = EncoderInput(
             together.points[begin:end], together.attributes[begin:end], np.array([end - begin])
         )
-        for got, expected in zip(whole, encode(Piece(encoder, alone)), strict=True):
+        for got, expected in zip(whole, run_encoder(encoder, alone), strict=True):
             stop = got.lengths.cumsum()[cloud]
             part = slice(stop - got.lengths[cloud], stop)
             np.testing.assert_array_equal(got.indices[part], expected.indices)
@@ -65,39 +71,52 @@ def test_clouds_come_back_in_the_order_of_the_request(encoder):
             np.testing.assert_allclose(got.features[part], expected.features, atol=1e-5)
 
 
-def test_a_card_is_given_the_same_and_answers_the_same(encoder):
-    gate, card = Gate(), FakeCard(stand_in=torch.ones_like)
-    pipeline = Pipeline(card, gate.stay)
+def test_a_device_is_given_the_same_and_answers_the_same(encoder):
+    gate, device = Gate(), FakeDevice(stand_in=torch.ones_like)
+    pipeline = Pipeline(device, gate.hold_shared)
     for lengths in ((40, 33), (21, 21)):
         request = clouds(*lengths)
         with gate.reading():
-            on_card = encode(Piece(encoder, request, pipeline))
-        for got, expected in zip(on_card, encode(Piece(encoder, request)), strict=True):
+            on_device = run_encoder(encoder, request, pipeline)
+        for got, expected in zip(on_device, run_encoder(encoder, request), strict=True):
             for name, value in vars(expected).items():
                 np.testing.assert_array_equal(getattr(got, name), value, err_msg=name)
     pipeline.wait(0)
-    assert not card.races
+    assert not device.races
     pipeline.stop()
 
 
 def test_counts_add_up_to_the_points_of_each_cloud(encoder):
     batch = clouds(40, 5, 33)
-    for stage in encode(Piece(encoder, batch)):
+    for stage in run_encoder(encoder, batch):
         begins = stage.lengths.cumsum() - stage.lengths
         assert np.add.reduceat(stage.counts, begins).tolist() == [40, 5, 33]
 
 
 def test_a_request_that_was_halved_is_answered_like_a_whole_one(encoder):
-    piece = Piece(encoder, clouds(20, 21, 22))
-    left, right = TASK.halve(piece)
-    joined = TASK.join(piece, encode(left), encode(right))
-    for got, expected in zip(joined, encode(piece), strict=True):
+    work = EncodeWork({CPU: encoder}, clouds(20, 21, 22))
+    left, right = work.halve()
+    (joined,) = (left.join(a, b) for a, b in zip(run(left), run(right), strict=True))
+    for got, expected in zip(joined, run_encoder(encoder, work.clouds), strict=True):
         assert got.lengths.tolist() == expected.lengths.tolist()
         np.testing.assert_array_equal(got.indices, expected.indices)
         np.testing.assert_allclose(got.features, expected.features, atol=1e-5)
-    assert TASK.halve(Piece(encoder, clouds(9))) is None
+    assert EncodeWork({CPU: encoder}, clouds(9)).halve() is None
 
 
 def test_more_points_are_predicted_to_take_more_memory(encoder):
-    small, large = (TASK.predict([Piece(encoder, clouds(n))]) for n in (1000, 10_000))
-    assert 9 * small < large < 11 * small
+    small, large = (EncodeWork({CPU: encoder}, clouds(n)) for n in (1000, 10_000))
+    assert 9 * small.predicted_bytes < large.predicted_bytes < 11 * small.predicted_bytes
+
+
+def test_more_points_are_predicted_to_take_more_time_and_never_little(encoder):
+    """However small it is, a forward pass takes too long for the event loop."""
+    small, large = (EncodeWork({CPU: encoder}, clouds(n)).cost_ns for n in (1, 10_000))
+    assert FEW_CORES_NS < small < large
+
+
+def test_a_request_that_was_given_up_is_not_begun(encoder):
+    work = EncodeWork({CPU: encoder}, clouds(20, 21))
+    left, _ = work.halve()
+    work.give_up(0)
+    assert run(left) == [[]]

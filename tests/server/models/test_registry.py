@@ -9,20 +9,22 @@ import torch
 
 from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
 from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.model_types import ModelInput
+from farpoint_server.engine.types import EncoderInput
 from farpoint_server.errors import (
     DeadlinePassedError,
     InvalidRequestError,
     ModelUnusableError,
     NotFoundError,
+    OverloadedError,
 )
 from farpoint_server.models import registry as module
+from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.registry import DEFAULT_NAME, Registry
-from farpoint_server.scheduling.runner import Runner
+from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.transport.health import Health
 
 TINY = EncoderConfig(rates=(0.5,), channels=4, hidden=4, neighbors=4, groups=2)
-CLOUD = ModelInput(
+CLOUD = EncoderInput(
     np.random.default_rng(0).random((50, 3), np.float32),
     np.empty((50, 0), np.float32),
     np.array([50]),
@@ -49,22 +51,32 @@ async def registry(engine):
     return Registry([engine], health)
 
 
+@pytest.fixture
+async def batcher(engine):
+    batcher = Batcher([engine], batch_points=1000)
+    batcher.start()
+    yield batcher
+    await batcher.stop()
+
+
 async def test_a_model_is_ready_only_once_it_is_warm(registry, path, monkeypatch):
     may_warm_up = threading.Event()
-    warm_up = module._warm_up
+    warming_up = threading.Event()
+    warm_up = module.WarmUp.run
 
     def late(*arguments):
-        may_warm_up.wait(10)
+        warming_up.set()
+        assert may_warm_up.wait(10)
         return warm_up(*arguments)
 
-    monkeypatch.setattr(module, "_warm_up", late)
+    monkeypatch.setattr(module.WarmUp, "run", late)
     loading = asyncio.create_task(registry.load("tiny", path))
-    await asyncio.sleep(0.1)
+    assert await asyncio.to_thread(warming_up.wait, 10)
     assert not registry.models
-    assert not registry._health.knows("tiny")
+    assert not registry._readiness.knows("tiny")
     may_warm_up.set()
     assert await loading is registry.get("tiny")
-    assert registry._health.knows("tiny")
+    assert registry._readiness.knows("tiny")
 
 
 async def test_the_weights_that_come_with_the_server_are_the_default(registry):
@@ -72,13 +84,13 @@ async def test_the_weights_that_come_with_the_server_are_the_default(registry):
     assert registry.get("").name == DEFAULT_NAME
 
 
-async def test_a_request_may_go_on_with_a_model_that_is_unloaded(registry, engine, path):
+async def test_a_request_may_go_on_with_a_model_that_is_unloaded(registry, batcher, path):
     model = await registry.load("tiny", path)
     await registry.unload("tiny")
     with pytest.raises(NotFoundError, match=r"\(none\), got 'tiny'"):
         registry.get("tiny")
-    encoded = await Runner([engine]).run(model, CLOUD, None)
-    assert encoded.stages[0].counts.sum() == 50
+    encoded = await batcher.run(EncodeWork(model.encoders, CLOUD), None)
+    assert encoded.result[0].counts.sum() == 50
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 65, "fps", "../a"])
@@ -92,7 +104,7 @@ async def test_a_wrong_file_of_the_settings_keeps_the_server_from_starting(regis
         await registry.load_all([f"a={tmp_path / 'a'}"])
 
 
-async def test_what_has_not_begun_at_its_deadline_is_never_done(registry, engine, path):
+async def test_what_has_not_begun_at_its_deadline_is_never_done(registry, engine, batcher, path):
     model = await registry.load("tiny", path)
     release = threading.Event()
     busy = asyncio.create_task(engine.call(lambda: release.wait(10)))
@@ -101,7 +113,7 @@ async def test_what_has_not_begun_at_its_deadline_is_never_done(registry, engine
     for encoder in model.encoders.values():
         encoder.register_forward_pre_hook(lambda *_: ran.append(1))
     with pytest.raises(DeadlinePassedError):
-        await Runner([engine]).run(model, CLOUD, 0.05)
+        await batcher.run(EncodeWork(model.encoders, CLOUD), 0.05)
     release.set()
     await busy
     await engine.call(lambda: None)
@@ -112,7 +124,31 @@ async def test_a_model_that_fails_is_not_ready(registry, path, monkeypatch):
     def fail(*_):
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr(module, "_warm_up", fail)
+    monkeypatch.setattr(module.WarmUp, "run", fail)
     with pytest.raises(RuntimeError):
         await registry.load("tiny", path)
     assert not registry.models
+
+
+async def test_a_device_without_memory_for_a_model_is_overloaded(registry, path, monkeypatch):
+    def run_out(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(module.WarmUp, "run", run_out)
+    with pytest.raises(OverloadedError):
+        await registry.load("tiny", path)
+    assert not registry.models
+
+
+async def test_no_engine_is_trimmed_while_a_model_is_warmed_up(registry, engine, path, monkeypatch):
+    warm_up, seen = module.WarmUp.run, []
+
+    def watched(*arguments):
+        # As a manager of another engine does, which shares the gate.
+        with engine.memory._gate.try_exclusive() as may_trim:
+            seen.append(may_trim)
+        return warm_up(*arguments)
+
+    monkeypatch.setattr(module.WarmUp, "run", watched)
+    await registry.load("tiny", path)
+    assert seen == [False]

@@ -1,4 +1,4 @@
-"""Lines of served requests take a short way, and look as if they had not."""
+"""What a log line has, whoever logs it."""
 
 import io
 import json
@@ -8,9 +8,11 @@ import os
 import pytest
 import structlog
 
-from farpoint_server import request_context as call
+from farpoint_server import request_context
 from farpoint_server.config.settings import Settings
-from farpoint_server.observability import logging as logs
+from farpoint_server.errors import clear_tracebacks
+from farpoint_server.observability.logging import close
+from farpoint_server.observability.logging import configure as configure_logging
 
 FIELDS = {"request_id": "an-id", "method": "Sample", "points": 5, "queue_ms": 0.25}
 ENDED = {"event": "request", "status": "OK", "server_ms": 1.5}
@@ -26,10 +28,10 @@ def lines(monkeypatch):
 
     def configure(**settings):
         monkeypatch.setattr("sys.stderr", stderr)
-        logs.configure(Settings(**settings))
+        configure_logging(Settings(**settings))
 
     def read():
-        logs.close()
+        close()
         stderr.close()
         with os.fdopen(end) as written:
             return written.read().splitlines()
@@ -39,25 +41,68 @@ def lines(monkeypatch):
     structlog.reset_defaults()
 
 
+async def test_a_line_has_what_the_event_and_the_request_at_hand_say(lines):
+    configure, read = lines
+    configure(log_format="json")
+    request_context.begin(lambda *_: None, **FIELDS)
+    structlog.get_logger().info(**ENDED)
+    structlog.get_logger().warning("late", points=6)
+    served, late = (json.loads(line) for line in read())
+    stamps = [line.pop("timestamp") for line in (served, late)]
+    assert served == FIELDS | ENDED | {"level": "info"}
+    assert late == FIELDS | {"event": "late", "points": 6, "level": "warning"}
+    assert [stamp[10] + stamp[-1] for stamp in stamps] == ["TZ", "TZ"]
+
+
+def test_the_console_shows_the_same_in_one_line(lines):
+    configure, read = lines
+    configure(log_format="console")
+    structlog.get_logger().info(**FIELDS, **ENDED)
+    (line,) = read()
+    assert {"points=5", "method=Sample", "server_ms=1.5"} <= set(line.split())
+    assert "[info" in line
+
+
 @pytest.mark.parametrize("log_format", ["json", "console"])
-async def test_the_line_of_a_served_request_is_what_structlog_would_write(lines, log_format):
+def test_a_traceback_is_there_though_the_error_has_lost_its_own_by_then(lines, log_format):
     configure, read = lines
     configure(log_format=log_format)
-    logs.writer_of_served()(FIELDS | ENDED)
-    call.begin(lambda *_: None, **FIELDS)
-    structlog.get_logger().info(**ENDED)
-    short, usual = read()
-    if log_format == "json":
-        parsed = [json.loads(line) for line in (short, usual)]
-        stamps = [line.pop("timestamp") for line in parsed]
-        assert parsed == [FIELDS | ENDED | {"level": "info"}] * 2
-        assert [stamp[10] + stamp[-1] for stamp in stamps] == ["TZ", "TZ"]
-    else:
-        assert sorted(short.split()[1:]) == sorted(usual.split()[1:])
+    try:
+        raise KeyError("the cause")
+    except KeyError as error:
+        structlog.get_logger().error("request", exc_info=error)
+        clear_tracebacks(error)
+    text = "\n".join(read())
+    assert "KeyError: 'the cause'" in text
+    assert "test_logging.py" in text
 
 
-async def test_at_a_higher_level_nothing_is_written(lines):
+def test_libraries_that_log_are_heard_too(lines):
+    configure, read = lines
+    configure(log_format="json")
+    logging.getLogger("a.library").warning("%d things", 3)
+    logging.getLogger("a.library").info("unheard of", exc_info=KeyError("why"))
+    first, second = (json.loads(line) for line in read())
+    assert (first["event"], first["level"]) == ("3 things", "warning")
+    assert "KeyError: 'why'" in second["exception"]
+
+
+def test_a_field_that_cannot_be_shown_costs_its_line_and_no_other(lines):
+    class Unshowable:
+        def __repr__(self):
+            raise ValueError("no text")
+
+    configure, read = lines
+    configure(log_format="json")
+    structlog.get_logger().info("first", field=Unshowable())
+    structlog.get_logger().info("second")
+    first, second = (json.loads(line) for line in read())
+    assert (first["event"], first["error"]) == ("a log line could not be written", "ValueError")
+    assert second["event"] == "second"
+
+
+def test_at_a_higher_level_nothing_is_written(lines):
     configure, read = lines
     configure(log_format="json", log_level="warning")
-    logs.writer_of_served()(FIELDS | ENDED)
+    structlog.get_logger().info(**ENDED)
     assert read() == []

@@ -11,12 +11,12 @@ from prometheus_client import CollectorRegistry
 
 from farpoint_server import errors
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
-from farpoint_server.observability.metrics.calls import CallMeter, reason_of
+from farpoint_server.observability.metrics.calls import CallMetrics, reason_of
 from farpoint_server.observability.metrics.instruments import Instruments
-from farpoint_server.observability.metrics.memory import Memory
+from farpoint_server.observability.metrics.memory import MemoryCollector
 from farpoint_server.request_context import bind
 from farpoint_server.transport.drain import InFlight
-from farpoint_server.transport.interceptor import Boundary
+from farpoint_server.transport.interceptor import RequestInterceptor
 
 RPC = "farpoint.test.Service/Method"
 DASHBOARD = Path(__file__).parents[3] / "deploy/grafana/farpoint.json"
@@ -31,10 +31,10 @@ def registry():
 async def call(registry):
     """Calls a method that is the given coroutine function."""
     servers = []
-    meter = CallMeter(Instruments(registry))
+    meter = CallMetrics(Instruments(registry))
 
     async def call(behavior, **options):
-        server = grpc.aio.server(interceptors=[Boundary(InFlight(), meter)])
+        server = grpc.aio.server(interceptors=[RequestInterceptor(InFlight(), meter)])
         handler = grpc.unary_unary_rpc_method_handler(behavior)
         service = grpc.method_handlers_generic_handler("farpoint.test.Service", {"Method": handler})
         server.add_generic_rpc_handlers((service,))
@@ -114,7 +114,7 @@ def test_every_error_has_a_reason_of_its_own():
 
 def test_memory_is_shown_by_device_and_trims_by_reason(registry):
     trims = {Reason.IDLE: Trims(2, 0.5, 0.4, 100)}
-    registry.register(Memory(lambda: [MemorySnapshot("cuda:1", trims=trims, resident=7)]))
+    registry.register(MemoryCollector(lambda: [MemorySnapshot("cuda:1", trims=trims, resident=7)]))
     labels = {"device": "cuda:1"}
     assert registry.get_sample_value("farpoint_memory_healthy", labels) == 1
     assert registry.get_sample_value("farpoint_resident_bytes") == 7
@@ -125,7 +125,7 @@ def test_memory_is_shown_by_device_and_trims_by_reason(registry):
 
 def test_the_dashboard_asks_for_metrics_that_are_there(registry):
     Instruments(registry)
-    registry.register(Memory(lambda: [MemorySnapshot("cpu")]))
+    registry.register(MemoryCollector(lambda: [MemorySnapshot("cpu")]))
     known = {family.name for family in registry.collect()} | STATE
     dashboard = json.loads(DASHBOARD.read_text())
     queries = [t["expr"] for panel in dashboard["panels"] for t in panel.get("targets", [])]

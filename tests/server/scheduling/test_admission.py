@@ -1,11 +1,9 @@
-"""Points and bytes inside, what happens at their bounds, and how messages take turns to come in."""
-
-import asyncio
+"""Points and bytes inside, and what happens at their bounds."""
 
 import pytest
 
 from farpoint_server.errors import OverloadedError
-from farpoint_server.scheduling.admission import Admission, Receiving
+from farpoint_server.scheduling.admission import Admission
 
 
 def make(**bounds) -> Admission:
@@ -45,83 +43,3 @@ def test_a_failed_request_gives_back_what_it_held():
     with pytest.raises(ValueError, match="bad"), admission.hold(10, 10):
         raise ValueError("bad")
     assert (admission.points, admission.bytes) == (0, 0)
-
-
-async def entered(receiving: Receiving, leave: asyncio.Event) -> None:
-    await receiving.receive(leave.wait)
-
-
-async def finish(*tasks: asyncio.Task, within_s: float = 30) -> bool:
-    done, _ = await asyncio.wait(tasks, timeout=within_s)
-    return len(done) == len(tasks)
-
-
-async def test_messages_take_turns():
-    receiving, leave, at_once = Receiving(1, patience_s=60), asyncio.Event(), asyncio.Event()
-    at_once.set()
-    first = asyncio.create_task(entered(receiving, leave))
-    await asyncio.sleep(0)
-    second = asyncio.create_task(entered(receiving, at_once))
-    assert not await finish(second, within_s=0.05)
-    leave.set()
-    assert await finish(first, second)
-
-
-async def test_slow_senders_do_not_keep_others_out_and_give_each_turn_back_once():
-    receiving, never, at_once = Receiving(1, patience_s=0.01), asyncio.Event(), asyncio.Event()
-    at_once.set()
-    slow = [asyncio.create_task(entered(receiving, never)) for _ in range(3)]
-    assert await finish(asyncio.create_task(entered(receiving, at_once)))
-    for task in slow:
-        task.cancel()
-    await asyncio.wait(slow)
-    assert receiving._free == 1
-
-
-async def test_a_turn_that_ended_in_time_is_given_back_once():
-    receiving, at_once = Receiving(1, patience_s=0.01), asyncio.Event()
-    at_once.set()
-    await entered(receiving, at_once)
-    await asyncio.sleep(0.03)
-    assert receiving._free == 1
-
-
-async def test_a_sender_who_leaves_gives_its_turn_back():
-    receiving, never = Receiving(1, patience_s=60), asyncio.Event()
-    left = asyncio.create_task(entered(receiving, never))
-    await asyncio.sleep(0)
-    left.cancel()
-    never.set()
-    assert await finish(left, asyncio.create_task(entered(receiving, never)))
-
-
-async def test_a_turn_that_begins_while_another_lasts_has_its_own_time():
-    receiving, never, at_once = Receiving(2, patience_s=0.2), asyncio.Event(), asyncio.Event()
-    at_once.set()
-    first = asyncio.create_task(entered(receiving, never))
-    await asyncio.sleep(0.12)
-    second = asyncio.create_task(entered(receiving, never))
-    await asyncio.sleep(0)
-    third, fourth = (asyncio.create_task(entered(receiving, never)) for _ in range(2))
-    await asyncio.sleep(0.12)
-    assert receiving._free == 0
-    last = asyncio.create_task(entered(receiving, at_once))
-    assert await finish(last)
-    for task in (first, second, third, fourth):
-        task.cancel()
-    await asyncio.wait((first, second, third, fourth))
-    assert receiving._free == 2
-
-
-async def test_who_leaves_when_it_is_its_turn_gives_it_to_the_next():
-    receiving, leave, at_once = Receiving(1, patience_s=60), asyncio.Event(), asyncio.Event()
-    at_once.set()
-    first, left, last = (
-        asyncio.create_task(entered(receiving, event)) for event in (leave, leave, at_once)
-    )
-    await asyncio.sleep(0)
-    leave.set()
-    await first
-    left.cancel()
-    assert await finish(left, last)
-    assert receiving._free == 1

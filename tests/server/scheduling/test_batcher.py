@@ -6,29 +6,32 @@ import weakref
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
-from farpoint_server.engine.types import Batch, Clouds, Samples
+from farpoint_server.engine.sample import SampleBatch, SampleWork
+from farpoint_server.engine.types import Clouds, Samples
 from farpoint_server.errors import DeadlinePassedError, EngineHungError, OverloadedError
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.scheduling.watchdog import Watchdog
 
-POISON, TOO_LARGE = 13, 14
+POISON, TOO_LARGE, MISCOUNTED = 13, 14, 15
 
 
 class StandInEngine:
-    """Answers each request with its number of points, once `gate` lets it; fails on POISON."""
+    """Answers each request with its number of points, once `gate` lets it; fails on POISON, and
+    has no answer at all for MISCOUNTED."""
 
     def __init__(self, depth: int = 1) -> None:
         self.depth = depth
         self.gate = asyncio.Event()
         self.batches: list[list[int]] = []
-        self.running: Batch | None = None
+        self.running: SampleBatch | None = None
         self.before_failure = lambda: None
 
-    def sample_here(self, clouds):  # noqa: ARG002
+    def run_inline_if_idle(self, work):  # noqa: ARG002
         return None
 
-    async def sample(self, batch):
+    async def run(self, batch):
         sizes = [len(clouds.points) for clouds in batch.requests]
         self.batches.append(sizes)
         self.running = batch
@@ -36,7 +39,7 @@ class StandInEngine:
         if POISON in sizes:
             self.before_failure()
             raise RuntimeError("poison")
-        return [self.answer(size) for size in sizes]
+        return [self.answer(size) for size in sizes if size != MISCOUNTED]
 
     def answer(self, size):
         if size == TOO_LARGE:
@@ -50,9 +53,15 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def cloud(points: int) -> Clouds:
+class WorkAlone(SampleWork):
+    """A kind of work that shares no launch, as Encode."""
+
+    shares_launch = False
+
+
+def cloud(points: int, kind: type[SampleWork] = SampleWork) -> SampleWork:
     one = np.ones(1, np.int64)
-    return Clouds(np.zeros((points, 3), np.float32), one * points, one, one - 1)
+    return kind(Clouds(np.zeros((points, 3), np.float32), one * points, one, one - 1))
 
 
 @pytest.fixture
@@ -72,8 +81,8 @@ async def batcher(engine):
 async def submit(batcher):
     """Queues clouds of the given sizes, behind one that already runs; returns their tasks."""
 
-    async def submit(*sizes, timeout_s=None):
-        tasks = [asyncio.create_task(batcher.sample(cloud(n), timeout_s)) for n in sizes]
+    async def submit(*sizes, timeout_s=None, kind=SampleWork):
+        tasks = [asyncio.create_task(batcher.run(cloud(n, kind), timeout_s)) for n in sizes]
         await settle()
         return tasks
 
@@ -82,7 +91,7 @@ async def submit(batcher):
 
 
 async def rows(tasks):
-    return [int((await task).samples.rows[0]) for task in tasks]
+    return [int((await task).result.rows[0]) for task in tasks]
 
 
 async def test_an_idle_engine_takes_a_request_at_once_and_alone(engine, submit):  # noqa: ARG001
@@ -120,6 +129,20 @@ async def test_a_large_request_waits_for_one_batch_of_later_small_ones_at_most(e
     assert engine.batches[5:7] == [[1, 40, 40], [600]]
 
 
+async def test_kinds_that_share_no_launch_run_alone_and_in_turns_with_the_others(engine, submit):
+    tasks = await submit(10)
+    tasks += await submit(2, 3, 4, kind=WorkAlone)
+    tasks += await submit(20, 30)
+    engine.gate.set()
+    assert await rows(tasks) == [10, 2, 3, 4, 20, 30]
+    assert engine.batches[1:] == [[10, 20, 30], [2], [3], [4]]
+    engine.gate.clear()
+    tasks = [*await submit(1), *await submit(5, 6, kind=WorkAlone), *await submit(40, 50)]
+    engine.gate.set()
+    await rows(tasks)
+    assert engine.batches[6:] == [[5], [40, 50], [6]]
+
+
 async def test_what_waits_is_counted(batcher, engine, submit):
     tasks = await submit(40, 500)
     assert (batcher.waiting_requests, batcher.waiting_points) == (2, 540)
@@ -151,7 +174,7 @@ async def test_work_of_a_caller_who_left_is_given_up_and_no_other(engine, submit
 async def test_all_clouds_of_a_request_are_given_up():
     two = np.ones(2, np.int64)
     pair = Clouds(np.zeros((2, 3), np.float32), two, two, two - 1)
-    batch = Batch([cloud(1), pair, cloud(1)])
+    batch = SampleBatch([cloud(1).clouds, pair, cloud(1).clouds])
     batch.give_up(1)
     assert batch.cancelled.tolist() == [0, 1, 1, 0]
 
@@ -159,8 +182,8 @@ async def test_all_clouds_of_a_request_are_given_up():
 async def test_work_of_a_caller_who_left_is_not_kept(engine):
     batcher = Batcher([engine], batch_points=100)
     work = cloud(10)
-    kept = weakref.ref(work)
-    task = asyncio.create_task(batcher.sample(work, None))
+    kept = weakref.ref(work.clouds)
+    task = asyncio.create_task(batcher.run(work, None))
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait([task])
@@ -182,7 +205,7 @@ async def test_work_whose_deadline_passed_is_not_begun(engine, submit):
 
 async def test_work_whose_deadline_passes_while_it_runs_is_given_up(batcher, engine):
     with pytest.raises(DeadlinePassedError):
-        await batcher.sample(cloud(10), 0.01)
+        await batcher.run(cloud(10), 0.01)
     assert engine.running.cancelled.tolist() == [1]
 
 
@@ -213,6 +236,29 @@ async def test_who_left_while_a_batch_failed_is_not_tried_again(engine, submit):
         await guilty
 
 
+async def test_a_worker_that_a_bug_ends_is_told_and_its_callers_with_it(batcher, engine, submit):
+    died = asyncio.ensure_future(batcher.died())
+    tasks = await submit(10, MISCOUNTED)
+    engine.gate.set()
+    with capture_logs() as logs:
+        for task in tasks:
+            with pytest.raises(ValueError, match="zip"):
+                await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(died, 10)
+    assert [(line["event"], line["log_level"]) for line in logs] == [("worker died", "error")]
+
+
+async def test_a_batcher_that_is_stopped_has_not_died(engine):
+    batcher = Batcher([engine], batch_points=100)
+    batcher.start()
+    died = asyncio.ensure_future(batcher.died())
+    await settle()
+    await batcher.stop()
+    await settle()
+    assert not died.done()
+    died.cancel()
+
+
 async def test_times_are_told(engine, submit):
     (task,) = await submit(10)
     await asyncio.sleep(0.02)
@@ -228,7 +274,7 @@ async def test_beside_a_batch_that_runs_a_card_takes_one_that_is_full_and_no_oth
     batcher.start()
 
     async def submit(*sizes):
-        tasks = [asyncio.create_task(batcher.sample(cloud(n), None)) for n in sizes]
+        tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in sizes]
         await settle()
         return tasks
 
@@ -254,7 +300,7 @@ async def test_two_engines_serve_one_queue():
     engines = [StandInEngine(), StandInEngine()]
     batcher = Batcher(engines, batch_points=1)
     batcher.start()
-    tasks = [asyncio.create_task(batcher.sample(cloud(n), None)) for n in (1, 2)]
+    tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in (1, 2)]
     await settle()
     assert [engine.batches for engine in engines] == [[[1]], [[2]]]
     for engine in engines:
@@ -276,25 +322,38 @@ async def watched():
 
 async def test_callers_of_a_hung_engine_are_told_and_others_are_served(watched):
     batcher, (hangs, works), said = watched
-    hung = asyncio.create_task(batcher.sample(cloud(10), None))
+    hung = asyncio.create_task(batcher.run(cloud(10), None))
     await asyncio.sleep(0)
     works.gate.set()
     with pytest.raises(EngineHungError):
         await hung
     assert hangs.running.cancelled.tolist() == [1]
-    assert int((await batcher.sample(cloud(20), None)).samples.rows[0]) == 20
+    assert int((await batcher.run(cloud(20), None)).result.rows[0]) == 20
     assert said == []
+
+
+async def test_a_hung_engine_is_given_no_second_batch():
+    engines = [StandInEngine(depth=2), StandInEngine(depth=2)]
+    engines[1].gate.set()
+    batcher = Batcher(engines, 100, Watchdog(0.02, 2))
+    batcher.start()
+    with pytest.raises(EngineHungError):
+        await batcher.run(cloud(10), None)
+    for size in (200, 300, 400):
+        await batcher.run(cloud(size), None)
+    assert [engine.batches for engine in engines] == [[[10]], [[200], [300], [400]]]
+    await batcher.stop()
 
 
 async def test_when_every_engine_hangs_nothing_is_accepted_until_one_is_back(watched):
     batcher, engines, said = watched
-    tasks = [asyncio.create_task(batcher.sample(cloud(n), None)) for n in (60, 70, 80)]
+    tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in (60, 70, 80)]
     for task in tasks:
         with pytest.raises(EngineHungError):
             await task
     with pytest.raises(EngineHungError):
-        await batcher.sample(cloud(1), None)
+        await batcher.run(cloud(1), None)
     engines[0].gate.set()
     await settle()
     assert said == [False, True]
-    assert int((await batcher.sample(cloud(20), None)).samples.rows[0]) == 20
+    assert int((await batcher.run(cloud(20), None)).result.rows[0]) == 20

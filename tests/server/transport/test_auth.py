@@ -4,10 +4,9 @@ import grpc
 import pytest
 
 from farpoint_server.services.registration import ADMIN, HEALTH, PUBLIC
-from farpoint_server.transport.auth import Authorization, scope_of
+from farpoint_server.transport.auth import AuthInterceptor, TokenFile, scope_of
 from farpoint_server.transport.drain import InFlight
-from farpoint_server.transport.interceptor import Boundary
-from farpoint_server.transport.tokens import TokenFile
+from farpoint_server.transport.interceptor import RequestInterceptor
 
 CAMERA, OPS = "c" * 32, "o" * 32
 SAMPLING = "farpoint.v1.SamplingService"
@@ -19,7 +18,7 @@ async def call(tmp_path):
     """Calls a method of any name with a token."""
     file = tmp_path / "tokens"
     file.write_text(f"camera sample {CAMERA}\nops admin {OPS}\n")
-    interceptors = [Boundary(InFlight()), Authorization(TokenFile(file))]
+    interceptors = [RequestInterceptor(InFlight()), AuthInterceptor(TokenFile(file))]
     options = [("grpc.max_receive_message_length", LIMIT)]
     server = grpc.aio.server(interceptors=interceptors, options=options)
 
@@ -103,7 +102,6 @@ def test_every_service_has_its_scope():
         "farpoint.v1.SamplingService": "sample",
         "inference.GRPCInferenceService": "sample",
         "farpoint.v1.AdminService": "admin",
-        "grpc.channelz.v1.Channelz": "admin",
         "grpc.health.v1.Health": None,
     }
 

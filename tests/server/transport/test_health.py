@@ -1,6 +1,7 @@
 """Watchers of the server's health."""
 
 import asyncio
+import gc
 
 from grpc_health.v1 import health_pb2
 
@@ -23,3 +24,17 @@ async def test_every_watcher_sees_every_change_also_after_another_left():
 async def test_an_unknown_service_can_be_watched():
     watch = Health([]).Watch(health_pb2.HealthCheckRequest(service="later"), None)
     assert (await anext(watch)).status == SERVICE_UNKNOWN
+
+
+async def test_reports_of_those_who_cannot_wait_are_all_heard():
+    health = Health([])
+    await health.set_all(serving=True)
+    health.report_soon("engines", healthy=False)
+    health.report_soon("memory", healthy=False)
+    health.report_soon("engines", healthy=True)
+    gc.collect()
+    watch = health.Watch(health_pb2.HealthCheckRequest(), None)
+    while (await anext(watch)).status != NOT_SERVING:
+        pass
+    health.report_soon("memory", healthy=True)
+    assert (await asyncio.wait_for(anext(watch), 30)).status == SERVING

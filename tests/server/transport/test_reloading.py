@@ -3,7 +3,7 @@
 import pytest
 import structlog
 
-from farpoint_server.transport.reloading import Watched
+from farpoint_server.transport.reloading import ReloadedFiles
 
 
 def number(path):
@@ -13,7 +13,7 @@ def number(path):
 def test_the_content_is_the_same_object_until_the_file_changes(tmp_path):
     path = tmp_path / "file"
     path.write_text("1000000")
-    watched = Watched([path], number(path))
+    watched = ReloadedFiles([path], number(path))
     assert watched.get() is watched.get()
     path.write_text("2000000")
     assert watched.get() == 2000000
@@ -25,7 +25,7 @@ def test_a_change_behind_a_link_counts(tmp_path):
         (tmp_path / name).write_text(text)
     link = tmp_path / "link"
     link.symlink_to("one")
-    watched = Watched([link], number(link))
+    watched = ReloadedFiles([link], number(link))
     link.unlink()
     link.symlink_to("two")
     assert watched.get() == 2
@@ -34,7 +34,7 @@ def test_a_change_behind_a_link_counts(tmp_path):
 def test_a_failure_keeps_the_content_and_is_logged_once(tmp_path):
     path = tmp_path / "file"
     path.write_text("1")
-    watched = Watched([path], number(path))
+    watched = ReloadedFiles([path], number(path))
     path.write_text("no number")
     with structlog.testing.capture_logs() as log:
         assert [watched.get(), watched.get()] == [1, 1]
@@ -45,4 +45,4 @@ def test_a_failure_keeps_the_content_and_is_logged_once(tmp_path):
 
 def test_the_first_failure_is_raised(tmp_path):
     with pytest.raises(FileNotFoundError):
-        Watched([tmp_path / "none"], number(tmp_path / "none"))
+        ReloadedFiles([tmp_path / "none"], number(tmp_path / "none"))

@@ -11,8 +11,7 @@ from tests.support.memory_objects import MemoryObjects
 from farpoint.v1 import shared_memory_pb2
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.errors import AddressUnavailableError
-from farpoint_server.transport import shared_memory_socket as socket_file
-from farpoint_server.transport.shared_memory_listener import Listener
+from farpoint_server.transport.shared_memory import RegionListener, listen
 
 SIZE = 8192
 Range = shared_memory_pb2.SharedMemoryRange
@@ -48,7 +47,7 @@ class Caller:
 @pytest.fixture
 def call(regions, tmp_path):
     """Connects to a listener."""
-    listener = Listener(str(tmp_path / "socket"), regions, max_connections=2)
+    listener = RegionListener(str(tmp_path / "socket"), regions, max_connections=2)
     listener.start()
     callers: list[Caller] = []
 
@@ -119,14 +118,14 @@ def test_connections_are_limited(call, regions, made):
 def test_a_socket_that_is_left_behind_is_replaced_and_one_in_use_is_not(tmp_path):
     path = str(tmp_path / "socket")
     said = "--shared-memory-listen unix:"
-    with socket_file.listen(path), pytest.raises(AddressUnavailableError, match=said):
-        socket_file.listen(path)
-    with socket_file.listen(path):
+    with listen(path), pytest.raises(AddressUnavailableError, match=said):
+        listen(path)
+    with listen(path):
         assert (tmp_path / "socket").is_socket()
 
 
 def test_another_file_is_left_alone(tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(AddressUnavailableError, match="in use"):
-        socket_file.listen(str(tmp_path / "file"))
+        listen(str(tmp_path / "file"))
     assert (tmp_path / "file").read_text() == "mine"

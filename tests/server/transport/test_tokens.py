@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from farpoint_server.errors import SecretsUnusableError
-from farpoint_server.transport.tokens import TokenFile, parse
+from farpoint_server.transport.auth import TokenFile, parse_tokens
 
 FIRST, SECOND = "a" * 32, "b" * 40
 DIGEST = hashlib.sha256(SECOND.encode()).hexdigest()
@@ -58,7 +58,7 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_line_is_an_error_that_quotes_no_token(case):
     with pytest.raises(ValueError, match="line") as caught:
-        parse(WRONG[case])
+        parse_tokens(WRONG[case])
     assert not any(secret[:16] in str(caught.value) for secret in (FIRST, SECOND, DIGEST))
 
 

@@ -1,1 +1,1 @@
-"""The way of a batch to a card and back: staged, uploaded, launched, downloaded."""
+"""Transfers to a GPU and back: pinned buffers, three streams, two batches in flight."""

@@ -1,24 +1,24 @@
-"""Page-locked host buffers, used again and again: to lock pages takes milliseconds."""
+"""A pool of page-locked (pinned) host buffers: to lock pages takes milliseconds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic
 
-from farpoint_server.engine.transfer.card import Tensor
+from farpoint_server.engine.transfer.device import Tensor
 
 # Smaller ones would only be too small for the next batch.
 LEAST_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class Buffer(Generic[Tensor]):
+class PinnedBuffer(Generic[Tensor]):
     """Some host memory."""
 
     size: int
     memory: Tensor
 
 
-class Buffers(Generic[Tensor]):
+class PinnedBufferPool(Generic[Tensor]):
     """At most so many buffers, each of a power of two bytes. Not for several threads at once.
 
     Args:
@@ -30,7 +30,7 @@ class Buffers(Generic[Tensor]):
         self._pinned = pinned
         self._most = most
         self._in_use = 0
-        self._idle: list[Buffer[Tensor]] = []
+        self._idle: list[PinnedBuffer[Tensor]] = []
 
     @property
     def count(self) -> int:
@@ -42,7 +42,7 @@ class Buffers(Generic[Tensor]):
         """Bytes of those that nobody uses."""
         return sum(buffer.size for buffer in self._idle)
 
-    def take(self, size: int) -> Buffer[Tensor]:
+    def take(self, size: int) -> PinnedBuffer[Tensor]:
         """A buffer of at least `size` bytes, whose content means nothing.
 
         Raises:
@@ -54,7 +54,7 @@ class Buffers(Generic[Tensor]):
         self._in_use += 1
         return buffer
 
-    def give_back(self, buffer: Buffer[Tensor]) -> None:
+    def give_back(self, buffer: PinnedBuffer[Tensor]) -> None:
         """Ends a use; no copy may be at the buffer any more."""
         self._in_use -= 1
         self._idle.append(buffer)
@@ -63,16 +63,16 @@ class Buffers(Generic[Tensor]):
         """Lets go of all that are idle."""
         self._idle.clear()
 
-    def _fitting(self, size: int) -> Buffer[Tensor] | None:
+    def _fitting(self, size: int) -> PinnedBuffer[Tensor] | None:
         fitting = [buffer for buffer in self._idle if buffer.size >= size]
         best = min(fitting, key=lambda buffer: buffer.size, default=None)
         if best is not None:
             self._idle.remove(best)
         return best
 
-    def _new(self, size: int) -> Buffer[Tensor]:
+    def _new(self, size: int) -> PinnedBuffer[Tensor]:
         if self.count == self._most:
             # None of the idle ones is large enough, so the smallest is missed least.
             self._idle.remove(min(self._idle, key=lambda buffer: buffer.size))
         rounded = max(LEAST_BYTES, 1 << max(0, size - 1).bit_length())
-        return Buffer(rounded, self._pinned(rounded))
+        return PinnedBuffer(rounded, self._pinned(rounded))

@@ -1,4 +1,4 @@
-"""A card as torch reaches it."""
+"""The CUDA device of a transfer: streams, events, pinned memory and copies by torch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from farpoint_server.engine.transfer.card import Array, Event, Kernel, Stream
+from farpoint_server.engine.transfer.device import Array, DeviceStream, Event, Kernel
 
 
-class CudaCard:
+class CudaDevice:
     """Two streams beside the one that everything else of the process uses.
 
     That one computes, so that the allocator's cache of kernels stays one pool; streams of torch's
@@ -19,16 +19,16 @@ class CudaCard:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._streams = {
-            Stream.UPLOAD: torch.cuda.Stream(device),  # type: ignore[no-untyped-call]
-            Stream.COMPUTE: torch.cuda.default_stream(device),
-            Stream.DOWNLOAD: torch.cuda.Stream(device),  # type: ignore[no-untyped-call]
+            DeviceStream.UPLOAD: torch.cuda.Stream(device),  # type: ignore[no-untyped-call]
+            DeviceStream.COMPUTE: torch.cuda.default_stream(device),
+            DeviceStream.DOWNLOAD: torch.cuda.Stream(device),  # type: ignore[no-untyped-call]
         }
 
     def pinned(self, size: int) -> torch.Tensor:
-        with torch.cuda.device(self._device):  # else the first card would get a context too
+        with torch.cuda.device(self._device):  # else the first GPU would get a context too
             return torch.empty(size, dtype=torch.uint8, pin_memory=True)
 
-    def empty(self, size: int, stream: Stream) -> torch.Tensor:
+    def empty(self, size: int, stream: DeviceStream) -> torch.Tensor:
         with torch.cuda.stream(self._streams[stream]):
             return torch.empty(size, dtype=torch.uint8, device=self._device)
 
@@ -45,22 +45,22 @@ class CudaCard:
     def array(self, pinned: torch.Tensor) -> Array:
         return pinned.numpy()
 
-    def copy(self, target: torch.Tensor, source: torch.Tensor, stream: Stream) -> None:
+    def copy(self, target: torch.Tensor, source: torch.Tensor, stream: DeviceStream) -> None:
         with torch.cuda.stream(self._streams[stream]):
             target.copy_(source, non_blocking=True)
 
     def call(
         self, kernel: Kernel[torch.Tensor], inputs: Sequence[torch.Tensor]
     ) -> Sequence[torch.Tensor]:
-        with torch.cuda.stream(self._streams[Stream.COMPUTE]), torch.inference_mode():
+        with torch.cuda.stream(self._streams[DeviceStream.COMPUTE]), torch.inference_mode():
             return kernel(*inputs)
 
-    def record(self, stream: Stream) -> Event:
+    def record(self, stream: DeviceStream) -> Event:
         # Blocking: the thread that waits sleeps, where it would otherwise spin on a core.
         event: torch.cuda.Event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         event.record(self._streams[stream])
         return event
 
-    def wait(self, stream: Stream, event: Event) -> None:
+    def wait(self, stream: DeviceStream, event: Event) -> None:
         assert isinstance(event, torch.cuda.Event)
         self._streams[stream].wait_event(event)

@@ -1,4 +1,4 @@
-"""Several arrays in one piece of memory."""
+"""Layout of several arrays in one buffer, so that one copy takes them all."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from farpoint_server.engine.transfer.card import Array
+from farpoint_server.engine.transfer.device import Array
 
 # As torch and the driver align what they give out; the kernels load wide.
 ALIGNMENT = 256

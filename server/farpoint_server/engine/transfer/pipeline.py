@@ -1,13 +1,13 @@
-"""Batches on their way to a card and back: stage, upload, launch, download, land.
+"""Asynchronous transfers of batches to a GPU and back: stage, upload, launch, download, complete.
 
-The engine's thread does the first four, none of which waits for the card: it fills a pinned buffer
+The engine's thread does the first four, none of which waits for the GPU: it fills a pinned buffer
 with the inputs, and puts a copy, a launch and a copy back into three streams that events tie. A
-second thread lands each batch: it sleeps until the copy back is done. So while the kernels of one
-batch run, the next one is staged and uploaded and the one before is downloaded and answered.
+second thread completes each transfer: it sleeps until the copy back is done. So while the kernels
+of one batch run, the next one is staged and uploaded and the one before is downloaded and answered.
 
 Whoever uses memory on several streams must tell the allocator, or keep the memory until all of
-them are done with it. We keep it: a flight holds its buffers, inputs and outputs until it has
-landed, which is after their last use on any stream. Nothing is then left to be tracked by events
+them are done with it. We keep it: a transfer holds its buffers, inputs and outputs until it is
+complete, which is after their last use on any stream. Nothing is then left to be tracked by events
 inside the allocator, whose waiting blocks would count as neither free nor live.
 """
 
@@ -22,26 +22,33 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from farpoint_server.engine.transfer.buffers import Buffer, Buffers
-from farpoint_server.engine.transfer.card import Array, Card, Event, Kernel, Stream, Tensor
+from farpoint_server.engine.transfer.buffers import PinnedBuffer, PinnedBufferPool
+from farpoint_server.engine.transfer.device import (
+    Array,
+    Device,
+    DeviceStream,
+    Event,
+    Kernel,
+    Tensor,
+)
 from farpoint_server.engine.transfer.layout import Layout, fill, joined, lay_out
 
 # One batch computes, and one is copied. A third would only wait.
 DEPTH = 2
-BUFFERS_OF_A_FLIGHT = 2
+BUFFERS_PER_TRANSFER = 2
 
 T = TypeVar("T")
 Hold = Callable[[], Callable[[], None]]
 
 
 @dataclass(eq=False)
-class Flight(Generic[Tensor]):
-    """One batch, and all that it keeps until it has landed."""
+class Transfer(Generic[Tensor]):
+    """One batch, and all that it keeps until it is complete."""
 
     leave: Callable[[], None]
     """Lets trims in again."""
-    source: Buffer[Tensor] | None = None
-    target: Buffer[Tensor] | None = None
+    source: PinnedBuffer[Tensor] | None = None
+    target: PinnedBuffer[Tensor] | None = None
     layout: Layout = field(default_factory=lambda: Layout((), 0))
     """Of what lies in `source`, and later in `target`."""
     inputs: Sequence[Tensor] = ()
@@ -50,61 +57,61 @@ class Flight(Generic[Tensor]):
 
 
 class Pipeline(Generic[Tensor]):
-    """At most two batches on one card at a time. `run` belongs to the engine's thread.
+    """At most two batches in flight on one device. `submit` belongs to the engine's thread.
 
     Args:
-        card: The device.
-        hold: Keeps trims away from the forward that calls it, until what it returns is called.
-        name: Of the thread that lands.
+        device: The GPU.
+        hold: Keeps trims away from the batch that calls it, until what it returns is called.
+        name: Of the thread that completes transfers.
     """
 
-    def __init__(self, card: Card[Tensor], hold: Hold, name: str = "landing") -> None:
-        self._card = card
+    def __init__(self, device: Device[Tensor], hold: Hold, name: str = "transfer") -> None:
+        self._device = device
         self._hold = hold
-        self._buffers = Buffers(card.pinned, BUFFERS_OF_A_FLIGHT * DEPTH)
-        self._departed: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        # Held while anything departs or has landed: what a forward allocates is measured, and
+        self._buffers = PinnedBufferPool(device.pinned, BUFFERS_PER_TRANSFER * DEPTH)
+        self._submitted: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        # Held while anything is submitted or completed: what a batch allocates is measured, and
         # must not be mixed up with what another one frees.
         self._changed = threading.Condition()
-        self._flying = 0
-        # A card that hangs does not keep the process.
-        threading.Thread(target=self._land_all, name=name, daemon=True).start()
+        self._in_flight = 0
+        # A GPU that hangs does not keep the process.
+        threading.Thread(target=self._complete_all, name=name, daemon=True).start()
 
     @property
-    def flying(self) -> int:
-        """Batches that have departed and still hold memory."""
-        return self._flying
+    def in_flight(self) -> int:
+        """Batches that are submitted and still hold memory."""
+        return self._in_flight
 
-    def run(
+    def submit(
         self,
         inputs: Sequence[Sequence[Array]],
         kernel: Kernel[Tensor],
         finish: Callable[[Sequence[Array]], T],
     ) -> "Future[T]":
-        """Sends a batch on its way; waits while two are.
+        """Begins the transfer of a batch; waits while two are in flight.
 
         Args:
             inputs: Arrays, each in parts that are joined along the first dimension.
-            kernel: Gets them on the card, launches, and returns the outputs.
+            kernel: Gets them on the device, launches, and returns the outputs.
             finish: Makes the answer of the outputs, in host memory and its own to keep.
 
         Raises:
-            Exception: what staging, allocation or the launch raised; nothing is on its way then.
+            Exception: what staging, allocation or the launch raised; nothing is in flight then.
         """
         self.wait(DEPTH - 1)
         answer: Future[T] = Future()
-        # What has departed lands, whoever still waits for it.
+        # What was submitted is completed, whoever still waits for it.
         answer.set_running_or_notify_cancel()
         with self._changed:
-            flight = self._depart(inputs, kernel)
-            self._flying += 1
-        self._departed.put(partial(self._land, flight, finish, answer))
+            transfer = self._begin(inputs, kernel)
+            self._in_flight += 1
+        self._submitted.put(partial(self._complete, transfer, finish, answer))
         return answer
 
-    def wait(self, flying: int) -> None:
-        """Returns when no more than so many batches are on their way."""
+    def wait(self, in_flight: int) -> None:
+        """Returns when no more than so many batches are in flight."""
         with self._changed:
-            self._changed.wait_for(lambda: self._flying <= flying)
+            self._changed.wait_for(lambda: self._in_flight <= in_flight)
 
     def give_back(self) -> None:
         """Lets go of the buffers that nothing uses."""
@@ -112,93 +119,96 @@ class Pipeline(Generic[Tensor]):
             self._buffers.clear()
 
     def stop(self) -> None:
-        """Lets the thread end after what is on its way."""
-        self._departed.put(None)
+        """Lets the thread end after what is in flight."""
+        self._submitted.put(None)
 
-    def _depart(self, inputs: Sequence[Sequence[Array]], kernel: Kernel[Tensor]) -> Flight[Tensor]:
-        flight: Flight[Tensor] = Flight(self._hold())
+    def _begin(self, inputs: Sequence[Sequence[Array]], kernel: Kernel[Tensor]) -> Transfer[Tensor]:
+        transfer: Transfer[Tensor] = Transfer(self._hold())
         try:
-            self._stage(flight, inputs)
-            self._upload(flight)
-            self._launch(flight, kernel)
-            self._download(flight)
+            self._stage(transfer, inputs)
+            self._upload(transfer)
+            self._launch(transfer, kernel)
+            self._download(transfer)
         except BaseException:
-            self._turn_back(flight)
+            self._abort(transfer)
             raise
-        return flight
+        return transfer
 
-    def _stage(self, flight: Flight[Tensor], inputs: Sequence[Sequence[Array]]) -> None:
-        flight.layout = lay_out(map(joined, inputs))
-        flight.source = self._buffers.take(flight.layout.size)
-        for target, parts in zip(self._views(flight.source.memory, flight), inputs, strict=True):
-            fill(self._card.array(target), parts)
+    def _stage(self, transfer: Transfer[Tensor], inputs: Sequence[Sequence[Array]]) -> None:
+        transfer.layout = lay_out(map(joined, inputs))
+        transfer.source = self._buffers.take(transfer.layout.size)
+        for target, parts in zip(
+            self._views(transfer.source.memory, transfer), inputs, strict=True
+        ):
+            fill(self._device.array(target), parts)
 
-    def _upload(self, flight: Flight[Tensor]) -> None:
-        assert flight.source is not None
-        size = flight.layout.size
-        memory = self._card.empty(size, Stream.UPLOAD)
-        flight.inputs = self._views(memory, flight)
-        staged = self._card.view(flight.source.memory, 0, np.dtype(np.uint8), (size,))
-        self._card.copy(memory, staged, Stream.UPLOAD)
+    def _upload(self, transfer: Transfer[Tensor]) -> None:
+        assert transfer.source is not None
+        size = transfer.layout.size
+        memory = self._device.empty(size, DeviceStream.UPLOAD)
+        transfer.inputs = self._views(memory, transfer)
+        staged = self._device.view(transfer.source.memory, 0, np.dtype(np.uint8), (size,))
+        self._device.copy(memory, staged, DeviceStream.UPLOAD)
 
-    def _launch(self, flight: Flight[Tensor], kernel: Kernel[Tensor]) -> None:
-        self._card.wait(Stream.COMPUTE, self._card.record(Stream.UPLOAD))
-        flight.outputs = self._card.call(kernel, flight.inputs)
+    def _launch(self, transfer: Transfer[Tensor], kernel: Kernel[Tensor]) -> None:
+        self._device.wait(DeviceStream.COMPUTE, self._device.record(DeviceStream.UPLOAD))
+        transfer.outputs = self._device.call(kernel, transfer.inputs)
 
-    def _download(self, flight: Flight[Tensor]) -> None:
-        self._card.wait(Stream.DOWNLOAD, self._card.record(Stream.COMPUTE))
-        flight.layout = lay_out(map(self._card.layout, flight.outputs))
-        flight.target = self._buffers.take(flight.layout.size)
-        targets = self._views(flight.target.memory, flight)
-        for target, output in zip(targets, flight.outputs, strict=True):
-            self._card.copy(target, output, Stream.DOWNLOAD)
-        flight.done = self._card.record(Stream.DOWNLOAD)
+    def _download(self, transfer: Transfer[Tensor]) -> None:
+        self._device.wait(DeviceStream.DOWNLOAD, self._device.record(DeviceStream.COMPUTE))
+        transfer.layout = lay_out(map(self._device.layout, transfer.outputs))
+        transfer.target = self._buffers.take(transfer.layout.size)
+        targets = self._views(transfer.target.memory, transfer)
+        for target, output in zip(targets, transfer.outputs, strict=True):
+            self._device.copy(target, output, DeviceStream.DOWNLOAD)
+        transfer.done = self._device.record(DeviceStream.DOWNLOAD)
 
-    def _views(self, memory: Tensor, flight: Flight[Tensor]) -> list[Tensor]:
-        places = flight.layout.places
-        return [self._card.view(memory, p.begin, p.dtype, p.shape) for p in places]
+    def _views(self, memory: Tensor, transfer: Transfer[Tensor]) -> list[Tensor]:
+        places = transfer.layout.places
+        return [self._device.view(memory, p.begin, p.dtype, p.shape) for p in places]
 
-    def _land_all(self) -> None:
-        while (land := self._departed.get()) is not None:
-            land()
-            # Else the request would be kept until the next one lands.
-            del land
+    def _complete_all(self) -> None:
+        while (complete := self._submitted.get()) is not None:
+            complete()
+            # Else the request would be kept until the next one is complete.
+            del complete
 
-    def _land(
+    def _complete(
         self,
-        flight: Flight[Tensor],
+        transfer: Transfer[Tensor],
         finish: Callable[[Sequence[Array]], T],
         answer: "Future[T]",
     ) -> None:
         try:
-            answer.set_result(finish(self._results(flight)))
+            answer.set_result(finish(self._results(transfer)))
         except BaseException as error:
             answer.set_exception(error)
         with self._changed:
-            self._release(flight)
-            self._flying -= 1
+            self._release(transfer)
+            self._in_flight -= 1
             self._changed.notify_all()
 
-    def _results(self, flight: Flight[Tensor]) -> list[Array]:
-        assert flight.done is not None
-        assert flight.target is not None
-        flight.done.synchronize()
+    def _results(self, transfer: Transfer[Tensor]) -> list[Array]:
+        assert transfer.done is not None
+        assert transfer.target is not None
+        transfer.done.synchronize()
         # Copied once more: callers keep their answers, and the buffer is for the next batch.
         return [
-            np.array(self._card.array(view)) for view in self._views(flight.target.memory, flight)
+            np.array(self._device.array(view))
+            for view in self._views(transfer.target.memory, transfer)
         ]
 
-    def _turn_back(self, flight: Flight[Tensor]) -> None:
-        """After a failed departure: what is in the streams already still uses its memory."""
+    def _abort(self, transfer: Transfer[Tensor]) -> None:
+        """After a failed submission: what is in the streams already still uses its memory."""
         with suppress(Exception):
-            for stream in Stream:
-                self._card.record(stream).synchronize()
-        self._release(flight)
+            for stream in DeviceStream:
+                self._device.record(stream).synchronize()
+        self._release(transfer)
 
-    def _release(self, flight: Flight[Tensor]) -> None:
-        flight.inputs = flight.outputs = ()
-        for buffer in (flight.source, flight.target):
+    def _release(self, transfer: Transfer[Tensor]) -> None:
+        transfer.inputs = transfer.outputs = ()
+        for buffer in (transfer.source, transfer.target):
             if buffer is not None:
                 self._buffers.give_back(buffer)
-        flight.source = flight.target = None
-        flight.leave()
+        transfer.source = transfer.target = None
+        transfer.leave()

@@ -1,20 +1,20 @@
-"""Counts the batches on their way to an engine."""
+"""Prometheus metrics of the batches on their way to an engine."""
 
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from farpoint_server.engine.types import Batch, Clouds, Samples
+from farpoint_server.engine.types import Answer, Batch, Work
 from farpoint_server.errors import ServiceError
 from farpoint_server.observability.metrics.instruments import Instruments
-from farpoint_server.scheduling.batcher import Engine
+from farpoint_server.scheduling.batcher import BatchRunner
 
 
 @dataclass(frozen=True)
 class BatchMeter:
     """An engine, for the batcher, that counts what it is given."""
 
-    engine: Engine
+    engine: BatchRunner
     instruments: Instruments
 
     @property
@@ -22,17 +22,16 @@ class BatchMeter:
         """As the engine's own."""
         return self.engine.depth
 
-    def sample(self, batch: Batch) -> Coroutine[Any, Any, list[Samples | ServiceError]]:
+    def run(self, batch: Batch[Answer]) -> Coroutine[Any, Any, list[Answer | ServiceError]]:
         """As the engine's own."""
-        self.instruments.batch_requests.observe(len(batch.requests))
-        points = sum(len(clouds.points) for clouds in batch.requests)
-        self.instruments.batch_points.observe(points)
-        return self.engine.sample(batch)
+        self.instruments.batch_requests.observe(len(batch))
+        self.instruments.batch_points.observe(batch.point_count)
+        return self.engine.run(batch)
 
-    def sample_here(self, clouds: Clouds) -> Samples | None:
+    def run_inline_if_idle(self, work: Work[Answer]) -> Answer | None:
         """As the engine's own."""
-        samples = self.engine.sample_here(clouds)
-        if samples is not None:
+        answer = self.engine.run_inline_if_idle(work)
+        if answer is not None:
             self.instruments.batch_requests.observe(1)
-            self.instruments.batch_points.observe(len(clouds.points))
-        return samples
+            self.instruments.batch_points.observe(work.point_count)
+        return answer

@@ -1,4 +1,4 @@
-"""Counts each call, and each request in it, when it has ended."""
+"""Prometheus metrics of each call, and of each request in it, when it has ended."""
 
 import re
 from functools import cache
@@ -10,15 +10,15 @@ from farpoint_server.request_context import Fields
 PHASES = ("queue", "compute", "convert")
 
 
-class CallMeter:
-    """The `Meter` of the boundary that feeds the instruments."""
+class CallMetrics:
+    """The `RequestMetrics` of the interceptor that feed the instruments."""
 
     def __init__(self, instruments: Instruments) -> None:
         # The labels are of a few methods, statuses and errors; looking one up locks all of them.
         self._rpcs = cache(instruments.rpcs.labels)
-        self._rpc_seconds = instruments.rpc_seconds.series
+        self._rpc_seconds = cache(instruments.rpc_seconds.labels)
         self._phase_seconds = cache(
-            lambda rpc: [instruments.phase_seconds.series(rpc, phase) for phase in PHASES]
+            lambda rpc: [instruments.phase_seconds.labels(rpc, phase) for phase in PHASES]
         )
         self._refusals = cache(instruments.refusals.labels)
 

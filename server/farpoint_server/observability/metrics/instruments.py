@@ -1,8 +1,6 @@
-"""Every metric that is counted while the server works."""
+"""Prometheus counters and histograms of calls, requests and batches."""
 
-from prometheus_client import CollectorRegistry, Counter
-
-from farpoint_server.observability.metrics.distribution import Distribution
+from prometheus_client import CollectorRegistry, Counter, Histogram
 
 # From a cloud of a few points on an idle server to a queue of seconds.
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -21,19 +19,19 @@ class Instruments:
         self.rpcs = Counter(
             "farpoint_rpcs", "Calls that ended, by status.", ("rpc", "code"), registry=registry
         )
-        self.rpc_seconds = Distribution(
+        self.rpc_seconds = Histogram(
             "farpoint_rpc_seconds",
             "Time from the arrival of a call to the end of its answer.",
-            SECONDS,
-            registry,
             ("rpc",),
+            buckets=SECONDS,
+            registry=registry,
         )
-        self.phase_seconds = Distribution(
+        self.phase_seconds = Histogram(
             "farpoint_phase_seconds",
             "Time of a served call in each phase: queue, compute, and convert for all the rest.",
-            SECONDS,
-            registry,
             ("rpc", "phase"),
+            buckets=SECONDS,
+            registry=registry,
         )
         self.refusals = Counter(
             "farpoint_refusals",
@@ -41,9 +39,12 @@ class Instruments:
             ("reason",),
             registry=registry,
         )
-        self.batch_requests = Distribution(
-            "farpoint_batch_requests", "Requests that share a batch.", REQUESTS, registry
-        ).series()
-        self.batch_points = Distribution(
-            "farpoint_batch_points", "Points of a batch.", POINTS, registry
-        ).series()
+        self.batch_requests = Histogram(
+            "farpoint_batch_requests",
+            "Requests that share a batch.",
+            buckets=REQUESTS,
+            registry=registry,
+        )
+        self.batch_points = Histogram(
+            "farpoint_batch_points", "Points of a batch.", buckets=POINTS, registry=registry
+        )

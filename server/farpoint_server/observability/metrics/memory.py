@@ -1,4 +1,4 @@
-"""The memory of each device, as its manager saw it last."""
+"""Prometheus collector of each device's memory, as its manager saw it last."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
@@ -24,14 +24,14 @@ GAUGES: Mapping[str, tuple[str, Read]] = {
     "host_cache_bytes": ("Pinned host memory, live and cached.", lambda s: s.stats.host_reserved),
     "free_bytes": ("Free on the device, over all of its users.", lambda s: s.room.free),
     "total_bytes": ("Of the device.", lambda s: s.room.total),
-    "limit_bytes": ("What the server may hold; 0 is no limit.", lambda s: s.limit),
+    "limit_bytes": ("What the server may hold; 0 is no limit.", lambda s: s.limit or 0),
     "demand_bytes": ("What one recent batch used at most.", lambda s: s.demand),
     "estimate_error_ratio": ("Average of |used / predicted - 1|.", lambda s: s.correction.error),
     "healthy": ("1 if the device serves, else 0.", lambda s: s.healthy),
 }
 COUNTERS: Mapping[str, tuple[str, Read]] = {
     "retries": ("Flushes of the cache in the middle of a batch.", lambda s: s.stats.retries),
-    "out_of_memory": ("Times that memory ran out in a batch.", lambda s: s.ladders),
+    "out_of_memory": ("Times that memory ran out in a batch.", lambda s: s.oom_count),
     "refused": ("Requests refused because they would not fit.", lambda s: s.refused),
 }
 TRIMS: Mapping[str, tuple[str, Callable[[Trims], float]]] = {
@@ -41,7 +41,7 @@ TRIMS: Mapping[str, tuple[str, Callable[[Trims], float]]] = {
 }
 
 
-class Memory(Collector):
+class MemoryCollector(Collector):
     """The snapshots as metrics `farpoint_memory_*` with the label `device`."""
 
     def __init__(self, read: Callable[[], Snapshots]) -> None:

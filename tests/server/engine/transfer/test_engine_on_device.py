@@ -1,4 +1,4 @@
-"""The engine with a card, here a fake one: two batches at a time, and memory as before."""
+"""The engine with a GPU, here a fake one: two batches at a time, and memory as before."""
 
 import asyncio
 from functools import partial
@@ -7,42 +7,42 @@ import numpy as np
 import pytest
 import torch
 from tests.support.fake_allocator import MIB, FakeAllocator
-from tests.support.fake_device import FakeCard
+from tests.support.fake_device import FakeDevice
 from tests.support.sampling_work import clouds_of
 
 from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.transfer.card import Stream
+from farpoint_server.engine.sample import SampleBatch
+from farpoint_server.engine.transfer.device import DeviceStream
 from farpoint_server.engine.transfer.pipeline import DEPTH, Pipeline
-from farpoint_server.engine.types import Batch
 from farpoint_server.errors import DeviceFailedError, OverloadedError
-from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
-from farpoint_server.memory.policy import Limits
+from farpoint_server.memory.policy import Thresholds
 from farpoint_server.memory.snapshot import Reason
+from farpoint_server.memory.trimmer import Gate
 
 RANDOM = np.random.default_rng(11)
 clouds = partial(clouds_of, RANDOM)
 CPU = torch.device("cpu")
 
 
-class OnCard:
-    """An engine whose pipeline leads to a fake card, and whose memory is a fake one."""
+class OnDevice:
+    """An engine whose pipeline leads to a fake device, and whose memory is a fake one."""
 
-    def __init__(self, card: FakeCard, total: int = 1 << 30, *, bounded: bool = False) -> None:
-        self.card = card
+    def __init__(self, device: FakeDevice, total: int = 1 << 30, *, bounded: bool = False) -> None:
+        self.device = device
         self.allocator = FakeAllocator(total)
-        self.memory = Manager(self.allocator, Limits(), Gate(), bounded=bounded)
-        self.pipeline = Pipeline(card, self.memory.hold)
+        self.memory = Manager(self.allocator, Thresholds(), Gate(), bounded=bounded)
+        self.pipeline = Pipeline(device, self.memory.hold)
         self.engine = Engine(CPU, 1, self.memory, self.pipeline)
 
 
 @pytest.fixture
-async def on_card():
+async def on_device():
     """Makes such engines."""
-    made: list[OnCard] = []
+    made: list[OnDevice] = []
 
-    def make(card: FakeCard | None = None, **options: object) -> OnCard:
-        made.append(OnCard(card or FakeCard(), **options))
+    def make(device: FakeDevice | None = None, **options: object) -> OnDevice:
+        made.append(OnDevice(device or FakeDevice(), **options))
         return made[-1]
 
     yield make
@@ -74,107 +74,107 @@ async def until(condition) -> None:
     await asyncio.wait_for(poll(), 20)
 
 
-async def test_answers_are_those_of_a_cpu_with_two_batches_at_a_time(on_card, on_cpu):
+async def test_answers_are_those_of_a_cpu_with_two_batches_at_a_time(on_device, on_cpu):
     assert (on_cpu.depth, DEPTH) == (1, 2)
     batches = [[clouds(30, 50), clouds(20, with_distances=True)] for _ in range(6)]
     for seed in range(5):
-        engine = on_card(FakeCard(seed)).engine
+        engine = on_device(FakeDevice(seed)).engine
         assert engine.depth == DEPTH
-        answers = await asyncio.gather(*(engine.sample(Batch(batch)) for batch in batches))
+        answers = await asyncio.gather(*(engine.run(SampleBatch(batch)) for batch in batches))
         for batch, answer in zip(batches, answers, strict=True):
-            assert_same(answer, await on_cpu.sample(Batch(batch)))
+            assert_same(answer, await on_cpu.run(SampleBatch(batch)))
 
 
-async def test_nothing_is_trimmed_while_a_batch_is_on_its_way(on_card):
-    here = on_card()
-    here.card.pause(Stream.COMPUTE)
-    running = asyncio.create_task(here.engine.sample(Batch([clouds(100)])))
-    await until(lambda: here.pipeline.flying)
+async def test_nothing_is_trimmed_while_a_batch_is_on_its_way(on_device):
+    here = on_device()
+    here.device.pause(DeviceStream.COMPUTE)
+    running = asyncio.create_task(here.engine.run(SampleBatch([clouds(100)])))
+    await until(lambda: here.pipeline.in_flight)
     assert await here.engine.call(lambda: here.memory.trim_if_idle(0)) is None
-    here.card.resume(Stream.COMPUTE)
+    here.device.resume(DeviceStream.COMPUTE)
     await running
-    await until(lambda: not here.pipeline.flying)
-    assert here.card.pinned_sizes
+    await until(lambda: not here.pipeline.in_flight)
+    assert here.device.pinned_sizes
     trim = await here.engine.call(lambda: here.memory.trim_if_idle(0))
     assert trim.reason is Reason.REQUEST
-    assert not here.card.pinned_sizes, "pinned buffers are given back before the host is trimmed"
+    assert not here.device.pinned_sizes, "pinned buffers are given back before the host is trimmed"
 
 
-async def test_a_forced_trim_waits_for_what_is_on_its_way(on_card):
-    here = on_card()
-    here.card.pause(Stream.DOWNLOAD)
-    running = asyncio.create_task(here.engine.sample(Batch([clouds(100)])))
-    await until(lambda: here.pipeline.flying)
+async def test_a_forced_trim_waits_for_what_is_on_its_way(on_device):
+    here = on_device()
+    here.device.pause(DeviceStream.DOWNLOAD)
+    running = asyncio.create_task(here.engine.run(SampleBatch([clouds(100)])))
+    await until(lambda: here.pipeline.in_flight)
     trimming = asyncio.ensure_future(here.engine.call(here.memory.trim))
     await asyncio.sleep(0.02)
     assert not trimming.done()
-    here.card.resume(Stream.DOWNLOAD)
+    here.device.resume(DeviceStream.DOWNLOAD)
     assert (await trimming).reason is Reason.REQUEST
     await running
 
 
-async def test_what_runs_out_of_memory_is_cut_and_answered_as_if_it_had_not(on_card, on_cpu):
+async def test_what_runs_out_of_memory_is_cut_and_answered_as_if_it_had_not(on_device, on_cpu):
     """Beside a batch that is on its way, too."""
     requests = [clouds(30, 50, 20, with_distances=True), clouds(90), clouds(10, 60)]
-    here = on_card(FakeCard(most_bytes=2048))
-    answers = await asyncio.gather(*(here.engine.sample(Batch(requests)) for _ in range(3)))
-    expected = await on_cpu.sample(Batch(requests))
+    here = on_device(FakeDevice(most_bytes=2048))
+    answers = await asyncio.gather(*(here.engine.run(SampleBatch(requests)) for _ in range(3)))
+    expected = await on_cpu.run(SampleBatch(requests))
     for answer in answers:
         assert_same(answer, expected)
-    assert here.memory.snapshot.ladders == 3
-    (refused,) = await here.engine.sample(Batch([clouds(400)]))
+    assert here.memory.snapshot.oom_count == 3
+    (refused,) = await here.engine.run(SampleBatch([clouds(400)]))
     assert isinstance(refused, OverloadedError)
-    assert not here.card.races
+    assert not here.device.races
 
 
-async def test_where_memory_is_scarce_one_batch_waits_for_the_other(on_card):
+async def test_where_memory_is_scarce_one_batch_waits_for_the_other(on_device):
     """Predicted to fit alone and not beside another, it is neither cut nor refused."""
     small, large = clouds(1000), clouds(100_000)
-    here = on_card(total=48 * MIB, bounded=True)
+    here = on_device(total=48 * MIB, bounded=True)
     here.allocator.allocate(40 * MIB)
-    here.card.pause(Stream.DOWNLOAD)
-    first = asyncio.create_task(here.engine.sample(Batch([small])))
-    await until(lambda: here.pipeline.flying)
-    second = asyncio.create_task(here.engine.sample(Batch([large])))
+    here.device.pause(DeviceStream.DOWNLOAD)
+    first = asyncio.create_task(here.engine.run(SampleBatch([small])))
+    await until(lambda: here.pipeline.in_flight)
+    second = asyncio.create_task(here.engine.run(SampleBatch([large])))
     await asyncio.sleep(0.02)
-    assert here.pipeline.flying == 1
-    here.card.resume(Stream.DOWNLOAD)
+    assert here.pipeline.in_flight == 1
+    here.device.resume(DeviceStream.DOWNLOAD)
     (answer,), (other,) = await second, await first
     assert (len(answer.rows), len(other.rows)) == (33_333, 333)
 
 
-async def test_a_batch_that_all_gave_up_before_its_launch_is_not_launched(on_card):
-    here = on_card(FakeCard(hurry=1))
-    batch = Batch([clouds(100), clouds(100)])
+async def test_a_batch_that_all_gave_up_before_its_launch_is_not_launched(on_device):
+    here = on_device(FakeDevice(hurry=1))
+    batch = SampleBatch([clouds(100), clouds(100)])
     batch.give_up(0)
     batch.give_up(1)
-    await here.engine.sample(batch)
-    assert here.card.log == ["upload"]
+    await here.engine.run(batch)
+    assert here.device.log == ["upload"]
 
 
-async def test_a_device_that_fails_later_is_lost(on_card):
-    here = on_card()
+async def test_a_device_that_fails_later_is_lost(on_device):
+    here = on_device()
 
     def refuse(what: str) -> None:
         if what == "synchronize":
             raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
 
-    here.card.refuse = refuse
+    here.device.refuse = refuse
     for _ in range(2):
         with pytest.raises(DeviceFailedError):
-            await here.engine.sample(Batch([clouds(10)]))
+            await here.engine.run(SampleBatch([clouds(10)]))
     assert here.memory.is_lost
     assert not here.memory.snapshot.healthy
 
 
-async def test_a_caller_who_leaves_keeps_nothing_from_landing(on_card):
-    here = on_card()
-    here.card.pause(Stream.COMPUTE)
-    tasks = [asyncio.create_task(here.engine.sample(Batch([clouds(100)]))) for _ in range(2)]
-    await until(lambda: here.pipeline.flying == 2)
+async def test_a_caller_who_leaves_keeps_no_transfer_from_completing(on_device):
+    here = on_device()
+    here.device.pause(DeviceStream.COMPUTE)
+    tasks = [asyncio.create_task(here.engine.run(SampleBatch([clouds(100)]))) for _ in range(2)]
+    await until(lambda: here.pipeline.in_flight == 2)
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-    here.card.resume(Stream.COMPUTE)
-    await until(lambda: not here.pipeline.flying)
-    assert len(await here.engine.sample(Batch([clouds(100)]))) == 1
+    here.device.resume(DeviceStream.COMPUTE)
+    await until(lambda: not here.pipeline.in_flight)
+    assert len(await here.engine.run(SampleBatch([clouds(100)]))) == 1

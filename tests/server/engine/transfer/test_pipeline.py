@@ -1,40 +1,40 @@
-"""Batches to a card and back, on a card that is as late as it may be; see staging/fake.py."""
+"""Batches to a GPU and back, on a fake one that is as late as it may be."""
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.fake_device import FakeCard, FakeEvent, Race
+from tests.support.fake_device import FakeDevice, FakeEvent, Race
 
-from farpoint_server.engine.transfer.card import Stream
-from farpoint_server.engine.transfer.pipeline import BUFFERS_OF_A_FLIGHT, DEPTH, Pipeline
-from farpoint_server.memory.gate import Gate
+from farpoint_server.engine.transfer.device import DeviceStream
+from farpoint_server.engine.transfer.pipeline import BUFFERS_PER_TRANSFER, DEPTH, Pipeline
+from farpoint_server.memory.trimmer import Gate
 
 RANDOM = np.random.default_rng(3)
-MOST_BUFFERS = DEPTH * BUFFERS_OF_A_FLIGHT
+MOST_BUFFERS = DEPTH * BUFFERS_PER_TRANSFER
 LONG_S = 20
 
 
 class Trip:
-    """A pipeline to a fake card behind the gate of a memory manager."""
+    """A pipeline to a fake device behind the gate of a memory manager."""
 
-    def __init__(self, card: FakeCard) -> None:
-        self.card = card
+    def __init__(self, device: FakeDevice) -> None:
+        self.device = device
         self.gate = Gate()
-        self.pipeline = Pipeline(card, self.gate.stay)
+        self.pipeline = Pipeline(device, self.gate.hold_shared)
 
     def run(self, batch):
         with self.gate.reading():
-            return self.pipeline.run(batch, kernel, lambda outputs: outputs)
+            return self.pipeline.submit(batch, kernel, lambda outputs: outputs)
 
     def check(self) -> None:
         """What holds at any moment."""
-        assert not self.card.races
-        assert len(self.card.pinned_sizes) <= MOST_BUFFERS
-        assert self.pipeline.flying <= DEPTH
-        with self.gate.trying() as entered:
-            assert not (entered and self.card.pending), "a trim could run beside a forward"
+        assert not self.device.races
+        assert len(self.device.pinned_sizes) <= MOST_BUFFERS
+        assert self.pipeline.in_flight <= DEPTH
+        with self.gate.try_exclusive() as entered:
+            assert not (entered and self.device.pending), "a trim could run beside a forward"
 
     def end(self) -> None:
         self.pipeline.wait(0)
@@ -69,9 +69,9 @@ lengths = st.lists(st.integers(0, 9000), min_size=1, max_size=3)
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(lengths, min_size=1, max_size=7), st.integers(), st.sampled_from([0, 0.3, 0.7, 1]))
-def test_every_answer_is_right_however_late_the_card_is(sizes, seed, hurry):
+def test_every_answer_is_right_however_late_the_device_is(sizes, seed, hurry):
     """Nothing is read before it is there, nor written or dropped before it was read."""
-    trip = Trip(FakeCard(seed, hurry))
+    trip = Trip(FakeDevice(seed, hurry))
     batches = [batch(*each) for each in sizes]
     answers = []
     for made in batches:
@@ -83,19 +83,19 @@ def test_every_answer_is_right_however_late_the_card_is(sizes, seed, hurry):
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(), st.integers(0, 60), st.sampled_from([0, 0.5, 1]))
-def test_a_departure_that_fails_anywhere_leaves_nothing_behind(seed, fails_at, hurry):
-    trip = Trip(FakeCard(seed, hurry))
+def test_a_submission_that_fails_anywhere_leaves_nothing_behind(seed, fails_at, hurry):
+    trip = Trip(FakeDevice(seed, hurry))
     asked = 0
 
     def refuse(what: str) -> None:
         nonlocal asked
         if what in ("record", "synchronize", "array"):
-            return  # what only a lost card, or none, refuses
+            return  # what only a lost GPU, or none, refuses
         asked += 1
         if asked == fails_at:
             raise torch.OutOfMemoryError("CUDA out of memory")
 
-    trip.card.refuse = refuse
+    trip.device.refuse = refuse
     answers, done = [], []
     for made in [batch(1000), batch(9000, 5), batch(2), batch(7000)]:
         try:
@@ -110,46 +110,46 @@ def test_a_departure_that_fails_anywhere_leaves_nothing_behind(seed, fails_at, h
 
 
 def test_the_next_batch_is_uploaded_while_the_kernels_of_one_run():
-    trip = Trip(FakeCard(hurry=0))
-    trip.card.pause(Stream.COMPUTE)
+    trip = Trip(FakeDevice(hurry=0))
+    trip.device.pause(DeviceStream.COMPUTE)
     batches = [batch(100), batch(200)]
     answers = [trip.run(made) for made in batches]
-    trip.card.settle()
-    assert trip.card.log == ["upload", "upload"]
+    trip.device.settle()
+    assert trip.device.log == ["upload", "upload"]
     assert not any(answer.done() for answer in answers)
-    trip.card.resume(Stream.COMPUTE)
+    trip.device.resume(DeviceStream.COMPUTE)
     assert_answers(answers, batches)
     trip.end()
 
 
 def test_one_batch_is_downloaded_while_the_kernels_of_the_next_run():
-    trip = Trip(FakeCard(hurry=0))
-    trip.card.pause(Stream.DOWNLOAD)
+    trip = Trip(FakeDevice(hurry=0))
+    trip.device.pause(DeviceStream.DOWNLOAD)
     batches = [batch(100), batch(200)]
     answers = [trip.run(made) for made in batches]
-    trip.card.settle()
-    assert trip.card.log.count("compute") == 2
-    assert "download" not in trip.card.log
-    trip.card.resume(Stream.DOWNLOAD)
+    trip.device.settle()
+    assert trip.device.log.count("compute") == 2
+    assert "download" not in trip.device.log
+    trip.device.resume(DeviceStream.DOWNLOAD)
     assert_answers(answers, batches)
     trip.end()
 
 
 def test_buffers_are_used_again_and_given_back_when_asked():
-    trip = Trip(FakeCard())
+    trip = Trip(FakeDevice())
     for _ in range(10):
         assert_answers([trip.run(made := batch(20_000))], [made])
         trip.pipeline.wait(0)
-    used = trip.card.pinned_sizes
-    assert len(used) == BUFFERS_OF_A_FLIGHT
+    used = trip.device.pinned_sizes
+    assert len(used) == BUFFERS_PER_TRANSFER
     assert all(size.bit_count() == 1 for size in used)
     trip.pipeline.give_back()
-    assert trip.card.pinned_sizes == []
+    assert trip.device.pinned_sizes == []
     trip.end()
 
 
 def test_an_answer_outlives_the_buffer_that_it_came_through():
-    trip = Trip(FakeCard())
+    trip = Trip(FakeDevice())
     first, second = batch(500), batch(500)
     answer = trip.run(first)
     answer.result(LONG_S)
@@ -157,14 +157,14 @@ def test_an_answer_outlives_the_buffer_that_it_came_through():
     trip.end()
 
 
-def test_what_the_card_reports_later_reaches_the_one_who_waits():
-    trip = Trip(FakeCard())
+def test_what_the_device_reports_later_reaches_the_one_who_waits():
+    trip = Trip(FakeDevice())
 
     def refuse(what: str) -> None:
         if what == "synchronize":
             raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
 
-    trip.card.refuse = refuse
+    trip.device.refuse = refuse
     answer = trip.run(batch(10))
     with pytest.raises(torch.AcceleratorError):
         answer.result(LONG_S)
@@ -172,23 +172,26 @@ def test_what_the_card_reports_later_reaches_the_one_who_waits():
     assert trip.gate.readers == 0
 
 
-class Careless(FakeCard):
+class Careless(FakeDevice):
     """Forgets one of the ties between the streams."""
 
-    def __init__(self, forgotten: Stream) -> None:
+    def __init__(self, forgotten: DeviceStream) -> None:
         super().__init__(hurry=0)
         self.forgotten = forgotten
 
-    def wait(self, stream: Stream, event: FakeEvent) -> None:
+    def wait(self, stream: DeviceStream, event: FakeEvent) -> None:
         if stream is not self.forgotten:
             super().wait(stream, event)
 
 
-@pytest.mark.parametrize("forgotten", [Stream.COMPUTE, Stream.DOWNLOAD])
-def test_the_fake_card_notices_a_tie_that_is_missing(forgotten):
+@pytest.mark.parametrize("forgotten", [DeviceStream.COMPUTE, DeviceStream.DOWNLOAD])
+def test_the_fake_device_notices_a_tie_that_is_missing(forgotten):
     trip = Trip(Careless(forgotten))
-    others = {Stream.COMPUTE: Stream.UPLOAD, Stream.DOWNLOAD: Stream.COMPUTE}
-    trip.card.pause(others[forgotten])
+    others = {
+        DeviceStream.COMPUTE: DeviceStream.UPLOAD,
+        DeviceStream.DOWNLOAD: DeviceStream.COMPUTE,
+    }
+    trip.device.pause(others[forgotten])
     trip.run(batch(10))
     with pytest.raises(Race):
-        trip.card.settle()
+        trip.device.settle()

@@ -1,0 +1,1 @@
+"""Timing, point sets and machine facts that all benchmarks share."""

@@ -1,0 +1,53 @@
+"""Seeded synthetic point clouds for benchmarks: float32 (n, 3), contiguous."""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from farpoint_training.scenes import lidar_scan
+
+Cloud = npt.NDArray[np.float32]
+
+
+def lidar(n: int) -> Cloud:
+    """A street seen by a 64-beam sensor, in the order the sensor reports it."""
+    columns = int(n / 64 * 1.15) + 8
+    scan = lidar_scan(seed=0, columns=columns)
+    while len(scan) < n:
+        columns = int(columns * 1.1)
+        scan = lidar_scan(seed=0, columns=columns)
+    keep = np.linspace(0, len(scan) - 1, n).astype(np.int64)
+    return np.ascontiguousarray(scan[keep, :3])
+
+
+def cube(n: int) -> Cloud:
+    return np.random.default_rng(0).random((n, 3), np.float32)
+
+
+def sphere(n: int) -> Cloud:
+    """The surface of a ball."""
+    p = np.random.default_rng(0).normal(size=(n, 3))
+    surface: Cloud = (p / np.linalg.norm(p, axis=1, keepdims=True)).astype(np.float32)
+    return surface
+
+
+def lattice(n: int) -> Cloud:
+    """Integer positions in random order: nearly every distance is a tie."""
+    side = int(np.ceil(n ** (1 / 3)))
+    grid = np.stack(np.meshgrid(*[np.arange(side)] * 3), -1).reshape(-1, 3)
+    return np.random.default_rng(0).permutation(grid)[:n].astype(np.float32)
+
+
+def equal(n: int) -> Cloud:
+    """One position n times."""
+    return np.full((n, 3), 1.5, np.float32)
+
+
+POINT_SETS: dict[str, Callable[[int], Cloud]] = {
+    "lidar": lidar,
+    "cube": cube,
+    "sphere": sphere,
+    "lattice": lattice,
+    "equal": equal,
+}

@@ -1,0 +1,1 @@
+"""Benchmarks of the CUDA kernels; needs a GPU and nvcc."""

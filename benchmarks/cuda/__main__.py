@@ -1,0 +1,180 @@
+"""Benchmarks of the CUDA kernels: latencies, gather and scatter, sampling beside other kernels.
+
+Warm, synchronized, medians of CUDA event times. Sampling is compared per step: a kernel that looks
+at every point in every step takes as long for each, so a slow one may be timed over fewer samples
+("samples" in the results). Writes benchmarks/results/cuda_<device>.json, section by section.
+
+    python -m benchmarks.cuda [section ...] [--seconds N]
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import farpoint_ops
+from benchmarks.common.machine import describe
+from benchmarks.common.point_sets import cube, lidar
+from benchmarks.cuda import gather_scatter, library, peers
+from benchmarks.cuda.timing import Sampler, step_microseconds
+
+RESULTS = Path(__file__).parents[1] / "results"
+Rows = Iterable[dict[str, Any]]
+# (points, samples), one cloud; those with a target first.
+SIZES = [
+    *((4096, 1024), (16384, 4096), (131072, 16384), (262144, 16384), (1048576, 16384)),
+    *((1024, 256), (65536, 16384), (8192, 2048), (32768, 8192), (4194304, 16384)),
+]
+BATCHED = [(16384, 4096), (4096, 1024), (1024, 256), (65536, 16384)]
+BATCHES = [32, 16, 128]
+MOST_LIDAR_POINTS = 1 << 20  # casting more rays takes longer than measuring
+METHODS = ("block", "grid", "cluster", "lazy", "lazy_sorted")
+# What the model of docs/performance_cuda.md assumes: (operation, size) to cycles.
+LATENCIES = {("redux", 32): 25, ("barrier", 128): 30, ("mail", 8): 220, ("grid", 0): 1400}
+
+
+def forced(method: str, head_points: int = 0) -> Sampler:
+    return lambda xyz, m: torch.ops.farpoint._cuda_fps(xyz, m, method, head_points)
+
+
+def clouds(shape: Callable[[int], Any], n: int, batch: int) -> torch.Tensor:
+    return torch.from_numpy(shape(n)).cuda().expand(batch, -1, -1).contiguous()
+
+
+def step_or_none(method: str, xyz: torch.Tensor, m: int) -> dict[str, Any] | None:
+    try:
+        return step_microseconds(forced(method), xyz, m)
+    except ValueError:  # the kernel does not take clouds of this size
+        return None
+
+
+def sampling(name: str, xyz: torch.Tensor, m: int, others: dict[str, Any]) -> dict[str, Any]:
+    results = {"farpoint": step_microseconds(farpoint_ops.furthest_point_sample, xyz, m)}
+    results |= {n: step_microseconds(sampler, xyz, m) for n, sampler in others.items()}
+    ours = results["farpoint"]["us_per_step"]
+    ratios = {n: r["us_per_step"] / ours for n, r in results.items()}
+    row = {"shape": name, "batch": xyz.size(0), "points": xyz.size(1), "samples": m}
+    print(json.dumps(row | {n: round(r["us_per_step"], 3) for n, r in results.items()}), flush=True)
+    return row | {"results": results, "ratios": ratios}
+
+
+def each_size(measure: Callable[[str, torch.Tensor, int], Any], until: float) -> Rows:
+    """One cloud of every size and shape, in the order of SIZES, until the time is up."""
+    for n, m in SIZES:
+        for shape in (lidar, cube) if n <= MOST_LIDAR_POINTS else (cube,):
+            if time.monotonic() > until:
+                print(f"left out: {shape.__name__} {n} -> {m}, the time is up")
+            else:
+                yield measure(shape.__name__, clouds(shape, n, 1), m)
+
+
+def other_samplers() -> dict[str, Sampler]:
+    return {"one_block": library.one_block_fps, **peers.samplers()}
+
+
+def all_sampling(until: float) -> Rows:
+    others = other_samplers()
+    return each_size(lambda name, xyz, m: sampling(name, xyz, m, others), until)
+
+
+def batches(until: float) -> Rows:
+    others = other_samplers()
+    for n, m in BATCHED:
+        for b in BATCHES:
+            if time.monotonic() < until:
+                yield sampling("lidar", clouds(lidar, n, b), m, others)
+
+
+def methods(until: float) -> Rows:
+    """Every kernel of ours beside the one that the rule picks, to set fps/dispatch.cu by."""
+
+    def measure(name: str, xyz: torch.Tensor, m: int) -> dict[str, Any]:
+        steps = {method: step_or_none(method, xyz, m) for method in METHODS}
+        row = {"shape": name, "points": xyz.size(1), "samples": m, "methods": steps}
+        print(json.dumps(row), flush=True)
+        return row
+
+    return each_size(measure, until)
+
+
+def heads(_: float) -> Rows:
+    """The lazy head with other heads, to set fps_lazy_head_points by."""
+    for n, m in ((16384, 4096), (262144, 16384)):
+        xyz = clouds(lidar, n, 1)
+        for points in (512, 1024, 1536, 1792):
+            step = step_microseconds(forced("lazy", points), xyz, m)["us_per_step"]
+            yield {"points": n, "samples": m, "head_points": points, "us_per_step": step}
+
+
+def latencies(_: float) -> Rows:
+    processors = torch.cuda.get_device_properties(0).multi_processor_count
+    for (what, size), assumed in LATENCIES.items():
+        if what == "mail" and torch.cuda.get_device_capability()[0] < 9:
+            continue
+        measured = library.latency_cycles(what, size or processors)
+        row = {"what": what, "size": size or processors, "assumed": assumed, "cycles": measured}
+        print(json.dumps(row), flush=True)
+        yield row
+
+
+def device() -> dict[str, Any]:
+    properties = torch.cuda.get_device_properties(0)
+    return {
+        "name": properties.name,
+        "processors": properties.multi_processor_count,
+        "cuda": torch.version.cuda,
+        **describe("torch"),
+    }
+
+
+SECTIONS: dict[str, Callable[[float], Rows]] = {
+    "latencies": latencies,
+    "gathers": gather_scatter.gathers,
+    "scatters": gather_scatter.scatters,
+    "sampling": all_sampling,
+    "batches": batches,
+    "methods": methods,
+    "heads": heads,
+}
+
+
+def save(section: str, rows: list[dict[str, Any]]) -> Path:
+    """Replace one section of the results; the others stay, each with the date of its own."""
+    about = device()
+    target = RESULTS / f"cuda_{about['name'].lower().replace(' ', '_')}.json"
+    RESULTS.mkdir(exist_ok=True)
+    results = json.loads(target.read_text()) if target.exists() else {}
+    results |= {"device": about, section: {"date": about["date"], "rows": rows}}
+    target.write_text(json.dumps(results, indent=1) + "\n")
+    return target
+
+
+def run(section: str, until: float) -> None:
+    """Saves after every row, so that a crash or an end of the time costs no more than one."""
+    rows: list[dict[str, Any]] = []
+    for row in SECTIONS[section](until):
+        rows.append(row)
+        target = save(section, rows)
+    print(f"{section}: {target}" if rows else f"{section}: nothing measured")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)}; all unless named")
+    parser.add_argument("--seconds", type=float, default=3600, help="for each section, about")
+    arguments = parser.parse_args()
+    unknown = set(arguments.sections) - set(SECTIONS)
+    if unknown:
+        parser.error(f"sections: expected {', '.join(SECTIONS)}, got {', '.join(sorted(unknown))}")
+    if not torch.cuda.is_available():
+        raise SystemExit("benchmarks.cuda: torch sees no CUDA device")
+    for section in arguments.sections or SECTIONS:
+        run(section, time.monotonic() + arguments.seconds)
+
+
+if __name__ == "__main__":
+    main()

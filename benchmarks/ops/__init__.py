@@ -1,0 +1,1 @@
+"""Benchmarks of farpoint_ops and the encoder on the CPU."""

@@ -1,0 +1,1 @@
+"""Benchmarks of farpoint-server over gRPC; needs Linux (/proc, SIGSTOP)."""

@@ -1,0 +1,122 @@
+"""Echo servers, bare gRPC and farpoint-server without kernels: the floor for benchmarks.service.
+
+    python benchmarks/service/echo_server.py bare       gRPC alone: bytes, or protobuf messages
+    python benchmarks/service/echo_server.py farpoint   farpoint-server, all but the kernels
+    python benchmarks/service/echo_server.py kernels    farpoint-server as it is
+
+Each prints HOST:PORT on standard output when it serves. A script of its own, so that the one of
+another checkout can serve that checkout's packages.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import numpy as np
+
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import tensor_pb2
+
+UNLIMITED = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
+
+
+async def _bytes(request: bytes, _: object) -> bytes:
+    return request
+
+
+async def _protobuf(request: pb.SampleRequest, _: object) -> pb.SampleResponse:
+    return pb.SampleResponse(points=request.points)
+
+
+async def _indices(request: pb.SampleRequest, _: object) -> pb.SampleResponse:
+    """All that farpoint-server answers to such a request, but for its timings."""
+    count = request.sample_counts[0]
+    rows = tensor_pb2.Tensor(
+        data_type=tensor_pb2.DATA_TYPE_INT32,
+        shape=[count],
+        data=np.arange(count, dtype="<i4").tobytes(),
+    )
+    return pb.SampleResponse(indices=rows, lengths=[count], points=request.points)
+
+
+def _parsed(answer: Callable[..., Any]) -> grpc.RpcMethodHandler:
+    return grpc.unary_unary_rpc_method_handler(
+        answer, pb.SampleRequest.FromString, pb.SampleResponse.SerializeToString
+    )
+
+
+async def bare() -> None:
+    """Methods Bytes, Protobuf and Indices of the service bare.Echo."""
+    methods = {
+        "Bytes": grpc.unary_unary_rpc_method_handler(_bytes),
+        "Protobuf": _parsed(_protobuf),
+        "Indices": _parsed(_indices),
+    }
+    server = grpc.aio.server(options=UNLIMITED)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bare.Echo", methods),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    print(f"127.0.0.1:{port}", flush=True)
+    await server.wait_for_termination()
+
+
+def farpoint(*, kernels: bool) -> None:
+    """The server as it is; without kernels, the samples of a cloud are its first rows."""
+    from farpoint_server import __main__ as command
+    from farpoint_server.engine import sample
+
+    def first_rows(requests, cancelled):
+        if len(cancelled) == 1:
+            return np.arange(requests[0].sample_counts[0], dtype=np.int32), None
+        lengths = np.concatenate([clouds.lengths for clouds in requests])
+        counts = np.concatenate([clouds.sample_counts for clouds in requests])
+        firsts = lengths.cumsum() - lengths
+        pairs = zip(firsts, counts, strict=True)
+        return np.concatenate([np.arange(f, f + m, dtype=np.int32) for f, m in pairs]), None
+
+    if not kernels:
+        sample.launch = first_rows
+    sys.argv[1:] = ["--listen", "127.0.0.1:0", "--device", "cpu", "--log-format", "json"]
+    errors = _tell_address()
+    try:
+        command.main()
+    finally:
+        os.dup2(errors, sys.stderr.fileno())
+
+
+def _tell_address() -> int:
+    """Prints the address of the log's ready line, after which log lines go nowhere.
+
+    Returns:
+        A descriptor of standard error, where warnings and errors from before that line go.
+    """
+    errors = os.dup(sys.stderr.fileno())
+    read, write = os.pipe()
+    os.dup2(write, sys.stderr.fileno())
+    os.close(write)
+
+    def follow() -> None:
+        with os.fdopen(read) as lines:
+            for line in lines:
+                entry = json.loads(line) if line.startswith("{") else {}
+                if entry.get("event") == "ready":
+                    print(entry["address"], flush=True)
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+                elif entry.get("level") != "info":
+                    os.write(errors, line.encode())
+
+    threading.Thread(target=follow).start()
+    return errors
+
+
+if __name__ == "__main__":
+    kind = sys.argv[1]
+    if kind == "bare":
+        asyncio.run(bare())
+    else:
+        farpoint(kernels=kind == "kernels")

@@ -1,0 +1,145 @@
+"""Server subprocesses: start, SIGSTOP and SIGCONT, CPU time and memory of the process tree, stop.
+
+A server may be many processes. Its tree is what descends from the one that was started, and what
+is in its session, which still finds those whose parent has ended.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+SETTLE_SECONDS = 0.05
+
+
+def _stat(pid: str | int) -> list[str]:
+    """Fields of /proc/PID/stat after the name: state, parent, group, session and so on."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def _relations() -> dict[int, tuple[int, int]]:
+    """Parent and session of every process that is not a zombie."""
+    relations = {}
+    for entry in Path("/proc").iterdir():
+        with suppress(ValueError, OSError):
+            state, parent, _, session, *_ = _stat(int(entry.name))
+            if state != "Z":
+                relations[int(entry.name)] = int(parent), int(session)
+    return relations
+
+
+@dataclass(frozen=True)
+class Server:
+    """A process, with those it started, that serves at an address."""
+
+    process: "subprocess.Popen[str]"
+    address: str
+
+    def tree(self) -> list[int]:
+        relations = _relations()
+        tree = {pid for pid, (_, session) in relations.items() if session == self.process.pid}
+        while more := {p for p, (parent, _) in relations.items() if parent in tree} - tree:
+            tree |= more
+        return sorted(tree)
+
+    def cpu_seconds(self) -> float:
+        """Of all processes and their threads, since they began."""
+        total = 0.0
+        for pid in self.tree():
+            with suppress(OSError):
+                fields = _stat(pid)
+                total += (int(fields[11]) + int(fields[12])) / TICKS
+        return total
+
+    def memory_mb(self) -> float:
+        """Proportional set size: a page that several processes share counts once."""
+        total = 0
+        for pid in self.tree():
+            with suppress(OSError):
+                lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+                total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+        return total / 1024
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    @contextmanager
+    def awake(self) -> Iterator[None]:
+        """A paused server's turn, once what it missed while it slept is done."""
+        self.resume()
+        time.sleep(SETTLE_SECONDS)
+        try:
+            yield
+        finally:
+            self.pause()
+
+    def stop(self) -> None:
+        """SIGTERM, ten seconds, SIGKILL to what is left."""
+        self.resume()
+        tree = self.tree()
+        self.process.terminate()
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline and self.process.poll() is None:
+            time.sleep(0.05)
+        for pid in {*tree, *self.tree()} & _relations().keys():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def _signal(self, number: int) -> None:
+        for pid in self.tree():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+@contextmanager
+def serving(*program: str, variables: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """A Python program that prints its address when it is ready; `variables` are its environment.
+
+    Raises:
+        RuntimeError: it ends without.
+    """
+    process = subprocess.Popen(
+        [sys.executable, *program],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=variables,
+        start_new_session=True,
+    )
+    server = Server(process, process.stdout.readline().strip())
+    try:
+        if not server.address:
+            raise RuntimeError(f"{' '.join(program)} ended with {process.wait()} before it served")
+        yield server
+    finally:
+        server.stop()
+
+
+@contextmanager
+def running(
+    command: Sequence[str], address: str, environment: Mapping[str, str], log: Path
+) -> Iterator[Server]:
+    """Any command that will serve at the address; what it prints goes to the log."""
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+    server = Server(process, address)
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,115 @@
+"""Markdown tables of the service benchmark."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from benchmarks.service.targets import ratios
+
+Row = dict[str, Any]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _conditions(report: Row) -> str:
+    machine = report["machine"]
+    own = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    lines = [
+        f"{machine['processor']}; Python {machine['python']}; {machine['date']}; {own}.",
+        f"Medians of {report['rounds']} rounds of {report['seconds']} s each; load average before: "
+        + ", ".join(f"{load:.2f}" for load in report["load_average"])
+        + f"; {report['minutes']:.1f} minutes.",
+    ]
+    for name, versions in report["peer_versions"].items():
+        installed = ", ".join(f"{package} {version}" for package, version in versions.items())
+        lines.append(f"Environment {name}: {installed}.")
+    left_out = [f"Left out: {name}: {reason}." for name, reason in report["left_out"].items()]
+    return "\n".join(f"* {line}" for line in lines + left_out)
+
+
+def _targets(rows: list[Row]) -> str:
+    verdict = {True: "yes", False: "no", None: ""}
+    return _table(
+        ("ours : theirs", "N", "at", "ours", "theirs", "ratio", "wanted", "met", "CPU ratio"),
+        (
+            (
+                r.what,
+                r.points,
+                r.at,
+                _number(r.ours),
+                _number(r.theirs),
+                f"{r.ratio:.2f}",
+                r.wanted or "",
+                verdict[r.met],
+                f"{r.cpu_ratio:.2f}",
+            )
+            for r in ratios(rows)
+        ),
+    )
+
+
+def _measured(rows: list[Row], mode: str) -> str:
+    keys = ("p50_ms", "p99_ms", "per_s", "cpu_ms")
+    return _table(
+        ("server", "N", "samples", "at", "p50 ms", "p99 ms", "calls/s", "server CPU ms"),
+        (
+            (
+                r["server"],
+                r["points"],
+                r.get("samples", ""),
+                r["at"],
+                *(_number(r[k]) for k in keys),
+            )
+            for r in rows
+            if r["mode"] == mode
+        ),
+    )
+
+
+def _weights(servers: dict[str, list[Row]]) -> str:
+    keys = ("idle_cpu_percent_before", "memory_mb_before", "memory_mb_after")
+    return _table(
+        ("server", "mode", "processes", "idle CPU %", "MB before load", "MB after load"),
+        (
+            (row["server"], mode, row["processes"], *(_number(row[key]) for key in keys))
+            for mode, rows in servers.items()
+            for row in rows
+        ),
+    )
+
+
+def _dead(dead: Row) -> str:
+    freed = dead["free_after_cancel_ms"]
+    return (
+        f"After 96 requests with 1.5 s deadlines ({dead['codes']}) the next was answered in "
+        f"{dead['idle_after_s']:.3f} s. After a cancel in mid-sampling, in "
+        f"{statistics.median(freed):.1f} ms (median of {len(freed)})."
+    )
+
+
+def markdown(report: Row) -> str:
+    rows = report["rows"]
+    heights = {r["samples"]: r["height"] for r in rows if r["mode"] == "sample" and r["height"]}
+    chosen = ", ".join(f"{height} for {samples}" for samples, height in heights.items())
+    sections = [
+        _conditions(report),
+        "## Ratios",
+        _targets(rows),
+        "## Echo: no sampling",
+        _measured(rows, "echo"),
+        "## Sampling" + (f" (fpsample's tree height: {chosen})" if chosen else ""),
+        _measured(rows, "sample"),
+        "## Servers",
+        "Memory is the proportional set size of all processes of a server.",
+        _weights(report["servers"]),
+        "## Dead work",
+        _dead(report["dead_work"]),
+    ]
+    return "\n\n".join(sections) + "\n"

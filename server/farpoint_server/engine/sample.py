@@ -1,0 +1,165 @@
+"""Batches of Sample requests: made, sliced where memory is short, run, and split into answers."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from farpoint_server.engine.launch import launch, submit
+from farpoint_server.engine.transfer.pipeline import Pipeline
+from farpoint_server.engine.types import Clouds, Float32s, Int32s, Samples
+from farpoint_server.memory.prediction import sample_bytes
+
+# What the CPU kernel takes, to within a factor of two, as it reckons itself where it decides how
+# many threads a cloud is worth: for scans, surfaces and noise, alone or a thousand clouds at once.
+POINT_NS, SAMPLE_NS = 15, 200
+# What a request gets that was given up: nobody reads it.
+_NOTHING = Samples(np.empty(0, np.int32), None)
+
+
+# Not frozen: that takes four times as long to make, and every request makes one.
+@dataclass(eq=False, slots=True)
+class SampleWork:
+    """One Sample request; those that wait together share a launch."""
+
+    clouds: Clouds
+    point_count: int = field(init=False)
+    """Points of all clouds."""
+    cost_ns: int = field(init=False)
+    """Nanoseconds that the CPU kernel is predicted to take on one core."""
+    shares_launch: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self.point_count = len(self.clouds.points)
+        self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * _sample_count(self.clouds)
+
+    @staticmethod
+    def batch(requests: "Sequence[SampleWork]") -> "SampleBatch":
+        """The requests as one batch."""
+        return SampleBatch([request.clouds for request in requests])
+
+
+class SampleBatch:
+    """Requests that run in one launch, each of which may be given up while it runs.
+
+    Attributes:
+        requests: In order.
+        point_count: Points of all clouds.
+        predicted_bytes: Bytes that the batch takes on the device.
+        cancelled: Shape (B,), a flag for each cloud of all requests, shared with all slices. The
+            CPU kernel reads it before every sample: what is nonzero is no longer worked on, and
+            its samples mean nothing. It is written on the event loop while the engine's thread
+            reads it; an aligned int32 is stored whole, and a flag seen late costs time alone.
+    """
+
+    def __init__(self, requests: Sequence[Clouds], cancelled: Int32s | None = None) -> None:
+        self.requests = tuple(requests)
+        self._ends = list(accumulate([len(clouds.lengths) for clouds in requests]))
+        if cancelled is None:
+            cancelled = np.zeros(self._ends[-1], np.int32)
+        self.cancelled = cancelled
+        self.point_count = points = sum([len(clouds.points) for clouds in requests])
+        samples = sum([_sample_count(clouds) for clouds in requests])
+        self.predicted_bytes = sample_bytes(points, len(cancelled), samples)
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def __getitem__(self, requests: slice) -> "SampleBatch":
+        begin, end, _ = requests.indices(len(self))
+        first = self._ends[begin - 1] if begin else 0
+        return SampleBatch(self.requests[requests], self.cancelled[first : self._ends[end - 1]])
+
+    def give_up(self, index: int) -> None:
+        """Has the clouds of the request at `index` be left unfinished."""
+        end = self._ends[index]
+        self.cancelled[end - len(self.requests[index].lengths) : end] = 1
+
+    def halve(self) -> "tuple[SampleBatch, SampleBatch] | None":
+        """Two parts of the only request, of about as many clouds; None for a single cloud."""
+        (clouds,) = self.requests
+        middle = len(clouds.lengths) // 2
+        if middle == 0:
+            return None
+        row = int(clouds.lengths[:middle].sum())
+        left, right = (
+            SampleBatch([_part(clouds, rows, part)], self.cancelled[part])
+            for rows, part in (
+                (slice(row), slice(middle)),
+                (slice(row, None), slice(middle, None)),
+            )
+        )
+        return left, right
+
+    def join(self, first: Samples, second: Samples) -> Samples:
+        """The answer to a request from those to its halves, of which this is the first."""
+        rows = np.concatenate([first.rows, second.rows + np.int32(self.point_count)])
+        if first.distances is None or second.distances is None:
+            return Samples(rows, None)
+        return Samples(rows, np.concatenate([first.distances, second.distances]))
+
+    def run(
+        self,
+        device: torch.device,  # noqa: ARG002
+        pipeline: Pipeline[Any] | None,
+    ) -> "list[Samples] | Future[list[Samples]]":
+        """The samples of each request, from one launch for all clouds.
+
+        On a CPU a request that is given up meanwhile costs no more than the sample it is at. On a
+        GPU, what all have given up before its kernels are launched is left; what was launched is
+        finished.
+        """
+        if pipeline is not None:
+            return submit(self.requests, self.cancelled, pipeline, self._answers)
+        # The first flag alone is cheap to look at, and is set in few batches.
+        if self.cancelled[0] and self.cancelled.all():
+            return self._answers(None, None)
+        return self._answers(*launch(self.requests, self.cancelled))
+
+    def _answers(self, rows: Int32s | None, distances: Float32s | None) -> list[Samples]:
+        """Of rows (S,) and distances (S,) of all requests; None where all were given up."""
+        if rows is None:
+            return [_NOTHING] * len(self)
+        return _split(self.requests, rows, distances)
+
+
+def _sample_count(clouds: Clouds) -> int:
+    """Points that are wanted of all clouds together."""
+    counts = clouds.sample_counts
+    return int(counts[0]) if len(counts) == 1 else int(counts.sum())
+
+
+def _part(clouds: Clouds, rows: slice, part: slice) -> Clouds:
+    """Some clouds of a request, which have these rows."""
+    return replace(
+        clouds,
+        points=clouds.points[rows],
+        lengths=clouds.lengths[part],
+        sample_counts=clouds.sample_counts[part],
+        starts=clouds.starts[part],
+    )
+
+
+def _split(requests: Sequence[Clouds], rows: Int32s, distances: Float32s | None) -> list[Samples]:
+    """Gives each request its own samples, with rows counted from its own first point."""
+    if len(requests) == 1:
+        return [Samples(rows, distances)]
+    samples = []
+    point = sample = 0
+    for clouds in requests:
+        part = slice(sample, sample + _sample_count(clouds))
+        samples.append(
+            Samples(
+                rows=rows[part] - np.int32(point),
+                distances=None
+                if distances is None or not clouds.with_distances
+                else distances[part],
+            )
+        )
+        point += len(clouds.points)
+        sample = part.stop
+    return samples

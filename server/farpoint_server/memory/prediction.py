@@ -1,0 +1,241 @@
+"""Predicts the peak device memory of a batch, learns from what was used, and knows what is free."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TypeVar
+
+from farpoint_server.memory.allocator import Allocator, Room, Stats
+from farpoint_server.memory.oom import TooLarge
+
+# Both caching allocators round sizes up to this.
+ROUNDING = 512
+MARGIN = 1.25
+# Per point: coordinates, distance to the samples, and the order in which a large cloud is searched.
+POINT_TENSORS = (12, 4, 16)
+# Per sample: row, distance, and the coordinates of the copy that goes back.
+SAMPLE_TENSORS = (4, 4, 12)
+CLOUD_BYTES = 3 * 8
+
+WEIGHT = 0.2
+LEAST, MOST = 0.25, 4.0
+OOM_FACTOR = 1.5
+
+# Smaller batches say more of the noise than of the prediction.
+OBSERVED_BYTES = 1 << 20
+# A look at the heap of a process takes about 0.4 ms, more than all the rest of a small batch.
+LOOK_EVERY_S = 0.1
+# A batch that takes half of what there is leaves room for the next one's copy.
+BATCH_SHARE = 0.5
+# mem_get_info is a driver call.
+ROOM_AGE_S = 1.0
+
+T = TypeVar("T")
+
+
+# A request is predicted three times on its way, and streams repeat their sizes.
+@lru_cache(1024)
+def sample_bytes(points: int, clouds: int, samples: int) -> int:
+    """Bytes that sampling takes on the device at most, inputs and answers included."""
+    tensors = [points * size for size in POINT_TENSORS]
+    tensors += [samples * size for size in SAMPLE_TENSORS]
+    tensors.append(clouds * CLOUD_BYTES)
+    return int(MARGIN * sum(-(-size // ROUNDING) * ROUNDING for size in tensors))
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What predictions are multiplied by: an average of observed / predicted, newest first."""
+
+    factor: float = 1.0
+    error: float = 0.0
+    """Average of |observed / corrected prediction - 1|."""
+    observations: int = 0
+
+    def apply(self, predicted: int) -> int:
+        """The corrected prediction, in bytes."""
+        return int(self.factor * predicted)
+
+    def optimistic(self, predicted: int) -> int:
+        """The least that has to be expected, so that a bad correction refuses nobody for good."""
+        return int(min(1.0, self.factor) * predicted)
+
+    def observe(self, predicted: int, observed: int) -> "Correction":
+        """After a batch that was predicted, without correction, to take `predicted` bytes."""
+        ratio = min(max(observed / predicted, LEAST), MOST)
+        error = abs(observed / max(1, self.apply(predicted)) - 1)
+        if self.observations == 0:
+            return Correction(ratio, error, 1)
+        return Correction(
+            factor=self.factor + WEIGHT * (ratio - self.factor),
+            error=self.error + WEIGHT * (error - self.error),
+            observations=self.observations + 1,
+        )
+
+    def after_oom(self) -> "Correction":
+        """Predictions were too small."""
+        return replace(self, factor=min(self.factor * OOM_FACTOR, MOST))
+
+
+@dataclass(frozen=True)
+class Demand:
+    """A maximum of bytes that halves every `half_life_s`."""
+
+    half_life_s: float = 300.0
+    peak: int = 0
+    at: float = 0.0
+
+    def now(self, now: float) -> int:
+        """The decayed maximum, at `now` seconds."""
+        return int(self.peak * 0.5 ** ((now - self.at) / self.half_life_s))
+
+    def observe(self, size: int, now: float) -> "Demand":
+        """With one more batch, which used `size` bytes."""
+        return replace(self, peak=max(size, self.now(now)), at=now)
+
+
+class UsageTracker:
+    """Learns from the peak memory of the batches of one device, one at a time."""
+
+    def __init__(self, allocator: Allocator, clock: Callable[[], float]) -> None:
+        self.correction = Correction()
+        self._allocator = allocator
+        self._clock = clock
+        self._demand = Demand()
+        self._looked = -LOOK_EVERY_S
+        self._largest = 0
+
+    @property
+    def demand(self) -> int:
+        """Decaying maximum of what one batch used, in bytes."""
+        return self._demand.now(self._clock())
+
+    def watch(self, run: Callable[[], T], predicted: int) -> T:
+        """Runs a batch, and learns from what it took if it is large enough to tell."""
+        if predicted < OBSERVED_BYTES:
+            return run()
+        if not self._is_due(predicted):
+            self._demand = self._demand.observe(self.correction.apply(predicted), self._clock())
+            return run()
+        self._allocator.begin_peak()
+        answer = run()
+        peak = self._allocator.peak()
+        if peak is not None:
+            self.correction = self.correction.observe(predicted, peak)
+        self._demand = self._demand.observe(predicted if peak is None else peak, self._clock())
+        return answer
+
+    def _is_due(self, predicted: int) -> bool:
+        """Whether to look: now and then, and at whatever is larger than the last that was seen."""
+        now = self._clock()
+        if now - self._looked < LOOK_EVERY_S and predicted <= self._largest:
+            return False
+        self._looked, self._largest = now, predicted
+        return True
+
+    def ran_out(self) -> None:
+        """A batch was predicted too small."""
+        self.correction = self.correction.after_oom()
+
+
+class Budget:
+    """Bytes that are there for batches, now and at best, and whether a batch fits.
+
+    Args:
+        allocator: Of the device.
+        usage: Corrects what is predicted.
+        limit: Most bytes that this process may hold; None: the whole device.
+        reserve: Bytes of the device that stay free for libraries and their context.
+        bounded: Whether predictions refuse anything at all.
+        clock: Seconds.
+    """
+
+    def __init__(
+        self,
+        allocator: Allocator,
+        usage: UsageTracker,
+        limit: int | None,
+        reserve: int,
+        *,
+        bounded: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        self.bounded = bounded
+        self.limit = limit
+        self._allocator = allocator
+        self._usage = usage
+        self._reserve = reserve
+        self._clock = clock
+        stats = allocator.stats()
+        self._room, self._reserved, self._seen = allocator.room(), stats.reserved, clock()
+        total = self._room.total - reserve
+        best = total if limit is None else min(limit, total)
+        self._capacity = max(0, best - stats.allocated)
+
+    def room(self, stats: Stats, max_age_s: float = ROOM_AGE_S) -> Room:
+        """The whole device's room: what others take as of at most `max_age_s` ago, we as of now."""
+        now = self._clock()
+        if now - self._seen >= max_age_s:
+            self._room, self._reserved, self._seen = self._allocator.room(), stats.reserved, now
+        free = self._room.free + self._reserved - stats.reserved
+        return Room(min(max(0, free), self._room.total), self._room.total)
+
+    def batch_bytes(self) -> float:
+        """Bytes that one batch may take now if it can be cut."""
+        stats = self._allocator.stats()
+        return BATCH_SHARE * self._available(stats, self.room(stats))
+
+    def check(self, predicted: int) -> None:
+        """Raises TooLarge for a request of `predicted` bytes that this device can never do."""
+        needed = self._usage.correction.optimistic(predicted)
+        if self.bounded and needed > self._capacity:
+            raise TooLarge(
+                f"the request needs about {needed} bytes on {self._allocator.name}, which can give "
+                f"{self._capacity} at most"
+            )
+
+    def has_room_beside(self, predicted: int) -> bool:
+        """Whether a batch fits beside those in flight, uncut, and with nothing to be flushed."""
+        if not self.bounded:
+            return True
+        needed, stats = self._usage.correction.apply(predicted), self._allocator.stats()
+        room = self.room(stats)
+        return needed <= min(
+            self._uninterrupted(stats, room), BATCH_SHARE * self._available(stats, room)
+        )
+
+    def may_begin(self, predicted: int, *, alone: bool, trim: Callable[[], object]) -> bool:
+        """Whether a batch may begin, after a `trim` where only that can make it fit.
+
+        If neither the cache nor the rest of the device can hold the batch, but both together can,
+        the allocator would flush its cache itself, in the middle of the batch.
+
+        Args:
+            predicted: Bytes of the batch.
+            alone: Whether it is a single request, which is given a chance that a wrong correction
+                must not take from it.
+            trim: Trims the device if nothing is in flight.
+        """
+        if not self.bounded or predicted < OBSERVED_BYTES:
+            return True
+        correction = self._usage.correction
+        needed, stats = correction.apply(predicted), self._allocator.stats()
+        room = self.room(stats)
+        if needed > self._uninterrupted(stats, room):
+            room = self.room(stats, max_age_s=0)
+            if stats.releasable and needed > room.free - self._reserve:
+                trim()
+                stats = self._allocator.stats()
+                room = self.room(stats, max_age_s=0)
+        least = correction.optimistic(predicted) if alone else needed
+        return least <= max(stats.idle, self._available(stats, room))
+
+    def _uninterrupted(self, stats: Stats, room: Room) -> int:
+        """Bytes that a batch may take now without a flush of the cache."""
+        return max(stats.idle, room.free - self._reserve)
+
+    def _available(self, stats: Stats, room: Room) -> int:
+        """Bytes that a batch may take now, after a trim if need be."""
+        limit = room.total if self.limit is None else self.limit
+        left = room.free + stats.releasable - self._reserve
+        return max(0, min(limit - stats.allocated, left))

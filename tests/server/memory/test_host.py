@@ -1,0 +1,156 @@
+"""The real heap of this process, and one whose every byte the test decides."""
+
+import ctypes
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+
+from farpoint_server.memory import host, procfs
+from farpoint_server.memory.allocator import Room, Stats
+from farpoint_server.memory.host import Heap, HeapUse, UnknownMalloc
+from farpoint_server.memory.policy import History, Signals, Thresholds, TrimLevel, decide, trimmed
+from farpoint_server.memory.procfs import room
+
+MIB = 1 << 20
+# Below the size from which malloc maps blocks by themselves and unmaps them when they are freed.
+BLOCK = 100 << 10
+GLIBC_CALLS = dict.fromkeys(("mallinfo2", "malloc_trim", "mallopt", "gnu_get_libc_version"))
+
+real_heap = pytest.mark.skipif("glibc" not in host.detect().name, reason="malloc is not glibc's")
+
+
+def scattered(size: int) -> None:
+    """Makes `size` bytes of the heap resident and free, below a block that lives on."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    blocks = [libc.malloc(BLOCK) for _ in range(size // BLOCK)]
+    for block in blocks:
+        ctypes.memset(block, 1, BLOCK)
+    libc.malloc(BLOCK)
+    for block in blocks:
+        libc.free(ctypes.c_void_p(block))
+
+
+@dataclass
+class ScriptedMalloc:
+    """Live and free bytes in numbers; `events` happen while trims run, one for each."""
+
+    live: int = 100 * MIB
+    cached: int = 0
+    events: list = field(default_factory=list)
+    name = "scripted"
+    is_known = True
+
+    def use(self):
+        return HeapUse(self.live, self.cached + 900 * MIB)
+
+    def free(self, size):
+        self.live -= size
+        self.cached += size
+
+    def trim(self):
+        self.cached = 0
+        if self.events:
+            self.events.pop(0)()
+
+
+@pytest.fixture
+def malloc(monkeypatch):
+    malloc = ScriptedMalloc()
+    monkeypatch.setattr(procfs, "anonymous_bytes", lambda: 40 * MIB + malloc.live + malloc.cached)
+    return malloc
+
+
+@real_heap
+def test_freed_memory_is_releasable_and_a_trim_gives_it_back():
+    heap = Heap()
+    heap.trim()
+    before = heap.stats()
+    scattered(64 * MIB)
+    filled = heap.stats()
+    assert filled.releasable - before.releasable > 48 * MIB
+    assert filled.allocated - before.allocated < 8 * MIB
+    resident_before = procfs.resident_bytes()
+    heap.trim()
+    assert resident_before - procfs.resident_bytes() > 48 * MIB
+    assert heap.stats().releasable < 4 * MIB
+
+
+def test_memory_that_others_free_while_a_trim_runs_goes_with_it(malloc):
+    tended = Heap(malloc)
+    malloc.free(30 * MIB)
+    malloc.events = [lambda: malloc.free(20 * MIB)]
+    tended.trim()
+    assert (malloc.cached, tended.stats().releasable) == (0, 0)
+
+
+def test_memory_that_others_free_just_after_a_trim_is_seen_and_trimmed_later(malloc):
+    tended = Heap(malloc)
+    malloc.free(30 * MIB)
+    before = tended.stats()
+    malloc.events = [lambda: None, lambda: malloc.free(20 * MIB)]
+    tended.trim()
+    left = tended.stats()
+    assert left.releasable == 20 * MIB
+    thresholds = Thresholds(idle_s=2, interval_s=2, min_trim_bytes=8 * MIB)
+    room = Room(free=8 << 30, total=16 << 30)
+    idle = Signals(now=10, stats=before, room=room, demand=0, waiting=0, last_work=0)
+    history = trimmed(idle, History(), left, TrimLevel.IDLE)
+    later = Signals(now=12, stats=left, room=room, demand=0, waiting=0, last_work=0)
+    assert decide(later, history, thresholds)[0] is TrimLevel.IDLE
+    tended.trim()
+    assert (malloc.cached, tended.stats().releasable) == (0, 0)
+
+
+@real_heap
+def test_a_peak_is_seen_unless_free_memory_could_hide_it():
+    heap = Heap()
+    heap.trim()
+    heap.begin_peak()
+    scattered(64 * MIB)
+    assert heap.peak() == pytest.approx(64 * MIB, rel=0.2)
+    heap.begin_peak()
+    scattered(32 * MIB)
+    assert heap.peak() is None
+
+
+def test_the_tighter_of_machine_and_control_group_counts(tmp_path):
+    meminfo, group = tmp_path / "meminfo", tmp_path / "cgroup"
+    meminfo.write_text("MemTotal:       1000 kB\nMemFree: 1 kB\nMemAvailable:    600 kB\n")
+    group.mkdir()
+    assert (room(meminfo, group).free, room(meminfo, group).total) == (600 * 1024, 1000 * 1024)
+    (group / "memory.max").write_text("max\n")
+    (group / "memory.current").write_text("5000\n")
+    assert room(meminfo, group).total == 1000 * 1024
+    (group / "memory.max").write_text("500000\n")
+    (group / "memory.current").write_text("450000\n")
+    (group / "memory.stat").write_text("anon 1\ninactive_file 30000\n")
+    assert (room(meminfo, group).free, room(meminfo, group).total) == (80_000, 500_000)
+    assert room(tmp_path / "none", tmp_path / "none").total == 0
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        SimpleNamespace(mi_malloc=None, **GLIBC_CALLS),
+        SimpleNamespace(tc_malloc=None, **GLIBC_CALLS),
+        SimpleNamespace(mallctl=None, **GLIBC_CALLS),
+        SimpleNamespace(malloc_trim=None),
+    ],
+    ids=["mimalloc", "tcmalloc", "jemalloc", "musl"],
+)
+def test_a_malloc_other_than_glibcs_is_left_alone(library):
+    malloc = host.find(library)
+    assert malloc.name == "unknown"
+    assert (malloc.use().used, malloc.use().free) == (0, 0)
+    assert malloc.set_options({}) == {}
+    malloc.trim()
+
+
+def test_a_heap_that_cannot_be_asked_holds_nothing_and_tells_no_peak():
+    heap = Heap(UnknownMalloc())
+    heap.begin_peak()
+    heap.trim()
+    assert heap.stats() == Stats()
+    assert heap.peak() is None

@@ -1,0 +1,191 @@
+"""Memory that runs out: who fails, who is answered, and what is left behind."""
+
+import gc
+
+import pytest
+import torch
+from tests.support.memory_simulation import GIB, MIB, Request, Simulation, one
+
+from farpoint_server.memory.oom import (
+    DeviceLost,
+    OutOfMemory,
+    TooLarge,
+    is_out_of_memory,
+    is_sticky,
+)
+
+BATCH = [one("a", 3), Request("b", (MIB, 5 * MIB)), one("c", 40), one("d", 0.1)]
+ALLOCATIONS = 5
+
+
+@pytest.mark.parametrize("number", range(1, ALLOCATIONS + 1))
+def test_one_failed_allocation_fails_nobody_and_leaves_nothing_behind(number):
+    simulation = Simulation()
+    simulation.allocator.fail_at = {number}
+    gc.disable()
+    try:
+        assert simulation.run(*BATCH) == ["a", "b", "c", "d"]
+        assert not simulation.tensors
+    finally:
+        gc.enable()
+    assert simulation.allocator.stats().allocated == 0
+    assert simulation.manager.snapshot.oom_count == 1
+
+
+@pytest.mark.parametrize("guilty", range(len(BATCH)))
+def test_the_request_that_never_fits_fails_alone(guilty):
+    simulation = Simulation(total=GIB)
+    batch = list(BATCH)
+    batch[guilty] = Request("guilty", (2 * GIB,))
+    answers = simulation.run(*batch)
+    assert isinstance(answers[guilty], OutOfMemory)
+    others = [answer for i, answer in enumerate(answers) if i != guilty]
+    assert others == [request.name for i, request in enumerate(BATCH) if i != guilty]
+    assert not simulation.tensors
+
+
+def test_a_request_is_cut_down_to_single_clouds():
+    simulation = Simulation(total=GIB)
+    assert simulation.run(Request("a", (600 * MIB,) * 3)) == ["a.0+a.1.0+a.1.1"]
+    assert simulation.run(one("next", 900)) == ["next"]
+
+
+def test_no_part_of_a_request_is_worked_on_once_another_has_failed():
+    simulation = Simulation(total=GIB)
+    (answer,) = simulation.run(Request("a", (2 * GIB, MIB, MIB, MIB)))
+    assert isinstance(answer, OutOfMemory)
+    assert simulation.allocator.allocations == 6, "the whole, its half and its quarter, twice each"
+
+
+def test_the_cache_is_given_back_before_the_second_attempt():
+    simulation = Simulation(total=100 * MIB)
+    simulation.run(one("a", 60))
+    simulation.allocator.fail_at = {2}
+    simulation.run(one("b", 60))
+    assert [trim["reason"] for trim in simulation.trims("out_of_memory")] == ["out_of_memory"]
+
+
+def test_three_times_out_of_memory_in_a_minute_are_unhealthy_until_a_trim():
+    simulation = Simulation()
+    for attempt in range(3):
+        assert simulation.manager.snapshot.healthy
+        simulation.allocator.fail_at = {simulation.allocator.allocations + 1}
+        simulation.run(one(str(attempt), 1))
+    assert not simulation.manager.snapshot.healthy
+    simulation.wait(5)
+    assert not simulation.manager.snapshot.healthy, "the interval is kept"
+    simulation.wait(6)
+    assert simulation.manager.snapshot.healthy
+
+
+def test_three_times_out_of_memory_in_three_minutes_are_not():
+    simulation = Simulation()
+    for attempt in range(3):
+        simulation.allocator.fail_at = {simulation.allocator.allocations + 1}
+        simulation.run(one(str(attempt), 1))
+        assert simulation.manager.snapshot.healthy
+        simulation.wait(60)
+
+
+def test_an_error_that_is_not_about_memory_passes_through():
+    simulation = Simulation()
+
+    def fail() -> None:
+        raise ValueError("a bug")
+
+    simulation.meanwhile = fail
+    with pytest.raises(ValueError, match="a bug"):
+        simulation.run(one("a", 1))
+    assert simulation.manager.snapshot.oom_count == 0
+    assert simulation.gate.readers == 0
+
+
+def test_a_sticky_error_loses_the_device_for_good():
+    simulation = Simulation()
+
+    def fail() -> None:
+        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+    simulation.meanwhile = fail
+    with pytest.raises(DeviceLost, match="illegal"):
+        simulation.run(one("a", 1))
+    simulation.meanwhile = lambda: None
+    with pytest.raises(DeviceLost, match="earlier"):
+        simulation.run(one("b", 1))
+    assert simulation.manager.is_lost
+    assert simulation.manager.poll(waiting=0) is None
+    assert simulation.manager.trim() is None
+    assert simulation.trims("request", *("idle", "hard")) == []
+
+
+def test_work_that_can_never_fit_is_said_to_be_so():
+    simulation = Simulation(total=4 * GIB, limit=GIB, bounded=True)
+    simulation.manager.check(GIB)
+    with pytest.raises(TooLarge, match=f"can give {GIB} at most"):
+        simulation.manager.check(GIB + 1)
+
+
+def test_a_batch_is_cut_where_it_would_take_more_than_half_of_what_is_there():
+    simulation = Simulation(total=1000 * MIB, bounded=True)
+    sizes = []
+    simulation.meanwhile = lambda: sizes.append(simulation.allocator.stats().allocated)
+    names = list("abcdef")
+    assert simulation.run(*(one(name, 200) for name in names)) == names
+    assert sizes == [400 * MIB] * 3
+
+
+def test_room_that_other_processes_took_makes_requests_fail_until_it_is_back():
+    simulation = Simulation(total=1000 * MIB, others=900 * MIB, bounded=True)
+    (answer,) = simulation.run(one("a", 200))
+    assert isinstance(answer, OutOfMemory)
+    assert simulation.allocator.allocations == 0
+    assert simulation.manager.snapshot.refused == 1
+    simulation.allocator.others = 0
+    simulation.clock.now += 1
+    assert simulation.run(one("a", 200)) == ["a"]
+
+
+def test_room_is_made_before_a_batch_so_that_torch_never_flushes_within_it():
+    simulation = Simulation(total=1000 * MIB, bounded=True)
+    simulation.run(one("small", 300), one("small too", 100))
+    simulation.run(one("large", 700))
+    assert [trim["reason"] for trim in simulation.trims("room")] == ["room"]
+    assert simulation.allocator.retries == 0
+
+
+def test_batches_that_the_cache_can_hold_run_from_it_though_the_device_is_full():
+    simulation = Simulation(total=1000 * MIB, bounded=True)
+    for _ in range(9):
+        simulation.run(one("large", 900))
+    assert simulation.allocator.device_frees == 0
+    assert simulation.trims("room") == []
+
+
+def test_a_request_of_many_clouds_is_cut_where_it_is_predicted_not_to_fit():
+    simulation = Simulation(total=1000 * MIB, others=700 * MIB, bounded=True)
+    assert simulation.run(Request("a", (200 * MIB,) * 4)) == ["a.0.0+a.0.1+a.1.0+a.1.1"]
+    assert simulation.manager.snapshot.oom_count == 0
+    (answer,) = simulation.run(Request("b", (100 * MIB, 400 * MIB)))
+    assert isinstance(answer, OutOfMemory)
+    assert simulation.manager.snapshot.refused == 1
+
+
+def test_torch_running_out_of_host_memory_is_recognized():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 55)
+    assert is_out_of_memory(caught.value)
+    assert not is_sticky(caught.value)
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError()])
+def test_running_out_is_not_sticky(error):
+    assert is_out_of_memory(error)
+    assert not is_sticky(error)
+
+
+def test_an_illegal_address_is_sticky_and_a_bug_is_neither():
+    lost = torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+    assert is_sticky(lost)
+    assert not is_out_of_memory(lost)
+    assert not is_sticky(RuntimeError("shape"))
+    assert not is_out_of_memory(RuntimeError("shape"))

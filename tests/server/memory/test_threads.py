@@ -1,0 +1,78 @@
+"""A manager that two threads use is right wherever one of them is interrupted by the other."""
+
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from types import FrameType
+from typing import Any
+
+import pytest
+import torch
+from tests.support.memory_simulation import GIB, Simulation, one
+
+from farpoint_server import memory
+from farpoint_server.memory.oom import TooLarge
+
+(PACKAGE,) = memory.__path__
+# What goes on meanwhile may have to wait for a lock, and then ends later.
+MEANWHILE_S = 0.1
+
+
+def interrupted(work: Callable[[], object], at: int, meanwhile: Callable[[], object]) -> bool:
+    """Runs `work`, and before its instruction `at` in the memory package `meanwhile` in a thread.
+
+    Returns:
+        Whether `work` has so many instructions.
+    """
+    numbers = count()
+    other = threading.Thread(target=meanwhile)
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        frame.f_trace_opcodes = frame.f_code.co_filename.startswith(PACKAGE)
+        if event == "opcode" and next(numbers) == at:
+            other.start()
+            other.join(MEANWHILE_S)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    if other.ident is None:
+        return False
+    other.join(30)
+    return True
+
+
+def test_no_refusal_is_lost_between_the_event_loop_and_the_thread_of_the_engine():
+    simulation = Simulation(total=GIB, bounded=True)
+    at = 0
+    while interrupted(lambda: check(simulation), at, lambda: check(simulation)):
+        at += 1
+    assert at > 10
+    simulation.allocator.others = GIB
+    simulation.clock.now += 1
+    simulation.run(one("refused by the engine", 200))
+    assert simulation.manager.snapshot.refused == 2 * at + 1 + 1
+
+
+def test_a_device_that_is_lost_during_a_look_is_not_healthy_after_it():
+    lost = torch.AcceleratorError("CUDA error: unspecified launch failure")
+    at, goes_on = 0, True
+    while goes_on:
+        manager = Simulation().manager
+        goes_on = interrupted(
+            partial(manager._looked, None), at, lambda manager=manager: manager.failed(lost)
+        )
+        assert manager.snapshot.healthy is not goes_on
+        at += 1
+    assert at > 10
+
+
+def check(simulation: Simulation) -> None:
+    with pytest.raises(TooLarge):
+        simulation.manager.check(2 * GIB)

@@ -1,0 +1,140 @@
+"""Encode on the queue of the batcher: watched, one at a time, and in turns with Sample."""
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from farpoint_models import DensityEncoder, EncoderConfig
+from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.types import EncoderInput
+from farpoint_server.errors import DeadlinePassedError, EngineHungError
+from farpoint_server.models.forward import EncodeWork
+from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.watchdog import Watchdog
+
+CONFIG = EncoderConfig(rates=(0.5,), channels=4, hidden=4, neighbors=4, groups=2)
+CLOUD = EncoderInput(
+    np.random.default_rng(0).random((50, 3), np.float32),
+    np.empty((50, 0), np.float32),
+    np.array([50]),
+)
+
+
+class Hook:
+    """Holds every forward pass back until `release` is set."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.release = threading.Event()
+
+    def __call__(self, *_: object) -> None:
+        self.begun.set()
+        assert self.release.wait(10)
+
+
+@pytest.fixture
+def engines():
+    engines = [Engine(torch.device("cpu"), 1) for _ in range(2)]
+    yield engines
+    for engine in engines:
+        engine.stop()
+
+
+@pytest.fixture
+def hook():
+    hook = Hook()
+    yield hook
+    hook.release.set()
+
+
+@pytest.fixture
+def model(engines, hook):
+    encoder = DensityEncoder(CONFIG).eval()
+    encoder.register_forward_pre_hook(hook)
+    return {engine.device: encoder for engine in engines}
+
+
+@pytest.fixture
+async def batcher_of():
+    """Makes batchers that serve."""
+    made: list[Batcher] = []
+
+    def make(*arguments: object) -> Batcher:
+        made.append(Batcher(*arguments))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for batcher in made:
+        await batcher.stop()
+
+
+async def until(condition) -> None:
+    async def poll() -> None:
+        while not condition():
+            await asyncio.sleep(0.005)
+
+    await asyncio.wait_for(poll(), 10)
+
+
+async def test_an_encode_alone_shows_that_an_engine_hangs(engines, model, hook, batcher_of):
+    said: list[bool] = []
+    watchdog = Watchdog(0.05, 1, said.append)
+    batcher = batcher_of(engines[:1], 1000, watchdog)
+    running, waiting = (
+        asyncio.create_task(batcher.run(EncodeWork(model, CLOUD), None)) for _ in range(2)
+    )
+    for task in (running, waiting):
+        with pytest.raises(EngineHungError):
+            await task
+    assert said == [False]
+    with pytest.raises(EngineHungError):
+        await batcher.run(EncodeWork(model, CLOUD), None)
+    hook.release.set()
+    await until(lambda: not watchdog.all_hung)
+    assert said == [False, True]
+    encoded = await batcher.run(EncodeWork(model, CLOUD), None)
+    assert encoded.result[0].counts.sum() == 50
+
+
+async def test_a_forward_whose_caller_has_left_is_still_watched(engines, model, hook, batcher_of):
+    """However short the callers' deadlines are, an engine that hangs is noticed."""
+    watchdog = Watchdog(0.1, 1)
+    batcher = batcher_of(engines[:1], 1000, watchdog)
+    with pytest.raises(DeadlinePassedError):
+        await batcher.run(EncodeWork(model, CLOUD), 0.02)
+    assert hook.begun.wait(10)
+    await until(lambda: watchdog.all_hung)
+
+
+async def test_while_one_engine_hangs_the_other_encodes(engines, model, batcher_of):
+    watchdog = Watchdog(0.05, 2)
+    batcher = batcher_of(engines, 1000, watchdog)
+    with pytest.raises(EngineHungError):
+        await batcher.run(EncodeWork(model, CLOUD), None)
+    assert (watchdog.hung, watchdog.is_hung(0), watchdog.is_hung(1)) == (1, True, False)
+    free = DensityEncoder(CONFIG).eval()
+    other = {engine.device: free for engine in engines}
+    for _ in range(3):
+        assert (await batcher.run(EncodeWork(other, CLOUD), None)).result[0].counts.sum() == 50
+
+
+async def test_an_engine_that_is_late_with_two_batches_is_one_that_hangs(engines):
+    said: list[bool] = []
+    watchdog = Watchdog(0.02, 2, said.append)
+    release = threading.Event()
+    late = [
+        asyncio.create_task(
+            watchdog.watch(0, engines[0].call(lambda: release.wait(10)), lambda: None)
+        )
+        for _ in range(2)
+    ]
+    await until(lambda: watchdog.is_hung(0))
+    await asyncio.sleep(0.05)
+    assert (watchdog.hung, said) == (1, [])
+    release.set()
+    await asyncio.gather(*late)
+    assert watchdog.hung == 0

@@ -1,0 +1,202 @@
+"""How messages take turns to come in, and what happens to those that do not come."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import grpc
+import pytest
+import structlog
+
+from farpoint_server.errors import DeadlinePassedError, OverloadedError
+from farpoint_server.scheduling.admission import Admission
+from farpoint_server.transport.drain import InFlight
+from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.receive import ReceiveTurns, receive
+
+METHOD = "/farpoint.test.Service/Method"
+NEVER_S = 1000.0
+
+
+class Sender:
+    """The context of a call whose message arrives when it is told to."""
+
+    def __init__(self, arrived: bool = False) -> None:
+        self.begun, self.arrived = asyncio.Event(), asyncio.Event()
+        if arrived:
+            self.arrived.set()
+
+    async def read(self) -> bytes:
+        self.begun.set()
+        await self.arrived.wait()
+        return b"message"
+
+
+def start(turns: ReceiveTurns, sender: Sender) -> "asyncio.Task[bytes]":
+    return asyncio.create_task(turns.read(sender))
+
+
+async def within_30_s(*awaited: Awaitable[object]) -> None:
+    await asyncio.wait_for(asyncio.gather(*awaited), 30)
+
+
+async def are_all_free(turns: ReceiveTurns, count: int) -> None:
+    """Exactly `count` messages can come in at once."""
+    senders = [Sender() for _ in range(count + 1)]
+    tasks = [start(turns, sender) for sender in senders]
+    await within_30_s(*(sender.begun.wait() for sender in senders[:-1]))
+    assert not senders[-1].begun.is_set()
+    for sender in senders:
+        sender.arrived.set()
+    await within_30_s(*tasks)
+
+
+async def test_messages_take_turns():
+    turns, first, second = ReceiveTurns(1, turn_s=NEVER_S), Sender(), Sender(arrived=True)
+    one, two = start(turns, first), start(turns, second)
+    await within_30_s(first.begun.wait())
+    assert not second.begun.is_set()
+    first.arrived.set()
+    await within_30_s(one, two)
+    await are_all_free(turns, 1)
+
+
+async def test_slow_senders_do_not_keep_others_out_and_give_each_turn_back_once():
+    turns, quick = ReceiveTurns(1, turn_s=0.01), Sender(arrived=True)
+    slow = [start(turns, Sender()) for _ in range(3)]
+    await within_30_s(start(turns, quick))
+    for task in slow:
+        task.cancel()
+    await asyncio.wait(slow)
+    turns._turn_s = NEVER_S
+    await are_all_free(turns, 1)
+
+
+async def test_a_slow_sender_whose_message_arrives_after_all_is_served():
+    turns, slow, next_one = ReceiveTurns(1, turn_s=0.01), Sender(), Sender(arrived=True)
+    task = start(turns, slow)
+    await within_30_s(start(turns, next_one))
+    slow.arrived.set()
+    assert await asyncio.wait_for(task, 30) == b"message"
+
+
+async def test_a_message_that_takes_too_long_is_refused():
+    turns = ReceiveTurns(1, turn_s=0.01, timeout_s=0.02)
+    with pytest.raises(DeadlinePassedError, match="did not arrive in time"):
+        await asyncio.wait_for(start(turns, Sender()), 30)
+    turns._turn_s = NEVER_S
+    await are_all_free(turns, 1)
+
+
+async def test_a_sender_who_leaves_gives_its_turn_back():
+    turns, left = ReceiveTurns(1, turn_s=NEVER_S), Sender()
+    task = start(turns, left)
+    await within_30_s(left.begun.wait())
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await are_all_free(turns, 1)
+
+
+async def test_a_turn_that_begins_while_another_lasts_has_its_own_time(monkeypatch):
+    """The clock is ours, so nothing here hangs on the machine's speed."""
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    turns, first, second, third = ReceiveTurns(2, turn_s=1.0), *(Sender() for _ in range(3))
+    tasks = [start(turns, first)]
+    await within_30_s(first.begun.wait())
+    now = 0.6
+    tasks += [start(turns, sender) for sender in (second, third)]
+    await within_30_s(second.begun.wait())
+    now = 1.2
+    turns._look()
+    await within_30_s(third.begun.wait())
+    fourth = Sender()
+    tasks.append(start(turns, fourth))
+    turns._look()
+    await asyncio.sleep(0)
+    assert not fourth.begun.is_set()
+    now = 1.7
+    turns._look()
+    await within_30_s(fourth.begun.wait())
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+async def test_who_leaves_when_it_is_its_turn_gives_it_to_the_next():
+    turns, first, last = ReceiveTurns(1, turn_s=NEVER_S), Sender(), Sender(arrived=True)
+    one, left, three = start(turns, first), start(turns, Sender()), start(turns, last)
+    await within_30_s(first.begun.wait())
+    first.arrived.set()
+    await one
+    left.cancel()
+    await within_30_s(three)
+    await are_all_free(turns, 1)
+
+
+async def test_a_full_server_receives_nothing():
+    sender, admission = Sender(arrived=True), Admission(max_points=1, max_bytes=1, retry_ms=1)
+    with admission.hold(1, 1), pytest.raises(OverloadedError):
+        await receive(sender, admission, ReceiveTurns(1))
+    assert not sender.begun.is_set()
+
+
+@pytest.fixture
+def turns():
+    return ReceiveTurns(100)
+
+
+@pytest.fixture
+async def channel(turns):
+    """To a server whose one method receives for itself."""
+    admission = Admission(10, 1000, 1)
+
+    async def length(_: object, context: grpc.aio.ServicerContext) -> bytes:
+        return str(len(await receive(context, admission, turns))).encode()
+
+    server = grpc.aio.server(interceptors=[RequestInterceptor(InFlight())])
+    handler = grpc.stream_unary_rpc_method_handler(length)
+    service = grpc.method_handlers_generic_handler("farpoint.test.Service", {"Method": handler})
+    server.add_generic_rpc_handlers((service,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield channel
+    await server.stop(None)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        await asyncio.sleep(0.005)
+
+
+async def test_a_caller_who_sends_no_message_is_told_so(channel):
+    assert await channel.unary_unary(METHOD)(b"hello") == b"5"
+
+    async def nothing():
+        return
+        yield
+
+    calls = [channel.stream_unary(METHOD)(nothing()) for _ in range(20)]
+    assert [await call.code() for call in calls] == [grpc.StatusCode.INVALID_ARGUMENT] * 20
+    assert await calls[0].details() == "request: expected one message, got none"
+
+
+async def test_calls_that_break_off_are_cancelled_and_not_wrong(channel):
+    with structlog.testing.capture_logs() as log:
+        calls = [channel.stream_unary(METHOD)() for _ in range(50)]
+        await asyncio.gather(*(call.wait_for_connection() for call in calls))
+        # Answered after all that was sent before: the server has begun those calls.
+        await channel.unary_unary(METHOD)(b"hello")
+        for call in calls:
+            call.cancel()
+        await asyncio.wait_for(until(lambda: len(log) == 51), 30)
+    assert sorted(line["status"] for line in log) == ["CANCELLED"] * 50 + ["OK"]
+
+
+@pytest.mark.parametrize("turns", [ReceiveTurns(1, turn_s=0.02, timeout_s=0.04)])
+async def test_callers_who_never_send_are_refused_and_keep_nobody_out(channel):
+    silent = [channel.stream_unary(METHOD)() for _ in range(5)]
+    codes = await asyncio.wait_for(asyncio.gather(*(call.code() for call in silent)), 30)
+    assert codes == [grpc.StatusCode.DEADLINE_EXCEEDED] * 5
+    assert await channel.unary_unary(METHOD)(b"hello", timeout=30) == b"5"

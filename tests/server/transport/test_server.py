@@ -1,0 +1,49 @@
+"""What is said of an address that cannot be bound."""
+
+import socket
+
+import pytest
+
+from farpoint_server.config.settings import Settings
+from farpoint_server.errors import AddressUnavailableError
+from farpoint_server.transport.server import GrpcServers
+
+
+@pytest.fixture
+def taken():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+async def test_a_port_in_use(taken):
+    said = f"--listen {taken}: cannot be bound: Address already in use"
+    with pytest.raises(AddressUnavailableError, match=said):
+        GrpcServers(Settings(listen=[taken]), []).bind()
+
+
+async def test_the_flag_is_that_of_the_address(taken):
+    settings = Settings(listen=["127.0.0.1:0"], admin_listen=[taken])
+    with pytest.raises(AddressUnavailableError, match=f"--admin-listen {taken}: .*in use"):
+        GrpcServers(settings, []).bind()
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("192.0.2.1:0", "Cannot assign requested address"),
+        ("no-such-host.invalid:0", "[Nn]ame|[Tt]emporary"),
+        ("unix:/no/such/folder/socket", "No such file or directory"),
+    ],
+)
+async def test_other_causes_are_not_called_in_use(address, why):
+    with pytest.raises(AddressUnavailableError, match=why) as caught:
+        GrpcServers(Settings(listen=[address]), []).bind()
+    assert "in use" not in str(caught.value)
+
+
+async def test_a_look_for_the_cause_leaves_no_socket_behind(tmp_path):
+    (tmp_path / "folder").mkdir()
+    address = f"unix:{tmp_path}/folder"
+    with pytest.raises(AddressUnavailableError, match=r"--listen unix:.*in use"):
+        GrpcServers(Settings(listen=[address]), []).bind()
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
