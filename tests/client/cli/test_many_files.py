@@ -80,7 +80,7 @@ def test_what_is_done_is_left_out_on_resuming(sample, scans, server, tmp_path):
 
 
 def test_every_kind_of_failure_is_one_line_and_the_rest_is_done(sample, scans, tmp_path):
-    whole = cloud_file("autzen_trim.laz").read_bytes()
+    whole = cloud_file("plane_state_plane_feet.laz").read_bytes()
     bad = {
         "cut.laz": whole[: len(whole) // 2],
         "noise.laz": whole[:5000] + os.urandom(len(whole) - 6000) + whole[-1000:],

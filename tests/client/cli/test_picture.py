@@ -12,11 +12,11 @@ Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("matplotlib")
 
 CLOUDS = [
-    "room_scan1_half_duplicates.pcd",
-    "autzen_trim.laz",
-    "office_kinect_organised.pcd",
-    "driving_os1_128_scan0_kitti.bin",
-    "spot_cow.obj",
+    "room_half_duplicates_part.pcd",
+    "autzen_trim_part.laz",
+    "office_kinect_part.pcd",
+    "street_kitti_part.bin",
+    "spot_cow_part.obj",
     "lamppost.pcd",
 ]
 ASPECT = 1.4
@@ -32,7 +32,7 @@ def test_a_cloud_fills_its_frame(name):
     inside = (seen[:, 0] > left) & (seen[:, 0] < right) & (seen[:, 1] > bottom) & (seen[:, 1] < top)
     assert (right - left) / (top - bottom) == pytest.approx(ASPECT)
     # Scans have a long tail, of which the frame leaves out.
-    least = {"driving": 0.85, "room_sc": 0.95}.get(name[:7], 0.98)
+    least = {"street_": 0.85, "room_ha": 0.95}.get(name[:7], 0.98)
     assert inside.mean() > least
     spread = np.ptp(np.percentile(seen[inside][:, :2], [1, 99], axis=0), axis=0)
     assert (spread / (right - left, top - bottom)).max() > 0.8
@@ -55,8 +55,8 @@ def test_one_point_has_a_view():
 @pytest.mark.parametrize(
     ("name", "colored"),
     [
-        ("autzen_trim.laz", True),
-        ("indoor_fragment_rgb_normals.pcd", True),
+        ("autzen_trim_part.laz", True),
+        ("plane_strip_rgb_normals.pcd", True),
         ("milk.pcd", False),
         ("plane_state_plane_feet.laz", False),
     ],

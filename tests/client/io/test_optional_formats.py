@@ -40,7 +40,7 @@ def test_e57_of_two_scans_with_poses(tmp_path):
 
 def test_e57_from_another_format(tmp_path):
     pytest.importorskip("pye57")
-    cloud = read_cloud(cloud_file("indoor_fragment_rgb_normals.pcd"))
+    cloud = read_cloud(cloud_file("plane_strip_rgb_normals.pcd"))
     write_subset(tmp_path / "a.e57", cloud, ROWS)
     written = read_cloud(tmp_path / "a.e57")
     assert np.array_equal(written.points.astype(np.float32), cloud.points[ROWS])
