@@ -1,5 +1,6 @@
 """Many files in flight, one bar for all of them."""
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -74,7 +75,8 @@ class _Pool:
 
     def __init__(self, client: Client, options: Options, workers: int) -> None:
         self._client, self._options = client, options
-        self._decoders = [Decoder(options.bounds, threads=1) for _ in range(workers)]
+        threads = max(1, (os.cpu_count() or 1) // workers)
+        self._decoders = [Decoder(options.bounds, threads) for _ in range(workers)]
         self._decoders[0].start()  # while the server is asked for its limits
         self._idle = list(self._decoders)
         self._lock = threading.Lock()
