@@ -55,3 +55,23 @@ def test_the_error_says_which_token():
     with pytest.raises(NotANumberError, match=r"'1\.5\.1'") as raised:
         parse(words)
     assert raised.value.token == 33_333
+
+
+@pytest.mark.parametrize("separator", [" ", ",", ";", ", "])
+@pytest.mark.parametrize("form", ["{!r}", "{:.18e}"])
+def test_many_long_numbers_of_one_kind(separator, form):
+    numbers = np.random.default_rng(0).normal(size=50_000) * 1e3
+    words = [form.format(float(number)) for number in numbers]
+    text = np.frombuffer(separator.join(words).encode(), np.uint8)
+    tokens = find_tokens(text, 0, len(text), ord(separator[0]))
+    expected = np.array([float(word) for word in words])
+    assert np.array_equal(parse_decimals(text, tokens.begins, tokens.ends), expected)
+
+
+@pytest.mark.parametrize("wrong", ["1.5e-3.1", "1e-3-2e-3"])
+def test_an_error_among_long_numbers_is_found(wrong):
+    words = ["1.5e-3"] * 500
+    words[333], words[-1] = wrong, "x"  # one number too many, and one too few
+    with pytest.raises(NotANumberError) as raised:
+        parse(words)
+    assert raised.value.token == 333

@@ -111,7 +111,11 @@ LIES = {
     "records": ("simple.las", [(100, "<I", 250_000_000)], "250000000 records announced"),
     "points": ("simple.las", [(107, "<I", 4_000_000_000)], "4000000000 points of 34 bytes"),
     "begin": ("simple.las", [(96, "<I", 1 << 31)], "points begin at 2147483648"),
-    "compressed points": ("plane_state_plane_feet.laz", [(107, "<I", 4_000_000_000)], "announced in . chunks"),
+    "compressed points": (
+        "plane_state_plane_feet.laz",
+        [(107, "<I", 4_000_000_000)],
+        "announced in . chunks",
+    ),
     "extended": (
         "image_lattice_part.las",
         [(243, "<I", 1 << 30), (235, "<Q", 99)],
