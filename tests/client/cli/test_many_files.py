@@ -42,6 +42,24 @@ def test_a_folder(sample, scans, tmp_path):
     assert len(read_cloud(tmp_path / "all/deep/autzen-utm.ply")) == 5
 
 
+def test_a_folder_of_outputs_within_that_of_the_inputs(sample, scans):
+    for _ in range(2):
+        result = sample(scans, "-r", "-m", 5, "-o", scans / "sampled")
+        assert result.exit_code == 0, result.output
+        assert result.stdout.count("\n") == 3
+    assert not (scans / "sampled" / "sampled").exists()
+
+
+def test_files_that_differ_in_their_suffix_alone(sample, scans, tmp_path):
+    np.save(scans / "simple.npy", np.random.default_rng(0).normal(size=(50, 3)))
+    result = sample(scans, "-m", 5, "-o", tmp_path / "out", "--to", "ply", "--indices")
+    assert result.exit_code == 0, result.output
+    names = ["lamppost", "simple.las", "simple.npy"]
+    assert written(tmp_path / "out") == sorted(
+        f"{name}{suffix}" for name in names for suffix in (".ply", ".indices.npy")
+    )
+
+
 def test_a_pattern(sample, scans, tmp_path):
     assert sample(scans / "*.pcd", "-m", 5, "-o", tmp_path / "out").exit_code == 0
     assert written(tmp_path / "out") == ["lamppost.pcd"]

@@ -1,5 +1,6 @@
 """Which file becomes which, checked before anything is sent."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ class Task:
         to_stdout: whether the rows go there.
         picture: where to draw.
         problem: why it cannot be done; the other tasks are.
+        label: what the files beside the output are called; None is the output's name.
     """
 
     source: Input
@@ -27,6 +29,7 @@ class Task:
     to_stdout: bool = False
     picture: Path | None = None
     problem: str | None = None
+    label: str | None = None
 
     @property
     def indices_path(self) -> str | None:
@@ -34,7 +37,7 @@ class Task:
         if self.output is None:
             return None
         folder, slash, name = self.output.rpartition("/")
-        return f"{folder}{slash}{Path(name).with_suffix(INDICES_SUFFIX)}"
+        return f"{folder}{slash}{self.label or Path(name).stem}{INDICES_SUFFIX}"
 
     def outputs(self, options: Options) -> list[str]:
         """All files that it makes."""
@@ -50,7 +53,7 @@ def plan_tasks(words: list[str], output: str | None, options: Options) -> list[T
         InvalidArgumentError: options that do not go together.
     """
     check_stdin(words, options.read.format)
-    inputs = expand(words, options.recursive)
+    inputs = _without_outputs(expand(words, options.recursive), words, output)
     if output is None and options.picture is None:
         raise InvalidArgumentError(
             "say where to: -o OUT, --picture OUT.png or both", field="output"
@@ -59,9 +62,9 @@ def plan_tasks(words: list[str], output: str | None, options: Options) -> list[T
         return [_task_to_stdout(inputs, options)]
     into_folder = len(inputs) > 1 or _is_folder(output) or inputs[0].location not in words
     if output is None:
-        tasks = [Task(one, None) for one in inputs]
+        tasks = [Task(one, None, label=label) for one, label in _labels(inputs)]
     elif into_folder:
-        tasks = [Task(one, _within(output, one, options)) for one in inputs]
+        tasks = [_within(output, one, label, options) for one, label in _labels(inputs)]
     else:
         tasks = [Task(inputs[0], output)]
     tasks = [_with_picture(task, options.picture, len(tasks) > 1) for task in tasks]
@@ -72,6 +75,18 @@ def plan_tasks(words: list[str], output: str | None, options: Options) -> list[T
     if into_folder:
         _make_folders(tasks)
     return tasks
+
+
+def _without_outputs(inputs: list[Input], words: list[str], output: str | None) -> list[Input]:
+    """Leaves out what an earlier run wrote into a folder within that of the inputs."""
+    if output is None or not _is_folder(output) or "://" in output:
+        return inputs
+    folder = Path(output).resolve()
+    return [
+        one
+        for one in inputs
+        if one.location in words or folder not in Path(one.location).resolve().parents
+    ]
 
 
 def _is_folder(output: str | None) -> bool:
@@ -86,18 +101,27 @@ def _task_to_stdout(inputs: list[Input], options: Options) -> Task:
     return Task(inputs[0], None, to_stdout=True, picture=options.picture)
 
 
-def _within(folder: str, source: Input, options: Options) -> str:
+def _labels(inputs: list[Input]) -> list[tuple[Input, str]]:
+    """Names without suffix; with it for scan.las beside scan.ply."""
+    stems = Counter(one.relative.with_suffix("") for one in set(inputs))
+    return [
+        (one, one.relative.stem if stems[one.relative.with_suffix("")] == 1 else one.relative.name)
+        for one in inputs
+    ]
+
+
+def _within(folder: str, source: Input, label: str, options: Options) -> Task:
     name = source.relative
     suffix = options.to or (options.read.format if name.suffix == "" else None)
-    name = name.with_suffix(suffix) if suffix else name
-    return f"{folder.rstrip('/')}/{name}"
+    name = name.with_name(label + suffix) if suffix else name
+    return Task(source, f"{folder.rstrip('/')}/{name}", label=label)
 
 
 def _with_picture(task: Task, picture: Path | None, several: bool) -> Task:
     if picture is None:
         return task
     if several:
-        picture = picture / task.source.relative.with_suffix(".png")
+        picture = picture / task.source.relative.with_name(f"{task.label}.png")
     elif picture.suffix.lower() != ".png":
         raise CloudFileError("a picture must end in .png", path=picture)
     return replace(task, picture=picture)
