@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from farpoint._arrays import Array
-from farpoint._picture import figure
+from farpoint._svg import figure
 from farpoint.results import Timings
 from farpoint.v1 import sampling_pb2 as pb
 

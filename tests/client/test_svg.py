@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from farpoint._picture import COLORS, MARGIN, MOST_POINTS, SIDE, figure
+from farpoint._svg import COLORS, MARGIN, MOST_POINTS, SIDE, figure
 from farpoint.models import Encoding, Stage
 from farpoint.results import StreamedSample, Timings
 
