@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from farpoint_server.engine.devices import available_cores
-from farpoint_server.engine.priority import lower_priority
+from farpoint_server.engine.priority import prepare_thread
 from farpoint_server.engine.sample import SampleBatch
 from farpoint_server.engine.thread import EngineThread, inline_limit_ns
 from farpoint_server.engine.transfer.cuda import CudaDevice
@@ -77,7 +77,7 @@ class Engine:
         runs_inline = self.pipeline is None and not is_background
         self._thread = EngineThread(
             f"engine-{device}{'-background' if is_background else ''}",
-            partial(_prepare_thread, cpu_threads, is_background),
+            partial(prepare_thread, cpu_threads, is_background),
             inline_ns=inline_limit_ns(available_cores()) if runs_inline else -1,
         )
 
@@ -189,13 +189,6 @@ def _service_error(finding: OutOfMemory | DeviceLost) -> ServiceError:
     if isinstance(finding, TooLarge):
         return TooLargeError(str(finding))
     return OverloadedError(str(finding), OOM_RETRY_MS)
-
-
-def _prepare_thread(cpu_threads: int, is_background: bool) -> None:
-    # OpenMP keeps the number of threads per calling thread, so it is set on this one.
-    torch.set_num_threads(cpu_threads)
-    if is_background:
-        lower_priority()
 
 
 def _pipeline_to(

@@ -4,6 +4,8 @@ import os
 import sys
 import threading
 
+import torch
+
 # Under Linux's fair scheduler a thread of niceness 10 has a ninth of the weight of one of 0, and
 # one of 0 that wakes up takes its core at once. Threads that it starts inherit this.
 NICENESS = 10
@@ -20,6 +22,14 @@ def lower_priority() -> None:
         thread = threading.get_native_id()
         niceness = os.getpriority(os.PRIO_PROCESS, thread)
         os.setpriority(os.PRIO_PROCESS, thread, min(19, niceness + NICENESS))
+
+
+def prepare_thread(cpu_threads: int, is_background: bool) -> None:
+    """Sets up the calling thread for kernels, of long work if `is_background`."""
+    # OpenMP keeps the number of threads per calling thread, so it is set on this one.
+    torch.set_num_threads(cpu_threads)
+    if is_background:
+        lower_priority()
 
 
 def background_threads(cpu_threads: int) -> int:
