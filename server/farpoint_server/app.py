@@ -90,7 +90,7 @@ class App:
         self._batcher.start()
         self._monitor.start()
         await self._servers.start()
-        self._telemetry.start()
+        await self._telemetry.start()
         await self._health.set_all(serving=True)
         names = ", ".join(str(engine.device) for engine in self._engines)
         log.info(
@@ -137,7 +137,7 @@ class App:
         for engine in self._engines:
             engine.stop()
         self._threads.shutdown(wait=False)
-        await asyncio.to_thread(self._telemetry.stop)
+        await self._telemetry.stop()
         log.info("stopped", unanswered=self._in_flight.calls)
 
     def _make_engines(self, chosen: Sequence[torch.device]) -> list[Engine]:
