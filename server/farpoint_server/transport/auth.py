@@ -19,6 +19,7 @@ from farpoint_server.errors import (
 )
 from farpoint_server.transport.interceptor import Context, Handler
 from farpoint_server.transport.reloading import ReloadedFiles
+from farpoint_server.transport.sockets import reason_of
 
 KEY = "authorization"
 SCHEME = "bearer"
@@ -58,7 +59,7 @@ class TokenFile:
         try:
             self._tokens = ReloadedFiles([path], lambda: parse_tokens(path.read_text()))
         except (OSError, ValueError) as error:
-            raise SecretsUnusableError(f"--tokens-file {path}: {error}") from error
+            raise SecretsUnusableError(f"--tokens-file {path}: {reason_of(error)}") from error
 
     def find(self, shown: str) -> Token | None:
         """The token that a caller shows, in a time that does not depend on which it is."""

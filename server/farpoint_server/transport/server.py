@@ -14,6 +14,10 @@ from farpoint_server.errors import AddressUnavailableError
 from farpoint_server.transport.auth import AuthInterceptor, TokenFile
 from farpoint_server.transport.tls import tls_files
 
+# Bit 0 is "identity" and cannot be cleared. Switching decompression itself off does not: gRPC then
+# unpacks where the message is read. See docs/decisions/0042.
+NO_COMPRESSION = (("grpc.compression_enabled_algorithms_bitset", 1),)
+
 
 @dataclass(frozen=True)
 class Addresses:
@@ -141,6 +145,7 @@ def _make_server(
             # Twice the limit arrives, so that a message just above it is refused in our words.
             ("grpc.max_receive_message_length", 2 * settings.max_message_bytes),
             ("grpc.max_send_message_length", -1),
+            *(NO_COMPRESSION if settings.compression == "off" else ()),
             ("grpc.max_concurrent_streams", settings.max_streams),
             ("grpc.max_allowed_incoming_connections", settings.max_connections),
             # Two servers on one port would share its calls at random; let the second one fail.

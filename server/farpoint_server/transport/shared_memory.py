@@ -18,6 +18,7 @@ from farpoint_server.errors import (
     StartError,
     status_of,
 )
+from farpoint_server.transport.sockets import reason_of
 
 BACKLOG = 128
 # A caller who connects has its region ready.
@@ -167,7 +168,9 @@ def listen(path: str) -> socket.socket:
         listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
-        raise AddressUnavailableError(f"--shared-memory-listen unix:{path}: {error}") from error
+        raise AddressUnavailableError(
+            f"--shared-memory-listen unix:{path}: cannot be bound: {reason_of(error)}"
+        ) from error
     return listening
 
 
