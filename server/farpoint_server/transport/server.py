@@ -12,6 +12,7 @@ from farpoint_server.config.addresses import is_unix
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import AddressUnavailableError
 from farpoint_server.transport.auth import AuthInterceptor, TokenFile
+from farpoint_server.transport.sockets import claim_unix, reason_of
 from farpoint_server.transport.tls import tls_files
 
 # Bit 0 is "identity" and cannot be cleared. Switching decompression itself off does not: gRPC then
@@ -93,15 +94,19 @@ class GrpcServers:
     def _bind(self, server: grpc.aio.Server, flag: str, address: str) -> str:
         """Binds an address in plain text or, if it is HOST:PORT, with TLS."""
         try:
-            if self._tls is None or is_unix(address):
+            if is_unix(address):
+                # gRPC would remove the socket of a server that listens there.
+                with claim_unix(address.removeprefix("unix:")):
+                    server.add_insecure_port(address)
+                return address
+            if self._tls is None:
                 port = server.add_insecure_port(address)
             else:
                 port = server.add_secure_port(address, self._tls.make_credentials())
-        except RuntimeError as error:
-            raise AddressUnavailableError(
-                f"{flag} {address}: cannot be bound: {_why_not(address)}"
-            ) from error
-        return address if is_unix(address) else f"{address.rpartition(':')[0]}:{port}"
+        except (OSError, RuntimeError) as error:
+            why = reason_of(error) if isinstance(error, OSError) else _why_not(address)
+            raise AddressUnavailableError(f"{flag} {address}: cannot be bound: {why}") from error
+        return f"{address.rpartition(':')[0]}:{port}"
 
 
 def _why_not(address: str) -> str:
@@ -112,7 +117,7 @@ def _why_not(address: str) -> str:
         else:
             _try_tcp(address)
     except OSError as error:
-        return error.strerror or str(error)
+        return reason_of(error)
     return "gRPC refused it"
 
 

@@ -34,6 +34,8 @@ async def test_the_flag_is_that_of_the_address(taken):
         ("192.0.2.1:0", "Cannot assign requested address"),
         ("no-such-host.invalid:0", "[Nn]ame|[Tt]emporary"),
         ("unix:/no/such/folder/socket", "No such file or directory"),
+        ("unix:/sys/socket", "Operation not permitted|Permission denied"),
+        (f"unix:/tmp/{'a' * 150}", "path too long"),
     ],
 )
 async def test_other_causes_are_not_called_in_use(address, why):
