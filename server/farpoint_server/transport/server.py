@@ -7,17 +7,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import grpc
+import structlog
 
 from farpoint_server.config.addresses import is_unix
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import AddressUnavailableError
-from farpoint_server.transport.auth import AuthInterceptor, TokenFile
+from farpoint_server.transport.auth import AuthInterceptor
 from farpoint_server.transport.sockets import claim_unix, reason_of
 from farpoint_server.transport.tls import tls_files
+from farpoint_server.transport.tokens import TokenFile
 
 # Bit 0 is "identity" and cannot be cleared. Switching decompression itself off does not: gRPC then
 # unpacks where the message is read. See docs/decisions/0042.
 NO_COMPRESSION = (("grpc.compression_enabled_algorithms_bitset", 1),)
+log = structlog.get_logger("farpoint")
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,10 @@ class GrpcServers:
     ) -> None:
         self._settings = settings
         self._tls = tls_files(settings)
+        self._auth: AuthInterceptor | None = None
         if settings.tokens_file is not None:
-            interceptors = [*interceptors, AuthInterceptor(TokenFile(settings.tokens_file))]
+            self._auth = AuthInterceptor(TokenFile(settings.tokens_file))
+            interceptors = [*interceptors, self._auth]
         self.public = _make_server(settings, interceptors)
         self.admin: grpc.aio.Server | None = None
         if settings.admin_listen:
@@ -75,6 +80,10 @@ class GrpcServers:
 
     async def start(self) -> None:
         """Accepts connections from now on."""
+        if self._auth is not None:
+            self._auth.start()
+        if (missing := self._settings.unguarded()) is not None:
+            log.warning("open to other machines", **missing)
         for server in self._servers:
             await server.start()
 
@@ -82,6 +91,8 @@ class GrpcServers:
         """Closes every connection; calls that are not answered in time are cancelled."""
         for server in self._servers:
             await server.stop(grace_s)
+        if self._auth is not None:
+            self._auth.stop()
 
     @property
     def _servers(self) -> Sequence[grpc.aio.Server]:
