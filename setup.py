@@ -36,7 +36,7 @@ def sources(*patterns: str) -> list[str]:
 
 def extension() -> CppExtension:
     """A CUDA torch with nvcc gets the CUDA kernels; any other torch the CPU kernels alone."""
-    cpu = sources("*.cpp", "cpu/**/*.cpp", "autograd/*.cpp")
+    cpu = sources("*.cpp", "cpu/**/*.cpp", "autograd/**/*.cpp")
     options = {
         "name": "farpoint_ops._C",
         "include_dirs": [str(ROOT / "csrc")],
@@ -44,10 +44,10 @@ def extension() -> CppExtension:
     }
     if torch.version.cuda is None or CUDA_HOME is None:
         return CppExtension(sources=cpu, extra_compile_args={"cxx": CXX}, **options)
-    if not torch.cuda.is_available():  # torch would build for cards that lack instructions in use
+    if not torch.cuda.is_available():  # torch would build for GPUs that lack instructions in use
         os.environ.setdefault("TORCH_CUDA_ARCH_LIST", "8.0;9.0;10.0+PTX")
     return CUDAExtension(
-        sources=cpu + sources("cuda/*.cpp", "cuda/*.cu"),
+        sources=cpu + sources("cuda/**/*.cpp", "cuda/**/*.cu"),
         extra_compile_args={
             "cxx": [*CXX, "-DFARPOINT_WITH_CUDA"],
             "nvcc": ["-O3", "-lineinfo"],

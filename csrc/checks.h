@@ -1,4 +1,4 @@
-// What every backend asks of its arguments. Each message names the argument, what was expected and
+// Argument checks shared by all backends. Each message names the argument, what was expected and
 // what arrived. Only sizes and types are read here, never data, so no device is waited for.
 #pragma once
 

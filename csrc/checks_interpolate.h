@@ -1,4 +1,4 @@
-// What every backend asks of the arguments of the three interpolation ops. See checks.h.
+// Argument checks of the three interpolation ops, shared by all backends. See checks.h.
 #pragma once
 
 #include "checks.h"

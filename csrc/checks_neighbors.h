@@ -1,4 +1,4 @@
-// What every backend asks of the arguments of the searches in space. See checks.h.
+// Argument checks of the neighbor searches, shared by all backends. See checks.h.
 #pragma once
 
 #include "checks.h"

@@ -1,4 +1,4 @@
-// Every op of the library: the table of contents of csrc/.
+// Schemas of all ops (TORCH_LIBRARY): the table of contents of csrc/.
 //
 // B clouds, N points each, M samples, C channels. `offsets` and `sample_offsets` are int64 (B +
 // 1,). Everything that decides a launch is a host number (total_samples, max_points, max_samples),
@@ -25,7 +25,7 @@ TORCH_LIBRARY(farpoint, m) {
       "bool return_distances=False) -> (Tensor, Tensor)",
       tags);
   // For servers, on the CPU alone: as above, with an int32 flag (B,) for each cloud. A cloud whose
-  // flag becomes nonzero while the op runs is given up within one pick, and its outputs are then
+  // flag becomes nonzero while the op runs is given up within one sample, and its outputs are then
   // undefined; the other clouds are finished.
   m.def(
       "_furthest_point_sample_cancellable(Tensor xyz, Tensor offsets, Tensor sample_offsets, "

@@ -9,18 +9,20 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = ROOT / "csrc" / "cuda"
+INCLUDE = ROOT / "csrc"
+SOURCES = INCLUDE / "cuda"
 BENCHMARKS = ROOT / "benchmarks" / "cuda"
 BUILD = ROOT / "build" / "cuda"
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 JOBS = 2
-NVCC_FLAGS = ("-O3", "-std=c++17", "-lineinfo", "-Xptxas", "-v", f"-I{SOURCES}")
+NVCC_FLAGS = ("-O3", "-std=c++17", "-lineinfo", "-Xptxas", "-v", f"-I{INCLUDE}")
 SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
 
@@ -40,7 +42,7 @@ def find_nvcc() -> str | None:
 
 
 def is_fresh(output: Path, source: Path) -> bool:
-    headers = (p for folder in ("", "cuda") for p in (ROOT / "csrc" / folder).glob("*.*h"))
+    headers = (*INCLUDE.glob("*.h"), *SOURCES.rglob("*.h"), *SOURCES.rglob("*.cuh"))
     newest = max(p.stat().st_mtime for p in (source, Path(__file__), *headers))
     return output.exists() and output.stat().st_mtime > newest
 
@@ -73,10 +75,27 @@ def kernels_in(log: str, source: str, arch: str) -> Iterator[Kernel]:
         yield Kernel(source, arch, demangle(symbol), int(registers[1]), spilled)
 
 
+def object_of(source: Path) -> Path:
+    """A source's path without its suffix, as the build names its object.
+
+    Its folders below csrc/cuda, all folders for a benchmark: equal names in two of them are two
+    objects.
+    """
+    root = SOURCES if source.is_relative_to(SOURCES) else ROOT
+    return source.relative_to(root).with_suffix("")
+
+
+def target_of(source: Path, suffix: str) -> Path:
+    target = BUILD / f"{object_of(source)}.{suffix}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target
+
+
 def compile_kernels(nvcc: str, source: Path, arch: str) -> list[Kernel]:
-    target = BUILD / f"{source.stem}.{arch}"
-    command = [nvcc, "-cubin", f"-arch={arch}", *NVCC_FLAGS, "-o", f"{target}.cubin", str(source)]
-    return list(kernels_in(run(command, source, Path(f"{target}.log")), source.name, arch))
+    cubin = target_of(source, f"{arch}.cubin")
+    command = [nvcc, "-cubin", f"-arch={arch}", *NVCC_FLAGS, "-o", str(cubin), str(source)]
+    log = run(command, source, cubin.with_suffix(".log"))
+    return list(kernels_in(log, f"{object_of(source)}{source.suffix}", arch))
 
 
 def check_glue(source: Path) -> None:
@@ -85,14 +104,15 @@ def check_glue(source: Path) -> None:
 
     standard = ["-std=c++20", "-Wall", "-Wextra", "-Wno-unused-parameter"]
     includes = [flag for path in include_paths() for flag in ("-isystem", path)]
-    command = ["g++", "-fsyntax-only", *standard, f"-I{ROOT / 'csrc'}", *includes, str(source)]
-    run(command, source, BUILD / f"{source.stem}.glue.log")
+    command = ["g++", "-fsyntax-only", *standard, f"-I{INCLUDE}", *includes, str(source)]
+    run(command, source, target_of(source, "glue.log"))
 
 
 def check_names() -> None:
-    """The build names an object after its source without the suffix."""
-    stems = [p.stem for p in SOURCES.iterdir() if p.suffix in (".cu", ".cpp")]
-    twice = sorted({stem for stem in stems if stems.count(stem) > 1})
+    """An <op>.cu beside an <op>.cpp would build the same object: hence <op>_kernel.cu."""
+    sources = (p for p in SOURCES.rglob("*") if p.suffix in (".cu", ".cpp"))
+    built = Counter(str(object_of(p)) for p in sources)
+    twice = sorted(name for name, count in built.items() if count > 1)
     if twice:
         raise SystemExit(f"csrc/cuda: a .cu and a .cpp would build the same object: {twice}")
 
@@ -115,15 +135,14 @@ def main() -> None:
     if nvcc is None:
         print("check_cuda: no nvcc on PATH or in CUDA_HOME, kernels not compiled")
         return
-    BUILD.mkdir(parents=True, exist_ok=True)
-    sources = [*sorted(SOURCES.glob("*.cu")), *sorted(BENCHMARKS.glob("*.cu"))]
+    sources = [*sorted(SOURCES.rglob("*.cu")), *sorted(BENCHMARKS.rglob("*.cu"))]
     jobs = [(source, arch) for source in sources for arch in ARCHITECTURES]
     with ThreadPoolExecutor(JOBS) as pool:
-        list(pool.map(check_glue, sorted(SOURCES.glob("*.cpp"))))
+        list(pool.map(check_glue, sorted(SOURCES.rglob("*.cpp"))))
         reports = list(pool.map(lambda job: compile_kernels(nvcc, *job), jobs))
     kernels = [kernel for report in reports for kernel in report]
     print(markdown(kernels))
-    spilling = {k.name for k in kernels if k.spilled_bytes and k.source.startswith("fps")}
+    spilling = {k.name for k in kernels if k.spilled_bytes and k.source.startswith("fps/")}
     if spilling:
         sys.exit(f"check_cuda: sampling kernels spill registers: {', '.join(sorted(spilling))}")
 

@@ -90,7 +90,7 @@ def batches(until: float) -> Rows:
 
 
 def methods(until: float) -> Rows:
-    """Every kernel of ours beside the one that the rule picks, to set fps_dispatch.cu by."""
+    """Every kernel of ours beside the one that the rule picks, to set fps/dispatch.cu by."""
 
     def measure(name: str, xyz: torch.Tensor, m: int) -> dict[str, Any]:
         steps = {method: step_or_none(method, xyz, m) for method in METHODS}

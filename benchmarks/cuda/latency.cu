@@ -1,7 +1,7 @@
 // The four latencies that the model in docs/performance_cuda.md rests on, in clock cycles per
 // operation: each kernel runs a dependent chain of kRounds of one operation.
-#include "group.cuh"
-#include "launch.cuh"
+#include "cuda/common/block_group.cuh"
+#include "cuda/common/launch.cuh"
 
 namespace farpoint::cuda {
 namespace {
@@ -28,17 +28,18 @@ __global__ void barrier(float* cycles, unsigned*) {
   report(begin, cycles);
 }
 
-// Every block mails 20 bytes to every block of its cluster and waits for theirs, as K2 does.
-struct Mail {
-  alignas(16) float4 letters[2][32];
-  uint64_t boxes[2];
+// Every block sends 20 bytes to every block of its cluster and waits for theirs, as
+// cluster_kernel.cu does.
+struct Messages {
+  alignas(16) float4 slots[2][32];
+  uint64_t barriers[2];
 };
 
 __global__ void mail_round(float* cycles, unsigned* sink, int blocks) {
-  auto& shared = shared_as<Mail>();
+  auto& shared = shared_as<Messages>();
   if (threadIdx.x == 0) {
-    mailbox_init(&shared.boxes[0]);
-    mailbox_init(&shared.boxes[1]);
+    mbarrier_init(&shared.barriers[0]);
+    mbarrier_init(&shared.barriers[1]);
   }
   __syncthreads();
   cluster_sync();
@@ -46,13 +47,13 @@ __global__ void mail_round(float* cycles, unsigned* sink, int blocks) {
   float v = static_cast<float>(threadIdx.x);
   const Clock begin = clock64();
   for (int i = 0; i < kRounds; ++i) {
-    uint64_t* const box = &shared.boxes[i % 2];
-    if (threadIdx.x == 0) mailbox_expect(box, blocks * 20);
+    uint64_t* const arrivals = &shared.barriers[i % 2];
+    if (threadIdx.x == 0) mbarrier_expect(arrivals, blocks * 20);
     if (static_cast<int>(threadIdx.x) < blocks) {
-      mail(threadIdx.x, &shared.letters[i % 2][2 * rank], box, make_float4(v, v, v, v), v);
+      send(threadIdx.x, &shared.slots[i % 2][2 * rank], arrivals, make_float4(v, v, v, v), v);
     }
-    mailbox_wait(box, i / 2 % 2);
-    v += shared.letters[i % 2][2 * rank].x;
+    mbarrier_wait(arrivals, i / 2 % 2);
+    v += shared.slots[i % 2][2 * rank].x;
   }
   report(begin, cycles);
   cluster_sync();
@@ -60,7 +61,7 @@ __global__ void mail_round(float* cycles, unsigned* sink, int blocks) {
 }
 
 __global__ void grid_round(float* cycles, unsigned* arrived) {
-  auto& group = shared_as<Group>();
+  auto& group = shared_as<BlockGroup>();
   if (threadIdx.x == 0) group = {arrived, 0, gridDim.x, blockIdx.x};
   __syncthreads();
   const Clock begin = clock64();
@@ -71,7 +72,7 @@ __global__ void grid_round(float* cycles, unsigned* arrived) {
 int run_cluster(int blocks, float* cycles, unsigned* scratch, void* stream) {
   const int code = cudaFuncSetAttribute(reinterpret_cast<const void*>(mail_round),
                                         cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-  LaunchShape shape = {static_cast<unsigned>(blocks), kWarp, sizeof(Mail)};
+  LaunchShape shape = {static_cast<unsigned>(blocks), kWarp, sizeof(Messages)};
   shape.cluster = static_cast<unsigned>(blocks);
   return code ? code : launch(mail_round, shape, stream, cycles, scratch, blocks);
 }
@@ -87,7 +88,7 @@ extern "C" int latency(const char* what, int size, float* cycles, unsigned* scra
   if (what[0] == 'r') return launch(redux, {1, kWarp}, stream, cycles, scratch);
   if (what[0] == 'b') return launch(barrier, {1, blocks}, stream, cycles, scratch);
   if (what[0] == 'm') return run_cluster(size, cycles, scratch, stream);
-  LaunchShape shape = {blocks, 512, sizeof(Group)};
+  LaunchShape shape = {blocks, 512, sizeof(BlockGroup)};
   shape.cooperative = true;
   return launch(grid_round, shape, stream, cycles, scratch);
 }

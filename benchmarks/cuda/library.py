@@ -26,7 +26,7 @@ def _nvcc() -> str:
 def library() -> ctypes.CDLL:
     TARGET.parent.mkdir(exist_ok=True)
     major, minor = torch.cuda.get_device_capability()
-    flags = ["-O3", "-std=c++17", f"-arch=sm_{major}{minor}", f"-I{ROOT / 'csrc' / 'cuda'}"]
+    flags = ["-O3", "-std=c++17", f"-arch=sm_{major}{minor}", f"-I{ROOT / 'csrc'}"]
     shared = ["-shared", "-Xcompiler", "-fPIC", "-o", str(TARGET)]
     subprocess.run([_nvcc(), *flags, *shared, *map(str, SOURCES)], check=True)
     return ctypes.CDLL(str(TARGET))

@@ -1,4 +1,5 @@
-// Indices, and the distances that chose them, carry no gradient: sampling is a stop-gradient.
+// Autograd functions of the furthest_point_sample ops. Indices, and the distances that chose them,
+// carry no gradient: sampling is a stop-gradient.
 
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/functions/utils.h>

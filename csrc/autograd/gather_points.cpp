@@ -1,3 +1,5 @@
+// Autograd functions of gather_points, scatter_points and group_points.
+//
 // Gather and scatter-add are each other's derivative, so each backward is one call of the other op
 // and every higher derivative follows. A group is a gather of M * K columns, and so is its
 // backward. Only the indices and a size are kept, never the features.

@@ -1,3 +1,5 @@
+// Autograd functions of interpolate and its two derivatives.
+//
 // Three products of the same three tensors, each linear in two of them, so that the gradient of one
 // is the other two and every higher derivative follows. Each keeps an input only where the gradient
 // of its partner needs it.

@@ -1,3 +1,5 @@
+// Autograd function of knn.
+//
 // The squared distance of a query q to a neighbor p moves both: d|q - p|^2 = 2 (q - p) (dq - dp).
 //
 // Only the inputs and the indices are kept. The backward is made of differentiable ops, so every

@@ -1,4 +1,4 @@
-// Calls an op of this library through the dispatcher, from below its own autograd kernel.
+// Typed dispatcher handles of the ops of this library, for calls from below their autograd kernels.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,4 +1,5 @@
-// Searches whose outputs carry no gradient: nothing is recorded and nothing is kept.
+// Autograd keys of ops without a gradient (ball_query, nearest_sample, count_points): nothing is
+// recorded and nothing is kept.
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>

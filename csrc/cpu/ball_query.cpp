@@ -1,3 +1,4 @@
+// CPU implementation of ball_query: checks, threads over queries, registration.
 #include <ATen/Functions.h>
 #include <torch/library.h>
 

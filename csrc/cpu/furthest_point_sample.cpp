@@ -1,4 +1,5 @@
-#include "cpu/kernels/furthest_point_sample.h"
+// CPU implementation of the furthest_point_sample ops: checks, tasks per cloud, registration.
+#include "cpu/kernels/fps/furthest_point_sample.h"
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>

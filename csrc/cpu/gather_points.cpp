@@ -1,3 +1,4 @@
+// CPU implementation of gather_points, group_points and scatter_points.
 #include "cpu/kernels/gather_points.h"
 
 #include <ATen/Dispatch.h>

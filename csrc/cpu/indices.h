@@ -1,4 +1,4 @@
-// Indices that the caller gave are checked before anything is read with them.
+// Range check of index tensors, before anything is read with them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// CPU implementation of interpolate and its two derivatives.
 #include "cpu/kernels/interpolate.h"
 
 #include <ATen/Dispatch.h>

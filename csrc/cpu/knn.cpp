@@ -1,3 +1,4 @@
+// CPU implementation of knn: checks, threads over queries, registration.
 #include <ATen/Functions.h>
 #include <torch/library.h>
 
@@ -5,7 +6,7 @@
 #include <vector>
 
 #include "checks_neighbors.h"
-#include "cpu/kernels/neighbors_double.h"
+#include "cpu/kernels/neighbors/neighbors_double.h"
 #include "cpu/per_cloud.h"
 #include "cpu/search.h"
 

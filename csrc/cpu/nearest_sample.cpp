@@ -1,3 +1,4 @@
+// CPU implementation of nearest_sample and count_points.
 #include <ATen/Dispatch.h>
 #include <ATen/Functions.h>
 #include <torch/library.h>

@@ -1,4 +1,4 @@
-// Optional integers, one a cloud, as the CPU ops read them.
+// Per-cloud lengths as the CPU ops read them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// Searches of many queries in each cloud of a batch, on torch's threads.
+// Parallel neighbor searches over the queries of a batch, on torch's threads.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "cpu/kernels/neighbors.h"
+#include "cpu/kernels/neighbors/neighbors.h"
 
 namespace farpoint {
 

@@ -1,3 +1,4 @@
+// The op _cpu_simd: reads or limits the instruction set of the CPU kernels.
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 

@@ -1,4 +1,4 @@
-"""Turns what callers pass for one integer per cloud into what the compiled ops take.
+"""Argument conversion and checks: per-cloud integers as the compiled ops take them.
 
 The compiled ops check ranks, sizes and dtypes everywhere, and values on the CPU. What is checked
 here is what they cannot see: Python values, and host values that are about to go to a device.

@@ -1,4 +1,4 @@
-"""Shapes and dtypes of every op, for torch.compile, torch.export and meta tensors."""
+"""Fake (meta) kernels of every op, for torch.compile and torch.export."""
 
 import torch
 from torch import Tensor

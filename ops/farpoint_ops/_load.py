@@ -1,4 +1,4 @@
-"""Loads the compiled ops, or says in one sentence what to do."""
+"""Import of the compiled extension; where that fails, one sentence says what to do."""
 
 import importlib
 

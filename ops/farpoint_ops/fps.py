@@ -6,9 +6,9 @@ device:
 
 * a squared distance is ``fma(dz, dz, fma(dy, dy, dx * dx))`` in float32, and float16 and bfloat16
   coordinates are widened to float32 first;
-* the next pick is the point farthest from all picks so far, the lowest index on a tie;
-* no index is picked twice, even where points coincide;
-* a point with a NaN or an infinity is picked only when no finite one is left, lowest index first,
+* the next sample is the point farthest from all samples so far, the lowest index on a tie;
+* no index is sampled twice, even where points coincide;
+* a point with a NaN or an infinity is sampled only when no finite one is left, lowest index first,
   and moves no distance.
 """
 
@@ -63,16 +63,16 @@ def furthest_point_sample(
 
     Args:
         xyz: Coordinates (B, N, 3); float32, float16 or bfloat16.
-        m: Points to pick from each cloud.
-        start: Row of the first pick, one for all clouds or one for each. Where that row is not
+        m: Points to sample from each cloud.
+        start: Row of the first sample, one for all clouds or one for each. Where that row is not
             finite, the first finite row of the cloud stands in.
         lengths: Points of each cloud (B,); rows behind them are padding and never read. All of
             the N rows when None.
-        return_distances: Also return the covering radius after each pick.
+        return_distances: Also return the covering radius after each sample.
 
     Returns:
         Indices, int32 (B, m). With `return_distances` also float32 (B, m), in the unit of `xyz`:
-        the largest distance from a finite point of the cloud to the nearest of the picks so far;
+        the largest distance from a finite point of the cloud to the nearest of the samples so far;
         the last is the covering radius of the whole sample. Neither carries a gradient.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Exact farthest point sampling of clouds of any sizes, laid end to end."""
+"""Exact farthest point sampling of a ragged batch: flat points and offsets."""
 
 from itertools import accumulate, pairwise
 from typing import Literal, overload
@@ -52,10 +52,10 @@ def furthest_point_sample_ragged(
     Args:
         xyz: Coordinates (N, 3) of all clouds, one behind the other; float32, float16 or bfloat16.
         offsets: B + 1 integers; cloud b is the rows from offsets[b] to offsets[b + 1].
-        samples: Points to pick, one number for all clouds or one for each.
-        start: Row of the first pick, counted from the first row of its own cloud; one for all
+        samples: Points to sample, one number for all clouds or one for each.
+        start: Row of the first sample, counted from the first row of its own cloud; one for all
             clouds or one for each.
-        return_distances: Also return the covering radius after each pick.
+        return_distances: Also return the covering radius after each sample.
 
     Returns:
         Rows of `xyz`, int32 (sum of samples,), cloud after cloud; with `return_distances` also

@@ -1,4 +1,4 @@
-"""Features at given points, channel-first, differentiable any number of times."""
+"""Gather and group of channel-first features, differentiable any number of times."""
 
 import torch
 from torch import Tensor

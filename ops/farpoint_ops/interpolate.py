@@ -1,4 +1,4 @@
-"""Features between points, as a weighted sum over a few of them."""
+"""Weighted interpolation of channel-first features."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Exact neighbors in space: the k nearest, those in a ball, and the sample each point belongs to.
+"""Exact k nearest neighbors, ball query and nearest sample.
 
 One contract on every device. A squared distance is ``fma(dz, dz, fma(dy, dy, dx * dx))`` of the
 differences, in float32 (float16 and bfloat16 coordinates are widened first), and the lowest row

@@ -1,4 +1,4 @@
-"""The same test bodies run on the CPU and on a GPU where there is one."""
+"""Fixtures that run the same test bodies on the CPU and on a GPU where there is one."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Gather, group and the scatter-add between them."""
+"""gather_points, group_points and scatter_points against plain torch."""
 
 from collections.abc import Callable
 

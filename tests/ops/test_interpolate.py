@@ -1,4 +1,4 @@
-"""Weighted sums of columns, and the two products that are their derivatives."""
+"""interpolate and its two derivative ops against plain torch."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Loading the extension: what is imported, and one clear sentence when it does not work."""
+"""Import of the compiled extension, and its error messages when that fails."""
 
 import importlib
 import subprocess

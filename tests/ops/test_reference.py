@@ -1,4 +1,4 @@
-"""The twin's fused multiply-add is checked against exact rational arithmetic."""
+"""Fused multiply-add of the reference implementation against exact rational arithmetic."""
 
 from fractions import Fraction
 

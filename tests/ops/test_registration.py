@@ -1,4 +1,4 @@
-"""The ops as torch sees them: schemas, fakes, compile, autocast, autograd keys."""
+"""Registration of the ops: schemas, fakes, opcheck, torch.compile, autocast, autograd keys."""
 
 from collections.abc import Callable
 from typing import Any

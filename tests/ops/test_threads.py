@@ -1,4 +1,4 @@
-"""Threads: the GIL is free while an op runs, and their number changes no result."""
+"""Threading of the ops: the GIL is released, and the number of threads changes no result."""
 
 import threading
 import time

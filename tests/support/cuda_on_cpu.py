@@ -1,4 +1,4 @@
-"""The CUDA kernels of csrc/cuda, compiled for the CPU and run fiber by fiber.
+"""CPU emulation of the CUDA kernels of csrc/cuda: compiled by g++, every CUDA thread a fiber.
 
 Nothing is rewritten: tests/ops/cuda/model stands in for the CUDA headers, so what runs here is the
 source that nvcc compiles. What is left for a GPU is timing, memory ordering and the hardware.
@@ -24,7 +24,7 @@ KERNEL_FLAGS = ("-include", str(MODEL / "ptx_model.h"), "-x", "c++")
 
 
 class Method(IntEnum):
-    """`FpsMethod` of csrc/cuda/fps.h."""
+    """`FpsMethod` of csrc/cuda/fps/fps.h."""
 
     AUTO = 0
     GRID = 1
@@ -35,7 +35,7 @@ class Method(IntEnum):
 
 
 class FpsBatch(ctypes.Structure):
-    """`FpsBatch` of csrc/cuda/fps.h."""
+    """`FpsBatch` of csrc/cuda/fps/fps.h."""
 
     _fields_ = [
         *((n, ctypes.c_void_p) for n in ("xyz", "offsets", "lengths", "sample_offsets", "start")),
@@ -47,7 +47,7 @@ class FpsBatch(ctypes.Structure):
 
 
 class SearchBatch(ctypes.Structure):
-    """`SearchBatch` of csrc/cuda/neighbors.h."""
+    """`SearchBatch` of csrc/cuda/neighbors/neighbors.h."""
 
     _fields_ = [
         *((n, ctypes.c_void_p) for n in ("xyz", "queries", "lengths")),
@@ -70,7 +70,8 @@ def _run(command: list[str], target: Path) -> None:
 
 def _compile(source: Path, headers: float) -> Path:
     """The object of a source, kept from an earlier attempt where nothing changed since."""
-    target = BUILD / f"{source.name}.o"
+    target = BUILD / f"{source.relative_to(ROOT)}.o"
+    target.parent.mkdir(parents=True, exist_ok=True)
     if not target.exists() or target.stat().st_mtime < max(headers, source.stat().st_mtime):
         flags = (*FLAGS, *(KERNEL_FLAGS if source.suffix == ".cu" else ()))
         _run(["g++", "-c", *flags, str(source)], target)
@@ -86,7 +87,7 @@ def library() -> ctypes.CDLL:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists() or target.stat().st_mtime < _newest("*"):
             headers = max(_newest("*.*h"), _newest("include/*"))
-            sources = (*sorted(KERNELS.glob("*.cu")), *sorted(MODEL.glob("*.cpp")))
+            sources = (*sorted(KERNELS.rglob("*.cu")), *sorted(MODEL.rglob("*.cpp")))
             objects = [str(_compile(source, headers)) for source in sources]
             _run(["g++", "-shared", *objects], target)
     lib = ctypes.CDLL(str(target))

@@ -1,4 +1,4 @@
-"""Every op on small inputs: what the backward pass of each may do and keep, or that it has none."""
+"""Small inputs of every op, and what its backward pass may call and save."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""In plain torch: the libraries that `farpoint_ops.compat` stands in for, as far as tests need.
+"""Plain-torch twins of the libraries that `farpoint_ops.compat` replaces, as far as tests need.
 
 Their gradients are torch's own.
 """

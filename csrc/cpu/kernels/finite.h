@@ -1,4 +1,4 @@
-// Which rows of a cloud have a place in space.
+// Finiteness test of a point.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Gather and scatter-add over the last dimension of channel-first rows.
+// Gather and scatter-add kernels over the last dimension of channel-first rows.
 #pragma once
 
 #include <cstdint>

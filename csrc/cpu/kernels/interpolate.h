@@ -1,5 +1,5 @@
-// The three products of values v, features f and weights w over channel-first rows: see
-// library.cpp.
+// Weighted interpolation kernel and the kernels of its two derivatives over channel-first rows,
+// with values v, features f and weights w; see library.cpp.
 #pragma once
 
 #include <cstdint>

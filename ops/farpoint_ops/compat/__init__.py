@@ -1,9 +1,10 @@
-"""The names and argument orders of other libraries, so that a model runs after changing one import.
+"""Drop-in replacements: a published model runs after changing one import.
 
 * `farpoint_ops.compat.pointnet2` for ``pointnet2_ops.pointnet2_utils`` of Pointnet2_PyTorch, and
   the many copies of it;
-* `farpoint_ops.compat.pointops` for ``pointops``: the batched one of D-PCC and PointWeb, and the
-  one with offsets of Point Transformer and Pointcept.
+* `farpoint_ops.compat.pointops` for the ``pointops`` with offsets of Point Transformer and
+  Pointcept;
+* `farpoint_ops.compat.pointops.batched` for the batched ``pointops`` of D-PCC and PointWeb.
 
 What differs from the originals, for all of them:
 

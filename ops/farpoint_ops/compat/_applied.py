@@ -1,4 +1,4 @@
-"""A stand-in for `torch.autograd.Function`, of which existing code only calls `apply`."""
+"""Stand-in for `torch.autograd.Function`, of which existing code only calls `apply`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

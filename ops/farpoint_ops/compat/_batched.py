@@ -1,4 +1,4 @@
-"""What the batched libraries share: neighbors without a gradient, and groups around centers."""
+"""Shared by the batched drop-ins: nearest neighbors without a gradient, grouping around centers."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""``pointnet2_ops.pointnet2_utils`` of Pointnet2_PyTorch.
+"""Drop-in for ``pointnet2_ops.pointnet2_utils`` of Pointnet2_PyTorch.
 
 Qi, Yi, Su and Guibas, "PointNet++: Deep Hierarchical Feature Learning on Point Sets in a Metric
 Space", NeurIPS 2017. Change ``from pointnet2_ops import pointnet2_utils`` to

@@ -1,4 +1,4 @@
-"""Gather, group, interpolate and their transposes."""
+"""gather_points, group_points, interpolate and their transposes, in plain torch."""
 
 from torch import Tensor
 

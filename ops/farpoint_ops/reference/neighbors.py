@@ -1,4 +1,4 @@
-"""Neighbors, by looking at every pair."""
+"""knn, ball_query and nearest_sample by brute force, in plain torch."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Farthest point sampling, one pick at a time."""
+"""Farthest point sampling in plain torch, one sample at a time."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""The rules that the gradient of every differentiable op keeps."""
+"""Gradients of every differentiable op: gradcheck, gradgradcheck, saved tensors."""
 
 import contextlib
 import weakref

@@ -1,4 +1,4 @@
-"""docs/autograd.md is true: its Python runs, and its C++ stands in the sources."""
+"""Doctest of docs/autograd.md: its Python runs, and its C++ stands in the sources."""
 
 import doctest
 import re

@@ -1,11 +1,12 @@
-"""The batched drop-ins, call by call: pointnet2_utils, and the pointops of D-PCC."""
+"""Batched drop-ins, call by call: pointnet2_utils, and the batched pointops of D-PCC."""
 
 import pytest
 import torch
 from torch import Tensor
 
 from farpoint_ops import furthest_point_sample, reference
-from farpoint_ops.compat import pointnet2, pointops
+from farpoint_ops.compat import pointnet2
+from farpoint_ops.compat.pointops import batched as pointops
 
 
 @pytest.fixture

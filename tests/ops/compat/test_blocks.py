@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from farpoint_ops.compat import pointnet2, pointops
+from farpoint_ops.compat.pointops import batched
 
 Library = ModuleType | SimpleNamespace
 
@@ -178,5 +179,5 @@ class DensityStage(nn.Module):
 
 
 def test_the_density_stage_of_dpcc(device: torch.device) -> None:
-    block, twin = (DensityStage(lib, 12, 6).to(device) for lib in (pointops, PLAIN_DPCC))
+    block, twin = (DensityStage(lib, 12, 6).to(device) for lib in (batched, PLAIN_DPCC))
     assert_same_gradients(block, twin, (clouds(device, 2, 50, 3), clouds(device, 2, 4, 50)))

@@ -1,4 +1,6 @@
-"""The pointops with offsets, call by call: Point Transformer's and Pointcept's."""
+"""Drop-in for the pointops with offsets, call by call: Point Transformer's and Pointcept's."""
+
+from types import ModuleType
 
 import pytest
 import torch
@@ -6,6 +8,7 @@ from torch import Tensor
 
 from farpoint_ops import furthest_point_sample_ragged, reference
 from farpoint_ops.compat import pointops
+from farpoint_ops.compat.pointops import batched
 
 SIZES, QUERIES = [30, 2, 48], [6, 1, 10]
 
@@ -65,7 +68,6 @@ def test_knn_in_both_orders_of_arguments(
         pointops.knn_query(4, xyz, offset, new_xyz, new_offset),
         pointops.knnquery(4, xyz, new_xyz, offset, new_offset),
         pointops.KNNQuery.apply(4, xyz, offset, new_xyz, new_offset),
-        pointops.KNNQuery.apply(4, xyz, new_xyz, offset, new_offset),
     ):
         assert idx.dtype == torch.int32
         assert torch.equal(idx, expected[0])
@@ -217,3 +219,38 @@ def test_bad_offsets_are_named(xyz: Tensor, offset: Tensor) -> None:
         pointops.knn_query(3, xyz, offset, xyz, offset[2:])
     with pytest.raises(ValueError, match="min_radius: expected less than max_radius"):
         pointops.ball_query(3, 0.1, 0.2, xyz, offset)
+
+
+def test_batched_calls_are_refused(xyz: Tensor) -> None:
+    cloud, rows = xyz[None], torch.zeros(1, 4, 3, dtype=torch.int32, device=xyz.device)
+    with pytest.raises(TypeError, match="new_offset"):
+        pointops.furthestsampling(cloud, 9)
+    with pytest.raises(TypeError, match="offset"):
+        pointops.knnquery(4, cloud, cloud)
+    with pytest.raises(TypeError, match="offset"):
+        pointops.interpolation(cloud.mT, rows, rows.float())
+    with pytest.raises(ValueError, match=r"features: expected \(n, c\), got shape \(1, 3, 80\)"):
+        pointops.grouping(cloud.mT, rows)
+
+
+def test_knn_query_apply_takes_the_offsets_before_the_queries(
+    xyz: Tensor, new_xyz: Tensor, offset: Tensor, new_offset: Tensor
+) -> None:
+    with pytest.raises(TypeError, match="offset: expected int32 or int64"):
+        pointops.KNNQuery.apply(4, xyz, new_xyz, offset, new_offset)
+
+
+def test_a_name_of_the_batched_library_says_where_it_is() -> None:
+    for name in set(batched.__all__) - set(pointops.__all__):
+        with pytest.raises(
+            AttributeError, match=rf"{name}.* in farpoint_ops.compat.pointops.batch"
+        ):
+            getattr(pointops, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'gatherings'$"):
+        _ = pointops.gatherings
+    assert not hasattr(pointops, "gathering")
+
+
+@pytest.mark.parametrize("library", [pointops, batched])
+def test_every_listed_name_exists(library: ModuleType) -> None:
+    assert {*library.__all__} <= vars(library).keys()

@@ -1,4 +1,4 @@
-"""What only a GPU can show: each sampling kernel beside the CPU, in graphs, on other streams."""
+"""CUDA kernels on a GPU against the CPU ops: every sampling kernel, CUDA graphs, streams."""
 
 from typing import Any
 
@@ -48,11 +48,15 @@ def test_small_clouds(method: str, n: int, kind: str) -> None:
 
 
 def test_a_cluster_is_refused_only_where_there_are_none() -> None:
-    """A test that skips says nothing, so that K2 runs at all is a promise of its own."""
+    """`check` skips what a device refuses; here a refusal of the cluster kernel is a failure."""
     if torch.cuda.get_device_capability() < (9, 0):
         pytest.skip("clusters begin with sm_90")
     for n in (1, 700, 4500, 32_000):  # up to 8 blocks, which every such device has
-        torch.ops.farpoint._cuda_fps(clouds("random", 1, n).cuda(), 1, "cluster")
+        xyz = clouds("random", 1, n)
+        indices, distances = torch.ops.farpoint._cuda_fps(xyz.cuda(), 1, "cluster")
+        expected = farpoint_ops.furthest_point_sample(xyz, 1, return_distances=True)
+        assert torch.equal(indices.cpu(), expected[0])
+        assert torch.equal(distances.cpu(), expected[1])
 
 
 def small_arguments() -> dict[str, tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""Every CUDA sampling kernel, run on the CPU, against the contract in brute force."""
+"""CUDA sampling kernels emulated on the CPU, against brute force."""
 
 import os
 from collections.abc import Callable

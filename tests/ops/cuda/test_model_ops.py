@@ -1,4 +1,4 @@
-"""The CUDA kernels beside sampling, run on the CPU, against the compiled CPU ops bit for bit."""
+"""CUDA kernels other than sampling emulated on the CPU, against the CPU ops bit for bit."""
 
 import ctypes
 from enum import IntEnum
@@ -45,7 +45,7 @@ def test_gather(dtype: type, index: type, channels: int, points: int, samples: i
 
 
 class Scatter(IntEnum):
-    """`ScatterMethod` of csrc/cuda/scatter.h."""
+    """`ScatterMethod` of csrc/cuda/gather/scatter.h."""
 
     AUTO = -1
     ROWS = 0

@@ -1,4 +1,4 @@
-"""The op that servers call: clouds that are given up end at once, the others as ever."""
+"""Cancellation of single clouds in _furthest_point_sample_cancellable."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""The exact-FPS contract: one answer for every cloud, the same on every device."""
+"""Exact furthest point sampling against the reference, the same on every device."""
 
 from collections.abc import Callable
 
@@ -74,7 +74,7 @@ def test_halves_are_widened_before_any_arithmetic(device: torch.device, dtype: t
 
 
 @pytest.mark.parametrize("start", [3, [3, 3, 3], torch.tensor([3, 3, 3])])
-def test_start_is_the_first_pick(device: torch.device, start: int | list[int] | Tensor) -> None:
+def test_start_is_the_first_sample(device: torch.device, start: int | list[int] | Tensor) -> None:
     clouds = torch.randn(3, 50, 3, generator=torch.Generator().manual_seed(3)).to(device)
     indices = furthest_point_sample(clouds, 20, start=start, return_distances=True)
     assert_same(indices, reference.furthest_point_sample(clouds.cpu(), 20, torch.tensor([3] * 3)))

@@ -1,4 +1,4 @@
-"""Bad arguments are refused with their name, what was expected and what arrived."""
+"""Argument errors of furthest point sampling: the name, what was expected and what arrived."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""A flat batch gives what its clouds give one by one."""
+"""furthest_point_sample_ragged against one call per cloud."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The threads of one cloud under sanitizers: no race, no access outside of what was taken."""
+"""Parallel sampling of one cloud under AddressSanitizer, UBSan and ThreadSanitizer."""
 
 import subprocess
 from concurrent.futures import ThreadPoolExecutor

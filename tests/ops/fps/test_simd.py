@@ -1,4 +1,4 @@
-"""The CPU kernel: every instruction set, tree depth and point distribution gives the same bits."""
+"""SIMD backends of the CPU kernel: every instruction set and tree depth gives the same bits."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""One cloud on several threads: each picks in a part of it, and the picks are those of one."""
+"""Parallel sampling of one cloud: the same samples with any number of threads."""
 
 import threading
 import time
@@ -55,7 +55,7 @@ def _line(rng: np.random.Generator) -> np.ndarray:
 
 
 def _dense_core(rng: np.random.Generator) -> np.ndarray:
-    """All picks but a few are of the sparse half of the points."""
+    """All samples but a few are of the sparse half of the points."""
     scales = np.repeat([1e-4, 10.0], POINTS // 2)[:, None]
     return rng.permutation(rng.normal(size=(POINTS, 3)) * scales)
 
@@ -94,7 +94,7 @@ def test_any_number_of_threads_gives_the_same_bits(
 
 
 @pytest.mark.parametrize("threads", THREADS)
-def test_all_points_are_picked_once(threads: int) -> None:
+def test_all_points_are_sampled_once(threads: int) -> None:
     cloud = tensor(_ball(np.random.default_rng(6)))[:, :30_000]
     expected = on_threads(1, cloud, 30_000)[0]
     found = on_threads(threads, cloud, 30_000)[0]

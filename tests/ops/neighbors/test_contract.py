@@ -1,4 +1,4 @@
-"""Neighbors, balls and collapsed sets: one answer for every cloud, the same on every device."""
+"""knn, ball_query and nearest_sample: exact results, the same on every device."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Bad arguments of the searches are refused with their name, what was expected, what arrived."""
+"""Argument errors of the neighbor searches: the name, what was expected and what arrived."""
 
 from collections.abc import Callable
 

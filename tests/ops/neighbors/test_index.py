@@ -1,4 +1,4 @@
-"""The CPU's spatial index: the answers of comparing every pair, with every instruction set."""
+"""Spatial index of the CPU neighbor searches against brute force, with every instruction set."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,3 +1,4 @@
+// Farthest point sampling compiled for AVX-512.
 #include <atomic>
 #include <cmath>
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What the sampling code of one instruction set is given and gives back.
+// Backend interface of farthest point sampling, one backend per instruction set.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ struct FpsJob {
 constexpr int64_t kCancelled = -1;
 constexpr int64_t kNotFinite = -2;
 
-// One instruction set. `sample` fills the first picks and returns their number, fewer than m when
+// One instruction set. `sample` fills the first samples and returns their number, fewer than m when
 // every point left lies on a chosen one; or kCancelled; or kNotFinite, with nothing done, for a
 // cloud with a value that is not finite.
 struct FpsBackend {

@@ -1,3 +1,4 @@
+// Farthest point sampling compiled for the baseline instruction set.
 #include <atomic>
 #include <cmath>
 #include <cstddef>

@@ -3,14 +3,14 @@
 #pragma once
 
 #include "cpu/kernels/fps/job.h"
-#include "cpu/kernels/fps/picks.h"
-#include "cpu/kernels/fps/together.h"
+#include "cpu/kernels/fps/parallel_picker.h"
+#include "cpu/kernels/fps/pickers.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {
 
 // `picker` has the start applied. A distance of zero ends it: all other points lie on samples.
 template <class Picker>
-int64_t pick(const FpsJob& job, Picker& picker) {
+int64_t sample_with(const FpsJob& job, Picker& picker) {
   job.indices[0] = static_cast<int32_t>(job.start);
   for (int64_t i = 1;; ++i) {
     if (stopped(job.cancelled)) return kCancelled;
@@ -33,7 +33,7 @@ inline int64_t sample_plainly(const FpsJob& job) {
   Bounds bounds;
   if (!finite_bounds(job.xyz, job.n, bounds)) return kNotFinite;
   PlainPicker picker(job.xyz, job.n, job.xyz + 3 * job.start);
-  return pick(job, picker);
+  return sample_with(job, picker);
 }
 
 inline int64_t sample(const FpsJob& job) {
@@ -45,18 +45,18 @@ inline int64_t sample(const FpsJob& job) {
   const TreePlan plan = {job.xyz, job.n, enough, job.xyz + 3 * job.start, team, job.cancelled};
   Tree tree(plan);
   {
-    Builder builder(plan, tree);  // its memory goes back before the picks ask for theirs
+    Builder builder(plan, tree);  // its memory goes back before the pickers ask for theirs
     const Built built = builder.run();
     if (built != Built::kDone) return built == Built::kCancelled ? kCancelled : kNotFinite;
   }
   if (team.threads() > 1) {
-    Parts parts(job, tree, team);
+    ParallelPicker parts(job, tree, team);
     parts.run();
-    return pick(job, parts);
+    return sample_with(job, parts);
   }
-  adopt_nodes(tree);
+  build_upper_levels(tree);
   TreePicker picker(tree);
-  return pick(job, picker);
+  return sample_with(job, picker);
 }
 
 }  // namespace farpoint::cpu::FARPOINT_SIMD

@@ -1,3 +1,4 @@
+// Neighbor searches compiled for AVX2.
 #include <atomic>
 #include <cmath>
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The searches of one instruction set.
+// Backend interface of the neighbor searches, one backend per instruction set.
 #pragma once
 
 #include <cstdint>

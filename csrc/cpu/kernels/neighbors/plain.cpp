@@ -1,3 +1,4 @@
+// Neighbor searches compiled for the baseline instruction set.
 #include <atomic>
 #include <cmath>
 #include <cstddef>

@@ -1,8 +1,8 @@
-// Nearest neighbors and balls with the instruction set FARPOINT_SIMD: see spatial/build.h.
+// k nearest neighbors and ball query with the instruction set FARPOINT_SIMD: see spatial/build.h.
 #pragma once
 
 #include "cpu/kernels/neighbors/backend.h"
-#include "cpu/kernels/neighbors/descend.h"
+#include "cpu/kernels/neighbors/traverse.h"
 #include "cpu/kernels/spatial/build.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {
@@ -12,8 +12,8 @@ class Scan {
  public:
   Scan(const float* xyz, int64_t n)
       : count_(ceil_div(n, kLeaf)),
-        block_(Block::bytes_for<Leaf>(count_)),
-        leaves_(block_.take<Leaf>(count_)) {
+        arena_(Arena::bytes_for<Leaf>(count_)),
+        leaves_(arena_.take<Leaf>(count_)) {
     for (int64_t i = 0; i < count_ * kLeaf; ++i) {
       const float* p = xyz + 3 * (i < n ? i : n - 1);
       Leaf& leaf = leaves_[i / kLeaf];
@@ -34,7 +34,7 @@ class Scan {
 
  private:
   const int64_t count_;
-  Block block_;
+  Arena arena_;
   Leaf* const leaves_;
 };
 
@@ -54,7 +54,7 @@ struct Index {
 
   template <class Collector>
   void search(const Point& q, Collector& collector) const {
-    if (tree) return Descent<Collector>{*tree, q, collector}.run();
+    if (tree) return Traversal<Collector>{*tree, q, collector}.run();
     scan->search(q, collector);
   }
 };
@@ -73,7 +73,7 @@ inline void fill_index(Index& index, const float* xyz, int64_t queries, bool bal
   const TreePlan plan = {xyz, index.n, kLeaf, xyz, team, nullptr};
   index.tree = new Tree(plan);
   Builder(plan, *index.tree).run();
-  adopt_nodes(*index.tree);
+  build_upper_levels(*index.tree);
 }
 
 inline void* build(const float* xyz, int64_t n, int64_t queries, bool balls, int threads) {
@@ -106,7 +106,7 @@ inline void nearest(const void* index, const float* query, int64_t k, float limi
     NearestOne one(q, limit);
     cloud.search(q, one);
     work[0] = one.best();
-  } else if (k >= kWorthSorting && k <= Sorted::kMost) {
+  } else if (k >= kWorthSorting && k <= TopK::kMost) {
     NearestFew few(q, k, limit);
     cloud.search(q, few);
     return take(few.keys(), k, rows, squared);

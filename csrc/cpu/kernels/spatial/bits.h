@@ -1,4 +1,4 @@
-// Sets of lanes, one bit each, where the processor has no instruction for what is wanted of them.
+// Scalar fallbacks for operations on lane masks, one bit a lane.
 #pragma once
 
 #include <cstdint>

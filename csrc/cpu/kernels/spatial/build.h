@@ -6,8 +6,8 @@
 // template of the standard library: the linker might keep a copy that older processors cannot run.
 #pragma once
 
-#include "cpu/kernels/spatial/layout.h"
-#include "cpu/kernels/spatial/order.h"
+#include "cpu/kernels/spatial/spatial_sort.h"
+#include "cpu/kernels/spatial/tree_storage.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {
 
@@ -20,15 +20,15 @@ class Builder {
         tree_(tree),
         threads_(plan.team.threads()),
         scratch_size_(plan.n < CellSorter::kScratch ? plan.n : CellSorter::kScratch),
-        block_(bytes()),
-        items_(block_.take<Item>(plan.n)),
-        scratch_(block_.take<Item>(threads_ * scratch_size_)),
-        scratch_codes_(block_.take<uint16_t>(threads_ * scratch_size_)),
-        counts_(block_.take<uint32_t>(counters())),
+        arena_(bytes()),
+        items_(arena_.take<Item>(plan.n)),
+        scratch_(arena_.take<Item>(threads_ * scratch_size_)),
+        scratch_codes_(arena_.take<uint16_t>(threads_ * scratch_size_)),
+        counts_(arena_.take<uint32_t>(counters())),
         codes_(reinterpret_cast<uint16_t*>(tree.leaves)) {}
 
   // Fills the leaves and level 0, completely only where this is kDone. Levels above are for
-  // adopt_nodes().
+  // build_upper_levels().
   Built run() {
     // The other threads are only starting: this is done by the time they are there.
     Bounds bounds;
@@ -41,16 +41,16 @@ class Builder {
     plan_.team.run<&Builder::sort_cells>(*this);
     if (stopped(plan_.cancelled)) return Built::kCancelled;
     pad_last_leaf();
-    plan_.team.run<&Builder::adopt_leaves>(*this);
+    plan_.team.run<&Builder::set_leaves>(*this);
     return stopped(plan_.cancelled) ? Built::kCancelled : Built::kDone;
   }
 
  private:
   size_t counters() const { return static_cast<size_t>(threads_ + 1) << kMaxBits; }
   size_t bytes() const {
-    return Block::bytes_for<Item>(plan_.n) + Block::bytes_for<Item>(threads_ * scratch_size_) +
-           Block::bytes_for<uint16_t>(threads_ * scratch_size_) +
-           Block::bytes_for<uint32_t>(counters());
+    return Arena::bytes_for<Item>(plan_.n) + Arena::bytes_for<Item>(threads_ * scratch_size_) +
+           Arena::bytes_for<uint16_t>(threads_ * scratch_size_) +
+           Arena::bytes_for<uint32_t>(counters());
   }
 
   int64_t share(int64_t total, int thread) const { return total * thread / threads_; }
@@ -146,18 +146,18 @@ class Builder {
     }
   }
 
-  void adopt_leaves(int thread) {
+  void set_leaves(int thread) {
     each_of_share(tree_.shape.nodes[0], thread, [&](int64_t g) {
       for (int lane = 0; lane < kFan; ++lane) {
         const int64_t l = g * kFan + lane;
         if (l >= tree_.shape.leaves) {
-          adopt_nothing(tree_.level[0][g], lane);
+          set_empty(tree_.level[0][g], lane);
           continue;
         }
         Leaf& leaf = tree_.leaves[l];
         const int64_t points = plan_.n - l * kLeaf;
         for (int k = 0; k < kLeaf; ++k) leaf.distance[k] = k < points ? kInfinity : -1.f;
-        adopt_leaf(tree_.level[0][g], lane, leaf, plan_.first);
+        set_leaf(tree_.level[0][g], lane, leaf, plan_.first);
       }
     });
   }
@@ -168,7 +168,7 @@ class Builder {
   Tree& tree_;
   const int threads_;
   const int64_t scratch_size_;
-  Block block_;
+  Arena arena_;
   Item* const items_;
   Item* const scratch_;
   uint16_t* const scratch_codes_;

@@ -1,4 +1,4 @@
-// Distances as the contract defines them, sixteen at a time, and the bounds of a cloud.
+// SIMD point distances as the contract defines them, and the bounding box of a cloud.
 #pragma once
 
 #include <cstring>

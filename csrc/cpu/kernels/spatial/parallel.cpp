@@ -1,3 +1,4 @@
+// Threads for one call: a fork-join helper and a team with barriers between steps.
 #include "cpu/kernels/spatial/parallel.h"
 
 #include <system_error>

@@ -1,4 +1,4 @@
-// Threads for one call: started, joined, nothing kept.
+// Threads for one call: a fork-join helper and a team with barriers between steps.
 #pragma once
 
 #include <atomic>

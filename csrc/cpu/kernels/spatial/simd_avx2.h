@@ -1,4 +1,4 @@
-// Sixteen floats in two AVX2 registers. The three simd_*.h offer the same names.
+// SIMD type of sixteen floats in two AVX2 registers. The three simd_*.h offer the same names.
 #pragma once
 
 #include <immintrin.h>

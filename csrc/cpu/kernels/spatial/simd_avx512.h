@@ -1,4 +1,4 @@
-// Sixteen floats in one AVX-512 register. The three simd_*.h offer the same names.
+// SIMD type of sixteen floats in one AVX-512 register. The three simd_*.h offer the same names.
 #pragma once
 
 #include <immintrin.h>

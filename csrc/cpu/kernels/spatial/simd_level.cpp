@@ -1,3 +1,4 @@
+// Run-time selection of the instruction set, from cpuid and FARPOINT_CPU_SIMD.
 #include "cpu/kernels/spatial/simd_level.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Which instruction set the kernels use: the best the processor has, unless limited.
+// Run-time selection of the instruction set: the best the processor has, unless limited.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Sixteen floats in an array, for any processor. The three simd_*.h offer the same names.
+// SIMD type of sixteen floats in an array, for any processor. The three simd_*.h offer the same
+// names.
 #pragma once
 
 #include <cmath>

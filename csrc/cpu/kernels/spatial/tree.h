@@ -100,7 +100,7 @@ inline void set_box(Node& n, int lane, int axis, const float* values) {
 }
 
 // Child `lane` of `n` becomes a leaf whose points are in place, seen from the first sample.
-inline void adopt_leaf(Node& n, int lane, Leaf& leaf, const float* first) {
+inline void set_leaf(Node& n, int lane, Leaf& leaf, const float* first) {
   set_box(n, lane, 0, leaf.x);
   set_box(n, lane, 1, leaf.y);
   set_box(n, lane, 2, leaf.z);
@@ -108,7 +108,7 @@ inline void adopt_leaf(Node& n, int lane, Leaf& leaf, const float* first) {
 }
 
 // Child `lane` of `n` becomes a node with `children` children.
-inline void adopt_node(Node& n, int lane, const Node& child, int children) {
+inline void set_node(Node& n, int lane, const Node& child, int children) {
   for (int axis = 0; axis < 3; ++axis) {
     float low = child.low[axis][0], high = child.high[axis][0];
     for (int k = 1; k < children; ++k) {
@@ -122,7 +122,7 @@ inline void adopt_node(Node& n, int lane, const Node& child, int children) {
 }
 
 // A place without a child is never touched and never the farthest.
-inline void adopt_nothing(Node& n, int lane) {
+inline void set_empty(Node& n, int lane) {
   for (int axis = 0; axis < 3; ++axis) {
     n.low[axis][lane] = kInfinity;
     n.high[axis][lane] = -kInfinity;

@@ -1,4 +1,4 @@
-"""Searches in a flat batch: each query looks only at the points of its own cloud."""
+"""Neighbor searches in a flat batch with offsets, cloud by cloud."""
 
 from collections.abc import Callable
 

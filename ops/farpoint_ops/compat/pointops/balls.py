@@ -1,4 +1,4 @@
-"""Points in a shell around queries, in a flat batch with offsets; in plain torch.
+"""Ball queries with an inner and an outer radius, in a flat batch with offsets; in plain torch.
 
 Every pair of a point and a query of a cloud is looked at, some millions at a time.
 """

@@ -1,4 +1,4 @@
-"""Features of neighbors in a flat batch: (n, c) features, (m, nsample) rows of them.
+"""Grouping, interpolation and attention in a flat batch: features (n, c), rows (m, nsample).
 
 A row of -1 stands for a neighbor that does not exist, whose features are zero. Plain torch on rows
 of c values, which needs no kernel of its own, except for the interpolation.
@@ -13,6 +13,8 @@ from farpoint_ops.interpolate import interpolate
 
 def grouping2(features: Tensor, idx: Tensor) -> Tensor:
     """(n, c), (m, nsample) -> (m, nsample, c)."""
+    if features.dim() != 2:
+        raise ValueError(f"features: expected (n, c), got shape {tuple(features.shape)}")
     rows = features.index_select(0, idx.clamp(min=0).flatten())
     return rows.view(*idx.shape, features.size(1)).masked_fill((idx < 0).unsqueeze(-1), 0)
 
@@ -27,6 +29,23 @@ def group_around(
     relative = grouping2(xyz, idx) - (xyz if new_xyz is None else new_xyz).unsqueeze(1)
     relative = relative.masked_fill((idx < 0).unsqueeze(-1), 0)
     return torch.cat([relative, grouped], -1)
+
+
+def grouping(
+    idx: Tensor,
+    feat: Tensor,
+    xyz: Tensor | None = None,
+    new_xyz: Tensor | None = None,
+    with_xyz: bool = False,
+) -> Tensor:
+    """(m, nsample), (n, c), (n, 3), (m, 3) -> (m, nsample, c), or 3 + c with coordinates.
+
+    Of two arguments the features come first, as in `grouping2`.
+    """
+    if xyz is None:
+        features, rows = idx, feat
+        return grouping2(features, rows)
+    return group_around(idx, feat, xyz, new_xyz, with_xyz)
 
 
 def interpolation2(

@@ -1,4 +1,4 @@
-"""Neighbors and their features in one call, with offsets."""
+"""Query-and-group functions of the ``pointops`` with offsets."""
 
 import torch
 from torch import Tensor

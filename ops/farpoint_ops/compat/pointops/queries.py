@@ -1,4 +1,4 @@
-"""Sampling and neighbors in a flat batch (n, 3) with offsets, as Pointcept's ``pointops`` has them.
+"""Sampling and k nearest neighbors in a flat batch (n, 3) with offsets.
 
 Indices are int32 rows of the flat batch, -1 where a cloud has too few points. Indices and
 distances carry no gradient.
@@ -38,3 +38,10 @@ def knn_query(
         return idx[0], squared[0].sqrt()
 
     return search_each_cloud(search, nsample, xyz, offset, new_xyz, new_offset)
+
+
+def knnquery(
+    nsample: int, xyz: Tensor, new_xyz: Tensor | None, offset: Tensor, new_offset: Tensor
+) -> Found:
+    """`knn_query` in Point Transformer's order of arguments, the queries before the offsets."""
+    return knn_query(nsample, xyz, offset, new_xyz, new_offset)

@@ -1,4 +1,4 @@
-// The contract of farthest point sampling, word by word, for one cloud.
+// Brute-force farthest point sampling of one cloud, the contract word by word.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -49,13 +49,13 @@ extern "C" void brute_force(const float* xyz, int n, int m, int start, int32_t* 
   std::vector<Row> rows(n);
   for (int i = 0; i < n; ++i) rows[i].finite = finite(xyz + 3 * i);
   for (int k = 0; k < m; ++k) {
-    const int pick = k == 0 ? first_sample(rows, start) : farthest(rows);
-    rows[pick].taken = true;
-    indices[k] = pick;
+    const int sample = k == 0 ? first_sample(rows, start) : farthest(rows);
+    rows[sample].taken = true;
+    indices[k] = sample;
     float radius = 0.0f;
     for (int i = 0; i < n; ++i) {
-      if (!rows[i].finite || !rows[pick].finite) continue;
-      rows[i].nearest = std::fmin(rows[i].nearest, squared(xyz + 3 * i, xyz + 3 * pick));
+      if (!rows[i].finite || !rows[sample].finite) continue;
+      rows[i].nearest = std::fmin(rows[i].nearest, squared(xyz + 3 * i, xyz + 3 * sample));
       radius = std::fmax(radius, rows[i].nearest);
     }
     distances[k] = std::sqrt(radius);

@@ -1,3 +1,4 @@
+// Fiber scheduler of the CUDA device emulator.
 #include "machine.h"
 
 #include <sys/mman.h>
@@ -198,7 +199,7 @@ int run(const Launch& launch, const std::function<void()>& kernel) {
   fibers.clear();
   for (const unsigned block : order) {
     add_block(block);
-    if (launch.together) continue;
+    if (launch.co_resident) continue;
     run_fibers();
     fibers.clear();
   }

@@ -1,4 +1,4 @@
-// A CUDA device in one CPU thread: every CUDA thread is a fiber that runs until it has to wait.
+// CUDA device emulator in one CPU thread: every CUDA thread is a fiber that runs until it waits.
 //
 // Blocks of an ordinary launch run one after another in a random order, which is all that CUDA
 // promises; blocks of a cooperative or clustered launch run together. Warps take turns in a random
@@ -17,7 +17,7 @@ struct Launch {
   unsigned threads;
   size_t shared_bytes;
   unsigned cluster;
-  bool together;
+  bool co_resident;
 };
 
 // Who is running; the kernels read these through threadIdx and blockIdx.

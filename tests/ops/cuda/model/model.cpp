@@ -1,4 +1,4 @@
-// What the tests call: the launchers of csrc/cuda on the CPU.
+// C interface of the emulated kernels for ctypes: the launchers of csrc/cuda on the CPU.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -6,11 +6,11 @@
 #include <numeric>
 #include <vector>
 
-#include "cuda/fps.h"
-#include "cuda/gather.h"
-#include "cuda/interpolate.h"
-#include "cuda/neighbors.h"
-#include "cuda/scatter.h"
+#include "cuda/fps/fps.h"
+#include "cuda/gather/gather.h"
+#include "cuda/interpolate/interpolate.h"
+#include "cuda/neighbors/neighbors.h"
+#include "cuda/gather/scatter.h"
 #include "machine.h"
 
 using namespace farpoint::cuda;

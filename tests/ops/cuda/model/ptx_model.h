@@ -1,4 +1,4 @@
-// Stands in for csrc/cuda/ptx.cuh.
+// CPU stand-in for csrc/cuda/common/ptx.cuh.
 #pragma once
 #define FARPOINT_CUDA_PTX_CUH
 
@@ -27,29 +27,29 @@ inline void add_four(float* to, float4 v) {
 inline unsigned cluster_rank() { return model::rank_in_cluster(); }
 inline void cluster_sync() { model::cluster_barrier(); }
 
-// A mailbox of the model: bytes still expected, whether they were announced, completed phases.
-struct Mailbox {
+// An mbarrier of the model: bytes still expected, whether they were announced, completed phases.
+struct Mbarrier {
   int32_t bytes;
   uint16_t announced;
   uint16_t phases;
 };
-static_assert(sizeof(Mailbox) == sizeof(uint64_t));
+static_assert(sizeof(Mbarrier) == sizeof(uint64_t));
 
-inline void complete(Mailbox& box) {
-  if (box.announced == 0 || box.bytes != 0) return;
-  box.announced = 0;
-  ++box.phases;
+inline void complete(Mbarrier& barrier) {
+  if (barrier.announced == 0 || barrier.bytes != 0) return;
+  barrier.announced = 0;
+  ++barrier.phases;
 }
-inline void mailbox_init(uint64_t* box) { *box = 0; }
-inline void mailbox_expect(uint64_t* box, unsigned bytes) {
-  auto& mine = *reinterpret_cast<Mailbox*>(box);
-  if (mine.announced != 0) model::fail("a mailbox was announced twice in a phase");
+inline void mbarrier_init(uint64_t* barrier) { *barrier = 0; }
+inline void mbarrier_expect(uint64_t* barrier, unsigned bytes) {
+  auto& mine = *reinterpret_cast<Mbarrier*>(barrier);
+  if (mine.announced != 0) model::fail("an mbarrier was announced twice in a phase");
   mine.announced = 1;
   mine.bytes += static_cast<int32_t>(bytes);
   complete(mine);
 }
-inline void mailbox_wait(uint64_t* box, unsigned parity) {
-  const auto& mine = *reinterpret_cast<const volatile Mailbox*>(box);
+inline void mbarrier_wait(uint64_t* barrier, unsigned parity) {
+  const auto& mine = *reinterpret_cast<const volatile Mbarrier*>(barrier);
   while (mine.phases % 2 == parity) model::give_way();
 }
 template <typename T>
@@ -57,11 +57,12 @@ T* elsewhere(unsigned rank, const T* mine) {
   const auto offset = reinterpret_cast<const unsigned char*>(mine) - model::shared_memory();
   return reinterpret_cast<T*>(model::shared_memory_of(rank) + offset);
 }
-inline void mail(unsigned rank, const void* slot, const uint64_t* box, float4 head, float tail) {
+inline void send(unsigned rank, const void* slot, const uint64_t* barrier, float4 head,
+                 float tail) {
   auto* const to = elsewhere(rank, static_cast<const unsigned char*>(slot));
   std::memcpy(to, &head, sizeof head);
   std::memcpy(to + sizeof head, &tail, sizeof tail);
-  auto& theirs = *reinterpret_cast<Mailbox*>(elsewhere(rank, box));
+  auto& theirs = *reinterpret_cast<Mbarrier*>(elsewhere(rank, barrier));
   theirs.bytes -= sizeof head + sizeof tail;
   complete(theirs);
 }

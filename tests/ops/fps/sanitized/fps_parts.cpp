@@ -1,4 +1,4 @@
-// Samples clouds of many kinds on one thread and on several, whatever their size, and compares.
+// Program to run under sanitizers: samples many clouds on one thread and on several, and compares.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -50,14 +50,14 @@ const FpsBackend& backend() {
   return fps_plain;
 }
 
-struct Picks {
+struct Samples {
   int64_t count;
   std::vector<int32_t> rows;
   std::vector<float> distances;
 };
 
-Picks sample(const std::vector<float>& xyz, int m, int start, bool with_distances, int threads) {
-  Picks p = {0, std::vector<int32_t>(m, -1), std::vector<float>(with_distances ? m : 0, -1.f)};
+Samples sample(const std::vector<float>& xyz, int m, int start, bool with_distances, int threads) {
+  Samples p = {0, std::vector<int32_t>(m, -1), std::vector<float>(with_distances ? m : 0, -1.f)};
   const int64_t n = static_cast<int64_t>(xyz.size() / 3);
   p.count = backend().sample({xyz.data(), n, m, start, p.rows.data(),
                               with_distances ? p.distances.data() : nullptr, threads, nullptr});
@@ -70,8 +70,8 @@ bool same(int kind) {
   for (int i = 0; i < 3 * n; ++i) xyz[i] = coordinate(kind, i / 3, i % 3);
   const int m = between(0, 4) == 0 ? n : between(2, n), start = between(0, n - 1);
   const bool with_distances = between(0, 1) == 1;
-  const Picks one = sample(xyz, m, start, with_distances, 1);
-  const Picks several = sample(xyz, m, start, with_distances, threads);
+  const Samples one = sample(xyz, m, start, with_distances, 1);
+  const Samples several = sample(xyz, m, start, with_distances, threads);
   if (one.count == several.count && one.rows == several.rows &&
       one.distances == several.distances) {
     return true;

@@ -1,4 +1,4 @@
-// The part of CUDA that csrc/cuda uses, on the CPU.
+// CPU stand-in for <cuda_runtime.h>, as far as csrc/cuda uses it.
 #pragma once
 
 #include <algorithm>
@@ -100,7 +100,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   model::Launch launch{config->gridDim.x, config->blockDim.x, config->dynamicSmemBytes, 1, false};
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const cudaLaunchAttribute& attribute = config->attrs[i];
-    launch.together = true;
+    launch.co_resident = true;
     if (attribute.id == cudaLaunchAttributeClusterDimension) {
       launch.cluster = attribute.val.clusterDim.x;
     }

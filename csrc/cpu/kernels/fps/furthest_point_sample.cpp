@@ -1,0 +1,149 @@
+// Farthest point sampling of a batch of clouds on the CPU: dispatch by instruction set, threads
+// across and within clouds.
+//
+// The versions so far, one thread, AVX-512 (figures in docs/performance.md):
+//   1  every point against every sample, 16 at a time
+//   2  points in spatial order, leaves of 32 in a 16-way tree of boxes; a sample visits only the
+//      leaves it may change
+//   3  the winner's coordinates travel up the tree with its distance, so that no sample waits for a
+//      read from the original cloud
+//   4  a two-level counting sort fitted to the density of the scan instead of a radix sort
+//   5  cells too crowded for the cache are counted and sorted again, through the leaves' own memory
+//   6  several threads each sample a part of the cloud and wait for one another only at borders
+#include "cpu/kernels/fps/furthest_point_sample.h"
+
+#include <algorithm>
+#include <exception>
+#include <numeric>
+#include <vector>
+
+#include "cpu/kernels/finite.h"
+#include "cpu/kernels/fps/job.h"
+#include "cpu/kernels/spatial/parallel.h"
+#include "cpu/kernels/spatial/simd_level.h"
+
+namespace farpoint::cpu {
+namespace {
+
+const FpsBackend& backend() {
+#if defined(__x86_64__)
+  if (simd_level() == SimdLevel::kAvx512) return fps_avx512;
+  if (simd_level() == SimdLevel::kAvx2) return fps_avx2;
+#endif
+  return fps_plain;
+}
+
+// Samples from `from` on are the rows not yet sampled, the lowest first. They tie: in a finite
+// cloud each lies on a sample; in any other every finite row is a sample already.
+void fill(const FpsTask& task, int64_t from) {
+  std::vector<bool> taken(task.n);
+  for (int64_t i = 0; i < from; ++i) taken[task.indices[i]] = true;
+  for (int64_t row = 0; row < task.n && from < task.m; ++row) {
+    if (taken[row]) continue;
+    if (task.distances) task.distances[from] = 0;
+    task.indices[from++] = static_cast<int32_t>(row);
+  }
+}
+
+// The number of samples, or kCancelled, or kNotFinite.
+int64_t sample_finite(const FpsTask& task, int threads) {
+  const int64_t sampled = backend().sample({task.xyz, task.n, task.m, task.start, task.indices,
+                                            task.distances, threads, task.cancelled});
+  if (sampled >= 0 && sampled < task.m) fill(task, sampled);
+  return sampled;
+}
+
+// Samples the finite rows as a cloud of their own, then takes the others.
+void sample_around_nonfinite(const FpsTask& task, int threads) {
+  std::vector<int32_t> rows;
+  std::vector<float> xyz;
+  int64_t start = 0;
+  for (int64_t row = 0; row < task.n; ++row) {
+    const float* p = task.xyz + 3 * row;
+    if (!is_finite(p)) continue;
+    if (row == task.start) start = static_cast<int64_t>(rows.size());
+    rows.push_back(static_cast<int32_t>(row));
+    xyz.insert(xyz.end(), p, p + 3);
+  }
+  const int64_t finite = static_cast<int64_t>(rows.size());
+  if (finite == 0) {
+    task.indices[0] = static_cast<int32_t>(task.start);
+    if (task.distances) task.distances[0] = 0;
+    fill(task, 1);
+    return;
+  }
+  const FpsTask inner = {xyz.data(),    finite,       std::min(task.m, finite),
+                         start,         task.indices, task.distances,
+                         task.cancelled};
+  if (sample_finite(inner, threads) == kCancelled) return;
+  for (int64_t i = 0; i < inner.m; ++i) task.indices[i] = rows[task.indices[i]];
+  fill(task, inner.m);
+}
+
+void sample(const FpsTask& task, int threads) {
+  if (task.cancelled && task.cancelled->load(std::memory_order_relaxed) != 0) return;
+  if (sample_finite(task, threads) == kNotFinite) sample_around_nonfinite(task, threads);
+}
+
+// Nanoseconds, to within a factor of two; a thread takes some 30 000 to start and stop.
+int64_t cost(const FpsTask& task) { return 15 * task.n + 200 * task.m; }
+constexpr int64_t kWorthAThread = 100'000;
+// Threads within one cloud wait for each other now and then, and look at every other part for each
+// sample, so more than a few would not help.
+constexpr int64_t kWorthAPart = 500'000;
+constexpr int64_t kPointsPerPart = 8192;
+constexpr int64_t kMostParts = 16;
+
+int most_parts(const FpsTask& task) {
+  const int64_t parts = std::min(cost(task) / kWorthAPart, task.n / kPointsPerPart);
+  return static_cast<int>(std::clamp<int64_t>(parts, 1, kMostParts));
+}
+
+// The tasks of one call, the longest first so that the last to finish is a short one.
+class Batch {
+ public:
+  Batch(const FpsTask* tasks, int64_t count, int threads) : tasks_(tasks), order_(count) {
+    std::iota(order_.begin(), order_.end(), int64_t{0});
+    std::stable_sort(order_.begin(), order_.end(),
+                     [=](int64_t a, int64_t b) { return cost(tasks[a]) > cost(tasks[b]); });
+    int64_t work = 0;
+    for (int64_t i = 0; i < count; ++i) work += cost(tasks[i]);
+    const int64_t useful = std::max<int64_t>(1, work / kWorthAThread);
+    across_ = static_cast<int>(std::min({int64_t{threads}, count, useful}));
+    within_ = std::max(1, threads / std::max(1, across_));
+  }
+
+  void run() {
+    if (across_ > 0) {
+      run_on_threads(across_, [](void* self, int) { static_cast<Batch*>(self)->work(); }, this);
+    }
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  void work() {
+    try {
+      for (size_t i; !failed_ && (i = next_++) < order_.size();) {
+        const FpsTask& task = tasks_[order_[i]];
+        sample(task, std::min(within_, most_parts(task)));
+      }
+    } catch (...) {
+      if (!failed_.exchange(true)) error_ = std::current_exception();
+    }
+  }
+
+  const FpsTask* tasks_;
+  std::vector<int64_t> order_;
+  int across_, within_;
+  std::atomic<size_t> next_{0};
+  std::atomic<bool> failed_{false};
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+void furthest_point_sample(const FpsTask* tasks, int64_t count, int threads) {
+  Batch(tasks, count, threads).run();
+}
+
+}  // namespace farpoint::cpu

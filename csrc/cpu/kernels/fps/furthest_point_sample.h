@@ -1,0 +1,25 @@
+// Exact farthest point sampling on the CPU, to the contract of the library: squared distances are
+// fma(dz, dz, fma(dy, dy, dx * dx)) in float32, the lowest index wins a tie, no row is sampled
+// twice, and rows that are not finite come last and move nothing.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace farpoint::cpu {
+
+struct FpsTask {
+  const float* xyz;  // n rows of 3
+  int64_t n;
+  int64_t m;         // 1 <= m <= n
+  int64_t start;     // a row; where it is not finite, the first finite row stands in
+  int32_t* indices;  // m rows of this cloud
+  float* distances;  // m, or nullptr: the covering radius after each sample
+  const std::atomic<int>* cancelled = nullptr;  // nonzero: given up, so its outputs stay unfinished
+};
+
+// Runs the tasks on up to `threads` threads. Each looks at its `cancelled` before every sample, so
+// that one that is given up ends at once and the others go on.
+void furthest_point_sample(const FpsTask* tasks, int64_t count, int threads);
+
+}  // namespace farpoint::cpu

@@ -1,0 +1,175 @@
+// Result collectors of a tree search (nearest, k nearest, ball). Each offers
+//   float reach() const       squared distance beyond which a point is of no interest
+//   void visit(const Leaf&)   meets the points of a leaf
+#pragma once
+
+#include "cpu/kernels/neighbors/top_k.h"
+#include "cpu/kernels/spatial/tree.h"
+
+namespace farpoint::cpu::FARPOINT_SIMD {
+
+inline uint32_t at_most(Lanes a, Lanes b) { return less(a, b) | equal(a, b); }
+
+// One bit for each point of the leaf that is within reach; `squared` receives all 32 distances.
+inline uint32_t points_within(const Leaf& leaf, const Point& q, float reach, float* squared) {
+  const Lanes limit = broadcast(reach);
+  uint32_t bits = 0;
+  for (int k = 0; k < kLeaf; k += 16) {
+    const Lanes d = squared_distance(leaf.x + k, leaf.y + k, leaf.z + k, q);
+    store(squared + k, d);
+    bits |= at_most(d, limit) << k;
+  }
+  return bits;
+}
+
+// The lowest of the keys offered, as a heap with the highest of them on top.
+template <class Key>
+class LowestHeap {
+ public:
+  LowestHeap(Key* keys, int64_t count, Key none) : keys_(keys), count_(count) {
+    for (int64_t i = 0; i < count; ++i) keys[i] = none;
+  }
+  Key highest() const { return keys_[0]; }
+  void replace_highest(Key key) { sift(key, count_); }
+
+  // Ascending from here on, no longer a heap.
+  void sort() {
+    for (int64_t last = count_ - 1; last > 0; --last) {
+      const Key key = keys_[last];
+      keys_[last] = keys_[0];
+      sift(key, last);
+    }
+  }
+
+ private:
+  // Puts `key` in the place of the top of the first `count` keys.
+  void sift(Key key, int64_t count) {
+    int64_t at = 0;
+    for (int64_t child; (child = 2 * at + 1) < count; at = child) {
+      if (child + 1 < count && keys_[child] < keys_[child + 1]) ++child;
+      if (keys_[child] <= key) break;
+      keys_[at] = keys_[child];
+    }
+    keys_[at] = key;
+  }
+
+  Key* keys_;
+  int64_t count_;
+};
+
+// A neighbor as one number, ordered by distance and then by row. Distances are never negative, so
+// their bits order as they do.
+inline uint64_t key_of(float squared, int32_t row) {
+  uint32_t bits;
+  std::memcpy(&bits, &squared, sizeof(bits));
+  return static_cast<uint64_t>(bits) << 32 | static_cast<uint32_t>(row);
+}
+inline int32_t row_of(uint64_t key) { return static_cast<int32_t>(key); }
+inline float squared_of(uint64_t key) {
+  const auto bits = static_cast<uint32_t>(key >> 32);
+  float squared;
+  std::memcpy(&squared, &bits, sizeof(squared));
+  return squared;
+}
+
+// Collectors of the nearest begin with a `limit`, a squared distance that is known to hold enough
+// points.
+
+class NearestOne {
+ public:
+  NearestOne(const Point& query, float limit) : query_(query), best_(key_of(limit, kNoIndex)) {}
+  float reach() const { return squared_of(best_); }
+  uint64_t best() const { return best_; }
+
+  void visit(const Leaf& leaf) {
+    const Lanes a = squared_distance(leaf.x, leaf.y, leaf.z, query_);
+    const Lanes b = squared_distance(leaf.x + 16, leaf.y + 16, leaf.z + 16, query_);
+    const float squared = smallest(min(a, b));
+    if (squared > reach()) return;
+    const Lanes want = broadcast(squared);
+    const int lane = lowest_index(equal(a, want) | equal(b, want) << 16, leaf.index);
+    const uint64_t key = key_of(squared, leaf.index[lane]);
+    if (key < best_) best_ = key;
+  }
+
+ private:
+  const Point& query_;
+  uint64_t best_;
+};
+
+// As NearestSome, for k up to TopK::kMost.
+class NearestFew {
+ public:
+  NearestFew(const Point& query, int64_t k, float limit)
+      : query_(query), lowest_(k, key_of(limit, kNoIndex)) {}
+  float reach() const { return squared_of(lowest_.highest()); }
+  const uint64_t* keys() const { return lowest_.keys(); }
+
+  void visit(const Leaf& leaf) {
+    float squared[kLeaf];
+    for (uint32_t bits = points_within(leaf, query_, reach(), squared); bits; bits &= bits - 1) {
+      const int lane = __builtin_ctz(bits);
+      const uint64_t key = key_of(squared[lane], leaf.index[lane]);
+      if (key < lowest_.highest() && leaf.index[lane] != kNoIndex) lowest_.offer(key);
+    }
+  }
+
+ private:
+  const Point& query_;
+  TopK lowest_;
+};
+
+class NearestSome {
+ public:
+  NearestSome(const Point& query, int64_t k, float limit, uint64_t* keys)
+      : query_(query), lowest_(keys, k, key_of(limit, kNoIndex)) {}
+  float reach() const { return squared_of(lowest_.highest()); }
+  void sort() { lowest_.sort(); }
+
+  void visit(const Leaf& leaf) {
+    float squared[kLeaf];
+    for (uint32_t bits = points_within(leaf, query_, reach(), squared); bits; bits &= bits - 1) {
+      const int lane = __builtin_ctz(bits);
+      const uint64_t key = key_of(squared[lane], leaf.index[lane]);
+      if (key < lowest_.highest() && leaf.index[lane] != kNoIndex) lowest_.replace_highest(key);
+    }
+  }
+
+ private:
+  const Point& query_;
+  LowestHeap<uint64_t> lowest_;
+};
+
+class Within {
+ public:
+  // Gives up, its reach negative, when more than `patience` points were within reach.
+  Within(const Point& query, float reach, int64_t k, int32_t* rows, int64_t patience)
+      : query_(query), reach_(reach), wanted_(k), patience_(patience), lowest_(rows, k, kNoIndex) {}
+  float reach() const { return met_ > patience_ ? -1.f : reach_; }
+  bool gave_up() const { return met_ > patience_; }
+  bool full() const { return met_ >= wanted_; }
+  // How many rows it holds, ascending from here on.
+  int64_t finish() {
+    lowest_.sort();
+    return full() ? wanted_ : met_;
+  }
+
+  void visit(const Leaf& leaf) {
+    float squared[kLeaf];
+    for (uint32_t bits = points_within(leaf, query_, reach_, squared); bits; bits &= bits - 1) {
+      const int32_t row = leaf.index[__builtin_ctz(bits)];
+      if (row == kNoIndex) continue;
+      ++met_;
+      if (row < lowest_.highest()) lowest_.replace_highest(row);
+    }
+  }
+
+ private:
+  const Point& query_;
+  const float reach_;
+  const int64_t wanted_, patience_;
+  LowestHeap<int32_t> lowest_;
+  int64_t met_ = 0;
+};
+
+}  // namespace farpoint::cpu::FARPOINT_SIMD

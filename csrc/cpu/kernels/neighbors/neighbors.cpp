@@ -1,0 +1,94 @@
+// k nearest neighbors and ball query in one cloud: dispatch by instruction set, rows that are not
+// finite.
+#include "cpu/kernels/neighbors/neighbors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cpu/kernels/finite.h"
+#include "cpu/kernels/spatial/simd_level.h"
+
+namespace farpoint::cpu {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+const SearchBackend& backend() {
+#if defined(__x86_64__)
+  if (simd_level() == SimdLevel::kAvx512) return search_avx512;
+  if (simd_level() == SimdLevel::kAvx2) return search_avx2;
+#endif
+  return search_plain;
+}
+
+// More than the squared distance from `query` to any point that lies within `squared` of `other`,
+// by the triangle inequality. Queries in the order of a scan lie close together.
+float reach_of_neighbor(const float* query, const float* other, float squared) {
+  const double dx = static_cast<double>(query[0]) - other[0];
+  const double dy = static_cast<double>(query[1]) - other[1];
+  const double dz = static_cast<double>(query[2]) - other[2];
+  const double reach = std::sqrt(dx * dx + dy * dy + dz * dz) + std::sqrt(squared);
+  // Distances are rounded to float, each operation by less than a part in 10^7 or by the smallest
+  // number there is.
+  const double limit = reach * reach * 1.00001 + 1e-37;
+  return limit < std::numeric_limits<float>::max() ? static_cast<float>(limit) : kInfinity;
+}
+
+}  // namespace
+
+Neighbors::Neighbors(const float* xyz, int64_t n, int64_t queries, Use use, int threads)
+    : backend_(backend()), index_(nullptr, backend_.destroy) {
+  const bool balls = use == Use::kBalls;
+  for (int64_t i = 0; i < n; ++i) finite_ += is_finite(xyz + 3 * i);
+  if (finite_ == n) {
+    if (n > 0) index_.reset(backend_.build(xyz, n, queries, balls, threads));
+    return;
+  }
+  rows_.resize(n);
+  std::vector<float> finite;
+  finite.reserve(3 * finite_);
+  int64_t next = 0, next_other = finite_;
+  for (int64_t i = 0; i < n; ++i) {
+    const float* p = xyz + 3 * i;
+    const bool kept = is_finite(p);
+    rows_[kept ? next++ : next_other++] = static_cast<int32_t>(i);
+    if (kept) finite.insert(finite.end(), p, p + 3);
+  }
+  if (finite_ > 0) index_.reset(backend_.build(finite.data(), finite_, queries, balls, threads));
+}
+
+void Neighbors::nearest(const float* queries, int64_t count, int64_t k, int32_t* rows,
+                        float* squared) const {
+  std::vector<uint64_t> work(k);
+  const float* last = nullptr;  // the query before, whose results are one step behind
+  for (int64_t q = 0; q < count; ++q, queries += 3, rows += k, squared += k) {
+    const int64_t near = is_finite(queries) ? std::min(k, finite_) : 0;
+    if (near > 0) {
+      const float limit =
+          last ? reach_of_neighbor(queries, last, squared[near - 1 - k]) : kInfinity;
+      backend_.nearest(index_.get(), queries, near, limit, work.data(), rows, squared);
+    }
+    last = near > 0 ? queries : nullptr;
+    for (int64_t i = near; i < k; ++i) {
+      rows[i] = static_cast<int32_t>(i);
+      squared[i] = kInfinity;
+    }
+    if (rows_.empty()) continue;
+    for (int64_t i = 0; i < k; ++i) rows[i] = rows_[rows[i]];
+  }
+}
+
+void Neighbors::within(const float* centers, int64_t count, float limit, int64_t k, int32_t* rows,
+                       int32_t* found) const {
+  const float reach = std::nextafter(limit, -kInfinity);
+  for (int64_t q = 0; q < count; ++q, centers += 3, rows += k) {
+    const bool searched = is_finite(centers) && finite_ > 0;
+    const int64_t hits = searched ? backend_.within(index_.get(), centers, reach, k, rows) : 0;
+    for (int64_t i = 0; i < hits && !rows_.empty(); ++i) rows[i] = rows_[rows[i]];
+    std::fill(rows + hits, rows + k, hits > 0 ? rows[0] : 0);
+    found[q] = static_cast<int32_t>(hits);
+  }
+}
+
+}  // namespace farpoint::cpu

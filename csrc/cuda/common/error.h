@@ -1,0 +1,9 @@
+// CUDA error codes as text.
+#pragma once
+
+namespace farpoint::cuda {
+
+// What a launcher's code means; CUDA forgets the error, so that no later call reports it again.
+const char* take_error(int code);
+
+}  // namespace farpoint::cuda

@@ -1,0 +1,51 @@
+// One cloud of a batch in device code: its points, and where its indices and distances go.
+#pragma once
+
+#include <cassert>
+
+#include "cuda/common/device.cuh"
+#include "cuda/fps/fps.h"
+
+namespace farpoint::cuda {
+
+struct Cloud {
+  const float* xyz;
+  int64_t first_row;
+  int n;
+  int m;
+  int start;
+  int index_base;  // added to a local row in the output
+  int32_t* indices;
+  float* distances;
+
+  __device__ Point point(int row) const { return load_point(xyz, row); }
+  __device__ void put_index(int k, int row) const { indices[k] = index_base + row; }
+  __device__ void put_distance(int k, float squared) const {
+    if (distances) distances[k] = __fsqrt_rn(squared);
+  }
+  // The last sample moves no later one; its update is only worth doing for the covering radius.
+  __device__ bool is_done(int k) const { return k + 1 == m && !distances; }
+};
+
+__device__ inline Cloud cloud_of(const FpsBatch& batch, int b) {
+  Cloud cloud;
+  const int64_t* const offsets = batch.offsets;
+  cloud.first_row = offsets ? offsets[b] : int64_t{b} * batch.max_points;
+  const int64_t padded = batch.lengths ? batch.lengths[b] : batch.max_points;
+  cloud.n = static_cast<int>(offsets ? offsets[b + 1] - offsets[b] : padded);
+  const int64_t* const samples = batch.sample_offsets;
+  const int64_t first_sample = samples ? samples[b] : int64_t{b} * batch.max_samples;
+  cloud.m = static_cast<int>(samples ? samples[b + 1] - samples[b] : batch.max_samples);
+  cloud.start = batch.start ? static_cast<int>(batch.start[b]) : 0;
+  assert(cloud.n <= batch.max_points && "furthest_point_sample: a cloud exceeds max_points");
+  assert(cloud.m <= cloud.n && "furthest_point_sample: more samples than points");
+  assert((cloud.m == 0 || (cloud.start >= 0 && cloud.start < cloud.n)) &&
+         "furthest_point_sample: start is not a row of its cloud");
+  cloud.xyz = batch.xyz + 3 * cloud.first_row;
+  cloud.index_base = offsets ? static_cast<int>(cloud.first_row) : 0;
+  cloud.indices = batch.indices + first_sample;
+  cloud.distances = batch.distances ? batch.distances + first_sample : nullptr;
+  return cloud;
+}
+
+}  // namespace farpoint::cuda

@@ -1,0 +1,138 @@
+// Farthest point sampling over the whole grid: one launch per sample, any size, any device.
+//
+// 1. The obvious kernel reduces to one record per block and launches a second kernel to reduce
+//    those. Here each block folds its best into one 64-bit word per cloud with atomicMax.
+// 2. (distance bits, ~row) as one integer: its maximum is the farthest point, the lowest row on a
+//    tie, in whatever order the blocks arrive.
+// 3. Three words per cloud in turn: a step reads the winner in one, fills the next and clears the
+//    one after, so that no launch is spent on clearing.
+#include <algorithm>
+
+#include "cuda/common/launch.cuh"
+#include "cuda/fps/argmax_key.cuh"
+#include "cuda/fps/kernels.h"
+#include "cuda/fps/tail.cuh"
+
+namespace farpoint::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWords = 3;
+
+struct State {
+  Key* words;      // (kWords, clouds)
+  int* emitted;    // (clouds)
+  float* nearest;  // (rows): squared distance to the nearest sample
+};
+
+__host__ __device__ size_t header_bytes(int clouds) {
+  return (static_cast<size_t>(clouds) * (kWords * sizeof(Key) + sizeof(int)) + 15) / 16 * 16;
+}
+
+State state_in(void* scratch, int clouds) {
+  Key* const words = static_cast<Key*>(scratch);
+  return {words, reinterpret_cast<int*>(words + kWords * clouds),
+          reinterpret_cast<float*>(static_cast<char*>(scratch) + header_bytes(clouds))};
+}
+
+__device__ void offer(Key* word, Key mine) {
+  mine = warp_largest(mine);
+  if (lane_id() == 0 && distance_bits(mine) != 0) atomicMax(word, mine);
+}
+
+__global__ void __launch_bounds__(kThreads) begin(FpsBatch batch, State state, int parts) {
+  const int b = blockIdx.x / parts;
+  const Cloud cloud = cloud_of(batch, b);
+  Key mine = 0;
+  for (int row = blockIdx.x % parts * kThreads + threadIdx.x; row < cloud.n;
+       row += parts * kThreads) {
+    const Point p = cloud.point(row);
+    state.nearest[cloud.first_row + row] = is_finite(p) ? infinity() : 0.0f;
+    mine = larger(mine, first_key(p, row, cloud.start));
+  }
+  offer(&state.words[b], mine);
+}
+
+__global__ void __launch_bounds__(kThreads) step(FpsBatch batch, State state, int parts, int k) {
+  const int b = blockIdx.x / parts;
+  const int part = blockIdx.x % parts;
+  const Cloud cloud = cloud_of(batch, b);
+  if (k >= cloud.m) return;
+  const Key winner = state.words[k % kWords * batch.clouds + b];
+  const bool writes = part == 0 && threadIdx.x == 0;
+  if (writes) state.words[(k + 2) % kWords * batch.clouds + b] = 0;
+  if (distance_bits(winner) == 0) return;
+  const int sample = row_of(winner);
+  if (writes) {
+    cloud.put_index(k, sample);
+    if (k > 0) cloud.put_distance(k - 1, distance_of(winner));
+    state.emitted[b] = k + 1;
+  }
+  if (cloud.is_done(k)) return;
+  const Point s = cloud.point(sample);
+  Key mine = 0;
+  for (int row = part * kThreads + threadIdx.x; row < cloud.n; row += parts * kThreads) {
+    float* const nearest = &state.nearest[cloud.first_row + row];
+    const float d = fminf(*nearest, squared_distance(cloud.point(row), s));
+    *nearest = d;
+    mine = larger(mine, key_of(d, row));
+  }
+  offer(&state.words[(k + 1) % kWords * batch.clouds + b], mine);
+}
+
+// Writes the last distance, then whatever has no positive distance left.
+__global__ void __launch_bounds__(kThreads) finish(FpsBatch batch, State state) {
+  auto& shared = shared_as<TailShared<kThreads>>();
+  const int b = blockIdx.x;
+  const Cloud cloud = cloud_of(batch, b);
+  if (cloud.m == 0) return;
+  float* const nearest = state.nearest + cloud.first_row;
+  const Key last = state.words[cloud.m % kWords * batch.clouds + b];
+  const int found = state.emitted[b];
+  const int emitted = found > 0 ? found : 1;
+  if (threadIdx.x == 0) {
+    if (found == 0) cloud.put_index(0, cloud.start);
+    const bool full = found == cloud.m;
+    cloud.put_distance(emitted - 1, full ? distance_of(last) : 0.0f);
+  }
+  if (emitted == cloud.m) return;
+  __syncthreads();
+  for (int k = threadIdx.x; k < emitted; k += kThreads) {
+    nearest[cloud.indices[k] - cloud.index_base] = -1.0f;
+  }
+  __syncthreads();
+  append_tail(cloud, emitted, shared, [&](int row) { return nearest[row] < 0.0f; });
+}
+
+// Enough blocks to fill the device, and at least a few rows for each thread.
+int parts_per_cloud(const FpsBatch& batch, int device) {
+  constexpr int kRowsPerThread = 4;
+  const int processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
+  const int useful =
+      (batch.max_points + kRowsPerThread * kThreads - 1) / (kRowsPerThread * kThreads);
+  const int affordable = std::max(1, 8 * processors / batch.clouds);
+  return std::min(useful, affordable);
+}
+
+}  // namespace
+
+size_t fps_grid_scratch(const FpsBatch& batch) {
+  return header_bytes(batch.clouds) + static_cast<size_t>(batch.rows) * sizeof(float);
+}
+
+int fps_grid(const FpsBatch& batch, void* scratch, int device, void* stream) {
+  const State state = state_in(scratch, batch.clouds);
+  const int parts = parts_per_cloud(batch, device);
+  const LaunchShape wide = {static_cast<unsigned>(batch.clouds * parts), kThreads};
+  const LaunchShape narrow = {static_cast<unsigned>(batch.clouds), kThreads,
+                              sizeof(TailShared<kThreads>)};
+  int code =
+      cudaMemsetAsync(scratch, 0, header_bytes(batch.clouds), static_cast<cudaStream_t>(stream));
+  if (!code) code = launch(begin, wide, stream, batch, state, parts);
+  for (int k = 0; !code && k < batch.max_samples; ++k) {
+    code = launch(step, wide, stream, batch, state, parts, k);
+  }
+  return code ? code : launch(finish, narrow, stream, batch, state);
+}
+
+}  // namespace farpoint::cuda

@@ -1,0 +1,27 @@
+// Launchers of the farthest point sampling kernels, each in a file of its own.
+#pragma once
+
+#include "cuda/fps/fps.h"
+
+namespace farpoint::cuda {
+
+// Block: one block per cloud, the cloud in registers.
+int fps_block_capacity(int device);  // most points of a cloud
+int fps_block(const FpsBatch& batch, void* stream);
+
+// Grid: any size, one launch per sample.
+size_t fps_grid_scratch(const FpsBatch& batch);
+int fps_grid(const FpsBatch& batch, void* scratch, int device, void* stream);
+
+// Cluster: a cluster of blocks per cloud, sm_90 and later.
+bool fps_cluster_fits(const FpsBatch& batch, int device);
+int fps_cluster(const FpsBatch& batch, int device, void* stream);
+
+// Lazy: any size, one persistent launch. Lazy, sorted: the same with `order`, each cloud's rows
+// along a Morton curve as rows of xyz; null for lazy.
+size_t fps_lazy_scratch(const FpsBatch& batch, int device);
+int fps_lazy_head_points(const FpsBatch& batch);
+int fps_lazy(const FpsBatch& batch, int head_points, void* scratch, const int64_t* order,
+             int device, void* stream);
+
+}  // namespace farpoint::cuda

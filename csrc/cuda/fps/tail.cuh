@@ -1,0 +1,64 @@
+// Last samples of a cloud, once every finite point lies on a sample and all distances are 0: the
+// rows left follow in index order, coincident points first, points that are not finite last.
+#pragma once
+
+#include "cuda/fps/cloud.cuh"
+
+namespace farpoint::cuda {
+
+template <int kThreads>
+struct TailShared {
+  int of_warp[kThreads / kWarp];
+};
+
+// Appends the rows for which is_left(row) holds, ascending; returns how many samples there are now.
+template <int kThreads, typename IsLeft>
+__device__ int append_rows(const Cloud& cloud, int emitted, TailShared<kThreads>& shared,
+                           IsLeft is_left) {
+  for (int begin = 0; begin < cloud.n && emitted < cloud.m; begin += kThreads) {
+    const int row = begin + static_cast<int>(threadIdx.x);
+    const bool left = row < cloud.n && is_left(row);
+    const unsigned votes = __ballot_sync(kAllLanes, left);
+    __syncthreads();
+    if (lane_id() == 0) shared.of_warp[warp_id()] = __popc(votes);
+    __syncthreads();
+    int rank = emitted + __popc(votes & lanes_below());
+    for (int w = 0; w < kThreads / kWarp; ++w) {
+      rank += w < warp_id() ? shared.of_warp[w] : 0;
+      emitted += shared.of_warp[w];
+    }
+    if (left && rank < cloud.m) {
+      cloud.put_index(rank, row);
+      cloud.put_distance(rank, 0.0f);
+    }
+  }
+  return emitted;
+}
+
+// `taken(row)` tells whether the row is among the samples so far.
+template <int kThreads, typename IsTaken>
+__device__ void append_tail(const Cloud& cloud, int emitted, TailShared<kThreads>& shared,
+                            IsTaken is_taken) {
+  emitted = append_rows(cloud, emitted, shared,
+                        [&](int row) { return is_finite(cloud.point(row)) && !is_taken(row); });
+  append_rows(cloud, emitted, shared,
+              [&](int row) { return !is_finite(cloud.point(row)) && !is_taken(row); });
+}
+
+// The same where the samples are marked in a bit for each row, which `bits` has room for.
+template <int kThreads>
+__device__ void append_tail(const Cloud& cloud, int emitted, TailShared<kThreads>& shared,
+                            unsigned* bits) {
+  if (emitted == cloud.m) return;
+  for (int i = threadIdx.x; i <= (cloud.n - 1) / kWarp; i += kThreads) bits[i] = 0;
+  __syncthreads();
+  for (int k = threadIdx.x; k < emitted; k += kThreads) {
+    const int row = cloud.indices[k] - cloud.index_base;
+    atomicOr(&bits[row / kWarp], 1u << row % kWarp);
+  }
+  __syncthreads();
+  append_tail(cloud, emitted, shared,
+              [&](int row) { return (bits[row / kWarp] >> row % kWarp & 1u) != 0; });
+}
+
+}  // namespace farpoint::cuda

@@ -1,0 +1,109 @@
+// Gather kernels: out[b, c, j] = features[b, c, idx[b, j]].
+//
+// 1. One thread per output element reads 4 useful bytes of each 32-byte sector, and the index again
+//    for every channel.
+// 2. A block holds a few rows in shared memory, read once and coalesced, and serves all indices
+//    from there: random shared reads cost a few bank conflicts, random L1 reads a tag lookup each.
+//    One read of an index serves all rows of the block.
+// 3. Four consecutive indices per thread, so that a thread stores a whole vector.
+// Rows too long for shared memory, or read too sparsely to be worth a copy, take the direct way.
+#include "cuda/gather/gather.h"
+#include "cuda/gather/rows.cuh"
+
+namespace farpoint::cuda {
+namespace {
+
+constexpr int kMostThreads = 1024;
+constexpr int64_t kSamplesPerBlock = 4096;
+constexpr int kSparse = 8;  // points per sample from which a copy of the row is waste
+
+struct Tiling {
+  int rows;           // channels per block
+  int64_t row_tiles;  // blocks that the channels of a cloud take
+  int64_t splits;     // blocks that the samples of a tile take
+};
+
+template <typename Value, typename Index, int kWidth, bool kStaged>
+__global__ void __launch_bounds__(kMostThreads)
+    gather_tile(const Value* features, const Index* idx, Value* out, GatherShape shape,
+                Tiling tiling) {
+  const int64_t split = blockIdx.x % tiling.splits;
+  const int64_t tile = blockIdx.x / tiling.splits;
+  const int64_t b = tile / tiling.row_tiles;
+  const int64_t channel = tile % tiling.row_tiles * tiling.rows;
+  const int rows = static_cast<int>(min(int64_t{tiling.rows}, shape.channels - channel));
+  const int threads = static_cast<int>(blockDim.x);
+  const Value* source = features + (b * shape.channels + channel) * shape.points;
+  if constexpr (kStaged) {
+    Value* const staged = &shared_as<Value>();
+    for (int64_t i = threadIdx.x; i < rows * shape.points; i += threads) staged[i] = source[i];
+    __syncthreads();
+    source = staged;
+  }
+  const Index* const indices = idx + b * shape.samples;
+  Value* const target = out + (b * shape.channels + channel) * shape.samples;
+  const int64_t stride = tiling.splits * threads * kWidth;
+  for (int64_t j = (split * threads + threadIdx.x) * kWidth; j < shape.samples; j += stride) {
+    const auto columns = *reinterpret_cast<const Vector<Index, kWidth>*>(indices + j);
+    for (int r = 0; r < rows; ++r) {
+      Vector<Value, kWidth> values;
+#pragma unroll
+      for (int w = 0; w < kWidth; ++w) {
+        values.at[w] = source[r * shape.points + checked(columns.at[w], shape.points)];
+      }
+      *reinterpret_cast<Vector<Value, kWidth>*>(target + r * shape.samples + j) = values;
+    }
+  }
+}
+
+Tiling tiling_of(const GatherShape& shape, int64_t row_bytes, int device) {
+  const int64_t rows = rows_at_once(row_bytes, shape.channels);
+  const int64_t row_tiles = ceil_div(shape.channels, rows);
+  const int64_t wanted = 8 * device_attribute(cudaDevAttrMultiProcessorCount, device);
+  const int64_t useful = ceil_div(shape.samples, kSamplesPerBlock);
+  const int64_t splits = std::min(useful, ceil_div(wanted, shape.batch * row_tiles));
+  return {static_cast<int>(rows), row_tiles, std::max<int64_t>(splits, 1)};
+}
+
+template <typename Value, typename Index>
+int gather_as(const void* features, const void* idx, void* out, const GatherShape& shape,
+              int device, void* stream) {
+  const int64_t row_bytes = shape.points * static_cast<int64_t>(sizeof(Value));
+  const int64_t limit = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  const bool staged = row_bytes <= limit && shape.samples * kSparse >= shape.points;
+  const Tiling tiling = tiling_of(shape, row_bytes, device);
+  // A view may begin anywhere; `out` is always aligned.
+  const bool vectors = shape.samples % 4 == 0 && is_aligned<Index>(idx, 4);
+  const auto kernel = !staged   ? gather_tile<Value, Index, 1, false>
+                      : vectors ? gather_tile<Value, Index, 4, true>
+                                : gather_tile<Value, Index, 1, true>;
+  const int64_t staged_bytes = staged ? tiling.rows * row_bytes : 0;
+  const LaunchShape launch_shape = {
+      static_cast<unsigned>(shape.batch * tiling.row_tiles * tiling.splits),
+      threads_for(staged_bytes), static_cast<size_t>(staged_bytes)};
+  return launch(kernel, launch_shape, stream, static_cast<const Value*>(features),
+                static_cast<const Index*>(idx), static_cast<Value*>(out), shape, tiling);
+}
+
+template <typename Value>
+int gather_elements(const void* features, const void* idx, void* out, const GatherShape& shape,
+                    bool wide_index, int device, void* stream) {
+  return wide_index ? gather_as<Value, int64_t>(features, idx, out, shape, device, stream)
+                    : gather_as<Value, int32_t>(features, idx, out, shape, device, stream);
+}
+
+}  // namespace
+
+int gather(const void* features, const void* idx, void* out, const GatherShape& shape,
+           int element_bytes, bool wide_index, int device, void* stream) {
+  if (shape.batch * shape.channels * shape.samples == 0) return cudaSuccess;
+  const auto run = element_bytes == 1   ? gather_elements<uint8_t>
+                   : element_bytes == 2 ? gather_elements<uint16_t>
+                   : element_bytes == 4 ? gather_elements<uint32_t>
+                   : element_bytes == 8 ? gather_elements<uint64_t>
+                                        : nullptr;
+  if (!run) return cudaErrorInvalidValue;
+  return run(features, idx, out, shape, wide_index, device, stream);
+}
+
+}  // namespace farpoint::cuda

@@ -1,0 +1,93 @@
+// CUDA implementation of knn, ball_query, nearest_sample and count_points: checks, registration.
+#include "cuda/neighbors/neighbors.h"
+
+#include <ATen/Functions.h>
+#include <torch/library.h>
+
+#include <limits>
+#include <tuple>
+
+#include "checks_neighbors.h"
+#include "cuda/common/torch_glue.h"
+
+// Lengths live on the device and are not read here; a kernel meeting a bad one stops with a device
+// assertion.
+namespace farpoint {
+namespace {
+
+using Tensors = std::tuple<at::Tensor, at::Tensor>;
+using OptionalTensor = std::optional<at::Tensor>;
+
+// Contiguous tensors of one type, and the batch that points into them.
+cuda::SearchBatch search_batch(const at::Tensor& xyz, const at::Tensor& queries,
+                               const at::Tensor& lengths) {
+  return {xyz.const_data_ptr(), queries.const_data_ptr(),      pointer_or_null(lengths),
+          xyz.size(0),          static_cast<int>(xyz.size(1)), static_cast<int>(queries.size(1))};
+}
+
+Tensors knn(const at::Tensor& xyz, const at::Tensor& queries, int64_t k,
+            const OptionalTensor& lengths) {
+  check_knn(xyz, queries, k, lengths);
+  const c10::DeviceGuard guard(xyz.device());
+  const auto type = xyz.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto points = xyz.to(type).contiguous(), from = queries.to(type).contiguous();
+  const auto sizes = int64_or_none(lengths);
+  auto idx = at::empty({xyz.size(0), queries.size(1), k}, xyz.options().dtype(at::kInt));
+  auto squared = at::empty(idx.sizes(), points.options());
+  check_cuda("knn", cuda::knn(search_batch(points, from, sizes), static_cast<int>(k),
+                              idx.mutable_data_ptr<int32_t>(), squared.mutable_data_ptr(),
+                              type == at::kDouble, current_stream(xyz.device())));
+  return {squared, idx};
+}
+
+Tensors ball_query(const at::Tensor& xyz, const at::Tensor& centers, double radius, int64_t k,
+                   const OptionalTensor& lengths) {
+  check_ball_query(xyz, centers, radius, k, lengths);
+  const c10::DeviceGuard guard(xyz.device());
+  const auto points = xyz.to(at::kFloat).contiguous(), from = centers.to(at::kFloat).contiguous();
+  const auto sizes = int64_or_none(lengths);
+  auto idx = at::empty({xyz.size(0), centers.size(1), k}, xyz.options().dtype(at::kInt));
+  auto counts = at::empty({xyz.size(0), centers.size(1)}, idx.options());
+  check_cuda("ball_query",
+             cuda::ball_query(search_batch(points, from, sizes), squared_radius(radius),
+                              static_cast<int>(k), idx.mutable_data_ptr<int32_t>(),
+                              counts.mutable_data_ptr<int32_t>(), current_stream(xyz.device())));
+  return {idx, counts};
+}
+
+Tensors nearest_sample(const at::Tensor& xyz, const at::Tensor& samples,
+                       const OptionalTensor& lengths, const OptionalTensor& sample_lengths) {
+  check_nearest_sample(xyz, samples, lengths, sample_lengths);
+  const c10::DeviceGuard guard(xyz.device());
+  const auto points = xyz.to(at::kFloat).contiguous(), to = samples.to(at::kFloat).contiguous();
+  const auto sizes = int64_or_none(lengths), sample_sizes = int64_or_none(sample_lengths);
+  auto assignment = at::empty({xyz.size(0), xyz.size(1)}, xyz.options().dtype(at::kInt));
+  auto squared = at::empty(assignment.sizes(), points.options());
+  check_cuda("nearest_sample",
+             cuda::nearest(search_batch(to, points, sample_sizes), pointer_or_null(sizes),
+                           assignment.mutable_data_ptr<int32_t>(),
+                           squared.mutable_data_ptr<float>(), current_stream(xyz.device())));
+  return {assignment, squared};
+}
+
+at::Tensor count_points(const at::Tensor& assignment, int64_t m) {
+  check_count_points(assignment, m);
+  const c10::DeviceGuard guard(assignment.device());
+  const auto rows = assignment.contiguous();
+  auto counts = at::zeros({assignment.size(0), m}, assignment.options().dtype(at::kInt));
+  check_cuda("count_points", cuda::count(rows.const_data_ptr(), rows.scalar_type() == at::kLong,
+                                         counts.mutable_data_ptr<int32_t>(), rows.size(0),
+                                         rows.size(1), m, current_stream(rows.device())));
+  return counts;
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(farpoint, CUDA, m) {
+  m.impl("knn", knn);
+  m.impl("ball_query", ball_query);
+  m.impl("nearest_sample", nearest_sample);
+  m.impl("count_points", count_points);
+}
+
+}  // namespace farpoint

@@ -1,0 +1,39 @@
+// k nearest neighbors, ball query and nearest sample on a CUDA device, without torch. Exact, the
+// lowest row on a tie.
+//
+// Rows that are not finite are farther than any other, at an infinite distance, and in no ball. A
+// query that is not finite is infinitely far from every row.
+#pragma once
+
+#include <cstdint>
+
+namespace farpoint::cuda {
+
+struct SearchBatch {
+  const void* xyz;         // (batch, points, 3)
+  const void* queries;     // (batch, queries, 3)
+  const int64_t* lengths;  // (batch) rows of each cloud, or null: all
+  int64_t batch;
+  int points;
+  int queries_per_cloud;
+};
+
+// rows int32 and squared distances (batch, queries, k), nearest first; float64 when `wide`.
+int knn(const SearchBatch& batch, int k, int32_t* rows, void* squared, bool wide, void* stream);
+
+// The lowest k rows (batch, queries, k) whose squared distance is less than `limit`; the first
+// stands again in the places left, row 0 where there is none. `found` (batch, queries) counts the
+// others.
+int ball_query(const SearchBatch& batch, float limit, int k, int32_t* rows, int32_t* found,
+               void* stream);
+
+// The nearest row of `xyz` for each query (batch, queries) and its squared distance; -1 and
+// infinity where there is none, and for queries beyond `query_lengths` (batch) or null.
+int nearest(const SearchBatch& batch, const int64_t* query_lengths, int32_t* rows, float* squared,
+            void* stream);
+
+// counts (batch, m), zero before: how often each of 0..m-1 occurs in assignment (batch, n).
+int count(const void* assignment, bool wide_index, int32_t* counts, int64_t batch, int64_t n,
+          int64_t m, void* stream);
+
+}  // namespace farpoint::cuda
