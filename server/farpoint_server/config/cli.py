@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin
@@ -16,8 +17,10 @@ from farpoint_server.config.network import NetworkSettings
 from farpoint_server.config.settings import Settings
 
 PREFIX = "FARPOINT_"
-# The client reads these, in the same environment as a rule.
-CLIENT_VARIABLES = {"FARPOINT_TOKEN"}
+# The command `farpoint` reads these, in the same environment perhaps.
+OF_CLIENT = {"SERVER", "SERVER_NAME", "TLS", "CA", "CERTIFICATE", "KEY", "TOKEN", "TOKEN_FILE"}
+# Kubernetes adds these to every pod beside a service called farpoint.
+OF_KUBERNETES = re.compile(r"(.*_)?(SERVICE_HOST|SERVICE_PORT.*|PORT(_\d+_.*)?)")
 
 
 def parse(arguments: Sequence[str] | None = None) -> Settings:
@@ -39,7 +42,7 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     found = []
     for variable in sorted(environment):
         name = variable.upper().removeprefix(PREFIX)
-        if name == variable.upper() or name in known or variable in CLIENT_VARIABLES:
+        if name == variable.upper() or name in known | OF_CLIENT or OF_KUBERNETES.fullmatch(name):
             continue
         close = difflib.get_close_matches(name, known, 1)
         found.append(f"{variable} (perhaps {PREFIX}{close[0]})" if close else variable)

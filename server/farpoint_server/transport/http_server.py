@@ -1,7 +1,6 @@
 """HTTP server (uvicorn's HTTP/1.1 protocol) with bounds on connections, headers and time."""
 
 import asyncio
-import contextlib
 import socket
 import time
 
@@ -21,6 +20,7 @@ MAX_HEADER_BYTES = 1 << 14
 HEADER_TIMEOUT_S = 5.0
 TRANSFER_TIMEOUT_S = 60.0
 SWEEP_S = 0.5
+STOP_S = 1.0
 # All that is read at a time is parsed at a time, and chunks of one byte take 10 us of the event
 # loop each; asyncio reads thirty times as much unless told otherwise.
 READ_BYTES = 1 << 13
@@ -75,18 +75,16 @@ class HttpServer:
         self._sweep = asyncio.create_task(_close_late(self._state))
 
     async def stop(self) -> None:
-        """Closes the port and every connection; what is not answered by now never is."""
+        """Closes the port, waits STOP_S for answers under way, and closes every connection."""
         if self._server is None or self._sweep is None:
             self._socket.close()
             return
         self._server.close()
         self._sweep.cancel()
+        if self._state.tasks:
+            await asyncio.wait(list(self._state.tasks), timeout=STOP_S)
         for connection in list(self._state.connections):
             connection.transport.close()
-        for task in list(self._state.tasks):
-            task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._sweep
 
 
 class BoundedConnection(H11Protocol):

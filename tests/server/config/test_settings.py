@@ -110,6 +110,8 @@ def test_a_variable_that_is_no_setting_is_named_without_its_value():
         "FARPOINT_LISTEN": "a:1",
         "farpoint_device": "cpu",
         "FARPOINT_TOKEN": "t",
+        "FARPOINT_PORT_50051_TCP_ADDR": "10.0.0.1",
+        "FARPOINT_SERVICE_HOST": "10.0.0.1",
         "FARPOINT_LISTN": "secret",
         "FARPOINT_XYZZY": "1",
         "PATH": "/bin",

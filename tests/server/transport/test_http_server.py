@@ -147,6 +147,17 @@ async def test_work_of_the_server_has_no_such_limit(served):
     assert b"at last" in await end
 
 
+async def test_an_answer_under_way_is_still_sent_when_the_server_stops(served):
+    reader, _ = await served(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+    while not served.server._state.tasks:
+        await asyncio.sleep(0)
+    stopped = asyncio.ensure_future(served.server.stop())
+    await asyncio.sleep(0)
+    served.told.set()
+    await stopped
+    assert b"at last" in await end_of(reader)
+
+
 async def test_headers_have_a_bound(served):
     data = b"GET / HTTP/1.1\r\n" + b"a: " + b"b" * 2 * http_server.MAX_HEADER_BYTES
     assert await status(served, data) == b"400"
