@@ -3,6 +3,7 @@
 ServiceError                  answered to the caller, who reads its text
 ├── InvalidRequestError       the caller must change the request
 ├── OverloadedError           the caller may try again later
+│   └── TooManyCallsError     the same: so many calls are open
 ├── DeadlinePassedError       the caller no longer waits
 ├── DrainingError             the caller should use another server
 ├── EngineHungError           the same, until the engine is back
@@ -72,6 +73,10 @@ class OverloadedError(ServiceError):
         return (error_details_pb2.RetryInfo(retry_delay=delay),)
 
 
+class TooManyCallsError(OverloadedError):
+    """The caller, or all callers together, have as many calls open as they may."""
+
+
 class DeadlinePassedError(ServiceError):
     """The caller's deadline passed before the work was done."""
 
@@ -131,6 +136,7 @@ class MissingPackageError(StartError):
 STATUS: dict[type[ServiceError], grpc.StatusCode] = {
     InvalidRequestError: grpc.StatusCode.INVALID_ARGUMENT,
     OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    TooManyCallsError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     DeadlinePassedError: grpc.StatusCode.DEADLINE_EXCEEDED,
     DrainingError: grpc.StatusCode.UNAVAILABLE,
     UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,

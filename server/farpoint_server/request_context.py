@@ -23,13 +23,15 @@ class RequestContext:
 
     Attributes:
         fields: What is known of it so far.
+        caller: Whose share of the server it counts in: the token's name, else the peer's address.
         on_end: Given its seconds, its error if any, and its fields, when it has ended.
     """
 
-    __slots__ = ("fields", "on_end")
+    __slots__ = ("caller", "fields", "on_end")
 
-    def __init__(self, fields: Fields, on_end: OnEnd = _ignore_end) -> None:
+    def __init__(self, fields: Fields, on_end: OnEnd = _ignore_end, caller: str = "") -> None:
         self.fields = fields
+        self.caller = caller
         self.on_end = on_end
 
 
@@ -62,7 +64,7 @@ def begin(on_end: OnEnd, **fields: Any) -> Fields:
 def fork(**fields: Any) -> None:
     """Begins a request within an RPC: from now on the current task has fields of its own."""
     request = current()
-    _current.set(RequestContext(request.fields | fields, request.on_end))
+    _current.set(RequestContext(request.fields | fields, request.on_end, request.caller))
 
 
 def merge(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

@@ -47,8 +47,12 @@ class Admission:
         self._points += points
         self._bytes += size
 
+    def add_response(self, size: int) -> None:
+        """Begins to count a response, whose bytes are there already; others find less room."""
+        self._bytes += size
+
     def remove(self, points: int, size: int) -> None:
-        """Ends what `add` began."""
+        """Ends what `add` or `add_response` began."""
         self._points -= points
         self._bytes -= size
 

@@ -17,7 +17,7 @@ from farpoint_server.errors import (
     ServiceError,
     UnauthenticatedError,
 )
-from farpoint_server.transport.interceptor import Context, Handler
+from farpoint_server.transport.handlers import Context, Handler
 from farpoint_server.transport.reloading import ReloadedFiles
 
 KEY = "authorization"
