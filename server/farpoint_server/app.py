@@ -1,4 +1,4 @@
-"""Puts the parts together, serves until a signal, and drains."""
+"""The server process: its parts are made and joined here; it serves until a signal, then drains."""
 
 import asyncio
 import gc
@@ -19,6 +19,7 @@ from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.priority import background_threads
 from farpoint_server.errors import DeviceFailedError
 from farpoint_server.memory import environment
 from farpoint_server.memory.monitor import MemoryMonitor
@@ -64,11 +65,23 @@ class App:
         chosen = [devices.resolve(name) for name in settings.device]
         self._allocator_settings = os.environ.get(environment.NAME, "")
         self._engines = self._make_engines(chosen)
-        self._watchdog = Watchdog(settings.engine_timeout_s, len(chosen), self._report_engines)
+        background = [e.background for e in self._engines if e.background is not None]
+        lanes = 2 if background else 1
+        self._watchdog = Watchdog(
+            settings.engine_timeout_s, len(chosen), self._report_engines, lanes
+        )
         self._health = Health(services.health_names(settings))
         self._telemetry = Telemetry(settings, lambda: self._health.is_serving)
-        measured = [BatchMeter(e, self._telemetry.instruments) for e in self._engines]
-        self._batcher = Batcher(measured, settings.batch_points, self._watchdog)
+        long_ns = int(settings.long_work_ms * 1e6)
+        is_cpu = all(device.type == "cpu" for device in chosen)
+        self._batcher = Batcher(
+            self._measured(self._engines),
+            settings.batch_points,
+            self._watchdog,
+            background=self._measured(background),
+            long_ns=long_ns,
+            batch_ns=long_ns if long_ns and is_cpu else None,
+        )
         self._threads = ThreadPoolExecutor(2, "codec")
         self._in_flight = InFlight()
         self._shared_memory = SharedMemoryServer(settings)
@@ -83,6 +96,7 @@ class App:
             settings.max_points_in_flight,
             settings.max_bytes_in_flight,
             settings.overload_retry_ms,
+            settings.caller_share,
         )
         self._outgoing = Outgoing(
             self._admission,
@@ -158,14 +172,18 @@ class App:
         torch.set_num_threads(threads)
         gate, options = Gate(), self._settings.memory_options()
         report = structlog.get_logger("farpoint.memory").info
-        return [
-            Engine(
-                device,
-                threads,
-                manager_of(device, options, gate, self._allocator_settings, report),
-            )
-            for device in chosen
-        ]
+        engines = []
+        for device in chosen:
+            memory = manager_of(device, options, gate, self._allocator_settings, report)
+            background = None
+            if self._settings.long_work_ms > 0:
+                most = background_threads(threads)
+                background = Engine(device, most, memory, is_background=True)
+            engines.append(Engine(device, threads, memory, background=background))
+        return engines
+
+    def _measured(self, engines: Sequence[Engine]) -> list[BatchMeter]:
+        return [BatchMeter(engine, self._telemetry.instruments) for engine in engines]
 
     def _make_interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
         """Those of all calls, the outermost first."""

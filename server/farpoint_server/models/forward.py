@@ -34,6 +34,8 @@ class EncodeWork:
     clouds: EncoderInput
     given_up: list[bool] = field(default_factory=lambda: [False])
     """Shared with its halves."""
+    kind: str = "encode"
+    """Of the model: its time is predicted apart from that of others."""
     shares_launch: ClassVar[bool] = False
 
     @property

@@ -81,7 +81,8 @@ class EncodeHandler:
         fields["points"], fields["clouds"] = request.points.shape[0], len(request.lengths)
         fields["model"] = model.name
         clouds = await loop.run_in_executor(self.threads, decode_encode_request, request)
-        outcome = await self.batcher.run(EncodeWork(model.encoders, clouds), timeout_s)
+        work = EncodeWork(model.encoders, clouds, kind=f"encode {model.name}")
+        outcome = await self.batcher.run(work, timeout_s)
         fields["queue_ms"] = round(outcome.queue_ms, 3)
         fields["compute_ms"] = round(outcome.compute_ms, 3)
         return await loop.run_in_executor(self.threads, serialize, outcome)

@@ -105,11 +105,11 @@ class SampleHandler:
     ) -> T:
         """The response to a request that is admitted, as `serialize` makes it."""
         loop = asyncio.get_running_loop()
-        predicted = _largest_cloud_bytes(request)
         fields = request_context.current().fields
         fields["points"], fields["clouds"] = request.points.shape[0], len(request.lengths)
         for engine in self.engines:
-            engine.check(predicted)
+            if engine.memory.bounded:
+                engine.check(_largest_cloud_bytes(request))
         if max(len(request.points.data), request.shared_bytes) <= INLINE_BYTES:
             decoded = decode_sample_request(request)
         else:

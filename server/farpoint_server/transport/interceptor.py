@@ -26,7 +26,7 @@ from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.handlers import Behavior, Context, Handler, adapt, until_idle
 from farpoint_server.transport.open_calls import OpenCalls, RefusalLog
 from farpoint_server.transport.outgoing import Outgoing
-from farpoint_server.transport.slots import CallLimits, host_of
+from farpoint_server.transport.slots import CallLimits
 
 REQUEST_ID_KEY = "x-request-id"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -118,6 +118,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         async def guarded(request: Any, context: Context) -> Any:
             arrived, code = time.monotonic(), "OK"
             request_id = request_context.begin(end_request, method=method)["request_id"]
+            request_context.identify(context.peer())
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id),))
             try:
                 call = self._calls.accept(context, slots)
@@ -146,10 +147,10 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
 
         async def guarded(request: Any, context: Context) -> Any:
             request_id = request_context.begin(end_request)["request_id"]
-            caller = host_of(context.peer())
+            caller = request_context.address_of(context.peer())
             try:
                 if slots is not None:
-                    slots.enter(caller, has_token=False)
+                    slots.enter(caller)
                     context.add_done_callback(lambda _: slots.leave(caller))  # type: ignore[arg-type]
                 return await behavior(until_idle(request, self._idle_s), context)
             except ServiceError as error:

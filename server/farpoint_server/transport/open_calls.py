@@ -11,7 +11,7 @@ from farpoint_server.errors import TooManyCallsError
 from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.outgoing import Outgoing, Response
-from farpoint_server.transport.slots import CallLimits, CallSlots, host_of
+from farpoint_server.transport.slots import CallLimits, CallSlots
 
 LOG_INTERVAL_S = 1.0
 log = structlog.get_logger("farpoint.rpc")
@@ -44,18 +44,16 @@ class OpenCalls:
             DrainingError: the server is shutting down.
             TooManyCallsError: the caller has no slot.
         """
-        request = request_context.current()
-        token = request.fields.get("caller")
-        request.caller = token or host_of(context.peer())
+        caller = request_context.caller()
         if slots is not None:
-            slots.enter(request.caller, has_token=token is not None)
+            slots.enter(caller)
         try:
             self._in_flight.enter()
         except BaseException:
             if slots is not None:
-                slots.leave(request.caller)
+                slots.leave(caller)
             raise
-        call = OpenCall(self._in_flight, slots, request.caller, self._outgoing)
+        call = OpenCall(self._in_flight, slots, caller, self._outgoing)
         context.add_done_callback(call.close)  # type: ignore[arg-type]
         return call
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import structlog
 
+from farpoint_server import request_context
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.transport.connections import close_connection
 from farpoint_server.transport.handlers import Context
@@ -20,10 +21,10 @@ log = structlog.get_logger("farpoint.rpc")
 class Response:
     """A response of `size` bytes that has to be read by `due`, in seconds of time.monotonic."""
 
-    __slots__ = ("context", "due", "is_cut", "size")
+    __slots__ = ("caller", "context", "due", "is_cut", "size")
 
-    def __init__(self, context: Context, size: int) -> None:
-        self.context, self.size = context, size
+    def __init__(self, context: Context, caller: str, size: int) -> None:
+        self.context, self.caller, self.size = context, caller, size
         self.due = math.inf
         self.is_cut = False
 
@@ -57,9 +58,10 @@ class Outgoing:
         self._timer: asyncio.TimerHandle | None = None
 
     def hold(self, context: Context, size: int) -> Response:
-        """Counts a response that gRPC is given later."""
-        self._admission.add_response(size)
-        return Response(context, size)
+        """Counts a response of the current request, which gRPC is given later."""
+        caller = request_context.caller()
+        self._admission.add_response(caller, size)
+        return Response(context, caller, size)
 
     def begin(self, response: Response) -> None:
         """gRPC is given a response that is held; from now on the peer has to read."""
@@ -72,7 +74,7 @@ class Outgoing:
     def end(self, response: Response) -> None:
         """A response is sent, or given up."""
         self._responses.discard(response)
-        self._admission.remove(0, response.size)
+        self._admission.remove(response.caller, 0, response.size)
 
     def _set_timer(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._timeout_s / 4, self._look)

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from farpoint_server.errors import TooManyCallsError
+from farpoint_server.request_context import TOKEN_PREFIX
 
 # All callers, one caller. A fleet behind one address may watch the health of a few dozen channels.
 PROBES = (256, 64)
@@ -30,14 +31,14 @@ class CallSlots:
         self._open: Counter[str] = Counter()
         self._count = 0
 
-    def enter(self, caller: str, *, has_token: bool) -> None:
+    def enter(self, caller: str) -> None:
         """Takes a slot; raises TooManyCallsError where the caller has no room."""
         held = self._open.get(caller, 0)
         if held >= self._per_caller:
             raise self._refusal(f"the caller has {held} calls open of at most {self._per_caller}")
         if self._count >= self._total:
-            share = self._total // (len(self._open) + (held == 0)) if has_token else 0
-            if held >= max(share, int(has_token)):
+            share = max(1, self._total // (len(self._open) + (held == 0)))
+            if not caller.startswith(TOKEN_PREFIX) or held >= share:
                 raise self._refusal(f"all {self._total} calls of the server are taken")
         self._open[caller] = held + 1
         self._count += 1
@@ -77,8 +78,3 @@ class CallLimits:
         if rpc.startswith("farpoint.v1.AdminService/"):
             return self._admin
         return self._probes if rpc.startswith("grpc.") else self._requests
-
-
-def host_of(peer: str) -> str:
-    """The address of `context.peer()` without its port; every caller of a unix socket is one."""
-    return peer if peer.startswith("unix") else peer.rpartition(":")[0]

@@ -25,7 +25,7 @@ class FirstRows:
     """Chooses the first rows of one cloud, as a batcher does."""
 
     async def run(self, work, timeout_s):  # noqa: ARG002
-        rows = np.arange(work.clouds.samples, dtype=np.int32)
+        rows = np.arange(work.clouds.sample_counts.sum(), dtype=np.int32)
         return Outcome(Samples(rows, np.zeros(len(rows), np.float32)), 0, 0)
 
 
