@@ -6,6 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from farpoint.io.cloud import Cloud, Rows
+from farpoint.io.options import ReadOptions
+
+# Clouds of other formats lack what this one has, or have what it lacks.
+WRITES_OWN = True
 
 
 @dataclass(frozen=True)
@@ -19,7 +23,7 @@ class ObjSource:
         path.write_text("".join(f"{self.lines[row]}\n" for row in rows), "utf-8")
 
 
-def read(path: Path) -> Cloud:
+def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
     """Reads the `v` lines: float64 x y z, and red green blue or a weight where they follow."""
     text = path.read_text("utf-8", errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.split(maxsplit=1)[:1] == ["v"]]
@@ -31,4 +35,6 @@ def read(path: Path) -> Cloud:
     names = {4: "weight", 6: "rgb"}
     extra = values[:, 3:].squeeze(1) if values.shape[1] == 4 else values[:, 3:]
     attributes = {names[values.shape[1]]: extra} if values.shape[1] in names else {}
-    return Cloud(values[:, :3], attributes, ObjSource(lines))
+    faces = sum(line.startswith(("f ", "f\t")) for line in text.splitlines())
+    notes = (f"left out: {faces} faces",) if faces else ()
+    return Cloud(values[:, :3], attributes, ObjSource(lines), notes=notes)

@@ -10,23 +10,10 @@ import grpc
 import numpy as np
 import pytest
 from tests.support.clouds import cloud_file
-from typer.testing import CliRunner
 
-from farpoint.cli import app
 from farpoint.io import read_cloud
 
 HEALTH = {"SERVING": b"\x08\x01", "NOT_SERVING": b"\x08\x02", "UNKNOWN": b""}
-
-
-def farpoint(*arguments, server=None):
-    words = [str(argument) for argument in arguments]
-    return CliRunner(env={"FARPOINT_SERVER": server}).invoke(app, words)
-
-
-@pytest.fixture
-def sample(server):
-    """Runs `farpoint sample` against the test server."""
-    return lambda *arguments: farpoint("sample", *arguments, "--server", server.target)
 
 
 def test_a_file_becomes_a_file_with_all_attributes(sample, client, tmp_path):
@@ -63,7 +50,7 @@ def test_one_file_to_an_existing_folder(sample, tmp_path):
 def test_json_lines_on_stdout(sample):
     result = sample(cloud_file("simple.las"), "-m", 3, "-o", "-")
     lines = [json.loads(line) for line in result.stdout.splitlines()]
-    assert len(lines) == 3
+    assert len(lines) == 3, result.output
     assert lines[0]["index"] == 0
     assert {"x", "y", "z", "intensity", "distance"} <= set(lines[0])
 
@@ -115,7 +102,7 @@ def test_a_failing_server(sample, server, tmp_path):
     assert result.stderr.startswith("farpoint: something broke (request ")
 
 
-def test_info(server):
+def test_info(server, farpoint):
     result = farpoint("info", "--server", server.target)
     assert result.exit_code == 0
     assert "farpoint-server 1.2.3, torch 2.13.0" in result.stdout
@@ -124,7 +111,7 @@ def test_info(server):
     assert as_json["limits"]["request_points"] == 20
 
 
-def test_info_without_a_server():
+def test_info_without_a_server(farpoint):
     result = farpoint("info", "--server", "127.0.0.1:1")
     assert result.exit_code == 1
     assert result.stderr.startswith("farpoint: ")
@@ -151,7 +138,7 @@ def health_server() -> Iterator[tuple[str, dict[bytes, bytes]]]:
 
 
 @pytest.mark.parametrize("status", HEALTH)
-def test_health(health_server, status):
+def test_health(health_server, status, farpoint):
     target, answers = health_server
     answers[b""] = HEALTH[status]
     result = farpoint("health", server=target)
@@ -159,7 +146,7 @@ def test_health(health_server, status):
     assert result.exit_code == (0 if status == "SERVING" else 1)
 
 
-def test_health_of_one_service(health_server):
+def test_health_of_one_service(health_server, farpoint):
     target, answers = health_server
     health_pb2 = pytest.importorskip("grpc_health.v1.health_pb2")
     name = "farpoint.v1.SamplingService"
@@ -170,7 +157,7 @@ def test_health_of_one_service(health_server):
     assert (unknown.stdout, unknown.exit_code) == ("SERVICE_UNKNOWN\n", 1)
 
 
-def test_health_without_a_server():
+def test_health_without_a_server(farpoint):
     result = farpoint("health", server="127.0.0.1:1")
     assert result.exit_code == 1
     assert result.stderr.startswith("farpoint: ")

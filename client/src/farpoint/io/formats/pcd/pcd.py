@@ -6,9 +6,14 @@ from pathlib import Path
 import numpy as np
 
 from farpoint._arrays import Array
-from farpoint.io import lzf, pcd_header
 from farpoint.io.cloud import Cloud, Rows
-from farpoint.io.pcd_header import Field, Header
+from farpoint.io.formats.pcd import header as pcd_header
+from farpoint.io.formats.pcd import lzf
+from farpoint.io.formats.pcd.header import Field, Header
+from farpoint.io.formats.text.lines import split_lines
+from farpoint.io.formats.text.loose import split_cells
+from farpoint.io.formats.text.table import read_table
+from farpoint.io.options import ReadOptions
 from farpoint.io.records import columns_of, join_columns, split_records
 
 
@@ -28,7 +33,7 @@ class PcdSource:
         path.write_bytes(pcd_header.render(header) + body)
 
 
-def read(path: Path) -> Cloud:
+def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
     """Reads a file; `rgb` is unpacked to (N, 3) uint8, all other fields stay as they are."""
     data = path.read_bytes()
     header, begin = pcd_header.parse(data)
@@ -39,29 +44,47 @@ def read(path: Path) -> Cloud:
     points, attributes = split_records(records)
     visible = {name: values for name, values in attributes.items() if not name.startswith("_")}
     for name in {"rgb", "rgba"} & set(visible):
-        visible[name] = _unpack_color(visible[name], len(name))
+        visible[name] = unpack_color(visible[name], len(name))
     return Cloud(points, visible, PcdSource(header, records))
 
 
 def _ascii(body: bytes, header: Header) -> Array:
-    rows = [line.split() for line in body.splitlines() if line.strip()]
     width = sum(field.count for field in header.fields)
-    _check_size(len(rows), header.points, "lines")
-    odd = next((i for i, row in enumerate(rows) if len(row) != width), None)
-    if odd is not None:
-        raise ValueError(f"point {odd} has {len(rows[odd])} values, expected {width}")
-    records = np.empty(len(rows), header.dtype)
-    columns = np.array(rows, dtype=bytes).reshape(len(rows), width)
+    lines = split_lines(np.frombuffer(body, np.uint8))
+    blank = not body.strip()
+    _check_size(0 if blank else _count_lines(body), header.points, "lines")
+    if blank:
+        return np.empty(0, header.dtype)
+    table = read_table(lines, None) or split_cells(lines, None)
+    if table.width != width:
+        raise ValueError(f"point 0 has {table.width} values, expected {width}")
+    values = table.numbers()
+    records = np.empty(len(values), header.dtype)
     at = 0
     for name, field in zip(records.dtype.names or (), header.fields, strict=True):
-        values = columns[:, at : at + field.count].astype(field.dtype.base)
-        records[name] = values[:, 0] if field.count == 1 else values
+        part = values[:, at : at + field.count]
+        if field.kind != "F" and field.size == 8:  # float64 ends at 2^53
+            part = np.array(
+                [
+                    [int(cell) for cell in row[at : at + field.count]]
+                    for row in (line.split() for line in body.splitlines())
+                    if row
+                ]
+            )
+        records[name] = part[:, 0] if field.count == 1 else part
         at += field.count
     return records
 
 
+def _count_lines(body: bytes) -> int:
+    return sum(1 for line in body.splitlines() if line.strip())
+
+
 def _binary(body: bytes, header: Header) -> Array:
-    _check_size(len(body), header.points * header.dtype.itemsize, "bytes")
+    size = header.points * header.dtype.itemsize
+    if not body[size:].strip(b"\0"):  # PCL fills its files up to a whole page
+        body = body[:size]
+    _check_size(len(body), size, "bytes")
     return np.frombuffer(body, header.dtype)
 
 
@@ -87,7 +110,7 @@ def _check_size(found: int, expected: int, unit: str) -> None:
         raise ValueError(f"expected {expected} {unit} of points, got {found}")
 
 
-def _unpack_color(packed: Array, channels: int) -> Array:
+def unpack_color(packed: Array, channels: int) -> Array:
     """(N, 3) or (N, 4) uint8 from 0xAARRGGBB, which files keep as float, int or unsigned."""
     if packed.dtype.itemsize != 4 or packed.ndim != 1:
         return packed
@@ -102,9 +125,9 @@ def _render_ascii(records: Array) -> bytes:
     return "".join(" ".join(row) + "\n" for row in rows).encode()
 
 
-def write(path: Path, points: Array, attributes: dict[str, Array]) -> None:
+def write(path: Path, cloud: Cloud) -> None:
     """Writes a binary PCD with one field per column."""
-    records = join_columns(columns_of(points, attributes))
+    records = join_columns(columns_of(cloud.points, cloud.attributes))
     types = [records.dtype[name] for name in records.dtype.names or ()]
     fields = tuple(
         Field(name, dtype.kind.upper(), dtype.itemsize, 1)

@@ -10,7 +10,8 @@ import numpy as np
 
 from farpoint._arrays import Array
 from farpoint.io.cloud import Cloud, Rows
-from farpoint.io.npy import cloud_of
+from farpoint.io.formats.npy import NpySource, cloud_of
+from farpoint.io.options import ReadOptions
 
 
 @dataclass(frozen=True)
@@ -26,16 +27,16 @@ class NpzSource:
         _save(path, kept)
 
 
-def read(path: Path) -> Cloud:
-    """Reads a .npz file."""
+def read(path: Path, options: ReadOptions) -> Cloud:
+    """Reads a .npz file; the options may name the array of the points."""
     arrays = _load(path)
-    main = _main_name(list(arrays))
-    cloud = cloud_of(arrays[main])
-    # An organised array is kept as the rows that it was read as.
-    arrays[main] = arrays[main].reshape(len(cloud), -1) if arrays[main].ndim > 1 else arrays[main]
+    main = _main_name(list(arrays), options.array)
+    cloud = cloud_of(arrays[main], options)
+    # An organized array is kept as the rows that it was read as.
+    arrays[main] = cloud.source.array if isinstance(cloud.source, NpySource) else arrays[main]
     per_point = frozenset(k for k, v in arrays.items() if v.ndim and len(v) == len(cloud))
     others = {k: arrays[k] for k in arrays if k in per_point and k != main}
-    return Cloud(cloud.points, cloud.attributes | others, NpzSource(arrays, per_point))
+    return Cloud(cloud.points, {**cloud.attributes, **others}, NpzSource(arrays, per_point))
 
 
 def _load(path: Path) -> dict[str, Array]:
@@ -46,19 +47,26 @@ def _load(path: Path) -> dict[str, Array]:
         raise ValueError(str(error)) from error
 
 
-def _main_name(names: list[str]) -> str:
+def _main_name(names: list[str], wanted: str | None) -> str:
+    listed = ", ".join(names) or "nothing"
+    if wanted is not None:
+        if wanted not in names:
+            raise ValueError(f"no array named {wanted}, got {listed}")
+        return wanted
     for name in ("points", "xyz"):
         if name in names:
             return name
     if len(names) == 1:
         return names[0]
-    listed = ", ".join(names) or "nothing"
-    raise ValueError(f"expected an array named points or xyz, or a single one, got {listed}")
+    raise ValueError(
+        f"expected an array named points or xyz, or a single one, got {listed}: "
+        "choose one with --array NAME"
+    )
 
 
-def write(path: Path, points: Array, attributes: dict[str, Array]) -> None:
+def write(path: Path, cloud: Cloud) -> None:
     """Writes `points` and every attribute under its own name."""
-    _save(path, {"points": points, **attributes})
+    _save(path, {"points": cloud.points, **cloud.attributes})
 
 
 def _save(path: Path, arrays: dict[str, Any]) -> None:
