@@ -22,20 +22,21 @@ from pathlib import Path
 import grpc
 import numpy as np
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tests.support.messages import sample_request
-from tests.support.raw_http2 import RawPeer
+from tests.support.messages import sample_request, tensor
+from tests.support.raw_http2 import HEADERS, RawPeer
 from tests.support.server_process import RunningServer
 
-from farpoint.v1 import sampling_pb2, sampling_pb2_grpc
+from farpoint.v1 import sampling_pb2, sampling_pb2_grpc, tensor_pb2
 
 SAMPLE = "/farpoint.v1.SamplingService/Sample"
 RANDOM = np.random.default_rng(5)
 SMALL = sample_request(RANDOM.normal(size=(300, 3)).astype(np.float32), 5)
-LARGE = RANDOM.normal(size=(100_000, 3)).astype(np.float32)
 TOKEN = "0123456789abcdef0123456789abcdef"
 OWN = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
 HONEST = 60
 TIMEOUT_S = 20
+# What a server gives 8 MiB by default, and the time between two looks at it.
+UNREAD_S = 75
 MIB = 1 << 20
 
 
@@ -82,13 +83,22 @@ def resets(server: RunningServer) -> Counter[str]:
 
 
 def unread(server: RunningServer) -> Counter[str]:
-    """240 peers with a closed window want 2.4 MB each, at 64 MiB in flight."""
-    raw = sample_request(LARGE, len(LARGE), return_points=True, return_distances=True)
-    data = raw.SerializeToString()
-    with _peers(server.address, 240) as peers:
+    """120 peers with a closed window have 8 MiB made each, at 64 MiB in flight."""
+    values = tensor(np.zeros((64, 32_768), np.float32))
+    wide = sampling_pb2.SampleRequest(
+        points=tensor(RANDOM.normal(size=(64, 3)).astype(np.float32)),
+        sample_counts=[64],
+        attributes=[tensor_pb2.Attribute(name="wide", values=values)],
+    )
+    raw = wide.SerializeToString()
+    with _peers(server.address, 120) as peers:
         for peer in peers:
-            peer.send(peer.begin(SAMPLE), data)
-        time.sleep(40)  # longer than --send-timeout-s
+            stream = peer.begin(SAMPLE)
+            peer.send(stream, raw)
+            next(
+                kind for kind, _, number, _ in peer.frames() if (kind, number) == (HEADERS, stream)
+            )
+        time.sleep(UNREAD_S)
         return _ask(server)
 
 
@@ -116,12 +126,13 @@ def trickle(server: RunningServer) -> Counter[str]:
 
 
 def watches(server: RunningServer) -> Counter[str]:
-    """2 100 health watches without a token over 7 connections, beside a caller with one."""
+    """3 600 health watches without a token over 12 connections, beside a caller with one."""
+    calls: list[grpc.Call] = []  # which end when nobody keeps them
     with ExitStack() as stack:
-        for _ in range(7):
+        for _ in range(12):
             channel = stack.enter_context(grpc.insecure_channel(server.address, options=OWN))
             stub = health_pb2_grpc.HealthStub(channel)
-            calls = [stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(300)]
+            calls += [stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(300)]
             for call in calls:
                 call.initial_metadata()  # returns when the call is open, or refused
         return _ask(server, ("authorization", f"Bearer {TOKEN}"))
