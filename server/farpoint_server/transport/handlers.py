@@ -29,7 +29,7 @@ def adapt(
     """
     behavior: Behavior = getattr(handler, kind_of(handler))
     if inspect.isasyncgenfunction(behavior):
-        behavior = _write_all(behavior)
+        behavior = write_all(behavior)
     make: Callable[..., Handler] = (
         grpc.stream_stream_rpc_method_handler
         if handler.response_streaming
@@ -106,7 +106,7 @@ def _read_first(behavior: Behavior) -> Behavior:
     return read_first
 
 
-def _write_all(generate: Callable[[Any, Context], AsyncIterator[Any]]) -> Behavior:
+def write_all(generate: Callable[[Any, Context], AsyncIterator[Any]]) -> Behavior:
     """A coroutine function that writes what a method yields."""
 
     async def write_all(request: Any, context: Context) -> None:

@@ -24,16 +24,16 @@ from farpoint_server.errors import (
 from farpoint_server.request_context import Fields
 from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.handlers import Behavior, Context, Handler, adapt, until_idle
-from farpoint_server.transport.open_calls import OpenCalls, RefusalLog
-from farpoint_server.transport.outgoing import Outgoing
-from farpoint_server.transport.slots import CallLimits
+from farpoint_server.transport.limits.open_calls import OpenCalls, RefusalLog
+from farpoint_server.transport.limits.outgoing import Outgoing
+from farpoint_server.transport.limits.slots import CallLimits
 
 REQUEST_ID_KEY = "x-request-id"
 DETAILS_KEY = "grpc-status-details-bin"
 # Services behind the interceptor. A probe of health every few seconds would drown what is of
 # interest.
 PACKAGES = ("farpoint.", "inference.")
-IDLE_S = 300.0
+IDLE_S = 3600.0
 
 log = structlog.get_logger("farpoint.rpc")
 

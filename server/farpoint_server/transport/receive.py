@@ -10,7 +10,7 @@ from farpoint_server import request_context
 from farpoint_server.errors import DeadlinePassedError
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.transport.handlers import Context, read_end
-from farpoint_server.transport.turns import Turns
+from farpoint_server.transport.limits.turns import Turns
 
 # Twelve megabytes take some ten milliseconds on one machine; a slow sender does not hold up others.
 TURN_S = 0.5

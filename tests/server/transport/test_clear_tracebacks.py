@@ -14,7 +14,7 @@ from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.sampling import SamplingServicer
 from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.interceptor import RequestInterceptor
-from farpoint_server.transport.outgoing import Outgoing
+from farpoint_server.transport.limits.outgoing import Outgoing
 
 METHOD = "/farpoint.test.Service/Method"
 

@@ -9,8 +9,8 @@ import structlog
 
 from farpoint_server import request_context
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.transport.connections import close_connection
 from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.limits.connections import close_connection
 
 TIMEOUT_S = 30.0
 # Two megabits per second. A peer that reads more slowly holds memory that many others could use.

@@ -4,9 +4,9 @@ import pytest
 import structlog
 
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.transport import outgoing
-from farpoint_server.transport.connections import close_connection, parse_peer
-from farpoint_server.transport.outgoing import Outgoing
+from farpoint_server.transport.limits import outgoing
+from farpoint_server.transport.limits.connections import close_connection, parse_peer
+from farpoint_server.transport.limits.outgoing import Outgoing
 
 
 class Peer:

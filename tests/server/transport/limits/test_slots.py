@@ -3,7 +3,7 @@
 import pytest
 
 from farpoint_server.errors import TooManyCallsError
-from farpoint_server.transport.slots import ADMIN, PROBES, CallLimits, CallSlots
+from farpoint_server.transport.limits.slots import ADMIN, PROBES, CallLimits, CallSlots
 
 RPC = "farpoint.v1.SamplingService/Sample"
 

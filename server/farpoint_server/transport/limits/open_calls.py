@@ -10,8 +10,8 @@ from farpoint_server import request_context
 from farpoint_server.errors import TooManyCallsError
 from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.outgoing import Outgoing, Response
-from farpoint_server.transport.slots import CallLimits, CallSlots
+from farpoint_server.transport.limits.outgoing import Outgoing, Response
+from farpoint_server.transport.limits.slots import CallLimits, CallSlots
 
 LOG_INTERVAL_S = 1.0
 log = structlog.get_logger("farpoint.rpc")
