@@ -6,9 +6,12 @@ python -m benchmarks.attacks SCENARIO [--help]
 import argparse
 from collections.abc import Callable, Sequence
 
-from benchmarks.attacks import fairness
+from benchmarks.attacks import edge, fairness
 
-SCENARIOS: dict[str, Callable[[Sequence[str]], None]] = {"fairness": fairness.main}
+SCENARIOS: dict[str, Callable[[Sequence[str]], None]] = {
+    "edge": edge.main,
+    "fairness": fairness.main,
+}
 """Each gets the rest of the command line."""
 
 

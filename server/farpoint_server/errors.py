@@ -3,7 +3,8 @@
 ServiceError                  answered to the caller, who reads its text
 ├── InvalidRequestError       the caller must change the request
 ├── OverloadedError           the caller may try again later
-│   └── CallerShareError      it holds its share, and others wait
+│   ├── CallerShareError      it holds its share, and others wait
+│   └── TooManyCallsError     the same: so many calls are open
 ├── DeadlinePassedError       the caller no longer waits
 │   └── DeadlineTooCloseError it would not wait long enough; the work was not begun
 ├── DrainingError             the caller should use another server
@@ -74,6 +75,10 @@ class OverloadedError(ServiceError):
         return (error_details_pb2.RetryInfo(retry_delay=delay),)
 
 
+class TooManyCallsError(OverloadedError):
+    """The caller, or all callers together, have as many calls open as they may."""
+
+
 class DeadlinePassedError(ServiceError):
     """The caller's deadline passed before the work was done."""
 
@@ -142,6 +147,7 @@ STATUS: dict[type[ServiceError], grpc.StatusCode] = {
     InvalidRequestError: grpc.StatusCode.INVALID_ARGUMENT,
     OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     CallerShareError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    TooManyCallsError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     DeadlinePassedError: grpc.StatusCode.DEADLINE_EXCEEDED,
     DeadlineTooCloseError: grpc.StatusCode.DEADLINE_EXCEEDED,
     DrainingError: grpc.StatusCode.UNAVAILABLE,

@@ -14,6 +14,8 @@ from urllib.parse import unquote
 from structlog.typing import EventDict, WrappedLogger
 
 Fields: TypeAlias = dict[str, Any]
+# What the names of callers begin with that have shown a token.
+TOKEN_PREFIX = "token:"
 OnEnd: TypeAlias = Callable[[float, Exception | None, Fields], None]
 
 
@@ -84,7 +86,7 @@ def identify(peer: str) -> None:
     """
     request = current()
     token = request.fields.get("caller")
-    request.caller = address_of(peer) if token is None else f"token:{token}"
+    request.caller = address_of(peer) if token is None else f"{TOKEN_PREFIX}{token}"
 
 
 @lru_cache(4096)

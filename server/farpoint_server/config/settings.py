@@ -100,8 +100,16 @@ class Settings(NetworkSettings, MemorySettings, ModelSettings):
     max_concurrent_rpcs: int = Field(
         2048,
         ge=1,
-        description="Most calls open at once, health watches included; gRPC refuses others. "
-        "Lower it where requests are large: each open call may hold one message.",
+        description="Most requests open at once; others are refused with RESOURCE_EXHAUSTED, but "
+        "for callers with a token below their share. Health, reflection and administration have "
+        "slots of their own. Lower it where requests are large: each open call may hold one "
+        "message.",
+    )
+    max_caller_rpcs: int | None = Field(
+        None,
+        ge=1,
+        description="Most requests that one caller has open at once: one token or, without tokens, "
+        "one address. Half of max_concurrent_rpcs, unless given; raise it behind a proxy.",
     )
     overload_retry_ms: int = Field(
         250,

@@ -68,30 +68,42 @@ class Admission:
         """
         return Hold(self, request_context.caller(), points, size)
 
-    def add(self, caller: str, points: int, size: int) -> None:
-        """Begins to count points and bytes; raises OverloadedError where there is no room."""
-        self._check(caller, points, size)
+    def add(
+        self, caller: str, points: int, size: int, own_points: int = 0, own_size: int = 0
+    ) -> None:
+        """Begins to count points and bytes, of a request that holds its own already if it grows.
+
+        Raises:
+            OverloadedError: there is no room.
+        """
+        self._check(caller, points, size, own_points, own_size)
+        self._count(caller, points, size)
+
+    def add_response(self, caller: str, size: int) -> None:
+        """Begins to count a response, whose bytes are there already; requests find less room."""
+        self._count(caller, 0, size)
+
+    def remove(self, caller: str, points: int, size: int) -> None:
+        """Ends what `add` or `add_response` began."""
+        self._count(caller, -points, -size)
+        if not any(self._callers[caller]):
+            del self._callers[caller]
+
+    def _count(self, caller: str, points: int, size: int) -> None:
         self._points += points
         self._bytes += size
         held = self._callers.setdefault(caller, [0, 0])
         held[0] += points
         held[1] += size
 
-    def remove(self, caller: str, points: int, size: int) -> None:
-        """Ends what `add` began."""
-        self._points -= points
-        self._bytes -= size
-        held = self._callers.setdefault(caller, [0, 0])
-        held[0] -= points
-        held[1] -= size
-        if not any(held):
-            del self._callers[caller]
-
-    def _check(self, caller: str, points: int, size: int) -> None:
+    def _check(
+        self, caller: str, points: int, size: int, own_points: int = 0, own_size: int = 0
+    ) -> None:
         held = self._callers.get(caller)
         total_points, total_bytes = self._points + points, self._bytes + size
         if held is not None and self._has_others(caller):
-            self._check_share(held, points, size)
+            self._check_share(held[0] > own_points, "points", held[0], points, self._share_points)
+            self._check_share(held[1] > own_size, "bytes", held[1], size, self._share_bytes)
         if total_points <= self.max_points and total_bytes <= self.max_bytes:
             return
         if held is None:
@@ -104,15 +116,11 @@ class Admission:
                 message = f"the server holds {inside} {unit} of at most {most}; no room for {more}"
                 raise OverloadedError(f"{message} more", self._retry_ms)
 
-    def _check_share(self, held: list[int], points: int, size: int) -> None:
-        """Refuses what goes beyond a caller's share, if it holds something of that unit already."""
-        for unit, inside, more, most in (
-            ("points", held[0], points, self._share_points),
-            ("bytes", held[1], size, self._share_bytes),
-        ):
-            if inside and inside + more > most:
-                message = f"this caller holds {inside} {unit} of its share of {most} beside others"
-                raise CallerShareError(f"{message}; no room for {more} more", self._retry_ms)
+    def _check_share(self, has_more: bool, unit: str, inside: int, more: int, most: int) -> None:
+        """Refuses what goes beyond a caller's share, if other requests of its hold some of that."""
+        if has_more and inside + more > most:
+            message = f"this caller holds {inside} {unit} of its share of {most} beside others"
+            raise CallerShareError(f"{message}; no room for {more} more", self._retry_ms)
 
     def _has_others(self, caller: str) -> bool:
         """Whether anybody else holds something, or was refused a moment ago with nothing inside."""
@@ -137,7 +145,7 @@ class Hold:
 
     def add(self, points: int, size: int) -> None:
         """Has more count until the block ends; raises OverloadedError where there is no room."""
-        self._admission.add(self._caller, points, size)
+        self._admission.add(self._caller, points, size, self._points, self._size)
         self._points += points
         self._size += size
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 
-from farpoint_server.transport.interceptor import Context
+from farpoint_server.transport.handlers import Context
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
