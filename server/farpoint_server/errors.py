@@ -29,6 +29,18 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
+QUOTED_CHARACTERS = 64
+
+
+def quoted(text: str) -> str:
+    """What a caller wrote, for the text of an error: in quotes, and cut where it is long.
+
+    Longer texts would fill the log, and with trailers above 8 KiB gRPC replaces the status.
+    """
+    if len(text) <= QUOTED_CHARACTERS:
+        return repr(text)
+    return f"{text[:QUOTED_CHARACTERS]!r}... of {len(text)} characters"
+
 
 class ServiceError(Exception):
     """A failure whose text is written for the caller."""

@@ -20,6 +20,7 @@ from farpoint_server.errors import (
     ModelUnusableError,
     NotFoundError,
     ServiceError,
+    quoted,
 )
 
 DEFAULT_NAME = weights.DEFAULT.stem
@@ -125,15 +126,15 @@ class Registry:
     def _find(self, name: str) -> LoadedModel:
         if name not in self._models:
             known = ", ".join(self._models) or "none"
-            raise NotFoundError(f"model: expected one that is loaded ({known}), got {name!r}")
+            raise NotFoundError(f"model: expected one that is loaded ({known}), got {quoted(name)}")
         return self._models[name]
 
     def _check_name(self, name: str) -> None:
         if not NAME.fullmatch(name):
             expected = "1 to 64 letters, digits, '_', '-' or '.'"
-            raise InvalidRequestError("name", expected, repr(name))
+            raise InvalidRequestError("name", expected, quoted(name))
         if name not in self._models and self._readiness.knows(name):
-            raise InvalidRequestError("name", "one that is not that of a service", repr(name))
+            raise InvalidRequestError("name", "one that is not that of a service", quoted(name))
 
 
 class WarmUp:

@@ -5,6 +5,7 @@ import pytest
 from google.protobuf import descriptor_pool
 
 from farpoint_server.codec.open_inference import fps
+from farpoint_server.codec.open_inference.message import read_infer_message
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.errors import InvalidRequestError
@@ -21,6 +22,10 @@ def request(points=CLOUD, count=3, shape=None, datatype="FP32", **fields):
     return made
 
 
+def parse(made):
+    return fps.parse_fps_request(read_infer_message(made.SerializeToString()), LIMITS)
+
+
 def changed(change):
     made = request()
     change(made)
@@ -28,7 +33,7 @@ def changed(change):
 
 
 def test_a_batch_is_equal_clouds():
-    parsed = fps.parse_fps_request(request(shape=(2, 5, 3)), LIMITS)
+    parsed = parse(request(shape=(2, 5, 3)))
     assert parsed.lengths.tolist() == [5, 5]
     assert parsed.points.array().tolist() == CLOUD.tolist()
     assert (parsed.sample_counts.tolist(), parsed.starts.tolist()) == ([3], [0])
@@ -41,7 +46,7 @@ def test_typed_contents_mean_the_same_as_raw_ones():
     made.ClearField("raw_input_contents")
     made.inputs[0].contents.fp32_contents.extend(CLOUD.reshape(-1))
     made.inputs[1].contents.int64_contents.append(3)
-    typed, raw = fps.parse_fps_request(made, LIMITS), fps.parse_fps_request(request(), LIMITS)
+    typed, raw = parse(made), parse(request())
     assert typed.points.array().tolist() == raw.points.array().tolist()
     assert typed.sample_counts == raw.sample_counts
 
@@ -53,7 +58,7 @@ def test_inputs_may_come_in_any_order_and_outputs_are_chosen(order):
         entries = list(field)[::-1]
         del field[:]
         field.extend(entries)
-    parsed = fps.parse_fps_request(made, LIMITS)
+    parsed = parse(made)
     assert parsed.points.shape == (10, 3)
     assert parsed.return_distances == ("distances" in order)
 
@@ -63,7 +68,7 @@ def test_parameters_are_the_start_and_the_policy_and_others_do_no_harm():
     made.parameters["start_index"].int64_param = 4
     made.parameters["nonfinite_policy"].string_param = "ignore"
     made.parameters["priority"].uint64_param = 1
-    parsed = fps.parse_fps_request(made, LIMITS)
+    parsed = parse(made)
     assert (parsed.starts.tolist(), parsed.ignore_nonfinite) == ([4], True)
 
 
@@ -126,7 +131,7 @@ WRONG = {
 def test_a_wrong_request_is_told_which_field(case):
     made, field = WRONG[case]
     with pytest.raises(InvalidRequestError) as caught:
-        fps.parse_fps_request(made, LIMITS)
+        parse(made)
     assert caught.value.field == field
 
 
