@@ -26,7 +26,7 @@ class Bound(NamedTuple):
     """How much of one field a message may hold, over all of its occurrences."""
 
     name: str
-    """Of the field, for errors."""
+    """Of the field, for errors; empty for one that is not named in the path of what is in it."""
     occurrences: int | None = None
     """Of the field: one for each element, if these are messages, strings or bytes."""
     numbers: int | None = None
@@ -76,7 +76,7 @@ def _check(message: memoryview, bounds: Bounds, path: str, fields: int) -> int:
         if bound is not None:
             _count(bound, path, held, tag >> 3, at - begin)
             if bound.parts is not None and kind == BYTES:
-                inside = f"{path}{bound.name}."
+                inside = f"{path}{bound.name}." if bound.name else path
                 fields = _check(message[begin:at], bound.parts, inside, fields)
     return fields
 
@@ -131,7 +131,7 @@ def sample_bounds(clouds: int) -> Bounds:
 def stream_bounds(clouds: int) -> Bounds:
     """Of a SampleStreamRequest, or a SampleLargeRequest, whose request is of the same number."""
     number = sampling_pb2.SampleStreamRequest.REQUEST_FIELD_NUMBER
-    return {number: Bound("request", parts=sample_bounds(clouds))}
+    return {number: Bound("", parts=sample_bounds(clouds))}
 
 
 @lru_cache(8)

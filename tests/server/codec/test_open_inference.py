@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from google.protobuf import descriptor_pool
+from tests.support.wire_format import field as wire_field
 
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.codec.open_inference.message import read_infer_message
@@ -91,6 +92,12 @@ WRONG = {
     "bytes that do not fit": (request(shape=(9, 3)), "inputs[points].contents"),
     "overflowing shape": (request(shape=(2**62, 3)), "inputs[points].contents"),
     "negative shape": (request(shape=(-10, -3)), "inputs[points].shape"),
+    "many dimensions": (request(shape=[2**62] * 300), "inputs[points].shape"),
+    "many dimensions of another input": (
+        changed(lambda r: r.inputs[1].shape.extend([2**62] * 300)),
+        "inputs[sample_count].shape",
+    ),
+    "more outputs than there are": (request(outputs=[{"name": "indices"}] * 3), "outputs"),
     "a flat cloud": (request(shape=(30,)), "inputs[points].shape"),
     "no point": (request(CLOUD[:0], shape=(0, 3)), "inputs[points].shape"),
     "too many points": (request(np.zeros((101, 3), np.float32)), "inputs[points].shape"),
@@ -133,6 +140,46 @@ def test_a_wrong_request_is_told_which_field(case):
     with pytest.raises(InvalidRequestError) as caught:
         parse(made)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        changed(lambda r: r.inputs.add(name="x" * 9999)),
+        changed(lambda r: r.inputs[0].__setattr__("datatype", "x" * 9999)),
+        changed(lambda r: r.inputs[0].shape.extend([2**63 - 1] * 30)),
+        request(outputs=[{"name": "x" * 9999}]),
+        changed(lambda r: r.parameters["nonfinite_policy"].__setattr__("string_param", "x" * 9999)),
+    ],
+)
+def test_what_the_caller_wrote_is_cut_in_errors(made):
+    """Trailers above 8 KiB are refused by clients, who then see another status."""
+    with pytest.raises(InvalidRequestError) as caught:
+        parse(made)
+    assert len(str(caught.value)) < 1500
+
+
+@pytest.mark.parametrize("points", [CLOUD, np.arange(9000, dtype=np.float32).reshape(3000, 3)])
+@pytest.mark.parametrize(
+    ("datatype", "field"), [("FP32", "fp32_contents"), ("FP64", "fp64_contents")]
+)
+@pytest.mark.parametrize("repeated", [False, True])
+def test_typed_contents_of_any_size_are_those_numbers(points, datatype, field, repeated):
+    made = request(points, datatype=datatype)
+    made.ClearField("raw_input_contents")
+    getattr(made.inputs[0].contents, field).extend(points.ravel())
+    made.inputs[1].contents.int64_contents.append(3)
+    raw = made.SerializeToString()
+    if repeated:  # as protobuf merges them: in two pieces, which cannot be cut out as one
+        more = pb.ModelInferRequest.InferInputTensor(contents=made.inputs[0].contents)
+        getattr(more.contents, field)[:] = points.ravel()[-3:]
+        getattr(made.inputs[0].contents, field)[:] = points.ravel()[:-3]
+        first = made.inputs[0].SerializeToString() + more.SerializeToString()
+        del made.inputs[0]
+        raw = wire_field(5, first) + made.SerializeToString()
+    limits = RequestLimits(message_bytes=1 << 20, points=3000, clouds=4)
+    parsed = fps.parse_fps_request(read_infer_message(raw), limits)
+    assert parsed.points.array().tolist() == points.tolist()
 
 
 def test_the_messages_are_in_a_pool_of_their_own():

@@ -117,7 +117,10 @@ def test_damaged_messages_of_streams_mean_what_protobuf_says():
     ]
     for i in range(20_000):
         raw = mutated(seeds[i % 3], chance)
-        expected, got = parsed(pb.SampleStreamRequest, raw), read(wire.read_stream_message, raw, CLOUDS)
+        expected, got = (
+            parsed(pb.SampleStreamRequest, raw),
+            read(wire.read_stream_message, raw, CLOUDS),
+        )
         assert (expected is None) == (got is None), raw
         if got is not None:
             assert (whole(got[0]), got[1]) == (expected.request, expected.mode), raw
