@@ -30,6 +30,7 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
 QUOTED_CHARACTERS = 64
+TEXT_CHARACTERS = 512
 
 
 def quoted(text: str) -> str:
@@ -40,6 +41,11 @@ def quoted(text: str) -> str:
     if len(text) <= QUOTED_CHARACTERS:
         return repr(text)
     return f"{text[:QUOTED_CHARACTERS]!r}... of {len(text)} characters"
+
+
+def shortened(text: str) -> str:
+    """The text of another library or of a file, for that of an error: cut where it is long."""
+    return text if len(text) <= TEXT_CHARACTERS else f"{text[:TEXT_CHARACTERS]}..."
 
 
 class ServiceError(Exception):

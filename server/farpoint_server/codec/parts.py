@@ -15,9 +15,9 @@ from farpoint_server.codec.fields import BYTES, END_GROUP, FIXED_SIZES, START_GR
 from farpoint_server.codec.validation import MAX_ATTRIBUTES, MAX_DIMENSIONS
 from farpoint_server.errors import InvalidRequestError
 
-# Fields of a message and of those inside it, whatever they are: some 10 ms of walking. Numbers
+# Fields of a message and of those inside it, whatever they are: some 5 ms of walking. Numbers
 # that are not packed, as only senders of proto2 write them, are a field each.
-MAX_FIELDS = 10_000
+MAX_FIELDS = 5_000
 # Bytes of a varint of 64 bits at most.
 NUMBER_BYTES = 10
 

@@ -21,6 +21,7 @@ from farpoint_server.errors import (
     NotFoundError,
     ServiceError,
     quoted,
+    shortened,
 )
 
 DEFAULT_NAME = weights.DEFAULT.stem
@@ -98,7 +99,7 @@ class Registry:
             encoder = await asyncio.to_thread(load_encoder, path or weights.DEFAULT)
         except (CheckpointError, OSError) as error:
             expected = "a safetensors file of an encoder"
-            raise InvalidRequestError("path", expected, str(error)) from error
+            raise InvalidRequestError("path", expected, shortened(str(error))) from error
         encoders = {engine.device: await _warmed_up(encoder, engine) for engine in self._engines}
         model = self._models[name] = LoadedModel(name, encoder.config, encoders)
         await self._readiness.know(name)

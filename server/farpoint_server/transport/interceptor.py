@@ -104,7 +104,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         make: Callable[..., Handler] = getattr(grpc, f"{kind}_rpc_method_handler")
         return make(
             self._guard(rpc, behavior),
-            request_deserializer=_tolerant(handler.request_deserializer),
+            request_deserializer=tolerant(handler.request_deserializer),
             response_serializer=handler.response_serializer,
         )
 
@@ -157,7 +157,7 @@ def _write_all(generate: Callable[[Any, Context], AsyncIterator[Any]]) -> Behavi
     return write_all
 
 
-def _tolerant(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
+def tolerant(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
     """Bytes that do not parse become the error to raise: gRPC itself would answer INTERNAL."""
 
     def parse(data: bytes) -> Message | InvalidRequestError:
