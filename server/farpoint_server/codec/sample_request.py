@@ -51,6 +51,7 @@ class ParsedSampleRequest(NamedTuple):
     ignore_nonfinite: bool
     return_points: bool
     return_distances: bool
+    return_checksums: bool = False
 
     shared_bytes: int = 0
     """Bytes of its tensors that are still to be copied from the caller's memory."""
@@ -117,6 +118,7 @@ def parse_sample_request(
         ignore_nonfinite=request.nonfinite_policy == sampling_pb2.NONFINITE_POLICY_IGNORE,
         return_points=request.return_points,
         return_distances=request.return_distances,
+        return_checksums=request.return_checksums,
         shared_bytes=shared_bytes,
     )
 

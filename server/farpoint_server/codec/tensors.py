@@ -50,11 +50,11 @@ class TensorView(NamedTuple):
         """The elements in their shape, without a copy, not to be written."""
         return np.frombuffer(self.data, ELEMENT_TYPES[self.data_type]).reshape(self.shape)
 
-    def take(self, rows: Int32s) -> list[Buffer]:
+    def take(self, rows: Int32s, checksum: bool = False) -> list[Buffer]:
         """The Tensor of some rows, in the type that was sent, moved as bytes whatever they mean."""
         count, *rest = self.shape
         taken = np.frombuffer(self.data, np.uint8).reshape(count, -1).take(rows, axis=0)
-        return tensor_chunks(self.data_type, [len(rows), *rest], taken.reshape(-1).data)
+        return tensor_chunks(self.data_type, [len(rows), *rest], taken.reshape(-1).data, checksum)
 
 
 def parse_tensor(

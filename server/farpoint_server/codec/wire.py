@@ -15,6 +15,7 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError, Message
 
 from farpoint.v1 import sampling_pb2, tensor_pb2
+from farpoint_server.codec.checksum import checksum_field
 from farpoint_server.codec.fields import (
     Buffer,
     UnusualError,
@@ -116,15 +117,22 @@ def _split(raw: memoryview) -> tuple[bytes, memoryview]:
     return b"".join((around, length_delimited(_POINTS, [tensor])[0], tensor)), data
 
 
-def serialize_tensor(array: npt.NDArray[Any], data_type: DataType) -> list[Buffer]:
+def serialize_tensor(
+    array: npt.NDArray[Any], data_type: DataType, checksum: bool = False
+) -> list[Buffer]:
     """The Tensor of an array as chunks, converted to `data_type` where it differs."""
     little = np.ascontiguousarray(array, ELEMENT_TYPES[data_type])
-    return tensor_chunks(data_type, array.shape, little.reshape(-1).view(np.uint8).data)
+    return tensor_chunks(data_type, array.shape, little.reshape(-1).view(np.uint8).data, checksum)
 
 
-def tensor_chunks(data_type: int, shape: Sequence[int], data: Buffer) -> list[Buffer]:
+def tensor_chunks(
+    data_type: int, shape: Sequence[int], data: Buffer, checksum: bool = False
+) -> list[Buffer]:
     """The Tensor of elements that are bytes already, as chunks; `data` is not copied."""
-    return [_tensor_head(data_type, tuple(shape)), nested_head(_DATA, len(data)), data]
+    chunks = [_tensor_head(data_type, tuple(shape)), nested_head(_DATA, len(data)), data]
+    if checksum:
+        chunks.append(checksum_field(data_type, shape, data))
+    return chunks
 
 
 @lru_cache(1024)
