@@ -2,6 +2,7 @@
 
 import enum
 import struct
+from functools import lru_cache
 
 import google_crc32c
 
@@ -37,8 +38,14 @@ def check_tensor(tensor: pb.Tensor, data: bytes, checksums: Checksums) -> None:
         if checksums is Checksums.REQUIRED:
             raise DataLossError("the server answered without the checksums that were asked for")
         return
-    head = struct.pack(f"<{1 + len(tensor.shape)}q", tensor.data_type, *tensor.shape)
-    if google_crc32c.extend(google_crc32c.value(head), data) != tensor.crc32c:
+    head = _head_crc(tensor.data_type, *tensor.shape)
+    if google_crc32c.extend(head, data) != tensor.crc32c:
         raise DataLossError(
             f"the answer was damaged on its way: the checksum of {len(data)} bytes does not fit"
         )
+
+
+@lru_cache(256)
+def _head_crc(*numbers: int) -> int:
+    """Of the type and the sizes, which are often the same."""
+    return int(google_crc32c.value(struct.pack(f"<{len(numbers)}q", *numbers)))
