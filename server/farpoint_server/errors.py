@@ -32,6 +32,24 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
+QUOTED_CHARACTERS = 64
+TEXT_CHARACTERS = 512
+
+
+def quoted(text: str) -> str:
+    """What a caller wrote, for the text of an error: in quotes, and cut where it is long.
+
+    Longer texts would fill the log, and with trailers above 8 KiB gRPC replaces the status.
+    """
+    if len(text) <= QUOTED_CHARACTERS:
+        return repr(text)
+    return f"{text[:QUOTED_CHARACTERS]!r}... of {len(text)} characters"
+
+
+def shortened(text: str) -> str:
+    """The text of another library or of a file, for that of an error: cut where it is long."""
+    return text if len(text) <= TEXT_CHARACTERS else f"{text[:TEXT_CHARACTERS]}..."
+
 
 class ServiceError(Exception):
     """A failure whose text is written for the caller."""

@@ -19,9 +19,14 @@ from farpoint_server.codec.encode import (
     parse_encode_request,
     serialize_encode_response,
 )
+from farpoint_server.codec.parts import encode_bounds
 from farpoint_server.codec.validation import RequestLimits
+<<<<<<< HEAD
 from farpoint_server.codec.wire import parse
 from farpoint_server.engine.engine import Engine
+=======
+from farpoint_server.codec.wire import parse, read_message
+>>>>>>> wire
 from farpoint_server.engine.types import Outcome, StageOutput
 from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.registry import LoadedModel, Registry
@@ -63,7 +68,8 @@ class EncodeHandler:
         """
         arrived = time.monotonic()
         raw = await receive(context, self.admission, self.receiving)
-        message = parse(sampling_pb2.EncodeRequest.FromString, raw)
+        bounds = encode_bounds(self.limits.clouds)
+        message = parse(read_message, raw, sampling_pb2.EncodeRequest, bounds)
         model = self.registry.get(message.model)
         request = parse_encode_request(message, len(raw), model.config, self.limits)
         with self.admission.hold(request.points.shape[0], len(raw)):

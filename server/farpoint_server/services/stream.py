@@ -10,6 +10,7 @@ import grpc
 
 from farpoint.v1 import sampling_pb2
 from farpoint_server import request_context
+<<<<<<< HEAD
 from farpoint_server.codec.wire import Buffer, length_delimited, parse, read_stream_message
 from farpoint_server.errors import (
     DeadlinePassedError,
@@ -17,6 +18,11 @@ from farpoint_server.errors import (
     clear_tracebacks,
     status_of,
 )
+=======
+from farpoint_server.codec.fields import Buffer, length_delimited
+from farpoint_server.codec.wire import SampleMessage, parse, read_stream_message
+from farpoint_server.errors import InvalidRequestError, clear_tracebacks, status_of
+>>>>>>> wire
 from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.transport import interceptor
 from farpoint_server.transport.handlers import Context
@@ -101,7 +107,7 @@ class SampleStream:
                 raw = await self._context.read()
                 if raw is grpc.aio.EOF:
                     break
-                if index == 0 and _is_latest(raw):
+                if index == 0 and self._is_latest(raw):
                     latest, self._ahead = True, 1
                 if not latest:
                     await self._next_is_free.wait()
@@ -154,7 +160,7 @@ class SampleStream:
         request_context.fork(request_index=index)
         head = response(request_index=index).SerializeToString()
         try:
-            message, _mode = parse(read_stream_message, raw)
+            message, _mode = self._parse(raw)
             timeout_s = self._context.time_remaining()
             chunks = await self._handler.handle_message(message, timeout_s, arrived)
         except Exception as error:
@@ -165,10 +171,12 @@ class SampleStream:
         interceptor.log_end(arrived)
         return [head, *length_delimited(response.RESPONSE_FIELD_NUMBER, chunks)]
 
+    def _is_latest(self, raw: bytes) -> bool:
+        """The mode of a first message; one that does not parse is told so when it is answered."""
+        try:
+            return self._parse(raw)[1] == sampling_pb2.STREAM_MODE_LATEST
+        except InvalidRequestError:
+            return False
 
-def _is_latest(raw: bytes) -> bool:
-    """The mode of a first message; one that does not parse is told so when it is answered."""
-    try:
-        return parse(read_stream_message, raw)[1] == sampling_pb2.STREAM_MODE_LATEST
-    except InvalidRequestError:
-        return False
+    def _parse(self, raw: bytes) -> tuple[SampleMessage, int]:
+        return parse(read_stream_message, raw, self._handler.limits.clouds)

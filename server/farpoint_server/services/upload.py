@@ -8,6 +8,8 @@ import grpc
 import numpy as np
 
 from farpoint.v1 import sampling_pb2
+from farpoint_server.codec.fields import length_delimited
+from farpoint_server.codec.parts import stream_bounds
 from farpoint_server.codec.sample_request import (
     check_message_size,
     check_points,
@@ -18,8 +20,8 @@ from farpoint_server.codec.tensors import data_bytes
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.codec.wire import (
     SampleMessage,
-    length_delimited,
     parse,
+    read_message,
     read_upload_data,
 )
 from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
@@ -43,12 +45,17 @@ async def handle(handler: SampleHandler, context: Context) -> bytes:
         ServiceError: the request is wrong, or it cannot be done now.
     """
     arrived = time.monotonic()
-    head = await _receive_head(context)
+    head = await _receive_head(context, handler.limits)
     check_message_size(SampleMessage(head, None, head.ByteSize()), handler.limits)
     size = _points_bytes(head, handler.limits, handler.admission.max_bytes)
+<<<<<<< HEAD
     handler.admission.check_room()
     with handler.admission.hold(0, 0) as hold:
         message = await _receive_points(context, head, size, hold)
+=======
+    with handler.admission.hold(head.points.shape[0], size):
+        message = await _receive_points(context, head, size, handler.limits.clouds)
+>>>>>>> wire
         request = parse_sample_request(message, handler.limits)
         del message
         serialize = partial(serialize_sample_response, arrived)
@@ -57,7 +64,7 @@ async def handle(handler: SampleHandler, context: Context) -> bytes:
     return b"".join(length_delimited(field, chunks))
 
 
-async def _receive_head(context: Context) -> sampling_pb2.SampleRequest:
+async def _receive_head(context: Context, limits: RequestLimits) -> sampling_pb2.SampleRequest:
     """The first message: the request without the data of its points.
 
     Raises:
@@ -66,7 +73,10 @@ async def _receive_head(context: Context) -> sampling_pb2.SampleRequest:
     raw = await _receive(context)
     if raw is None:
         raise InvalidRequestError("part", "a request first", "no message")
-    message = parse(sampling_pb2.SampleLargeRequest.FromString, raw)
+    bounds = stream_bounds(limits.clouds)
+    message: sampling_pb2.SampleLargeRequest = parse(
+        read_message, raw, sampling_pb2.SampleLargeRequest, bounds
+    )
     kind = message.WhichOneof("part")
     if kind != "request":
         raise InvalidRequestError("part", "a request first", kind or "an empty message")
@@ -88,7 +98,11 @@ def _points_bytes(
 
 
 async def _receive_points(
+<<<<<<< HEAD
     context: Context, request: sampling_pb2.SampleRequest, size: int, hold: Hold
+=======
+    context: Context, request: sampling_pb2.SampleRequest, size: int, clouds: int
+>>>>>>> wire
 ) -> SampleMessage:
     """The rest of the messages: `size` bytes of points, which `hold` counts as they arrive.
 
@@ -98,9 +112,15 @@ async def _receive_points(
         OverloadedError: there is no room for what arrived.
     """
     data = np.empty(size, np.uint8)
+<<<<<<< HEAD
     filled, admitted, began = 0, 0, time.monotonic()
     while (raw := await _receive(context, _patience_s(began, filled))) is not None:
         points_data = parse(read_upload_data, raw)
+=======
+    filled = 0
+    while (raw := await _receive(context)) is not None:
+        points_data = parse(read_upload_data, raw, clouds)
+>>>>>>> wire
         if points_data is None:
             raise InvalidRequestError("part", "points_data", "something else")
         chunk = np.frombuffer(points_data, np.uint8)
