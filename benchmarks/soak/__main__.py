@@ -69,9 +69,7 @@ class Soak:
             await self._hold_load()
             await asyncio.to_thread(self._check_rest)
             await self._drain_under_load()
-        doubled = sum(count - 1 for count in self.server.ends.values())
-        if doubled:
-            self.tally.counts["server", "doubled"] += doubled
+        judge_by_log(self.tally, self.server)
 
     async def _hold_load(self) -> None:
         begun = time.monotonic()
@@ -152,6 +150,17 @@ class Soak:
     @property
     def failed(self) -> bool:
         return bool(self.problems) or any(self.tally.total(outcome) for outcome in FAILURES)
+
+
+def judge_by_log(tally: Tally, server: SoakServer) -> None:
+    """Counts what only the server knows of calls that had no answer in time, or had two."""
+    for kind, request_id in tally.overdue:
+        statuses = server.ends.get((request_id, -1), [])
+        is_late = statuses in (["DEADLINE_EXCEEDED"], ["CANCELLED"])
+        detail = f"its deadline passed, and the server says {statuses}"
+        tally.end(kind, "late" if is_late else "lost", detail=detail)
+    if server.doubled:
+        tally.counts["server", "doubled"] += server.doubled
 
 
 async def _until(is_over: Callable[[], bool]) -> None:

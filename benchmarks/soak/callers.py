@@ -23,7 +23,7 @@ CHANCES = {
     "large": 4,
     "upload": 2,
     "stream": 6,
-    "encode": 4,
+    "encode": 2,
     "cancelled": 8,
     "expired": 8,
     "broken": 8,
@@ -88,7 +88,7 @@ class Caller:
         kind: str,
         case: SampleCase,
         allowed: Mapping[Code, str] | None = None,
-        timeout_s: float = PATIENCE_S,
+        timeout_s: float | None = None,
         cancel_s: float | None = None,
     ) -> None:
         call = self._unary["Sample"](case.request, **self._options(timeout_s))
@@ -108,12 +108,12 @@ class Caller:
             self._tally.points += case.point_count
             return case.is_right(pb.EncodeResponse.FromString(answer))
 
-        call = self._unary["Encode"](case.request, **self._options(PATIENCE_S))
+        call = self._unary["Encode"](case.request, **self._options())
         await self._unary_end("encode", call, is_right, {})
 
     async def _call_broken(self) -> None:
         method, request, code = self._chance.choice(self._broken)
-        call = self._unary[method](request, **self._options(PATIENCE_S))
+        call = self._unary[method](request, **self._options())
         await self._unary_end("broken", call, lambda _: False, {code: "rejected"})
 
     async def _call_upload(self) -> None:
@@ -127,7 +127,7 @@ class Caller:
             response = pb.SampleLargeResponse.FromString(answer).response
             return is_whole and case.is_right(response)
 
-        call = self._upload(iter(sent), **self._options(PATIENCE_S))
+        call = self._upload(iter(sent), **self._options())
         allowed = {} if is_whole else {Code.INVALID_ARGUMENT: "rejected"}
         await self._unary_end("upload", call, is_right, allowed)
 
@@ -148,14 +148,22 @@ class Caller:
             if Code.CANCELLED not in allowed:
                 raise
             outcome = "cancelled"
-        self._tally.end(kind, outcome, time.monotonic() - begun, detail)
+        self._end(kind, outcome, begun, detail)
+
+    def _end(self, kind: str, outcome: str, begun: float, detail: str) -> None:
+        seconds = time.monotonic() - begun
+        if outcome == "overdue":
+            self._tally.overdue.append((kind, self._request_id))
+            self._tally.busy_s += seconds
+        else:
+            self._tally.end(kind, outcome, seconds, detail)
 
     async def _call_stream(self) -> None:
         """Up to twelve requests, each of which must be answered once, in order."""
         cases = self._chance.choices(self._cases.small, k=self._chance.randrange(1, 13))
         requests = [stream_request(case) for case in cases]
         begun, answered, kind = time.monotonic(), 0, "stream"
-        call = self._stream(iter(requests), **self._options(PATIENCE_S))
+        call = self._stream(iter(requests), **self._options())
         try:
             async for raw in call:
                 answer = pb.SampleStreamResponse.FromString(raw)
@@ -167,7 +175,7 @@ class Caller:
                 self._tally.end(kind, outcome, detail=detail)
         except grpc.aio.AioRpcError as error:
             outcome, detail = await self._judge(error, begun, {})
-            self._tally.end(kind, outcome, time.monotonic() - begun, detail)
+            self._end(kind, outcome, begun, detail)
             return
         self._tally.busy_s += time.monotonic() - begun
         for index in range(answered, len(cases)):
@@ -201,12 +209,17 @@ class Caller:
         if is_interruption and self._server.interrupts(begun):
             await asyncio.sleep(0.1)
             return "interrupted", detail
-        return ("lost" if code is Code.DEADLINE_EXCEEDED else "wrong"), detail
+        return ("overdue" if code is Code.DEADLINE_EXCEEDED else "wrong"), detail
 
-    def _options(self, timeout_s: float) -> dict[str, Any]:
+    def _options(self, timeout_s: float | None = None) -> dict[str, Any]:
         self._made += 1
-        request_id = f"{self._number}-{self._made}"
-        return {"timeout": timeout_s, "metadata": (("x-request-id", request_id),)}
+        metadata = (("x-request-id", self._request_id),)
+        return {"timeout": timeout_s or PATIENCE_S, "metadata": metadata}
+
+    @property
+    def _request_id(self) -> str:
+        """Of the call that was made last."""
+        return f"{self._number}-{self._made}"
 
 
 def stream_request(case: SampleCase) -> bytes:

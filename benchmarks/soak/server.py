@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,7 +57,8 @@ class SoakServer:
     """A server at one address over several lives.
 
     Attributes:
-        ends: How often the log says that a request ended: by its id, and its index in a stream.
+        ends: The statuses that the log says a request ended with: by its id and its index in a
+            stream, -1 for the call itself.
     """
 
     def __init__(self) -> None:
@@ -65,7 +66,7 @@ class SoakServer:
             free.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
         self.lives: list[Life] = []
-        self.ends: Counter[tuple[str, int]] = Counter()
+        self.ends: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
         self._is_up = threading.Event()
         self._up_since = 0.0
         self._reader: threading.Thread | None = None
@@ -115,6 +116,11 @@ class SoakServer:
         if self._is_up.is_set():
             self.life.held.append(held_by(self.life.process.pid))
 
+    @property
+    def doubled(self) -> int:
+        """Ends of requests that had ended before."""
+        return sum(len(statuses) - 1 for statuses in self.ends.values())
+
     def left(self) -> dict[str, float]:
         """Calls, points and bytes in flight."""
         url = f"http://{self.life.ready['http_address']}/metrics"
@@ -143,7 +149,8 @@ class SoakServer:
                     continue  # a line that the kill cut off
                 life.last_line = line
                 if line["event"] == "request" and "request_id" in line:
-                    self.ends[line["request_id"], line.get("request_index", -1)] += 1
+                    ended = line["request_id"], line.get("request_index", -1)
+                    self.ends[ended].append(sys.intern(line["status"]))
                 elif line["event"] == "ready":
                     life.ready = line
                     self._up_since = time.monotonic()

@@ -4,7 +4,8 @@ import statistics
 from array import array
 from collections import Counter
 
-# How a call may end. The last three fail a soak.
+# How a call may end. "late" is a deadline of PATIENCE_S that passed while it was waiting, as its
+# server says, too. The last three fail a soak.
 OUTCOMES = (
     "answered",
     "refused",
@@ -12,6 +13,7 @@ OUTCOMES = (
     "cancelled",
     "expired",
     "rejected",
+    "late",
     "lost",
     "doubled",
     "wrong",
@@ -27,6 +29,7 @@ class Tally:
         counts: By kind and outcome.
         points: In all clouds that were answered.
         busy_s: Sum of what all calls lasted.
+        overdue: Kind and id of calls whose deadline passed; the server's log tells which are lost.
         details: What was wrong with the first few that failed.
     """
 
@@ -34,6 +37,7 @@ class Tally:
         self.counts: Counter[tuple[str, str]] = Counter()
         self.points = 0
         self.busy_s = 0.0
+        self.overdue: list[tuple[str, str]] = []
         self.details: list[str] = []
         self._small_s = array("f")
 
