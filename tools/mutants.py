@@ -11,10 +11,12 @@ of the others were noticed.
 
 import argparse
 import json
+import multiprocessing
 import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -23,7 +25,8 @@ from pathlib import Path
 
 from cosmic_ray.commands import init
 from cosmic_ray.modules import find_modules
-from cosmic_ray.mutating import mutate_and_test
+from cosmic_ray.mutating import use_mutation
+from cosmic_ray.plugins import get_operator
 from cosmic_ray.work_db import use_db
 from cosmic_ray.work_item import MutationSpec
 
@@ -33,6 +36,18 @@ EXPLAINED = ROOT / "docs" / "mutants.md"
 SERVER = Path("server/farpoint_server")
 ROOMS = ("codec", "scheduling", "memory", "transport")
 SOURCES = ("ops", "server", "client/src", "training", "")
+# Loaded once, and not by each process that runs tests.
+PRELOADED = (
+    "pytest",
+    "hypothesis",
+    "grpc",
+    "structlog",
+    "farpoint_models",
+    "farpoint.v1.sampling_pb2",
+)
+FORKS = multiprocessing.get_context("forkserver")
+# pytest cannot rewrite the assertions of what is loaded before it.
+IGNORED = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 WANTED = 0.95
 TIMEOUT_S = 300.0
 # Of the replacements of an operator the nearest one: the others fail at once. `|` stands in types
@@ -60,7 +75,11 @@ def copy_checkout(rooms: Sequence[str]) -> None:
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, tree / name)
     os.chdir(tree)
-    os.environ["PYTHONPATH"] = os.pathsep.join(str(tree / source) for source in SOURCES)
+    sources = [str(tree / source) for source in SOURCES]
+    os.environ["PYTHONPATH"] = os.pathsep.join(sources)
+    sys.path[:0] = sources  # which multiprocessing hands on
+    # A file may change twice within the second that bytecode is told apart by.
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 
 def mutants_of(room: str) -> list[MutationSpec]:
@@ -81,39 +100,54 @@ def key(mutant: MutationSpec) -> tuple[str, str, int]:
     return str(mutant.module_path), mutant.operator_name, mutant.occurrence
 
 
-def test_command(module: Path, room: str) -> str:
-    """pytest over the tests of a room, those of the module first."""
-    tests = Path("tests/server", *module.relative_to(SERVER).parts[:-1])
-    first = sorted(map(str, tests.glob(f"test_{module.stem}*.py")))
-    own = " ".join([*first, f"tests/server/{room}"])
-    return f"{sys.executable} -m pytest -q -x -p no:cacheprovider {own}"
+def tests_of(module: Path, room: str) -> list[str]:
+    """The tests of a room, those of the module first."""
+    folder = Path("tests/server", *module.relative_to(SERVER).parts[:-1])
+    return [*sorted(map(str, folder.glob(f"test_{module.stem}*.py"))), f"tests/server/{room}"]
 
 
-def changed_lines(diff: str) -> tuple[str, str]:
-    """The first line that a mutant took away and the first that it put there."""
-    lines = [line for line in diff.splitlines() if not line.startswith(("---", "+++"))]
-    gone = next((line[1:].strip() for line in lines if line.startswith("-")), "")
-    come = next((line[1:].strip() for line in lines if line.startswith("+")), "")
-    return gone, come
+def run_tests(tests: Sequence[str]) -> bool:
+    """Whether they pass, in a process that has what is not mutated loaded already."""
+    process = FORKS.Process(target=_run_pytest, args=(list(tests),))
+    process.start()
+    process.join(TIMEOUT_S)
+    if process.exitcode is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.join()
+    return process.exitcode == 0
+
+
+def _run_pytest(tests: list[str]) -> None:
+    # A group of its own, so that what a test has started ends with it.
+    os.setpgid(0, 0)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+    import pytest
+
+    sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *IGNORED, *tests]))
+
+
+def try_mutant(mutant: MutationSpec, room: str) -> tuple[bool, str, str]:
+    """Whether it was noticed, and the line before and after."""
+    operator = get_operator(mutant.operator_name)(**mutant.operator_args)
+    with use_mutation(mutant.module_path, operator, mutant.occurrence) as (before, after):
+        passed = run_tests(tests_of(mutant.module_path, room))
+    pairs = zip(before.splitlines(), after.splitlines(), strict=False)
+    line, changed = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
+    return not passed, line.strip(), changed.strip()
 
 
 def results(mutants: Sequence[MutationSpec], room: str) -> Iterator[dict[str, object]]:
     """Tries one after the other."""
     for i, mutant in enumerate(mutants, 1):
         begun = time.monotonic()
-        command = test_command(mutant.module_path, room)
-        result = mutate_and_test([mutant], command, TIMEOUT_S)
-        gone, come = changed_lines(result.diff or "")
-        module, operator, occurrence = key(mutant)
-        outcome = "noticed" if result.is_killed else "SURVIVED"
-        line = f"{module.removeprefix(f'{SERVER}/')}:{mutant.start_pos[0]}"
-        seconds = time.monotonic() - begun
-        print(f"{i}/{len(mutants)} {outcome} {seconds:.0f} s {line}: {gone} -> {come}", flush=True)
-        yield {
-            "key": [module, operator, occurrence],
-            "noticed": bool(result.is_killed),
-            "entry": f"`{module.removeprefix(f'{SERVER}/')}`: `{gone}` -> `{come}`",
-        }
+        noticed, before, after = try_mutant(mutant, room)
+        module = str(mutant.module_path.relative_to(SERVER))
+        entry = f"`{module}`: `{before}` -> `{after}`"
+        outcome = f"{'noticed' if noticed else 'SURVIVED'} {time.monotonic() - begun:.0f} s"
+        print(f"{i}/{len(mutants)} {outcome} line {mutant.start_pos[0]} {entry}", flush=True)
+        yield {"key": key(mutant), "noticed": noticed, "entry": entry}
 
 
 def try_room(room: str, arguments: argparse.Namespace) -> bool:
@@ -151,9 +185,9 @@ def main() -> None:
     arguments = parser.parse_args()
     BUILD.mkdir(parents=True, exist_ok=True)
     copy_checkout(arguments.room)
+    FORKS.set_forkserver_preload(list(PRELOADED))
     for room in arguments.room:
-        baseline = test_command(SERVER / room / "__init__.py", room).split()
-        if subprocess.call(baseline, stdout=subprocess.DEVNULL):
+        if not run_tests([f"tests/server/{room}"]):
             sys.exit(f"{room}: its tests fail without a mutant")
     enough = [try_room(room, arguments) for room in arguments.room]
     sys.exit(not all(enough))
