@@ -75,6 +75,6 @@ $(BIN)/python:
 
 $(DEV): pyproject.toml server/pyproject.toml client/pyproject.toml training/pyproject.toml constraints.txt setup.py | $(BIN)/python
 	$(BIN)/python -m pip install -q -c constraints.txt torch numpy 'setuptools>=77' wheel ninja
-	FARPOINT_SKIP_EXTENSION=1 $(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e 'client[las]' -e '.[dev]' -e 'server[tracing]' -e training
+	FARPOINT_SKIP_EXTENSION=1 $(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e 'client[io,picture]' -e '.[dev]' -e 'server[tracing]' -e training
 	touch $@
 

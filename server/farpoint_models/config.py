@@ -1,4 +1,4 @@
-"""What an encoder is made of: everything that decides the shapes of its weights."""
+"""Configuration of an encoder: everything that decides the shapes of its weights."""
 
 import json
 from collections.abc import Mapping

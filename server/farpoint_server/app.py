@@ -1,4 +1,4 @@
-"""Puts the parts together, serves until a signal, and drains."""
+"""The server process: its parts are made and joined here; it serves until a signal, then drains."""
 
 import asyncio
 import gc
@@ -13,7 +13,8 @@ import torch
 
 from farpoint.v1 import sampling_pb2
 from farpoint_server import version
-from farpoint_server.codec.sample_request import METHODS, POINT_TYPES, Limits
+from farpoint_server.codec.sample_request import METHODS, POINT_TYPES
+from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
@@ -31,11 +32,10 @@ from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.scheduling.watchdog import Watchdog
 from farpoint_server.services import registration as services
 from farpoint_server.services.admin import AdminServicer
-from farpoint_server.services.encode_handler import Encoders
-from farpoint_server.services.encoding import ModelServicer
-from farpoint_server.services.memory_bound import MemoryBound
-from farpoint_server.services.open_inference import InferenceServicer
-from farpoint_server.services.sample_handler import Sampler
+from farpoint_server.services.encode_handler import EncodeHandler
+from farpoint_server.services.encoding import EncodingServicer
+from farpoint_server.services.open_inference import OpenInferenceServicer
+from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.services.sampling import SamplingServicer
 from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.health import Health
@@ -160,7 +160,7 @@ class App:
 
     def _register(self, chosen: Sequence[torch.device]) -> None:
         settings = self._settings
-        limits = Limits(
+        limits = RequestLimits(
             settings.max_message_bytes, settings.max_request_points, settings.max_request_clouds
         )
         admission = Admission(
@@ -168,21 +168,17 @@ class App:
             settings.max_bytes_in_flight,
             settings.overload_retry_ms,
         )
-        memory = MemoryBound(self._engines)
-        regions = self._shared_memory.regions
-        sampler = Sampler(limits, admission, self._batcher, self._threads, memory, regions)
-        encoders = Encoders(
-            self._models,
-            self._batcher,
-            replace(limits, points=min(limits.points, settings.max_encode_points)),
-            admission,
-            self._threads,
-        )
         receiving = ReceiveTurns(settings.receive_turns)
+        shared = (admission, receiving, self._batcher)
+        sample_handler = SampleHandler(
+            limits, *shared, self._engines, self._threads, self._shared_memory.regions
+        )
+        encode_limits = replace(limits, points=min(limits.points, settings.max_encode_points))
+        encode_handler = EncodeHandler(encode_limits, *shared, self._models, self._threads)
         services.Servicers(
-            SamplingServicer(sampler, receiving, self._in_flight, _info(limits, chosen)),
-            ModelServicer(encoders, receiving),
-            InferenceServicer(sampler, encoders, receiving, lambda: self._health.is_serving),
+            SamplingServicer(sample_handler, self._in_flight, _info(limits, chosen)),
+            EncodingServicer(encode_handler),
+            OpenInferenceServicer(sample_handler, encode_handler, lambda: self._health.is_serving),
             AdminServicer(self._monitor, self._models, self._allocator_settings),
             self._health,
         ).add_to(self._servers)
@@ -245,7 +241,9 @@ def _signals() -> asyncio.Queue[signal.Signals]:
     return queue
 
 
-def _info(limits: Limits, chosen: Sequence[torch.device]) -> sampling_pb2.GetServerInfoResponse:
+def _info(
+    limits: RequestLimits, chosen: Sequence[torch.device]
+) -> sampling_pb2.GetServerInfoResponse:
     return sampling_pb2.GetServerInfoResponse(
         version=version(),
         devices=[

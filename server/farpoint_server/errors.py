@@ -1,4 +1,4 @@
-"""What can fail, and the status each failure has on the wire.
+"""Exceptions of the server, and the gRPC status of each.
 
 ServiceError                  answered to the caller, who reads its text
 ├── InvalidRequestError       the caller must change the request

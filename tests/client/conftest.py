@@ -48,6 +48,7 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
     answer: pb.SampleResponse | None = None
     target: str = ""
     message_bytes: int = 64 << 20
+    request_points: int = 20
     info_takes_s: float = 0
     time_left_s: list[float] = field(default_factory=list)
 
@@ -114,7 +115,9 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
             methods=[pb.SAMPLING_METHOD_FARTHEST_POINT, 77],
             point_types=[tensor_pb2.DATA_TYPE_FLOAT32, tensor_pb2.DATA_TYPE_BFLOAT16],
             limits=pb.Limits(
-                message_bytes=self.message_bytes, request_points=20, request_clouds=30
+                message_bytes=self.message_bytes,
+                request_points=self.request_points,
+                request_clouds=30,
             ),
             torch_version="2.13.0",
         )

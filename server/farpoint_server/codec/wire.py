@@ -1,19 +1,43 @@
-"""The large fields of our messages, without the copies that protobuf makes of them.
+"""Zero-copy protobuf parsing and serialization for messages that hold large tensors.
 
-A parser copies every bytes field out of a message, and a reader copies it again. Here the data of
-tensors is cut out of the received bytes as views, and what is left, some hundred bytes, goes
-through protobuf. An answer is put together from its parts in one copy. Both follow
+A protobuf parser copies every bytes field out of a message, and a reader copies it again. Here the
+data of tensors is cut out of the received bytes as views, and what is left, some hundred bytes,
+goes through protobuf. A response is put together from its chunks in one copy. Both follow
 https://protobuf.dev/programming-guides/encoding; whatever is unusual is left to protobuf.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from google.protobuf.message import DecodeError
 
 from farpoint.v1 import sampling_pb2, tensor_pb2
+from farpoint_server.errors import InvalidRequestError
+
+T = TypeVar("T")
+DataType: TypeAlias = "tensor_pb2.DataType.ValueType"
 
 Buffer: TypeAlias = bytes | memoryview
 """Bytes: what is a view has one dimension and elements of one byte."""
+# Little-endian on every host. bfloat16, which numpy has not, is held as its bits.
+ELEMENT_TYPES: dict[int, np.dtype[Any]] = {
+    tensor_pb2.DATA_TYPE_FLOAT32: np.dtype("<f4"),
+    tensor_pb2.DATA_TYPE_FLOAT64: np.dtype("<f8"),
+    tensor_pb2.DATA_TYPE_FLOAT16: np.dtype("<f2"),
+    tensor_pb2.DATA_TYPE_BFLOAT16: np.dtype("<u2"),
+    tensor_pb2.DATA_TYPE_INT8: np.dtype("<i1"),
+    tensor_pb2.DATA_TYPE_INT16: np.dtype("<i2"),
+    tensor_pb2.DATA_TYPE_INT32: np.dtype("<i4"),
+    tensor_pb2.DATA_TYPE_INT64: np.dtype("<i8"),
+    tensor_pb2.DATA_TYPE_UINT8: np.dtype("<u1"),
+    tensor_pb2.DATA_TYPE_UINT16: np.dtype("<u2"),
+    tensor_pb2.DATA_TYPE_UINT32: np.dtype("<u4"),
+    tensor_pb2.DATA_TYPE_UINT64: np.dtype("<u8"),
+    tensor_pb2.DATA_TYPE_BOOL: np.dtype("?"),
+}
 # Below this size a copy costs less than the search for it.
 SPLIT_BYTES = 1 << 14
 MAX_FIELDS = 64
@@ -38,7 +62,24 @@ class SampleMessage(NamedTuple):
     """Of the whole message in bytes."""
 
 
-def read_request(raw: bytes | memoryview) -> SampleMessage:
+def parse(read: Callable[[bytes], T], raw: bytes) -> T:
+    """What `read` makes of a serialized message.
+
+    Args:
+        read: `FromString` of a message, or one of the functions below.
+        raw: The message as it arrived.
+
+    Raises:
+        InvalidRequestError: it is none.
+    """
+    try:
+        return read(raw)
+    except DecodeError as error:
+        got = f"{len(raw)} other bytes"
+        raise InvalidRequestError("request", "a serialized message", got) from error
+
+
+def read_sample_message(raw: bytes | memoryview) -> SampleMessage:
     """Parses a serialized SampleRequest.
 
     Raises:
@@ -56,7 +97,7 @@ def read_request(raw: bytes | memoryview) -> SampleMessage:
 def _split(raw: memoryview) -> SampleMessage:
     around, points = _cut(raw, _POINTS)
     tensor, data = _cut(points, _DATA)
-    head = b"".join((around, nested(_POINTS, [tensor])[0], tensor))
+    head = b"".join((around, length_delimited(_POINTS, [tensor])[0], tensor))
     return SampleMessage(sampling_pb2.SampleRequest.FromString(head), data, len(raw))
 
 
@@ -113,7 +154,7 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
     raise _UnusualError
 
 
-def nested(number: int, chunks: Sequence[Buffer]) -> list[Buffer]:
+def length_delimited(number: int, chunks: Sequence[Buffer]) -> list[Buffer]:
     """A field that holds bytes or a message, as chunks: its head, then its content."""
     return [_nested_head(number, sum(map(len, chunks))), *chunks]
 
@@ -133,8 +174,14 @@ def _packed_varint(value: int) -> bytes:
     return bytes(packed)
 
 
+def serialize_tensor(array: npt.NDArray[Any], data_type: DataType) -> list[Buffer]:
+    """The Tensor of an array as chunks, converted to `data_type` where it differs."""
+    little = np.ascontiguousarray(array, ELEMENT_TYPES[data_type])
+    return tensor_chunks(data_type, array.shape, little.reshape(-1).view(np.uint8).data)
+
+
 def tensor_chunks(data_type: int, shape: Sequence[int], data: Buffer) -> list[Buffer]:
-    """A Tensor; `data` is not copied."""
+    """The Tensor of elements that are bytes already, as chunks; `data` is not copied."""
     return [_tensor_head(data_type, tuple(shape)), _nested_head(_DATA, len(data)), data]
 
 
@@ -145,7 +192,7 @@ def _tensor_head(data_type: int, shape: tuple[int, ...]) -> bytes:
     return head.SerializeToString()
 
 
-def read_points_data(raw: bytes) -> Buffer | None:
+def read_upload_data(raw: bytes) -> Buffer | None:
     """The data in a serialized SampleLargeRequest; None if it holds something else.
 
     Raises:
@@ -161,7 +208,7 @@ def read_points_data(raw: bytes) -> Buffer | None:
     return message.points_data if message.HasField("points_data") else None
 
 
-def read_stream_request(raw: bytes) -> tuple[SampleMessage, int]:
+def read_stream_message(raw: bytes) -> tuple[SampleMessage, int]:
     """The request in a serialized SampleStreamRequest, and its mode.
 
     Raises:
@@ -172,7 +219,7 @@ def read_stream_request(raw: bytes) -> tuple[SampleMessage, int]:
         if len(raw) < SPLIT_BYTES:
             raise _UnusualError
         rest, request = _cut(memoryview(raw), kind.REQUEST_FIELD_NUMBER)
-        return read_request(request), kind.FromString(rest).mode
+        return read_sample_message(request), kind.FromString(rest).mode
     except _UnusualError:
         message = kind.FromString(raw)
         return SampleMessage(message.request, None, len(raw)), message.mode

@@ -1,4 +1,4 @@
-"""One thread per device, which runs batches and everything else that touches the device."""
+"""Engine of one device: a thread that runs batches and all else that touches the device."""
 
 import asyncio
 import warnings

@@ -76,7 +76,8 @@ class Manager:
             clock=clock,
         )
         self._refused = Counter()
-        self._recoveries = 0
+        self.bounded = bounded
+        """Whether work is refused when its predicted bytes do not fit."""
         self.is_lost = False
         """Whether the device works no more in this process."""
         self._snapshot = self._look()
@@ -126,11 +127,13 @@ class Manager:
         Raises:
             DeviceLost: now or earlier, the device failed for good.
         """
-        answers: list[Answer | OutOfMemory] = []
-        for part in self._parts(batch):
-            done = self._run_part(part, forward)
-            answers.extend(done)
-        refused = sum(isinstance(answer, OutOfMemory) for answer in answers)
+        if not self.bounded or len(batch) == 1:
+            answers = self._run_part(batch, forward)
+        else:
+            answers = [a for part in self._parts(batch) for a in self._run_part(part, forward)]
+        refused = 0
+        for answer in answers:
+            refused += isinstance(answer, OutOfMemory)
         if refused:
             self._refused.add(refused)
             self._snapshot = self._look()
@@ -180,9 +183,6 @@ class Manager:
 
     def _parts(self, batch: Batch) -> Iterator[Batch]:
         """The batch, cut where its predicted bytes pass a share of what is there."""
-        if not self._budget.bounded or len(batch) == 1:
-            yield batch
-            return
         most = self._budget.batch_bytes()
         begin = size = 0
         for end in range(len(batch)):
@@ -196,19 +196,22 @@ class Manager:
     def _run_part(
         self, part: Batch, forward: Callable[[Batch], list[Answer]]
     ) -> list[Answer | OutOfMemory]:
-        size, alone = part.predicted_bytes, len(part) == 1
-        if not self._budget.may_begin(size, alone=alone, trim=self._make_room):
+        size = part.predicted_bytes
+        if self.bounded and not self._budget.may_begin(
+            size, alone=len(part) == 1, trim=self._make_room
+        ):
             # What is predicted not to fit now may fit in halves.
             refusal = "others hold the memory that the request needs"
             return run_in_halves(part, lambda half: self._run_part(half, forward), refusal)
-        before = self._recoveries
+        answers = self._attempt(part, forward)
+        if answers is not None:
+            return [*answers]
         recovery: OomRecovery[Batch, Answer] = OomRecovery(
             lambda batch: self._attempt(batch, forward), self._recover
         )
-        answers = recovery.run(part)
-        if self._recoveries > before:
-            self._count_oom()
-        return answers
+        recovered = recovery.run(part)
+        self._count_oom()
+        return recovered
 
     def _make_room(self) -> None:
         self._looked(self._trimmer.make_room())
@@ -233,7 +236,6 @@ class Manager:
 
     def _recover(self) -> None:
         """After a failed attempt: garbage, drain, trim."""
-        self._recoveries += 1
         self._usage.ran_out()
         gc.collect()
         self._looked(self._trimmer.trim(Reason.OUT_OF_MEMORY))

@@ -1,23 +1,23 @@
-"""One SampleStream call: reads ahead a little, works on a few requests, answers in their order."""
+"""Handler of SampleStream: a bounded read-ahead, a few requests at a time, responses in order."""
 
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import grpc
-from google.protobuf.message import DecodeError
 
 from farpoint.v1 import sampling_pb2
-from farpoint_server.codec.wire import Buffer, read_stream_request
+from farpoint_server import request_context
+from farpoint_server.codec.wire import Buffer, length_delimited, parse, read_stream_message
+from farpoint_server.errors import InvalidRequestError, clear_tracebacks, status_of
+from farpoint_server.services.sample_handler import SampleHandler
+from farpoint_server.transport import interceptor
 from farpoint_server.transport.interceptor import Context
 
 # Requests of one stream that are worked on at a time: enough to convert one while another is
 # computed and a third is written, and few enough that one stream does not fill the server.
 AHEAD = 4
-
-Answer = Callable[[int, bytes, float], Awaitable[Sequence[Buffer]]]
-"""The chunks of the SampleStreamResponse to the request of an index, given when it arrived."""
 
 
 class SampleStream:
@@ -29,9 +29,10 @@ class SampleStream:
     worked on, and the one that is read replaces the one read before.
     """
 
-    def __init__(self, context: Context, answer: Answer) -> None:
+    def __init__(self, context: Context, handler: SampleHandler) -> None:
         self._context = context
-        self._answer = answer
+        self._handler = handler
+        self._request_id = interceptor.request_id_of(context.invocation_metadata())
         self._ahead = AHEAD
         self._next: tuple[int, bytes, float] | None = None
         self._next_is_free = asyncio.Event()
@@ -91,14 +92,31 @@ class SampleStream:
         index, raw, arrived = self._next
         self._next = None
         self._next_is_free.set()
-        task = asyncio.ensure_future(self._answer(index, raw, arrived))
+        task = asyncio.ensure_future(self._handle(index, raw, arrived))
         self._tasks.add(task)
         self._begun.put_nowait(task)
+
+    async def _handle(self, index: int, raw: bytes, arrived: float) -> Sequence[Buffer]:
+        """The SampleStreamResponse to one request, as chunks; what fails fails it alone."""
+        response = sampling_pb2.SampleStreamResponse
+        request_context.fork(request_index=index)
+        head = response(request_index=index).SerializeToString()
+        try:
+            message, _mode = parse(read_stream_message, raw)
+            timeout_s = self._context.time_remaining()
+            chunks = await self._handler.handle_message(message, timeout_s, arrived)
+        except Exception as error:
+            interceptor.log_end(arrived, error)
+            clear_tracebacks(error)
+            status = status_of(error, self._request_id)
+            return [head, response(error=status).SerializeToString()]
+        interceptor.log_end(arrived)
+        return [head, *length_delimited(response.RESPONSE_FIELD_NUMBER, chunks)]
 
 
 def _is_latest(raw: bytes) -> bool:
     """The mode of a first message; one that does not parse is told so when it is answered."""
     try:
-        return read_stream_request(raw)[1] == sampling_pb2.STREAM_MODE_LATEST
-    except DecodeError:
+        return parse(read_stream_message, raw)[1] == sampling_pb2.STREAM_MODE_LATEST
+    except InvalidRequestError:
         return False

@@ -6,10 +6,10 @@ from google.protobuf import descriptor_pool
 
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.sample_request import Limits
+from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.errors import InvalidRequestError
 
-LIMITS = Limits(message_bytes=1000, points=100, clouds=4)
+LIMITS = RequestLimits(message_bytes=1000, points=100, clouds=4)
 CLOUD = np.arange(30, dtype=np.float32).reshape(10, 3)
 
 
@@ -28,12 +28,12 @@ def changed(change):
 
 
 def test_a_batch_is_equal_clouds():
-    plan = fps.read_plan(request(shape=(2, 5, 3)), LIMITS)
-    assert plan.lengths.tolist() == [5, 5]
-    assert plan.points.array().tolist() == CLOUD.tolist()
-    assert (plan.sample_counts.tolist(), plan.starts.tolist()) == ([3], [0])
-    assert plan.return_distances
-    assert not plan.ignore_nonfinite
+    parsed = fps.parse_fps_request(request(shape=(2, 5, 3)), LIMITS)
+    assert parsed.lengths.tolist() == [5, 5]
+    assert parsed.points.array().tolist() == CLOUD.tolist()
+    assert (parsed.sample_counts.tolist(), parsed.starts.tolist()) == ([3], [0])
+    assert parsed.return_distances
+    assert not parsed.ignore_nonfinite
 
 
 def test_typed_contents_mean_the_same_as_raw_ones():
@@ -41,7 +41,7 @@ def test_typed_contents_mean_the_same_as_raw_ones():
     made.ClearField("raw_input_contents")
     made.inputs[0].contents.fp32_contents.extend(CLOUD.reshape(-1))
     made.inputs[1].contents.int64_contents.append(3)
-    typed, raw = fps.read_plan(made, LIMITS), fps.read_plan(request(), LIMITS)
+    typed, raw = fps.parse_fps_request(made, LIMITS), fps.parse_fps_request(request(), LIMITS)
     assert typed.points.array().tolist() == raw.points.array().tolist()
     assert typed.sample_counts == raw.sample_counts
 
@@ -53,9 +53,9 @@ def test_inputs_may_come_in_any_order_and_outputs_are_chosen(order):
         entries = list(field)[::-1]
         del field[:]
         field.extend(entries)
-    plan = fps.read_plan(made, LIMITS)
-    assert plan.points.shape == (10, 3)
-    assert plan.return_distances == ("distances" in order)
+    parsed = fps.parse_fps_request(made, LIMITS)
+    assert parsed.points.shape == (10, 3)
+    assert parsed.return_distances == ("distances" in order)
 
 
 def test_parameters_are_the_start_and_the_policy_and_others_do_no_harm():
@@ -63,8 +63,8 @@ def test_parameters_are_the_start_and_the_policy_and_others_do_no_harm():
     made.parameters["start_index"].int64_param = 4
     made.parameters["nonfinite_policy"].string_param = "ignore"
     made.parameters["priority"].uint64_param = 1
-    plan = fps.read_plan(made, LIMITS)
-    assert (plan.starts.tolist(), plan.ignore_nonfinite) == ([4], True)
+    parsed = fps.parse_fps_request(made, LIMITS)
+    assert (parsed.starts.tolist(), parsed.ignore_nonfinite) == ([4], True)
 
 
 WRONG = {
@@ -126,7 +126,7 @@ WRONG = {
 def test_a_wrong_request_is_told_which_field(case):
     made, field = WRONG[case]
     with pytest.raises(InvalidRequestError) as caught:
-        fps.read_plan(made, LIMITS)
+        fps.parse_fps_request(made, LIMITS)
     assert caught.value.field == field
 
 

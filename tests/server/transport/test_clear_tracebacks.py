@@ -95,7 +95,7 @@ async def test_a_failed_request_of_a_stream_leaves_nothing_either():
         invocation_metadata=Mock(return_value=()),
         time_remaining=Mock(return_value=None),
     )
-    servicer = SamplingServicer(Mock(answer=answer), Mock(), InFlight(), Mock())
+    servicer = SamplingServicer(Mock(handle_message=answer), InFlight(), Mock())
     await servicer.sample_stream(None, context)
     (written,) = context.write.await_args.args
     assert sampling_pb2.SampleStreamResponse.FromString(written).error.message == "full"

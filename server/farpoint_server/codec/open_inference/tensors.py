@@ -1,4 +1,4 @@
-"""Tensors of the Open Inference Protocol, raw or typed, as bytes."""
+"""Tensors of Open Inference messages, raw or typed, as bytes; types and shapes are validated."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ PLATFORM = "farpoint"
 
 
 @dataclass(frozen=True)
-class Input:
+class InputTensor:
     """An input whose data is as long as its shape says."""
 
     datatype: str
@@ -32,9 +32,9 @@ class Input:
     data: bytes
 
 
-def read_inputs(
+def parse_inputs(
     request: pb.ModelInferRequest, wanted: Mapping[str, tuple[str, ...]]
-) -> list[Input]:
+) -> list[InputTensor]:
     """The inputs of a request.
 
     Args:
@@ -52,10 +52,10 @@ def read_inputs(
     if raw not in (0, len(request.inputs)):
         expected = f"none, or one for each of the {len(request.inputs)} inputs"
         raise InvalidRequestError("raw_input_contents", expected, raw)
-    return [_read(request, places[name], name, types) for name, types in wanted.items()]
+    return [_parse_input(request, places[name], name, types) for name, types in wanted.items()]
 
 
-def wanted_outputs(request: pb.ModelInferRequest, known: Iterable[str]) -> list[str]:
+def requested_outputs(request: pb.ModelInferRequest, known: Iterable[str]) -> list[str]:
     """Names of the outputs that are asked for; all that are known if none is.
 
     Raises:
@@ -73,7 +73,7 @@ def wanted_outputs(request: pb.ModelInferRequest, known: Iterable[str]) -> list[
     return [output.name for output in request.outputs] or names
 
 
-def metadata_of(
+def model_metadata(
     name: str,
     version: str,
     inputs: Mapping[str, tuple[str, Sequence[int]]],
@@ -105,7 +105,9 @@ def _places(
     return places
 
 
-def _read(request: pb.ModelInferRequest, index: int, name: str, types: tuple[str, ...]) -> Input:
+def _parse_input(
+    request: pb.ModelInferRequest, index: int, name: str, types: tuple[str, ...]
+) -> InputTensor:
     tensor = request.inputs[index]
     field = f"inputs[{name}]"
     if SHARED_MEMORY in tensor.parameters:
@@ -123,7 +125,7 @@ def _read(request: pb.ModelInferRequest, index: int, name: str, types: tuple[str
     if len(data) != size:
         expected = f"{size} bytes for {shape} of {tensor.datatype}"
         raise InvalidRequestError(f"{field}.contents", expected, f"{len(data)} bytes")
-    return Input(tensor.datatype, shape, data)
+    return InputTensor(tensor.datatype, shape, data)
 
 
 def _data(request: pb.ModelInferRequest, index: int, field: str) -> bytes:
