@@ -5,12 +5,17 @@ import pytest
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec.sample_request import Limits, check_points, check_size, read_plan
-from farpoint_server.codec.tensors import MAX_DIMENSIONS, data_size, view
+from farpoint_server.codec.sample_request import (
+    check_message_size,
+    check_points,
+    parse_sample_request,
+)
+from farpoint_server.codec.tensors import MAX_DIMENSIONS, data_bytes, parse_tensor
+from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.codec.wire import SampleMessage
 from farpoint_server.errors import InvalidRequestError
 
-LIMITS = Limits(message_bytes=1000, points=100, clouds=5)
+LIMITS = RequestLimits(message_bytes=1000, points=100, clouds=5)
 
 
 def tensor(*shape: int, data_type: int = 1) -> tensor_pb2.Tensor:
@@ -56,35 +61,35 @@ def test_the_largest_field_of_a_message_that_is_too_large_is_named(
 ):
     message = arrived(request(points, attributes=attributes))
     with pytest.raises(InvalidRequestError, match="at most 1000 bytes") as caught:
-        check_size(message, LIMITS)
+        check_message_size(message, LIMITS)
     assert caught.value.field == field
 
 
 def test_a_message_may_have_as_many_bytes_as_the_limit():
     message = whole(request())
-    check_size(message, Limits(message.size, 100, 5))
+    check_message_size(message, RequestLimits(message.size, 100, 5))
     with pytest.raises(InvalidRequestError):
-        check_size(message, Limits(message.size - 1, 100, 5))
+        check_message_size(message, RequestLimits(message.size - 1, 100, 5))
 
 
 def test_a_size_of_zero_is_a_size():
     values = tensor(4, 0)
-    assert view(values, "values").array().shape == (4, 0)
-    assert data_size(tensor(0, 7), "values") == 0
-    plan = read_plan(whole(request(attributes=[attribute("none", 4, 0)])), LIMITS)
-    assert [(name, v.shape) for name, v in plan.attributes] == [("none", (4, 0))]
+    assert parse_tensor(values, "values").array().shape == (4, 0)
+    assert data_bytes(tensor(0, 7), "values") == 0
+    parsed = parse_sample_request(whole(request(attributes=[attribute("none", 4, 0)])), LIMITS)
+    assert [(name, v.shape) for name, v in parsed.attributes] == [("none", (4, 0))]
 
 
 def test_a_size_below_zero_is_wrong():
     with pytest.raises(InvalidRequestError, match="no negative size"):
-        data_size(tensor_pb2.Tensor(data_type=1, shape=[4, -1]), "values")
+        data_bytes(tensor_pb2.Tensor(data_type=1, shape=[4, -1]), "values")
 
 
 def test_a_tensor_has_at_most_32_dimensions():
     assert MAX_DIMENSIONS == 32
-    assert view(tensor(*[1] * 32), "values").array().ndim == 32
+    assert parse_tensor(tensor(*[1] * 32), "values").array().ndim == 32
     with pytest.raises(InvalidRequestError, match="at most 32 dimensions"):
-        view(tensor(*[1] * 33), "values")
+        parse_tensor(tensor(*[1] * 33), "values")
 
 
 @pytest.mark.parametrize(("points", "right"), [(0, False), (1, True), (100, True), (101, False)])
@@ -133,15 +138,15 @@ def test_points_are_rows_of_three(shape):
 )
 def test_numbers_at_their_bounds(fields, field):
     if field is None:
-        read_plan(whole(request(**fields)), LIMITS)
+        parse_sample_request(whole(request(**fields)), LIMITS)
         return
     with pytest.raises(InvalidRequestError) as caught:
-        read_plan(whole(request(**fields)), LIMITS)
+        parse_sample_request(whole(request(**fields)), LIMITS)
     assert caught.value.field == field
 
 
-def test_bytes_are_those_of_all_tensors():
-    plan = read_plan(whole(request(attributes=[attribute("a", 4), attribute("b", 4, 2)])), LIMITS)
-    assert plan.bytes == 4 * 12 + 16 + 32
-    assert plan.shared_bytes == 0
-    assert plan.owned() is plan
+def test_what_was_sent_in_the_message_is_not_copied():
+    sent = request(attributes=[attribute("a", 4), attribute("b", 4, 2)])
+    parsed = parse_sample_request(whole(sent), LIMITS)
+    assert parsed.shared_bytes == 0
+    assert parsed.owned().points.data is parsed.points.data

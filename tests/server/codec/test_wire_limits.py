@@ -21,7 +21,7 @@ def request(size: int) -> bytes:
 
 def is_cut(raw: bytes) -> bool:
     """Whether the points' data was left where it arrived."""
-    return wire.read_request(raw).points_data is not None
+    return wire.read_sample_message(raw).points_data is not None
 
 
 def varint_field(number: int, *value: int) -> bytes:
@@ -37,16 +37,16 @@ def test_a_message_is_cut_from_16_kib_on():
 
 def test_a_message_of_a_stream_is_cut_if_the_request_in_it_is_long_enough():
     for size in (wire.SPLIT_BYTES - 1, wire.SPLIT_BYTES):
-        raw = b"".join(wire.nested(1, [request(size)])) + bytes([16, 1])
-        message, mode = wire.read_stream_request(raw)
+        raw = b"".join(wire.length_delimited(1, [request(size)])) + bytes([16, 1])
+        message, mode = wire.read_stream_message(raw)
         assert (message.points_data is not None, mode) == (size == wire.SPLIT_BYTES, 1)
         assert message.size == size
 
 
 def test_a_short_message_of_a_stream_is_left_to_protobuf():
     for size in (wire.SPLIT_BYTES - 1, wire.SPLIT_BYTES):
-        raw = b"".join(wire.nested(1, [request(size - 5)])) + bytes([16, 1])
-        message, mode = wire.read_stream_request(raw)
+        raw = b"".join(wire.length_delimited(1, [request(size - 5)])) + bytes([16, 1])
+        message, mode = wire.read_stream_message(raw)
         assert (len(raw), message.points_data, mode) == (size, None, 1)
         # Only what was taken apart says how long the request in it is.
         assert message.size == (size - 5 if size == wire.SPLIT_BYTES else size)
@@ -70,7 +70,7 @@ def test_a_message_of_64_fields_is_left_to_protobuf(others, cut):
 def test_a_varint_of_more_than_five_bytes_is_left_to_protobuf(field, cut):
     raw = field + request(20_000)
     assert is_cut(raw) == cut
-    assert len(wire.read_request(raw).request.lengths) == (field[0] == 16)
+    assert len(wire.read_sample_message(raw).request.lengths) == (field[0] == 16)
 
 
 @pytest.mark.parametrize(
