@@ -12,7 +12,6 @@ server kept something of calls that had ended.
 import argparse
 import asyncio
 import random
-import statistics
 import sys
 import time
 from collections import Counter
@@ -25,6 +24,7 @@ from benchmarks.common.machine import describe
 from benchmarks.soak.broken import break_connection
 from benchmarks.soak.callers import OPTIONS, PATIENCE_S, Caller
 from benchmarks.soak.cases import make_cases
+from benchmarks.soak.report import judge_by_log, report
 from benchmarks.soak.server import SoakServer
 from benchmarks.soak.tally import FAILURES, Tally
 
@@ -152,51 +152,9 @@ class Soak:
         return bool(self.problems) or any(self.tally.total(outcome) for outcome in FAILURES)
 
 
-def judge_by_log(tally: Tally, server: SoakServer) -> None:
-    """Counts what only the server knows of calls that had no answer in time, or had two."""
-    for kind, request_id in tally.overdue:
-        statuses = server.ends.get((request_id, -1), [])
-        is_late = statuses in (["DEADLINE_EXCEEDED"], ["CANCELLED"])
-        detail = f"its deadline passed, and the server says {statuses}"
-        tally.end(kind, "late" if is_late else "lost", detail=detail)
-    if server.doubled:
-        tally.counts["server", "doubled"] += server.doubled
-
-
 async def _until(is_over: Callable[[], bool]) -> None:
     while not is_over():
         await asyncio.sleep(0.05)
-
-
-def growth(soak: Soak) -> str:
-    """Of the longest life: medians of its second and of its last quarter."""
-    held = max((life.held for life in soak.server.lives), key=len)
-    if len(held) < 4:
-        return "too short to tell"
-    quarter = len(held) // 4
-    parts = held[quarter : 2 * quarter], held[-quarter:]
-    texts = []
-    for name, label in (("rss_mb", "RSS MB"), ("descriptors", ""), ("threads", "")):
-        first, last = (statistics.median(getattr(h, name) for h in part) for part in parts)
-        texts.append(f"{label or name} {first:.0f} -> {last:.0f} ({last - first:+.0f})")
-    return f"{', '.join(texts)} over {len(held)} s"
-
-
-def report(soak: Soak) -> str:
-    """All that a run has to say."""
-    tally, seconds = soak.tally, soak.seconds
-    median, p99 = tally.small_ms()
-    lines = [
-        tally.table(),
-        f"load      {soak.arguments.callers} callers, {seconds:.0f} s, {tally.calls} calls "
-        f"({tally.calls / seconds:.0f}/s), {tally.busy_s / seconds:.1f} at a time, "
-        f"{tally.points / seconds / 1e6:.2f} M points/s; small: p50 {median:.0f} ms, "
-        f"p99 {p99:.0f} ms",
-        f"survived  {', '.join(f'{count} {name}' for name, count in soak.faults.items())}",
-        f"growth    {growth(soak)}",
-        ", ".join(f"{outcome} {tally.total(outcome)}" for outcome in FAILURES),
-    ]
-    return "\n".join([*lines, *soak.problems, *tally.details])
 
 
 def main() -> None:
@@ -212,7 +170,8 @@ def main() -> None:
         asyncio.run(soak.run())
     finally:
         soak.server.stop()
-    print(report(soak))
+    print(report(soak.tally, soak.server, soak.faults, soak.seconds))
+    print("\n".join(soak.problems))
     sys.exit(soak.failed)
 
 

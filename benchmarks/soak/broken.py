@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from benchmarks.soak.cases import SampleCase
+from benchmarks.soak.samples import SampleCase
 from farpoint.v1 import sampling_pb2 as pb
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT

@@ -8,11 +8,12 @@ from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
-from google.rpc import error_details_pb2, status_pb2
 
 from benchmarks.soak.broken import broken_cases
-from benchmarks.soak.cases import Cases, SampleCase
+from benchmarks.soak.cases import Cases
+from benchmarks.soak.samples import SampleCase
 from benchmarks.soak.server import SoakServer
+from benchmarks.soak.statuses import BROKEN_WRITE, INTERRUPTIONS, retry_after_s
 from benchmarks.soak.tally import Tally
 from farpoint.v1 import sampling_pb2 as pb
 
@@ -29,10 +30,6 @@ CHANCES = {
     "broken": 8,
 }
 Code = grpc.StatusCode
-# What a call may end with when the server ends or begins.
-INTERRUPTIONS = (Code.UNAVAILABLE, Code.CANCELLED)
-# What grpc.aio makes of a stream whose connection ends while it sends.
-BROKEN_WRITE = Code.INTERNAL, "Internal error from Core"
 OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     # Each attempt is told apart.
@@ -226,16 +223,3 @@ def stream_request(case: SampleCase) -> bytes:
     """The message of a SampleStream."""
     request = pb.SampleRequest.FromString(case.request)
     return pb.SampleStreamRequest(request=request).SerializeToString()
-
-
-def retry_after_s(error: grpc.aio.AioRpcError) -> float | None:
-    """What a refusal says of when to try again; None if it says nothing."""
-    packed = next(
-        (value for key, value in error.trailing_metadata() if key == "grpc-status-details-bin"),
-        b"",
-    )
-    info = error_details_pb2.RetryInfo()
-    for detail in status_pb2.Status.FromString(packed).details:
-        if detail.Unpack(info):
-            return info.retry_delay.ToMilliseconds() / 1e3
-    return None

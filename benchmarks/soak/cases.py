@@ -1,22 +1,22 @@
-"""Requests of a soak with answers from two samplers: farpoint_ops and brute force in numpy.
-
-Both run before the load begins, so that a check costs no more than a comparison of bytes. An op
-that is wrong shows here already: the two must agree on every cloud.
-"""
+"""All that the callers of a soak send, but for what is broken, with the right answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from tests.support.brute_force import covering_radius, furthest_points
 
+from benchmarks.soak.samples import (
+    NEAR,
+    SampleCase,
+    SamplersDisagreeError,
+    agreed_rows,
+    sample_case,
+    tensor_of,
+)
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import tensor_pb2
 from farpoint_models.weights import default_encoder
-from farpoint_ops import furthest_point_sample
 
-TYPES = {"float32": 1, "float64": 2, "float16": 3}
 SMALL_CASES = 48
 LARGE_POINTS = (20_000, 60_000, 120_000)
 LARGE_SAMPLES = 256
@@ -24,32 +24,6 @@ ENCODE_POINTS = (200, 700, 1200)
 UPLOAD_POINTS = 90_000
 UPLOAD_BYTES = 1 << 18
 MAP_ORIGIN = np.array([500_000.0, 4_500_000.0, 120.0])
-NEAR = 1e-4
-
-
-class SamplersDisagreeError(Exception):
-    """farpoint_ops and brute force choose different points."""
-
-
-@dataclass(frozen=True)
-class SampleCase:
-    """A Sample request of B clouds and its only right answer."""
-
-    request: bytes
-    lengths: tuple[int, ...]
-    indices: bytes
-    points: bytes
-    radii: tuple[float, ...]
-    """Covering radius of each cloud."""
-    point_count: int
-
-    def is_right(self, answer: pb.SampleResponse) -> bool:
-        """Indices, lengths and points bit for bit; radii as near as float32 is."""
-        if answer.indices.data != self.indices or tuple(answer.lengths) != self.lengths:
-            return False
-        distances = np.frombuffer(answer.distances.data, "<f4")
-        last = distances[np.cumsum(self.lengths) - 1] if len(distances) else ()
-        return answer.points.data == self.points and np.allclose(last, self.radii, NEAR, NEAR)
 
 
 @dataclass(frozen=True)
@@ -77,7 +51,7 @@ class EncodeCase:
 
 @dataclass(frozen=True)
 class Cases:
-    """All that the callers send, but for what is broken (see broken.py)."""
+    """All that the callers send, but for what is broken."""
 
     small: Sequence[SampleCase]
     large: Sequence[SampleCase]
@@ -132,63 +106,6 @@ def _small_case(random: np.random.Generator, i: int) -> SampleCase:
     return sample_case(clouds, m, starts, extras=i % 2 == 0)
 
 
-def sample_case(
-    clouds: Sequence[np.ndarray], m: int, starts: Sequence[int], *, extras: bool = False
-) -> SampleCase:
-    """A request of m samples of each cloud; with `extras` it asks for points and distances."""
-    flat = np.concatenate(clouds)
-    seen = [_as_seen(cloud) for cloud in clouds]
-    rows = [_agreed(cloud, m, start) for cloud, start in zip(seen, starts, strict=True)]
-    request = pb.SampleRequest(
-        points=_tensor(flat),
-        lengths=[len(cloud) for cloud in clouds],
-        sample_counts=[m],
-        start_indices=starts,
-        nonfinite_policy=pb.NONFINITE_POLICY_IGNORE,
-        return_points=extras,
-        return_distances=extras,
-    )
-    chosen = [cloud[own] for cloud, own in zip(clouds, rows, strict=True)]
-    radii = tuple(
-        covering_radius(cloud[np.isfinite(cloud).all(axis=1)], _finite_rows(cloud, own))
-        for cloud, own in zip(seen, rows, strict=True)
-    )
-    return SampleCase(
-        request=request.SerializeToString(),
-        lengths=(m,) * len(clouds),
-        indices=np.concatenate(rows).astype("<i4").tobytes(),
-        points=np.concatenate(chosen).tobytes() if extras else b"",
-        radii=radii if extras else (),
-        point_count=len(flat),
-    )
-
-
-def _as_seen(cloud: np.ndarray) -> np.ndarray:
-    """In float32; float64 is shifted to its first finite row before, as the contract says."""
-    if cloud.dtype == np.float64:
-        cloud = cloud - cloud[np.isfinite(cloud).all(axis=1).argmax()]
-    return cloud.astype(np.float32)
-
-
-def _finite_rows(cloud: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The same rows, counted without those that are not finite."""
-    return (np.isfinite(cloud).all(axis=1).cumsum() - 1)[rows]
-
-
-def _agreed(cloud: np.ndarray, m: int, start: int) -> np.ndarray:
-    rows = furthest_points(cloud, m, start)
-    ops = furthest_point_sample(torch.from_numpy(cloud)[None], m, start=start)[0].numpy()
-    if not np.array_equal(rows, ops):
-        raise SamplersDisagreeError(f"{len(cloud)} points, {m} samples from {start}")
-    return rows
-
-
-def _tensor(array: np.ndarray) -> tensor_pb2.Tensor:
-    return tensor_pb2.Tensor(
-        data_type=TYPES[array.dtype.name], shape=array.shape, data=array.tobytes()
-    )
-
-
 def upload_messages(request: bytes) -> tuple[bytes, ...]:
     """The messages of a SampleLarge: the request without its data, then the data in chunks."""
     head = pb.SampleRequest.FromString(request)
@@ -207,10 +124,10 @@ def _encode_case(cloud: np.ndarray) -> EncodeCase:
         stages = default_encoder()(torch.from_numpy(cloud)[None])
     indices = [stage.indices[0].numpy() for stage in stages]
     for own in indices:
-        if not np.array_equal(own, furthest_points(cloud, len(own))):
+        if not np.array_equal(own, agreed_rows(cloud, len(own), 0)):
             raise SamplersDisagreeError(f"the encoder's stage of {len(own)}")
     return EncodeCase(
-        request=pb.EncodeRequest(points=_tensor(cloud)).SerializeToString(),
+        request=pb.EncodeRequest(points=tensor_of(cloud)).SerializeToString(),
         indices=tuple(own.tobytes() for own in indices),
         counts=tuple(stage.counts[0].numpy().tobytes() for stage in stages),
         features=tuple(stage.features[0].mT.numpy().ravel() for stage in stages),

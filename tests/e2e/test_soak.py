@@ -12,9 +12,10 @@ import grpc
 import numpy as np
 import pytest
 from benchmarks.soak import callers
-from benchmarks.soak.__main__ import judge_by_log
 from benchmarks.soak.callers import Caller
-from benchmarks.soak.cases import Cases, sample_case
+from benchmarks.soak.cases import Cases
+from benchmarks.soak.report import judge_by_log
+from benchmarks.soak.samples import sample_case
 from benchmarks.soak.server import SoakServer
 from benchmarks.soak.tally import Tally
 
@@ -127,6 +128,20 @@ def test_a_request_that_the_server_ends_twice_is_doubled():
     server.ends["0-2", 3] = ["OK", "OK"]
     judge_by_log(tally, server)
     assert dict(tally.counts) == {("server", "doubled"): 1}
+
+
+def test_an_answer_without_what_was_asked_for_is_wrong():
+    asked = sample_case([np.eye(3, dtype=np.float32)], 2, [0], extras=True)
+    right = pb.SampleResponse(lengths=[2])
+    right.indices.data, right.points.data = asked.indices, asked.points
+    assert not asked.is_right(right)
+    distances = np.array([9, asked.radii[0]], "<f4")
+    right.distances.data = distances.tobytes()
+    assert asked.is_right(right)
+    right.distances.data = (distances * 1.01).tobytes()
+    assert not asked.is_right(right)
+    right.distances.data, right.points.data = distances.tobytes(), b""
+    assert not asked.is_right(right)
 
 
 async def test_a_broken_request_that_is_answered_is_wrong():
