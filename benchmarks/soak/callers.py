@@ -13,7 +13,12 @@ from benchmarks.soak.broken import broken_cases
 from benchmarks.soak.cases import Cases
 from benchmarks.soak.samples import SampleCase
 from benchmarks.soak.server import SoakServer
-from benchmarks.soak.statuses import BROKEN_WRITE, INTERRUPTIONS, retry_after_s
+from benchmarks.soak.statuses import (
+    BROKEN_WRITE,
+    INTERRUPTIONS,
+    judge_streamed,
+    retry_after_s,
+)
 from benchmarks.soak.tally import Tally
 from farpoint.v1 import sampling_pb2 as pb
 
@@ -149,8 +154,8 @@ class Caller:
 
     def _end(self, kind: str, outcome: str, begun: float, detail: str) -> None:
         seconds = time.monotonic() - begun
-        if outcome == "overdue":
-            self._tally.overdue.append((kind, self._request_id))
+        if outcome == "untold":
+            self._tally.untold.append((kind, self._request_id))
             self._tally.busy_s += seconds
         else:
             self._tally.end(kind, outcome, seconds, detail)
@@ -158,7 +163,7 @@ class Caller:
     async def _call_stream(self) -> None:
         """Up to twelve requests, each of which must be answered once, in order."""
         cases = self._chance.choices(self._cases.small, k=self._chance.randrange(1, 13))
-        requests = [stream_request(case) for case in cases]
+        requests = [case.streamed() for case in cases]
         begun, answered, kind = time.monotonic(), 0, "stream"
         call = self._stream(iter(requests), **self._options())
         try:
@@ -167,9 +172,10 @@ class Caller:
                 if answer.request_index < answered:
                     self._tally.end(kind, "doubled", detail=f"request {answer.request_index}")
                     return
-                outcome, detail = self._judge_streamed(answer, cases, answered)
-                answered += 1
+                outcome, detail = judge_streamed(answer, cases[answered], answered)
                 self._tally.end(kind, outcome, detail=detail)
+                self._tally.points += cases[answered].point_count * (outcome == "answered")
+                answered += 1
         except grpc.aio.AioRpcError as error:
             outcome, detail = await self._judge(error, begun, {})
             self._end(kind, outcome, begun, detail)
@@ -177,19 +183,6 @@ class Caller:
         self._tally.busy_s += time.monotonic() - begun
         for index in range(answered, len(cases)):
             self._tally.end(kind, "lost", detail=f"request {index} of a stream that ended well")
-
-    def _judge_streamed(
-        self, answer: pb.SampleStreamResponse, cases: list[SampleCase], expected: int
-    ) -> tuple[str, str]:
-        if answer.HasField("error"):
-            if answer.error.code == Code.RESOURCE_EXHAUSTED.value[0]:
-                return "refused", ""
-            return "wrong", f"status {answer.error.code}: {answer.error.message}"
-        if answer.request_index != expected:
-            return "wrong", f"request {answer.request_index} where {expected} was due"
-        self._tally.points += cases[expected].point_count
-        is_right = cases[expected].is_right(answer.response)
-        return ("answered", "") if is_right else ("wrong", f"request {expected} of a stream")
 
     async def _judge(
         self, error: grpc.aio.AioRpcError, begun: float, allowed: Mapping[Code, str]
@@ -202,11 +195,11 @@ class Caller:
             retry_s = retry_after_s(error)
             await asyncio.sleep(retry_s or 0)
             return ("wrong", f"{detail} without RetryInfo") if retry_s is None else ("refused", "")
-        is_interruption = code in INTERRUPTIONS or (code, error.details()) == BROKEN_WRITE
-        if is_interruption and self._server.interrupts(begun):
+        is_lost = (code, error.details()) == BROKEN_WRITE
+        if (code in INTERRUPTIONS or is_lost) and self._server.interrupts(begun):
             await asyncio.sleep(0.1)
             return "interrupted", detail
-        return ("overdue" if code is Code.DEADLINE_EXCEEDED else "wrong"), detail
+        return ("untold" if is_lost or code is Code.DEADLINE_EXCEEDED else "wrong"), detail
 
     def _options(self, timeout_s: float | None = None) -> dict[str, Any]:
         self._made += 1
@@ -217,9 +210,3 @@ class Caller:
     def _request_id(self) -> str:
         """Of the call that was made last."""
         return f"{self._number}-{self._made}"
-
-
-def stream_request(case: SampleCase) -> bytes:
-    """The message of a SampleStream."""
-    request = pb.SampleRequest.FromString(case.request)
-    return pb.SampleStreamRequest(request=request).SerializeToString()

@@ -6,14 +6,16 @@ from collections import Counter
 from benchmarks.soak.server import SoakServer
 from benchmarks.soak.tally import FAILURES, Tally
 
+# What a call was that had no status of the server's, by the status that the server says it had.
+UNTOLD = {"DEADLINE_EXCEEDED": "late", "CANCELLED": "late", "RESOURCE_EXHAUSTED": "refused"}
+
 
 def judge_by_log(tally: Tally, server: SoakServer) -> None:
-    """Counts what only the server knows of calls that had no answer in time, or had two."""
-    for kind, request_id in tally.overdue:
+    """Counts what only the server knows of calls that had no status, or two answers."""
+    for kind, request_id in tally.untold:
         statuses = server.ends.get((request_id, -1), [])
-        is_late = statuses in (["DEADLINE_EXCEEDED"], ["CANCELLED"])
-        detail = f"its deadline passed, and the server says {statuses}"
-        tally.end(kind, "late" if is_late else "lost", detail=detail)
+        outcome = UNTOLD.get(statuses[0], "lost") if len(statuses) == 1 else "lost"
+        tally.end(kind, outcome, detail=f"told no status, and the server says {statuses}")
     if server.doubled:
         tally.counts["server", "doubled"] += server.doubled
 

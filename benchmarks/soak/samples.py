@@ -45,6 +45,11 @@ class SampleCase:
             return False
         return np.allclose(last, self.radii, NEAR, NEAR)
 
+    def streamed(self) -> bytes:
+        """The same request as a message of a SampleStream."""
+        request = pb.SampleRequest.FromString(self.request)
+        return pb.SampleStreamRequest(request=request).SerializeToString()
+
 
 def sample_case(
     clouds: Sequence[np.ndarray], m: int, starts: Sequence[int], *, extras: bool = False

@@ -29,7 +29,7 @@ class Tally:
         counts: By kind and outcome.
         points: In all clouds that were answered.
         busy_s: Sum of what all calls lasted.
-        overdue: Kind and id of calls whose deadline passed; the server's log tells which are lost.
+        untold: Kind and id of calls that were not told their status; the server's log has it.
         details: What was wrong with the first few that failed.
     """
 
@@ -37,7 +37,7 @@ class Tally:
         self.counts: Counter[tuple[str, str]] = Counter()
         self.points = 0
         self.busy_s = 0.0
-        self.overdue: list[tuple[str, str]] = []
+        self.untold: list[tuple[str, str]] = []
         self.details: list[str] = []
         self._small_s = array("f")
 

@@ -100,7 +100,12 @@ async def test_the_end_of_a_call_is_judged(behavior, outcome):
 
 @pytest.mark.parametrize(
     ("logged", "outcome"),
-    [(["DEADLINE_EXCEEDED"], "late"), (["CANCELLED"], "late"), (["OK"], "lost")],
+    [
+        (["DEADLINE_EXCEEDED"], "late"),
+        (["CANCELLED"], "late"),
+        (["RESOURCE_EXHAUSTED"], "refused"),
+        (["OK"], "lost"),
+    ],
 )
 async def test_a_call_without_an_answer_is_lost_unless_the_server_says_that_it_was_late(
     logged, outcome, monkeypatch
@@ -117,7 +122,7 @@ async def test_a_call_without_an_answer_is_lost_unless_the_server_says_that_it_w
 
 def test_a_call_that_the_server_never_heard_of_is_lost():
     tally = Tally()
-    tally.overdue.append(("small", "0-1"))
+    tally.untold.append(("small", "0-1"))
     judge_by_log(tally, SoakServer())
     assert dict(tally.counts) == {("small", "lost"): 1}
 
