@@ -45,7 +45,7 @@ class Settings(NetworkSettings, MemorySettings, ModelSettings):
         ("auto",),
         min_length=1,
         description="Where sampling runs: cpu, cuda:N, or auto, which takes cuda:0 if there is "
-        "one. Name it in production, so that a missing card is an error. Repeat the flag, or "
+        "one. Name it in production, so that a missing GPU is an error. Repeat the flag, or "
         "separate by commas, for several engines behind one queue.",
     )
     cpu_threads: int = Field(

@@ -60,7 +60,7 @@ class Readiness(Protocol):
 
 
 class Registry:
-    """Loads models and lets go of them, while others are used. Belongs to the event loop.
+    """Loads and unloads models while others are used. Belongs to the event loop.
 
     Args:
         engines: Each gets a copy of every model.
@@ -117,7 +117,7 @@ class Registry:
                 raise ModelUnusableError(f"encoder {specification}: {error}") from error
 
     async def unload(self, name: str) -> None:
-        """Lets go of a model; those that use it still hold it. Raises NotFoundError."""
+        """Unloads a model; requests that use it still hold it. Raises NotFoundError."""
         del self._models[self._find(name).name]
         await self._readiness.forget(name)
         log.info("model unloaded", model=name)

@@ -113,7 +113,7 @@ def unload(
     name: Annotated[str, typer.Argument(help="A loaded model.")],
     timeout: Timeout = 10.0,
 ) -> None:
-    """Have a server let go of a model; calls that use it finish."""
+    """Unload a model; calls that use it finish."""
     with connection.connect(timeout) as client:
         client.unload_model(name)
 

@@ -79,7 +79,7 @@ class Worker:
         self._answer({})
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Closes the file."""
         self._cloud = self._chunks = None
         self._parts = iter(())
 

@@ -1,4 +1,4 @@
-"""Forwards on a real card, through the memory manager that a server would have.
+"""Forwards on a real GPU, through the memory manager that a server would have.
 
 Needs torch and numpy alone. The forward is farthest point sampling, by our own kernels where they
 are built and in plain torch elsewhere: what is tested is memory.
@@ -100,6 +100,6 @@ def manager(
     enabled: bool = True,
     **options: object,
 ) -> Manager:
-    """A manager of card 0."""
+    """A manager of GPU 0."""
     allocator = CudaAllocator(DEVICE, fraction, expandable=False, heap=Heap())
     return Manager(allocator, thresholds or Thresholds(), Gate(), enabled=enabled, **options)
