@@ -19,7 +19,7 @@ from farpoint_models.weights import default_encoder
 
 SMALL_CASES = 48
 LARGE_POINTS = (20_000, 60_000, 120_000)
-LARGE_SAMPLES = 256
+LARGE_SAMPLES = 128
 ENCODE_POINTS = (200, 700, 1200)
 UPLOAD_POINTS = 90_000
 UPLOAD_BYTES = 1 << 18
