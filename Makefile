@@ -55,6 +55,7 @@ soak: ext  ## Ten minutes of mixed calls and faults, every answer checked.
 	$(BIN)/python -m benchmarks.soak
 
 mutants: ext  ## Small faults put into the server one at a time: which do its tests notice?
+	$(BIN)/python -m pip install -q -c constraints.txt cosmic-ray
 	$(BIN)/python tools/mutants.py
 
 wheels: ext  ## Wheels and source distributions of farpoint, farpoint-ops and farpoint-server, in dist/.
