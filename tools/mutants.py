@@ -151,25 +151,34 @@ def results(mutants: Sequence[MutationSpec], room: str) -> Iterator[dict[str, ob
 
 
 def try_room(room: str, arguments: argparse.Namespace) -> bool:
-    """Whether enough was noticed; prints the survivors."""
+    """Tries a sample of the mutants of a room; whether enough were noticed."""
     file = BUILD / f"{room}.json"
     mutants = mutants_of(room)
+    known = json.loads(file.read_text()) if arguments.again else []
+    survived = [result["key"] for result in known if not result["noticed"]]
     if arguments.again:
-        survived = [r["key"] for r in json.loads(file.read_text()) if not r["noticed"]]
         chosen = [mutant for mutant in mutants if list(key(mutant)) in survived]
     elif arguments.sample and arguments.sample < len(mutants):
         chosen = random.Random(arguments.seed).sample(mutants, arguments.sample)
     else:
         chosen = mutants
-    tried = list(results(chosen, room))
-    file.write_text(json.dumps(tried, indent=1))
+    tried = [result for result in known if result["noticed"]]
+    for result in results(chosen, room):
+        tried.append(result)
+        # Also of a run that is cut short.
+        file.write_text(json.dumps(tried, indent=1))
+    return report(room, tried, len(mutants))
+
+
+def report(room: str, tried: Sequence[dict[str, object]], total: int) -> bool:
+    """Prints the score of a room and what survived unexplained; whether enough was noticed."""
     text = EXPLAINED.read_text() if EXPLAINED.exists() else ""
     survivors = [str(r["entry"]) for r in tried if not r["noticed"]]
     open_ones = [entry for entry in survivors if entry not in text]
     counted = len(tried) - len(survivors) + len(open_ones)
     share = 1 - len(open_ones) / max(counted, 1)
     print(
-        f"{room}: {len(tried)} of {len(mutants)} mutants, {len(tried) - len(survivors)} noticed, "
+        f"{room}: {len(tried)} of {total} mutants, {len(tried) - len(survivors)} noticed, "
         f"{len(survivors) - len(open_ones)} explained, {len(open_ones)} open: {share:.1%}"
     )
     print("\n".join(f"  {entry}" for entry in open_ones))
