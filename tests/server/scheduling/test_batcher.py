@@ -1,8 +1,8 @@
 """The queue: what shares a batch, whose work is given up, who is blamed, who hangs."""
 
 import asyncio
-import time
 import gc
+import time
 import weakref
 
 import numpy as np
