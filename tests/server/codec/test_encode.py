@@ -229,3 +229,13 @@ def test_one_cloud_has_no_dimension_of_clouds():
     outcome = Outcome([one], 0, 0)
     answer = encoder.serialize_encoder_response(made, "m", ONE_STAGE, work, outcome)
     assert [list(o.shape) for o in answer.outputs] == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("config", "field"), [(PLAIN, "attributes"), (COLORED, "attributes.shape")]
+)
+def test_a_shape_is_quoted_up_to_nine_sizes(config, field):
+    made = request(attributes=np.zeros((1,) * 12, np.float32))
+    with pytest.raises(InvalidRequestError, match=r"\((1, ){8}1\)") as caught:
+        parsed(made, config)
+    assert caught.value.field == field
