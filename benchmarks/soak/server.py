@@ -19,6 +19,8 @@ SETTLE_S = 2.0
 FLAGS = ("--device", "cpu", "--encoder", "default", "--http-listen", "127.0.0.1:0")
 # So little that some calls of 64 callers are refused.
 BOUNDS = ("--max-points-in-flight", "400000", "--max-request-points", "200000")
+# Longer than any caller waits, so that a drain which ends with calls unanswered has lost them.
+DRAIN = ("--drain-timeout-s", "90")
 LEFT = ("farpoint_calls", "farpoint_points_in_flight", "farpoint_bytes_in_flight")
 
 
@@ -79,7 +81,7 @@ class SoakServer:
         """Seconds until it was ready."""
         begun = time.monotonic()
         command = [sys.executable, "-m", "farpoint_server", "--listen", self.address]
-        command += [*FLAGS, *BOUNDS, "--log-format", "json"]
+        command += [*FLAGS, *BOUNDS, *DRAIN, "--log-format", "json"]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self.lives.append(Life(process))
         self._reader = threading.Thread(target=self._read, args=(self.life,), daemon=True)
