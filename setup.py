@@ -44,7 +44,7 @@ def extension() -> CppExtension:
     }
     if torch.version.cuda is None or CUDA_HOME is None:
         return CppExtension(sources=cpu, extra_compile_args={"cxx": CXX}, **options)
-    if not torch.cuda.is_available():  # torch would build for cards that lack instructions in use
+    if not torch.cuda.is_available():  # torch would build for GPUs that lack instructions in use
         os.environ.setdefault("TORCH_CUDA_ARCH_LIST", "8.0;9.0;10.0+PTX")
     return CUDAExtension(
         sources=cpu + sources("cuda/**/*.cpp", "cuda/**/*.cu"),

@@ -2,8 +2,8 @@
 
     python examples/demo.py [CLOUD]
 
-CLOUD is a .npy, .npz, .ply, .pcd, .bin (KITTI), .las, .laz, .xyz, .txt, .csv or .obj file. Without
-one, a LiDAR scan is ray-cast. Everything is written to the folder demo/.
+CLOUD is any file that docs/files.md lists. Without one, a LiDAR scan is ray-cast. Everything is
+written to the folder demo/.
 """
 
 import argparse
@@ -13,13 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from picture import before_after
 from rich.console import Console
 from rich.table import Table
 from server_process import ServerError, running_server
 
 import farpoint
 from farpoint.io import Cloud, read_cloud, write_subset
+from farpoint.io.colors import colors_of
+from farpoint.picture import before_after
 from farpoint_training.scenes import lidar_scan
 
 OUTPUT = Path("demo")
@@ -62,7 +63,8 @@ def _report(
     table = Table(title="What came back", show_header=False, title_justify="left")
     table.add_row("points in", f"{len(cloud):,}" + f" ({skipped:,} not finite)" * bool(skipped))
     table.add_row("points out", f"{len(sample):,}")
-    table.add_row("covering radius", f"{sample.covering_radius:.4g}, in the unit of the cloud")
+    unit = cloud.unit or "in the unit of the file, which names none"
+    table.add_row("covering radius", f"{sample.covering_radius:.4g}, {unit}")
     table.add_row("time in queue", f"{took.queue_ms:.2f} ms")
     table.add_row("time in compute", f"{took.compute_ms:.2f} ms")
     table.add_row("time on the wire", f"{took.wire_ms:.2f} ms")
@@ -76,11 +78,16 @@ def _write(cloud: Cloud, finite: np.ndarray, sample: farpoint.Sample) -> list[st
     # A table may have columns of text, for which PLY has no type.
     numeric = {k: v for k, v in cloud.attributes.items() if v.dtype.kind in "fiub"}
     write_subset(ply, replace(cloud, attributes=numeric), sample.indices)
-    caption = (
-        f"Every one of the {finite.sum():,} points lies within {sample.covering_radius:.3g} "
-        f"of one of the {len(sample):,} samples"
+    colors = colors_of(cloud)
+    before_after(
+        png,
+        cloud.points[finite],
+        sample.points,
+        colors=None if colors is None else colors[finite],
+        sample_colors=None if colors is None else colors[sample.indices],
+        radius=sample.covering_radius,
+        unit=cloud.unit,
     )
-    before_after(cloud.points[finite], sample.points, caption, png)
     names = ", ".join(numeric) or "no attributes"
     return [f"{ply}: the samples, with {names}", f"{png}: before and after"]
 

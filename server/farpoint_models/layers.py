@@ -1,4 +1,4 @@
-"""The parts of a stage: channel-first, every convolution of size 1.
+"""Layers of a stage: embeddings and attention, channel-first, every convolution of size 1.
 
 `real` is a bool mask of the positions that are not padding, broadcastable with one channel; None
 when all are real. `members` masks the neighbors that an embedding may look at.

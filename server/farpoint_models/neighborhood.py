@@ -1,4 +1,4 @@
-"""The choices of a stage: which points collapse into each sample, and which it looks at.
+"""Index computations of a stage: points that collapse into each sample, and its neighborhood.
 
 Nothing here has a gradient. A row of coordinates that is NaN is padding: it is in no collapsed set,
 and it is a neighbor only where nothing else is left.

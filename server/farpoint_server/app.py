@@ -1,4 +1,4 @@
-"""Puts the parts together, serves until a signal, and drains."""
+"""The server process: its parts are made and joined here; it serves until a signal, then drains."""
 
 import asyncio
 import gc
@@ -8,15 +8,18 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import grpc
 import structlog
 import torch
 
 from farpoint.v1 import sampling_pb2
 from farpoint_server import version
-from farpoint_server.codec.sample_request import METHODS, POINT_TYPES, Limits
+from farpoint_server.codec.sample_request import METHODS, POINT_TYPES
+from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.priority import background_threads
 from farpoint_server.errors import DeviceFailedError
 from farpoint_server.memory import environment
 from farpoint_server.memory.monitor import MemoryMonitor
@@ -31,15 +34,16 @@ from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.scheduling.watchdog import Watchdog
 from farpoint_server.services import registration as services
 from farpoint_server.services.admin import AdminServicer
-from farpoint_server.services.encode_handler import Encoders
-from farpoint_server.services.encoding import ModelServicer
-from farpoint_server.services.memory_bound import MemoryBound
-from farpoint_server.services.open_inference import InferenceServicer
-from farpoint_server.services.sample_handler import Sampler
+from farpoint_server.services.encode_handler import EncodeHandler
+from farpoint_server.services.encoding import EncodingServicer
+from farpoint_server.services.open_inference import OpenInferenceServicer
+from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.services.sampling import SamplingServicer
 from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.limits.outgoing import Outgoing
+from farpoint_server.transport.limits.slots import CallLimits
 from farpoint_server.transport.receive import ReceiveTurns
 from farpoint_server.transport.server import GrpcServers
 from farpoint_server.transport.shared_memory import SharedMemoryServer
@@ -61,11 +65,23 @@ class App:
         chosen = [devices.resolve(name) for name in settings.device]
         self._allocator_settings = os.environ.get(environment.NAME, "")
         self._engines = self._make_engines(chosen)
-        self._watchdog = Watchdog(settings.engine_timeout_s, len(chosen), self._report_engines)
+        background = [e.background for e in self._engines if e.background is not None]
+        lanes = 2 if background else 1
+        self._watchdog = Watchdog(
+            settings.engine_timeout_s, len(chosen), self._report_engines, lanes
+        )
         self._health = Health(services.health_names(settings))
         self._telemetry = Telemetry(settings, lambda: self._health.is_serving)
-        measured = [BatchMeter(e, self._telemetry.instruments) for e in self._engines]
-        self._batcher = Batcher(measured, settings.batch_points, self._watchdog)
+        long_ns = int(settings.long_work_ms * 1e6)
+        is_cpu = all(device.type == "cpu" for device in chosen)
+        self._batcher = Batcher(
+            self._measured(self._engines),
+            settings.batch_points,
+            self._watchdog,
+            background=self._measured(background),
+            long_ns=long_ns,
+            batch_ns=long_ns if long_ns and is_cpu else None,
+        )
         self._threads = ThreadPoolExecutor(2, "codec")
         self._in_flight = InFlight()
         self._shared_memory = SharedMemoryServer(settings)
@@ -76,8 +92,18 @@ class App:
             structlog.get_logger("farpoint.memory").error,
         )
         self._models = Registry(self._engines, self._health)
-        requests = RequestInterceptor(self._in_flight, self._telemetry.calls)
-        self._servers = GrpcServers(settings, [*self._telemetry.interceptors, requests])
+        self._admission = Admission(
+            settings.max_points_in_flight,
+            settings.max_bytes_in_flight,
+            settings.overload_retry_ms,
+            settings.caller_share,
+        )
+        self._outgoing = Outgoing(
+            self._admission,
+            settings.send_timeout_s,
+            count_refusal=self._telemetry.calls.count_refusal,
+        )
+        self._servers = GrpcServers(settings, self._make_interceptors())
         self._register(chosen)
 
     async def start(self) -> None:
@@ -90,7 +116,7 @@ class App:
         self._batcher.start()
         self._monitor.start()
         await self._servers.start()
-        self._telemetry.start()
+        await self._telemetry.start()
         await self._health.set_all(serving=True)
         names = ", ".join(str(engine.device) for engine in self._engines)
         log.info(
@@ -128,8 +154,12 @@ class App:
             return False
         return True
 
-    async def stop(self, grace_s: float) -> None:
-        """Closes every connection; calls that then are not answered in time are cancelled."""
+    async def stop(self, grace_s: float) -> bool:
+        """Closes every connection; calls that are not answered by now are cancelled.
+
+        Returns whether there were none of these.
+        """
+        unanswered = self._in_flight.calls
         await self._servers.stop(grace_s)
         self._shared_memory.stop()
         await self._monitor.stop()
@@ -137,8 +167,9 @@ class App:
         for engine in self._engines:
             engine.stop()
         self._threads.shutdown(wait=False)
-        await asyncio.to_thread(self._telemetry.stop)
-        log.info("stopped", unanswered=self._in_flight.calls)
+        await self._telemetry.stop()
+        (log.warning if unanswered else log.info)("stopped", unanswered=unanswered)
+        return not unanswered
 
     def _make_engines(self, chosen: Sequence[torch.device]) -> list[Engine]:
         threads = self._settings.cpu_threads or devices.cores_each(chosen)
@@ -146,55 +177,70 @@ class App:
         torch.set_num_threads(threads)
         gate, options = Gate(), self._settings.memory_options()
         report = structlog.get_logger("farpoint.memory").info
-        return [
-            Engine(
-                device,
-                threads,
-                manager_of(device, options, gate, self._allocator_settings, report),
-            )
-            for device in chosen
-        ]
+        engines = []
+        for device in chosen:
+            memory = manager_of(device, options, gate, self._allocator_settings, report)
+            background = None
+            if self._settings.long_work_ms > 0:
+                most = background_threads(threads)
+                background = Engine(device, most, memory, is_background=True)
+            engines.append(Engine(device, threads, memory, background=background))
+        return engines
+
+    def _measured(self, engines: Sequence[Engine]) -> list[BatchMeter]:
+        return [BatchMeter(engine, self._telemetry.instruments) for engine in engines]
+
+    def _make_interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
+        """Those of all calls, the outermost first."""
+        settings = self._settings
+        limits = CallLimits(
+            settings.max_concurrent_rpcs, settings.max_caller_rpcs, settings.overload_retry_ms
+        )
+        requests = RequestInterceptor(
+            self._in_flight, self._telemetry.calls, limits, self._outgoing, settings.idle_timeout_s
+        )
+        return [*self._telemetry.interceptors, requests]
 
     def _report_engines(self, healthy: bool) -> None:
         self._health.report_soon("engines", healthy=healthy)
 
     def _register(self, chosen: Sequence[torch.device]) -> None:
         settings = self._settings
-        limits = Limits(
+        limits = RequestLimits(
             settings.max_message_bytes, settings.max_request_points, settings.max_request_clouds
         )
-        admission = Admission(
-            settings.max_points_in_flight,
-            settings.max_bytes_in_flight,
-            settings.overload_retry_ms,
-        )
-        memory = MemoryBound(self._engines)
-        regions = self._shared_memory.regions
-        sampler = Sampler(limits, admission, self._batcher, self._threads, memory, regions)
-        encoders = Encoders(
-            self._models,
-            self._batcher,
-            replace(limits, points=min(limits.points, settings.max_encode_points)),
-            admission,
-            self._threads,
-        )
         receiving = ReceiveTurns(settings.receive_turns)
+        shared = (self._admission, receiving, self._batcher)
+        sample_handler = SampleHandler(
+            limits, *shared, self._engines, self._threads, self._shared_memory.regions
+        )
+        encode_limits = replace(limits, points=min(limits.points, settings.max_encode_points))
+        encode_handler = EncodeHandler(
+            encode_limits, *shared, self._models, self._threads, self._engines
+        )
         services.Servicers(
-            SamplingServicer(sampler, receiving, self._in_flight, _info(limits, chosen)),
-            ModelServicer(encoders, receiving),
-            InferenceServicer(sampler, encoders, receiving, lambda: self._health.is_serving),
+            SamplingServicer(
+                sample_handler,
+                self._in_flight,
+                _info(limits, chosen),
+                self._outgoing,
+                settings.idle_timeout_s,
+            ),
+            EncodingServicer(encode_handler),
+            OpenInferenceServicer(sample_handler, encode_handler, lambda: self._health.is_serving),
             AdminServicer(self._monitor, self._models, self._allocator_settings),
             self._health,
         ).add_to(self._servers)
-        self._show_state(admission)
+        self._show_state()
 
-    def _show_state(self, admission: Admission) -> None:
-        batcher, in_flight, regions = self._batcher, self._in_flight, self._shared_memory.regions
+    def _show_state(self) -> None:
+        admission, batcher = self._admission, self._batcher
+        in_flight, regions = self._in_flight, self._shared_memory.regions
         for name, text, read in (
             ("serving", "1 if health is SERVING, else 0.", lambda: self._health.is_serving),
             ("calls", "Calls that are accepted and not answered.", lambda: in_flight.calls),
             ("points_in_flight", "Points of these calls.", lambda: admission.points),
-            ("bytes_in_flight", "Bytes of their messages.", lambda: admission.bytes),
+            ("bytes_in_flight", "Bytes of their messages and answers.", lambda: admission.bytes),
             ("queue_requests", "Requests no engine has begun.", lambda: batcher.waiting_requests),
             ("queue_points", "Points of these requests.", lambda: batcher.waiting_points),
             ("shared_memory_bytes", "Bytes that callers share.", lambda: regions.size),
@@ -206,7 +252,7 @@ class App:
 
 
 async def serve(settings: Settings) -> bool:
-    """Serves until SIGTERM or SIGINT; returns whether every accepted call was answered.
+    """Serves until a signal of `_signals`; returns whether every accepted call was answered.
 
     Raises:
         StartError: the settings do not fit this machine.
@@ -233,19 +279,23 @@ async def serve(settings: Settings) -> bool:
     again.cancel()
     complete = drained.done() and drained.result()
     drained.cancel()
-    await app.stop(REFUSAL_S if complete else 0)
-    return complete
+    return await app.stop(REFUSAL_S if complete else 0)
 
 
 def _signals() -> asyncio.Queue[signal.Signals]:
-    """Where each SIGTERM and SIGINT arrives."""
+    """Where each SIGTERM, SIGINT and SIGHUP arrives; nohup's wish to ignore the last is kept."""
     queue: asyncio.Queue[signal.Signals] = asyncio.Queue()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         asyncio.get_running_loop().add_signal_handler(number, queue.put_nowait, number)
     return queue
 
 
-def _info(limits: Limits, chosen: Sequence[torch.device]) -> sampling_pb2.GetServerInfoResponse:
+def _info(
+    limits: RequestLimits, chosen: Sequence[torch.device]
+) -> sampling_pb2.GetServerInfoResponse:
     return sampling_pb2.GetServerInfoResponse(
         version=version(),
         devices=[

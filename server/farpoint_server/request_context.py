@@ -1,4 +1,4 @@
-"""The request at hand: what its log line, its trace and the metrics say of it.
+"""Context variable with the fields of the current request, for its log line, trace and metrics.
 
 One object in one context variable. structlog's own has a variable for each field, and a line that
 is logged copies the context and looks through all of it.
@@ -6,66 +6,115 @@ is logged copies the context and looks through all of it.
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import lru_cache
+from ipaddress import ip_address, ip_network
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 from structlog.typing import EventDict, WrappedLogger
 
 Fields: TypeAlias = dict[str, Any]
+# What the names of callers begin with that have shown a token.
+TOKEN_PREFIX = "token:"
 OnEnd: TypeAlias = Callable[[float, Exception | None, Fields], None]
 
 
-def _uncounted(seconds: float, error: Exception | None, fields: Fields) -> None:
-    """Outside of a call nobody counts."""
+def _ignore_end(seconds: float, error: Exception | None, fields: Fields) -> None:
+    """Outside of an RPC nobody is told."""
 
 
-class Call:
+class RequestContext:
     """One request.
 
     Attributes:
         fields: What is known of it so far.
         on_end: Given its seconds, its error if any, and its fields, when it has ended.
+        caller: Who is served in turns with others, and has a share of what the server holds.
     """
 
-    __slots__ = ("fields", "on_end")
+    __slots__ = ("caller", "fields", "on_end")
 
-    def __init__(self, fields: Fields, on_end: OnEnd = _uncounted) -> None:
+    def __init__(self, fields: Fields, on_end: OnEnd = _ignore_end, caller: str = "") -> None:
         self.fields = fields
         self.on_end = on_end
+        self.caller = caller
 
 
-_call: ContextVar[Call | None] = ContextVar("call", default=None)
+_current: ContextVar[RequestContext | None] = ContextVar("request", default=None)
 
 
-def current() -> Call:
-    """The request at hand; one without fields where there is none."""
-    call = _call.get()
-    if call is None:
-        call = Call({})
-        _call.set(call)
-    return call
+def current() -> RequestContext:
+    """The current request; one without fields where there is none."""
+    request = _current.get()
+    if request is None:
+        request = RequestContext({})
+        _current.set(request)
+    return request
+
+
+def caller() -> str:
+    """The caller of the current request; empty where there is no request."""
+    request = _current.get()
+    return "" if request is None else request.caller
 
 
 def bind(**fields: Any) -> None:
-    """Adds to what is known of the request at hand."""
+    """Adds fields to the current request."""
     current().fields.update(fields)
 
 
 def begin(on_end: OnEnd, **fields: Any) -> Fields:
-    """A call begins, of which its interceptors may have said something already."""
-    known = _call.get()
+    """Begins the request of an RPC, with the fields that its interceptors have bound already."""
+    known = _current.get()
     if known is not None:
         fields = known.fields | fields
-    _call.set(Call(fields, on_end))
+    _current.set(RequestContext(fields, on_end))
     return fields
 
 
 def fork(**fields: Any) -> None:
-    """A request within a call begins: the task at hand has fields of its own from now on."""
-    call = current()
-    _call.set(Call(call.fields | fields, call.on_end))
+    """Begins a request within an RPC: from now on the current task has fields of its own."""
+    request = current()
+    _current.set(RequestContext(request.fields | fields, request.on_end, request.caller))
+
+
+def identify(peer: str) -> None:
+    """Names the caller of the current request: by its token, or else by its address.
+
+    Args:
+        peer: As gRPC names it; see `address_of`.
+    """
+    request = current()
+    token = request.fields.get("caller")
+    request.caller = address_of(peer) if token is None else f"{TOKEN_PREFIX}{token}"
+
+
+@lru_cache(4096)
+def address_of(peer: str) -> str:
+    """The address that counts as one caller, however many connections it opens.
+
+    Args:
+        peer: "ipv4:HOST:PORT", "ipv6:%5BHOST%5D:PORT" or "unix:…".
+
+    Returns:
+        The host of IPv4, the /64 network of IPv6, which is what one customer gets. Peers on this
+        machine have a host in common, so each connection is a caller of its own, as far as gRPC
+        tells them apart: those of a unix socket it does not.
+    """
+    scheme, _, rest = peer.partition(":")
+    host = unquote(rest.rpartition(":")[0]).strip("[]").partition("%")[0]
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return peer
+    if address.is_loopback:
+        return peer
+    if address.version == 4:
+        return f"{scheme}:{host}"
+    return f"{scheme}:{ip_network((address, 64), strict=False)}"
 
 
 def merge(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """For structlog: what a line does not say itself is taken from the request at hand."""
-    call = _call.get()
-    return event if call is None else {**call.fields, **event}
+    """structlog processor: a line takes from the current request what it does not say itself."""
+    request = _current.get()
+    return event if request is None else {**request.fields, **event}

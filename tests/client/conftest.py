@@ -48,7 +48,9 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
     answer: pb.SampleResponse | None = None
     target: str = ""
     message_bytes: int = 64 << 20
+    request_points: int = 20
     info_takes_s: float = 0
+    fails_after_s: float = 0
     time_left_s: list[float] = field(default_factory=list)
 
     def fail(self, code: grpc.StatusCode, message: str = "no", details: bytes = b"") -> None:
@@ -61,6 +63,7 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
         self.metadata.append(dict(context.invocation_metadata()))
         if self.failures:
             code, message, details = self.failures.pop(0)
+            time.sleep(self.fails_after_s)
             context.set_trailing_metadata((("grpc-status-details-bin", details),))
             context.abort(code, message)
         if self.hold:
@@ -114,7 +117,9 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
             methods=[pb.SAMPLING_METHOD_FARTHEST_POINT, 77],
             point_types=[tensor_pb2.DATA_TYPE_FLOAT32, tensor_pb2.DATA_TYPE_BFLOAT16],
             limits=pb.Limits(
-                message_bytes=self.message_bytes, request_points=20, request_clouds=30
+                message_bytes=self.message_bytes,
+                request_points=self.request_points,
+                request_clouds=30,
             ),
             torch_version="2.13.0",
         )

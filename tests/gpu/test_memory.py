@@ -1,4 +1,4 @@
-"""The promises of docs/memory.md on a real card; part of `make gpu-check`."""
+"""The promises of docs/memory.md on a real GPU; part of `make gpu-check`."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.gpu import card
+from tests.gpu import cuda_device
 
 from farpoint_server.memory.oom import OutOfMemory
 from farpoint_server.memory.policy import Thresholds
@@ -43,19 +43,19 @@ def counters() -> list[int]:
 def test_nothing_is_freed_flushed_or_synchronized_inside_any_of_1000_forwards():
     """A policy that trims as often as it may works between them."""
     eager = Thresholds(interval_s=0.05, soft_bytes=MIB, soft_share=0, soft_s=0, min_trim_bytes=MIB)
-    clouds = [card.cloud(size) for size in SIZES]
-    manager = card.manager(eager, bounded=True)
+    clouds = [cuda_device.cloud(size) for size in SIZES]
+    manager = cuda_device.manager(eager, bounded=True)
     moved = []
 
-    def forward(batch: card.CloudBatch) -> list[np.ndarray]:
+    def forward(batch: cuda_device.CloudBatch) -> list[np.ndarray]:
         before = counters()
-        answers = card.forward(batch)
+        answers = cuda_device.forward(batch)
         moved.append([b - a for a, b in zip(before, counters(), strict=True)])
         return answers
 
     for _ in range(1000):
         batch = [clouds[i] for i in RANDOM.integers(0, len(clouds), RANDOM.integers(1, 5))]
-        manager.run(card.CloudBatch(batch), forward)
+        manager.run(cuda_device.CloudBatch(batch), forward)
         manager.poll(waiting=0)
     assert len(moved) >= 1000
     assert np.array(moved).sum(0).tolist() == [0, 0, 0]
@@ -77,10 +77,10 @@ def test_reserved_memory_falls_by_what_was_predicted(expandable):
 
 
 def test_after_idling_a_second_process_can_allocate_most_of_the_card():
-    manager = card.manager(Thresholds(idle_s=0.2, interval_s=0.1))
-    manager.run(card.CloudBatch([card.cloud(1000)]), card.forward)
+    manager = cuda_device.manager(Thresholds(idle_s=0.2, interval_s=0.1))
+    manager.run(cuda_device.CloudBatch([cuda_device.cloud(1000)]), cuda_device.forward)
     total = torch.cuda.get_device_properties(0).total_memory
-    filler = torch.empty(int(0.5 * total), dtype=torch.uint8, device=card.DEVICE)
+    filler = torch.empty(int(0.5 * total), dtype=torch.uint8, device=cuda_device.DEVICE)
     del filler
     assert torch.cuda.memory_reserved(0) >= 0.5 * total
     time.sleep(0.3)
@@ -91,23 +91,23 @@ def test_after_idling_a_second_process_can_allocate_most_of_the_card():
 
 def test_a_real_out_of_memory_recovers_and_the_next_request_succeeds():
     total = torch.cuda.get_device_properties(0).total_memory
-    manager = card.manager(fraction=0.02)
+    manager = cuda_device.manager(fraction=0.02)
     too_many = int(0.03 * total / 12)
-    large, small = card.Cloud(torch.zeros(too_many, 3)), card.cloud(4096)
+    large, small = cuda_device.Cloud(torch.zeros(too_many, 3)), cuda_device.cloud(4096)
     reference = weakref.ref(large)
-    answers = manager.run(card.CloudBatch([small, large, small]), card.forward)
+    answers = manager.run(cuda_device.CloudBatch([small, large, small]), cuda_device.forward)
     assert isinstance(answers[1], OutOfMemory)
     assert answers[0].tolist() == answers[2].tolist()
     del large
     assert reference() is None
     assert torch.cuda.memory_allocated(0) == 0
-    assert len(manager.run(card.CloudBatch([small]), card.forward)) == 1
+    assert len(manager.run(cuda_device.CloudBatch([small]), cuda_device.forward)) == 1
     assert manager.snapshot.oom_count == 1
 
 
 def test_the_time_of_a_trim_grows_with_its_segments(record_property):
     """Prints the table that docs/memory.md asks for; run with -s to see it."""
-    manager = card.manager()
+    manager = cuda_device.manager()
     table = {}
     total = torch.cuda.get_device_properties(0).total_memory
     for segments in (1, 10, 100, 1000):
@@ -124,16 +124,16 @@ def test_the_time_of_a_trim_grows_with_its_segments(record_property):
 
 
 def test_the_policy_does_not_cost_the_99th_percentile():
-    """Blocks of both kinds take turns, so that both meet the same card."""
-    clouds = [card.cloud(size) for size in SIZES[:4]]
-    managers = {on: card.manager(enabled=on) for on in (True, False)}
+    """Blocks of both kinds take turns, so that both meet the same cuda_device."""
+    clouds = [cuda_device.cloud(size) for size in SIZES[:4]]
+    managers = {on: cuda_device.manager(enabled=on) for on in (True, False)}
     seconds: dict[bool, list[float]] = {True: [], False: []}
     for block in range(20):
         on = block % 2 == 0
         last_tend = time.monotonic()
         for i in range(150):
             begun = time.perf_counter()
-            managers[on].run(card.CloudBatch([clouds[i % len(clouds)]]), card.forward)
+            managers[on].run(cuda_device.CloudBatch([clouds[i % len(clouds)]]), cuda_device.forward)
             if block > 1:
                 seconds[on].append(time.perf_counter() - begun)
             if on and time.monotonic() - last_tend > 0.25:

@@ -1,4 +1,4 @@
-"""Staging on a real card: what overlaps, what never waits, right answers; in `make gpu-check`."""
+"""Staging on a real GPU: what overlaps, what never waits, right answers; in `make gpu-check`."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from tests.gpu import card
+from tests.gpu import cuda_device
 from tests.support.sampling_work import clouds_of
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 
 RANDOM = np.random.default_rng(17)
 clouds = partial(clouds_of, RANDOM, per_sample=4)
-# Some tens of milliseconds on any card: longer than it takes to stage and copy the batches below.
+# Some tens of milliseconds on any GPU: longer than it takes to stage and copy the batches below.
 SPIN_CYCLES = 60_000_000
 POINTS = 500_000
 BOTH = (ProfilerActivity.CPU, ProfilerActivity.CUDA)
@@ -43,15 +43,15 @@ def gate() -> Gate:
 
 @pytest.fixture
 def pipeline(gate: Gate) -> Iterator[Pipeline[torch.Tensor]]:
-    with torch.cuda.device(card.DEVICE):
-        pipeline = Pipeline(CudaDevice(card.DEVICE), gate.hold_shared)
+    with torch.cuda.device(cuda_device.DEVICE):
+        pipeline = Pipeline(CudaDevice(cuda_device.DEVICE), gate.hold_shared)
         yield pipeline
     pipeline.wait(0)
     pipeline.stop()
 
 
 def spin(points: torch.Tensor) -> Sequence[torch.Tensor]:
-    """A kernel that takes its time and leaves the card's copy engines alone."""
+    """A kernel that takes its time and leaves the GPU's copy engines alone."""
     torch.cuda._sleep(SPIN_CYCLES)
     return (points * 2,)
 
@@ -62,7 +62,7 @@ def run(pipeline: Pipeline[torch.Tensor], gate: Gate, batch: Sequence[np.ndarray
 
 
 def device_events(profiled: profile, name: str) -> list[tuple[float, float]]:
-    """Begin and end, in microseconds, of what the card did under a name."""
+    """Begin and end, in microseconds, of what the GPU did under a name."""
     return [
         (event.time_range.start, event.time_range.end)
         for event in profiled.events()
@@ -108,7 +108,7 @@ def test_nothing_waits_for_the_card_or_for_a_stream(pipeline, gate):
         torch.cuda.set_sync_debug_mode("default")
     events = [event for event in profiled.events() if event.device_type == DeviceType.CPU]
     (staged,) = (event.time_range for event in events if event.name == "staged")
-    # The profiler itself waits for the card at its end.
+    # The profiler itself waits for the GPU at its end.
     inside = [
         event.name
         for event in events
@@ -172,7 +172,7 @@ def test_an_engine_answers_two_batches_at_a_time_as_a_cpu_does():
             assert trim is not None
             engine.stop()
 
-    on_device, on_cpu = (asyncio.run(answers(d)) for d in (card.DEVICE, torch.device("cpu")))
+    on_device, on_cpu = (asyncio.run(answers(d)) for d in (cuda_device.DEVICE, torch.device("cpu")))
     for batch, expected in zip(on_device, on_cpu, strict=True):
         for got, wanted in zip(batch, expected, strict=True):
             np.testing.assert_array_equal(got.rows, wanted.rows)
@@ -182,11 +182,11 @@ def test_an_engine_answers_two_batches_at_a_time_as_a_cpu_does():
 
 def _submitter(pipeline: Pipeline[torch.Tensor], gate: Gate):
     """Submits a batch of farthest point sampling, as the server does."""
-    if not card.has_kernels():
+    if not cuda_device.has_kernels():
         pytest.skip("needs the CUDA kernels")
 
     def submit(batch: SampleBatch) -> Future:
         with gate.reading():
-            return batch.run(card.DEVICE, pipeline)
+            return batch.run(cuda_device.DEVICE, pipeline)
 
     return submit

@@ -2,44 +2,76 @@
 
 import asyncio
 
-from farpoint_server import request_context as call
+import pytest
+
+from farpoint_server import request_context
 
 
 async def test_what_interceptors_said_belongs_to_the_call():
-    call.bind(caller="someone")
-    fields = call.begin(lambda *_: None, method="Sample")
-    call.bind(points=5)
+    request_context.bind(caller="someone")
+    fields = request_context.begin(lambda *_: None, method="Sample")
+    request_context.bind(points=5)
     assert fields == {"caller": "someone", "method": "Sample", "points": 5}
 
 
 async def test_requests_of_a_stream_have_fields_of_their_own():
     ended = []
-    call.begin(lambda *told: ended.append(told), method="SampleStream")
+    request_context.begin(lambda *told: ended.append(told), method="SampleStream")
 
     async def request(index):
-        call.fork(request_index=index)
+        request_context.fork(request_index=index)
         await asyncio.sleep(0)
-        call.bind(points=index)
-        call.current().on_end(0.5, None, {})
-        return call.current().fields
+        request_context.bind(points=index)
+        request_context.current().on_end(0.5, None, {})
+        return request_context.current().fields
 
     first, second = await asyncio.gather(request(1), request(2))
     assert (first["request_index"], first["points"]) == (1, 1)
     assert (second["request_index"], second["points"]) == (2, 2)
-    assert call.current().fields == {"method": "SampleStream"}
+    assert request_context.current().fields == {"method": "SampleStream"}
     assert len(ended) == 2
 
 
 async def test_a_line_says_what_is_known_and_its_own_words_win():
-    assert call.merge(None, "info", {"event": "x"})["event"] == "x"
-    call.begin(lambda *_: None, method="Sample", points=3)
-    line = call.merge(None, "info", {"event": "x", "points": 4})
+    assert request_context.merge(None, "info", {"event": "x"})["event"] == "x"
+    request_context.begin(lambda *_: None, method="Sample", points=3)
+    line = request_context.merge(None, "info", {"event": "x", "points": 4})
     assert line == {"event": "x", "method": "Sample", "points": 4}
 
 
 async def test_one_call_says_nothing_of_another():
     async def other():
-        call.begin(lambda *_: None, method="Other")
+        request_context.begin(lambda *_: None, method="Other")
 
     await asyncio.create_task(other())
-    assert "method" not in call.current().fields
+    assert "method" not in request_context.current().fields
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("ipv4:10.1.2.3:5000", "ipv4:10.1.2.3"),
+        ("ipv6:%5B2001:db8:1:2:3:4:5:6%5D:5000", "ipv6:2001:db8:1:2::/64"),
+        ("ipv6:%5Bfe80::1%25eth0%5D:5000", "ipv6:fe80::/64"),
+        ("ipv4:127.0.0.1:5000", "ipv4:127.0.0.1:5000"),
+        ("ipv6:%5B::1%5D:5000", "ipv6:%5B::1%5D:5000"),
+        ("unix:", "unix:"),
+        ("what gRPC may name one day", "what gRPC may name one day"),
+    ],
+)
+async def test_a_network_address_is_one_caller_and_a_local_connection_another(peer, address):
+    request_context.begin(lambda *_: None, method="Sample")
+    request_context.identify(peer)
+    assert request_context.caller() == address
+
+
+async def test_a_token_is_one_caller_from_wherever_and_in_each_request_of_a_stream():
+    request_context.bind(caller="robot")
+    request_context.begin(lambda *_: None, method="SampleStream")
+    request_context.identify("ipv4:10.1.2.3:5000")
+    request_context.fork(request_index=0)
+    assert request_context.caller() == "token:robot"
+
+
+async def test_outside_of_a_request_there_is_no_caller():
+    assert request_context.caller() == ""

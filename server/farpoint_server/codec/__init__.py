@@ -1,1 +1,1 @@
-"""Between messages and arrays: everything a request can get wrong is found here."""
+"""Messages to arrays and back; whatever is wrong with a request is found here."""

@@ -1,12 +1,12 @@
-"""Coordinates of any accepted type, as the float32 that the kernels read."""
+"""Coordinates of every accepted dtype as float32 arrays; float64 is shifted to a local origin."""
 
 import numpy as np
 import numpy.typing as npt
 
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec.sample_request import Plan
-from farpoint_server.codec.tensors import View
+from farpoint_server.codec.tensors import TensorView
 from farpoint_server.codec.validation import check_range
+from farpoint_server.codec.wire import ELEMENT_TYPES
 from farpoint_server.engine.types import Float32s, Int64s
 from farpoint_server.errors import InvalidRequestError
 
@@ -16,26 +16,16 @@ Float64s = npt.NDArray[np.float64]
 _HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
-def load_points(plan: Plan) -> tuple[Float32s, Float64s | None]:
-    """The clouds of a request in float32, and what was subtracted from each.
+def to_float32(points: TensorView, lengths: Int64s) -> tuple[Float32s, Float64s | None]:
+    """The clouds of a request in float32, finite or not, and what was subtracted from each.
 
     float32 is used as it is, without a copy; halves are widened, which is exact; float64 is
     shifted in float64 to the first finite point of each cloud before it is narrowed.
 
     Returns:
         Points (P, 3), and origins (B, 3) for float64 or None.
-
-    Raises:
-        InvalidRequestError: a row is not finite, or with nonfinite=IGNORE too few rows are.
     """
-    values, origins = narrow(plan.points, plan.lengths)
-    _check_finite(values, plan)
-    return values, origins
-
-
-def narrow(points: View, lengths: Int64s) -> tuple[Float32s, Float64s | None]:
-    """As `load_points`, finite or not."""
-    raw = points.array()
+    raw = np.frombuffer(points.data, ELEMENT_TYPES[points.data_type]).reshape(points.shape)
     if points.data_type == tensor_pb2.DATA_TYPE_FLOAT64:
         return _shift(raw.astype(np.float64, copy=False), lengths)
     if points.data_type == tensor_pb2.DATA_TYPE_BFLOAT16:
@@ -73,18 +63,23 @@ def _origins(points: Float64s, lengths: Int64s) -> Float64s:
     return origins
 
 
-def _check_finite(points: Float32s, plan: Plan) -> None:
+def check_finite(points: Float32s, lengths: Int64s, needed: Int64s | None) -> None:
+    """Raises InvalidRequestError for rows that are not finite.
+
+    Args:
+        points: Shape (P, 3).
+        lengths: Shape (B,): points of each cloud.
+        needed: Shape (B,), or (1,) for all clouds: finite rows that a cloud must have, whatever
+            the others are; None if all rows must be.
+    """
     if np.isfinite(points).all():
         return
     finite = np.asarray(np.isfinite(points).all(axis=1))
-    if plan.ignore_nonfinite:
-        stops = plan.lengths.cumsum()
-        available = np.add.reduceat(finite, stops - plan.lengths, dtype=np.int64)
-        meaning = "the finite points of cloud {}"
-        check_range(plan.sample_counts, 1, available, "sample_counts", meaning)
-    else:
+    if needed is None:
         expected = "finite coordinates (nonfinite_policy IGNORE samples around others)"
-        raise nonfinite(points, finite, plan.lengths, expected)
+        raise nonfinite(points, finite, lengths, expected)
+    available = np.add.reduceat(finite, lengths.cumsum() - lengths, dtype=np.int64)
+    check_range(needed, 1, available, "sample_counts", "the finite points of cloud {}")
 
 
 def nonfinite(

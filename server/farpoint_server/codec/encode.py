@@ -1,18 +1,21 @@
-"""An EncodeRequest to work, and the stages of a model to a serialized EncodeResponse."""
+"""EncodeRequest and EncodeResponse messages: parsed, validated, decoded; and serialized."""
 
-from collections.abc import Sequence
+import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_models import EncoderConfig
-from farpoint_server.codec.coordinates import narrow, nonfinite
-from farpoint_server.codec.sample_request import Limits, check_points, read_lengths
-from farpoint_server.codec.tensors import View, enum_name, pack, view
-from farpoint_server.codec.wire import Buffer, nested
-from farpoint_server.engine.types import EncoderInput, Float32s, Int64s, StageOutput
+from farpoint_server.codec.coordinates import nonfinite, to_float32
+from farpoint_server.codec.fields import Buffer, length_delimited
+from farpoint_server.codec.sample_request import check_points
+from farpoint_server.codec.tensors import TensorView, enum_name, parse_tensor
+from farpoint_server.codec.validation import RequestLimits, read_lengths
+from farpoint_server.codec.wire import serialize_tensor
+from farpoint_server.engine.types import EncoderInput, Float32s, Int64s, Outcome, StageOutput
 from farpoint_server.errors import InvalidRequestError
 
 ATTRIBUTE_TYPES = (
@@ -25,22 +28,23 @@ EncodedStage = sampling_pb2.EncodedStage
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A request whose sizes are right."""
+class ParsedEncodeRequest:
+    """A request whose sizes are valid; its values are still to be looked at."""
 
-    points: View
+    points: TensorView
     """Shape (P, 3)."""
-    attributes: View | None
+    attributes: TensorView | None
     """Shape (P, A), of one of ATTRIBUTE_TYPES; None for a model that takes none."""
     lengths: Int64s
     """Shape (B,); adds up to P."""
     return_points: bool
+    return_checksums: bool = False
 
 
-def read_plan(
-    request: sampling_pb2.EncodeRequest, size: int, config: EncoderConfig, limits: Limits
-) -> Plan:
-    """Checks all that can be checked without looking at a value.
+def parse_encode_request(
+    request: sampling_pb2.EncodeRequest, size: int, config: EncoderConfig, limits: RequestLimits
+) -> ParsedEncodeRequest:
+    """Validates all that can be validated without looking at a value.
 
     Args:
         request: As it arrived.
@@ -57,16 +61,19 @@ def read_plan(
         field = "attributes.data" if larger else "points.data"
         raise InvalidRequestError(field, expected, f"{size} bytes")
     check_points(request.points, limits)
-    points = view(request.points, "points")
-    return Plan(
+    points = parse_tensor(request.points, "points")
+    return ParsedEncodeRequest(
         points=points,
-        attributes=_attributes(request, points.shape[0], config.attributes),
+        attributes=_parse_attributes(request, points.shape[0], config.attributes),
         lengths=read_lengths(request.lengths, points.shape[0], limits),
         return_points=request.return_points,
+        return_checksums=request.return_checksums,
     )
 
 
-def _attributes(request: sampling_pb2.EncodeRequest, points: int, channels: int) -> View | None:
+def _parse_attributes(
+    request: sampling_pb2.EncodeRequest, points: int, channels: int
+) -> TensorView | None:
     tensor = request.attributes
     if channels == 0:
         if request.HasField("attributes"):
@@ -81,27 +88,27 @@ def _attributes(request: sampling_pb2.EncodeRequest, points: int, channels: int)
         names = ", ".join(enum_name(tensor_pb2.DataType, t) for t in ATTRIBUTE_TYPES)
         got = enum_name(tensor_pb2.DataType, tensor.data_type)
         raise InvalidRequestError("attributes.data_type", f"one of {names}", got)
-    return view(tensor, "attributes")
+    return parse_tensor(tensor, "attributes")
 
 
-def decode(plan: Plan) -> EncoderInput:
+def decode_encode_request(request: ParsedEncodeRequest) -> EncoderInput:
     """The clouds in float32, float64 coordinates shifted as for Sample.
 
     Raises:
         InvalidRequestError: a value is not finite.
     """
-    points, _ = narrow(plan.points, plan.lengths)
+    points, _ = to_float32(request.points, request.lengths)
     finite = _finite_rows(points)
     if not finite.all():
-        raise nonfinite(points, finite, plan.lengths, "finite coordinates")
-    return EncoderInput(points, _load_attributes(plan), plan.lengths)
+        raise nonfinite(points, finite, request.lengths, "finite coordinates")
+    return EncoderInput(points, _decode_attributes(request), request.lengths)
 
 
-def _load_attributes(plan: Plan) -> Float32s:
-    if plan.attributes is None:
-        return np.empty((plan.points.shape[0], 0), np.float32)
+def _decode_attributes(request: ParsedEncodeRequest) -> Float32s:
+    if request.attributes is None:
+        return np.empty((request.points.shape[0], 0), np.float32)
     with np.errstate(over="ignore"):
-        values = plan.attributes.array().astype(np.float32, copy=False)
+        values = request.attributes.array().astype(np.float32, copy=False)
     finite = _finite_rows(values)
     if not finite.all():
         got = f"NaN or infinity in {len(finite) - int(finite.sum())} rows, the first at row"
@@ -114,27 +121,45 @@ def _finite_rows(values: Float32s) -> npt.NDArray[np.bool_]:
     return np.asarray(np.isfinite(values).all(axis=1))
 
 
-def encode(model: str, plan: Plan, stages: Sequence[StageOutput]) -> list[Buffer]:
-    """The EncodeResponse as chunks, complete but for `timings`."""
+def serialize_encode_response(
+    model: str, request: ParsedEncodeRequest, arrived: float, outcome: Outcome[list[StageOutput]]
+) -> list[Buffer]:
+    """The EncodeResponse as chunks.
+
+    Args:
+        model: Name of the model.
+        request: What was asked.
+        arrived: When it arrived, in seconds of time.monotonic.
+        outcome: The stages of the model, and how long they took.
+    """
     chunks: list[Buffer] = [Response(model=model).SerializeToString()]
-    for stage in stages:
-        chunks += nested(Response.STAGES_FIELD_NUMBER, _stage(plan, stage))
+    for stage in outcome.result:
+        chunks += length_delimited(Response.STAGES_FIELD_NUMBER, _serialize_stage(request, stage))
+    timings = sampling_pb2.Timings(
+        queue_ms=outcome.queue_ms,
+        compute_ms=outcome.compute_ms,
+        server_ms=(time.monotonic() - arrived) * 1e3,
+    )
+    chunks.append(Response(timings=timings).SerializeToString())
     return chunks
 
 
-def _stage(plan: Plan, stage: StageOutput) -> list[Buffer]:
+def _serialize_stage(request: ParsedEncodeRequest, stage: StageOutput) -> list[Buffer]:
     int32, float32 = tensor_pb2.DATA_TYPE_INT32, tensor_pb2.DATA_TYPE_FLOAT32
+    serialize = partial(serialize_tensor, checksum=request.return_checksums)
     tensors = {
-        EncodedStage.INDICES_FIELD_NUMBER: pack(stage.indices, int32),
-        EncodedStage.FEATURES_FIELD_NUMBER: pack(stage.features, float32),
-        EncodedStage.COUNTS_FIELD_NUMBER: pack(stage.counts, int32),
-        EncodedStage.MEAN_DISTANCES_FIELD_NUMBER: pack(stage.mean_distances, float32),
+        EncodedStage.INDICES_FIELD_NUMBER: serialize(stage.indices, int32),
+        EncodedStage.FEATURES_FIELD_NUMBER: serialize(stage.features, float32),
+        EncodedStage.COUNTS_FIELD_NUMBER: serialize(stage.counts, int32),
+        EncodedStage.MEAN_DISTANCES_FIELD_NUMBER: serialize(stage.mean_distances, float32),
     }
-    if plan.return_points:
-        firsts = plan.lengths.cumsum() - plan.lengths
+    if request.return_points:
+        firsts = request.lengths.cumsum() - request.lengths
         rows = stage.indices + np.repeat(firsts, stage.lengths).astype(np.int32)
-        tensors[EncodedStage.POINTS_FIELD_NUMBER] = plan.points.take(rows)
+        tensors[EncodedStage.POINTS_FIELD_NUMBER] = request.points.take(
+            rows, request.return_checksums
+        )
     chunks: list[Buffer] = [EncodedStage(lengths=stage.lengths.tolist()).SerializeToString()]
     for number, tensor in tensors.items():
-        chunks += nested(number, tensor)
+        chunks += length_delimited(number, tensor)
     return chunks

@@ -1,18 +1,25 @@
-"""The cheap half of decoding a SampleRequest: everything but the coordinates' values."""
+"""SampleRequest messages: parsed and validated first, decoded to arrays once they are admitted."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from farpoint.v1 import sampling_pb2, tensor_pb2
+from farpoint_server.codec.coordinates import Float64s, check_finite, to_float32
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.tensors import MAX_DIMENSIONS, Enum, View, enum_name, view
-from farpoint_server.codec.validation import check_range, per_cloud
+from farpoint_server.codec.tensors import Enum, TensorView, enum_name, parse_tensor
+from farpoint_server.codec.validation import (
+    MAX_ATTRIBUTES,
+    MAX_DIMENSIONS,
+    RequestLimits,
+    read_lengths,
+    read_sample_counts,
+    read_starts,
+)
 from farpoint_server.codec.wire import SampleMessage
-from farpoint_server.engine.types import Int64s
-from farpoint_server.errors import InvalidRequestError
+from farpoint_server.engine.types import Clouds, Int64s
+from farpoint_server.errors import InvalidRequestError, quoted
 
 POINT_TYPES = (
     tensor_pb2.DATA_TYPE_FLOAT32,
@@ -20,28 +27,20 @@ POINT_TYPES = (
     tensor_pb2.DATA_TYPE_FLOAT16,
     tensor_pb2.DATA_TYPE_BFLOAT16,
 )
+# Of the name of an attribute, which the answer repeats, in characters.
+MAX_NAME = 256
 METHODS = (sampling_pb2.SAMPLING_METHOD_FARTHEST_POINT,)
 # Read once: an enum makes them anew each time that it is asked.
 _METHOD_NUMBERS = frozenset(sampling_pb2.SamplingMethod.values())
 _POLICY_NUMBERS = frozenset(sampling_pb2.NonfinitePolicy.values())
-_FIRST = np.zeros(1, np.int64)
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What one request may hold at most."""
+class ParsedSampleRequest(NamedTuple):
+    """A request whose sizes and numbers are valid; its coordinates are still to be looked at."""
 
-    message_bytes: int
-    points: int
-    clouds: int
-
-
-class Plan(NamedTuple):
-    """A request whose sizes and numbers are right."""
-
-    points: View
+    points: TensorView
     """Shape (P, 3), of one of POINT_TYPES."""
-    attributes: tuple[tuple[str, View], ...]
+    attributes: tuple[tuple[str, TensorView], ...]
     """Name and values, shape (P, ...)."""
     lengths: Int64s
     """Shape (B,); adds up to P."""
@@ -52,29 +51,27 @@ class Plan(NamedTuple):
     ignore_nonfinite: bool
     return_points: bool
     return_distances: bool
+    return_checksums: bool = False
 
-    @property
-    def bytes(self) -> int:
-        """Of all tensors."""
-        return len(self.points.data) + sum(len(values.data) for _, values in self.attributes)
+    shared_bytes: int = 0
+    """Bytes of its tensors that are still to be copied from the caller's memory."""
 
-    @property
-    def shared_bytes(self) -> int:
-        """What is still to be copied from the caller's memory."""
-        shared = len(self.points.data) if self.points.is_shared else 0
-        if self.attributes:
-            shared += sum(len(values.data) for _, values in self.attributes if values.is_shared)
-        return shared
-
-    def owned(self) -> "Plan":
+    def owned(self) -> "ParsedSampleRequest":
         """With everything copied that the caller could still change."""
-        if not self.shared_bytes:
-            return self
         attributes = tuple((name, values.owned()) for name, values in self.attributes)
-        return self._replace(points=self.points.owned(), attributes=attributes)
+        return self._replace(points=self.points.owned(), attributes=attributes, shared_bytes=0)
 
 
-def check_size(message: SampleMessage, limits: Limits) -> None:
+class DecodedSampleRequest(NamedTuple):
+    """The work of one request, and what its response needs besides."""
+
+    request: ParsedSampleRequest
+    clouds: Clouds
+    origins: Float64s | None
+    """Shape (B, 3): what was subtracted from each float64 cloud; None for other types."""
+
+
+def check_message_size(message: SampleMessage, limits: RequestLimits) -> None:
     """Raises InvalidRequestError for a message above the limit; names its largest field."""
     if message.size <= limits.message_bytes:
         return
@@ -88,8 +85,10 @@ def check_size(message: SampleMessage, limits: Limits) -> None:
     raise InvalidRequestError(f"{largest}.data", expected, f"{message.size} bytes")
 
 
-def read_plan(message: SampleMessage, limits: Limits, regions: Regions | None = None) -> Plan:
-    """Checks all that can be checked without looking at a coordinate.
+def parse_sample_request(
+    message: SampleMessage, limits: RequestLimits, regions: Regions | None = None
+) -> ParsedSampleRequest:
+    """Validates all that can be validated without looking at a coordinate.
 
     Args:
         message: The request.
@@ -102,29 +101,47 @@ def read_plan(message: SampleMessage, limits: Limits, regions: Regions | None = 
     request = message.request
     _check_enums(request)
     check_points(request.points, limits)
-    points = view(request.points, "points", message.points_data, regions)
+    points = parse_tensor(request.points, "points", message.points_data, regions)
     lengths = read_lengths(request.lengths, points.shape[0], limits)
-    counts = per_cloud(request.sample_counts, "sample_counts", len(lengths))
-    check_range(counts, 1, lengths, "sample_counts", "the points of cloud {}")
-    attributes = request.attributes
-    return Plan(
+    counts = read_sample_counts(request.sample_counts, lengths)
+    attributes: tuple[tuple[str, TensorView], ...] = ()
+    shared_bytes = len(points.data) if points.is_shared else 0
+    if request.attributes:
+        attributes = _parse_attributes(request.attributes, points.shape[0], regions)
+        shared_bytes += sum(len(values.data) for _, values in attributes if values.is_shared)
+    return ParsedSampleRequest(
         points=points,
-        attributes=_attributes(attributes, points.shape[0], regions) if attributes else (),
+        attributes=attributes,
         lengths=lengths,
         sample_counts=counts,
-        starts=_starts(request.start_indices, lengths),
+        starts=read_starts(request.start_indices, lengths),
         ignore_nonfinite=request.nonfinite_policy == sampling_pb2.NONFINITE_POLICY_IGNORE,
         return_points=request.return_points,
         return_distances=request.return_distances,
+        return_checksums=request.return_checksums,
+        shared_bytes=shared_bytes,
     )
 
 
-def _starts(values: Sequence[int], lengths: Int64s) -> Int64s:
-    if not values:
-        return _FIRST
-    starts = per_cloud(values, "start_indices", len(lengths))
-    check_range(starts, 0, lengths - 1, "start_indices", "the rows of cloud {}")
-    return starts
+def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
+    """Work for the engine; the coordinates are validated here.
+
+    Raises:
+        InvalidRequestError: a row is not finite, or with nonfinite=IGNORE too few rows are.
+    """
+    if request.shared_bytes:
+        request = request.owned()
+    lengths, counts = request.lengths, request.sample_counts
+    each_count, each_start = (_broadcast(v, len(lengths)) for v in (counts, request.starts))
+    points, origins = to_float32(request.points, lengths)
+    check_finite(points, lengths, counts if request.ignore_nonfinite else None)
+    clouds = Clouds(points, lengths, each_count, each_start, request.return_distances)
+    return DecodedSampleRequest(request, clouds, origins)
+
+
+def _broadcast(values: Int64s, clouds: int) -> Int64s:
+    """One value for each cloud."""
+    return values if len(values) == clouds else np.broadcast_to(values, clouds)
 
 
 def _check_enums(request: sampling_pb2.SampleRequest) -> None:
@@ -140,7 +157,7 @@ def _unknown(field: str, enum: Enum, value: int) -> InvalidRequestError:
     return InvalidRequestError(field, f"one of {names}", value)
 
 
-def check_points(points: tensor_pb2.Tensor, limits: Limits) -> None:
+def check_points(points: tensor_pb2.Tensor, limits: RequestLimits) -> None:
     """Checks the type and the shape of the points; raises InvalidRequestError."""
     if points.data_type not in POINT_TYPES:
         names = ", ".join(enum_name(tensor_pb2.DataType, t) for t in POINT_TYPES)
@@ -153,32 +170,22 @@ def check_points(points: tensor_pb2.Tensor, limits: Limits) -> None:
         raise InvalidRequestError("points.shape", f"1 to {limits.points} points", tuple(shape))
 
 
-def read_lengths(values: Sequence[int], points: int, limits: Limits) -> Int64s:
-    """The points of each cloud; all of the `points` when no values are given."""
-    if not values:
-        return np.array([points])
-    if len(values) > limits.clouds:
-        raise InvalidRequestError("lengths", f"at most {limits.clouds} clouds", len(values))
-    lengths = per_cloud(values, "lengths", len(values))
-    # Each length is bounded before they are added up, so the sum cannot overflow.
-    check_range(lengths, 1, np.full_like(lengths, points), "lengths", "the rows of points")
-    if lengths.sum() != points:
-        got = f"a sum of {lengths.sum()}"
-        raise InvalidRequestError("lengths", f"a sum of {points}, the rows of points", got)
-    return lengths
-
-
-def _attributes(
+def _parse_attributes(
     attributes: Sequence[tensor_pb2.Attribute], points: int, regions: Regions | None
-) -> tuple[tuple[str, View], ...]:
-    views: dict[str, View] = {}
+) -> tuple[tuple[str, TensorView], ...]:
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise InvalidRequestError("attributes", f"at most {MAX_ATTRIBUTES}", len(attributes))
+    views: dict[str, TensorView] = {}
     for i, attribute in enumerate(attributes):
         if not attribute.name or attribute.name in views:
             expected = "a name that no other attribute has"
-            raise InvalidRequestError(f"attributes[{i}].name", expected, repr(attribute.name))
+            raise InvalidRequestError(f"attributes[{i}].name", expected, quoted(attribute.name))
+        if len(attribute.name) > MAX_NAME:
+            expected = f"at most {MAX_NAME} characters"
+            raise InvalidRequestError(f"attributes[{i}].name", expected, len(attribute.name))
         shape = tuple(attribute.values.shape[:MAX_DIMENSIONS])
         if not shape or shape[0] != points:
             raise InvalidRequestError(f"attributes[{i}].values.shape", f"({points}, ...)", shape)
         field = f"attributes[{i}].values"
-        views[attribute.name] = view(attribute.values, field, regions=regions)
+        views[attribute.name] = parse_tensor(attribute.values, field, regions=regions)
     return tuple(views.items())

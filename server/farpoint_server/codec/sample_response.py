@@ -1,16 +1,15 @@
-"""A plan to work, and the outcome of the work to a serialized SampleResponse."""
+"""SampleResponse messages: the samples of a request serialized, without a copy of its tensors."""
 
 import struct
-from functools import lru_cache
-from typing import NamedTuple
+import time
+from functools import lru_cache, partial
 
 import numpy as np
 
 from farpoint.v1 import sampling_pb2, tensor_pb2
-from farpoint_server.codec.coordinates import Float64s, load_points
-from farpoint_server.codec.sample_request import Plan
-from farpoint_server.codec.tensors import View, pack
-from farpoint_server.codec.wire import Buffer, nested
+from farpoint_server.codec.fields import Buffer, length_delimited
+from farpoint_server.codec.sample_request import DecodedSampleRequest, ParsedSampleRequest
+from farpoint_server.codec.wire import serialize_tensor
 from farpoint_server.engine.types import Clouds, Int32s, Int64s, Outcome, Samples
 
 Response = sampling_pb2.SampleResponse
@@ -20,38 +19,7 @@ _TIMING_TAGS = tuple(
     sampling_pb2.Timings.DESCRIPTOR.fields_by_name[name].number << 3 | 1
     for name in ("queue_ms", "compute_ms", "server_ms")
 )
-_TIMINGS_HEAD = bytes(nested(Response.TIMINGS_FIELD_NUMBER, [bytes(_TIMINGS.size)])[0])
-
-
-class Decoded(NamedTuple):
-    """The work of one request, and what its answer needs besides."""
-
-    plan: Plan
-    clouds: Clouds
-    origins: Float64s | None
-
-
-def decode(plan: Plan) -> Decoded:
-    """Work for the batcher; the coordinates are checked here.
-
-    Raises:
-        InvalidRequestError: as `load_points` does.
-    """
-    plan = plan.owned()
-    points, origins = load_points(plan)
-    clouds = Clouds(
-        points=points,
-        lengths=plan.lengths,
-        sample_counts=_spread(plan.sample_counts, len(plan.lengths)),
-        starts=_spread(plan.starts, len(plan.lengths)),
-        with_distances=plan.return_distances,
-    )
-    return Decoded(plan, clouds, origins)
-
-
-def _spread(values: Int64s, clouds: int) -> Int64s:
-    """One value for each cloud."""
-    return values if len(values) == clouds else np.broadcast_to(values, clouds)
+_TIMINGS_HEAD = bytes(length_delimited(Response.TIMINGS_FIELD_NUMBER, [bytes(_TIMINGS.size)])[0])
 
 
 def rows_within(clouds: Clouds, rows: Int32s) -> Int32s:
@@ -62,22 +30,48 @@ def rows_within(clouds: Clouds, rows: Int32s) -> Int32s:
     return rows - np.repeat(firsts, clouds.sample_counts)
 
 
-def encode(decoded: Decoded, outcome: Outcome[Samples]) -> list[Buffer]:
-    """The SampleResponse as chunks, complete but for `timings`."""
-    plan, clouds, samples = decoded.plan, decoded.clouds, outcome.result
-    within = rows_within(clouds, samples.rows)
-    chunks: list[Buffer] = [_lengths(clouds.sample_counts)]
-    chunks += nested(Response.INDICES_FIELD_NUMBER, pack(within, tensor_pb2.DATA_TYPE_INT32))
-    for name, values in plan.attributes:
-        chunks += nested(Response.ATTRIBUTES_FIELD_NUMBER, _attribute(name, values, samples.rows))
-    if plan.return_points:
-        chunks += nested(Response.POINTS_FIELD_NUMBER, plan.points.take(samples.rows))
-    if plan.return_distances and samples.distances is not None:
-        distances = pack(samples.distances, tensor_pb2.DATA_TYPE_FLOAT32)
-        chunks += nested(Response.DISTANCES_FIELD_NUMBER, distances)
+def response_bytes(request: ParsedSampleRequest, outcome: Outcome[Samples]) -> int:
+    """Bytes of the tensors of a response that have a row per sample, at most."""
+    points = request.points.shape[0]
+    row = 8 + len(request.points.data) // points
+    for _, values in request.attributes:
+        row += len(values.data) // points
+    return row * len(outcome.result.rows)
+
+
+def serialize_sample_response(
+    arrived: float, decoded: DecodedSampleRequest, outcome: Outcome[Samples]
+) -> list[Buffer]:
+    """The SampleResponse as chunks.
+
+    Args:
+        arrived: When the request did, in seconds of time.monotonic.
+        decoded: The request.
+        outcome: Its samples, and how long they took.
+    """
+    request, samples = decoded.request, outcome.result
+    tensor = partial(serialize_tensor, checksum=request.return_checksums)
+    rows = rows_within(decoded.clouds, samples.rows)
+    chunks: list[Buffer] = [_lengths(decoded.clouds.sample_counts)]
+    chunks += length_delimited(
+        Response.INDICES_FIELD_NUMBER, tensor(rows, tensor_pb2.DATA_TYPE_INT32)
+    )
+    for name, values in request.attributes:
+        attribute = _attribute(name, values.take(samples.rows, request.return_checksums))
+        chunks += length_delimited(Response.ATTRIBUTES_FIELD_NUMBER, attribute)
+    if request.return_points:
+        points = request.points.take(samples.rows, request.return_checksums)
+        chunks += length_delimited(Response.POINTS_FIELD_NUMBER, points)
+    if request.return_distances and samples.distances is not None:
+        distances = tensor(samples.distances, tensor_pb2.DATA_TYPE_FLOAT32)
+        chunks += length_delimited(Response.DISTANCES_FIELD_NUMBER, distances)
     if decoded.origins is not None:
-        origins = pack(decoded.origins, tensor_pb2.DATA_TYPE_FLOAT64)
-        chunks += nested(Response.ORIGINS_FIELD_NUMBER, origins)
+        origins = tensor(decoded.origins, tensor_pb2.DATA_TYPE_FLOAT64)
+        chunks += length_delimited(Response.ORIGINS_FIELD_NUMBER, origins)
+    server_ms = (time.monotonic() - arrived) * 1e3
+    first, second, third = _TIMING_TAGS
+    timings = _TIMINGS.pack(first, outcome.queue_ms, second, outcome.compute_ms, third, server_ms)
+    chunks.append(_TIMINGS_HEAD + timings)
     return chunks
 
 
@@ -92,14 +86,6 @@ def _length(count: int) -> bytes:
     return Response(lengths=[count]).SerializeToString()
 
 
-def timings(outcome: Outcome[Samples], server_ms: float) -> Buffer:
-    """The rest of the answer that `encode` begins."""
-    first, second, third = _TIMING_TAGS
-    return _TIMINGS_HEAD + _TIMINGS.pack(
-        first, outcome.queue_ms, second, outcome.compute_ms, third, server_ms
-    )
-
-
-def _attribute(name: str, values: View, rows: Int32s) -> list[Buffer]:
+def _attribute(name: str, tensor: list[Buffer]) -> list[Buffer]:
     head = tensor_pb2.Attribute(name=name).SerializeToString()
-    return [head, *nested(tensor_pb2.Attribute.VALUES_FIELD_NUMBER, values.take(rows))]
+    return [head, *length_delimited(tensor_pb2.Attribute.VALUES_FIELD_NUMBER, tensor)]

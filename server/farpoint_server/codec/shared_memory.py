@@ -1,4 +1,4 @@
-"""The regions that callers have handed over, by their names."""
+"""Shared-memory regions (memfd) that callers have handed over, by name."""
 
 import fcntl
 import mmap

@@ -1,37 +1,19 @@
-"""farpoint.v1.Tensor and numpy arrays."""
+"""farpoint.v1.Tensor messages as numpy arrays: data type, shape and data are validated."""
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from farpoint.v1 import tensor_pb2
+from farpoint_server.codec.fields import Buffer
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.wire import Buffer, tensor_chunks
+from farpoint_server.codec.validation import check_shape
+from farpoint_server.codec.wire import ELEMENT_TYPES, DataType, tensor_chunks
 from farpoint_server.engine.types import Int32s
 from farpoint_server.errors import InvalidRequestError
-
-# Little-endian on every host. bfloat16, which numpy has not, is held as its bits.
-ELEMENTS: dict[int, np.dtype[Any]] = {
-    tensor_pb2.DATA_TYPE_FLOAT32: np.dtype("<f4"),
-    tensor_pb2.DATA_TYPE_FLOAT64: np.dtype("<f8"),
-    tensor_pb2.DATA_TYPE_FLOAT16: np.dtype("<f2"),
-    tensor_pb2.DATA_TYPE_BFLOAT16: np.dtype("<u2"),
-    tensor_pb2.DATA_TYPE_INT8: np.dtype("<i1"),
-    tensor_pb2.DATA_TYPE_INT16: np.dtype("<i2"),
-    tensor_pb2.DATA_TYPE_INT32: np.dtype("<i4"),
-    tensor_pb2.DATA_TYPE_INT64: np.dtype("<i8"),
-    tensor_pb2.DATA_TYPE_UINT8: np.dtype("<u1"),
-    tensor_pb2.DATA_TYPE_UINT16: np.dtype("<u2"),
-    tensor_pb2.DATA_TYPE_UINT32: np.dtype("<u4"),
-    tensor_pb2.DATA_TYPE_UINT64: np.dtype("<u8"),
-    tensor_pb2.DATA_TYPE_BOOL: np.dtype("?"),
-}
-MAX_DIMENSIONS = 32
-
-DataType: TypeAlias = "tensor_pb2.DataType.ValueType"
 
 
 class Enum(Protocol):
@@ -45,7 +27,7 @@ def enum_name(enum: Enum, value: int) -> str:
     return next((name for name, number in enum.items() if number == value), str(value))
 
 
-class View(NamedTuple):
+class TensorView(NamedTuple):
     """A checked tensor over the bytes that arrived, aligned for its type."""
 
     data_type: DataType
@@ -54,7 +36,7 @@ class View(NamedTuple):
     is_shared: bool = False
     """Whether the caller may change the data meanwhile, and it may not be aligned either."""
 
-    def owned(self) -> "View":
+    def owned(self) -> "TensorView":
         """With the data copied if it is shared: what was checked must still hold when it is used.
 
         The kernels lay out their memory by the values that they read, and read them again.
@@ -66,22 +48,22 @@ class View(NamedTuple):
 
     def array(self) -> npt.NDArray[Any]:
         """The elements in their shape, without a copy, not to be written."""
-        return np.frombuffer(self.data, ELEMENTS[self.data_type]).reshape(self.shape)
+        return np.frombuffer(self.data, ELEMENT_TYPES[self.data_type]).reshape(self.shape)
 
-    def take(self, rows: Int32s) -> list[Buffer]:
+    def take(self, rows: Int32s, checksum: bool = False) -> list[Buffer]:
         """The Tensor of some rows, in the type that was sent, moved as bytes whatever they mean."""
         count, *rest = self.shape
         taken = np.frombuffer(self.data, np.uint8).reshape(count, -1).take(rows, axis=0)
-        return tensor_chunks(self.data_type, [len(rows), *rest], _bytes(taken))
+        return tensor_chunks(self.data_type, [len(rows), *rest], taken.reshape(-1).data, checksum)
 
 
-def view(
+def parse_tensor(
     tensor: tensor_pb2.Tensor,
     field: str,
     data: Buffer | None = None,
     regions: Regions | None = None,
-) -> View:
-    """The view of a tensor whose type, shape and data agree.
+) -> TensorView:
+    """A Tensor message whose type, shape and data agree.
 
     Args:
         tensor: As it was sent.
@@ -100,14 +82,14 @@ def view(
             expected = "nothing beside data" if arrived else "data itself in this call"
             raise InvalidRequestError(f"{field}.shared_memory", expected, "a range")
         found = regions.find(tensor.shared_memory, size, field)
-        return View(data_type, shape, found, is_shared=True)
+        return TensorView(data_type, shape, found, is_shared=True)
     if arrived != size:
         expected = f"{size} bytes for {shape} of {enum_name(tensor_pb2.DataType, data_type)}"
         raise InvalidRequestError(f"{field}.data", expected, f"{arrived} bytes")
-    return View(data_type, shape, _aligned(data, data_type))
+    return TensorView(data_type, shape, _aligned(data, data_type))
 
 
-def data_size(tensor: tensor_pb2.Tensor, field: str) -> int:
+def data_bytes(tensor: tensor_pb2.Tensor, field: str) -> int:
     """Bytes of the elements of a tensor; raises InvalidRequestError if its head is wrong."""
     return _head(tensor, field)[2]
 
@@ -115,17 +97,11 @@ def data_size(tensor: tensor_pb2.Tensor, field: str) -> int:
 def _head(tensor: tensor_pb2.Tensor, field: str) -> tuple[DataType, tuple[int, ...], int]:
     """Type and shape of a tensor, and the bytes of its elements."""
     data_type = tensor.data_type
-    element = ELEMENTS.get(data_type)
+    element = ELEMENT_TYPES.get(data_type)
     if element is None:
         name = enum_name(tensor_pb2.DataType, data_type)
         raise InvalidRequestError(f"{field}.data_type", "a DataType of the contract", name)
-    sizes = tensor.shape
-    if len(sizes) > MAX_DIMENSIONS:
-        expected = f"at most {MAX_DIMENSIONS} dimensions"
-        raise InvalidRequestError(f"{field}.shape", expected, len(sizes))
-    shape = tuple(sizes)
-    if shape and min(shape) < 0:
-        raise InvalidRequestError(f"{field}.shape", "no negative size", shape)
+    shape = check_shape(tensor.shape, field)
     # Python integers: a product that overflows 64 bits must not look small.
     return data_type, shape, math.prod(shape) * element.itemsize
 
@@ -136,17 +112,6 @@ def _aligned(data: Buffer, data_type: DataType) -> Buffer:
     is_aligned = (
         isinstance(data, bytes)
         or not len(data)
-        or np.frombuffer(data, ELEMENTS[data_type]).flags.aligned
+        or np.frombuffer(data, ELEMENT_TYPES[data_type]).flags.aligned
     )
     return data if is_aligned else bytes(data)
-
-
-def pack(array: npt.NDArray[Any], data_type: DataType) -> list[Buffer]:
-    """The Tensor of an array, converted to `data_type` where it differs."""
-    little = np.ascontiguousarray(array, ELEMENTS[data_type])
-    return tensor_chunks(data_type, array.shape, _bytes(little))
-
-
-def _bytes(array: npt.NDArray[Any]) -> memoryview:
-    """The bytes of a C-contiguous array, not copied."""
-    return array.reshape(-1).view(np.uint8).data

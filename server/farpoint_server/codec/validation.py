@@ -1,11 +1,69 @@
-"""Checks of one number per cloud, all clouds at once."""
+"""Validation of the numbers in a request: its limits, and one number per cloud at a time."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from farpoint_server.engine.types import Int64s
 from farpoint_server.errors import InvalidRequestError
+
+MAX_DIMENSIONS = 32
+MAX_ATTRIBUTES = 256
+# The row that is chosen first, where a request does not say.
+_FIRST_ROW = np.zeros(1, np.int64)
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """What one request may hold at most."""
+
+    message_bytes: int
+    points: int
+    clouds: int
+
+
+def check_shape(sizes: Sequence[int], field: str) -> tuple[int, ...]:
+    """The shape of a tensor; raises InvalidRequestError for many dimensions or a negative size."""
+    # Before anything is multiplied: a product of many sizes takes seconds.
+    if len(sizes) > MAX_DIMENSIONS:
+        expected = f"at most {MAX_DIMENSIONS} dimensions"
+        raise InvalidRequestError(f"{field}.shape", expected, len(sizes))
+    shape = tuple(sizes)
+    if shape and min(shape) < 0:
+        raise InvalidRequestError(f"{field}.shape", "no negative size", shape)
+    return shape
+
+
+def read_lengths(values: Sequence[int], points: int, limits: RequestLimits) -> Int64s:
+    """The points of each cloud, shape (B,); all of the `points` when no values are given."""
+    if not values:
+        return np.array([points])
+    if len(values) > limits.clouds:
+        raise InvalidRequestError("lengths", f"at most {limits.clouds} clouds", len(values))
+    lengths = per_cloud(values, "lengths", len(values))
+    # Each length is bounded before they are added up, so the sum cannot overflow.
+    check_range(lengths, 1, np.full_like(lengths, points), "lengths", "the rows of points")
+    if lengths.sum() != points:
+        got = f"a sum of {lengths.sum()}"
+        raise InvalidRequestError("lengths", f"a sum of {points}, the rows of points", got)
+    return lengths
+
+
+def read_sample_counts(values: Sequence[int], lengths: Int64s) -> Int64s:
+    """The points to choose, shape (B,), or (1,) for all clouds; 1 to N of each."""
+    counts = per_cloud(values, "sample_counts", len(lengths))
+    check_range(counts, 1, lengths, "sample_counts", "the points of cloud {}")
+    return counts
+
+
+def read_starts(values: Sequence[int], lengths: Int64s) -> Int64s:
+    """The rows to choose first, shape (B,), or (1,) for all clouds; 0 where no values are given."""
+    if not values:
+        return _FIRST_ROW
+    starts = per_cloud(values, "start_indices", len(lengths))
+    check_range(starts, 0, lengths - 1, "start_indices", "the rows of cloud {}")
+    return starts
 
 
 def per_cloud(values: Sequence[int], field: str, clouds: int) -> Int64s:

@@ -1,7 +1,7 @@
 """Settings of TLS, tokens, listening addresses, limits of connections, metrics and traces."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode
@@ -66,6 +66,30 @@ class NetworkSettings(BaseSettings):
         1024,
         ge=1,
         description="Most calls at once on one connection; further ones wait in the client.",
+    )
+    handshake_timeout_s: float = Field(
+        10.0,
+        gt=0,
+        description="Seconds in which a new connection has to begin with TLS and HTTP/2. Silent "
+        "connections count in max_connections until then.",
+    )
+    idle_timeout_s: float = Field(
+        3600.0,
+        gt=0,
+        description="Seconds after which a connection without a call is closed, which its client "
+        "does not notice, and a SampleStream ends that sends nothing. Health watches stay.",
+    )
+    send_timeout_s: float = Field(
+        30.0,
+        gt=0,
+        description="Seconds that a peer may let an answer wait, beside a second for each 256 KiB "
+        "of it. Then its connection is closed, with all of its calls.",
+    )
+    compression: Literal["on", "off"] = Field(
+        "off",
+        description="Whether callers may compress messages with gzip or deflate. Coordinates gain "
+        "little by it, and a thousandth of the bytes then takes the same memory. Otherwise such a "
+        "call is UNIMPLEMENTED. Before grpcio 1.85 a message is unpacked before its size counts.",
     )
     http_listen: str | None = Field(
         None,

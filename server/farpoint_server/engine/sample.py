@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, ClassVar
 
@@ -27,17 +27,16 @@ class SampleWork:
     """One Sample request; those that wait together share a launch."""
 
     clouds: Clouds
+    point_count: int = field(init=False)
+    """Points of all clouds."""
+    cost_ns: int = field(init=False)
+    """Nanoseconds that the CPU kernel is predicted to take on one core."""
     shares_launch: ClassVar[bool] = True
+    kind: ClassVar[str] = "sample"
 
-    @property
-    def point_count(self) -> int:
-        """Points of all clouds."""
-        return len(self.clouds.points)
-
-    @property
-    def cost_ns(self) -> int:
-        """Nanoseconds that the CPU kernel is predicted to take on one core."""
-        return POINT_NS * len(self.clouds.points) + SAMPLE_NS * self.clouds.samples
+    def __post_init__(self) -> None:
+        self.point_count = len(self.clouds.points)
+        self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * _sample_count(self.clouds)
 
     @staticmethod
     def batch(requests: "Sequence[SampleWork]") -> "SampleBatch":
@@ -50,6 +49,8 @@ class SampleBatch:
 
     Attributes:
         requests: In order.
+        point_count: Points of all clouds.
+        predicted_bytes: Bytes that the batch takes on the device.
         cancelled: Shape (B,), a flag for each cloud of all requests, shared with all slices. The
             CPU kernel reads it before every sample: what is nonzero is no longer worked on, and
             its samples mean nothing. It is written on the event loop while the engine's thread
@@ -62,6 +63,9 @@ class SampleBatch:
         if cancelled is None:
             cancelled = np.zeros(self._ends[-1], np.int32)
         self.cancelled = cancelled
+        self.point_count = points = sum([len(clouds.points) for clouds in requests])
+        samples = sum([_sample_count(clouds) for clouds in requests])
+        self.predicted_bytes = sample_bytes(points, len(cancelled), samples)
 
     def __len__(self) -> int:
         return len(self.requests)
@@ -70,20 +74,6 @@ class SampleBatch:
         begin, end, _ = requests.indices(len(self))
         first = self._ends[begin - 1] if begin else 0
         return SampleBatch(self.requests[requests], self.cancelled[first : self._ends[end - 1]])
-
-    @property
-    def point_count(self) -> int:
-        """Points of all clouds."""
-        return sum([len(clouds.points) for clouds in self.requests])
-
-    @property
-    def predicted_bytes(self) -> int:
-        """Bytes that the batch takes on the device."""
-        points = samples = 0
-        for clouds in self.requests:
-            points += len(clouds.points)
-            samples += clouds.samples
-        return sample_bytes(points, len(self.cancelled), samples)
 
     def give_up(self, index: int) -> None:
         """Has the clouds of the request at `index` be left unfinished."""
@@ -138,6 +128,12 @@ class SampleBatch:
         return _split(self.requests, rows, distances)
 
 
+def _sample_count(clouds: Clouds) -> int:
+    """Points that are wanted of all clouds together."""
+    counts = clouds.sample_counts
+    return int(counts[0]) if len(counts) == 1 else int(counts.sum())
+
+
 def _part(clouds: Clouds, rows: slice, part: slice) -> Clouds:
     """Some clouds of a request, which have these rows."""
     return replace(
@@ -156,7 +152,7 @@ def _split(requests: Sequence[Clouds], rows: Int32s, distances: Float32s | None)
     samples = []
     point = sample = 0
     for clouds in requests:
-        part = slice(sample, sample + clouds.samples)
+        part = slice(sample, sample + _sample_count(clouds))
         samples.append(
             Samples(
                 rows=rows[part] - np.int32(point),

@@ -32,12 +32,6 @@ class Clouds:
     """Shape (B,): row of each cloud, from its own first row, that is chosen first."""
     with_distances: bool = False
 
-    @property
-    def samples(self) -> int:
-        """Points that are wanted of all clouds together."""
-        counts = self.sample_counts
-        return int(counts[0]) if len(counts) == 1 else int(counts.sum())
-
 
 class Samples(NamedTuple):
     """The answer to one Clouds: its S samples, one cloud after the other."""
@@ -119,6 +113,11 @@ class Work(Protocol[Answer]):
 
     shares_launch: ClassVar[bool]
     """Whether several of its kind may run as one batch."""
+
+    @property
+    def kind(self) -> str:
+        """What it is, and with which model: its like takes as much longer or shorter."""
+        ...
 
     @property
     def point_count(self) -> int:

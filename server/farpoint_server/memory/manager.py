@@ -23,7 +23,7 @@ from farpoint_server.memory.oom import (
 from farpoint_server.memory.policy import Thresholds
 from farpoint_server.memory.prediction import OBSERVED_BYTES, Budget, UsageTracker
 from farpoint_server.memory.snapshot import Counter, MemorySnapshot, Reason
-from farpoint_server.memory.trimmer import Gate, Report, Trimmer, TrimRecord
+from farpoint_server.memory.trimmer import DRAIN_S, Gate, Report, Trimmer, TrimRecord
 
 Result = TypeVar("Result")
 
@@ -31,8 +31,9 @@ Result = TypeVar("Result")
 class Manager:
     """Answers batches, trims between them, and says what memory looks like.
 
-    Everything but `snapshot`, `is_lost`, `check` and `failed` belongs to the engine's thread; so
-    does `run_inline`, which the event loop may call while that thread has nothing to do.
+    `snapshot`, `is_lost`, `check` and `failed` are for any thread, `run` and the trims for the two
+    threads of the device's engine, that of long work and that of the rest: a trim still has the
+    gate to itself. `run_inline` is for the event loop, while the latter has nothing to do.
 
     Args:
         allocator: The device's.
@@ -76,7 +77,8 @@ class Manager:
             clock=clock,
         )
         self._refused = Counter()
-        self._recoveries = 0
+        self.bounded = bounded
+        """Whether work is refused when its predicted bytes do not fit."""
         self.is_lost = False
         """Whether the device works no more in this process."""
         self._snapshot = self._look()
@@ -126,11 +128,13 @@ class Manager:
         Raises:
             DeviceLost: now or earlier, the device failed for good.
         """
-        answers: list[Answer | OutOfMemory] = []
-        for part in self._parts(batch):
-            done = self._run_part(part, forward)
-            answers.extend(done)
-        refused = sum(isinstance(answer, OutOfMemory) for answer in answers)
+        if not self.bounded or len(batch) == 1:
+            answers = self._run_part(batch, forward)
+        else:
+            answers = [a for part in self._parts(batch) for a in self._run_part(part, forward)]
+        refused = 0
+        for answer in answers:
+            refused += isinstance(answer, OutOfMemory)
         if refused:
             self._refused.add(refused)
             self._snapshot = self._look()
@@ -180,9 +184,6 @@ class Manager:
 
     def _parts(self, batch: Batch) -> Iterator[Batch]:
         """The batch, cut where its predicted bytes pass a share of what is there."""
-        if not self._budget.bounded or len(batch) == 1:
-            yield batch
-            return
         most = self._budget.batch_bytes()
         begin = size = 0
         for end in range(len(batch)):
@@ -196,19 +197,32 @@ class Manager:
     def _run_part(
         self, part: Batch, forward: Callable[[Batch], list[Answer]]
     ) -> list[Answer | OutOfMemory]:
-        size, alone = part.predicted_bytes, len(part) == 1
-        if not self._budget.may_begin(size, alone=alone, trim=self._make_room):
+        if self.bounded and not self._may_begin(part):
             # What is predicted not to fit now may fit in halves.
             refusal = "others hold the memory that the request needs"
             return run_in_halves(part, lambda half: self._run_part(half, forward), refusal)
-        before = self._recoveries
+        answers = self._attempt(part, forward)
+        if answers is not None:
+            return [*answers]
         recovery: OomRecovery[Batch, Answer] = OomRecovery(
             lambda batch: self._attempt(batch, forward), self._recover
         )
-        answers = recovery.run(part)
-        if self._recoveries > before:
-            self._count_oom()
-        return answers
+        recovered = recovery.run(part)
+        self._count_oom()
+        return recovered
+
+    def _may_begin(self, part: Batch) -> bool:
+        """Whether a batch fits now, or else after those that run beside it on other threads."""
+        may_begin = partial(
+            self._budget.may_begin,
+            part.predicted_bytes,
+            alone=len(part) == 1,
+            trim=self._make_room,
+        )
+        if may_begin():
+            return True
+        is_shared = self._gate.readers > 0
+        return is_shared and self._gate.wait_until_empty(DRAIN_S) and may_begin()
 
     def _make_room(self) -> None:
         self._looked(self._trimmer.make_room())
@@ -233,7 +247,6 @@ class Manager:
 
     def _recover(self) -> None:
         """After a failed attempt: garbage, drain, trim."""
-        self._recoveries += 1
         self._usage.ran_out()
         gc.collect()
         self._looked(self._trimmer.trim(Reason.OUT_OF_MEMORY))

@@ -80,17 +80,19 @@ class OomRecovery(Generic[Batch, Answer]):
     recover: Callable[[], None]
 
     def run(self, batch: Batch) -> list[Answer | OutOfMemory]:
-        """The answer to each request of a batch, or what is said to it instead."""
-        answers = self.attempt(batch)
-        if answers is not None:
-            return [*answers]
+        """The answer to each request of a batch whose first attempt ran out of memory."""
         self.recover()
         if len(batch) == 1:
             # The trim may have made room, and then the request need not be cut.
             answers = self.attempt(batch)
-        if answers is not None:
-            return [*answers]
-        return run_in_halves(batch, self.run, "memory ran out while the request was worked on")
+            if answers is not None:
+                return [*answers]
+        refusal = "memory ran out while the request was worked on"
+        return run_in_halves(batch, self._run_half, refusal)
+
+    def _run_half(self, half: Batch) -> list[Answer | OutOfMemory]:
+        answers = self.attempt(half)
+        return self.run(half) if answers is None else [*answers]
 
 
 def run_in_halves(

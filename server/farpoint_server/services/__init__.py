@@ -1,1 +1,1 @@
-"""One servicer per gRPC service, and the handler that it delegates to."""
+"""gRPC servicers, one per service, and the request handlers that they delegate to."""

@@ -1,4 +1,4 @@
-"""farpoint.v1.AdminService: convert, delegate, convert."""
+"""gRPC servicer of farpoint.v1.AdminService: memory snapshots, trims, and loading of models."""
 
 import time
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from farpoint_server.errors import OverloadedError
 from farpoint_server.memory.monitor import MemoryMonitor, MonitoredEngine
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
 from farpoint_server.models.registry import Registry
-from farpoint_server.services.encoding import describe
-from farpoint_server.transport.interceptor import Context
+from farpoint_server.services.encoding import describe_model
+from farpoint_server.transport.handlers import Context
 
 REASONS = {
     Reason.HARD: admin_pb2.TRIM_REASON_HARD,
@@ -43,7 +43,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         request: admin_pb2.GetMemoryRequest,
         context: Context,  # noqa: ARG002
     ) -> admin_pb2.GetMemoryResponse:
-        devices = [encode(engine.memory.snapshot) for engine in self.monitor.engines]
+        devices = [_device_memory(engine.memory.snapshot) for engine in self.monitor.engines]
         if request.include_snapshots:
             for device, engine in zip(devices, self.monitor.engines, strict=True):
                 snapshot: bytes | None = await engine.call(engine.memory.dump)
@@ -69,7 +69,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     ) -> admin_pb2.LoadModelResponse:
         path = Path(request.path) if request.path else None
         model = await self.models.load(request.name, path)
-        return admin_pb2.LoadModelResponse(model=describe(model))
+        return admin_pb2.LoadModelResponse(model=describe_model(model))
 
     async def UnloadModel(  # noqa: N802
         self,
@@ -90,7 +90,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         )
 
 
-def encode(memory: MemorySnapshot) -> admin_pb2.DeviceMemory:
+def _device_memory(memory: MemorySnapshot) -> admin_pb2.DeviceMemory:
     """A snapshot as its message."""
     stats = memory.stats
     return admin_pb2.DeviceMemory(
@@ -109,7 +109,7 @@ def encode(memory: MemorySnapshot) -> admin_pb2.DeviceMemory:
         demand_bytes=memory.demand,
         estimate_correction=memory.correction.factor,
         estimate_error=memory.correction.error,
-        trims=[_total(reason, trims) for reason, trims in memory.trims.items()],
+        trims=[_trim_total(reason, trims) for reason, trims in memory.trims.items()],
         retry_count=stats.retries,
         out_of_memory_count=memory.oom_count,
         refused_count=memory.refused,
@@ -117,7 +117,7 @@ def encode(memory: MemorySnapshot) -> admin_pb2.DeviceMemory:
     )
 
 
-def _total(reason: Reason, trims: Trims) -> admin_pb2.TrimTotal:
+def _trim_total(reason: Reason, trims: Trims) -> admin_pb2.TrimTotal:
     return admin_pb2.TrimTotal(
         reason=REASONS[reason],
         trim_count=trims.count,

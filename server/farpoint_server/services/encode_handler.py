@@ -1,49 +1,99 @@
-"""One request through a model, whatever protocol it came by."""
+"""Handler of encoding requests: receive, parse, validate, admit, decode, schedule, serialize.
+
+Encode and ModelInfer of a loaded encoder share its steps.
+"""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
-from farpoint_server import request_context as call
-from farpoint_server.codec import encode as codec
-from farpoint_server.codec.sample_request import Limits
+from farpoint.v1 import sampling_pb2
+from farpoint_server import request_context
+from farpoint_server.codec.encode import (
+    ParsedEncodeRequest,
+    decode_encode_request,
+    parse_encode_request,
+    serialize_encode_response,
+)
+from farpoint_server.codec.parts import encode_bounds
+from farpoint_server.codec.validation import RequestLimits
+<<<<<<< HEAD
+from farpoint_server.codec.wire import parse
+from farpoint_server.engine.engine import Engine
+=======
+from farpoint_server.codec.wire import parse, read_message
+>>>>>>> wire
 from farpoint_server.engine.types import Outcome, StageOutput
 from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.registry import LoadedModel, Registry
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.receive import ReceiveTurns, receive
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Encoders:
-    """What Encode and ModelInfer have in common."""
+class EncodeHandler:
+    """Turns encoding requests into responses.
 
-    registry: Registry
-    batcher: Batcher
-    limits: Limits
+    Args:
+        limits: What one request may hold at most.
+        admission: What all requests together may hold at most.
+        receiving: Whose turn it is to send a message.
+        batcher: Runs the work.
+        registry: The loaded models.
+        threads: Where messages are decoded and serialized.
+        engines: Any of them may get a request.
+    """
+
+    limits: RequestLimits
     admission: Admission
+    receiving: ReceiveTurns
+    batcher: Batcher
+    registry: Registry
     threads: ThreadPoolExecutor
+    engines: Sequence[Engine] = ()
 
-    async def run(
-        self,
-        model: LoadedModel,
-        plan: codec.Plan,
-        timeout_s: float | None,
-        encode: Callable[[Sequence[StageOutput]], T],
-    ) -> tuple[T, Outcome[list[StageOutput]]]:
-        """What `encode` makes of the stages of a request that is admitted, and its times.
+    async def handle(self, context: Context) -> bytes:
+        """The serialized EncodeResponse to the one message of a call.
 
         Raises:
-            ServiceError: a value is wrong, or the work cannot be done now.
+            ServiceError: the request is wrong, or it cannot be done now.
         """
+        arrived = time.monotonic()
+        raw = await receive(context, self.admission, self.receiving)
+        bounds = encode_bounds(self.limits.clouds)
+        message = parse(read_message, raw, sampling_pb2.EncodeRequest, bounds)
+        model = self.registry.get(message.model)
+        request = parse_encode_request(message, len(raw), model.config, self.limits)
+        with self.admission.hold(request.points.shape[0], len(raw)):
+            serialize = partial(serialize_encode_response, model.name, request, arrived)
+            chunks = await self.encode(model, request, context.time_remaining(), serialize)
+        return b"".join(chunks)
+
+    async def encode(
+        self,
+        model: LoadedModel,
+        request: ParsedEncodeRequest,
+        timeout_s: float | None,
+        serialize: Callable[[Outcome[list[StageOutput]]], T],
+    ) -> T:
+        """The response to a request that is admitted, as `serialize` makes it."""
         loop = asyncio.get_running_loop()
-        call.bind(points=plan.points.shape[0], clouds=len(plan.lengths), model=model.name)
-        clouds = await loop.run_in_executor(self.threads, codec.decode, plan)
-        encoded = await self.batcher.run(EncodeWork(model.encoders, clouds), timeout_s)
-        answer = await loop.run_in_executor(self.threads, encode, encoded.result)
-        call.bind(queue_ms=round(encoded.queue_ms, 3), compute_ms=round(encoded.compute_ms, 3))
-        return answer, encoded
+        fields = request_context.current().fields
+        fields["points"], fields["clouds"] = request.points.shape[0], len(request.lengths)
+        fields["model"] = model.name
+        clouds = await loop.run_in_executor(self.threads, decode_encode_request, request)
+        work = EncodeWork(model.encoders, clouds, kind=f"encode {model.name}")
+        for engine in self.engines:
+            engine.check(work.least_bytes)
+        outcome = await self.batcher.run(work, timeout_s)
+        fields["queue_ms"] = round(outcome.queue_ms, 3)
+        fields["compute_ms"] = round(outcome.compute_ms, 3)
+        return await loop.run_in_executor(self.threads, serialize, outcome)

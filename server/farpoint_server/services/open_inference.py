@@ -1,4 +1,4 @@
-"""inference.GRPCInferenceService: convert, delegate, convert."""
+"""gRPC servicer of inference.GRPCInferenceService, the Open Inference Protocol v2."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,38 +6,36 @@ from functools import partial
 from typing import Any
 
 import grpc
-from google.protobuf.message import DecodeError
 
 from farpoint_server import version
 from farpoint_server.codec.open_inference import encoder, fps
+from farpoint_server.codec.open_inference.message import InferMessage, read_infer_message
 from farpoint_server.codec.open_inference.points import VERSION
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.errors import InvalidRequestError, NotFoundError
+from farpoint_server.codec.wire import parse
+from farpoint_server.errors import InvalidRequestError, NotFoundError, quoted
 from farpoint_server.models.registry import LoadedModel
-from farpoint_server.services.encode_handler import Encoders
-from farpoint_server.services.sample_handler import Sampler
-from farpoint_server.transport import interceptor as rpc
-from farpoint_server.transport.interceptor import Context
-from farpoint_server.transport.receive import ReceiveTurns, receive
+from farpoint_server.services.encode_handler import EncodeHandler
+from farpoint_server.services.sample_handler import SampleHandler
+from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.receive import receive
 
 DESCRIPTOR = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
 SERVICE = DESCRIPTOR.full_name
 
 
 @dataclass(frozen=True)
-class InferenceServicer:
+class OpenInferenceServicer:
     """Serves the model `fps` and the loaded encoders in the way that farpoint.v1 does.
 
     Args:
-        sampler: Does the work of `fps`.
-        encoders: Do their own.
-        receiving: Whose turn it is to send a message.
+        sample_handler: Answers for `fps`.
+        encode_handler: Answers for the loaded encoders.
         is_serving: Whether the server is healthy.
     """
 
-    sampler: Sampler
-    encoders: Encoders
-    receiving: ReceiveTurns
+    sample_handler: SampleHandler
+    encode_handler: EncodeHandler
     is_serving: Callable[[], bool]
 
     async def server_live(self, _: pb.ServerLiveRequest, __: Context) -> pb.ServerLiveResponse:
@@ -68,46 +66,53 @@ class InferenceServicer:
 
     async def infer(self, _: object, context: Context) -> pb.ModelInferResponse:
         """ModelInfer."""
-        request, size = await self._receive(context)
-        model = self._find(request.model_name, request.model_version)
-        most = self.sampler.limits.message_bytes
-        if size > most:
-            expected = f"a message of at most {most} bytes"
-            raise InvalidRequestError("raw_input_contents", expected, f"{size} bytes")
+        handler = self.sample_handler
+        raw = await receive(context, handler.admission, handler.receiving)
+        message = parse(read_infer_message, raw)
+        model = self._find(message.request.model_name, message.request.model_version)
+        if message.size > handler.limits.message_bytes:
+            expected = f"a message of at most {handler.limits.message_bytes} bytes"
+            raise InvalidRequestError("raw_input_contents", expected, f"{message.size} bytes")
         if model is None:
-            return await self._sample(request, size, context.time_remaining())
-        return await self._encode(model, request, size, context.time_remaining())
+            return await self._sample(message, context.time_remaining())
+        return await self._encode(model, message, context.time_remaining())
 
     async def _sample(
-        self, request: pb.ModelInferRequest, size: int, timeout_s: float | None
+        self, message: InferMessage, timeout_s: float | None
     ) -> pb.ModelInferResponse:
-        plan = fps.read_plan(request, self.sampler.limits)
-        with self.sampler.admission.hold(plan.points.shape[0], size):
-            encode = partial(fps.encode, request)
-            answer, _outcome = await self.sampler.run(plan, timeout_s, encode)
-        return answer
+        handler = self.sample_handler
+        request = fps.parse_fps_request(message, handler.limits)
+        with handler.admission.hold(request.points.shape[0], message.size):
+            serialize = partial(fps.serialize_fps_response, message.request)
+            return await handler.sample(request, timeout_s, serialize)
 
     async def _encode(
-        self, model: LoadedModel, request: pb.ModelInferRequest, size: int, timeout_s: float | None
+        self, model: LoadedModel, message: InferMessage, timeout_s: float | None
     ) -> pb.ModelInferResponse:
-        plan = encoder.read_plan(request, model.config, self.encoders.limits)
-        with self.encoders.admission.hold(plan.points.shape[0], size):
-            encode = partial(encoder.encode, request, model.name, model.config, plan)
-            answer, _encoded = await self.encoders.run(model, plan, timeout_s, encode)
-        return answer
+        handler = self.encode_handler
+        request = encoder.parse_encoder_request(message, model.config, handler.limits)
+        with handler.admission.hold(request.points.shape[0], message.size):
+            serialize = partial(
+                encoder.serialize_encoder_response,
+                message.request,
+                model.name,
+                model.config,
+                request,
+            )
+            return await handler.encode(model, request, timeout_s, serialize)
 
     def _names(self) -> list[str]:
-        return [fps.NAME, *(model.name for model in self.encoders.registry.models)]
+        return [fps.NAME, *(model.name for model in self.encode_handler.registry.models)]
 
     def _find(self, name: str, version_: str) -> LoadedModel | None:
         """The encoder of a name, None for `fps`; raises NotFoundError."""
         names = self._names()
         if name not in names:
             expected = f"one of {', '.join(names)}"
-            raise NotFoundError(f"model_name: expected {expected}, got {name!r}")
+            raise NotFoundError(f"model_name: expected {expected}, got {quoted(name)}")
         if version_ not in ("", VERSION):
-            raise NotFoundError(f"model_version: expected {VERSION!r}, got {version_!r}")
-        return None if name == fps.NAME else self.encoders.registry.get(name)
+            raise NotFoundError(f"model_version: expected {VERSION!r}, got {quoted(version_)}")
+        return None if name == fps.NAME else self.encode_handler.registry.get(name)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Registers the servicer."""
@@ -128,10 +133,3 @@ class InferenceServicer:
                 answer, kind.FromString, lambda response: response.SerializeToString()
             )
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
-
-    async def _receive(self, context: Context) -> tuple[pb.ModelInferRequest, int]:
-        raw = await receive(context, self.sampler.admission, self.receiving)
-        try:
-            return pb.ModelInferRequest.FromString(raw), len(raw)
-        except DecodeError as error:
-            raise rpc.parse_error(raw) from error

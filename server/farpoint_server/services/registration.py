@@ -1,4 +1,4 @@
-"""Which service is served at which port."""
+"""Registration of the gRPC servicers at the public and the admin server."""
 
 from dataclasses import dataclass
 
@@ -8,17 +8,17 @@ from grpc_health.v1 import health_pb2  # type: ignore[import-untyped]
 from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.config.network import NetworkSettings
-from farpoint_server.services import open_inference as servicer
+from farpoint_server.services import open_inference
 from farpoint_server.services.admin import AdminServicer
-from farpoint_server.services.encoding import ModelServicer
-from farpoint_server.services.open_inference import InferenceServicer
+from farpoint_server.services.encoding import EncodingServicer
+from farpoint_server.services.open_inference import OpenInferenceServicer
 from farpoint_server.services.sampling import SamplingServicer
 from farpoint_server.transport import reflection
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.server import GrpcServers
 
 HEALTH: ServiceDescriptor = health_pb2.DESCRIPTOR.services_by_name["Health"]
-PUBLIC = (sampling_pb2.DESCRIPTOR.services_by_name["SamplingService"], servicer.DESCRIPTOR)
+PUBLIC = (sampling_pb2.DESCRIPTOR.services_by_name["SamplingService"], open_inference.DESCRIPTOR)
 ADMIN = (admin_pb2.DESCRIPTOR.services_by_name["AdminService"],)
 
 
@@ -27,16 +27,16 @@ class Servicers:
     """What answers the calls."""
 
     sampling: SamplingServicer
-    models: ModelServicer
-    inference: InferenceServicer
+    encoding: EncodingServicer
+    open_inference: OpenInferenceServicer
     admin: AdminServicer
     health: Health
 
     def add_to(self, servers: GrpcServers) -> None:
         """Registers every service; health and reflection are at each port."""
         self.sampling.add_to(servers.public)
-        self.models.add_to(servers.public)
-        self.inference.add_to(servers.public)
+        self.encoding.add_to(servers.public)
+        self.open_inference.add_to(servers.public)
         shown = {servers.public: [*PUBLIC]}
         if servers.admin is not None:
             admin_pb2_grpc.add_AdminServiceServicer_to_server(self.admin, servers.admin)

@@ -1,85 +1,136 @@
-"""One request from its message to its serialized answer."""
+"""Handler of sampling requests: receive, parse, validate, admit, decode, schedule, serialize.
+
+Sample, SampleStream, SampleLarge and ModelInfer of the model `fps` share its steps.
+"""
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
-from farpoint_server import request_context as call
-from farpoint_server.codec.sample_request import Limits, Plan, check_size, read_plan
-from farpoint_server.codec.sample_response import Decoded, decode, encode, timings
+from farpoint_server import request_context
+from farpoint_server.codec.fields import Buffer
+from farpoint_server.codec.sample_request import (
+    DecodedSampleRequest,
+    ParsedSampleRequest,
+    check_message_size,
+    decode_sample_request,
+    parse_sample_request,
+)
+from farpoint_server.codec.sample_response import response_bytes, serialize_sample_response
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.wire import Buffer, SampleMessage
+from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.wire import SampleMessage, parse, read_sample_message
+from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
+from farpoint_server.memory.prediction import sample_bytes
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.services.memory_bound import MemoryBound
+from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.receive import ReceiveTurns, receive
 
-# Smaller requests are converted on the event loop: the way to another thread costs more, and
-# gRPC itself copies every message there.
+# Less is decoded or serialized on the event loop: the way to another thread costs more, and gRPC
+# itself copies every message there.
 INLINE_BYTES = 1 << 21
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Sampler:
-    """What Sample, SampleStream and SampleLarge have in common."""
+class SampleHandler:
+    """Turns sampling requests into responses.
 
-    limits: Limits
+    Args:
+        limits: What one request may hold at most.
+        admission: What all requests together may hold at most.
+        receiving: Whose turn it is to send a message.
+        batcher: Runs the work.
+        engines: Any of them may get a request.
+        threads: Where large messages are decoded and serialized.
+        regions: Shared memory that requests may refer to.
+    """
+
+    limits: RequestLimits
     admission: Admission
+    receiving: ReceiveTurns
     batcher: Batcher
+    engines: Sequence[Engine]
     threads: ThreadPoolExecutor
-    memory: MemoryBound
     regions: Regions = field(default_factory=Regions)
 
-    async def answer(
+    async def handle(self, context: Context) -> bytes:
+        """The serialized SampleResponse to the one message of a call.
+
+        Raises:
+            ServiceError: the request is wrong, or it cannot be done now.
+        """
+        arrived = time.monotonic()
+        chunks = await self.handle_message(
+            # Not kept here: its bytes are not needed any more where the points had to be copied.
+            self.parse(await receive(context, self.admission, self.receiving)),
+            context.time_remaining(),
+            arrived,
+        )
+        return b"".join(chunks)
+
+    def parse(self, raw: bytes) -> SampleMessage:
+        """A received SampleRequest; raises InvalidRequestError."""
+        return parse(read_sample_message, raw, self.limits.clouds)
+
+    async def handle_message(
         self, message: SampleMessage, timeout_s: float | None, arrived: float
     ) -> list[Buffer]:
         """The serialized SampleResponse to a message, as chunks.
 
         Args:
-            message: Not kept longer than its data is needed, if the caller does not keep it.
+            message: The request. Not kept longer than its data is needed, if the caller does not.
             timeout_s: Seconds that the caller will still wait; None for ever.
-            arrived: When the call began, in seconds of time.monotonic.
+            arrived: When the request did, in seconds of time.monotonic.
 
         Raises:
             ServiceError: the request is wrong, or it cannot be done now.
         """
-        check_size(message, self.limits)
-        # Held from here on: reading the plan may already copy the points.
-        with self.admission.hold(0, message.size) as held:
-            plan = read_plan(message, self.limits, self.regions)
-            del message
-            held.add(plan.points.shape[0], plan.shared_bytes)
-            return await self.work(plan, timeout_s, arrived)
+        check_message_size(message, self.limits)
+        request = parse_sample_request(message, self.limits, self.regions)
+        size = message.size + request.shared_bytes
+        del message
+        with self.admission.hold(request.points.shape[0], size):
+            serialize = partial(serialize_sample_response, arrived)
+            return await self.sample(request, timeout_s, serialize)
 
-    async def work(self, plan: Plan, timeout_s: float | None, arrived: float) -> list[Buffer]:
-        """As `answer`, for a request that is admitted."""
-        chunks, outcome = await self.run(plan, timeout_s, encode)
-        return [*chunks, timings(outcome, (time.monotonic() - arrived) * 1e3)]
-
-    async def run(
-        self, plan: Plan, timeout_s: float | None, encode: Callable[[Decoded, Outcome[Samples]], T]
-    ) -> tuple[T, Outcome[Samples]]:
-        """The outcome of a request that is admitted, and what `encode` makes of it."""
-        fields = call.current().fields
-        fields["points"], fields["clouds"] = plan.points.shape[0], len(plan.lengths)
-        self.memory.check(plan)
-        is_small = plan.bytes <= INLINE_BYTES
-        decoded = decode(plan) if is_small else await self._on_a_thread(decode, plan)
-        outcome = await self.batcher.run(SampleWork(decoded.clouds), timeout_s)
-        if is_small:
-            answer = encode(decoded, outcome)
+    async def sample(
+        self,
+        request: ParsedSampleRequest,
+        timeout_s: float | None,
+        serialize: Callable[[DecodedSampleRequest, Outcome[Samples]], T],
+    ) -> T:
+        """The response to a request that is admitted, as `serialize` makes it."""
+        loop = asyncio.get_running_loop()
+        fields = request_context.current().fields
+        fields["points"], fields["clouds"] = request.points.shape[0], len(request.lengths)
+        for engine in self.engines:
+            if engine.memory.bounded:
+                engine.check(_largest_cloud_bytes(request))
+        if max(len(request.points.data), request.shared_bytes) <= INLINE_BYTES:
+            decoded = decode_sample_request(request)
         else:
-            answer = await self._on_a_thread(encode, decoded, outcome)
+            decoded = await loop.run_in_executor(self.threads, decode_sample_request, request)
+        outcome = await self.batcher.run(SampleWork(decoded.clouds), timeout_s)
         fields["samples"] = len(outcome.result.rows)
         fields["queue_ms"] = round(outcome.queue_ms, 3)
         fields["compute_ms"] = round(outcome.compute_ms, 3)
-        return answer, outcome
+        if response_bytes(request, outcome) <= INLINE_BYTES:
+            return serialize(decoded, outcome)
+        return await loop.run_in_executor(self.threads, serialize, decoded, outcome)
 
-    def _on_a_thread(self, convert: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
-        return asyncio.get_running_loop().run_in_executor(self.threads, convert, *arguments)
+
+def _largest_cloud_bytes(request: ParsedSampleRequest) -> int:
+    """Device memory for the longest cloud by itself: batches are sliced between clouds."""
+    counts, lengths = request.sample_counts, request.lengths
+    longest = int(lengths.argmax()) if len(lengths) > 1 else 0
+    samples = int(counts[longest if len(counts) > 1 else 0])
+    return sample_bytes(int(lengths[longest]), 1, samples)

@@ -1,35 +1,82 @@
-"""Receives a request that comes in pieces, straight into the memory that it is sampled from."""
+"""Handler of SampleLarge: receives the points in chunks, straight into the array to sample."""
 
 import asyncio
+import time
+from functools import partial
 
 import grpc
 import numpy as np
-from google.protobuf.message import DecodeError
 
 from farpoint.v1 import sampling_pb2
-from farpoint_server.codec.sample_request import Limits, check_points
-from farpoint_server.codec.tensors import data_size
-from farpoint_server.codec.wire import Buffer, SampleMessage, read_points_data
+from farpoint_server.codec.fields import length_delimited
+from farpoint_server.codec.parts import stream_bounds
+from farpoint_server.codec.sample_request import (
+    check_message_size,
+    check_points,
+    parse_sample_request,
+)
+from farpoint_server.codec.sample_response import serialize_sample_response
+from farpoint_server.codec.tensors import data_bytes
+from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.wire import (
+    SampleMessage,
+    parse,
+    read_message,
+    read_upload_data,
+)
 from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
-from farpoint_server.transport.interceptor import Context, parse_error
+from farpoint_server.scheduling.admission import Hold
+from farpoint_server.services.sample_handler import SampleHandler
+from farpoint_server.transport.handlers import Context
 
-# A sender that is silent for this long would hold its memory for nothing.
+# A sender that is silent for this long would hold its memory for nothing, and so would one that
+# sends a little now and then: beyond this time a megabyte must have come for every four seconds.
 SILENCE_S = 30.0
+BYTES_PER_S = 1 << 18
 
 
-async def read_head(context: Context) -> sampling_pb2.SampleRequest:
-    """The first message of a SampleLarge: the request without the data of its points.
+async def handle(handler: SampleHandler, context: Context) -> bytes:
+    """The serialized SampleLargeResponse to the messages of a call.
+
+    Its points are admitted as they arrive, so that a slow sender keeps nobody out; one that meets
+    a full server is refused with what it has sent.
+
+    Raises:
+        ServiceError: the request is wrong, or it cannot be done now.
+    """
+    arrived = time.monotonic()
+    head = await _receive_head(context, handler.limits)
+    check_message_size(SampleMessage(head, None, head.ByteSize()), handler.limits)
+    size = _points_bytes(head, handler.limits, handler.admission.max_bytes)
+<<<<<<< HEAD
+    handler.admission.check_room()
+    with handler.admission.hold(0, 0) as hold:
+        message = await _receive_points(context, head, size, hold)
+=======
+    with handler.admission.hold(head.points.shape[0], size):
+        message = await _receive_points(context, head, size, handler.limits.clouds)
+>>>>>>> wire
+        request = parse_sample_request(message, handler.limits)
+        del message
+        serialize = partial(serialize_sample_response, arrived)
+        chunks = await handler.sample(request, context.time_remaining(), serialize)
+    field = sampling_pb2.SampleLargeResponse.RESPONSE_FIELD_NUMBER
+    return b"".join(length_delimited(field, chunks))
+
+
+async def _receive_head(context: Context, limits: RequestLimits) -> sampling_pb2.SampleRequest:
+    """The first message: the request without the data of its points.
 
     Raises:
         InvalidRequestError: it is something else.
     """
-    raw = await read(context)
+    raw = await _receive(context)
     if raw is None:
         raise InvalidRequestError("part", "a request first", "no message")
-    try:
-        message = sampling_pb2.SampleLargeRequest.FromString(raw)
-    except DecodeError as error:
-        raise parse_error(raw) from error
+    bounds = stream_bounds(limits.clouds)
+    message: sampling_pb2.SampleLargeRequest = parse(
+        read_message, raw, sampling_pb2.SampleLargeRequest, bounds
+    )
     kind = message.WhichOneof("part")
     if kind != "request":
         raise InvalidRequestError("part", "a request first", kind or "an empty message")
@@ -39,52 +86,65 @@ async def read_head(context: Context) -> sampling_pb2.SampleRequest:
     return message.request
 
 
-def points_size(request: sampling_pb2.SampleRequest, limits: Limits, max_bytes: int) -> int:
+def _points_bytes(
+    request: sampling_pb2.SampleRequest, limits: RequestLimits, max_bytes: int
+) -> int:
     """Bytes that are to come; raises InvalidRequestError if they could never be accepted."""
     check_points(request.points, limits)
-    size = data_size(request.points, "points")
+    size = data_bytes(request.points, "points")
     if size > max_bytes:
         raise InvalidRequestError("points.shape", f"at most {max_bytes} bytes of points", size)
     return size
 
 
-async def read_body(
-    context: Context, request: sampling_pb2.SampleRequest, size: int
+async def _receive_points(
+<<<<<<< HEAD
+    context: Context, request: sampling_pb2.SampleRequest, size: int, hold: Hold
+=======
+    context: Context, request: sampling_pb2.SampleRequest, size: int, clouds: int
+>>>>>>> wire
 ) -> SampleMessage:
-    """The rest of the messages: `size` bytes of points.
+    """The rest of the messages: `size` bytes of points, which `hold` counts as they arrive.
 
     Raises:
         InvalidRequestError: more or less than that arrived, or something else.
-        DeadlinePassedError: nothing arrived for a long time.
+        DeadlinePassedError: nothing arrived for a long time, or too little all along.
+        OverloadedError: there is no room for what arrived.
     """
     data = np.empty(size, np.uint8)
+<<<<<<< HEAD
+    filled, admitted, began = 0, 0, time.monotonic()
+    while (raw := await _receive(context, _patience_s(began, filled))) is not None:
+        points_data = parse(read_upload_data, raw)
+=======
     filled = 0
-    while (raw := await read(context)) is not None:
-        piece = np.frombuffer(_piece(raw), np.uint8)
-        if filled + len(piece) > size:
-            got = f"{filled + len(piece)} or more"
+    while (raw := await _receive(context)) is not None:
+        points_data = parse(read_upload_data, raw, clouds)
+>>>>>>> wire
+        if points_data is None:
+            raise InvalidRequestError("part", "points_data", "something else")
+        chunk = np.frombuffer(points_data, np.uint8)
+        if filled + len(chunk) > size:
+            got = f"{filled + len(chunk)} or more"
             raise InvalidRequestError("points_data", f"{size} bytes in all", got)
-        data[filled : filled + len(piece)] = piece
-        filled += len(piece)
+        points = request.points.shape[0] * (filled + len(chunk)) // max(size, 1)
+        hold.add(points - admitted, len(chunk))
+        data[filled : filled + len(chunk)] = chunk
+        filled, admitted = filled + len(chunk), points
     if filled < size:
         raise InvalidRequestError("points_data", f"{size} bytes in all", filled)
     return SampleMessage(request, data.data, request.ByteSize())
 
 
-async def read(context: Context) -> bytes | None:
+def _patience_s(began: float, filled: int) -> float:
+    """Seconds to wait for the next message of an upload that began and brought so many bytes."""
+    return min(SILENCE_S, SILENCE_S + filled / BYTES_PER_S - (time.monotonic() - began))
+
+
+async def _receive(context: Context, patience_s: float = SILENCE_S) -> bytes | None:
     """The next message; None after the last one."""
     try:
-        raw = await asyncio.wait_for(context.read(), SILENCE_S)
+        raw = await asyncio.wait_for(context.read(), patience_s)
     except asyncio.TimeoutError:
-        raise DeadlinePassedError(f"nothing arrived for {SILENCE_S:g} s") from None
+        raise DeadlinePassedError(f"too little arrived within {SILENCE_S:g} s") from None
     return None if raw is grpc.aio.EOF else bytes(raw)
-
-
-def _piece(raw: bytes) -> Buffer:
-    try:
-        data = read_points_data(raw)
-    except DecodeError as error:
-        raise parse_error(raw) from error
-    if data is None:
-        raise InvalidRequestError("part", "points_data", "something else")
-    return data

@@ -9,15 +9,21 @@ from hypothesis import strategies as st
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec.coordinates import narrow
-from farpoint_server.codec.sample_request import Limits, read_plan
-from farpoint_server.codec.sample_response import Decoded, decode, encode, timings
-from farpoint_server.codec.tensors import View
+from farpoint_server.codec import sample_response
+from farpoint_server.codec.coordinates import to_float32
+from farpoint_server.codec.sample_request import (
+    DecodedSampleRequest,
+    decode_sample_request,
+    parse_sample_request,
+)
+from farpoint_server.codec.sample_response import serialize_sample_response
+from farpoint_server.codec.tensors import TensorView
+from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.codec.wire import SampleMessage
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError
 
-LIMITS = Limits(message_bytes=1 << 20, points=100, clouds=5)
+LIMITS = RequestLimits(message_bytes=1 << 20, points=100, clouds=5)
 NUMBERS = st.integers(1, 3) | st.integers(-1, 5) | st.integers(-(2**63), 2**63 - 1)
 TENSORS = st.builds(
     tensor_pb2.Tensor,
@@ -59,9 +65,9 @@ def message(sent: pb.SampleRequest) -> SampleMessage:
     return SampleMessage(sent, None, sent.ByteSize())
 
 
-def decode_or_error(sent: pb.SampleRequest) -> Decoded | InvalidRequestError:
+def decode_or_error(sent: pb.SampleRequest) -> DecodedSampleRequest | InvalidRequestError:
     try:
-        return decode(read_plan(message(sent), LIMITS))
+        return decode_sample_request(parse_sample_request(message(sent), LIMITS))
     except InvalidRequestError as error:
         return error
 
@@ -85,20 +91,24 @@ def test_whatever_is_sent_is_either_work_or_named_as_wrong(changes):
         for row in range(m)
     ]
     outcome = Outcome(Samples(np.array(picked, np.int32), None), 0, 0)
-    response = pb.SampleResponse.FromString(b"".join(encode(decoded, outcome)))
+    response = pb.SampleResponse.FromString(
+        b"".join(serialize_sample_response(0.0, decoded, outcome))
+    )
     expected = [row for m in clouds.sample_counts for row in range(m)]
     assert np.frombuffer(response.indices.data, "<i4").tolist() == expected
 
 
 def test_float32_is_not_copied_on_its_way_to_the_engine():
-    plan = read_plan(message(request(np.ones((9, 3), np.float32))), LIMITS)
-    assert np.shares_memory(decode(plan).clouds.points, np.frombuffer(plan.points.data, np.uint8))
+    parsed = parse_sample_request(message(request(np.ones((9, 3), np.float32))), LIMITS)
+    assert np.shares_memory(
+        decode_sample_request(parsed).clouds.points, np.frombuffer(parsed.points.data, np.uint8)
+    )
 
 
 def test_float64_is_shifted_to_the_first_finite_point_of_each_cloud():
     points = np.array([[np.nan, 0, 0], [5e6, 1, 2], [5e6 + 0.25, 1, 2], [7, 8, 9], [8, 8, 9]])
     sent = request(points, lengths=[3, 2], nonfinite_policy=pb.NONFINITE_POLICY_IGNORE)
-    decoded = decode(read_plan(message(sent), LIMITS))
+    decoded = decode_sample_request(parse_sample_request(message(sent), LIMITS))
     assert decoded.origins.tolist() == [[5e6, 1, 2], [7, 8, 9]]
     assert decoded.clouds.points[1:, 0].tolist() == [0, 0.25, 0, 1]
     assert not np.isfinite(decoded.clouds.points[0]).all()
@@ -106,8 +116,8 @@ def test_float64_is_shifted_to_the_first_finite_point_of_each_cloud():
 
 def test_every_float16_becomes_the_same_number_in_float32():
     halves = np.arange(3 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16).reshape(-1, 3)
-    view = View(tensor_pb2.DATA_TYPE_FLOAT16, halves.shape, halves.tobytes())
-    widened, origins = narrow(view, np.array([len(halves)]))
+    view = TensorView(tensor_pb2.DATA_TYPE_FLOAT16, halves.shape, halves.tobytes())
+    widened, origins = to_float32(view, np.array([len(halves)]))
     assert origins is None
     assert widened.dtype == np.float32
     np.testing.assert_array_equal(widened, halves.astype(np.float32))
@@ -120,15 +130,17 @@ def test_every_float16_becomes_the_same_number_in_float32():
 def test_limits_are_kept(fields, field):
     points = np.zeros((6 if fields else 101, 3), np.float32)
     with pytest.raises(InvalidRequestError, match=r"at most 5|1 to 100") as caught:
-        read_plan(message(request(points, **fields)), LIMITS)
+        parse_sample_request(message(request(points, **fields)), LIMITS)
     assert caught.value.field == field
 
 
-def test_timings_are_the_rest_of_an_answer():
+def test_timings_are_in_the_response(monkeypatch):
     sent = message(request(np.ones((9, 3), np.float32)))
-    decoded = decode(read_plan(sent, LIMITS))
+    decoded = decode_sample_request(parse_sample_request(sent, LIMITS))
     outcome = Outcome(Samples(np.array([7], np.int32), None), 1.5, 2.5)
-    chunks = [*encode(decoded, outcome), timings(outcome, 9.0)]
-    response = pb.SampleResponse.FromString(b"".join(chunks))
-    assert response.timings == pb.Timings(queue_ms=1.5, compute_ms=2.5, server_ms=9.0)
+    monkeypatch.setattr(sample_response.time, "monotonic", lambda: 10.0)
+    response = pb.SampleResponse.FromString(
+        b"".join(serialize_sample_response(1.0, decoded, outcome))
+    )
+    assert response.timings == pb.Timings(queue_ms=1.5, compute_ms=2.5, server_ms=9000.0)
     assert np.frombuffer(response.indices.data, "<i4").tolist() == [7]

@@ -9,20 +9,19 @@ from tests.support.memory_objects import MemoryObjects
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import shared_memory_pb2, tensor_pb2
-from farpoint_server.codec.sample_request import Limits, read_plan
-from farpoint_server.codec.sample_response import decode
+from farpoint_server.codec.sample_request import decode_sample_request, parse_sample_request
 from farpoint_server.codec.shared_memory import Regions
+from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.codec.wire import SampleMessage
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.services.memory_bound import MemoryBound
-from farpoint_server.services.sample_handler import Sampler
+from farpoint_server.services.sample_handler import SampleHandler
 
 SIZE = 8192
 CLOUD = np.arange(60, dtype=np.float32).reshape(20, 3)
-LIMITS = Limits(message_bytes=1 << 20, points=10_000, clouds=5)
+LIMITS = RequestLimits(message_bytes=1 << 20, points=10_000, clouds=5)
 Range = shared_memory_pb2.SharedMemoryRange
 
 
@@ -128,7 +127,7 @@ def test_beyond_the_limit_of_all_regions_a_caller_is_told_to_wait(regions, made)
 def test_a_range_beyond_its_region_is_refused(regions, made, offset):
     name = regions.add(made(SIZE))
     with pytest.raises(InvalidRequestError) as caught:
-        read_plan(message(tensor(name, offset)), LIMITS, regions)
+        parse_sample_request(message(tensor(name, offset)), LIMITS, regions)
     assert caught.value.field == "points.shared_memory.offset"
     assert f"240 bytes within the {SIZE} of the region" in str(caught.value)
 
@@ -136,7 +135,7 @@ def test_a_range_beyond_its_region_is_refused(regions, made, offset):
 def test_a_tensor_that_is_too_large_to_be_copied_is_refused(regions, made):
     name = regions.add(made(3 * SIZE))
     with pytest.raises(InvalidRequestError) as caught:
-        read_plan(message(tensor(name, 0, np.empty((2000, 3)))), LIMITS, regions)
+        parse_sample_request(message(tensor(name, 0, np.empty((2000, 3)))), LIMITS, regions)
     assert caught.value.field == "points.shape"
 
 
@@ -144,7 +143,7 @@ def test_a_tensor_that_is_too_large_to_be_copied_is_refused(regions, made):
 def test_an_unknown_region_is_refused(regions, made, name):
     regions.add(made(SIZE))
     with pytest.raises(InvalidRequestError) as caught:
-        read_plan(message(tensor(name, 0)), LIMITS, regions)
+        parse_sample_request(message(tensor(name, 0)), LIMITS, regions)
     assert caught.value.field == "points.shared_memory.region"
 
 
@@ -152,13 +151,13 @@ def test_data_and_a_range_are_one_too_many(regions, made):
     both = tensor(regions.add(made(SIZE)), 0)
     both.data = CLOUD.tobytes()
     with pytest.raises(InvalidRequestError, match="expected nothing beside data") as caught:
-        read_plan(message(both), LIMITS, regions)
+        parse_sample_request(message(both), LIMITS, regions)
     assert caught.value.field == "points.shared_memory"
 
 
 def test_a_call_that_reads_no_shared_memory_says_so(regions, made):
     with pytest.raises(InvalidRequestError, match="expected data itself in this call"):
-        read_plan(message(tensor(regions.add(made(SIZE)), 0)), LIMITS)
+        parse_sample_request(message(tensor(regions.add(made(SIZE)), 0)), LIMITS)
 
 
 @pytest.mark.parametrize("offset", [0, 1, 4096])
@@ -166,11 +165,11 @@ def test_what_was_checked_is_what_is_used(regions, made, offset):
     """Also at an offset at which the kernels could not read."""
     memory = made(SIZE)
     os.pwrite(memory, CLOUD.tobytes(), offset)
-    plan = read_plan(message(tensor(regions.add(memory), offset)), LIMITS, regions)
-    decoded = decode(plan)
+    parsed = parse_sample_request(message(tensor(regions.add(memory), offset)), LIMITS, regions)
+    decoded = decode_sample_request(parsed)
     os.pwrite(memory, np.full_like(CLOUD, np.nan).tobytes(), offset)
     np.testing.assert_array_equal(decoded.clouds.points, CLOUD)
-    np.testing.assert_array_equal(decoded.plan.points.array(), CLOUD)
+    np.testing.assert_array_equal(decoded.request.points.array(), CLOUD)
 
 
 def test_attributes_may_be_shared_too_and_both_are_counted(regions, made):
@@ -179,9 +178,9 @@ def test_attributes_may_be_shared_too_and_both_are_counted(regions, made):
     os.pwrite(memory, np.arange(20, dtype="<f4").tobytes(), 4000)
     name = regions.add(memory)
     height = tensor_pb2.Attribute(name="height", values=tensor(name, 4000, np.empty(20)))
-    plan = read_plan(message(tensor(name, 0), attributes=[height]), LIMITS, regions)
-    assert plan.shared_bytes == 240 + 80
-    owned = decode(plan).plan
+    parsed = parse_sample_request(message(tensor(name, 0), attributes=[height]), LIMITS, regions)
+    assert parsed.shared_bytes == 240 + 80
+    owned = decode_sample_request(parsed).request
     assert owned.shared_bytes == 0
     np.testing.assert_array_equal(owned.attributes[0][1].array(), np.arange(20))
 
@@ -191,13 +190,13 @@ async def test_what_a_request_refers_to_counts_in_flight(regions, made):
     held = []
 
     class Batcher:
-        async def run(self, work: SampleWork, timeout_s: float | None) -> Outcome:
+        async def run(self, work: SampleWork, timeout_s: float | None) -> Outcome[Samples]:
             held.append((work.point_count, admission.points, admission.bytes, timeout_s))
             return Outcome(Samples(np.zeros(1, np.int32), None), 0, 0)
 
-    sampler = Sampler(LIMITS, admission, Batcher(), None, MemoryBound([]), regions)
+    handler = SampleHandler(LIMITS, admission, None, Batcher(), [], None, regions)
     sent = message(tensor(regions.add(made(SIZE)), 0))
-    await sampler.answer(sent, 1.0, 0.0)
+    await handler.handle_message(sent, 1.0, 0.0)
     assert held == [(20, 20, sent.size + 240, 1.0)]
     assert (admission.points, admission.bytes) == (0, 0)
 
@@ -205,9 +204,9 @@ async def test_what_a_request_refers_to_counts_in_flight(regions, made):
 def test_a_value_that_is_not_finite_is_seen(regions, made):
     memory = made(SIZE)
     os.pwrite(memory, np.full_like(CLOUD, np.inf).tobytes(), 0)
-    plan = read_plan(message(tensor(regions.add(memory), 0)), LIMITS, regions)
+    parsed = parse_sample_request(message(tensor(regions.add(memory), 0)), LIMITS, regions)
     with pytest.raises(InvalidRequestError, match="NaN or infinity"):
-        decode(plan)
+        decode_sample_request(parsed)
 
 
 def test_a_mapping_is_read_only(regions, made):

@@ -1,13 +1,17 @@
-"""TLS and bearer token options of `farpoint`, given before the subcommand, and the client."""
+"""Server, TLS and token options, which may stand before the command or behind it."""
 
+import functools
+import inspect
 import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import grpc
 import typer
 
-from farpoint._channel import open_channel
+from farpoint._channel import DEFAULT_TARGET, open_channel
 from farpoint._client import Client
 from farpoint._security import Tls, read_security
 from farpoint.errors import InvalidArgumentError
@@ -15,56 +19,95 @@ from farpoint.errors import InvalidArgumentError
 # Never a flag: others on the machine could read it from the list of processes.
 TOKEN_VARIABLE = "FARPOINT_TOKEN"
 
-
-def options(
-    context: typer.Context,
-    tls: Annotated[bool, typer.Option("--tls", envvar="FARPOINT_TLS", help="Use TLS.")] = False,
-    ca: Annotated[
-        Path | None,
-        typer.Option(envvar="FARPOINT_CA", help="PEM file of trusted authorities; implies --tls."),
-    ] = None,
-    certificate: Annotated[
-        Path | None,
-        typer.Option(envvar="FARPOINT_CERTIFICATE", help="PEM file of the client's certificate."),
-    ] = None,
-    key: Annotated[
-        Path | None, typer.Option(envvar="FARPOINT_KEY", help="PEM file of its key.")
-    ] = None,
-    server_name: Annotated[
-        str | None,
-        typer.Option(
-            envvar="FARPOINT_SERVER_NAME", help="Name in the server's certificate, if another."
-        ),
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="FARPOINT_TOKEN_FILE",
-            help=f"File with a bearer token. The variable {TOKEN_VARIABLE} holds the token itself.",
-        ),
-    ] = None,
-) -> None:
-    """Keeps the options for `connect`."""
-    wanted = tls or any((ca, certificate, key, server_name))
-    context.obj = (Tls(ca, certificate, key, server_name) if wanted else False, token_file)
+Text = str | None
+File = Path | None
+_OPTIONS: dict[str, tuple[Any, str]] = {
+    "server": (Text, "HOST:PORT, dns:///HOST:PORT or unix:PATH."),
+    "tls": (bool | None, "Use TLS."),
+    "ca": (File, "PEM file of trusted authorities; implies --tls."),
+    "certificate": (File, "PEM file of the client's certificate."),
+    "key": (File, "PEM file of its key."),
+    "server_name": (Text, "Name in the server's certificate, if another."),
+    "token_file": (
+        File,
+        f"File with a bearer token. The variable {TOKEN_VARIABLE} holds the token itself.",
+    ),
+}
 
 
-def connect(context: typer.Context, server: str, timeout: float) -> Client:
-    """A client with the options of the command line."""
-    tls, token_file = context.obj
-    return Client(server, timeout=timeout, tls=tls, token=_token(token_file))
+@dataclass(frozen=True)
+class Connection:
+    """The options as they were given; None where they were not."""
+
+    server: str | None = None
+    tls: bool | None = None
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    server_name: str | None = None
+    token_file: Path | None = None
+
+    @property
+    def target(self) -> str:
+        """The server's address."""
+        return self.server or DEFAULT_TARGET
+
+    def connect(self, timeout: float) -> Client:
+        """A client of the server."""
+        return Client(self.target, timeout=timeout, tls=self._tls(), token=self._token())
+
+    def open_channel(self) -> grpc.Channel:
+        """A channel to the server."""
+        return open_channel(self.target, read_security(self.target, self._tls(), self._token()))
+
+    def _tls(self) -> Tls | bool:
+        files = (self.ca, self.certificate, self.key, self.server_name)
+        return Tls(*files) if self.tls or any(files) else False
+
+    def _token(self) -> str | None:
+        if self.token_file is None:
+            return os.environ.get(TOKEN_VARIABLE) or None
+        try:
+            return self.token_file.read_text().strip()
+        except OSError as error:
+            raise InvalidArgumentError(
+                f"token file {self.token_file}: {error.strerror}", field="token"
+            ) from error
 
 
-def connect_channel(context: typer.Context, server: str) -> grpc.Channel:
-    """A channel alike."""
-    tls, token_file = context.obj
-    return open_channel(server, read_security(server, tls, _token(token_file)))
+def with_connection(command: Callable[..., None], *, from_environment: bool) -> Callable[..., None]:
+    """Adds the options to a command, and keeps what is given in the context.
+
+    Args:
+        command: takes a `typer.Context` first; `context.obj` is then a `Connection`.
+        from_environment: whether FARPOINT_SERVER and the like count, which is for the outermost
+            command to say: behind a command only what is typed there overrides.
+    """
+
+    @functools.wraps(command)
+    def run(context: typer.Context, **values: Any) -> None:
+        given = {name: values.pop(name) for name in _OPTIONS}
+        known = {name: value for name, value in given.items() if value is not None}
+        context.obj = replace(context.obj or Connection(), **known)
+        command(context, **values)
+
+    added = [_parameter(name, from_environment) for name in _OPTIONS]
+    first, *own = inspect.signature(command).parameters.values()
+    own = [first.replace(name="context", annotation=typer.Context), *own]
+    run.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in (*own, *added)}
+    return run
 
 
-def _token(path: Path | None) -> str | None:
-    if path is None:
-        return os.environ.get(TOKEN_VARIABLE) or None
-    try:
-        return path.read_text().strip()
-    except OSError as error:
-        raise InvalidArgumentError(f"token file {path}: {error.strerror}", field="token") from error
+def _parameter(name: str, from_environment: bool) -> inspect.Parameter:
+    kind, text = _OPTIONS[name]
+    flag = "--" + name.replace("_", "-")
+    variable = f"FARPOINT_{name.upper()}" if from_environment else None
+    # A flag without its opposite: nobody turns TLS off again.
+    option = typer.Option(flag, envvar=variable, help=text, show_default=False)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
+    )
+
+
+assert list(_OPTIONS) == [field.name for field in fields(Connection)]

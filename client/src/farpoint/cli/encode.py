@@ -8,7 +8,9 @@ import numpy as np
 from farpoint._client import Client
 from farpoint.errors import CloudFileError, InvalidArgumentError
 from farpoint.io import read_cloud
+from farpoint.io.atomic import replacing
 from farpoint.io.cloud import Cloud
+from farpoint.io.failures import naming
 from farpoint.models import Encoding
 
 SUFFIX = ".npz"
@@ -35,11 +37,8 @@ def run(client: Client, source: Path, output: Path, model: str, attributes: list
         for i, stage in enumerate(encoding.stages)
         for name in ("indices", "points", "features", "counts", "mean_distances")
     }
-    try:
-        with output.open("wb") as file:
-            np.savez(file, **arrays)
-    except OSError as error:
-        raise CloudFileError(error.strerror or str(error), path=output) from error
+    with naming(output), replacing(output) as part, part.open("wb") as file:
+        np.savez(file, **arrays)
     return encoding
 
 

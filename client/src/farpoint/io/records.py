@@ -1,34 +1,65 @@
 """numpy structured arrays, one record per point, from and to coordinates and attributes."""
 
+import re
+from collections.abc import Mapping
+
 import numpy as np
 
 from farpoint._arrays import Array
 
 AXES = ("x", "y", "z")
 
+_HEIGHTS = ("z", "elevation", "elev", "height", "altitude", "alt", "h", "up", "u")
+# Spellings of the three axes, in the order in which they are tried; the last may be any height.
+_SPELLINGS = (
+    ("x", "y", _HEIGHTS),
+    ("easting", "northing", _HEIGHTS),
+    ("east", "north", _HEIGHTS),
+    ("e", "n", _HEIGHTS),
+    ("points:0", "points:1", ("points:2",)),
+    ("points_0", "points_1", ("points_2",)),
+)
+# One field with all three coordinates.
+_WIDE = ("xyz", "points", "position", "positions", "coord", "coords", "coordinates")
+
 
 def axis_positions(names: list[str]) -> list[int]:
-    """Where x, y and z are among the names, in any case.
+    """Where x, y and z are among the names, in any case, also as easting, northing, elevation.
 
     Raises:
         ValueError: one of them is missing.
     """
-    lower = [name.lower() for name in names]
-    missing = [axis for axis in AXES if axis not in lower]
-    if missing:
-        raise ValueError(f"no {', '.join(missing)} among the fields {', '.join(names)}")
-    return [lower.index(axis) for axis in AXES]
+    plain = [_without_unit(name) for name in names]
+    for first, second, thirds in _SPELLINGS:
+        third = next((name for name in thirds if name in plain), None)
+        if first in plain and second in plain and third is not None:
+            return [plain.index(name) for name in (first, second, third)]
+    missing = [axis for axis in AXES if axis not in plain]
+    raise ValueError(f"no {', '.join(missing)} among the fields {', '.join(names)}")
+
+
+def _without_unit(name: str) -> str:
+    """`X [m]` and `x (us-ft)` are x."""
+    return re.sub(r"\s*[\[(][^\])]*[\])]\s*$", "", name.strip().lower())
 
 
 def split_records(records: Array) -> tuple[Array, dict[str, Array]]:
     """Coordinates (N, 3) of structured records, and their other fields by name."""
     names = list(records.dtype.names or ())
+    wide = next((n for n in names if n.lower() in _WIDE and records[n].shape[1:] == (3,)), None)
+    if wide is not None:
+        return records[wide], {name: records[name] for name in names if name != wide}
     axes = [names[i] for i in axis_positions(names)]
+    for axis in axes:
+        if records[axis].ndim != 1 or records[axis].dtype.kind not in "fiu":
+            raise ValueError(
+                f"the field {axis} must hold one number per point, not {records.dtype[axis]}"
+            )
     points = np.stack([records[axis] for axis in axes], axis=1)
     return points, {name: records[name] for name in names if name not in axes}
 
 
-def columns_of(points: Array, attributes: dict[str, Array]) -> dict[str, Array]:
+def columns_of(points: Array, attributes: Mapping[str, Array]) -> dict[str, Array]:
     """One-dimensional columns by name: x, y, z, then the attributes, split where they are wide."""
     columns = dict(zip(AXES, points.T, strict=True))
     for name, values in attributes.items():

@@ -1,4 +1,4 @@
-"""A loaded encoder: a ModelInferRequest to a plan, and its stages to a ModelInferResponse."""
+"""Open Inference messages of a loaded encoder: parsed and validated; and serialized."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,23 +7,24 @@ import numpy.typing as npt
 
 from farpoint.v1 import tensor_pb2
 from farpoint_models import EncoderConfig
-from farpoint_server.codec.encode import Plan
+from farpoint_server.codec.encode import ParsedEncodeRequest
+from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.points import (
     POINT_TYPES,
     VERSION,
     is_batched,
-    read_points,
+    parse_points,
 )
 from farpoint_server.codec.open_inference.tensors import (
-    Input,
-    metadata_of,
-    read_inputs,
-    wanted_outputs,
+    InputTensor,
+    model_metadata,
+    parse_inputs,
+    requested_outputs,
 )
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.sample_request import Limits
-from farpoint_server.codec.tensors import View, view
-from farpoint_server.engine.types import StageOutput
+from farpoint_server.codec.tensors import TensorView, parse_tensor
+from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.engine.types import Outcome, StageOutput
 from farpoint_server.errors import InvalidRequestError
 
 ATTRIBUTE_TYPES = {
@@ -41,43 +42,45 @@ def metadata(name: str, config: EncoderConfig) -> pb.ModelMetadataResponse:
     inputs = {"points": ("FP32", [-1, 3])}
     if config.attributes:
         inputs["attributes"] = ("FP32", [-1, config.attributes])
-    return metadata_of(name, VERSION, inputs, _outputs(config))
+    return model_metadata(name, VERSION, inputs, _outputs(config))
 
 
-def read_plan(request: pb.ModelInferRequest, config: EncoderConfig, limits: Limits) -> Plan:
-    """Checks all that can be checked without looking at a value.
+def parse_encoder_request(
+    message: InferMessage, config: EncoderConfig, limits: RequestLimits
+) -> ParsedEncodeRequest:
+    """Validates all that can be validated without looking at a value.
 
     Raises:
         InvalidRequestError: names the first field that is wrong.
     """
-    wanted_outputs(request, _outputs(config))
+    requested_outputs(message.request, _outputs(config))
     types = {"points": tuple(POINT_TYPES)}
     if config.attributes:
         types["attributes"] = tuple(ATTRIBUTE_TYPES)
-    points, *attributes = read_inputs(request, types)
-    flat, lengths = read_points(points, limits)
-    extra = _attributes(points, attributes[0], config.attributes) if attributes else None
-    return Plan(flat, extra, lengths, return_points=False)
+    points, *attributes = parse_inputs(message, types)
+    flat, lengths = parse_points(points, limits)
+    extra = _parse_attributes(points, attributes[0], config.attributes) if attributes else None
+    return ParsedEncodeRequest(flat, extra, lengths, return_points=False)
 
 
-def encode(
+def serialize_encoder_response(
     request: pb.ModelInferRequest,
-    name: str,
+    model: str,
     config: EncoderConfig,
-    plan: Plan,
-    stages: Sequence[StageOutput],
+    parsed: ParsedEncodeRequest,
+    outcome: Outcome[list[StageOutput]],
 ) -> pb.ModelInferResponse:
     """The answer, with the outputs that were asked for, in that order, raw."""
     arrays = {
         f"{kind}_{i}": array
-        for i, stage in enumerate(stages)
-        for kind, array in _tensors(plan, stage).items()
+        for i, stage in enumerate(outcome.result)
+        for kind, array in _tensors(parsed, stage).items()
     }
     points_type = next(tensor.datatype for tensor in request.inputs if tensor.name == "points")
-    clouds = [len(plan.lengths)] if is_batched(request) else []
-    response = pb.ModelInferResponse(model_name=name, model_version=VERSION, id=request.id)
+    clouds = [len(parsed.lengths)] if is_batched(request) else []
+    response = pb.ModelInferResponse(model_name=model, model_version=VERSION, id=request.id)
     outputs = _outputs(config)
-    for output in wanted_outputs(request, outputs):
+    for output in requested_outputs(request, outputs):
         datatype, shape = outputs[output]
         array = arrays[output].reshape([*clouds, *shape])
         if output.startswith("points_"):
@@ -103,23 +106,25 @@ def _outputs(config: EncoderConfig) -> Mapping[str, tuple[str, Sequence[int]]]:
     }
 
 
-def _attributes(points: Input, attributes: Input, channels: int) -> View:
+def _parse_attributes(points: InputTensor, attributes: InputTensor, channels: int) -> TensorView:
     shape = (*points.shape[:-1], channels)
     if attributes.shape != shape:
         expected = f"{shape}, since the model takes {channels} with each point"
         raise InvalidRequestError("inputs[attributes].shape", expected, attributes.shape)
     rows = int(np.prod(shape[:-1]))
     flat = tensor_pb2.Tensor(data_type=ATTRIBUTE_TYPES[attributes.datatype], shape=[rows, channels])
-    return view(flat, "inputs[attributes]", attributes.data)
+    return parse_tensor(flat, "inputs[attributes]", attributes.data)
 
 
-def _tensors(plan: Plan, stage: StageOutput) -> Mapping[str, npt.NDArray[np.generic]]:
+def _tensors(
+    parsed: ParsedEncodeRequest, stage: StageOutput
+) -> Mapping[str, npt.NDArray[np.generic]]:
     """Little-endian; equal clouds keep equally many points."""
-    firsts = plan.lengths.cumsum() - plan.lengths
+    firsts = parsed.lengths.cumsum() - parsed.lengths
     rows = stage.indices + np.repeat(firsts, stage.lengths)
     return {
         "indices": stage.indices.astype("<i4", copy=False),
-        "points": plan.points.array()[rows],
+        "points": parsed.points.array()[rows],
         "features": stage.features.astype("<f4", copy=False),
         "counts": stage.counts.astype("<i4", copy=False),
         "mean_distances": stage.mean_distances.astype("<f4", copy=False),

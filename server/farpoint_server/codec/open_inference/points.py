@@ -1,12 +1,12 @@
-"""The input `points`, which every model of ours has: one cloud, or several of one size."""
+"""The Open Inference input `points` of every model: one cloud, or several of one size."""
 
 import numpy as np
 
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec.open_inference.tensors import Input
+from farpoint_server.codec.open_inference.tensors import InputTensor
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.sample_request import Limits
-from farpoint_server.codec.tensors import View, view
+from farpoint_server.codec.tensors import TensorView, parse_tensor
+from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.engine.types import Int64s
 from farpoint_server.errors import InvalidRequestError
 
@@ -19,11 +19,11 @@ POINT_TYPES = {
 }
 
 
-def read_points(points: Input, limits: Limits) -> tuple[View, Int64s]:
+def parse_points(points: InputTensor, limits: RequestLimits) -> tuple[TensorView, Int64s]:
     """The points of all clouds, (P, 3), and the length of each; raises InvalidRequestError."""
     clouds, length = _sizes(points, limits)
     flat = tensor_pb2.Tensor(data_type=POINT_TYPES[points.datatype], shape=[clouds * length, 3])
-    return view(flat, "inputs[points]", points.data), np.full(clouds, length)
+    return parse_tensor(flat, "inputs[points]", points.data), np.full(clouds, length)
 
 
 def is_batched(request: pb.ModelInferRequest) -> bool:
@@ -31,7 +31,7 @@ def is_batched(request: pb.ModelInferRequest) -> bool:
     return next(len(tensor.shape) for tensor in request.inputs if tensor.name == "points") == 3
 
 
-def _sizes(points: Input, limits: Limits) -> tuple[int, int]:
+def _sizes(points: InputTensor, limits: RequestLimits) -> tuple[int, int]:
     """Clouds and points of each."""
     field = "inputs[points].shape"
     if len(points.shape) not in (2, 3) or points.shape[-1] != 3:

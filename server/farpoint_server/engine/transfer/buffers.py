@@ -60,7 +60,7 @@ class PinnedBufferPool(Generic[Tensor]):
         self._idle.append(buffer)
 
     def clear(self) -> None:
-        """Lets go of all that are idle."""
+        """Frees all that are idle."""
         self._idle.clear()
 
     def _fitting(self, size: int) -> PinnedBuffer[Tensor] | None:

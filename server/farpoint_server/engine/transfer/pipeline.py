@@ -114,7 +114,7 @@ class Pipeline(Generic[Tensor]):
             self._changed.wait_for(lambda: self._in_flight <= in_flight)
 
     def give_back(self) -> None:
-        """Lets go of the buffers that nothing uses."""
+        """Frees the buffers that nothing uses."""
         with self._changed:
             self._buffers.clear()
 

@@ -1,0 +1,125 @@
+"""The Encode RPC: its request from checked arguments, and `Encoding`s from its response."""
+
+from operator import attrgetter
+
+import numpy as np
+
+from farpoint._arrays import Array, CloudAttributes, split_batch
+from farpoint._checksums import Checksums
+from farpoint._rpcs.calls import CallContext, UnaryRpc
+from farpoint._rpcs.sample import check_rows
+from farpoint._tensors import points_to_tensor, to_arrays, to_tensor
+from farpoint.errors import InternalError, InvalidArgumentError
+from farpoint.models import Encoding, Stage
+from farpoint.v1 import sampling_pb2 as pb
+
+
+class EncodeRpc(UnaryRpc[pb.EncodeResponse, Encoding | list[Encoding]]):
+    """One cloud or a batch through a model; the arguments are those of `Client.encode`.
+
+    Raises:
+        InvalidArgumentError: an argument is wrong.
+    """
+
+    method = attrgetter("sampling.Encode")
+    request: pb.EncodeRequest
+
+    def __init__(
+        self,
+        points: object,
+        model: str | None,
+        attributes: object,
+        checksums: Checksums = Checksums.OFF,
+    ) -> None:
+        self.checksums = checksums
+        self.batch = split_batch(points, attributes)
+        clouds = self.batch.clouds
+        self.request = pb.EncodeRequest(
+            lengths=[len(cloud) for cloud in clouds],
+            model=model or "",
+            return_checksums=checksums.are_wanted,
+        )
+        if clouds:
+            self.request.points.CopyFrom(points_to_tensor(clouds))
+            if attributes is not None:
+                columns = _in_common_width(self.batch.attributes)
+                self.request.attributes.CopyFrom(to_tensor(columns))
+
+    def read(self, response: pb.EncodeResponse, context: CallContext) -> Encoding | list[Encoding]:
+        """One `Encoding`, or a list where a batch was asked for.
+
+        Raises:
+            InternalError: the response does not fit the request.
+            DataLossError: it was damaged.
+        """
+        timings = context.read_timings(response.timings)
+        by_stage = [self._stages(stage) for stage in response.stages]
+        encodings = [
+            Encoding(
+                response.model,
+                tuple(stages[i] for stages in by_stage),
+                timings,
+                context.request_id,
+            )
+            for i in range(len(self.batch.clouds))
+        ]
+        return encodings[0] if self.batch.single else encodings
+
+    def _stages(self, stage: pb.EncodedStage) -> list[Stage]:
+        """A stage of each cloud."""
+        clouds = self.batch.clouds
+        indices, features, counts, distances = to_arrays(
+            stage.indices,
+            stage.features,
+            stage.counts,
+            stage.mean_distances,
+            checksums=self.checksums,
+        )
+        indices, counts = indices.astype(np.int64), counts.astype(np.int64)
+        features, distances = features.astype(np.float32), distances.astype(np.float32)
+        rows = {len(indices), len(features), len(counts), len(distances), sum(stage.lengths)}
+        if len(stage.lengths) != len(clouds) or len(rows) != 1:
+            raise InternalError(
+                f"the server answered with {sorted(rows)} rows for clouds of "
+                f"{list(stage.lengths)} points, expected as many of each of {len(clouds)}"
+            )
+        stages = []
+        end = 0
+        for cloud, length in zip(clouds, stage.lengths, strict=True):
+            part = slice(end, end + length)
+            end = part.stop
+            check_rows(indices[part], cloud)
+            stages.append(
+                Stage(
+                    indices=indices[part],
+                    points=cloud[indices[part]],
+                    features=features[part],
+                    counts=counts[part],
+                    mean_distances=distances[part],
+                )
+            )
+        return stages
+
+
+def _in_common_width(attributes: list[CloudAttributes]) -> list[Array]:
+    arrays = [_channels(values) for values in attributes]
+    widths = sorted({array.shape[1] for array in arrays})
+    if len(widths) > 1:
+        raise InvalidArgumentError(
+            f"attributes must have as many values for the points of every cloud, got {widths}",
+            field="attributes",
+        )
+    return arrays
+
+
+def _channels(values: CloudAttributes) -> Array:
+    """(N, A) float32 of an array (N, A) or (N,), or of a dict of such in its order."""
+    if isinstance(values, dict) and values:
+        return np.concatenate([_channels(value) for value in values.values()], axis=1)
+    array = np.asarray(values)
+    if array.ndim > 2 or array.dtype.kind not in "fiub":
+        raise InvalidArgumentError(
+            f"attributes must be numbers of shape (N, A) or (N,), got {array.dtype} {array.shape}",
+            field="attributes",
+        )
+    return array.reshape(len(array), -1).astype("<f4")

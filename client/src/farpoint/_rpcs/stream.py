@@ -1,0 +1,132 @@
+"""The SampleStream RPC: its requests, and the clouds that were sent and are not yet answered."""
+
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from farpoint._checksums import Checksums
+from farpoint._rpcs.calls import CallContext
+from farpoint._rpcs.sample import SampleRpc, check_nonfinite
+from farpoint.errors import InternalError, InvalidArgumentError, from_status
+from farpoint.results import Sample, StreamedSample
+from farpoint.v1 import sampling_pb2 as pb
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A cloud: its place among the caller's, its place on the wire, and what was made of it."""
+
+    index: int
+    request_index: int
+    rpc: SampleRpc | InvalidArgumentError
+
+
+class SampleStreamRpc:
+    """One call of `sample_stream`; its arguments are checked at once.
+
+    Requests may be taken in one thread while answers are read in another: one appends to the end
+    of a deque, the other takes from its beginning.
+    """
+
+    def __init__(
+        self,
+        m: int,
+        start: int,
+        nonfinite: str,
+        latest_only: bool,
+        context: CallContext,
+        checksums: Checksums = Checksums.OFF,
+    ) -> None:
+        check_nonfinite(nonfinite)
+        self.context = context
+        self._arguments = m, None, start, nonfinite, None, checksums
+        self._mode = pb.STREAM_MODE_LATEST if latest_only else pb.STREAM_MODE_EVERY
+        self._sent = 0
+        self._entries: deque[_Entry] = deque()
+        self._failure: Exception | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of the stub's method: its time begins when the answers are read."""
+        return {"timeout": self.context.timeout, "metadata": self.context.metadata}
+
+    def requests(self, clouds: Iterable[object]) -> Iterator[pb.SampleStreamRequest]:
+        """What is to be sent; a failure of `clouds` ends it and is kept for `finish`."""
+        try:
+            for index, points in enumerate(clouds):
+                yield from self._request(index, points)
+        except Exception as error:
+            self._failure = error
+
+    async def requests_async(
+        self, clouds: Iterable[object] | AsyncIterable[object]
+    ) -> AsyncIterator[pb.SampleStreamRequest]:
+        """As `requests`."""
+        try:
+            index = 0
+            async for points in _each(clouds):
+                for request in self._request(index, points):
+                    yield request
+                index += 1
+        except Exception as error:
+            self._failure = error
+
+    def read(self, response: pb.SampleStreamResponse) -> Iterator[StreamedSample]:
+        """The answer, after those to clouds before it that were never sent."""
+        while True:
+            if not self._entries:
+                raise InternalError(
+                    f"the server answered request {response.request_index} of {self._sent}"
+                )
+            entry = self._entries.popleft()
+            if isinstance(entry.rpc, InvalidArgumentError):
+                yield StreamedSample(entry.index, None, entry.rpc)
+            elif entry.request_index == response.request_index:
+                yield self._answer(entry.index, entry.rpc, response)
+                return
+
+    def finish(self) -> Iterator[StreamedSample]:
+        """What is left when the server has ended; raises what the caller's own clouds raised."""
+        for entry in self._entries:
+            if isinstance(entry.rpc, InvalidArgumentError):
+                yield StreamedSample(entry.index, None, entry.rpc)
+        if self._failure is not None:
+            raise self._failure
+
+    def _request(self, index: int, points: object) -> Iterator[pb.SampleStreamRequest]:
+        rpc = self._sample_rpc(points)
+        self._entries.append(_Entry(index, self._sent, rpc))
+        if isinstance(rpc, SampleRpc):
+            self._sent += 1
+            yield pb.SampleStreamRequest(request=rpc.request, mode=self._mode)
+
+    def _sample_rpc(self, points: object) -> SampleRpc | InvalidArgumentError:
+        try:
+            rpc = SampleRpc(points, *self._arguments)
+        except InvalidArgumentError as error:
+            return error
+        if rpc.batch.single:
+            return rpc
+        return InvalidArgumentError(
+            "each element of clouds must be one cloud (N, 3), got a batch", field="points.shape"
+        )
+
+    def _answer(
+        self, index: int, rpc: SampleRpc, response: pb.SampleStreamResponse
+    ) -> StreamedSample:
+        if response.HasField("error"):
+            error = from_status(response.error, self.context.request_id)
+            return StreamedSample(index, None, error)
+        sample = rpc.read(response.response, self.context)
+        assert isinstance(sample, Sample)
+        return StreamedSample(index, sample, None)
+
+
+async def _each(clouds: Iterable[object] | AsyncIterable[object]) -> AsyncIterator[object]:
+    if isinstance(clouds, AsyncIterable):
+        async for points in clouds:
+            yield points
+    else:
+        for points in clouds:
+            yield points

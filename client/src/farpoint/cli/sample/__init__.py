@@ -1,0 +1,1 @@
+"""`farpoint sample`: cloud files in, chosen rows of them out."""

@@ -1,0 +1,201 @@
+"""The rows of one cloud: checked here before anything is sent, chosen by the server."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from farpoint._arrays import Array
+from farpoint._client import Client
+from farpoint.cli.sample.options import Options
+from farpoint.errors import InvalidArgumentError
+from farpoint.results import Timings
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The rows chosen from a cloud, in order of choice.
+
+    Attributes:
+        rows: (m,) int64.
+        radius: no point that may be chosen is farther than this from a chosen one.
+        parts: in how many parts the cloud was sampled. Of one, `radius` is the covering radius
+            itself; of several it is a bound.
+        distances: (m,) float32, of one part, as of a `Sample`.
+        timings: of one part.
+    """
+
+    rows: Rows
+    radius: float
+    parts: int = 1
+    distances: Array | None = None
+    timings: Timings | None = None
+    origin: Array | None = None
+    request_id: str = ""
+
+
+def choose(client: Client, points: Array, options: Options) -> Choice:
+    """Samples a cloud whole.
+
+    Raises:
+        InvalidArgumentError: it has too few points, or rows that are not finite.
+    """
+    rows = candidates(points, options, 0)
+    m = _amount(len(rows), options)
+    if m == len(rows) and options.all_if_fewer:
+        return Choice(rows, 0.0)
+    place = _start(rows, options)
+    if options.skip_zero:
+        sample = client.sample(points[rows], m, start=place)
+        indices = rows[sample.indices]
+    else:
+        policy: Literal["ignore", "reject"] = "ignore" if options.ignore_nonfinite else "reject"
+        sample = client.sample(points, m, start=int(rows[place]), nonfinite=policy)
+        indices = sample.indices
+    return Choice(
+        indices,
+        sample.covering_radius,
+        distances=sample.distances,
+        timings=sample.timings,
+        origin=sample.origin,
+        request_id=sample.request_id,
+    )
+
+
+def candidates(points: Array, options: Options, begin: int) -> Rows:
+    """The rows that may be chosen.
+
+    Args:
+        points: (N, 3), the file's rows from `begin` on.
+
+    Raises:
+        InvalidArgumentError: rows are not finite, and that is not to be ignored.
+    """
+    finite = np.isfinite(points).all(axis=1)
+    if not options.ignore_nonfinite and not finite.all():
+        first = begin + int(np.argmin(finite))
+        raise InvalidArgumentError(
+            f"{int((~finite).sum())} rows are not finite, the first is {first}: "
+            "--nonfinite ignore never chooses them",
+            field="points",
+        )
+    if options.skip_zero:
+        finite &= points.any(axis=1)
+    return np.flatnonzero(finite)
+
+
+def _amount(usable: int, options: Options) -> int:
+    """How many to choose of so many rows."""
+    m = options.amount.of(usable)
+    if options.all_if_fewer and m > usable > 0:
+        return usable
+    if not 1 <= m <= usable:
+        hint = "" if m < 1 or not usable else ": --all-if-fewer takes them all"
+        raise InvalidArgumentError(
+            f"-m must be from 1 to the {usable} points that may be chosen, got {m}{hint}", field="m"
+        )
+    return m
+
+
+def _start(rows: Rows, options: Options) -> int:
+    if options.start is None:
+        return 0
+    place = int(np.searchsorted(rows, options.start))
+    if place == len(rows) or rows[place] != options.start:
+        raise InvalidArgumentError(
+            f"--start must be a row that may be chosen, of those up to {rows[-1]}, "
+            f"got {options.start}",
+            field="start",
+        )
+    return place
+
+
+def choose_in_parts(
+    client: Client, parts: Iterable[Array], count: int, limit: int, options: Options
+) -> Choice:
+    """Samples each part of a cloud, then the samples.
+
+    A part's sample covers it within its covering radius r, and the sample of the samples covers
+    those within R. So no point of the cloud is farther than the largest r, plus R, from a chosen
+    one. Both are measured; the sum is what is reported.
+
+    Args:
+        parts: coordinates, at most `limit` points each, in the order of the rows.
+        count: points of all parts.
+        limit: points that the server takes at once.
+
+    Raises:
+        InvalidArgumentError: as `choose`, or m is more than half of the limit.
+    """
+    pool = _Pool(client, limit, options)
+    begin = 0
+    for points in parts:
+        pool.add(points, begin, options.amount.of(count))
+        begin += len(points)
+    return pool.finish(_amount(pool.usable, options))
+
+
+class _Pool:
+    """Samples of parts, sampled again whenever there are more than the server takes."""
+
+    def __init__(self, client: Client, limit: int, options: Options) -> None:
+        self._client, self._limit, self._options = client, limit, options
+        self._rows: list[Rows] = []
+        self._points: list[Array] = []
+        self._radius = 0.0
+        self._part_radius = 0.0
+        self._size = 0
+        self.usable = 0
+        self.parts = 0
+
+    def add(self, points: Array, begin: int, m: int) -> None:
+        """Samples a part, its first row being `begin` of the file."""
+        if 2 * m > self._limit:
+            raise InvalidArgumentError(
+                f"the cloud is sampled in parts of {self._limit} points, as many as the server "
+                f"takes: -m must be at most half of that, got {m}",
+                field="m",
+            )
+        rows = candidates(points, self._options, begin)
+        self.usable += len(rows)
+        self.parts += 1
+        if not len(rows):
+            return
+        if self._size + min(m, len(rows)) > self._limit:
+            self._reduce(m)
+        chosen, radius = self._sample(points[rows], rows + begin, m)
+        self._keep(points[chosen - begin], chosen)
+        self._part_radius = max(self._part_radius, radius)
+
+    def finish(self, m: int) -> Choice:
+        """The sample of all that was added."""
+        points, rows = np.concatenate(self._points), np.concatenate(self._rows)
+        if self._options.start is not None and self._options.start not in rows:
+            _start(np.sort(rows), self._options)
+        chosen, radius = self._sample(points, rows, m)
+        return Choice(chosen, self._radius + self._part_radius + radius, parts=self.parts)
+
+    def _sample(self, points: Array, rows: Rows, m: int) -> tuple[Rows, float]:
+        if m >= len(rows):
+            return rows, 0.0
+        places = np.flatnonzero(rows == self._options.start)
+        sample = self._client.sample(points, m, start=int(places[0]) if len(places) else 0)
+        return rows[sample.indices], sample.covering_radius
+
+    def _reduce(self, m: int) -> None:
+        """Samples what is kept: whatever it covered is covered within one radius more."""
+        points, rows = np.concatenate(self._points), np.concatenate(self._rows)
+        chosen, radius = self._sample(points, rows, m)
+        place = {row: i for i, row in enumerate(rows.tolist())}
+        self._rows, self._points, self._size = [], [], 0
+        self._keep(points[[place[row] for row in chosen.tolist()]], chosen)
+        self._radius += radius
+
+    def _keep(self, points: Array, rows: Rows) -> None:
+        self._points.append(points)
+        self._rows.append(rows)
+        self._size += len(rows)

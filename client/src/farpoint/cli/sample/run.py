@@ -1,0 +1,147 @@
+"""Many files in flight, one bar for all of them."""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from farpoint._client import Client
+from farpoint.cli.failures import explain
+from farpoint.cli.sample.inputs import exists
+from farpoint.cli.sample.one_file import Done, sample_file
+from farpoint.cli.sample.options import Options
+from farpoint.cli.sample.plan import Task
+from farpoint.errors import CloudFileError, FarpointError
+from farpoint.io.decoder import Decoder
+
+
+def run_tasks(client: Client, tasks: list[Task], options: Options) -> int:
+    """Does every task and returns how many failed; the failure of a single one is raised.
+
+    Lines are printed in the order of the tasks, each as soon as those before it are done.
+    """
+    several = len(tasks) > 1
+    if options.resume:
+        tasks = _unfinished(tasks, options)
+    if not tasks:
+        return 0
+    with ExitStack() as stack:
+        pool = _Pool(client, options, min(options.workers, len(tasks)))
+        stack.callback(pool.close)
+        limit = client.server_info().limits.request_points
+        bar = stack.enter_context(_progress(len(tasks)))
+        futures = [pool.submit(task, limit, bar) for task in tasks]
+        if not several:
+            _print(futures[0].result())
+            return 0
+        return sum(not _report(task, future) for task, future in zip(tasks, futures, strict=True))
+
+
+def _unfinished(tasks: list[Task], options: Options) -> list[Task]:
+    """The tasks of which an output is missing; outputs are never there in part."""
+    left = [task for task in tasks if not all(map(exists, task.outputs(options)))]
+    if len(left) < len(tasks):
+        print(f"{len(tasks) - len(left)} of {len(tasks)} files were done before", file=sys.stderr)
+    return left
+
+
+def _report(task: Task, future: "Future[Done]") -> bool:
+    try:
+        _print(future.result())
+    except FarpointError as error:
+        named = isinstance(error, CloudFileError) or task.source.location in str(error)
+        said = explain(error) if named else f"{task.source.location}: {explain(error)}"
+        print(f"farpoint: {said}", file=sys.stderr)
+        return False
+    except Exception as error:  # a bug of ours ends no batch either
+        said = f"{task.source.location}: {type(error).__name__}: {error}"
+        print(f"farpoint: {said}", file=sys.stderr)
+        return False
+    return True
+
+
+def _print(done: Done) -> None:
+    if done.line:  # not typer.echo, which writes past the bar's own stdout
+        print(done.line)
+
+
+class _Pool:
+    """Threads, each with a decoder of its own."""
+
+    def __init__(self, client: Client, options: Options, workers: int) -> None:
+        self._client, self._options = client, options
+        threads = max(1, (os.cpu_count() or 1) // workers)
+        self._decoders = [Decoder(options.bounds, threads) for _ in range(workers)]
+        self._decoders[0].start()  # while the server is asked for its limits
+        self._idle = list(self._decoders)
+        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(workers)
+
+    def submit(self, task: Task, limit: int, bar: "_Bar") -> "Future[Done]":
+        """Samples a file on the next thread that is free."""
+        return self._threads.submit(self._run, task, limit, bar)
+
+    def _run(self, task: Task, limit: int, bar: "_Bar") -> Done:
+        with self._lock:
+            decoder = self._idle.pop()
+        points = 0
+        try:
+            done = sample_file(self._client, decoder, task, self._options, limit)
+            points = done.points
+            return done
+        finally:
+            with self._lock:
+                self._idle.append(decoder)
+            bar.advance(points)
+
+    def close(self) -> None:
+        """Ends what runs: after Ctrl-C nobody waits for the rest."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for decoder in self._decoders:
+            decoder.close()
+        self._threads.shutdown(wait=True)
+
+
+class _Bar:
+    """Files, points and points per second on one line."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress = progress
+        self._points = 0
+        self._lock = threading.Lock()
+        if progress is not None:
+            self._task = progress.add_task("", total=total, points="0", rate="0")
+
+    def advance(self, points: int) -> None:
+        """One more file is done."""
+        if self._progress is None:
+            return
+        with self._lock:
+            self._points += points
+            elapsed = self._progress.tasks[0].elapsed or 0.0
+            rate = self._points / elapsed if elapsed else 0.0
+            self._progress.update(
+                self._task, advance=1, points=f"{self._points:,}", rate=f"{rate:,.0f}"
+            )
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[_Bar]:
+    """A bar on stderr; stdout stays as it is where it is piped."""
+    console = Console(stderr=True)
+    if not console.is_terminal or total < 2:
+        yield _Bar(None, total)
+        return
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("files, {task.fields[points]} points, {task.fields[rate]} points/s"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, redirect_stdout=sys.stdout.isatty()) as progress:
+        yield _Bar(progress, total)

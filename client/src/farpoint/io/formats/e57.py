@@ -1,0 +1,87 @@
+"""E57 of laser scanners through pye57, of the optional extra `io`."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from farpoint._arrays import Array
+from farpoint.io.cloud import Cloud
+from farpoint.io.extras import require
+from farpoint.io.options import ReadOptions
+
+_AXES = ("cartesianX", "cartesianY", "cartesianZ")
+_NAMES = {
+    "colorRed": "red",
+    "colorGreen": "green",
+    "colorBlue": "blue",
+    "rowIndex": "row",
+    "columnIndex": "column",
+}
+
+
+def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
+    """Reads every scan of a file, moved to where its pose puts it; float64.
+
+    Points without a return are left out. With more than one scan the attribute `scan` says which
+    of them a point is from; attributes that not every scan has are left out.
+    """
+    pye57 = require("pye57", "E57")
+    with pye57.E57(str(path)) as file:
+        scans = [_read_scan(file, i) for i in range(file.scan_count)]
+        crs = _crs(file)
+    if not scans:
+        raise ValueError("0 points: the file holds no scan")
+    shared = [name for name in scans[0] if all(name in scan for scan in scans)]
+    columns = {name: np.concatenate([scan[name] for scan in scans]) for name in shared}
+    points = columns.pop("points")
+    if len(scans) > 1:
+        columns["scan"] = np.repeat(np.arange(len(scans)), [len(s["points"]) for s in scans])
+    dropped = sorted({name for scan in scans for name in scan} - set(shared))
+    notes = (f"left out, as not every scan has it: {', '.join(dropped)}",) if dropped else ()
+    return Cloud(points, columns, crs=crs, unit="metre", notes=notes)
+
+
+def _read_scan(file: Any, i: int) -> dict[str, Array]:
+    fields = set(file.get_header(i).point_fields)
+    found = file.read_scan(
+        i,
+        intensity="intensity" in fields,
+        colors={"colorRed", "colorGreen", "colorBlue"} <= fields,
+        row_column={"rowIndex", "columnIndex"} <= fields,
+        transform=True,
+        ignore_missing_fields=True,
+    )
+    points = np.stack([found.pop(axis) for axis in _AXES], axis=1)
+    return {"points": points, **{_NAMES.get(k, k): np.asarray(v) for k, v in found.items()}}
+
+
+def _crs(file: Any) -> str | None:
+    """The name of the reference system, where it is spelled as WKT."""
+    try:
+        said = str(file.root["coordinateMetadata"].value())
+    except Exception:  # the library's own types of error; the node is optional
+        return None
+    return said if said.lstrip().upper().startswith(("PROJC", "GEOGC", "COMPD", "GEODC")) else None
+
+
+def write(path: Path, cloud: Cloud) -> None:
+    """Writes one scan: coordinates, and intensity and colors where the cloud has them."""
+    pye57 = require("pye57", "E57")
+    data = dict(zip(_AXES, cloud.points.astype(np.float64).T.copy(), strict=True))
+    values = cloud.attributes
+    if "intensity" in values:
+        data["intensity"] = values["intensity"].astype(np.float64)
+    for name, column in _colors(values).items():
+        data[name] = column.astype(np.uint8 if column.max(initial=0) < 256 else np.uint16)
+    with pye57.E57(str(path), mode="w") as file:
+        file.write_scan_raw(data)
+
+
+def _colors(values: Any) -> dict[str, Array]:
+    names = ("colorRed", "colorGreen", "colorBlue")
+    if "rgb" in values:
+        return dict(zip(names, values["rgb"][:, :3].T, strict=True))
+    if {"red", "green", "blue"} <= set(values):
+        return {name: values[_NAMES[name]] for name in names}
+    return {}

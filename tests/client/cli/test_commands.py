@@ -1,0 +1,173 @@
+"""The command `farpoint`: files in, files out, one-line errors and exit codes."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent import futures
+
+import grpc
+import numpy as np
+import pytest
+from tests.support.clouds import cloud_file
+
+from farpoint.io import read_cloud
+
+HEALTH = {"SERVING": b"\x08\x01", "NOT_SERVING": b"\x08\x02", "UNKNOWN": b""}
+
+
+def test_a_file_becomes_a_file_with_all_attributes(sample, client, tmp_path):
+    source, output = cloud_file("autzen-utm.pcd"), tmp_path / "out.pcd"
+    result = sample(source, "-m", 64, "-o", output, "--indices", "--start", 5)
+    assert result.exit_code == 0, result.output
+    assert "64 of 1065 points" in result.stdout
+    cloud, written = read_cloud(source), read_cloud(output)
+    rows = np.load(tmp_path / "out.indices.npy")
+    assert rows.tolist() == client.sample(cloud.points, 64, start=5).indices.tolist()
+    assert np.array_equal(written.points, cloud.points[rows])
+    assert list(written.attributes) == list(cloud.attributes)
+
+
+def test_many_files_go_to_a_folder(sample, tmp_path):
+    names = ["autzen-utm.pcd", "simple.las", "lamppost.pcd"]
+    folder = tmp_path / "new" / "folder"
+    result = sample(*map(cloud_file, names), "-m", 10, "-o", folder, "--json")
+    assert result.exit_code == 0, result.output
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line["points"] for line in lines] == [1065, 1065, 1771]
+    for name, line in zip(names, lines, strict=True):
+        assert line["output"] == str(folder / name)
+        assert len(read_cloud(folder / name)) == line["samples"] == 10
+        assert line["covering_radius"] > 0
+        assert line["timings"]["server_ms"] == 1.0
+
+
+def test_one_file_to_an_existing_folder(sample, tmp_path):
+    assert sample(cloud_file("simple.las"), "-m", 2, "-o", tmp_path).exit_code == 0
+    assert len(read_cloud(tmp_path / "simple.las")) == 2
+
+
+def test_json_lines_on_stdout(sample):
+    result = sample(cloud_file("simple.las"), "-m", 3, "-o", "-")
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert len(lines) == 3, result.output
+    assert lines[0]["index"] == 0
+    assert {"x", "y", "z", "intensity", "distance"} <= set(lines[0])
+
+
+def test_rows_that_are_not_finite(sample, server, tmp_path):
+    source, output = cloud_file("office_kinect_part.pcd"), tmp_path / "a.ply"
+    assert sample(source, "-m", 5, "-o", output, "--nonfinite", "ignore").exit_code == 0
+    assert np.isfinite(read_cloud(output).points).all()
+    assert server.requests[0].nonfinite_policy == 2
+
+
+def test_the_others_are_done_when_one_of_many_fails(sample, tmp_path):
+    (tmp_path / "empty.csv").touch()
+    good = cloud_file("simple.las")
+    result = sample(tmp_path / "empty.csv", good, "-m", 2, "-o", tmp_path / "out")
+    assert result.exit_code == 1
+    assert result.stderr == f"farpoint: {tmp_path}/empty.csv: 0 points: no line holds numbers\n"
+    assert len(read_cloud(tmp_path / "out" / "simple.las")) == 2
+
+
+WRONG = {
+    "too many samples": (["{las}", "-m", "2000", "-o", "{tmp}/a.las"], 2, "m must be from 1 to"),
+    "no such file": (["{tmp}/none.ply", "-m", "1", "-o", "{tmp}/a.ply"], 2, "No such file"),
+    "unknown output": (["{las}", "-m", "1", "-o", "{tmp}/a.abc"], 2, "unknown suffix '.abc'"),
+    "unwritable": (["{las}", "-m", "1", "-o", "{tmp}/none/a.las"], 2, "No such file"),
+    "itself": (["{tmp}/a.csv", "-m", "1", "-o", "{tmp}"], 2, "would replace an input"),
+    "two alike": (["{las}", "{las}", "-m", "1", "-o", "{tmp}/out"], 2, "two inputs"),
+    "two to stdout": (["{las}", "{las}", "-m", "1", "-o", "-"], 2, "takes one input, got 2"),
+    "too late": (["{las}", "-m", "1", "-o", "{tmp}/a.las", "--timeout", "0"], 2, "above 0"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_one_line_says_what_is_wrong(sample, tmp_path, case):
+    (tmp_path / "a.csv").write_text("1,2,3\n")
+    arguments, code, message = WRONG[case]
+    las = cloud_file("simple.las")
+    result = sample(*(a.format(las=las, tmp=tmp_path) for a in arguments))
+    assert result.exit_code == code
+    assert message in result.stderr
+    assert result.stderr.startswith("farpoint: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_failing_server(sample, server, tmp_path):
+    server.fail(grpc.StatusCode.INTERNAL, "something broke")
+    result = sample(cloud_file("simple.las"), "-m", 1, "-o", tmp_path)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("farpoint: something broke (request ")
+
+
+def test_info(server, farpoint):
+    result = farpoint("info", "--server", server.target)
+    assert result.exit_code == 0
+    assert "farpoint-server 1.2.3, torch 2.13.0" in result.stdout
+    assert "cpu: A processor" in result.stdout
+    as_json = json.loads(farpoint("info", "--json", server=server.target).stdout)
+    assert as_json["limits"]["request_points"] == 20
+
+
+def test_info_without_a_server(farpoint):
+    result = farpoint("info", "--server", "127.0.0.1:1")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("farpoint: ")
+
+
+@pytest.fixture
+def health_server() -> Iterator[tuple[str, dict[bytes, bytes]]]:
+    """A server of grpc.health.v1 in raw bytes: its address, and answers by raw request."""
+    answers: dict[bytes, bytes] = {}
+
+    def check(request: bytes, context: grpc.ServicerContext) -> bytes:
+        if request not in answers:
+            context.abort(grpc.StatusCode.NOT_FOUND, "unknown service")
+        return answers[request]
+
+    handler = grpc.method_handlers_generic_handler(
+        "grpc.health.v1.Health", {"Check": grpc.unary_unary_rpc_method_handler(check)}
+    )
+    grpc_server = grpc.server(futures.ThreadPoolExecutor(1), handlers=[handler])
+    port = grpc_server.add_insecure_port("127.0.0.1:0")
+    grpc_server.start()
+    yield f"127.0.0.1:{port}", answers
+    grpc_server.stop(None).wait()
+
+
+@pytest.mark.parametrize("status", HEALTH)
+def test_health(health_server, status, farpoint):
+    target, answers = health_server
+    answers[b""] = HEALTH[status]
+    result = farpoint("health", server=target)
+    assert result.stdout == f"{status}\n"
+    assert result.exit_code == (0 if status == "SERVING" else 1)
+
+
+def test_health_of_one_service(health_server, farpoint):
+    target, answers = health_server
+    health_pb2 = pytest.importorskip("grpc_health.v1.health_pb2")
+    name = "farpoint.v1.SamplingService"
+    request = health_pb2.HealthCheckRequest(service=name).SerializeToString()
+    answers[request] = health_pb2.HealthCheckResponse(status="SERVING").SerializeToString()
+    assert farpoint("health", "--service", name, server=target).exit_code == 0
+    unknown = farpoint("health", "--service", "other", server=target)
+    assert (unknown.stdout, unknown.exit_code) == ("SERVICE_UNKNOWN\n", 1)
+
+
+def test_health_without_a_server(farpoint):
+    result = farpoint("health", server="127.0.0.1:1")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("farpoint: ")
+
+
+def test_the_command_itself():
+    command = [sys.executable, "-m", "farpoint"]
+    done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in ("sample", "info", "health"))
+    wrong = subprocess.run([*command, "sample"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert "Traceback" not in wrong.stderr

@@ -1,0 +1,93 @@
+"""Options of the connection on either side of the command, hints, models, version, completion."""
+
+import grpc
+import pytest
+from tests.support.clouds import cloud_file
+
+from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2_grpc
+from farpoint.v1 import sampling_pb2 as pb
+
+
+def test_the_server_on_either_side(server, farpoint):
+    for words in (["--server", server.target, "info"], ["info", "--server", server.target]):
+        result = farpoint(*words, server="127.0.0.1:1")
+        assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("flag", ["--ca", "--key", "--certificate", "--token-file"])
+def test_files_of_the_connection_on_either_side(farpoint, tmp_path, flag):
+    absent = str(tmp_path / "absent.pem")
+    for words in ([flag, absent, "info"], ["info", flag, absent]):
+        result = farpoint(*words, server="127.0.0.1:1")
+        assert result.exit_code == 2
+        assert "absent.pem" in result.stderr or "belong together" in result.stderr
+
+
+def test_what_stands_behind_the_command_wins(server, farpoint):
+    result = farpoint("--server", "127.0.0.1:1", "info", "--server", server.target)
+    assert result.exit_code == 0
+
+
+def test_a_hint_where_nobody_listens(farpoint, tmp_path):
+    source = cloud_file("simple.las")
+    result = farpoint("sample", source, "-m", 5, "-o", tmp_path / "a.las", server="127.0.0.1:1")
+    assert result.exit_code == 1
+    assert "Nothing answers at 127.0.0.1:1. To start a server: `make serve`" in result.stderr
+    assert "docker run" in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_version_and_completion(farpoint):
+    result = farpoint("--version")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("farpoint ")
+    assert "--install-completion" in farpoint("--help").stdout
+
+
+class Models(sampling_pb2_grpc.SamplingServiceServicer, admin_pb2_grpc.AdminServiceServicer):
+    """Knows one model, and loads any."""
+
+    def __init__(self):
+        self.models = [pb.Model(name="small", rates=[0.5, 0.25], feature_channels=64)]
+
+    def ListModels(self, request, context):  # noqa: N802, ARG002
+        return pb.ListModelsResponse(models=self.models)
+
+    def LoadModel(self, request, context):  # noqa: N802, ARG002
+        self.models.append(pb.Model(name=request.name, rates=[1.0], feature_channels=8))
+        return admin_pb2.LoadModelResponse(model=self.models[-1])
+
+    def UnloadModel(self, request, context):  # noqa: N802
+        found = [model for model in self.models if model.name == request.name]
+        if not found:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"no model is named {request.name}")
+        self.models.remove(found[0])
+        return admin_pb2.UnloadModelResponse()
+
+
+@pytest.fixture
+def models_server():
+    from concurrent import futures
+
+    grpc_server = grpc.server(futures.ThreadPoolExecutor(2))
+    servicer = Models()
+    sampling_pb2_grpc.add_SamplingServiceServicer_to_server(servicer, grpc_server)
+    admin_pb2_grpc.add_AdminServiceServicer_to_server(servicer, grpc_server)
+    target = f"127.0.0.1:{grpc_server.add_insecure_port('127.0.0.1:0')}"
+    grpc_server.start()
+    yield target
+    grpc_server.stop(None).wait()
+
+
+def test_models_are_listed_loaded_and_unloaded(farpoint, models_server):
+    listed = farpoint("models", server=models_server)
+    assert listed.stdout.startswith("small: 2 stages keep 0.5, 0.25 of their points, 64 features")
+    loaded = farpoint("load", "mine", "--path", "/models/mine.safetensors", server=models_server)
+    assert (loaded.exit_code, loaded.stdout[:5]) == (0, "mine:")
+    assert farpoint("models", "--json", server=models_server).stdout.count("\n") == 2
+    for name in ("small", "mine"):
+        assert farpoint("unload", name, server=models_server).exit_code == 0
+    assert farpoint("models", server=models_server).stdout == "no model is loaded\n"
+    wrong = farpoint("unload", "other", server=models_server)
+    assert wrong.exit_code == 1
+    assert wrong.stderr.startswith("farpoint: no model is named other")

@@ -1,0 +1,183 @@
+"""Folders, patterns, recordings of what was done, standard input and fsspec."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from tests.support.clouds import cloud_file
+
+from farpoint.io import read_cloud
+
+NAMES = ["simple.las", "lamppost.pcd", "autzen-utm.pcd"]
+
+
+@pytest.fixture
+def scans(tmp_path):
+    folder = tmp_path / "scans"
+    (folder / "deep").mkdir(parents=True)
+    for name in NAMES[:2]:
+        shutil.copy(cloud_file(name), folder)
+    shutil.copy(cloud_file(NAMES[2]), folder / "deep")
+    (folder / "notes.md").write_text("not a cloud")
+    np.save(folder / "old.indices.npy", np.arange(3))
+    return folder
+
+
+def written(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def test_a_folder(sample, scans, tmp_path):
+    assert sample(scans, "-m", 5, "-o", tmp_path / "out").exit_code == 0
+    assert written(tmp_path / "out") == ["lamppost.pcd", "simple.las"]
+    result = sample(scans, "-r", "-m", 5, "-o", tmp_path / "all", "--to", "ply")
+    assert result.exit_code == 0, result.output
+    assert written(tmp_path / "all") == ["deep/autzen-utm.ply", "lamppost.ply", "simple.ply"]
+    assert len(read_cloud(tmp_path / "all/deep/autzen-utm.ply")) == 5
+
+
+def test_a_folder_of_outputs_within_that_of_the_inputs(sample, scans):
+    for _ in range(2):
+        result = sample(scans, "-r", "-m", 5, "-o", scans / "sampled")
+        assert result.exit_code == 0, result.output
+        assert result.stdout.count("\n") == 3
+    assert not (scans / "sampled" / "sampled").exists()
+
+
+def test_files_that_differ_in_their_suffix_alone(sample, scans, tmp_path):
+    np.save(scans / "simple.npy", np.random.default_rng(0).normal(size=(50, 3)))
+    result = sample(scans, "-m", 5, "-o", tmp_path / "out", "--to", "ply", "--indices")
+    assert result.exit_code == 0, result.output
+    names = ["lamppost", "simple.las", "simple.npy"]
+    assert written(tmp_path / "out") == sorted(
+        f"{name}{suffix}" for name in names for suffix in (".ply", ".indices.npy")
+    )
+
+
+def test_a_pattern(sample, scans, tmp_path):
+    assert sample(scans / "*.pcd", "-m", 5, "-o", tmp_path / "out").exit_code == 0
+    assert written(tmp_path / "out") == ["lamppost.pcd"]
+    pattern = scans / "**" / "*.pcd"
+    assert sample(pattern, "-r", "-m", 5, "-o", tmp_path / "two").exit_code == 0
+    assert written(tmp_path / "two") == ["autzen-utm.pcd", "lamppost.pcd"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["{}/*.e57"], "no file matches this pattern"),
+        (["{}/empty"], "no cloud files in this folder (-r looks in its folders too)"),
+    ],
+)
+def test_nothing_to_do(sample, scans, tmp_path, words, message):
+    (scans / "empty").mkdir()
+    result = sample(*(word.format(scans) for word in words), "-m", 5, "-o", tmp_path / "out")
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_what_is_done_is_left_out_on_resuming(sample, scans, server, tmp_path):
+    out = tmp_path / "out"
+    assert sample(scans, "-m", 5, "-o", out, "--indices").exit_code == 0
+    (out / "lamppost.indices.npy").unlink()
+    before = (out / "simple.las").stat().st_mtime_ns, len(server.requests)
+    result = sample(scans, "-m", 5, "-o", out, "--indices", "--resume")
+    assert result.exit_code == 0
+    assert "1 of 2 files were done before" in result.stderr
+    assert "lamppost.pcd" in result.stdout
+    assert ((out / "simple.las").stat().st_mtime_ns, len(server.requests)) == (
+        before[0],
+        before[1] + 1,
+    )
+
+
+def test_every_kind_of_failure_is_one_line_and_the_rest_is_done(sample, scans, tmp_path):
+    whole = cloud_file("plane_state_plane_feet.laz").read_bytes()
+    bad = {
+        "cut.laz": whole[: len(whole) // 2],
+        "noise.laz": whole[:5000] + os.urandom(len(whole) - 6000) + whole[-1000:],
+        "empty.ply": b"",
+        "nan.csv": b"1,2,3\nnan,1,1\n1,2,4\n1,2,5\n2,2,2\n",
+        "mesh.off": b"OFF\n5 0 0\n" + b"1 2 3\n" * 5,
+        "small.csv": b"1,2,3\n",
+        "text.e57": b"no",
+    }
+    for name, content in bad.items():
+        (scans / name).write_bytes(content)
+    result = sample(scans, "-m", 5, "-o", tmp_path / "out")
+    assert result.exit_code == 1
+    assert written(tmp_path / "out") == ["lamppost.pcd", "simple.las"]
+    lines = result.stderr.splitlines()
+    assert len(lines) == len(bad), result.stderr
+    for name, line in zip(sorted(bad), lines, strict=True):
+        assert line.startswith("farpoint: ")
+        assert name.partition(".")[0] in line
+    assert "--nonfinite ignore" in result.stderr
+    assert "--to .ply" in result.stderr
+
+
+def test_lines_come_in_the_order_of_the_files(sample, scans, tmp_path):
+    for i in range(12):
+        np.save(scans / f"a{i:02}.npy", np.random.default_rng(i).normal(size=(50, 3)))
+    result = sample(scans, "-m", 5, "-o", tmp_path / "out", "-j", 3, "--json")
+    assert result.exit_code == 0, result.output
+    inputs = [json.loads(line)["input"] for line in result.stdout.splitlines()]
+    assert inputs == sorted(inputs)
+    assert len(inputs) == 14
+
+
+def test_standard_input(sample, tmp_path):
+    data = cloud_file("simple.las").read_bytes()
+    result = sample("-", "--format", "las", "-m", 5, "-o", tmp_path / "a.ply", input=data)
+    assert result.exit_code == 0, result.output
+    assert len(read_cloud(tmp_path / "a.ply")) == 5
+    result = sample("-", "-m", 5, "-o", tmp_path / "a.ply", input=data)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "farpoint: standard input has no suffix: say its format, as in --format .las\n",
+    )
+    result = sample("-", "--format", ".las", "-m", 5, "-o", tmp_path / "a.ply", input=data[:500])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("farpoint: -: ")
+
+
+def test_paths_of_fsspec(sample, tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    for name in NAMES[:2]:
+        memory.pipe_file(f"/scans/{name}", cloud_file(name).read_bytes())
+    result = sample("memory://scans/*", "-m", 5, "-o", "memory://out/")
+    assert result.exit_code == 0, result.output
+    assert [p["name"] for p in memory.ls("/out")] == ["/out/lamppost.pcd", "/out/simple.las"]
+    memory.get_file("/out/simple.las", str(tmp_path / "a.las"))
+    assert len(read_cloud(tmp_path / "a.las")) == 5
+    assert sample("memory://scans/none.las", "-m", 5, "-o", tmp_path / "b.las").exit_code == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_an_interrupt_ends_it_and_leaves_no_process_and_no_part(scans, server, tmp_path):
+    server.request_points = 1_000_000
+    for i in range(30):
+        np.save(scans / f"a{i:02}.npy", np.random.default_rng(i).normal(size=(20_000, 3)))
+    command = [sys.executable, "-m", "farpoint", "sample", str(scans), "-m", "400"]
+    command += ["-o", str(tmp_path / "out"), "--server", server.target]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = subprocess.Popen(
+        command, env=environment, stderr=subprocess.PIPE, start_new_session=True
+    )
+    while not list((tmp_path / "out").glob("a*.npy")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode in (130, 1)
+    assert b"Traceback" not in said
+    assert not list((tmp_path / "out").glob(".farpoint-*"))
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)

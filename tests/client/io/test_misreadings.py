@@ -1,0 +1,142 @@
+"""Files that could be read in more than one way: an error that says so, and a choice."""
+
+import numpy as np
+import pytest
+
+import farpoint
+from farpoint.io import read_cloud
+
+FIVE = np.column_stack([np.random.default_rng(3).normal(size=(80, 4)), np.arange(80) % 32]).astype(
+    "<f4"
+)
+
+
+def test_five_columns_in_a_bin_are_not_taken_for_four(tmp_path):
+    FIVE.tofile(tmp_path / "scan.bin")  # 1600 bytes: whole rows of 16 as well as of 20
+    with pytest.raises(farpoint.CloudFileError, match="--columns x,y,z,i,ring"):
+        read_cloud(tmp_path / "scan.bin")
+    cloud = read_cloud(tmp_path / "scan.bin", columns=("x", "y", "z", "i", "ring"))
+    assert np.array_equal(cloud.points, FIVE[:, :3])
+    assert cloud.attributes["ring"].tolist() == (np.arange(80) % 32).tolist()
+
+
+def test_four_columns_whose_size_would_fit_five(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(100, 4)).astype("<f4")
+    rows.tofile(tmp_path / "scan.bin")
+    assert np.array_equal(read_cloud(tmp_path / "scan.bin").points, rows[:, :3])
+
+
+def test_columns_in_another_order(tmp_path):
+    FIVE.tofile(tmp_path / "scan.bin")
+    cloud = read_cloud(tmp_path / "scan.bin", columns=("t", "z", "x", "y", "ring"))
+    assert np.array_equal(cloud.points, FIVE[:, [2, 3, 1]])
+    assert list(cloud.attributes) == ["t", "ring"]
+
+
+@pytest.mark.parametrize("names", [("x", "y"), ("x", "y", "z", "x")])
+def test_names_without_axes_or_twice(tmp_path, names):
+    with pytest.raises(farpoint.InvalidArgumentError, match="columns must"):
+        read_cloud(tmp_path / "scan.bin", columns=names)
+
+
+@pytest.mark.parametrize("shape", [(3, 1000), (3, 4), (6, 900)])
+def test_an_array_with_a_row_per_axis(tmp_path, shape):
+    array = np.random.default_rng(0).normal(size=shape)
+    np.save(tmp_path / "a.npy", array)
+    with pytest.raises(farpoint.CloudFileError, match=r"one row per axis.*--columns x,y,z"):
+        read_cloud(tmp_path / "a.npy")
+    names = ("x", "y", "z", "a", "b", "c")[: shape[0]]
+    cloud = read_cloud(tmp_path / "a.npy", columns=names)
+    assert np.array_equal(cloud.points, array[:3].T)
+
+
+def test_three_points_of_four_columns_by_name(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(12.0).reshape(3, 4))
+    cloud = read_cloud(tmp_path / "a.npy", columns=("x", "y", "z", "i"))
+    assert cloud.points.tolist() == [[0, 1, 2], [4, 5, 6], [8, 9, 10]]
+
+
+def test_structured_arrays_with_one_field_for_all_axes(tmp_path):
+    records = np.zeros(4, [("xyz", "<f4", 3), ("label", "u1")])
+    records["xyz"] = np.arange(12).reshape(4, 3)
+    np.save(tmp_path / "a.npy", records)
+    cloud = read_cloud(tmp_path / "a.npy")
+    assert np.array_equal(cloud.points, records["xyz"])
+    assert list(cloud.attributes) == ["label"]
+
+
+def test_structured_arrays_with_text_for_an_axis(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros(4, [("x", "U3"), ("y", "f4"), ("z", "f4")]))
+    with pytest.raises(farpoint.CloudFileError, match="the field x must hold one number"):
+        read_cloud(tmp_path / "a.npy")
+
+
+def test_one_of_several_arrays(tmp_path):
+    scans = {f"scan{i}": np.random.default_rng(i).normal(size=(5 + i, 3)) for i in range(3)}
+    np.savez(tmp_path / "a.npz", **scans)
+    with pytest.raises(farpoint.CloudFileError, match="--array NAME"):
+        read_cloud(tmp_path / "a.npz")
+    assert np.array_equal(read_cloud(tmp_path / "a.npz", array="scan1").points, scans["scan1"])
+    with pytest.raises(farpoint.CloudFileError, match="no array named scan9, got scan0"):
+        read_cloud(tmp_path / "a.npz", array="scan9")
+
+
+TEXTS = {
+    "a line with the count": "2\n1 2 3\n4 5 6\n",
+    "a count under a comment": "# scanner\n2\n1 2 3\n4 5 6\n",
+    "decimal commas behind semicolons": "1,0;2,0;3,0\n4;5,00;6\n",
+    "decimal commas between blanks": "1,0 2,0\t3,0\n4,0 5,00 6,0\n",
+    "decimal commas under names": "x;y;z\n1,0;2,0;3,0\n4,0;5,0;6,0\n",
+    "easting and northing": "Northing,Easting,Elevation\n2,1,3\n5,4,6\n",
+    "names with units": "X [m];Y [m];Z [m]\n1;2;3\n4;5;6\n",
+    "ParaView": '"Points:0","Points:1","Points:2"\n1,2,3\n4,5,6\n',
+    "commas and blanks": "1, 2, 3\n4,  5,6\n",
+    "old line ends": "1 2 3\r4 5 6\r",
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_spellings_of_text(tmp_path, case):
+    (tmp_path / "a.txt").write_text(TEXTS[case], "utf-8", newline="")
+    cloud = read_cloud(tmp_path / "a.txt")
+    assert cloud.points.tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert not cloud.attributes
+
+
+BAD_TEXTS = {
+    "3\n1 2 3\n4 5 6\n": "3 points announced, 2 found",
+    "1,2,3\n4,,6\n": "column y .* no number: '' at point 1",
+    "1 2 3\n4 5 6 7\n": "point 1 has 4 columns, the first one 3",
+    "x,y,z\n1,2,3\n4,5,6,\n": "point 1 has 4 columns",
+    "1 2 3\n1_0 5 6\n": "no number: '1_0'",
+    "\x001 2 3\n": "expected text in UTF-8",
+}
+
+
+@pytest.mark.parametrize("text", BAD_TEXTS)
+def test_text_that_would_be_misread(tmp_path, text):
+    (tmp_path / "a.xyz").write_text(text)
+    with pytest.raises(farpoint.CloudFileError, match=BAD_TEXTS[text]):
+        read_cloud(tmp_path / "a.xyz")
+
+
+def test_a_label_with_blanks_and_an_empty_cell(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y,z,label,w\n1,2,3,a car,0.5\n4,5,6,pole,\n")
+    attributes = read_cloud(tmp_path / "a.csv").attributes
+    assert attributes["label"].tolist() == ["a car", "pole"]
+    assert attributes["w"].tolist() == ["0.5", ""]
+
+
+def test_names_of_a_text_without_any(tmp_path):
+    (tmp_path / "a.txt").write_text("9 3 1 2\n8 6 4 5\n")
+    cloud = read_cloud(tmp_path / "a.txt", columns=("t", "z", "x", "y"))
+    assert cloud.points.tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert cloud.attributes["t"].tolist() == [9, 8]
+
+
+def test_a_count_line_is_written_anew(tmp_path):
+    (tmp_path / "a.pts").write_text("3\n1 2 3 -5 9 8 7\n4 5 6 0 1 2 3\n7 8 9 5 4 5 6\n")
+    cloud = read_cloud(tmp_path / "a.pts")
+    assert list(cloud.attributes) == ["intensity", "red", "green", "blue"]
+    farpoint.io.write_subset(tmp_path / "b.pts", cloud, np.array([2, 0]))
+    assert (tmp_path / "b.pts").read_text() == "2\n7 8 9 5 4 5 6\n1 2 3 -5 9 8 7\n"

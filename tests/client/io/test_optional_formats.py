@@ -1,0 +1,209 @@
+"""Formats of the extra `io`: written by the libraries that people write them with."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from tests.support.clouds import cloud_file
+
+import farpoint
+from farpoint.io import read_cloud, write_subset
+from farpoint.io.formats.robot.pointcloud2 import records_of
+
+POINTS = np.random.default_rng(5).normal(size=(200, 3))
+ROWS = np.array([150, 3, 77])
+
+
+def test_e57_of_a_scanner():
+    pytest.importorskip("pye57")
+    cloud = read_cloud(cloud_file("tiny_A4.e57"))
+    assert cloud.points.shape == (4, 3)
+    assert cloud.unit == "metre"
+    assert cloud.points.min(axis=0) == pytest.approx([-44.95, -1.35, -0.61], abs=0.01)
+
+
+def test_e57_of_two_scans_with_poses(tmp_path):
+    pye57 = pytest.importorskip("pye57")
+    path = tmp_path / "a.e57"
+    axes = ("cartesianX", "cartesianY", "cartesianZ")
+    columns = dict(zip(axes, POINTS.T.copy(), strict=True))
+    with pye57.E57(str(path), mode="w") as file:
+        file.write_scan_raw({**columns, "intensity": np.arange(200.0)})
+        file.write_scan_raw(columns, translation=np.array([100.0, 0, 0]))
+    cloud = read_cloud(path)
+    assert np.allclose(cloud.points, np.concatenate([POINTS, POINTS + np.array([100, 0, 0])]))
+    assert cloud.attributes["scan"].tolist() == [0] * 200 + [1] * 200
+    assert cloud.notes == ("left out, as not every scan has it: intensity",)
+
+
+def test_e57_from_another_format(tmp_path):
+    pytest.importorskip("pye57")
+    cloud = read_cloud(cloud_file("plane_strip_rgb_normals.pcd"))
+    write_subset(tmp_path / "a.e57", cloud, ROWS)
+    written = read_cloud(tmp_path / "a.e57")
+    assert np.array_equal(written.points.astype(np.float32), cloud.points[ROWS])
+    colors = np.stack([written.attributes[c] for c in ("red", "green", "blue")], axis=1)
+    assert np.array_equal(colors, cloud.attributes["rgb"][ROWS])
+
+
+def test_parquet_keeps_every_column(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    x, y, z = POINTS.T.copy()
+    names, lists = ["car", None] * 100, [[1, 2]] * 200
+    table = arrow.table({"z": z, "label": names, "x": x, "y": y, "near": lists, "n": range(200)})
+    parquet.write_table(table.replace_schema_metadata({"made": "here"}), tmp_path / "a.parquet")
+    cloud = read_cloud(tmp_path / "a.parquet")
+    assert np.array_equal(cloud.points, POINTS)
+    assert list(cloud.attributes) == ["label", "n"]
+    write_subset(tmp_path / "b.parquet", cloud, ROWS)
+    written = parquet.read_table(tmp_path / "b.parquet")
+    assert written.schema.metadata[b"made"] == b"here"
+    assert written.equals(table.take(ROWS))
+
+
+def test_parquet_from_another_format_and_with_nulls(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    cloud = read_cloud(cloud_file("simple.las"))
+    write_subset(tmp_path / "a.parquet", cloud, ROWS)
+    written = read_cloud(tmp_path / "a.parquet")
+    assert np.array_equal(written.points, cloud.points[ROWS])
+    assert np.array_equal(written.attributes["gps_time"], cloud.attributes["gps_time"][ROWS])
+    parquet.write_table(
+        arrow.table({"x": [1.0, None], "y": [1, 2], "z": [1, 2]}), tmp_path / "b.parquet"
+    )
+    with pytest.raises(farpoint.CloudFileError, match="the column x holds 1 nulls"):
+        read_cloud(tmp_path / "b.parquet")
+
+
+def test_geoparquet(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    cells = [b"\x01\xe9\x03\x00\x00" + row.tobytes() for row in POINTS]
+    parquet.write_table(arrow.table({"geometry": cells, "n": range(200)}), tmp_path / "a.parquet")
+    cloud = read_cloud(tmp_path / "a.parquet")
+    assert np.array_equal(cloud.points, POINTS)
+    assert list(cloud.attributes) == ["n"]
+
+
+def message(typestore, points, order="<", padding=0):
+    """PointCloud2 with a hole before its colors, rows of 50 points and bytes behind each row."""
+    point = np.dtype(
+        {
+            "names": ["x", "y", "z", "rgb", "t"],
+            "formats": [f"{order}f4"] * 3 + [f"{order}u4", f"{order}f8"],
+            "offsets": [0, 4, 8, 16, 20],
+            "itemsize": 32,
+        }
+    )
+    records = np.zeros(200, point)
+    for i, axis in enumerate("xyz"):
+        records[axis] = points[:, i]
+    records["rgb"], records["t"] = 0x00FF8001, np.arange(200)
+    width = 50
+    rows = np.zeros((200 // width, width * 32 + padding), np.uint8)
+    rows[:, : width * 32] = records.view(np.uint8).reshape(-1, width * 32)
+    types = typestore.types
+    field = types["sensor_msgs/msg/PointField"]
+    stamp = types["builtin_interfaces/msg/Time"](0, 0)
+    extra = {"seq": 0} if "seq" in types["std_msgs/msg/Header"].__dataclass_fields__ else {}
+    header = types["std_msgs/msg/Header"](stamp=stamp, frame_id="lidar", **extra)
+    codes = {"x": 7, "y": 7, "z": 7, "rgb": 6, "t": 8}
+    return types["sensor_msgs/msg/PointCloud2"](
+        header=header,
+        height=200 // width,
+        width=width,
+        fields=[field(n, point.fields[n][1], code, 1) for n, code in codes.items()],
+        is_bigendian=order == ">",
+        point_step=32,
+        row_step=rows.shape[1],
+        data=rows.reshape(-1),
+        is_dense=True,
+    )
+
+
+@pytest.mark.parametrize("kind", ["folder of sqlite3", "db3", "mcap", "bag"])
+def test_recordings(tmp_path, kind):
+    rosbags = pytest.importorskip("rosbags.highlevel")
+    from rosbags import rosbag1, rosbag2
+    from rosbags.typesys import Stores, get_typestore
+
+    assert rosbags
+    typestore = get_typestore(Stores.ROS1_NOETIC if kind == "bag" else Stores.ROS2_JAZZY)
+    clouds = [(POINTS + i).astype(np.float32) for i in range(3)]
+    path = tmp_path / "recording.bag" if kind == "bag" else tmp_path / "recording"
+    if kind == "bag":
+        writer = rosbag1.Writer(path)
+        serialize = typestore.serialize_ros1
+    else:
+        plugin = rosbag2.StoragePlugin.MCAP if kind == "mcap" else rosbag2.StoragePlugin.SQLITE3
+        writer = rosbag2.Writer(path, version=9, storage_plugin=plugin)
+        serialize = typestore.serialize_cdr
+    with writer:
+        kinds = ("sensor_msgs/msg/PointCloud2", "std_msgs/msg/String")
+        front, words = (
+            writer.add_connection(t, k, typestore=typestore)
+            for t, k in zip(("/front", "/words"), kinds, strict=True)
+        )
+        for i, points in enumerate(clouds):
+            order = ">" if i == 1 else "<"
+            made = message(typestore, points, order, padding=8 * i)
+            writer.write(front, i, serialize(made, kinds[0]))
+            word = typestore.types["std_msgs/msg/String"]("hello")
+            writer.write(words, i, serialize(word, kinds[1]))
+    if kind in ("db3", "mcap"):
+        path = next(path.glob(f"*.{kind}"))
+    for i, points in enumerate(clouds):
+        cloud = read_cloud(path, message=i)
+        assert np.array_equal(cloud.points, points)
+        assert cloud.notes == (f"message {i} of 3 on /front, frame lidar",)
+        assert cloud.attributes["t"].tolist() == list(range(200))
+        assert (cloud.attributes["rgb"] == (255, 128, 1)).all()
+    with pytest.raises(farpoint.CloudFileError, match="message must be from 0 to 2 of /front"):
+        read_cloud(path, message=3)
+    with pytest.raises(farpoint.CloudFileError, match=r"no PointCloud2 on /back; .*: /front"):
+        read_cloud(path, topic="/back")
+
+
+def cloud_message(**changes):
+    fields = [
+        SimpleNamespace(name=n, offset=4 * i, datatype=7, count=1) for i, n in enumerate("xyz")
+    ]
+    values = {"height": 1, "width": 2, "fields": fields, "is_bigendian": False}
+    values |= {"point_step": 12, "row_step": 24, "data": np.zeros(24, np.uint8)}
+    return SimpleNamespace(**{**values, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"width": 3}, "expected 36 bytes of points, got 24"),
+        ({"point_step": 8}, "do not fit in a point of 8 bytes"),
+        ({"height": 2, "row_step": 12}, "row_step is 12, expected 2 points"),
+        ({"fields": [SimpleNamespace(name="x", offset=0, datatype=12, count=1)]}, "has type 12"),
+    ],
+)
+def test_messages_that_contradict_themselves(changes, error):
+    with pytest.raises(ValueError, match=error):
+        records_of(cloud_message(**changes))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "package"),
+    [(".e57", "pye57"), (".parquet", "pyarrow"), (".mcap", "rosbags"), (".las", "laspy")],
+)
+def test_a_missing_package_is_one_sentence(tmp_path, suffix, package):
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(b"content")
+    code = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        f"import farpoint\ntry: farpoint.io.read_cloud({str(path)!r})\n"
+        "except farpoint.CloudFileError as error: print(error)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    extra = "las" if suffix == ".las" else "io"
+    assert f"needs the package {package}: pip install 'farpoint[{extra}]'" in said.stdout
+    assert said.stdout.count("\n") == 1

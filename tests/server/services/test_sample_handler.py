@@ -1,0 +1,89 @@
+"""The steps of a sampling request: validated before it is admitted, converted where it is cheap."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import tensor_pb2
+from farpoint_server.codec.sample_request import decode_sample_request, parse_sample_request
+from farpoint_server.codec.sample_response import response_bytes, serialize_sample_response
+from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.wire import SampleMessage
+from farpoint_server.engine.types import Outcome, Samples
+from farpoint_server.errors import InvalidRequestError, OverloadedError
+from farpoint_server.scheduling.admission import Admission
+from farpoint_server.services.sample_handler import INLINE_BYTES, SampleHandler
+
+LIMITS = RequestLimits(message_bytes=1 << 26, points=1 << 20, clouds=5)
+LARGE = INLINE_BYTES // 12 + 1
+
+
+class FirstRows:
+    """Chooses the first rows of one cloud, as a batcher does."""
+
+    async def run(self, work, timeout_s):  # noqa: ARG002
+        rows = np.arange(work.clouds.sample_counts.sum(), dtype=np.int32)
+        return Outcome(Samples(rows, np.zeros(len(rows), np.float32)), 0, 0)
+
+
+def message(points: int, samples: int, **fields) -> SampleMessage:
+    data = np.zeros((points, 3), np.float32).tobytes()
+    tensor = tensor_pb2.Tensor(data_type=1, shape=[points, 3], data=data)
+    request = pb.SampleRequest(points=tensor, sample_counts=[samples], **fields)
+    return SampleMessage(request, None, request.ByteSize())
+
+
+def handler(max_points: int, threads: ThreadPoolExecutor | None = None) -> SampleHandler:
+    admission = Admission(max_points, max_bytes=1 << 30, retry_ms=1)
+    return SampleHandler(LIMITS, admission, None, FirstRows(), [], threads)
+
+
+async def test_what_is_wrong_is_told_so_also_where_there_is_no_room():
+    full = handler(max_points=0)
+    with pytest.raises(InvalidRequestError):
+        await full.handle_message(message(3, 4), None, 0.0)
+    with pytest.raises(OverloadedError):
+        await full.handle_message(message(3, 2), None, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("points", "samples", "elsewhere"),
+    [(9, 5, []), (LARGE, 5, ["decode"]), (LARGE, LARGE, ["decode", "serialize"])],
+)
+async def test_only_what_is_large_leaves_the_event_loop(points, samples, elsewhere, monkeypatch):
+    here, seen = threading.get_ident(), []
+
+    def serialize(*arguments):
+        if threading.get_ident() != here:
+            seen.append("serialize")
+        return serialize_sample_response(0.0, *arguments)
+
+    def decode(request):
+        if threading.get_ident() != here:
+            seen.append("decode")
+        return decode_sample_request(request)
+
+    monkeypatch.setattr("farpoint_server.services.sample_handler.decode_sample_request", decode)
+    request = parse_sample_request(message(points, samples), LIMITS)
+    with ThreadPoolExecutor(1) as threads:
+        chunks = await handler(1 << 20, threads).sample(request, None, serialize)
+    assert seen == elsewhere
+    assert len(pb.SampleResponse.FromString(b"".join(chunks)).indices.data) == 4 * samples
+
+
+@pytest.mark.parametrize("attribute", [None, np.zeros((50, 4), np.float64)])
+def test_the_size_of_a_response_is_known_before(attribute):
+    fields = {"return_points": True, "return_distances": True}
+    if attribute is not None:
+        values = tensor_pb2.Tensor(data_type=2, shape=attribute.shape, data=attribute.tobytes())
+        fields["attributes"] = [tensor_pb2.Attribute(name="a", values=values)]
+    request = parse_sample_request(message(50, 20, **fields), LIMITS)
+    outcome = Outcome(Samples(np.arange(20, dtype=np.int32), np.zeros(20, np.float32)), 0, 0)
+    chunks = serialize_sample_response(0.0, decode_sample_request(request), outcome)
+    response = pb.SampleResponse.FromString(b"".join(chunks))
+    tensors = [response.indices, response.points, response.distances]
+    tensors += [attribute.values for attribute in response.attributes]
+    assert sum(len(tensor.data) for tensor in tensors) == response_bytes(request, outcome)
