@@ -25,12 +25,12 @@ def _checks() -> Generator[int, None, None]:
     """
     answer = 0
     while True:
-        try:  # noqa: PERF203  each turn is a resumption
+        try:
             yield answer
             answer = 0
         except GeneratorExit:
             return
-        except BaseException as error:
+        except BaseException as error:  # noqa: PERF203  each turn is a resumption
             _raised[:] = [error]
             answer = 1
 
