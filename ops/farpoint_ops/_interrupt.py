@@ -6,13 +6,10 @@ given; ctypes takes the GIL for it, and with that Python runs the handlers of si
 
 import atexit
 import ctypes
-from collections.abc import Callable, Generator
-from typing import ParamSpec, TypeVar
+from collections.abc import Generator
+from typing import NoReturn
 
 import torch
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 _raised: list[BaseException] = []
 
@@ -47,11 +44,8 @@ def install() -> None:
     atexit.register(torch.ops.farpoint._set_interrupt_check, 0)
 
 
-def interruptible(op: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """The op's result, or what a signal handler raised meanwhile, a KeyboardInterrupt as a rule."""
-    try:
-        return op(*args, **kwargs)
-    except RuntimeError as error:
-        if _raised and "interrupted" in str(error):
-            raise _raised.pop() from None
-        raise
+def reraise(error: RuntimeError) -> NoReturn:
+    """The error of an op, or what a signal handler raised meanwhile where that ended it."""
+    if _raised and "interrupted" in str(error):
+        raise _raised.pop() from None
+    raise error

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from farpoint_ops._arguments import Integers, check_lengths, check_tensor, integer
-from farpoint_ops._interrupt import interruptible
+from farpoint_ops._interrupt import reraise
 from farpoint_ops._sampling_arguments import (
     Nonfinite,
     Radius,
@@ -143,13 +143,16 @@ def furthest_point_sample(
     sizes = check_lengths("lengths", lengths, xyz, low=samples)
     if nonfinite != "last":
         check_nonfinite(nonfinite)
-    if nonfinite == "reject":
-        reject_nonfinite(xyz, lambda: _in_use(xyz, sizes))
-    indices, distances = interruptible(
-        torch.ops.farpoint.furthest_point_sample,
-        *(xyz, samples, dense_starts(start, xyz, sizes, generator), sizes, return_distances),
-        None if radius is None else radii(radius, xyz, xyz.size(0)),
-    )
+        if nonfinite == "reject":
+            reject_nonfinite(xyz, lambda: _in_use(xyz, sizes))
+    starts = dense_starts(start, xyz, sizes, generator)
+    limits = None if radius is None else radii(radius, xyz, xyz.size(0))
+    try:
+        indices, distances = torch.ops.farpoint.furthest_point_sample(
+            xyz, samples, starts, sizes, return_distances, limits
+        )
+    except RuntimeError as error:
+        reraise(error)
     if nonfinite == "ignore":
         _check_sampled(xyz, indices[:, -1 if radius is None else 0], samples, sizes)
     if radius is None:

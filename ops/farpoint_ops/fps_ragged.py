@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from farpoint_ops._arguments import Integers
-from farpoint_ops._interrupt import interruptible
+from farpoint_ops._interrupt import reraise
 from farpoint_ops._ragged_arguments import ragged_batch
 from farpoint_ops._sampling_arguments import (
     Nonfinite,
@@ -124,11 +124,13 @@ def furthest_point_sample_ragged(
     if nonfinite == "reject":
         reject_nonfinite(xyz, lambda: None)
     limits = None if radius is None else radii(radius, xyz, len(batch.slots) - 1)
-    indices, distances = interruptible(
-        torch.ops.farpoint.furthest_point_sample_ragged,
-        *(xyz, batch.bounds, batch.slots, batch.starts),
-        *(batch.total_samples, batch.max_points, batch.max_samples, return_distances, limits),
-    )
+    try:
+        indices, distances = torch.ops.farpoint.furthest_point_sample_ragged(
+            *(xyz, batch.bounds, batch.slots, batch.starts),
+            *(batch.total_samples, batch.max_points, batch.max_samples, return_distances, limits),
+        )
+    except RuntimeError as error:
+        reraise(error)
     if nonfinite == "ignore":
         last = batch.slots[1:] - 1 if radius is None else batch.slots[:-1]
         _check_sampled(xyz, indices[last], batch.bounds, batch.slots)
