@@ -161,16 +161,26 @@ class Within {
 
   void visit(const Leaf& leaf) {
     float squared[kLeaf];
-    for (uint32_t bits = points_within(leaf, query_, reach_, squared); bits; bits &= bits - 1) {
-      const int lane = __builtin_ctz(bits);
-      const int32_t row = leaf.index[lane];
-      if (row == kNoIndex || (squared[lane] < inner_ && squared[lane] > 0)) continue;
+    uint32_t bits = points_within(leaf, query_, reach_, squared);
+    if (inner_ > 0) bits = outside_inner(bits, squared);
+    for (; bits; bits &= bits - 1) {
+      const int32_t row = leaf.index[__builtin_ctz(bits)];
+      if (row == kNoIndex) continue;
       ++met_;
       if (row < lowest_.highest()) lowest_.replace_highest(row);
     }
   }
 
  private:
+  uint32_t outside_inner(uint32_t bits, const float* squared) const {
+    uint32_t kept = bits;
+    for (; bits; bits &= bits - 1) {
+      const float distance = squared[__builtin_ctz(bits)];
+      if (distance < inner_ && distance > 0) kept &= ~(bits & -bits);
+    }
+    return kept;
+  }
+
   const Point& query_;
   const float inner_, reach_;
   const int64_t wanted_, patience_;
