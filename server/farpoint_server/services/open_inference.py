@@ -17,7 +17,7 @@ from farpoint_server.errors import InvalidRequestError, NotFoundError, quoted
 from farpoint_server.models.registry import LoadedModel
 from farpoint_server.services.encode_handler import EncodeHandler
 from farpoint_server.services.sample_handler import SampleHandler
-from farpoint_server.transport.interceptor import Context
+from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.receive import receive
 
 DESCRIPTOR = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]

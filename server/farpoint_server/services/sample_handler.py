@@ -30,7 +30,7 @@ from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.memory.prediction import sample_bytes
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.transport.interceptor import Context
+from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.receive import ReceiveTurns, receive
 
 # Less is decoded or serialized on the event loop: the way to another thread costs more, and gRPC
