@@ -41,6 +41,7 @@ check: ext  ## Formatters, linters, types, layers, generated code, every CUDA ke
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'csrc/*.cpp' 'csrc/*.h' 'csrc/*.cu' 'csrc/*.cuh')
 	tools/check_generated.sh
+	tools/check_proto.sh
 	$(BIN)/python tools/check_cuda.py
 
 bench: ext  ## Every benchmark that needs no GPU, against the peers that install here.
