@@ -7,9 +7,10 @@ convert) -> admission -> batcher -> engine, and its answer comes back the same w
 import os
 from importlib import metadata
 
-# Read when grpc is loaded. It would write a line past our log for each handshake that fails, so any
-# peer could fill the log with lines that are not JSON.
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+# Read when grpc is loaded. It would write a line past our log for each handshake that fails and for
+# each compressed message that is refused, so any peer could fill the log with lines that are not
+# JSON. What keeps the server from starting is an error of ours too.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 def version() -> str:

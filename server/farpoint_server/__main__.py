@@ -1,8 +1,10 @@
 """The `farpoint-server` command: settings, allocators, log, then `app.serve`; exit statuses."""
 
 import asyncio
+import contextlib
 import os
 import sys
+from typing import NoReturn, TextIO
 
 import structlog
 
@@ -20,23 +22,34 @@ def main() -> None:
     or a task did that the server cannot do without.
     """
     settings = cli.parse()
+    if sys.stderr is None:
+        # Whatever is opened next would be standard error, and be written over.
+        _refuse("standard error is closed, where the log goes: use 2>/dev/null", sys.stdout)
     try:
         chosen = _settle_allocators(settings)
         logging.configure(settings)
         structlog.get_logger("farpoint").info("allocator", **chosen)
+        if unknown := cli.unknown_variables(os.environ):
+            structlog.get_logger("farpoint").warning("no such setting", variables=unknown)
         from farpoint_server import app  # torch takes seconds to load, which --help need not wait
 
         complete = asyncio.run(app.serve(settings))
     except (ImportError, StartError, environment.AllocatorOptionError) as error:
         logging.close()
-        print(f"farpoint-server: {error}", file=sys.stderr)
-        sys.exit(2)
+        _refuse(str(error), sys.stderr)
     except DeviceFailedError:
         logging.close()
         os._exit(3)
     logging.close()
     # A kernel whose caller left cannot be interrupted, and a normal exit would wait for it.
     os._exit(0 if complete else 1)
+
+
+def _refuse(reason: str, to: TextIO | None) -> NoReturn:
+    """Ends the process that cannot start, with one line if anybody can read it."""
+    with contextlib.suppress(OSError):
+        print(f"farpoint-server: {reason}", file=to)
+    sys.exit(2)
 
 
 def _settle_allocators(settings: Settings) -> dict[str, object]:

@@ -91,7 +91,7 @@ class App:
         self._batcher.start()
         self._monitor.start()
         await self._servers.start()
-        self._telemetry.start()
+        await self._telemetry.start()
         await self._health.set_all(serving=True)
         names = ", ".join(str(engine.device) for engine in self._engines)
         log.info(
@@ -129,8 +129,12 @@ class App:
             return False
         return True
 
-    async def stop(self, grace_s: float) -> None:
-        """Closes every connection; calls that then are not answered in time are cancelled."""
+    async def stop(self, grace_s: float) -> bool:
+        """Closes every connection; calls that are not answered by now are cancelled.
+
+        Returns whether there were none of these.
+        """
+        unanswered = self._in_flight.calls
         await self._servers.stop(grace_s)
         self._shared_memory.stop()
         await self._monitor.stop()
@@ -138,8 +142,9 @@ class App:
         for engine in self._engines:
             engine.stop()
         self._threads.shutdown(wait=False)
-        await asyncio.to_thread(self._telemetry.stop)
-        log.info("stopped", unanswered=self._in_flight.calls)
+        await self._telemetry.stop()
+        (log.warning if unanswered else log.info)("stopped", unanswered=unanswered)
+        return not unanswered
 
     def _make_engines(self, chosen: Sequence[torch.device]) -> list[Engine]:
         threads = self._settings.cpu_threads or devices.cores_each(chosen)
@@ -203,7 +208,7 @@ class App:
 
 
 async def serve(settings: Settings) -> bool:
-    """Serves until SIGTERM or SIGINT; returns whether every accepted call was answered.
+    """Serves until a signal of `_signals`; returns whether every accepted call was answered.
 
     Raises:
         StartError: the settings do not fit this machine.
@@ -230,14 +235,16 @@ async def serve(settings: Settings) -> bool:
     again.cancel()
     complete = drained.done() and drained.result()
     drained.cancel()
-    await app.stop(REFUSAL_S if complete else 0)
-    return complete
+    return await app.stop(REFUSAL_S if complete else 0)
 
 
 def _signals() -> asyncio.Queue[signal.Signals]:
-    """Where each SIGTERM and SIGINT arrives."""
+    """Where each SIGTERM, SIGINT and SIGHUP arrives; nohup's wish to ignore the last is kept."""
     queue: asyncio.Queue[signal.Signals] = asyncio.Queue()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         asyncio.get_running_loop().add_signal_handler(number, queue.put_nowait, number)
     return queue
 

@@ -50,6 +50,7 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
     message_bytes: int = 64 << 20
     request_points: int = 20
     info_takes_s: float = 0
+    fails_after_s: float = 0
     time_left_s: list[float] = field(default_factory=list)
 
     def fail(self, code: grpc.StatusCode, message: str = "no", details: bytes = b"") -> None:
@@ -62,6 +63,7 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
         self.metadata.append(dict(context.invocation_metadata()))
         if self.failures:
             code, message, details = self.failures.pop(0)
+            time.sleep(self.fails_after_s)
             context.set_trailing_metadata((("grpc-status-details-bin", details),))
             context.abort(code, message)
         if self.hold:

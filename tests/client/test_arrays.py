@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from farpoint._sample import SampleRpc
+from farpoint._rpcs.sample import SampleRpc
 from farpoint.errors import InvalidArgumentError
 from farpoint.v1 import tensor_pb2 as pb
 

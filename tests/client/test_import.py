@@ -41,12 +41,12 @@ def test_no_part_of_it_needs_torch(statement):
 
 
 def test_sampling_a_numpy_cloud_loads_no_torch():
-    statement = "import numpy, farpoint._sample as s; s.SampleRpc(numpy.eye(3), 1)"
+    statement = "import numpy, farpoint._rpcs.sample as s; s.SampleRpc(numpy.eye(3), 1)"
     assert loaded(statement, "torch") == []
 
 
 def test_all_is_sorted_and_complete():
     public = {name for name in vars(farpoint) if not name.startswith("_")}
-    submodules = {"errors", "memory", "models", "results", "v1", "cli", "picture"}
+    submodules = {"errors", "memory", "models", "results", "v1", "cli", "picture", "transforms"}
     assert sorted(farpoint.__all__) == farpoint.__all__
     assert public - submodules == set(farpoint.__all__)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import farpoint
-from farpoint._calls import CallContext
+from farpoint._rpcs.calls import CallContext
 from farpoint._shared_memory import SHARED_FROM_BYTES, Lease, Region, SharedMemory
 from farpoint.v1 import sampling_pb2, shared_memory_pb2, tensor_pb2
 
@@ -257,3 +257,25 @@ def test_elsewhere_than_on_linux_it_is_refused(monkeypatch):
     monkeypatch.delattr(os, "memfd_create")
     with pytest.raises(farpoint.InvalidArgumentError, match="needs Linux"):
         farpoint.Client(shared_memory="unix:/run/farpoint")
+
+
+def test_a_forked_child_leaves_the_regions_to_its_parent(taker, server, cloud):
+    """It has none, and holds none open: they end with the parent's client, not with the child."""
+    client = farpoint.Client(server.target, shared_memory=taker.address)
+    name = name_of(client._memory)
+    client.sample(cloud, 1)
+    ours = client._memory
+    may_end, release = os.pipe()
+    child = os.fork()
+    if not child:
+        begins_anew = client._memory is not ours and not client._memory._free
+        os.close(release)
+        os.read(may_end, 1)
+        os._exit(0 if begins_anew else 1)
+    os.close(may_end)
+    assert name_of(client._memory) == name
+    assert not taker.has_ended(name)
+    client.close()
+    assert taker.has_ended(name)
+    os.close(release)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,7 +1,9 @@
-"""One deadline for all that a call does: server-info lookup, upload, shared memory."""
+"""One deadline for all that a call does: server-info lookup, upload, shared memory, retries."""
 
 import socket
+import threading
 
+import grpc
 import numpy as np
 import pytest
 
@@ -55,3 +57,14 @@ async def test_a_server_that_does_not_take_shared_memory_in_time_ends_the_call(
 async def test_no_time_at_all_is_a_passed_deadline(sample):
     with pytest.raises(farpoint.DeadlineExceededError):
         await sample(1e-9)
+
+
+async def test_attempts_share_the_time_of_the_call(server, sample):
+    """The first fails after a second, the next is never answered."""
+    server.fail(grpc.StatusCode.UNAVAILABLE)
+    server.fails_after_s = 1.0
+    server.hold = threading.Event()
+    with pytest.raises(farpoint.DeadlineExceededError):
+        await sample(3.0)
+    first, second = server.time_left_s
+    assert second < first - 0.9

@@ -8,8 +8,11 @@ import pytest
 RULES = [
     ("farpoint", "torch"),
     ("farpoint.cli", "torch"),
+    ("farpoint.transforms", "torch"),
+    ("farpoint.transforms", "farpoint_ops"),
     ("farpoint_ops", "grpc"),
     ("farpoint_ops", "farpoint_server"),
+    ("farpoint_ops.arrays", "grpc"),
     ("farpoint_models", "grpc"),
     ("farpoint_training.scenes", "torch"),
 ]

@@ -1,6 +1,7 @@
 """What a server shows of itself, and how it ends."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -25,13 +26,14 @@ RANDOM = np.random.default_rng(11)
 CLOUD = RANDOM.normal(size=(1000, 3)).astype(np.float32)
 
 
-def test_sigterm_answers_every_accepted_request_and_exits_with_0(start):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_answers_every_accepted_request_and_exits_with_0(start, number):
     server = start("--batch-points", "10000", "--drain-grace-s", "2", batch_s=0.6)
     expected = furthest_points(CLOUD, 40).tolist()
     with server.connected() as stub:
         calls = [stub.Sample.future(sample_request(CLOUD, 40)) for _ in range(50)]
         calls[0].result()
-        server.signal(signal.SIGTERM)
+        server.signal(number)
         answers = [call.result().indices.data for call in calls]
     assert server.wait() == 0
     assert [np.frombuffer(data, "<i4").tolist() for data in answers] == [expected] * 50
@@ -73,6 +75,8 @@ def test_a_drain_ends_at_its_timeout_or_at_a_second_signal(start, flags):
     begun = time.monotonic()
     assert server.wait() == 1
     assert time.monotonic() - begun < 10
+    stopped = server.wait_for(lambda line: line["event"] == "stopped")
+    assert (stopped["unanswered"], stopped["level"]) == (1, "warning")
 
 
 def test_a_caller_who_left_its_work_running_does_not_hold_up_the_end(start):
@@ -140,14 +144,70 @@ def test_a_request_is_one_line_in_the_log(stub, server):
     assert line["queue_ms"] >= 0
 
 
-def test_a_port_in_use_and_a_missing_device_are_said_in_one_line(server):
-    for flags in (["--listen", server.address], ["--device", "cuda:77"]):
-        command = [sys.executable, "-m", "farpoint_server", *flags]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=100)
+def run_server(*flags, **options):
+    """A server that is expected to end by itself."""
+    command = [sys.executable, "-m", "farpoint_server", *flags]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    return subprocess.run(command, text=True, timeout=100, **options)
+
+
+LONG = f"unix:/tmp/{'x' * 150}"
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--listen", "{used}"], "--listen {used}: cannot be bound: Address already in use"),
+        (["--listen", LONG], f"--listen {LONG}: cannot be bound: AF_UNIX path too long"),
+        (["--http-listen", "{used}"], "--http-listen {used}: cannot be bound: Address already in"),
+        (["--shared-memory-listen", LONG], f"--shared-memory-listen {LONG}: cannot be bound: AF_"),
+        (["--tls-certificate", "no.pem", "--tls-key", "no.key"], "--tls-key no.key: No such file"),
+        (["--tokens-file", "none"], "--tokens-file none: No such file or directory"),
+        (["--device", "cuda:77"], "--device cuda:77: "),
+        (["--nonsense"], "unrecognized arguments: --nonsense"),
+    ],
+)
+def test_what_keeps_a_server_from_starting_is_one_line(server, flags, said):
+    flags = [flag.format(used=server.address) for flag in flags]
+    listen = [] if "--listen" in flags else ["--listen", "127.0.0.1:0"]
+    ended = run_server(*listen, *flags, "--log-format", "json")
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    *log, last = ended.stderr.splitlines()
+    assert last.startswith(f"farpoint-server: {said.format(used=server.address)}")
+    assert {json.loads(line)["event"] for line in log} <= {"allocator"}
+
+
+def test_a_second_server_leaves_the_sockets_of_the_first_alone(start, tmp_path):
+    grpc_at, memory_at = f"unix:{tmp_path}/grpc", f"unix:{tmp_path}/memory"
+    first = start("--listen", grpc_at, "--shared-memory-listen", memory_at)
+    for flag, address in (("--listen", grpc_at), ("--shared-memory-listen", memory_at)):
+        listen = ["--listen", "127.0.0.1:0"] if flag != "--listen" else []
+        ended = run_server(*listen, flag, address)
         assert ended.returncode == 2
-        assert ended.stdout == ""
-        assert ended.stderr.splitlines()[-1].startswith(f"farpoint-server: {' '.join(flags)}: ")
-        assert "Traceback" not in ended.stderr
+        said = f"farpoint-server: {flag} {address}: cannot be bound: Address already in use"
+        assert ended.stderr.splitlines()[-1] == said
+    with farpoint.Client(grpc_at, shared_memory=memory_at) as client:
+        assert len(client.sample(CLOUD, 9)) == 9
+    first.process.kill()
+    first.wait()
+    again = start("--listen", grpc_at, "--shared-memory-listen", memory_at)
+    with farpoint.Client(grpc_at, shared_memory=memory_at) as client:
+        assert len(client.sample(CLOUD, 9)) == 9
+    assert again.stop() == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_without_standard_error_does_not_start():
+    ended = run_server("--listen", "127.0.0.1:0", stderr=None, preexec_fn=lambda: os.close(2))
+    assert ended.returncode == 2
+    assert ended.stdout.startswith("farpoint-server: standard error is closed")
+
+
+def test_a_variable_that_is_no_setting_is_warned_of(start, monkeypatch):
+    monkeypatch.setenv("FARPOINT_LISTN", "secret")
+    line = start().wait_for(lambda line: line["level"] == "warning")
+    assert line["variables"] == ["FARPOINT_LISTN (perhaps FARPOINT_LISTEN)"]
 
 
 def test_clients_that_start_and_leave_do_no_harm(server, client):

@@ -1,10 +1,14 @@
 """What an operator sees of a running server: metrics, health over HTTP, traces, limits."""
 
 import signal
+import socket
 import time
 import urllib.error
 import urllib.request
 from concurrent import futures
+from contextlib import ExitStack
+from pathlib import Path
+from resource import RLIMIT_NOFILE, prlimit
 
 import grpc
 import numpy as np
@@ -77,6 +81,24 @@ def test_a_draining_server_says_so_over_http_and_to_stock_clients(start):
         assert not inference.ModelReady(pb.ModelReadyRequest(name="fps")).ready
         assert inference.ServerLive(pb.ServerLiveRequest()).live
     server.signal(signal.SIGTERM)
+
+
+def test_half_open_requests_take_neither_threads_nor_all_descriptors(start):
+    server = start("--http-listen", "127.0.0.1:0")
+    process, address = server.process.pid, http_address(server)
+    threads = len(list(Path(f"/proc/{process}/task").iterdir()))
+    prlimit(process, RLIMIT_NOFILE, (400, 400))
+    with ExitStack() as stack:
+        for _ in range(500):
+            host, _, port = address.rpartition(":")
+            peer = stack.enter_context(socket.create_connection((host, int(port)), timeout=60))
+            peer.sendall(b"GET /metrics HTTP/1.1\r\nHost:")
+        with urllib.request.urlopen(f"http://{address}/healthz", timeout=60) as answer:
+            assert answer.status == 200
+        with farpoint.Client(server.address, timeout=60) as client:
+            assert len(client.sample(CLOUD, 10)) == 10
+        assert len(list(Path(f"/proc/{process}/task").iterdir())) < threads + 20
+    assert server.stop() == 0
 
 
 def wait_for(read, is_there):

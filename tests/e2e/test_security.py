@@ -1,5 +1,6 @@
 """A server with mTLS, tokens and an admin port, through the client and in its log."""
 
+import threading
 from pathlib import Path
 
 import grpc
@@ -7,9 +8,11 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.certificates import Files, issue
+from tests.support.messages import sample_request
 from tests.support.server_process import RunningServer
 
 import farpoint
+from farpoint.v1 import sampling_pb2, sampling_pb2_grpc
 
 CLOUD = np.arange(30, dtype=np.float32).reshape(10, 3)
 CAMERA, OPS, LATER = (f"{name}-{name * 6}-secret" for name in ("camera", "opsops", "lateron"))
@@ -43,6 +46,7 @@ class Secured:
 def secured(tmp_path_factory: pytest.TempPathFactory):
     secured = Secured(tmp_path_factory.mktemp("secured"))
     yield secured
+    assert not [line for line in secured.server.log if "open to" in line["event"]]
     assert secured.server.stop() == 0
 
 
@@ -105,6 +109,61 @@ def test_health_needs_no_token(secured):
     with grpc.insecure_channel(secured.admin) as channel:
         health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
         assert health.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_an_open_stream_ends_with_its_token(start, tmp_path):
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"camera sample {CAMERA}\nlater sample {LATER}\n")
+    server = start("--tokens-file", str(tokens))
+    with (
+        grpc.insecure_channel(server.address) as channel,
+        farpoint.Client(server.address, token=LATER, timeout=60) as later,
+    ):
+        kept, lost = (open_stream(channel, token) for token in (LATER, CAMERA))
+        tokens.write_text(f"later sample {LATER}\n")
+        with pytest.raises(grpc.RpcError, match="the token was withdrawn") as caught:
+            next(lost)
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        later.sample(CLOUD, 3)
+        tokens.write_text("")
+        server.wait_for(lambda line: line["level"] == "warning")
+        with pytest.raises(grpc.RpcError, match="the token was withdrawn"):
+            next(kept)
+        server.wait_for(lambda line: "is withdrawn" in line["event"])
+        with pytest.raises(farpoint.UnauthenticatedError):
+            later.sample(CLOUD, 3)
+
+
+def open_stream(channel: grpc.Channel, token: str):
+    """A SampleStream that was answered once and whose sender does not go on."""
+    first, over = (
+        sampling_pb2.SampleStreamRequest(request=sample_request(CLOUD, 3)),
+        threading.Event(),
+    )
+
+    def requests():
+        yield first
+        over.wait(60)
+
+    stub = sampling_pb2_grpc.SamplingServiceStub(channel)
+    stream = stub.SampleStream(requests(), metadata=[("authorization", f"Bearer {token}")])
+    next(stream)
+    stream.add_callback(over.set)
+    return stream
+
+
+@pytest.mark.parametrize(
+    ("flags", "missing"),
+    [
+        ([], ["--tls-certificate and --tls-key", "--tokens-file or --tls-client-ca"]),
+        (["--tokens-file"], ["--tls-certificate and --tls-key"]),
+    ],
+)
+def test_a_server_that_is_open_to_other_machines_says_so(start, tmp_path, flags, missing):
+    (tmp_path / "tokens").write_text(f"camera sample {CAMERA}\n")
+    server = start("--listen", "0.0.0.0:0", *flags, *([str(tmp_path / "tokens")] * len(flags)))
+    warnings = [line for line in server.log if line["level"] == "warning"]
+    assert [(line["addresses"], line["missing"]) for line in warnings] == [(["0.0.0.0:0"], missing)]
 
 
 def test_two_addresses_and_administration_beside_them_speak_tls(start, tmp_path):

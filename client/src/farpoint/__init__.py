@@ -6,12 +6,14 @@
         sample = client.sample(points, 1024)
         sample.indices, sample.points, sample.covering_radius
 
-`AsyncClient` has the same methods, awaited. `farpoint.io` reads and writes cloud files.
+`farpoint.sample(points, 1024)` does the same by the server that FARPOINT_SERVER names.
+`AsyncClient` has the same methods as `Client`, awaited. `farpoint.io` reads and writes cloud files.
 """
 
 from farpoint import io
 from farpoint._async_client import AsyncClient
 from farpoint._client import Client
+from farpoint._default import sample
 from farpoint._security import Tls
 from farpoint.errors import (
     CancelledError,
@@ -63,4 +65,5 @@ __all__ = [
     "UnavailableError",
     "UnimplementedError",
     "io",
+    "sample",
 ]

@@ -7,6 +7,15 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from farpoint._adapters import (
+    HasPoint,
+    HasPoints,
+    HasPos,
+    HasVertices,
+    HasXyz,
+    adapt,
+    is_adaptable,
+)
 from farpoint.errors import InvalidArgumentError
 
 Array: TypeAlias = NDArray[Any]
@@ -27,6 +36,11 @@ class SupportsDLPack(Protocol):
 
 
 ArrayLike: TypeAlias = SupportsArray | SupportsDLPack
+CloudArray: TypeAlias = np.ndarray[tuple[int, int], np.dtype[Any]]
+BatchArray: TypeAlias = np.ndarray[tuple[int, int, int], np.dtype[Any]]
+CloudLike: TypeAlias = (
+    ArrayLike | HasPoints | HasPoint | HasVertices | HasPos | HasXyz | Sequence[Sequence[float]]
+)
 Attributes: TypeAlias = ArrayLike | Mapping[str, Any] | Sequence[Any]
 CloudAttributes: TypeAlias = Array | dict[str, Array] | None
 
@@ -80,14 +94,32 @@ class CloudBatch:
     """Whether the caller passed one cloud and not a list, and so wants one result."""
 
 
-def split_batch(points: object, attributes: Any) -> CloudBatch:
+def split_batch(points: object, attributes: Any, *, own_attributes: bool = False) -> CloudBatch:
     """The clouds of `points`, (N, 3), (B, N, 3) or a list of (Ni, 3), and their attributes.
+
+    Args:
+        points: arrays, or objects of other libraries, see `_adapters`.
+        attributes: the caller's; None is without.
+        own_attributes: whether such objects' own attributes stand in where the caller has none.
 
     Raises:
         InvalidArgumentError: a shape is another, a cloud is empty, or rows do not match.
     """
+    if not isinstance(points, np.ndarray):
+        points, own = _adapted(points)
+        attributes = own if attributes is None and own_attributes else attributes
     clouds, single = _split_clouds(points)
     return CloudBatch(clouds, _split_attributes(attributes, clouds, single), single)
+
+
+def _adapted(points: Any) -> tuple[Any, Any]:
+    """Objects of other libraries as arrays, and their own attributes, alone or in a list."""
+    if not isinstance(points, (list, tuple)):
+        return adapt(points)
+    if not any(map(is_adaptable, points)):
+        return points, None
+    pairs = [adapt(cloud) for cloud in points]
+    return [cloud for cloud, _ in pairs], [own for _, own in pairs]
 
 
 def _split_clouds(points: object) -> tuple[list[Array], bool]:
@@ -149,6 +181,8 @@ def _one_each(values: Any, clouds: list[Array], name: str) -> Sequence[Any]:
 
 
 def _per_point(values: Any, cloud: Array, name: str) -> CloudAttributes:
+    if values is None:
+        return None
     if isinstance(values, Mapping):
         return {str(key): _rows(value, cloud, str(key)) for key, value in values.items()}
     return _rows(values, cloud, name)

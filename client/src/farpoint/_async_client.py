@@ -3,22 +3,21 @@
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import nullcontext
-from functools import cached_property
 from types import TracebackType
 from typing import Any, Literal, TypeVar, overload
 
 import grpc
 
-from farpoint import _calls
-from farpoint._arrays import ArrayLike, Attributes
-from farpoint._calls import CallContext, UnaryRpc, start_call
-from farpoint._channel import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, checked_target, open_aio_channel
-from farpoint._encode import EncodeRpc
-from farpoint._sample import SampleRpc
-from farpoint._security import PathLike, Tls, read_security
-from farpoint._shared_memory import Lease, SharedMemory
-from farpoint._stream import SampleStreamRpc
-from farpoint._upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
+from farpoint._arrays import Attributes, BatchArray, CloudArray, CloudLike
+from farpoint._base_client import BaseClient
+from farpoint._channel import open_aio_channel
+from farpoint._rpcs import calls
+from farpoint._rpcs.calls import CallContext, UnaryRpc, start_call
+from farpoint._rpcs.encode import EncodeRpc
+from farpoint._rpcs.sample import SampleRpc
+from farpoint._rpcs.stream import SampleStreamRpc
+from farpoint._rpcs.upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
+from farpoint._shared_memory import Lease
 from farpoint.errors import from_rpc_error
 from farpoint.memory import Memory, Trim
 from farpoint.models import Encoding, Model
@@ -27,42 +26,31 @@ from farpoint.results import Sample, ServerInfo, StreamedSample
 Result = TypeVar("Result")
 
 
-class AsyncClient:
+class AsyncClient(BaseClient[grpc.aio.Channel]):
     """A connection to a Farpoint server for one event loop.
 
     Takes the arguments of `Client` and has its methods, to be awaited. A task that is cancelled
     cancels its call.
     """
 
-    def __init__(
-        self,
-        target: str = DEFAULT_TARGET,
-        *,
-        timeout: float | None = DEFAULT_TIMEOUT_S,
-        tls: bool | PathLike | Tls = False,
-        token: str | None = None,
-        credentials: grpc.ChannelCredentials | None = None,
-        shared_memory: str | None = None,
-    ) -> None:
-        self._target = checked_target(target)
-        self._timeout = timeout
-        self._message_limit: int | None = None
-        self._memory = None if shared_memory is None else SharedMemory(shared_memory)
-        self._security = read_security(target, tls, token, credentials)
-
-    # Opened at the first call: a channel belongs to the loop that is running then.
-    @cached_property
-    def _channel(self) -> grpc.aio.Channel:
-        return open_aio_channel(self._target, self._security)
-
-    @cached_property
-    def _stubs(self) -> _calls.Stubs:
-        return _calls.Stubs(self._channel)
+    _open = staticmethod(open_aio_channel)
 
     @overload
     async def sample(
         self,
-        points: Sequence[ArrayLike],
+        points: CloudArray,
+        m: int | Sequence[int],
+        *,
+        attributes: Attributes | None = None,
+        start: int | Sequence[int] = 0,
+        nonfinite: Literal["reject", "ignore"] = "reject",
+        timeout: float | None = None,
+    ) -> Sample: ...
+
+    @overload
+    async def sample(  # type: ignore[overload-overlap]
+        self,
+        points: BatchArray | Sequence[CloudLike],
         m: int | Sequence[int],
         *,
         attributes: Attributes | None = None,
@@ -74,14 +62,14 @@ class AsyncClient:
     @overload
     async def sample(
         self,
-        points: ArrayLike | Sequence[Sequence[float]],
+        points: CloudLike,
         m: int | Sequence[int],
         *,
         attributes: Attributes | None = None,
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         timeout: float | None = None,
-    ) -> Any: ...
+    ) -> Sample: ...
 
     async def sample(
         self,
@@ -107,7 +95,7 @@ class AsyncClient:
 
     async def sample_stream(
         self,
-        clouds: Iterable[ArrayLike] | AsyncIterable[ArrayLike],
+        clouds: Iterable[CloudLike] | AsyncIterable[CloudLike],
         m: int,
         *,
         start: int = 0,
@@ -132,7 +120,16 @@ class AsyncClient:
     @overload
     async def encode(
         self,
-        points: Sequence[ArrayLike],
+        points: CloudArray,
+        model: str | None = None,
+        attributes: Attributes | None = None,
+        timeout: float | None = None,
+    ) -> Encoding: ...
+
+    @overload
+    async def encode(  # type: ignore[overload-overlap]
+        self,
+        points: BatchArray | Sequence[CloudLike],
         model: str | None = None,
         attributes: Attributes | None = None,
         timeout: float | None = None,
@@ -141,11 +138,11 @@ class AsyncClient:
     @overload
     async def encode(
         self,
-        points: ArrayLike | Sequence[Sequence[float]],
+        points: CloudLike,
         model: str | None = None,
         attributes: Attributes | None = None,
         timeout: float | None = None,
-    ) -> Any: ...
+    ) -> Encoding: ...
 
     async def encode(
         self,
@@ -161,39 +158,37 @@ class AsyncClient:
 
     async def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """The models that are ready; `encode` takes the first if it is given none."""
-        return await self._invoke(_calls.ListModelsRpc(), start_call(timeout, self._timeout))
+        return await self._invoke(calls.ListModelsRpc(), start_call(timeout, self._timeout))
 
     async def load_model(
         self, name: str, path: str | None = None, *, timeout: float | None = None
     ) -> Model:
         """Has the server load a model; see `Client.load_model`."""
         return await self._invoke(
-            _calls.LoadModelRpc(name, path), start_call(timeout, self._timeout)
+            calls.LoadModelRpc(name, path), start_call(timeout, self._timeout)
         )
 
     async def unload_model(self, name: str, *, timeout: float | None = None) -> None:
         """Has the server unload a model; calls that use it finish."""
-        await self._invoke(_calls.UnloadModelRpc(name), start_call(timeout, self._timeout))
+        await self._invoke(calls.UnloadModelRpc(name), start_call(timeout, self._timeout))
 
     async def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """What the server is and what it accepts."""
-        return await self._invoke(_calls.GetServerInfoRpc(), start_call(timeout, self._timeout))
+        return await self._invoke(calls.GetServerInfoRpc(), start_call(timeout, self._timeout))
 
     async def memory(self, *, snapshots: bool = False, timeout: float | None = None) -> Memory:
         """What the memory of each device is used for; see `Client.memory`."""
-        return await self._invoke(
-            _calls.GetMemoryRpc(snapshots), start_call(timeout, self._timeout)
-        )
+        return await self._invoke(calls.GetMemoryRpc(snapshots), start_call(timeout, self._timeout))
 
     async def trim_memory(self, *, force: bool = False, timeout: float | None = None) -> list[Trim]:
         """Has the server give cached memory back; see `Client.trim_memory`."""
-        return await self._invoke(_calls.TrimMemoryRpc(force), start_call(timeout, self._timeout))
+        return await self._invoke(calls.TrimMemoryRpc(force), start_call(timeout, self._timeout))
 
     async def close(self) -> None:
         """Ends the connection; calls under way are cancelled."""
-        await self._channel.close()
-        if self._memory is not None:
-            self._memory.close()
+        channel = self._end()
+        if channel is not None:
+            await channel.close()
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -214,7 +209,7 @@ class AsyncClient:
         if size <= CERTAINLY_ACCEPTED_BYTES:
             return rpc
         if self._message_limit is None:
-            info = await self._invoke(_calls.GetServerInfoRpc(), context)
+            info = await self._invoke(calls.GetServerInfoRpc(), context)
             self._message_limit = info.limits.message_bytes
         return rpc if size <= self._message_limit else UploadRpc(rpc, self._message_limit)
 

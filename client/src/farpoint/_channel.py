@@ -12,10 +12,19 @@ DEFAULT_TARGET = "127.0.0.1:50051"
 DEFAULT_TIMEOUT_S = 60.0
 PLAIN = Security()
 
-_SERVICE = "farpoint.v1.SamplingService"
-_NOT_RETRIED = ("SampleStream", "SampleLarge")
+_SAMPLING = "farpoint.v1.SamplingService"
+_ADMIN = "farpoint.v1.AdminService"
+_NOT_RETRIED = [
+    # For a retry, all that was sent would have to be kept.
+    {"service": _SAMPLING, "method": "SampleStream"},
+    {"service": _SAMPLING, "method": "SampleLarge"},
+    # These change the server, and an attempt whose answer was lost may have done so.
+    {"service": _ADMIN, "method": "LoadModel"},
+    {"service": _ADMIN, "method": "UnloadModel"},
+    {"service": _ADMIN, "method": "TrimMemory"},
+]
 
-# Sampling changes nothing on the server, so an attempt may safely be repeated.
+# The other methods change nothing on the server, so an attempt may safely be repeated.
 _SERVICE_CONFIG = {
     "loadBalancingConfig": [{"round_robin": {}}],
     "methodConfig": [
@@ -29,9 +38,12 @@ _SERVICE_CONFIG = {
                 "retryableStatusCodes": ["UNAVAILABLE"],
             },
         },
-        # For a retry, all that was sent would have to be kept.
-        {"name": [{"service": _SERVICE, "method": name} for name in _NOT_RETRIED]},
+        {"name": _NOT_RETRIED},
     ],
+    # A failed attempt takes one token, a call that succeeds returns a tenth. With half of the
+    # tokens gone nothing is repeated: retries add at most a tenth to the load of a server in
+    # trouble, after a burst that lets a few dozen calls survive a restart.
+    "retryThrottling": {"maxTokens": 100, "tokenRatio": 0.1},
 }
 
 OPTIONS: tuple[tuple[str, Any], ...] = (

@@ -7,16 +7,16 @@ from typing import Any, Literal, TypeVar, overload
 
 import grpc
 
-from farpoint import _calls
-from farpoint._arrays import ArrayLike, Attributes
-from farpoint._calls import CallContext, UnaryRpc, start_call
-from farpoint._channel import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, open_channel
-from farpoint._encode import EncodeRpc
-from farpoint._sample import SampleRpc
-from farpoint._security import PathLike, Tls, read_security
-from farpoint._shared_memory import Lease, SharedMemory
-from farpoint._stream import SampleStreamRpc
-from farpoint._upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
+from farpoint._arrays import Attributes, BatchArray, CloudArray, CloudLike
+from farpoint._base_client import BaseClient
+from farpoint._channel import open_channel
+from farpoint._rpcs import calls
+from farpoint._rpcs.calls import CallContext, UnaryRpc, start_call
+from farpoint._rpcs.encode import EncodeRpc
+from farpoint._rpcs.sample import SampleRpc
+from farpoint._rpcs.stream import SampleStreamRpc
+from farpoint._rpcs.upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
+from farpoint._shared_memory import Lease
 from farpoint.errors import from_rpc_error
 from farpoint.memory import Memory, Trim
 from farpoint.models import Encoding, Model
@@ -25,7 +25,7 @@ from farpoint.results import Sample, ServerInfo, StreamedSample
 Result = TypeVar("Result")
 
 
-class Client:
+class Client(BaseClient[grpc.Channel]):
     """A connection to a Farpoint server; threads may share it.
 
     Args:
@@ -41,29 +41,28 @@ class Client:
             which then reads larger clouds of `sample` from this process's memory.
 
     Nothing is sent before the first call. A call that the server did not accept because it was
-    away is repeated up to three times within its timeout.
+    away is repeated up to three times within its timeout, as long as few calls fail; one that
+    changes the server is never repeated.
     """
 
-    def __init__(
-        self,
-        target: str = DEFAULT_TARGET,
-        *,
-        timeout: float | None = DEFAULT_TIMEOUT_S,
-        tls: bool | PathLike | Tls = False,
-        token: str | None = None,
-        credentials: grpc.ChannelCredentials | None = None,
-        shared_memory: str | None = None,
-    ) -> None:
-        self._timeout = timeout
-        self._message_limit: int | None = None
-        self._memory = None if shared_memory is None else SharedMemory(shared_memory)
-        self._channel = open_channel(target, read_security(target, tls, token, credentials))
-        self._stubs = _calls.Stubs(self._channel)
+    _open = staticmethod(open_channel)
 
     @overload
     def sample(
         self,
-        points: Sequence[ArrayLike],
+        points: CloudArray,
+        m: int | Sequence[int],
+        *,
+        attributes: Attributes | None = None,
+        start: int | Sequence[int] = 0,
+        nonfinite: Literal["reject", "ignore"] = "reject",
+        timeout: float | None = None,
+    ) -> Sample: ...
+
+    @overload
+    def sample(  # type: ignore[overload-overlap]
+        self,
+        points: BatchArray | Sequence[CloudLike],
         m: int | Sequence[int],
         *,
         attributes: Attributes | None = None,
@@ -75,14 +74,14 @@ class Client:
     @overload
     def sample(
         self,
-        points: ArrayLike | Sequence[Sequence[float]],
+        points: CloudLike,
         m: int | Sequence[int],
         *,
         attributes: Attributes | None = None,
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         timeout: float | None = None,
-    ) -> Any: ...
+    ) -> Sample: ...
 
     def sample(
         self,
@@ -128,7 +127,7 @@ class Client:
 
     def sample_stream(
         self,
-        clouds: Iterable[ArrayLike],
+        clouds: Iterable[CloudLike],
         m: int,
         *,
         start: int = 0,
@@ -163,7 +162,16 @@ class Client:
     @overload
     def encode(
         self,
-        points: Sequence[ArrayLike],
+        points: CloudArray,
+        model: str | None = None,
+        attributes: Attributes | None = None,
+        timeout: float | None = None,
+    ) -> Encoding: ...
+
+    @overload
+    def encode(  # type: ignore[overload-overlap]
+        self,
+        points: BatchArray | Sequence[CloudLike],
         model: str | None = None,
         attributes: Attributes | None = None,
         timeout: float | None = None,
@@ -172,11 +180,11 @@ class Client:
     @overload
     def encode(
         self,
-        points: ArrayLike | Sequence[Sequence[float]],
+        points: CloudLike,
         model: str | None = None,
         attributes: Attributes | None = None,
         timeout: float | None = None,
-    ) -> Any: ...
+    ) -> Encoding: ...
 
     def encode(
         self,
@@ -210,7 +218,7 @@ class Client:
 
     def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """The models that are ready; `encode` takes the first if it is given none."""
-        return self._invoke(_calls.ListModelsRpc(), start_call(timeout, self._timeout))
+        return self._invoke(calls.ListModelsRpc(), start_call(timeout, self._timeout))
 
     def load_model(
         self, name: str, path: str | None = None, *, timeout: float | None = None
@@ -225,15 +233,15 @@ class Client:
                 with the server.
             timeout: seconds; None takes the client's.
         """
-        return self._invoke(_calls.LoadModelRpc(name, path), start_call(timeout, self._timeout))
+        return self._invoke(calls.LoadModelRpc(name, path), start_call(timeout, self._timeout))
 
     def unload_model(self, name: str, *, timeout: float | None = None) -> None:
         """Has the server unload a model; calls that use it finish."""
-        self._invoke(_calls.UnloadModelRpc(name), start_call(timeout, self._timeout))
+        self._invoke(calls.UnloadModelRpc(name), start_call(timeout, self._timeout))
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """What the server is and what it accepts."""
-        return self._invoke(_calls.GetServerInfoRpc(), start_call(timeout, self._timeout))
+        return self._invoke(calls.GetServerInfoRpc(), start_call(timeout, self._timeout))
 
     def memory(self, *, snapshots: bool = False, timeout: float | None = None) -> Memory:
         """What the memory of each of the server's devices is used for.
@@ -242,7 +250,7 @@ class Client:
             snapshots: whether to include torch's memory snapshots, which can be large.
             timeout: seconds; None takes the client's.
         """
-        return self._invoke(_calls.GetMemoryRpc(snapshots), start_call(timeout, self._timeout))
+        return self._invoke(calls.GetMemoryRpc(snapshots), start_call(timeout, self._timeout))
 
     def trim_memory(self, *, force: bool = False, timeout: float | None = None) -> list[Trim]:
         """Has the server give cached memory back; one `Trim` for each device.
@@ -252,13 +260,13 @@ class Client:
                 after the batch that runs, ahead of what is queued.
             timeout: seconds; None takes the client's.
         """
-        return self._invoke(_calls.TrimMemoryRpc(force), start_call(timeout, self._timeout))
+        return self._invoke(calls.TrimMemoryRpc(force), start_call(timeout, self._timeout))
 
     def close(self) -> None:
         """Ends the connection; calls under way are cancelled."""
-        self._channel.close()
-        if self._memory is not None:
-            self._memory.close()
+        channel = self._end()
+        if channel is not None:
+            channel.close()
 
     def __enter__(self) -> "Client":
         return self
@@ -272,7 +280,7 @@ class Client:
         self.close()
 
     def _read_stream(
-        self, rpc: SampleStreamRpc, clouds: Iterable[ArrayLike]
+        self, rpc: SampleStreamRpc, clouds: Iterable[CloudLike]
     ) -> Iterator[StreamedSample]:
         answers = self._stubs.sampling.SampleStream(rpc.requests(clouds), **rpc.options)
         try:
@@ -292,7 +300,7 @@ class Client:
         if size <= CERTAINLY_ACCEPTED_BYTES:
             return rpc
         if self._message_limit is None:
-            info = self._invoke(_calls.GetServerInfoRpc(), context)
+            info = self._invoke(calls.GetServerInfoRpc(), context)
             self._message_limit = info.limits.message_bytes
         return rpc if size <= self._message_limit else UploadRpc(rpc, self._message_limit)
 

@@ -11,7 +11,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from farpoint._arrays import Array
-from farpoint._calls import CallContext
+from farpoint._rpcs.calls import CallContext
 from farpoint._tensors import in_common_dtype, tensor_header, to_tensor
 from farpoint.errors import (
     DeadlineExceededError,
@@ -130,6 +130,14 @@ class SharedMemory:
             self._is_closed = True
             free, self._free = self._free, []
         for region in free:
+            region.close()
+
+    def forget(self) -> None:
+        """In a forked child: lets go of the parent's regions, which the parent goes on using.
+
+        The lock is not taken, as a thread of the parent may have held it when it forked.
+        """
+        for region in self._free:
             region.close()
 
     def _pop(self, size: int) -> Region | None:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from farpoint._arrays import Array
+from farpoint._svg import figure
 from farpoint.results import Timings
 from farpoint.v1 import sampling_pb2 as pb
 
@@ -32,6 +33,10 @@ class Stage:
     def __repr__(self) -> str:
         return f"Stage(points={len(self)}, features=float32{list(self.features.shape)})"
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return figure(self.points, f"{len(self)} points, {self.features.shape[1]} features each")
+
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
@@ -42,6 +47,10 @@ class Encoding:
     """In the order of the model; each keeps the first of what the one before it kept."""
     timings: Timings
     request_id: str
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the stages beside one another."""
+        return "".join(stage._repr_html_() for stage in self.stages)
 
 
 @dataclass(frozen=True)

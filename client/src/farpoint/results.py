@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from farpoint._arrays import Array
+from farpoint._svg import figure
 from farpoint.errors import FarpointError
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
@@ -66,6 +67,14 @@ class Sample:
             f"covering_radius={self.covering_radius:.6g}, total_ms={self.timings.total_ms:.3g})"
         )
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return figure(
+            self.points,
+            f"{len(self)} points, covering radius {self.covering_radius:.6g}, "
+            f"{self.timings.total_ms:.3g} ms",
+        )
+
 
 def _shapes(attributes: Array | dict[str, Array] | None) -> str:
     if attributes is None:
@@ -89,6 +98,10 @@ class StreamedSample:
         if self.sample is None:
             raise self.error or FarpointError("no answer")
         return self.sample
+
+    def _repr_html_(self) -> str | None:
+        """For notebooks; None leaves them to the repr."""
+        return None if self.sample is None else self.sample._repr_html_()
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,12 @@ def check_address(address: str) -> None:
         raise ValueError(f"expected HOST:PORT or unix:PATH, got {address!r}")
 
 
+def split_host_port(address: str) -> tuple[str, int]:
+    """Host without the brackets of IPv6, and port."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
 def is_unix(address: str) -> bool:
     """Whether it is a socket in the file system, which file permissions protect."""
     return address.startswith("unix:")

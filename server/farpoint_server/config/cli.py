@@ -1,10 +1,14 @@
 """Command-line flags (argparse), made from the fields of Settings, so that they cannot differ."""
 
 import argparse
-from collections.abc import Sequence
+import difflib
+import os
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NoReturn, get_args, get_origin
 
+import yaml  # type: ignore[import-untyped]
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
@@ -12,27 +16,66 @@ from farpoint_server import version
 from farpoint_server.config.network import NetworkSettings
 from farpoint_server.config.settings import Settings
 
+PREFIX = "FARPOINT_"
+# The command `farpoint` reads these, in the same environment perhaps.
+OF_CLIENT = {"SERVER", "SERVER_NAME", "TLS", "CA", "CERTIFICATE", "KEY", "TOKEN", "TOKEN_FILE"}
+# Kubernetes adds these to every pod beside a service called farpoint.
+OF_KUBERNETES = re.compile(r"(.*_)?(SERVICE_HOST|SERVICE_PORT.*|PORT(_\d+_.*)?)")
+
 
 def parse(arguments: Sequence[str] | None = None) -> Settings:
     """Settings of the flags, the environment and the file; exits with status 2 if one is wrong."""
     parser = _parser()
     flags = {k: v for k, v in vars(parser.parse_args(arguments)).items() if v is not None}
-    path = flags.get("config")
-    if path is not None and not Path(path).is_file():
-        parser.error(f"--config: no file {path}")
+    path = flags.get("config") or os.environ.get("FARPOINT_CONFIG")
+    if path and (problem := _problem_of_file(path)):
+        parser.error(f"--config (or FARPOINT_CONFIG) {path}: {problem}")
     try:
         return Settings(**flags)
     except ValidationError as error:
         parser.error("; ".join(_sentence(dict(problem)) for problem in error.errors()))
 
 
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Names FARPOINT_... that are no setting, with the setting that each may mean."""
+    known = {name.upper() for name in Settings.model_fields}
+    found = []
+    for variable in sorted(environment):
+        name = variable.upper().removeprefix(PREFIX)
+        if name == variable.upper() or name in known | OF_CLIENT or OF_KUBERNETES.fullmatch(name):
+            continue
+        close = difflib.get_close_matches(name, known, 1)
+        found.append(f"{variable} (perhaps {PREFIX}{close[0]})" if close else variable)
+    return found
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line; the usage of sixty flags would bury it."""
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
+
+
+def _problem_of_file(path: str) -> str | None:
+    """Why a file is no YAML mapping; None if it is one, or is empty."""
+    try:
+        content = yaml.safe_load(Path(path).read_text())
+    except OSError as error:
+        return error.strerror or str(error)
+    except (ValueError, yaml.YAMLError) as error:
+        return f"not YAML: {error}"
+    if content is None or isinstance(content, dict):
+        return None
+    return f"expected keys and values, got a {type(content).__name__}"
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="farpoint-server",
         description="Serves farthest point sampling over gRPC. Logs to standard error; the line "
         '"ready" has the bound address.',
-        epilog="A flag wins over the environment, the environment over the file. SIGTERM or "
-        "SIGINT finishes accepted requests and ends with status 0; a second one ends at once.",
+        epilog="A flag wins over the environment, the environment over the file. SIGTERM, "
+        "SIGINT or SIGHUP finishes accepted requests and ends with status 0; a second one ends at "
+        "once, and with status 1 if a request was not answered.",
     )
     parser.add_argument("--version", action="version", version=f"farpoint-server {version()}")
     memory = parser.add_argument_group("memory", "See docs/memory.md.")

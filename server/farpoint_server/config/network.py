@@ -1,7 +1,7 @@
 """Settings of TLS, tokens, listening addresses, limits of connections, metrics and traces."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode
@@ -66,6 +66,12 @@ class NetworkSettings(BaseSettings):
         1024,
         ge=1,
         description="Most calls at once on one connection; further ones wait in the client.",
+    )
+    compression: Literal["on", "off"] = Field(
+        "off",
+        description="Whether callers may compress messages with gzip or deflate. Coordinates gain "
+        "little by it, and a thousandth of the bytes then takes the same memory. Otherwise such a "
+        "call is UNIMPLEMENTED. Before grpcio 1.85 a message is unpacked before its size counts.",
     )
     http_listen: str | None = Field(
         None,

@@ -17,7 +17,7 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from farpoint_server.config.addresses import check_addresses, split_commas
+from farpoint_server.config.addresses import check_addresses, is_local, split_commas
 from farpoint_server.config.memory import MemorySettings
 from farpoint_server.config.models import ModelSettings
 from farpoint_server.config.network import NetworkSettings
@@ -166,6 +166,14 @@ class Settings(NetworkSettings, MemorySettings, ModelSettings):
                 f"({self.max_bytes_in_flight}): such a request could never be accepted"
             )
         return self
+
+    def unguarded(self) -> dict[str, list[str]] | None:
+        """Addresses of calls beyond this machine and what guards them not; None if all is well."""
+        addresses = [a for a in (*self.listen, *self.admin_listen) if not is_local(a)]
+        missing = ["--tls-certificate and --tls-key"] if self.tls_key is None else []
+        if self.tokens_file is None and self.tls_client_ca is None:
+            missing.append("--tokens-file or --tls-client-ca")
+        return {"addresses": addresses, "missing": missing} if addresses and missing else None
 
     @classmethod
     def settings_customise_sources(

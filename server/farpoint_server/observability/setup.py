@@ -1,5 +1,6 @@
 """Metrics over HTTP and OpenTelemetry traces, set up as the settings say."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 import grpc
@@ -10,11 +11,13 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.registry import Collector
+from starlette.applications import Starlette
 
 from farpoint_server.config.network import NetworkSettings
-from farpoint_server.observability.http import HttpEndpoint
+from farpoint_server.observability import http
 from farpoint_server.observability.metrics.calls import CallMetrics
 from farpoint_server.observability.metrics.instruments import Instruments
+from farpoint_server.transport.http_server import HttpServer
 from farpoint_server.transport.tracing import TracingInterceptor
 
 
@@ -23,7 +26,7 @@ class Telemetry:
 
     Args:
         settings: The server's.
-        is_serving: Whether the server is healthy; called on any thread.
+        is_serving: Whether the server is healthy.
 
     Raises:
         StartError: the address of HTTP cannot be bound, or OpenTelemetry is not installed.
@@ -37,11 +40,9 @@ class Telemetry:
         self.calls = CallMetrics(self.instruments)
         endpoint = settings.otlp_endpoint
         self._tracing = TracingInterceptor(endpoint) if endpoint else None
-        self._http = (
-            HttpEndpoint(settings.http_listen, self._registry, is_serving)
-            if settings.http_listen
-            else None
-        )
+        self._is_serving = is_serving
+        address = settings.http_listen
+        self._http = HttpServer("--http-listen", address) if address else None
 
     @property
     def interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
@@ -61,14 +62,14 @@ class Telemetry:
         """Adds metrics that are made at each scrape."""
         self._registry.register(collector)
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Answers HTTP from now on."""
         if self._http:
-            self._http.start()
+            await self._http.start(Starlette(routes=http.routes(self._registry, self._is_serving)))
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Closes HTTP and sends the traces that wait. May take a second."""
         if self._http:
-            self._http.stop()
+            await self._http.stop()
         if self._tracing:
-            self._tracing.stop()
+            await asyncio.to_thread(self._tracing.stop)

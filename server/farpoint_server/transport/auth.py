@@ -1,11 +1,7 @@
-"""gRPC server interceptor that checks bearer tokens, and the file that lists them."""
+"""gRPC server interceptor that checks bearer tokens."""
 
-import hashlib
-import hmac
-import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import grpc
@@ -13,12 +9,12 @@ import grpc
 from farpoint_server import request_context
 from farpoint_server.errors import (
     PermissionDeniedError,
-    SecretsUnusableError,
     ServiceError,
     UnauthenticatedError,
 )
 from farpoint_server.transport.interceptor import Context, Handler
-from farpoint_server.transport.reloading import ReloadedFiles
+from farpoint_server.transport.token_streams import TokenStreams
+from farpoint_server.transport.tokens import Token, TokenFile
 
 KEY = "authorization"
 SCHEME = "bearer"
@@ -28,57 +24,28 @@ SCOPE_OF_SERVICE = {
     "farpoint.v1.SamplingService": "sample",
     "inference.GRPCInferenceService": "sample",
 }
-SCOPES = frozenset({"sample", "admin"})
-# 128 bits in hexadecimal; what is shorter was typed by hand.
-MIN_CHARACTERS = 32
-DIGEST_PREFIX = "sha256:"
-
-
-@dataclass(frozen=True)
-class Token:
-    """A line of the file. The token itself is not kept, only its SHA-256."""
-
-    name: str
-    scopes: frozenset[str]
-    digest: bytes
-
-
-class TokenFile:
-    """The tokens of a file, read again when it changes.
-
-    A line is ``NAME SCOPES TOKEN``: a name for the log, scopes separated by commas, and the token
-    (at least 32 characters) or ``sha256:`` with its hash in hexadecimal. Empty lines and lines
-    that begin with # do not count.
-
-    Raises:
-        SecretsUnusableError: the file cannot be read, or a line is wrong.
-    """
-
-    def __init__(self, path: Path) -> None:
-        try:
-            self._tokens = ReloadedFiles([path], lambda: parse_tokens(path.read_text()))
-        except (OSError, ValueError) as error:
-            raise SecretsUnusableError(f"--tokens-file {path}: {error}") from error
-
-    def find(self, shown: str) -> Token | None:
-        """The token that a caller shows, in a time that does not depend on which it is."""
-        digest = _digest(shown)
-        found = None
-        for token in self._tokens.get():
-            if hmac.compare_digest(token.digest, digest):
-                found = token
-        return found
 
 
 class AuthInterceptor(grpc.aio.ServerInterceptor):
     """Lets a call pass if its token has the scope of its service.
 
     It decides before the message is received. It must be inside of RequestInterceptor, which gives
-    its refusals their status.
+    its refusals their status. Streams that are open when their token is withdrawn are ended.
     """
 
     def __init__(self, tokens: TokenFile) -> None:
         self._tokens = tokens
+        self._streams = TokenStreams(tokens, scope_of)
+        self._watching: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Looks for withdrawn tokens from now on."""
+        self._watching = asyncio.create_task(self._streams.watch())
+
+    def stop(self) -> None:
+        """Ends that."""
+        if self._watching is not None:
+            self._watching.cancel()
 
     async def intercept_service(
         self,
@@ -94,7 +61,9 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         except ServiceError as error:
             return _refusal(handler, error)
         request_context.bind(caller=token.name)
-        return handler
+        if not handler.request_streaming:
+            return handler
+        return self._streams.follow(str(handler_call_details.method), handler, token)
 
     def _authorize(self, metadata: Iterable[Any], scope: str) -> Token:
         shown = _bearer_token(metadata)
@@ -136,44 +105,3 @@ def _refusal(handler: "grpc.RpcMethodHandler[Any, Any]", error: ServiceError) ->
     if handler.response_streaming:
         return grpc.stream_stream_rpc_method_handler(refuse)
     return grpc.stream_unary_rpc_method_handler(refuse)
-
-
-def parse_tokens(text: str) -> Sequence[Token]:
-    """Tokens of a file's text; raises ValueError with the number of the first wrong line.
-
-    No message quotes a token: it would end in the log.
-    """
-    tokens: dict[str, Token] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.split()
-        if not words or words[0].startswith("#"):
-            continue
-        if len(words) != 3 or words[0] in tokens:
-            raise ValueError(f"line {number}: expected NAME SCOPES TOKEN with a name of its own")
-        name, scopes, token = words
-        tokens[name] = Token(name, _scopes(scopes, number), _read_token(token, number))
-    if not tokens:
-        raise ValueError("expected at least one line NAME SCOPES TOKEN, got none")
-    return tuple(tokens.values())
-
-
-def _scopes(text: str, number: int) -> frozenset[str]:
-    scopes = frozenset(text.split(","))
-    if not scopes <= SCOPES:
-        raise ValueError(f"line {number}: expected scopes of {', '.join(sorted(SCOPES))}")
-    return scopes
-
-
-def _read_token(token: str, number: int) -> bytes:
-    if token.startswith(DIGEST_PREFIX):
-        digits = token.removeprefix(DIGEST_PREFIX)
-        if not re.fullmatch(r"[0-9a-fA-F]{64}", digits):
-            raise ValueError(f"line {number}: expected 64 hexadecimal digits after sha256:")
-        return bytes.fromhex(digits)
-    if len(token) < MIN_CHARACTERS:
-        raise ValueError(f"line {number}: expected a token of {MIN_CHARACTERS} characters or more")
-    return _digest(token)
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()

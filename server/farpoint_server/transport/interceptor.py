@@ -100,7 +100,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         kind = kind_of(handler)
         behavior = getattr(handler, kind)
         if inspect.isasyncgenfunction(behavior):
-            behavior = _write_all(behavior)
+            behavior = write_all(behavior)
         make: Callable[..., Handler] = getattr(grpc, f"{kind}_rpc_method_handler")
         return make(
             self._guard(rpc, behavior),
@@ -147,7 +147,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         self._in_flight.leave()
 
 
-def _write_all(generate: Callable[[Any, Context], AsyncIterator[Any]]) -> Behavior:
+def write_all(generate: Callable[[Any, Context], AsyncIterator[Any]]) -> Behavior:
     """A coroutine function that writes what a method yields."""
 
     async def write_all(request: Any, context: Context) -> None:

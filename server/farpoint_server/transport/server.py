@@ -7,12 +7,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import grpc
+import structlog
 
 from farpoint_server.config.addresses import is_unix
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import AddressUnavailableError
-from farpoint_server.transport.auth import AuthInterceptor, TokenFile
+from farpoint_server.transport.auth import AuthInterceptor
+from farpoint_server.transport.sockets import claim_unix, reason_of
 from farpoint_server.transport.tls import tls_files
+from farpoint_server.transport.tokens import TokenFile
+
+# Bit 0 is "identity" and cannot be cleared. Switching decompression itself off does not: gRPC then
+# unpacks where the message is read. See docs/decisions/0042.
+NO_COMPRESSION = (("grpc.compression_enabled_algorithms_bitset", 1),)
+log = structlog.get_logger("farpoint")
 
 
 @dataclass(frozen=True)
@@ -44,8 +52,10 @@ class GrpcServers:
     ) -> None:
         self._settings = settings
         self._tls = tls_files(settings)
+        self._auth: AuthInterceptor | None = None
         if settings.tokens_file is not None:
-            interceptors = [*interceptors, AuthInterceptor(TokenFile(settings.tokens_file))]
+            self._auth = AuthInterceptor(TokenFile(settings.tokens_file))
+            interceptors = [*interceptors, self._auth]
         self.public = _make_server(settings, interceptors)
         self.admin: grpc.aio.Server | None = None
         if settings.admin_listen:
@@ -70,6 +80,10 @@ class GrpcServers:
 
     async def start(self) -> None:
         """Accepts connections from now on."""
+        if self._auth is not None:
+            self._auth.start()
+        if (missing := self._settings.unguarded()) is not None:
+            log.warning("open to other machines", **missing)
         for server in self._servers:
             await server.start()
 
@@ -77,6 +91,8 @@ class GrpcServers:
         """Closes every connection; calls that are not answered in time are cancelled."""
         for server in self._servers:
             await server.stop(grace_s)
+        if self._auth is not None:
+            self._auth.stop()
 
     @property
     def _servers(self) -> Sequence[grpc.aio.Server]:
@@ -89,15 +105,19 @@ class GrpcServers:
     def _bind(self, server: grpc.aio.Server, flag: str, address: str) -> str:
         """Binds an address in plain text or, if it is HOST:PORT, with TLS."""
         try:
-            if self._tls is None or is_unix(address):
+            if is_unix(address):
+                # gRPC would remove the socket of a server that listens there.
+                with claim_unix(address.removeprefix("unix:")):
+                    server.add_insecure_port(address)
+                return address
+            if self._tls is None:
                 port = server.add_insecure_port(address)
             else:
                 port = server.add_secure_port(address, self._tls.make_credentials())
-        except RuntimeError as error:
-            raise AddressUnavailableError(
-                f"{flag} {address}: cannot be bound: {_why_not(address)}"
-            ) from error
-        return address if is_unix(address) else f"{address.rpartition(':')[0]}:{port}"
+        except (OSError, RuntimeError) as error:
+            why = reason_of(error) if isinstance(error, OSError) else _why_not(address)
+            raise AddressUnavailableError(f"{flag} {address}: cannot be bound: {why}") from error
+        return f"{address.rpartition(':')[0]}:{port}"
 
 
 def _why_not(address: str) -> str:
@@ -108,7 +128,7 @@ def _why_not(address: str) -> str:
         else:
             _try_tcp(address)
     except OSError as error:
-        return error.strerror or str(error)
+        return reason_of(error)
     return "gRPC refused it"
 
 
@@ -141,6 +161,7 @@ def _make_server(
             # Twice the limit arrives, so that a message just above it is refused in our words.
             ("grpc.max_receive_message_length", 2 * settings.max_message_bytes),
             ("grpc.max_send_message_length", -1),
+            *(NO_COMPRESSION if settings.compression == "off" else ()),
             ("grpc.max_concurrent_streams", settings.max_streams),
             ("grpc.max_allowed_incoming_connections", settings.max_connections),
             # Two servers on one port would share its calls at random; let the second one fail.

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import stat
 import threading
 import time
 from contextlib import suppress
@@ -18,6 +17,7 @@ from farpoint_server.errors import (
     StartError,
     status_of,
 )
+from farpoint_server.transport.sockets import claim_unix, reason_of
 
 BACKLOG = 128
 # A caller who connects has its region ready.
@@ -83,6 +83,7 @@ class RegionListener:
         self._regions = regions
         self._max_connections = max_connections
         self._listening = listen(path)
+        self._inode = _inode(self._path)
         self._connections: set[socket.socket] = set()
         self._stopping = False
 
@@ -91,9 +92,10 @@ class RegionListener:
         threading.Thread(target=self._accept, name="shared memory", daemon=True).start()
 
     def stop(self) -> None:
-        """Ends every connection and removes the socket."""
+        """Ends every connection and removes the socket, unless it is another server's by now."""
         self._stopping = True
-        self._path.unlink(missing_ok=True)
+        if _inode(self._path) == self._inode:
+            self._path.unlink(missing_ok=True)
         for one in (self._listening, *self._connections):
             with suppress(OSError):  # already ended
                 one.shutdown(socket.SHUT_RDWR)
@@ -162,25 +164,19 @@ def listen(path: str) -> socket.socket:
         raise StartError("--shared-memory-listen needs Linux")
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        _remove_stale(path)
-        listening.bind(path)
-        listening.listen(BACKLOG)
+        with claim_unix(path):
+            listening.bind(path)
+            listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
-        raise AddressUnavailableError(f"--shared-memory-listen unix:{path}: {error}") from error
+        raise AddressUnavailableError(
+            f"--shared-memory-listen unix:{path}: cannot be bound: {reason_of(error)}"
+        ) from error
     return listening
 
 
-def _remove_stale(path: str) -> None:
-    with suppress(FileNotFoundError):
-        if stat.S_ISSOCK(Path(path).stat().st_mode) and _is_refused(path):
-            Path(path).unlink()
-
-
-def _is_refused(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
-        try:
-            probe.connect(path)
-        except ConnectionRefusedError:
-            return True
-        return False
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None

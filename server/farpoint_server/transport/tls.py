@@ -8,6 +8,7 @@ import grpc
 from farpoint_server.config.network import NetworkSettings
 from farpoint_server.errors import SecretsUnusableError
 from farpoint_server.transport.reloading import ReloadedFiles
+from farpoint_server.transport.sockets import reason_of
 
 
 class TlsFiles:
@@ -28,7 +29,7 @@ class TlsFiles:
         try:
             self._files = ReloadedFiles(paths, lambda: _load(certificate, key, client_ca))
         except (OSError, ValueError) as error:
-            raise SecretsUnusableError(f"--tls-certificate, --tls-key: {error}") from error
+            raise SecretsUnusableError(str(error)) from error
 
     def make_credentials(self) -> grpc.ServerCredentials:
         """New credentials, for one port alone.
@@ -78,21 +79,29 @@ class _Changes:
 def _load(
     certificate: Path, key: Path, client_ca: Path | None
 ) -> grpc.ServerCertificateConfiguration:
+    pair = (_read("--tls-key", key), _read("--tls-certificate", certificate))
+    root = None if client_ca is None else _read("--tls-client-ca", client_ca)
     _check(certificate, key, client_ca)
-    pair = (key.read_bytes(), certificate.read_bytes())
-    root = None if client_ca is None else client_ca.read_bytes()
     return grpc.ssl_server_certificate_configuration([pair], root)
+
+
+def _read(flag: str, path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{flag} {path}: {reason_of(error)}") from error
 
 
 def _check(certificate: Path, key: Path, client_ca: Path | None) -> None:
     """Raises ValueError, where gRPC would only log later that no handshake succeeds."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
+        flags = f"--tls-certificate {certificate}, --tls-key {key}"
         # The password would otherwise be asked for on the terminal.
         context.load_cert_chain(certificate, key, password="")
         if client_ca is not None:
+            flags = f"--tls-client-ca {client_ca}"
             context.load_verify_locations(client_ca)
     except ssl.SSLError as error:
         reason = (error.reason or "no PEM file of the expected kind").lower().replace("_", " ")
-        files = ", ".join(str(path) for path in (certificate, key, client_ca) if path)
-        raise ValueError(f"{reason} in {files}") from error
+        raise ValueError(f"{flags}: {reason}") from error

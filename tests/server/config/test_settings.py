@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from farpoint_server.config.cli import parse
+from farpoint_server.config.cli import parse, unknown_variables
 from farpoint_server.config.settings import Settings
 
 
@@ -45,7 +45,7 @@ def test_devices_may_be_repeated_or_separated_by_commas():
         (["--cpu-threads", "-1"], "FARPOINT_CPU_THREADS"),
         (["--log-format", "xml"], "'json' or 'console'"),
         (["--max-request-points", "40000000"], "could never be accepted"),
-        (["--config", "/no/such/file"], "no file /no/such/file"),
+        (["--config", "/no/such/file"], "/no/such/file: No such file or directory"),
         (["--max-message-bytes", "600000000"], "max_bytes_in_flight (536870912)"),
         (["--tls-key", "k.pem"], "belong together"),
         (["--tls-client-ca", "c.pem"], "needs tls_certificate and tls_key"),
@@ -82,6 +82,44 @@ def test_a_key_of_the_file_that_is_no_setting_is_an_error(capsys, tmp_path):
     with pytest.raises(SystemExit):
         parse(["--config", str(file)])
     assert "batch_pionts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"listen: [a", "not YAML: while parsing"),
+        (b"- 1\n", "expected keys and values, got a list"),
+        (b"\xff\xfe\x00", "not YAML"),
+        (None, "Is a directory"),
+    ],
+)
+def test_a_file_that_is_no_mapping_is_one_line(monkeypatch, capsys, tmp_path, content, said):
+    file = tmp_path / "farpoint.yaml"
+    file.mkdir() if content is None else file.write_bytes(content)
+    monkeypatch.setenv("FARPOINT_CONFIG", str(file))
+    with pytest.raises(SystemExit) as caught:
+        parse([])
+    assert caught.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"farpoint-server: --config (or FARPOINT_CONFIG) {file}: ")
+    assert said in line
+
+
+def test_a_variable_that_is_no_setting_is_named_without_its_value():
+    given = {
+        "FARPOINT_LISTEN": "a:1",
+        "farpoint_device": "cpu",
+        "FARPOINT_TOKEN": "t",
+        "FARPOINT_PORT_50051_TCP_ADDR": "10.0.0.1",
+        "FARPOINT_SERVICE_HOST": "10.0.0.1",
+        "FARPOINT_LISTN": "secret",
+        "FARPOINT_XYZZY": "1",
+        "PATH": "/bin",
+    }
+    assert unknown_variables(given) == [
+        "FARPOINT_LISTN (perhaps FARPOINT_LISTEN)",
+        "FARPOINT_XYZZY",
+    ]
 
 
 def test_help_has_every_setting_with_its_default_and_variable(capsys):

@@ -1,15 +1,19 @@
-"""/metrics and /healthz, and peers that behave badly."""
+"""/metrics, /healthz and /readyz, as an HTTP client sees them."""
 
+import asyncio
 import socket
+import threading
 import urllib.error
 import urllib.request
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.applications import Starlette
 
 from farpoint_server.errors import AddressUnavailableError
-from farpoint_server.observability.http import HttpEndpoint
+from farpoint_server.observability.http import routes
+from farpoint_server.transport.http_server import HttpServer
 
 
 @pytest.fixture(scope="module")
@@ -19,12 +23,20 @@ def health():
 
 @pytest.fixture(scope="module")
 def endpoint(health):
+    """A server whose event loop is on another thread."""
     registry = CollectorRegistry()
     Counter("farpoint_test", "A test.", registry=registry).inc(3)
-    endpoint = HttpEndpoint("127.0.0.1:0", registry, lambda: health["serving"])
-    endpoint.start()
+    endpoint = HttpServer("--http-listen", "127.0.0.1:0")
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    app = Starlette(routes=routes(registry, lambda: health["serving"]))
+    asyncio.run_coroutine_threadsafe(endpoint.start(app), loop).result(60)
     yield endpoint
-    endpoint.stop()
+    asyncio.run_coroutine_threadsafe(endpoint.stop(), loop).result(60)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(60)
+    loop.close()
 
 
 def get(endpoint, path):
@@ -43,10 +55,11 @@ def test_metrics_are_what_prometheus_reads(endpoint):
     assert ("farpoint_test_total", 3.0) in [(sample.name, sample.value) for sample in samples]
 
 
-def test_health_follows_the_server(endpoint, health):
-    assert get(endpoint, "/healthz") == (200, "SERVING\n")
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_health_follows_the_server(endpoint, health, path):
+    assert get(endpoint, path) == (200, "SERVING\n")
     health["serving"] = False
-    assert get(endpoint, "/healthz") == (503, "NOT_SERVING\n")
+    assert get(endpoint, path) == (503, "NOT_SERVING\n")
     health["serving"] = True
 
 
@@ -65,6 +78,17 @@ def test_a_peer_that_says_nothing_or_nonsense_holds_up_nobody(endpoint):
         assert get(endpoint, "/healthz")[0] == 200
 
 
-def test_a_port_in_use_is_named(endpoint):
-    with pytest.raises(AddressUnavailableError, match=f"--http-listen {endpoint.address}"):
-        HttpEndpoint(endpoint.address, CollectorRegistry(), lambda: True)
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        (None, "Address already in use"),
+        ("192.0.2.1:0", "Cannot assign requested address"),
+        ("no-such-host.invalid:0", ".*[Nn]ame"),
+    ],
+)
+def test_an_address_that_cannot_be_bound_is_named_with_the_reason(endpoint, address, why):
+    address = address or endpoint.address
+    with pytest.raises(
+        AddressUnavailableError, match=f"^--http-listen {address}: cannot be bound: {why}"
+    ):
+        HttpServer("--http-listen", address)

@@ -3,9 +3,11 @@
 import hashlib
 
 import pytest
+import structlog
 
 from farpoint_server.errors import SecretsUnusableError
-from farpoint_server.transport.auth import TokenFile, parse_tokens
+from farpoint_server.transport import reloading
+from farpoint_server.transport.tokens import WITHDRAW_AFTER_S, TokenFile, parse_tokens
 
 FIRST, SECOND = "a" * 32, "b" * 40
 DIGEST = hashlib.sha256(SECOND.encode()).hexdigest()
@@ -33,15 +35,76 @@ def test_what_is_no_token_is_not_found(path, shown):
     assert TokenFile(path).find(shown) is None
 
 
-def test_the_file_is_read_again_when_it_changes_and_kept_when_it_is_broken(path):
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(reloading, "time", clock)
+    return clock
+
+
+class Clock:
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+def empty(path):
+    path.write_text("")
+
+
+def delete(path):
+    path.unlink()
+
+
+def break_(path):
+    path.write_text("other sample\n")
+
+
+def test_the_file_is_read_again_when_it_changes(path):
     tokens = TokenFile(path)
     path.write_text(f"other sample {'c' * 32}\n")
     assert tokens.find(FIRST) is None
     assert tokens.find("c" * 32).name == "other"
-    path.write_text("other sample\n")
-    assert tokens.find("c" * 32).name == "other"
-    path.unlink()
-    assert tokens.find("c" * 32).name == "other"
+
+
+@pytest.mark.parametrize("spoil", [empty, delete, break_])
+def test_a_file_of_no_use_is_warned_of_and_then_opens_nothing(path, clock, spoil):
+    tokens = TokenFile(path)
+    camera = tokens.find(FIRST)
+    with structlog.testing.capture_logs() as log:
+        spoil(path)
+        assert tokens.find(FIRST) is camera
+        assert tokens.allows(camera, "sample")
+        clock.now += WITHDRAW_AFTER_S - 0.1
+        assert tokens.find(FIRST) is camera
+        clock.now += 0.2
+        assert tokens.find(FIRST) is None
+        assert not tokens.allows(camera, "sample")
+        path.write_text("still sample\n")
+        assert tokens.find(FIRST) is None
+    assert [line["log_level"] for line in log] == ["warning", "error", "warning"]
+    assert [line.get("for_s") for line in log] == [WITHDRAW_AFTER_S, None, 0]
+    path.write_text(f"camera sample {FIRST}\n")
+    assert tokens.find(FIRST).name == "camera"
+
+
+def test_a_file_that_is_mended_in_time_loses_no_token(path, clock):
+    tokens, text = TokenFile(path), path.read_text()
+    empty(path)
+    assert tokens.find(FIRST)
+    path.write_text(text)
+    assert tokens.find(FIRST)
+    clock.now += 2 * WITHDRAW_AFTER_S
+    assert tokens.find(FIRST)
+
+
+def test_a_token_that_lost_a_scope_is_not_allowed_it(path):
+    tokens = TokenFile(path)
+    ops = tokens.find(SECOND)
+    path.write_text(f"ops sample sha256:{DIGEST}\n")
+    assert tokens.allows(ops, "sample")
+    assert not tokens.allows(ops, "admin")
 
 
 WRONG = {

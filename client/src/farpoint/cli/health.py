@@ -6,7 +6,7 @@ uses grpcio-health-checking, whose newer versions need protobuf 7.
 
 import grpc
 
-from farpoint._calls import CallContext
+from farpoint._rpcs.calls import CallContext
 from farpoint.errors import NotFoundError, from_rpc_error
 
 _METHOD = "/grpc.health.v1.Health/Check"

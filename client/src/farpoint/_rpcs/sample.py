@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from farpoint._arrays import Array, CloudAttributes, split_batch
-from farpoint._calls import CallContext, UnaryRpc
+from farpoint._rpcs.calls import CallContext, UnaryRpc
 from farpoint._shared_memory import Lease
 from farpoint._tensors import points_to_tensor, to_arrays
 from farpoint.errors import InternalError, InvalidArgumentError
@@ -45,7 +45,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         lease: Lease | None = None,
     ) -> None:
         check_nonfinite(nonfinite)
-        self.batch = split_batch(points, attributes)
+        self.batch = split_batch(points, attributes, own_attributes=True)
         clouds = self.batch.clouds
         self.request = pb.SampleRequest()
         if not clouds:  # nothing to ask for

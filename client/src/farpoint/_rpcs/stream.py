@@ -5,8 +5,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from farpoint._calls import CallContext
-from farpoint._sample import SampleRpc, check_nonfinite
+from farpoint._rpcs.calls import CallContext
+from farpoint._rpcs.sample import SampleRpc, check_nonfinite
 from farpoint.errors import InternalError, InvalidArgumentError, from_status
 from farpoint.results import Sample, StreamedSample
 from farpoint.v1 import sampling_pb2 as pb

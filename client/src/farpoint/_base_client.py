@@ -1,0 +1,162 @@
+"""What both clients share: their arguments, the channel that opens at the first call, pickling."""
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
+
+import grpc
+
+from farpoint._channel import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, checked_target
+from farpoint._rpcs.calls import Stubs
+from farpoint._security import PathLike, Security, Tls, read_security
+from farpoint._shared_memory import SharedMemory
+from farpoint.errors import FailedPreconditionError
+
+Channel = TypeVar("Channel", grpc.Channel, grpc.aio.Channel)
+
+# gRPC looks at it once, when it is imported.
+FORK_VARIABLE = "GRPC_ENABLE_FORK_SUPPORT"
+_SURVIVES_FORK = os.environ.get(FORK_VARIABLE, "").lower() in ("1", "true", "yes")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Of a client's constructor."""
+
+    target: str
+    timeout: float | None
+    tls: bool | PathLike | Tls
+    token: str | None = field(repr=False)
+    credentials: grpc.ChannelCredentials | None
+    shared_memory: str | None
+
+
+class BaseClient(Generic[Channel]):
+    """The state of a client, and what becomes of it in another process.
+
+    A pickled client holds its arguments and connects anew where it is unpickled; so does one that
+    a forked child inherits, as far as gRPC works there at all.
+    """
+
+    _open: Callable[[str, Security], Channel]
+
+    def __init__(
+        self,
+        target: str = DEFAULT_TARGET,
+        *,
+        timeout: float | None = DEFAULT_TIMEOUT_S,
+        tls: bool | PathLike | Tls = False,
+        token: str | None = None,
+        credentials: grpc.ChannelCredentials | None = None,
+        shared_memory: str | None = None,
+    ) -> None:
+        self._arguments = Arguments(
+            checked_target(target), timeout, tls, token, credentials, shared_memory
+        )
+        self._timeout = timeout
+        self._security = read_security(target, tls, token, credentials)
+        self._is_closed = False
+        self._begin()
+
+    @property
+    def target(self) -> str:
+        """Of the server."""
+        return self._arguments.target
+
+    def _begin(self) -> None:
+        """Nothing is open and nothing is known of the server."""
+        path = self._arguments.shared_memory
+        self._memory = None if path is None else SharedMemory(path)
+        self._message_limit: int | None = None
+        self._channel: Channel | None = None
+        self._opened: Stubs | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def _stubs(self) -> Stubs:
+        """Of the channel, opened now if it is not.
+
+        Raises:
+            FailedPreconditionError: gRPC cannot work in this process.
+            ValueError: the client is closed.
+        """
+        return self._opened or self._open_stubs()
+
+    def _open_stubs(self) -> Stubs:
+        with self._lock:
+            if self._is_closed:
+                raise ValueError("the client is closed")
+            if self._opened is None:
+                _forks.check()
+                self._channel = type(self)._open(self._arguments.target, self._security)
+                self._opened = Stubs(self._channel)
+                _forks.note(self)
+            return self._opened
+
+    def _end(self) -> Channel | None:
+        """The channel, which is to be closed, if one was opened; the client takes no more calls."""
+        with self._lock:
+            self._is_closed = True
+            channel, self._channel, self._opened = self._channel, None, None
+            _forks.clients.discard(self)
+        if self._memory is not None:
+            self._memory.close()
+        return channel
+
+    def __getstate__(self) -> Arguments:
+        if self._arguments.credentials is not None:
+            raise TypeError(
+                "a client with gRPC credentials cannot be pickled: "
+                "give tls and token instead, or make a client in each process"
+            )
+        return self._arguments
+
+    def __setstate__(self, arguments: Arguments) -> None:
+        self.__init__(**vars(arguments))  # type: ignore[misc]  # anew, with the same arguments
+
+
+class _Forks:
+    """What a forked child must know of the gRPC of its parent."""
+
+    def __init__(self) -> None:
+        self.clients: WeakSet[BaseClient[Any]] = WeakSet()
+        """With an open channel."""
+        self.has_used_aio = False
+        """Its poller thread goes on when all channels are closed."""
+        self.inherited: list[Any] = []
+        """Channels of the parent, kept for ever: gRPC must not clean them up in a child."""
+        self.is_broken = False
+        """Whether a call in this process would hang: gRPC's threads are not in a forked child."""
+
+    def note(self, client: BaseClient[Any]) -> None:
+        """The client has opened its channel."""
+        self.clients.add(client)
+        self.has_used_aio |= isinstance(client._channel, grpc.aio.Channel)
+
+    def after_fork_in_child(self) -> None:
+        """Channels and shared memory belong to the parent; the clients begin anew."""
+        self.is_broken |= not _SURVIVES_FORK and (bool(self.clients) or self.has_used_aio)
+        for client in list(self.clients):
+            self.inherited.append((client._channel, client._opened))
+            if client._memory is not None:
+                client._memory.forget()
+            client._begin()
+        self.clients.clear()
+
+    def check(self) -> None:
+        """Raises FailedPreconditionError where a call would hang."""
+        if self.is_broken:
+            raise FailedPreconditionError(
+                "this process was forked while gRPC was in use, and gRPC cannot work in it: start "
+                'processes by "spawn" or "forkserver" (DataLoader: multiprocessing_context='
+                '"spawn"), close all clients before the fork (an AsyncClient must not have been '
+                f"used), or set the environment variable {FORK_VARIABLE}=1 before Python starts"
+            )
+
+
+_forks = _Forks()
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_forks.after_fork_in_child)

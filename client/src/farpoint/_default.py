@@ -1,0 +1,114 @@
+"""`farpoint.sample`: sampling in one line, by the server that the environment names."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, overload
+
+from farpoint._arrays import Attributes, BatchArray, CloudArray, CloudLike
+from farpoint._channel import DEFAULT_TARGET
+from farpoint._client import Client
+from farpoint._security import Tls
+from farpoint.errors import InvalidArgumentError
+from farpoint.results import Sample
+
+_TLS_FILES = ("FARPOINT_CA", "FARPOINT_CERTIFICATE", "FARPOINT_KEY", "FARPOINT_SERVER_NAME")
+
+
+@dataclass(frozen=True)
+class _Environment:
+    """The variables that the command `farpoint` reads too."""
+
+    server: str
+    tls: Tls | bool
+    token: str | None = field(repr=False)
+
+
+@overload
+def sample(
+    points: CloudArray,
+    m: int | Sequence[int],
+    *,
+    attributes: Attributes | None = None,
+    start: int | Sequence[int] = 0,
+    nonfinite: Literal["reject", "ignore"] = "reject",
+    timeout: float | None = None,
+) -> Sample: ...
+
+
+@overload
+def sample(  # type: ignore[overload-overlap]  # a batch in one array is an array too
+    points: BatchArray | Sequence[CloudLike],
+    m: int | Sequence[int],
+    *,
+    attributes: Attributes | None = None,
+    start: int | Sequence[int] = 0,
+    nonfinite: Literal["reject", "ignore"] = "reject",
+    timeout: float | None = None,
+) -> list[Sample]: ...
+
+
+@overload
+def sample(
+    points: CloudLike,
+    m: int | Sequence[int],
+    *,
+    attributes: Attributes | None = None,
+    start: int | Sequence[int] = 0,
+    nonfinite: Literal["reject", "ignore"] = "reject",
+    timeout: float | None = None,
+) -> Sample: ...
+
+
+def sample(
+    points: Any,
+    m: int | Sequence[int],
+    *,
+    attributes: Attributes | None = None,
+    start: int | Sequence[int] = 0,
+    nonfinite: Literal["reject", "ignore"] = "reject",
+    timeout: float | None = None,
+) -> Any:
+    """Chooses m points of each cloud by farthest point sampling; see `Client.sample`.
+
+    The server is the one that the environment variable FARPOINT_SERVER names, else the one at
+    127.0.0.1:50051. FARPOINT_TLS, FARPOINT_CA, FARPOINT_CERTIFICATE, FARPOINT_KEY,
+    FARPOINT_SERVER_NAME, FARPOINT_TOKEN and FARPOINT_TOKEN_FILE are heeded as by the command
+    `farpoint`. The connection stays open for later calls.
+    """
+    client = default_client()
+    return client.sample(
+        points, m, attributes=attributes, start=start, nonfinite=nonfinite, timeout=timeout
+    )
+
+
+def default_client() -> Client:
+    """The process's client of the server that the environment names now."""
+    return _client(_read_environment())
+
+
+@lru_cache(maxsize=4)
+def _client(environment: _Environment) -> Client:
+    return Client(environment.server, tls=environment.tls, token=environment.token)
+
+
+def _read_environment() -> _Environment:
+    files = [os.environ.get(name) or None for name in _TLS_FILES]
+    wanted = os.environ.get("FARPOINT_TLS", "").lower() in ("1", "true", "t", "yes", "y", "on")
+    return _Environment(
+        os.environ.get("FARPOINT_SERVER") or DEFAULT_TARGET,
+        Tls(*files) if wanted or any(files) else False,
+        _read_token(),
+    )
+
+
+def _read_token() -> str | None:
+    path = os.environ.get("FARPOINT_TOKEN_FILE")
+    if not path:
+        return os.environ.get("FARPOINT_TOKEN") or None
+    try:
+        return Path(path).read_text().strip()
+    except OSError as error:
+        raise InvalidArgumentError(f"token file {path}: {error.strerror}", field="token") from error

@@ -1,0 +1,65 @@
+"""Unix socket paths that other servers may listen on, and why an address cannot be bound."""
+
+import errno
+import fcntl
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def claim_unix(path: str) -> Iterator[None]:
+    """Within it the path can be bound: what a killed server left behind is removed.
+
+    Two servers that start at the same time would each take the other's socket, bound and not yet
+    listening, for such a leftover; a lock on the folder lets them bind one after the other.
+
+    Raises:
+        OSError: a server listens there, or it cannot be told whether one does.
+    """
+    with _locked(Path(path).parent):
+        with suppress(FileNotFoundError):
+            if stat.S_ISSOCK(os.stat(path).st_mode):
+                _remove_stale(path)
+        yield
+
+
+def reason_of(error: Exception) -> str:
+    """Why an address cannot be bound, in the system's words, without Python's additions."""
+    said = getattr(error, "strerror", None) or str(error)
+    return said.partition(" (while attempting")[0]
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Holds the lock of a folder, if it may be read; the kernel ends it with the process."""
+    descriptor = None
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if descriptor is None:
+        yield
+        return
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _remove_stale(path: str) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+        except PermissionError:
+            raise
+        except OSError:  # of a listener of another kind, or with a full queue
+            pass
+    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))

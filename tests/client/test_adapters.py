@@ -1,0 +1,170 @@
+"""Objects of other libraries as clouds: the real ones where they are installed, else stand-ins."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import farpoint
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+COLORS = np.random.default_rng(1).integers(0, 255, (500, 4)).astype(np.uint8)
+
+
+def stand_in(module: str, name: str, **attributes: object) -> object:
+    """An object of a class of this name, as if the library were installed."""
+    return type(name, (), {"__module__": module, **attributes})()
+
+
+def pyg_data(**tensors: object) -> object:
+    """As PyTorch Geometric's: per-point are the tensors with as many rows as `pos`."""
+    rows = len(tensors["pos"])
+    return stand_in(
+        "torch_geometric.data.data",
+        "Data",
+        **tensors,
+        __getitem__=lambda _, key: tensors[key],
+        to_dict=lambda _: dict(tensors),
+        is_node_attr=lambda _, key: len(tensors[key]) == rows and key != "edge_index",
+    )
+
+
+def open3d_tensors(**values: np.ndarray) -> object:
+    on_host = {
+        name: SimpleNamespace(cpu=lambda value=value: SimpleNamespace(numpy=lambda: value))
+        for name, value in values.items()
+    }
+    return stand_in("open3d.cpu.pybind.t.geometry", "PointCloud", point=on_host)
+
+
+@pytest.fixture
+def check(client, cloud):
+    """An object is sampled as its coordinates are, and its attributes are gathered."""
+
+    def check(value, attributes, points=cloud):
+        expected = client.sample(points, 9)
+        sample = client.sample(value, 9)
+        assert np.array_equal(sample.indices, expected.indices)
+        assert np.array_equal(sample.points, expected.points)
+        found = sample.attributes or {}
+        assert found.keys() == attributes.keys()
+        for name, values in attributes.items():
+            assert np.array_equal(found[name], np.asarray(values)[sample.indices])
+
+    return check
+
+
+def test_a_cloud_of_a_file(client):
+    cloud = farpoint.io.read_cloud(DATA / "plane_strip_rgb_normals.pcd")
+    sample = client.sample(cloud, 20)
+    assert np.array_equal(sample.points, cloud.points[sample.indices])
+    assert sample.attributes.keys() == cloud.attributes.keys()
+    for name, values in cloud.attributes.items():
+        assert np.array_equal(sample.attributes[name], values[sample.indices])
+
+
+def test_attributes_of_the_caller_take_the_place_of_the_objects_own(client):
+    cloud = farpoint.io.read_cloud(DATA / "plane_strip_rgb_normals.pcd")
+    rows = np.arange(len(cloud))
+    sample = client.sample(cloud, 3, attributes=rows)
+    assert np.array_equal(sample.attributes, sample.indices)
+
+
+def test_a_list_of_objects_and_arrays(client, cloud):
+    colored = pyg_data(pos=cloud, x=COLORS)
+    first, second = client.sample([colored, cloud], 5)
+    assert np.array_equal(first.indices, second.indices)
+    assert np.array_equal(first.attributes["x"], COLORS[first.indices])
+    assert second.attributes is None
+
+
+def test_a_stream_of_objects(client, cloud):
+    answers = client.sample_stream([pyg_data(pos=cloud, x=COLORS)] * 2, 5)
+    assert [list(answer.result().attributes) for answer in answers] == [["x"], ["x"]]
+
+
+def test_encode_takes_the_coordinates_alone(cloud):
+    from farpoint._rpcs.encode import EncodeRpc
+
+    rpc = EncodeRpc(pyg_data(pos=cloud, x=COLORS), None, None)
+    assert rpc.request == EncodeRpc(cloud, None, None).request
+    assert not rpc.request.HasField("attributes")
+
+
+def test_open3d(check, cloud):
+    empty = {"has_colors": lambda _: False, "has_normals": lambda _: False, "points": cloud}
+    kind = "open3d.cpu.pybind.geometry", "PointCloud"
+    check(stand_in(*kind, **empty), {})
+    check(
+        stand_in(*kind, **empty | {"has_normals": lambda _: True, "normals": cloud}),
+        {"normals": cloud},
+    )
+    check(open3d_tensors(positions=cloud, intensity=COLORS), {"intensity": COLORS})
+
+
+def test_pytorch_geometric(check, cloud):
+    edges = np.zeros((2, 500), int)
+    check(pyg_data(pos=cloud, x=COLORS, y=np.array([3]), edge_index=edges), {"x": COLORS})
+
+
+def test_a_batch_of_pytorch_geometric_is_told_to_be_a_list(client, cloud):
+    batch = type(pyg_data(pos=cloud))
+    batch.to_data_list = lambda _: []
+    with pytest.raises(farpoint.InvalidArgumentError, match=r"pass batch\.to_data_list\(\)"):
+        client.sample(batch(), 3)
+
+
+def test_objects_without_points_are_told_so(client):
+    with pytest.raises(farpoint.InvalidArgumentError, match="no positions"):
+        client.sample(open3d_tensors(colors=COLORS), 3)
+    with pytest.raises(farpoint.InvalidArgumentError, match="no pos"):
+        client.sample(stand_in("torch_geometric.data.data", "Data", pos=None), 3)
+
+
+def test_laspy(check):
+    laspy = pytest.importorskip("laspy", reason="optional extra: laspy is not installed")
+    las = laspy.read(DATA / "simple.las")
+    names = set(las.point_format.dimension_names) - {"X", "Y", "Z"}
+    check(las, {name: np.asarray(las[name]) for name in names}, np.asarray(las.xyz))
+
+
+def test_pandas(check, cloud):
+    pandas = pytest.importorskip("pandas", reason="optional: pandas is not installed")
+    check(pandas.DataFrame(cloud), {})
+    frame = pandas.DataFrame(cloud, columns=["X", "Y", "Z"])
+    check(frame, {})
+    frame.insert(0, "label", COLORS[:, 0])
+    check(frame, {"label": COLORS[:, 0]})
+
+
+def test_the_real_pytorch_geometric(client, check, cloud):
+    data = pytest.importorskip(
+        "torch_geometric.data", reason="optional: torch_geometric is not installed"
+    )
+    torch = pytest.importorskip("torch", reason="optional: torch is not installed")
+    pos, x = torch.from_numpy(cloud), torch.from_numpy(COLORS)
+    one = data.Data(pos=pos, x=x, y=torch.tensor([3]), edge_index=torch.zeros(2, 500, dtype=int))
+    check(one, {"x": COLORS})
+    with pytest.raises(farpoint.InvalidArgumentError, match=r"pass batch\.to_data_list\(\)"):
+        client.sample(data.Batch.from_data_list([one, one]), 3)
+
+
+def test_trimesh(check, cloud):
+    trimesh = pytest.importorskip("trimesh", reason="optional: trimesh is not installed")
+    points = cloud.astype(np.float64)
+    check(trimesh.PointCloud(points), {}, points)
+    check(trimesh.PointCloud(points, colors=COLORS), {"colors": COLORS}, points)
+    check(trimesh.Trimesh(points, [[0, 1, 2]], process=False), {}, points)
+
+
+@pytest.mark.parametrize("library", ["pandas", "trimesh", "laspy", "open3d", "torch"])
+def test_no_library_is_imported_for_it(library):
+    program = (
+        "import sys, numpy\nfrom farpoint._arrays import split_batch\n"
+        "split_batch([numpy.eye(3).tolist()], None, own_attributes=True)\n"
+        f"sys.exit({library!r} in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

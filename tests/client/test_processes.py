@@ -1,0 +1,120 @@
+"""Clients in other processes: pickled, forked, and in the workers of a pool."""
+
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+
+import grpc
+import numpy as np
+import pytest
+
+import farpoint
+
+FORKED = """
+import asyncio, os, sys
+import numpy as np
+import farpoint
+
+target, case = sys.argv[1:]
+cloud = np.random.default_rng(7).normal(size=(500, 3)).astype(np.float32)
+client = farpoint.Client(target, timeout=20)
+if case != "unused":
+    client.sample(cloud, 3)
+if case in ("closed", "async"):
+    client.close()
+    client = farpoint.Client(target, timeout=20)
+if case == "async":
+    async def use():
+        async with farpoint.AsyncClient(target) as other:
+            await other.sample(cloud, 3)
+    asyncio.run(use())
+child = os.fork()
+if not child:
+    try:
+        print(len(client.sample(cloud, 5)), flush=True)
+        client.close()
+    except farpoint.FailedPreconditionError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print("parent", len(client.sample(cloud, 4)))
+"""
+
+
+@pytest.fixture
+def run_forked(server):
+    def run(case: str, **environment: str) -> list[str]:
+        command = [sys.executable, "-c", FORKED, server.target, case]
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, env=os.environ | environment
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("kind", [farpoint.Client, farpoint.AsyncClient])
+def test_a_pickled_client_has_the_same_arguments(kind):
+    client = kind("dns:///host:1", timeout=7, token=None, tls=farpoint.Tls(server_name="a"))
+    twin = pickle.loads(pickle.dumps(client))
+    assert type(twin) is kind
+    assert twin._arguments == client._arguments
+
+
+def test_a_client_is_pickled_after_use_and_connects_anew(client, cloud):
+    expected = client.sample(cloud, 9)
+    with pickle.loads(pickle.dumps(client)) as twin:
+        assert np.array_equal(twin.sample(cloud, 9).indices, expected.indices)
+    assert len(client.sample(cloud, 2)) == 2
+
+
+def test_credentials_of_grpc_cannot_be_pickled():
+    client = farpoint.Client(credentials=grpc.local_channel_credentials())
+    with pytest.raises(TypeError, match="give tls and token instead"):
+        pickle.dumps(client)
+
+
+def test_results_can_be_pickled(client, cloud):
+    sample = client.sample(cloud, 4, attributes={"a": cloud})
+    assert np.array_equal(pickle.loads(pickle.dumps(sample)).indices, sample.indices)
+
+
+def test_spawned_workers_share_a_pickled_client(client, cloud):
+    expected = client.sample(cloud, 9).indices
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        samples = pool.starmap(client.sample, [(cloud, 9)] * 4)
+    assert all(np.array_equal(sample.indices, expected) for sample in samples)
+
+
+def test_a_client_that_is_not_used_yet_works_on_both_sides_of_a_fork(run_forked):
+    assert run_forked("unused") == ["5", "parent 4"]
+
+
+def test_a_closed_client_leaves_grpc_usable_in_a_fork(run_forked):
+    assert run_forked("closed") == ["5", "parent 4"]
+
+
+@pytest.mark.parametrize("case", ["used", "async"])
+def test_a_fork_in_which_grpc_cannot_work_is_told_what_to_do(run_forked, case):
+    said, parent = run_forked(case)
+    assert "spawn" in said
+    assert "GRPC_ENABLE_FORK_SUPPORT=1" in said
+    assert parent == "parent 4"
+
+
+@pytest.mark.parametrize("case", ["used", "async"])
+def test_with_fork_support_a_used_client_works_on_both_sides(run_forked, case):
+    assert run_forked(case, GRPC_ENABLE_FORK_SUPPORT="1") == ["5", "parent 4"]
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_closed_client_takes_no_calls(server, cloud, used):
+    client = farpoint.Client(server.target)
+    if used:
+        client.sample(cloud, 2)
+    client.close()
+    with pytest.raises(ValueError, match="closed"):
+        client.sample(cloud, 2)

@@ -1,0 +1,111 @@
+"""Attempts that the server sees: which calls are repeated, and how often."""
+
+from collections import Counter
+from concurrent import futures
+
+import grpc
+import pytest
+
+import farpoint
+from farpoint.v1 import admin_pb2 as pb
+from farpoint.v1 import admin_pb2_grpc
+
+# As in the service config: a call has four attempts, and half of 100 tokens may be lost.
+MAX_ATTEMPTS = 4
+BUDGET = 50
+
+
+class AdminServer(admin_pb2_grpc.AdminServiceServicer):
+    """Counts attempts and is always unavailable."""
+
+    def __init__(self) -> None:
+        self.attempts = Counter()
+
+    def _fail(self, request, context) -> None:
+        self.attempts[type(request).__name__.removesuffix("Request")] += 1
+        context.abort(grpc.StatusCode.UNAVAILABLE, "away")
+
+    GetMemory = TrimMemory = LoadModel = UnloadModel = _fail
+
+
+@pytest.fixture
+def admin():
+    servicer = AdminServer()
+    grpc_server = grpc.server(futures.ThreadPoolExecutor(4))
+    admin_pb2_grpc.add_AdminServiceServicer_to_server(servicer, grpc_server)
+    servicer.target = f"127.0.0.1:{grpc_server.add_insecure_port('127.0.0.1:0')}"
+    grpc_server.start()
+    yield servicer
+    grpc_server.stop(None).wait()
+
+
+def test_every_admin_method_is_tested():
+    methods = pb.DESCRIPTOR.services_by_name["AdminService"].methods_by_name
+    assert set(methods) == {"GetMemory", "TrimMemory", "LoadModel", "UnloadModel"}
+
+
+@pytest.mark.parametrize(
+    ("call", "attempts"),
+    [
+        (lambda client: client.memory(), {"GetMemory": MAX_ATTEMPTS}),
+        (lambda client: client.trim_memory(), {"TrimMemory": 1}),
+        (lambda client: client.load_model("encoder"), {"LoadModel": 1}),
+        (lambda client: client.unload_model("encoder"), {"UnloadModel": 1}),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_changes_the_server_is_never_repeated(admin, call, attempts):
+    with (
+        farpoint.Client(admin.target, timeout=30) as client,
+        pytest.raises(farpoint.UnavailableError),
+    ):
+        call(client)
+    assert admin.attempts == attempts
+
+
+async def test_an_async_client_does_not_repeat_it_either(admin):
+    async with farpoint.AsyncClient(admin.target, timeout=30) as client:
+        with pytest.raises(farpoint.UnavailableError):
+            await client.trim_memory()
+    assert admin.attempts == {"TrimMemory": 1}
+
+
+def test_an_upload_is_never_repeated(client, server, cloud):
+    server.message_bytes = 1 << 20
+    server.fail(grpc.StatusCode.UNAVAILABLE)
+    with pytest.raises(farpoint.UnavailableError):
+        client.sample([cloud] * 200, 1)
+    assert len(server.requests) == 1
+    assert server.pieces
+
+
+def failed_calls(client: farpoint.Client, cloud, count: int) -> None:
+    for _ in range(count):
+        with pytest.raises(farpoint.UnavailableError):
+            client.sample(cloud, 1)
+
+
+def test_a_server_in_trouble_gets_no_repeats_beyond_the_budget(client, server, cloud):
+    """Forty calls, each of which would be tried four times."""
+    for _ in range(40 * MAX_ATTEMPTS):
+        server.fail(grpc.StatusCode.UNAVAILABLE)
+    with futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: failed_calls(client, cloud, 5), range(8)))
+    # Until the budget is spent every attempt counts; from then on there is one per call.
+    assert 40 < len(server.requests) <= 40 + BUDGET
+    before = len(server.requests)
+    failed_calls(client, cloud, 3)
+    assert len(server.requests) == before + 3
+
+
+def test_successes_earn_repeats_again(client, server, cloud):
+    server.failures = [(grpc.StatusCode.UNAVAILABLE, "no", b"")] * 400
+    with futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: failed_calls(client, cloud, 8), range(8)))
+    server.failures.clear()
+    for _ in range(1000):  # a tenth of a token each: all that were lost
+        client.sample(cloud, 1)
+    server.requests.clear()
+    server.fail(grpc.StatusCode.UNAVAILABLE)
+    client.sample(cloud, 1)
+    assert len(server.requests) == 2

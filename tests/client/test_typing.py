@@ -1,0 +1,112 @@
+"""What mypy makes of the results of `sample` and `encode`, for every form of input."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CLIENT = Path(__file__).resolve().parents[2] / "client" / "src"
+
+SNIPPET = """
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import assert_type
+
+import farpoint
+from farpoint import Client, AsyncClient, Encoding, Sample
+from farpoint.io import Cloud
+
+
+class Tensor:
+    def __array__(self) -> NDArray[Any]:
+        raise NotImplementedError
+
+
+class Data:
+    pos: Tensor | None
+
+
+def sync(
+    client: Client, points: NDArray[np.float32], tensor: Tensor, cloud: Cloud, data: Data
+) -> None:
+    one, batch = np.zeros((100, 3)), np.zeros((2, 100, 3))
+    assert_type(client.sample(points, 4), Sample)
+    assert_type(client.sample(one, 4, attributes={"a": one}), Sample)
+    assert_type(client.sample(one.astype(np.float32), 4, start=1), Sample)
+    assert_type(client.sample(tensor, 4), Sample)
+    assert_type(client.sample(cloud, 4), Sample)
+    assert_type(client.sample(data, 4), Sample)
+    assert_type(client.sample([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], 1), Sample)
+    assert_type(client.sample(batch, 4), list[Sample])
+    assert_type(client.sample([points, points], [3, 4]), list[Sample])
+    assert_type(client.sample((one, one), 4), list[Sample])
+    assert_type(client.sample([tensor], 4), list[Sample])
+    assert_type(client.sample([cloud], 4), list[Sample])
+    assert_type(client.encode(points), Encoding)
+    assert_type(client.encode(one, "encoder"), Encoding)
+    assert_type(client.encode(tensor), Encoding)
+    assert_type(client.encode(batch), list[Encoding])
+    assert_type(client.encode([points]), list[Encoding])
+    assert_type(farpoint.sample(points, 4), Sample)
+    assert_type(farpoint.sample(batch, 4), list[Sample])
+    assert_type(farpoint.sample([points], 4), list[Sample])
+
+
+async def awaited(client: AsyncClient, points: NDArray[np.float32], cloud: Cloud) -> None:
+    batch = np.zeros((2, 100, 3))
+    assert_type(await client.sample(points, 4), Sample)
+    assert_type(await client.sample(cloud, 4), Sample)
+    assert_type(await client.sample(batch, 4), list[Sample])
+    assert_type(await client.sample([points], 4), list[Sample])
+    assert_type(await client.encode(points), Encoding)
+    assert_type(await client.encode(batch), list[Encoding])
+    assert_type(await client.encode([points]), list[Encoding])
+"""
+
+WRONG = """
+import farpoint
+
+def call(client: farpoint.Client) -> None:
+    client.sample("scan.ply", 4)
+    client.sample({"x": 1}, 4)
+    client.encode(7)
+"""
+
+# What the client imports that has no types.
+CONFIGURATION = """
+[mypy]
+strict = true
+[mypy-google.rpc.*,plyfile.*,laspy.*]
+ignore_missing_imports = true
+"""
+
+
+@pytest.fixture
+def check(tmp_path, monkeypatch):
+    """Exit status and output of `mypy --strict` over a module."""
+    pytest.importorskip("mypy", reason="optional extra: mypy is not installed")
+    monkeypatch.setenv("MYPYPATH", str(CLIENT))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+
+    def run(source: str) -> tuple[int, str]:
+        (tmp_path / "snippet.py").write_text(source)
+        (tmp_path / "mypy.ini").write_text(CONFIGURATION)
+        command = [sys.executable, "-m", "mypy", "snippet.py"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        return done.returncode, done.stdout
+
+    return run
+
+
+def test_every_form_of_input_has_its_result(check):
+    assert check(SNIPPET)[0] == 0, check(SNIPPET)[1]
+
+
+def test_what_holds_no_points_is_refused(check):
+    status, said = check(WRONG)
+    assert status == 1
+    assert "Found 3 errors" in said

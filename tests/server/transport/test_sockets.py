@@ -1,0 +1,91 @@
+"""Unix sockets: whose may be replaced, and servers that start at the same time."""
+
+import multiprocessing
+import socket
+
+import pytest
+
+from farpoint_server.transport.sockets import claim_unix
+
+KINDS = [socket.SOCK_STREAM, socket.SOCK_SEQPACKET]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "socket")
+
+
+def listening(path, kind=socket.SOCK_STREAM):
+    one = socket.socket(socket.AF_UNIX, kind)
+    try:
+        one.bind(path)
+    except OSError:
+        one.close()
+        raise
+    one.listen(1)
+    return one
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_socket_in_use_stays(path, kind):
+    with listening(path, kind), socket.socket(socket.AF_UNIX, kind) as caller:
+        with pytest.raises(OSError, match="in use"), claim_unix(path):
+            pass
+        caller.connect(path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_killed_server_left_is_removed(path, kind):
+    listening(path, kind).close()
+    with claim_unix(path):
+        listening(path).close()
+
+
+def test_a_full_queue_counts_as_in_use(path):
+    with listening(path):
+        waiting = []
+        while True:
+            waiting.append(socket.socket(socket.AF_UNIX))
+            waiting[-1].setblocking(False)
+            if waiting[-1].connect_ex(path):
+                break
+        with pytest.raises(OSError, match="in use"), claim_unix(path):
+            pass
+        for one in waiting:
+            one.close()
+
+
+def test_a_file_of_another_kind_is_left_to_the_bind(path):
+    with open(path, "w") as file:
+        file.write("mine")
+    with claim_unix(path), pytest.raises(OSError, match="in use"):
+        listening(path)
+
+
+def bind_between(path, barrier, results):
+    """Binds, and listens only when the others have had the time to look."""
+    barrier.wait()
+    try:
+        with claim_unix(path):
+            one = socket.socket(socket.AF_UNIX)
+            one.bind(path)
+            results.put("bound")
+            one.listen(1)
+    except OSError as error:
+        results.put(error.strerror)
+    barrier.wait()
+
+
+def test_of_servers_that_start_together_one_has_the_address(path):
+    listening(path).close()
+    context = multiprocessing.get_context("fork")
+    barrier, results = context.Barrier(4), context.Queue()
+    started = [
+        context.Process(target=bind_between, args=(path, barrier, results)) for _ in range(4)
+    ]
+    for process in started:
+        process.start()
+    said = sorted(results.get(timeout=60) for _ in started)
+    for process in started:
+        process.join(60)
+    assert said == ["Address already in use"] * 3 + ["bound"]
