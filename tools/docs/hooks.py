@@ -1,4 +1,4 @@
-"""MkDocs hooks: adds the pages that are made at build time, and what pages outside docs/ link to."""
+"""MkDocs hooks: add pages made at build time and files outside docs/, and rewrite links."""
 
 import subprocess
 import sys
@@ -40,7 +40,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
-    """Relative links of a file are those of the repository; on the site some files lie elsewhere."""
+    """Rewrites the links of a page: they are of the repository, and the site differs."""
     path = page.file.abs_src_path
     if path is None:  # made here, for the site
         return markdown

@@ -22,8 +22,8 @@ PARTS = {
 INTRODUCTION = """\
 # Settings of the server
 
-Made from the fields of `farpoint_server.config.Settings`. A setting `max_request_points` is the flag
-`--max-request-points`, the environment variable `FARPOINT_MAX_REQUEST_POINTS` and the key
+Made from the fields of `farpoint_server.config.settings`. The setting `max_request_points` is the
+flag `--max-request-points`, the environment variable `FARPOINT_MAX_REQUEST_POINTS` and the key
 `max_request_points` of the YAML file that `--config` names. A flag wins over the environment, the
 environment over the file. Flags of lists may be repeated; variables separate by commas.
 """
