@@ -13,6 +13,7 @@ PAGES = {
             "farpoint_ops.gather",
             "farpoint_ops.interpolate",
             "farpoint_ops.neighbors",
+            "farpoint_ops.arrays",
             "farpoint_ops.compat",
             "farpoint_ops.compat.pointnet2",
             "farpoint_ops.compat.pointops",
