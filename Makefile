@@ -11,7 +11,7 @@ PEERS := fpsample torch-quickfps scipy pykdtree threadpoolctl open3d-cpu
 export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test dev ext proto check bench wheels docs gpu-check serve clean
+.PHONY: help demo test dev ext proto check bench soak mutants wheels docs gpu-check serve clean
 
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,13 @@ bench: ext  ## Every benchmark that needs no GPU, against the peers that install
 	$(BIN)/python -m benchmarks.service.memory
 	$(BIN)/python -m benchmarks.service
 
+soak: ext  ## Ten minutes of mixed calls and faults, every answer checked.
+	$(BIN)/python -m benchmarks.soak
+
+mutants: ext  ## Small faults put into the server one at a time: which do its tests notice?
+	$(BIN)/python -m pip install -q -c constraints.txt cosmic-ray
+	$(BIN)/python tools/mutants.py
+
 wheels: ext  ## Wheels and source distributions of farpoint, farpoint-ops and farpoint-server, in dist/.
 	rm -rf dist
 	$(BIN)/python -m build -o dist --no-isolation client
@@ -60,7 +67,7 @@ wheels: ext  ## Wheels and source distributions of farpoint, farpoint-ops and fa
 	$(BIN)/twine check --strict dist/*
 
 docs: $(VENV)/.docs  ## The site of docs/ with every reference, its links checked, in build/docs/.
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs -q build
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 gpu-check:  ## All that needs a GPU, with `python3` as it stands: no virtual environment, no network.
 	tools/gpu_check.sh

@@ -3,6 +3,8 @@
 A pickle, which torch.save writes, is never read: loading one runs whatever code it holds.
 """
 
+import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -44,8 +46,8 @@ def load_encoder(path: str | Path) -> DensityEncoder:
 
     Raises:
         FileNotFoundError: There is no such file.
-        CheckpointError: It is a pickle, not a safetensors file, not one of an encoder, or its
-            weights do not fit its config; the message then names the tensor.
+        CheckpointError: It is no regular file, a pickle, not a safetensors file, not one of an
+            encoder, or its weights do not fit its config; the message then names the tensor.
     """
     header, tensors = _read(Path(path))
     if header.get("format") != FORMAT:
@@ -84,9 +86,9 @@ def check_tensors(
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    with path.open("rb") as file:
-        start = file.read(4)
-    if start.startswith(PICKLES) and not _has_header(path):
+    start = _read_start(path)
+    # The length that a safetensors file begins with may look like a pickle.
+    if start.startswith(PICKLES) and start[8:] != b"{":
         raise CheckpointError(
             f"{path} is a pickle. Loading one runs whatever code it holds, so only safetensors "
             "files are accepted; save_encoder writes one"
@@ -99,7 +101,15 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
         raise CheckpointError(f"{path} is not a safetensors file: {error}") from error
 
 
-def _has_header(path: Path) -> bool:
-    """Whether it is a safetensors file; the length it begins with may look like a pickle."""
-    with path.open("rb") as file:
-        return file.read(9)[8:] == b"{"
+def _read_start(path: Path) -> bytes:
+    """The first nine bytes: the length of the header, and its first character."""
+    if "\0" in str(path):
+        raise CheckpointError(f"{str(path)[:256]!r}: expected a path without NUL")
+    # Without O_NONBLOCK, opening a named pipe waits for a writer, possibly for ever.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise CheckpointError(f"{path}: expected a regular file, got one of another kind")
+        return os.read(descriptor, 9)
+    finally:
+        os.close(descriptor)

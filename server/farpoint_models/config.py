@@ -6,6 +6,9 @@ from dataclasses import asdict, dataclass, fields
 
 ATTRIBUTES_MAX = 1024
 CHANNELS_MAX = 4096
+STAGES_MAX = 16
+# Characters of a config in a file; it also bounds what an error can quote of it.
+JSON_MAX = 4096
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,12 @@ class EncoderConfig:
     attributes: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rates", tuple(float(rate) for rate in self.rates))
+        try:
+            object.__setattr__(self, "rates", tuple(float(rate) for rate in self.rates))
+        except OverflowError as error:
+            raise ValueError(f"rates: {error}") from error
+        if len(self.rates) > STAGES_MAX:
+            raise ValueError(f"rates: expected at most {STAGES_MAX} stages, got {len(self.rates)}")
         if not self.rates or not all(0 < rate <= 1 for rate in self.rates):
             raise ValueError(f"rates: expected one or more in (0, 1], got {self.rates}")
         for name in ("channels", "hidden", "neighbors", "groups"):
@@ -54,7 +62,13 @@ class EncoderConfig:
     @classmethod
     def from_json(cls, text: str) -> "EncoderConfig":
         """Raises ValueError or TypeError naming the field that is unknown, missing or wrong."""
-        values = json.loads(text)
+        if len(text) > JSON_MAX:
+            expected = f"config: expected at most {JSON_MAX} characters"
+            raise ValueError(f"{expected}, got {len(text)}: {text[:80]}")
+        try:
+            values = json.loads(text)
+        except RecursionError as error:
+            raise ValueError(f"config: nested too deeply: {text[:80]}") from error
         if not isinstance(values, Mapping):
             raise ValueError(f"config: expected an object, got {text[:80]}")
         names = {field.name for field in fields(cls)}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import grpc
 import structlog
 import torch
 
@@ -18,6 +19,7 @@ from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.priority import background_threads
 from farpoint_server.errors import DeviceFailedError
 from farpoint_server.memory import environment
 from farpoint_server.memory.monitor import MemoryMonitor
@@ -41,6 +43,8 @@ from farpoint_server.services.sampling import SamplingServicer
 from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.limits.outgoing import Outgoing
+from farpoint_server.transport.limits.slots import CallLimits
 from farpoint_server.transport.receive import ReceiveTurns
 from farpoint_server.transport.server import GrpcServers
 from farpoint_server.transport.shared_memory import SharedMemoryServer
@@ -62,11 +66,23 @@ class App:
         chosen = [devices.resolve(name) for name in settings.device]
         self._allocator_settings = os.environ.get(environment.NAME, "")
         self._engines = self._make_engines(chosen)
-        self._watchdog = Watchdog(settings.engine_timeout_s, len(chosen), self._report_engines)
+        background = [e.background for e in self._engines if e.background is not None]
+        lanes = 2 if background else 1
+        self._watchdog = Watchdog(
+            settings.engine_timeout_s, len(chosen), self._report_engines, lanes
+        )
         self._health = Health(services.health_names(settings))
         self._telemetry = Telemetry(settings, lambda: self._health.is_serving)
-        measured = [BatchMeter(e, self._telemetry.instruments) for e in self._engines]
-        self._batcher = Batcher(measured, settings.batch_points, self._watchdog)
+        long_ns = int(settings.long_work_ms * 1e6)
+        is_cpu = all(device.type == "cpu" for device in chosen)
+        self._batcher = Batcher(
+            self._measured(self._engines),
+            settings.batch_points,
+            self._watchdog,
+            background=self._measured(background),
+            long_ns=long_ns,
+            batch_ns=long_ns if long_ns and is_cpu else None,
+        )
         self._threads = ThreadPoolExecutor(2, "codec")
         self._in_flight = InFlight()
         self._shared_memory = SharedMemoryServer(settings)
@@ -77,8 +93,18 @@ class App:
             structlog.get_logger("farpoint.memory").error,
         )
         self._models = Registry(self._engines, self._health)
-        requests = RequestInterceptor(self._in_flight, self._telemetry.calls)
-        self._servers = GrpcServers(settings, [*self._telemetry.interceptors, requests])
+        self._admission = Admission(
+            settings.max_points_in_flight,
+            settings.max_bytes_in_flight,
+            settings.overload_retry_ms,
+            settings.caller_share,
+        )
+        self._outgoing = Outgoing(
+            self._admission,
+            settings.send_timeout_s,
+            count_refusal=self._telemetry.calls.count_refusal,
+        )
+        self._servers = GrpcServers(settings, self._make_interceptors())
         self._register(chosen)
 
     async def start(self) -> None:
@@ -152,14 +178,29 @@ class App:
         torch.set_num_threads(threads)
         gate, options = Gate(), self._settings.memory_options()
         report = structlog.get_logger("farpoint.memory").info
-        return [
-            Engine(
-                device,
-                threads,
-                manager_of(device, options, gate, self._allocator_settings, report),
-            )
-            for device in chosen
-        ]
+        engines = []
+        for device in chosen:
+            memory = manager_of(device, options, gate, self._allocator_settings, report)
+            background = None
+            if self._settings.long_work_ms > 0:
+                most = background_threads(threads)
+                background = Engine(device, most, memory, is_background=True)
+            engines.append(Engine(device, threads, memory, background=background))
+        return engines
+
+    def _measured(self, engines: Sequence[Engine]) -> list[BatchMeter]:
+        return [BatchMeter(engine, self._telemetry.instruments) for engine in engines]
+
+    def _make_interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
+        """Those of all calls, the outermost first."""
+        settings = self._settings
+        limits = CallLimits(
+            settings.max_concurrent_rpcs, settings.max_caller_rpcs, settings.overload_retry_ms
+        )
+        requests = RequestInterceptor(
+            self._in_flight, self._telemetry.calls, limits, self._outgoing, settings.idle_timeout_s
+        )
+        return [*self._telemetry.interceptors, requests]
 
     def _report_engines(self, healthy: bool) -> None:
         self._health.report_soon("engines", healthy=healthy)
@@ -169,29 +210,33 @@ class App:
         limits = RequestLimits(
             settings.max_message_bytes, settings.max_request_points, settings.max_request_clouds
         )
-        admission = Admission(
-            settings.max_points_in_flight,
-            settings.max_bytes_in_flight,
-            settings.overload_retry_ms,
-        )
         receiving = ReceiveTurns(settings.receive_turns)
-        shared = (admission, receiving, self._batcher)
+        shared = (self._admission, receiving, self._batcher)
         sample_handler = SampleHandler(
             limits, *shared, self._engines, self._threads, self._shared_memory.regions
         )
         encode_limits = replace(limits, points=min(limits.points, settings.max_encode_points))
-        encode_handler = EncodeHandler(encode_limits, *shared, self._models, self._threads)
+        encode_handler = EncodeHandler(
+            encode_limits, *shared, self._models, self._threads, self._engines
+        )
         services.Servicers(
-            SamplingServicer(sample_handler, self._in_flight, _info(limits, chosen)),
+            SamplingServicer(
+                sample_handler,
+                self._in_flight,
+                _info(limits, chosen),
+                self._outgoing,
+                settings.idle_timeout_s,
+            ),
             EncodingServicer(encode_handler),
             OpenInferenceServicer(sample_handler, encode_handler, lambda: self._health.is_serving),
             AdminServicer(self._monitor, self._models, self._allocator_settings),
             self._health,
         ).add_to(self._servers)
-        self._show_state(admission)
+        self._show_state()
 
-    def _show_state(self, admission: Admission) -> None:
-        batcher, in_flight, regions = self._batcher, self._in_flight, self._shared_memory.regions
+    def _show_state(self) -> None:
+        admission, batcher = self._admission, self._batcher
+        in_flight, regions = self._in_flight, self._shared_memory.regions
         for name, read in (
             ("serving", lambda: self._health.is_serving),
             ("calls", lambda: in_flight.calls),

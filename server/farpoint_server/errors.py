@@ -3,7 +3,10 @@
 ServiceError                  answered to the caller, who reads its text
 ├── InvalidRequestError       the caller must change the request
 ├── OverloadedError           the caller may try again later
+│   ├── CallerShareError      it holds its share, and others wait
+│   └── TooManyCallsError     the same: so many calls are open
 ├── DeadlinePassedError       the caller no longer waits
+│   └── DeadlineTooCloseError it would not wait long enough; the work was not begun
 ├── DrainingError             the caller should use another server
 ├── EngineHungError           the same, until the engine is back
 ├── DeviceFailedError         the same, until the server has restarted
@@ -28,6 +31,24 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
+
+QUOTED_CHARACTERS = 64
+TEXT_CHARACTERS = 512
+
+
+def quoted(text: str) -> str:
+    """What a caller wrote, for the text of an error: in quotes, and cut where it is long.
+
+    Longer texts would fill the log, and with trailers above 8 KiB gRPC replaces the status.
+    """
+    if len(text) <= QUOTED_CHARACTERS:
+        return repr(text)
+    return f"{text[:QUOTED_CHARACTERS]!r}... of {len(text)} characters"
+
+
+def shortened(text: str) -> str:
+    """The text of another library or of a file, for that of an error: cut where it is long."""
+    return text if len(text) <= TEXT_CHARACTERS else f"{text[:TEXT_CHARACTERS]}..."
 
 
 class ServiceError(Exception):
@@ -72,8 +93,20 @@ class OverloadedError(ServiceError):
         return (error_details_pb2.RetryInfo(retry_delay=delay),)
 
 
+class TooManyCallsError(OverloadedError):
+    """The caller, or all callers together, have as many calls open as they may."""
+
+
 class DeadlinePassedError(ServiceError):
     """The caller's deadline passed before the work was done."""
+
+
+class CallerShareError(OverloadedError):
+    """The caller holds as much of the server as it may while others hold or want some."""
+
+
+class DeadlineTooCloseError(DeadlinePassedError):
+    """The work is predicted to end long after the caller's deadline; it was not queued."""
 
 
 class DrainingError(ServiceError):
@@ -131,7 +164,10 @@ class MissingPackageError(StartError):
 STATUS: dict[type[ServiceError], grpc.StatusCode] = {
     InvalidRequestError: grpc.StatusCode.INVALID_ARGUMENT,
     OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    CallerShareError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    TooManyCallsError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     DeadlinePassedError: grpc.StatusCode.DEADLINE_EXCEEDED,
+    DeadlineTooCloseError: grpc.StatusCode.DEADLINE_EXCEEDED,
     DrainingError: grpc.StatusCode.UNAVAILABLE,
     UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
     PermissionDeniedError: grpc.StatusCode.PERMISSION_DENIED,

@@ -6,11 +6,16 @@ is logged copies the context and looks through all of it.
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import lru_cache
+from ipaddress import ip_address, ip_network
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 from structlog.typing import EventDict, WrappedLogger
 
 Fields: TypeAlias = dict[str, Any]
+# What the names of callers begin with that have shown a token.
+TOKEN_PREFIX = "token:"
 OnEnd: TypeAlias = Callable[[float, Exception | None, Fields], None]
 
 
@@ -24,13 +29,15 @@ class RequestContext:
     Attributes:
         fields: What is known of it so far.
         on_end: Given its seconds, its error if any, and its fields, when it has ended.
+        caller: Who is served in turns with others, and has a share of what the server holds.
     """
 
-    __slots__ = ("fields", "on_end")
+    __slots__ = ("caller", "fields", "on_end")
 
-    def __init__(self, fields: Fields, on_end: OnEnd = _ignore_end) -> None:
+    def __init__(self, fields: Fields, on_end: OnEnd = _ignore_end, caller: str = "") -> None:
         self.fields = fields
         self.on_end = on_end
+        self.caller = caller
 
 
 _current: ContextVar[RequestContext | None] = ContextVar("request", default=None)
@@ -43,6 +50,12 @@ def current() -> RequestContext:
         request = RequestContext({})
         _current.set(request)
     return request
+
+
+def caller() -> str:
+    """The caller of the current request; empty where there is no request."""
+    request = _current.get()
+    return "" if request is None else request.caller
 
 
 def bind(**fields: Any) -> None:
@@ -62,7 +75,43 @@ def begin(on_end: OnEnd, **fields: Any) -> Fields:
 def fork(**fields: Any) -> None:
     """Begins a request within an RPC: from now on the current task has fields of its own."""
     request = current()
-    _current.set(RequestContext(request.fields | fields, request.on_end))
+    _current.set(RequestContext(request.fields | fields, request.on_end, request.caller))
+
+
+def identify(peer: str) -> None:
+    """Names the caller of the current request: by its token, or else by its address.
+
+    Args:
+        peer: As gRPC names it; see `address_of`.
+    """
+    request = current()
+    token = request.fields.get("caller")
+    request.caller = address_of(peer) if token is None else f"{TOKEN_PREFIX}{token}"
+
+
+@lru_cache(4096)
+def address_of(peer: str) -> str:
+    """The address that counts as one caller, however many connections it opens.
+
+    Args:
+        peer: "ipv4:HOST:PORT", "ipv6:%5BHOST%5D:PORT" or "unix:…".
+
+    Returns:
+        The host of IPv4, the /64 network of IPv6, which is what one customer gets. Peers on this
+        machine have a host in common, so each connection is a caller of its own, as far as gRPC
+        tells them apart: those of a unix socket it does not.
+    """
+    scheme, _, rest = peer.partition(":")
+    host = unquote(rest.rpartition(":")[0]).strip("[]").partition("%")[0]
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return peer
+    if address.is_loopback:
+        return peer
+    if address.version == 4:
+        return f"{scheme}:{host}"
+    return f"{scheme}:{ip_network((address, 64), strict=False)}"
 
 
 def merge(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

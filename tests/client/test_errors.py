@@ -27,7 +27,7 @@ KINDS = {
     Code.CANCELLED: farpoint.CancelledError,
     Code.INTERNAL: farpoint.InternalError,
     Code.UNKNOWN: farpoint.InternalError,
-    Code.DATA_LOSS: farpoint.InternalError,
+    Code.DATA_LOSS: farpoint.DataLossError,
 }
 
 

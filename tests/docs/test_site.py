@@ -73,6 +73,12 @@ def test_modules_of_the_api_reference_exist_and_all_public_ops_are_in_them() -> 
     assert shown | {"reference"} == public
 
 
+def test_every_page_of_docs_is_in_the_menu() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text()
+    for page in (ROOT / "docs").glob("*.md"):
+        assert re.search(rf"^ +- .*: {page.name}$", menu, re.MULTILINE), page.name
+
+
 @pytest.mark.parametrize(
     ("source", "written", "wanted"),
     [

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import grpc
 import numpy as np
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.e2e.conftest import MESSAGE_BYTES
 from tests.support.messages import details, sample_request, tensor
 
@@ -119,6 +120,21 @@ BAD = {
         "attributes[0].name",
         "''",
     ),
+    "attribute of many dimensions": (
+        change(attributes=[attribute(points([10, *[2**62] * 300], b""))]),
+        "attributes[0].values.shape",
+        "at most 32 dimensions, got 301",
+    ),
+    "attribute of a long name": (
+        change(attributes=[attribute(TEN, "x" * 257)]),
+        "attributes[0].name",
+        "at most 256 characters, got 257",
+    ),
+    "many attributes": (
+        change(attributes=[attribute(points([10, 0], b""), str(i)) for i in range(257)]),
+        "attributes",
+        "at most 256, got 257",
+    ),
     "two attributes of a name": (
         change(attributes=[attribute(TEN), attribute(TEN)]),
         "attributes[1].name",
@@ -151,6 +167,33 @@ def test_bytes_that_are_no_message_are_invalid_too(channel):
     with pytest.raises(grpc.RpcError) as caught:
         send(b"\xff\xff\xff\xff")
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+CALLS = {
+    "grpc.health.v1.Health/Check": "unary_unary",
+    "grpc.health.v1.Health/Watch": "unary_stream",
+    "grpc.reflection.v1.ServerReflection/ServerReflectionInfo": "stream_stream",
+    "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": "stream_stream",
+}
+
+
+@pytest.mark.parametrize("rpc", CALLS)
+def test_bytes_that_are_no_message_are_invalid_at_health_and_reflection(channel, server, rpc):
+    kind = CALLS[rpc]
+    call = getattr(channel, kind)(f"/{rpc}")
+    with pytest.raises(grpc.RpcError) as caught:
+        list(call(b"\xff\xff" if kind.startswith("unary") else iter([b"\xff\xff"])))
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.details() == "request: expected a serialized message, got 2 other bytes"
+    assert not [line for line in server.log if line["level"] == "error"]
+
+
+def test_a_service_that_health_does_not_know_is_quoted_in_part(channel):
+    asked = health_pb2.HealthCheckRequest(service="x" * 100_000)
+    with pytest.raises(grpc.RpcError) as caught:
+        health_pb2_grpc.HealthStub(channel).Check(asked)
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    assert len(caught.value.details()) < 200
 
 
 def test_a_message_beyond_twice_the_limit_is_not_received(stub):

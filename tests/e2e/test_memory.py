@@ -184,6 +184,9 @@ def test_what_can_never_fit_is_refused_at_once(start):
         with pytest.raises(farpoint.ResourceExhaustedError, match="at most") as caught:
             client.sample(RANDOM.random((12_000_000, 3), np.float32), 9)
         assert caught.value.retry_after_s is None
+        with pytest.raises(farpoint.ResourceExhaustedError, match="at most") as caught:
+            client.encode(RANDOM.random((200_000, 3), np.float32))
+        assert caught.value.retry_after_s is None
         assert client.memory().devices[0].limit_bytes == 400 * MIB
 
 

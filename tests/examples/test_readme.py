@@ -47,3 +47,12 @@ def test_links_and_make_targets_exist(page: Path) -> None:
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = re.findall(r"(?:`|^)make ([\w-]+)", text, re.MULTILINE)
     assert set(named) <= set(targets)
+
+
+def test_every_test_that_the_page_on_reliability_names_is_there() -> None:
+    page = (ROOT / "docs" / "reliability.md").read_text()
+    promises = [line for line in page.splitlines() if re.match(r"\| [A-Z]", line)]
+    named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", page)
+    assert len(promises) == len(named) > 40
+    for file, test in named:
+        assert re.search(rf"^(async )?def {test}\(", (ROOT / file).read_text(), re.MULTILINE), test

@@ -1,6 +1,7 @@
 """Encoders in files: what comes back is what was saved, and nothing else is accepted."""
 
 import json
+import os
 import pickle
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from farpoint_models import (
     load_encoder,
     save_encoder,
 )
+from farpoint_models.checkpoint import FORMAT
 from farpoint_models.weights import DEFAULT
 
 CONFIG = EncoderConfig(rates=(0.5, 0.2), channels=8, hidden=4, neighbors=7, groups=2, attributes=1)
@@ -122,6 +124,9 @@ def test_a_tensor_that_is_not_finite_is_named(file: Path) -> None:
         ({"hidden": "8"}, "hidden: expected an integer"),
         ({"rates": [2.0]}, "rates: expected one or more in"),
         ({"channels": 10**9}, "channels: expected 1..4096"),
+        ({"rates": [0.99] * 17}, "rates: expected at most 16 stages, got 17"),
+        ({"rates": [10**400]}, "rates: .*too large"),
+        ({"rates": [0.5] * 100_000}, "config: expected at most 4096 characters"),
     ],
 )
 def test_a_config_that_makes_no_sense_is_refused(
@@ -130,6 +135,29 @@ def test_a_config_that_makes_no_sense_is_refused(
     rewrite(file, config)
     with pytest.raises(CheckpointError, match=message):
         load_encoder(file)
+
+
+@pytest.mark.parametrize("depth", [100_000, 2000])
+def test_a_config_that_is_nested_deeply_is_refused(tmp_path: Path, depth: int) -> None:
+    path = tmp_path / "deep.safetensors"
+    header = {"format": FORMAT, "config": "[" * depth + "]" * depth}
+    save_file({"a": torch.zeros(1)}, path, header)
+    with pytest.raises(CheckpointError, match=r"config: (nested|expected)") as caught:
+        load_encoder(path)
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_named_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    """To open one waits for somebody to write to it."""
+    os.mkfifo(tmp_path / "pipe")
+    for other in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(CheckpointError, match="expected a regular file"):
+            load_encoder(other)
+
+
+def test_a_path_with_a_nul_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="without NUL"):
+        load_encoder(f"{tmp_path}/a\0b")
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

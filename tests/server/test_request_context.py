@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from farpoint_server import request_context
 
 
@@ -43,3 +45,33 @@ async def test_one_call_says_nothing_of_another():
 
     await asyncio.create_task(other())
     assert "method" not in request_context.current().fields
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("ipv4:10.1.2.3:5000", "ipv4:10.1.2.3"),
+        ("ipv6:%5B2001:db8:1:2:3:4:5:6%5D:5000", "ipv6:2001:db8:1:2::/64"),
+        ("ipv6:%5Bfe80::1%25eth0%5D:5000", "ipv6:fe80::/64"),
+        ("ipv4:127.0.0.1:5000", "ipv4:127.0.0.1:5000"),
+        ("ipv6:%5B::1%5D:5000", "ipv6:%5B::1%5D:5000"),
+        ("unix:", "unix:"),
+        ("what gRPC may name one day", "what gRPC may name one day"),
+    ],
+)
+async def test_a_network_address_is_one_caller_and_a_local_connection_another(peer, address):
+    request_context.begin(lambda *_: None, method="Sample")
+    request_context.identify(peer)
+    assert request_context.caller() == address
+
+
+async def test_a_token_is_one_caller_from_wherever_and_in_each_request_of_a_stream():
+    request_context.bind(caller="robot")
+    request_context.begin(lambda *_: None, method="SampleStream")
+    request_context.identify("ipv4:10.1.2.3:5000")
+    request_context.fork(request_index=0)
+    assert request_context.caller() == "token:robot"
+
+
+async def test_outside_of_a_request_there_is_no_caller():
+    assert request_context.caller() == ""

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from farpoint.v1 import sampling_pb2_grpc
 
 READY_TIMEOUT_S = 100
-STUBBORN_POINTS = 2000  # see slow_server.py
+SLOW_POINTS, STUBBORN_POINTS = 1000, 2000  # see slow_server.py
 SLOW_SERVER = str(Path(__file__).with_name("slow_server.py"))
 FAILING_SERVER = str(Path(__file__).with_name("failing_server.py"))
 
@@ -73,8 +73,12 @@ class RunningServer:
 
     @contextmanager
     def connected(self) -> Iterator[sampling_pb2_grpc.SamplingServiceStub]:
-        """A raw stub on a channel that is up, so that what is sent arrives at once."""
-        with grpc.insecure_channel(self.address) as channel:
+        """A raw stub on a channel that is up, so that what is sent arrives at once.
+
+        It has a connection of its own: gRPC would share one among the channels of a process.
+        """
+        options = (("grpc.use_local_subchannel_pool", 1),)
+        with grpc.insecure_channel(self.address, options=options) as channel:
             grpc.channel_ready_future(channel).result(READY_TIMEOUT_S)
             yield sampling_pb2_grpc.SamplingServiceStub(channel)
 

@@ -3,7 +3,7 @@
 PAGES = {
     "farpoint": (
         "The client, without torch. `pip install farpoint`.",
-        ("farpoint", "farpoint.errors", "farpoint.io"),
+        ("farpoint", "farpoint.errors", "farpoint.io", "farpoint.transforms"),
     ),
     "farpoint_ops": (
         "The ops for PyTorch, without gRPC. `pip install farpoint-ops`.",

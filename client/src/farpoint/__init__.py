@@ -18,6 +18,7 @@ from farpoint._security import Tls
 from farpoint.errors import (
     CancelledError,
     CloudFileError,
+    DataLossError,
     DeadlineExceededError,
     FailedPreconditionError,
     FarpointError,
@@ -39,6 +40,7 @@ __all__ = [
     "CancelledError",
     "Client",
     "CloudFileError",
+    "DataLossError",
     "DeadlineExceededError",
     "Device",
     "DeviceMemory",

@@ -84,7 +84,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         """Chooses m points of each cloud by farthest point sampling; see `Client.sample`."""
         context = start_call(timeout, self._timeout)
         with nullcontext() if self._memory is None else Lease(self._memory, context) as lease:
-            arguments = points, m, attributes, start, nonfinite, lease
+            arguments = points, m, attributes, start, nonfinite, lease, self._checksums
             if lease is None:
                 rpc = SampleRpc(*arguments)
             else:  # the first time, the server is waited for
@@ -104,7 +104,9 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         timeout: float | None = None,
     ) -> AsyncIterator[StreamedSample]:
         """Samples clouds as they come, and answers in their order; see `Client.sample_stream`."""
-        rpc = SampleStreamRpc(m, start, nonfinite, latest_only, start_call(timeout))
+        rpc = SampleStreamRpc(
+            m, start, nonfinite, latest_only, start_call(timeout), self._checksums
+        )
         answers = self._stubs.sampling.SampleStream(rpc.requests_async(clouds), **rpc.options)
         try:
             async for answer in answers:
@@ -153,7 +155,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
     ) -> Any:
         """Runs a model over each cloud; see `Client.encode`."""
         context = start_call(timeout, self._timeout)
-        rpc = EncodeRpc(points, model, attributes)
+        rpc = EncodeRpc(points, model, attributes, self._checksums)
         return await self._invoke(rpc, context) if rpc.batch.clouds else []
 
     async def list_models(self, *, timeout: float | None = None) -> list[Model]:

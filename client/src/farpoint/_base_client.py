@@ -10,6 +10,7 @@ from weakref import WeakSet
 import grpc
 
 from farpoint._channel import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, checked_target
+from farpoint._checksums import choose_checksums
 from farpoint._rpcs.calls import Stubs
 from farpoint._security import PathLike, Security, Tls, read_security
 from farpoint._shared_memory import SharedMemory
@@ -32,6 +33,7 @@ class Arguments:
     token: str | None = field(repr=False)
     credentials: grpc.ChannelCredentials | None
     shared_memory: str | None
+    checksums: bool | None
 
 
 class BaseClient(Generic[Channel]):
@@ -52,12 +54,14 @@ class BaseClient(Generic[Channel]):
         token: str | None = None,
         credentials: grpc.ChannelCredentials | None = None,
         shared_memory: str | None = None,
+        checksums: bool | None = None,
     ) -> None:
         self._arguments = Arguments(
-            checked_target(target), timeout, tls, token, credentials, shared_memory
+            checked_target(target), timeout, tls, token, credentials, shared_memory, checksums
         )
         self._timeout = timeout
         self._security = read_security(target, tls, token, credentials)
+        self._checksums = choose_checksums(checksums, self._security.credentials is None)
         self._is_closed = False
         self._begin()
 

@@ -39,6 +39,9 @@ class Client(BaseClient[grpc.Channel]):
         credentials: gRPC's own, instead of `tls`.
         shared_memory: "unix:PATH" as in the --shared-memory-listen of a server on this machine,
             which then reads larger clouds of `sample` from this process's memory.
+        checksums: whether answers are checked for damage on their way by the CRC-32C of each
+            tensor. None checks in plain text, where the server has them; True everywhere, and an
+            answer without them is an error. TLS finds damage by itself.
 
     Nothing is sent before the first call. A call that the server did not accept because it was
     away is repeated up to three times within its timeout, as long as few calls fail; one that
@@ -120,7 +123,7 @@ class Client(BaseClient[grpc.Channel]):
         """
         context = start_call(timeout, self._timeout)
         with nullcontext() if self._memory is None else Lease(self._memory, context) as lease:
-            rpc = SampleRpc(points, m, attributes, start, nonfinite, lease)
+            rpc = SampleRpc(points, m, attributes, start, nonfinite, lease, self._checksums)
             if not rpc.batch.clouds:
                 return []
             return self._invoke(self._within_limit(rpc, context), context)
@@ -156,7 +159,9 @@ class Client(BaseClient[grpc.Channel]):
             InvalidArgumentError: an argument is wrong.
             FarpointError: the stream itself failed, while it is read.
         """
-        rpc = SampleStreamRpc(m, start, nonfinite, latest_only, start_call(timeout))
+        rpc = SampleStreamRpc(
+            m, start, nonfinite, latest_only, start_call(timeout), self._checksums
+        )
         return self._read_stream(rpc, clouds)
 
     @overload
@@ -213,7 +218,7 @@ class Client(BaseClient[grpc.Channel]):
             FarpointError: the call failed; see `farpoint.errors` for the kinds.
         """
         context = start_call(timeout, self._timeout)
-        rpc = EncodeRpc(points, model, attributes)
+        rpc = EncodeRpc(points, model, attributes, self._checksums)
         return self._invoke(rpc, context) if rpc.batch.clouds else []
 
     def list_models(self, *, timeout: float | None = None) -> list[Model]:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from farpoint._arrays import Array
+from farpoint._checksums import Checksums, check_tensor
 from farpoint.errors import InternalError, InvalidArgumentError
 from farpoint.v1 import tensor_pb2 as pb
 
@@ -58,13 +59,14 @@ def tensor_header(parts: list[Array]) -> pb.Tensor:
     )
 
 
-def to_arrays(*tensors: pb.Tensor) -> list[Array]:
-    """Read-only views of the messages' own bytes.
+def to_arrays(*tensors: pb.Tensor, checksums: Checksums = Checksums.OFF) -> list[Array]:
+    """Read-only arrays of an answer's tensors, whose checksums fit.
 
     Raises:
+        DataLossError: one was damaged, or has no checksum where that is required.
         InternalError: a dtype is unknown, or the bytes do not fit the shape.
     """
-    return [_to_array(tensor) for tensor in tensors]
+    return [_to_array(tensor, checksums) for tensor in tensors]
 
 
 def in_common_dtype(clouds: list[Array]) -> list[Array]:
@@ -113,13 +115,15 @@ def _joined_bytes(parts: list[Array]) -> bytes:
     return b"".join(part.data if part.flags.c_contiguous else part.tobytes() for part in parts)
 
 
-def _to_array(tensor: pb.Tensor) -> Array:
+def _to_array(tensor: pb.Tensor, checksums: Checksums) -> Array:
+    data = tensor.data
+    check_tensor(tensor, data, checksums)
     dtype = _DTYPES.get(tensor.data_type)
     if dtype is None:
         raise InternalError(f"the server answered with the unknown data type {tensor.data_type}")
     try:
-        return np.frombuffer(tensor.data, dtype).reshape(tuple(tensor.shape))
+        return np.frombuffer(data, dtype).reshape(tuple(tensor.shape))
     except ValueError as error:
         raise InternalError(
-            f"the server answered with {len(tensor.data)} bytes for {dtype} {list(tensor.shape)}"
+            f"the server answered with {len(data)} bytes for {dtype} {list(tensor.shape)}"
         ) from error

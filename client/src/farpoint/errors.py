@@ -13,6 +13,7 @@
     ├── UnavailableError          also a ConnectionError
     ├── CancelledError
     └── InternalError             a bug, or a status that no other class stands for
+        └── DataLossError         the answer was damaged on its way
 
 A failed call keeps gRPC's own exception as its ``__cause__``.
 """
@@ -129,6 +130,10 @@ class InternalError(FarpointError):
     """The server failed, or it gave an answer that makes no sense."""
 
 
+class DataLossError(InternalError):
+    """An answer was damaged on its way: its checksums do not fit, or are missing."""
+
+
 _BY_STATUS: dict[grpc.StatusCode, type[FarpointError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgumentError,
     grpc.StatusCode.OUT_OF_RANGE: InvalidArgumentError,
@@ -141,6 +146,7 @@ _BY_STATUS: dict[grpc.StatusCode, type[FarpointError]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceededError,
     grpc.StatusCode.UNAVAILABLE: UnavailableError,
     grpc.StatusCode.CANCELLED: CancelledError,
+    grpc.StatusCode.DATA_LOSS: DataLossError,
 }
 
 

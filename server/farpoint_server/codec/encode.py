@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -9,10 +10,11 @@ import numpy.typing as npt
 from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_models import EncoderConfig
 from farpoint_server.codec.coordinates import nonfinite, to_float32
+from farpoint_server.codec.fields import Buffer, length_delimited
 from farpoint_server.codec.sample_request import check_points
 from farpoint_server.codec.tensors import TensorView, enum_name, parse_tensor
 from farpoint_server.codec.validation import RequestLimits, read_lengths
-from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tensor
+from farpoint_server.codec.wire import serialize_tensor
 from farpoint_server.engine.types import EncoderInput, Float32s, Int64s, Outcome, StageOutput
 from farpoint_server.errors import InvalidRequestError
 
@@ -36,6 +38,7 @@ class ParsedEncodeRequest:
     lengths: Int64s
     """Shape (B,); adds up to P."""
     return_points: bool
+    return_checksums: bool = False
 
 
 def parse_encode_request(
@@ -64,6 +67,7 @@ def parse_encode_request(
         attributes=_parse_attributes(request, points.shape[0], config.attributes),
         lengths=read_lengths(request.lengths, points.shape[0], limits),
         return_points=request.return_points,
+        return_checksums=request.return_checksums,
     )
 
 
@@ -142,16 +146,19 @@ def serialize_encode_response(
 
 def _serialize_stage(request: ParsedEncodeRequest, stage: StageOutput) -> list[Buffer]:
     int32, float32 = tensor_pb2.DATA_TYPE_INT32, tensor_pb2.DATA_TYPE_FLOAT32
+    serialize = partial(serialize_tensor, checksum=request.return_checksums)
     tensors = {
-        EncodedStage.INDICES_FIELD_NUMBER: serialize_tensor(stage.indices, int32),
-        EncodedStage.FEATURES_FIELD_NUMBER: serialize_tensor(stage.features, float32),
-        EncodedStage.COUNTS_FIELD_NUMBER: serialize_tensor(stage.counts, int32),
-        EncodedStage.MEAN_DISTANCES_FIELD_NUMBER: serialize_tensor(stage.mean_distances, float32),
+        EncodedStage.INDICES_FIELD_NUMBER: serialize(stage.indices, int32),
+        EncodedStage.FEATURES_FIELD_NUMBER: serialize(stage.features, float32),
+        EncodedStage.COUNTS_FIELD_NUMBER: serialize(stage.counts, int32),
+        EncodedStage.MEAN_DISTANCES_FIELD_NUMBER: serialize(stage.mean_distances, float32),
     }
     if request.return_points:
         firsts = request.lengths.cumsum() - request.lengths
         rows = stage.indices + np.repeat(firsts, stage.lengths).astype(np.int32)
-        tensors[EncodedStage.POINTS_FIELD_NUMBER] = request.points.take(rows)
+        tensors[EncodedStage.POINTS_FIELD_NUMBER] = request.points.take(
+            rows, request.return_checksums
+        )
     chunks: list[Buffer] = [EncodedStage(lengths=stage.lengths.tolist()).SerializeToString()]
     for number, tensor in tensors.items():
         chunks += length_delimited(number, tensor)

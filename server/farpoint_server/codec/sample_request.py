@@ -8,8 +8,10 @@ import numpy as np
 from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_server.codec.coordinates import Float64s, check_finite, to_float32
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.tensors import MAX_DIMENSIONS, Enum, TensorView, enum_name, parse_tensor
+from farpoint_server.codec.tensors import Enum, TensorView, enum_name, parse_tensor
 from farpoint_server.codec.validation import (
+    MAX_ATTRIBUTES,
+    MAX_DIMENSIONS,
     RequestLimits,
     read_lengths,
     read_sample_counts,
@@ -17,7 +19,7 @@ from farpoint_server.codec.validation import (
 )
 from farpoint_server.codec.wire import SampleMessage
 from farpoint_server.engine.types import Clouds, Int64s
-from farpoint_server.errors import InvalidRequestError
+from farpoint_server.errors import InvalidRequestError, quoted
 
 POINT_TYPES = (
     tensor_pb2.DATA_TYPE_FLOAT32,
@@ -25,6 +27,8 @@ POINT_TYPES = (
     tensor_pb2.DATA_TYPE_FLOAT16,
     tensor_pb2.DATA_TYPE_BFLOAT16,
 )
+# Of the name of an attribute, which the answer repeats, in characters.
+MAX_NAME = 256
 METHODS = (sampling_pb2.SAMPLING_METHOD_FARTHEST_POINT,)
 # Read once: an enum makes them anew each time that it is asked.
 _METHOD_NUMBERS = frozenset(sampling_pb2.SamplingMethod.values())
@@ -47,6 +51,7 @@ class ParsedSampleRequest(NamedTuple):
     ignore_nonfinite: bool
     return_points: bool
     return_distances: bool
+    return_checksums: bool = False
 
     shared_bytes: int = 0
     """Bytes of its tensors that are still to be copied from the caller's memory."""
@@ -113,6 +118,7 @@ def parse_sample_request(
         ignore_nonfinite=request.nonfinite_policy == sampling_pb2.NONFINITE_POLICY_IGNORE,
         return_points=request.return_points,
         return_distances=request.return_distances,
+        return_checksums=request.return_checksums,
         shared_bytes=shared_bytes,
     )
 
@@ -167,11 +173,16 @@ def check_points(points: tensor_pb2.Tensor, limits: RequestLimits) -> None:
 def _parse_attributes(
     attributes: Sequence[tensor_pb2.Attribute], points: int, regions: Regions | None
 ) -> tuple[tuple[str, TensorView], ...]:
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise InvalidRequestError("attributes", f"at most {MAX_ATTRIBUTES}", len(attributes))
     views: dict[str, TensorView] = {}
     for i, attribute in enumerate(attributes):
         if not attribute.name or attribute.name in views:
             expected = "a name that no other attribute has"
-            raise InvalidRequestError(f"attributes[{i}].name", expected, repr(attribute.name))
+            raise InvalidRequestError(f"attributes[{i}].name", expected, quoted(attribute.name))
+        if len(attribute.name) > MAX_NAME:
+            expected = f"at most {MAX_NAME} characters"
+            raise InvalidRequestError(f"attributes[{i}].name", expected, len(attribute.name))
         shape = tuple(attribute.values.shape[:MAX_DIMENSIONS])
         if not shape or shape[0] != points:
             raise InvalidRequestError(f"attributes[{i}].values.shape", f"({points}, ...)", shape)

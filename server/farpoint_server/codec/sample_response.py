@@ -2,14 +2,14 @@
 
 import struct
 import time
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
 from farpoint.v1 import sampling_pb2, tensor_pb2
+from farpoint_server.codec.fields import Buffer, length_delimited
 from farpoint_server.codec.sample_request import DecodedSampleRequest, ParsedSampleRequest
-from farpoint_server.codec.tensors import TensorView
-from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tensor
+from farpoint_server.codec.wire import serialize_tensor
 from farpoint_server.engine.types import Clouds, Int32s, Int64s, Outcome, Samples
 
 Response = sampling_pb2.SampleResponse
@@ -50,22 +50,23 @@ def serialize_sample_response(
         outcome: Its samples, and how long they took.
     """
     request, samples = decoded.request, outcome.result
+    tensor = partial(serialize_tensor, checksum=request.return_checksums)
     rows = rows_within(decoded.clouds, samples.rows)
     chunks: list[Buffer] = [_lengths(decoded.clouds.sample_counts)]
     chunks += length_delimited(
-        Response.INDICES_FIELD_NUMBER, serialize_tensor(rows, tensor_pb2.DATA_TYPE_INT32)
+        Response.INDICES_FIELD_NUMBER, tensor(rows, tensor_pb2.DATA_TYPE_INT32)
     )
     for name, values in request.attributes:
-        attribute = _attribute(name, values, samples.rows)
+        attribute = _attribute(name, values.take(samples.rows, request.return_checksums))
         chunks += length_delimited(Response.ATTRIBUTES_FIELD_NUMBER, attribute)
     if request.return_points:
-        points = request.points.take(samples.rows)
+        points = request.points.take(samples.rows, request.return_checksums)
         chunks += length_delimited(Response.POINTS_FIELD_NUMBER, points)
     if request.return_distances and samples.distances is not None:
-        distances = serialize_tensor(samples.distances, tensor_pb2.DATA_TYPE_FLOAT32)
+        distances = tensor(samples.distances, tensor_pb2.DATA_TYPE_FLOAT32)
         chunks += length_delimited(Response.DISTANCES_FIELD_NUMBER, distances)
     if decoded.origins is not None:
-        origins = serialize_tensor(decoded.origins, tensor_pb2.DATA_TYPE_FLOAT64)
+        origins = tensor(decoded.origins, tensor_pb2.DATA_TYPE_FLOAT64)
         chunks += length_delimited(Response.ORIGINS_FIELD_NUMBER, origins)
     server_ms = (time.monotonic() - arrived) * 1e3
     first, second, third = _TIMING_TAGS
@@ -85,6 +86,6 @@ def _length(count: int) -> bytes:
     return Response(lengths=[count]).SerializeToString()
 
 
-def _attribute(name: str, values: TensorView, rows: Int32s) -> list[Buffer]:
+def _attribute(name: str, tensor: list[Buffer]) -> list[Buffer]:
     head = tensor_pb2.Attribute(name=name).SerializeToString()
-    return [head, *length_delimited(tensor_pb2.Attribute.VALUES_FIELD_NUMBER, values.take(rows))]
+    return [head, *length_delimited(tensor_pb2.Attribute.VALUES_FIELD_NUMBER, tensor)]

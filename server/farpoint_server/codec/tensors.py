@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from farpoint.v1 import tensor_pb2
+from farpoint_server.codec.fields import Buffer
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.wire import ELEMENT_TYPES, Buffer, DataType, tensor_chunks
+from farpoint_server.codec.validation import check_shape
+from farpoint_server.codec.wire import ELEMENT_TYPES, DataType, tensor_chunks
 from farpoint_server.engine.types import Int32s
 from farpoint_server.errors import InvalidRequestError
-
-MAX_DIMENSIONS = 32
 
 
 class Enum(Protocol):
@@ -50,11 +50,11 @@ class TensorView(NamedTuple):
         """The elements in their shape, without a copy, not to be written."""
         return np.frombuffer(self.data, ELEMENT_TYPES[self.data_type]).reshape(self.shape)
 
-    def take(self, rows: Int32s) -> list[Buffer]:
+    def take(self, rows: Int32s, checksum: bool = False) -> list[Buffer]:
         """The Tensor of some rows, in the type that was sent, moved as bytes whatever they mean."""
         count, *rest = self.shape
         taken = np.frombuffer(self.data, np.uint8).reshape(count, -1).take(rows, axis=0)
-        return tensor_chunks(self.data_type, [len(rows), *rest], taken.reshape(-1).data)
+        return tensor_chunks(self.data_type, [len(rows), *rest], taken.reshape(-1).data, checksum)
 
 
 def parse_tensor(
@@ -101,13 +101,7 @@ def _head(tensor: tensor_pb2.Tensor, field: str) -> tuple[DataType, tuple[int, .
     if element is None:
         name = enum_name(tensor_pb2.DataType, data_type)
         raise InvalidRequestError(f"{field}.data_type", "a DataType of the contract", name)
-    sizes = tensor.shape
-    if len(sizes) > MAX_DIMENSIONS:
-        expected = f"at most {MAX_DIMENSIONS} dimensions"
-        raise InvalidRequestError(f"{field}.shape", expected, len(sizes))
-    shape = tuple(sizes)
-    if shape and min(shape) < 0:
-        raise InvalidRequestError(f"{field}.shape", "no negative size", shape)
+    shape = check_shape(tensor.shape, field)
     # Python integers: a product that overflows 64 bits must not look small.
     return data_type, shape, math.prod(shape) * element.itemsize
 

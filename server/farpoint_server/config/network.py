@@ -67,6 +67,24 @@ class NetworkSettings(BaseSettings):
         ge=1,
         description="Most calls at once on one connection; further ones wait in the client.",
     )
+    handshake_timeout_s: float = Field(
+        10.0,
+        gt=0,
+        description="Seconds in which a new connection has to begin with TLS and HTTP/2. Silent "
+        "connections count in max_connections until then.",
+    )
+    idle_timeout_s: float = Field(
+        3600.0,
+        gt=0,
+        description="Seconds after which a connection without a call is closed, which its client "
+        "does not notice, and a SampleStream ends that sends nothing. Health watches stay.",
+    )
+    send_timeout_s: float = Field(
+        30.0,
+        gt=0,
+        description="Seconds that a peer may let an answer wait, beside a second for each 256 KiB "
+        "of it. Then its connection is closed, with all of its calls.",
+    )
     compression: Literal["on", "off"] = Field(
         "off",
         description="Whether callers may compress messages with gzip or deflate. Coordinates gain "

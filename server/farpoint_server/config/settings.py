@@ -82,6 +82,14 @@ class Settings(NetworkSettings, MemorySettings, ModelSettings):
         "points. Also the most that SampleLarge accepts. At the bound the server holds up to "
         "two to three times as much: float64 and halves are converted, batches are joined.",
     )
+    caller_share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="Part of the points and bytes in flight that one caller may hold while others "
+        "hold or want some; alone it may have all. A caller is a token, or else a network address, "
+        "or a connection from this machine.",
+    )
     receive_turns: int = Field(
         16,
         ge=1,
@@ -92,8 +100,16 @@ class Settings(NetworkSettings, MemorySettings, ModelSettings):
     max_concurrent_rpcs: int = Field(
         2048,
         ge=1,
-        description="Most calls open at once, health watches included; gRPC refuses others. "
-        "Lower it where requests are large: each open call may hold one message.",
+        description="Most requests open at once; others are refused with RESOURCE_EXHAUSTED, but "
+        "for callers with a token below their share. Health, reflection and administration have "
+        "slots of their own. Lower it where requests are large: each open call may hold one "
+        "message.",
+    )
+    max_caller_rpcs: int | None = Field(
+        None,
+        ge=1,
+        description="Most requests that one caller has open at once: one token or, without tokens, "
+        "one address. Half of max_concurrent_rpcs, unless given; raise it behind a proxy.",
     )
     overload_retry_ms: int = Field(
         250,
@@ -106,6 +122,13 @@ class Settings(NetworkSettings, MemorySettings, ModelSettings):
         ge=1,
         description="Points after which a batch takes no further request. Larger batches fill a "
         "GPU better; smaller ones keep small requests from waiting for large ones.",
+    )
+    long_work_ms: float = Field(
+        30.0,
+        ge=0,
+        description="Milliseconds of predicted work above which a request is long. Long requests "
+        "run beside the others, at a lower priority, so that short ones pass them; 0 has all of "
+        "them wait for each other.",
     )
     engine_timeout_s: float = Field(
         300.0,

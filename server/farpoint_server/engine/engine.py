@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from farpoint_server.engine.devices import available_cores
+from farpoint_server.engine.priority import prepare_thread
 from farpoint_server.engine.sample import SampleBatch
 from farpoint_server.engine.thread import EngineThread, inline_limit_ns
 from farpoint_server.engine.transfer.cuda import CudaDevice
@@ -50,6 +51,9 @@ class Engine:
         cpu_threads: Threads of the kernels on a CPU.
         memory: Of the device; one with the defaults if None.
         pipeline: To the GPU; that of `device` if None.
+        background: Runs long work on the same device, so that short work passes it. It is started
+            and stopped with this engine, and has its memory manager.
+        is_background: Whether this is such an engine: its thread has a lower priority.
     """
 
     def __init__(
@@ -58,19 +62,23 @@ class Engine:
         cpu_threads: int,
         memory: Manager | None = None,
         pipeline: Pipeline[Any] | None = None,
+        background: "Engine | None" = None,
+        *,
+        is_background: bool = False,
     ) -> None:
         self.device = device
+        self.background = background
         self.memory = memory or manager_of(device, Options(), Gate())
-        self.pipeline = pipeline or _pipeline_to(device, self.memory)
+        self.pipeline = pipeline or _pipeline_to(device, self.memory, background is not None)
         if self.pipeline is not None:
             self.memory.before_host_trim(self.pipeline.give_back)
         self.depth = 1 if self.pipeline is None else DEPTH
         """Batches that may be given to the engine before it has answered the first of them."""
+        runs_inline = self.pipeline is None and not is_background
         self._thread = EngineThread(
-            f"engine-{device}",
-            # OpenMP keeps the number of threads per calling thread, so it is set on this one.
-            partial(torch.set_num_threads, cpu_threads),
-            inline_ns=inline_limit_ns(available_cores()) if self.pipeline is None else -1,
+            f"engine-{device}{'-background' if is_background else ''}",
+            partial(prepare_thread, cpu_threads, is_background),
+            inline_ns=inline_limit_ns(available_cores()) if runs_inline else -1,
         )
 
     async def start(self) -> None:
@@ -78,6 +86,8 @@ class Engine:
         _accept_read_only_arrays()
         one = np.ones(1, np.int64)
         await self.run(SampleBatch([Clouds(np.zeros((1, 3), np.float32), one, one, one - 1)]))
+        if self.background is not None:
+            await self.background.start()
 
     async def run(self, batch: Batch[Answer]) -> list[Answer | ServiceError]:
         """The answer to each request of a batch, in order, from one launch where memory allows.
@@ -114,8 +124,18 @@ class Engine:
         """Runs a function on the engine's thread, after the batch that is on it."""
         return await self._thread.call(function)
 
+    async def call_behind_long_work(self, function: Callable[[], T]) -> T:
+        """Runs a function once the long batch that runs now has ended, and with no other beside it.
+
+        A trim that waits for all batches holds new ones back meanwhile. From here it waits for
+        short ones alone.
+        """
+        return await (self.background or self).call(function)
+
     def stop(self) -> None:
         """Lets the threads end after the batches that they are at."""
+        if self.background is not None:
+            self.background.stop()
         self._thread.stop()
         if self.pipeline is not None:
             self.pipeline.stop()
@@ -171,11 +191,14 @@ def _service_error(finding: OutOfMemory | DeviceLost) -> ServiceError:
     return OverloadedError(str(finding), OOM_RETRY_MS)
 
 
-def _pipeline_to(device: torch.device, memory: Manager) -> Pipeline[torch.Tensor] | None:
+def _pipeline_to(
+    device: torch.device, memory: Manager, passes_others: bool
+) -> Pipeline[torch.Tensor] | None:
     """None for a CPU, whose memory is the host's own."""
     if device.type != "cuda":
         return None
-    return Pipeline(CudaDevice(device), memory.hold, f"transfer-{device}")
+    cuda = CudaDevice(device, passes_others=passes_others)
+    return Pipeline(cuda, memory.hold, f"transfer-{device}")
 
 
 def _accept_read_only_arrays() -> None:

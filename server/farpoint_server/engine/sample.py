@@ -32,6 +32,7 @@ class SampleWork:
     cost_ns: int = field(init=False)
     """Nanoseconds that the CPU kernel is predicted to take on one core."""
     shares_launch: ClassVar[bool] = True
+    kind: ClassVar[str] = "sample"
 
     def __post_init__(self) -> None:
         self.point_count = len(self.clouds.points)

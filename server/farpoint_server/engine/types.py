@@ -115,6 +115,11 @@ class Work(Protocol[Answer]):
     """Whether several of its kind may run as one batch."""
 
     @property
+    def kind(self) -> str:
+        """What it is, and with which model: its like takes as much longer or shorter."""
+        ...
+
+    @property
     def point_count(self) -> int:
         """Points of all clouds."""
         ...

@@ -23,7 +23,7 @@ from farpoint_server.memory.oom import (
 from farpoint_server.memory.policy import Thresholds
 from farpoint_server.memory.prediction import OBSERVED_BYTES, Budget, UsageTracker
 from farpoint_server.memory.snapshot import Counter, MemorySnapshot, Reason
-from farpoint_server.memory.trimmer import Gate, Report, Trimmer, TrimRecord
+from farpoint_server.memory.trimmer import DRAIN_S, Gate, Report, Trimmer, TrimRecord
 
 Result = TypeVar("Result")
 
@@ -31,8 +31,9 @@ Result = TypeVar("Result")
 class Manager:
     """Answers batches, trims between them, and says what memory looks like.
 
-    Everything but `snapshot`, `is_lost`, `check` and `failed` belongs to the engine's thread; so
-    does `run_inline`, which the event loop may call while that thread has nothing to do.
+    `snapshot`, `is_lost`, `check` and `failed` are for any thread, `run` and the trims for the two
+    threads of the device's engine, that of long work and that of the rest: a trim still has the
+    gate to itself. `run_inline` is for the event loop, while the latter has nothing to do.
 
     Args:
         allocator: The device's.
@@ -196,10 +197,7 @@ class Manager:
     def _run_part(
         self, part: Batch, forward: Callable[[Batch], list[Answer]]
     ) -> list[Answer | OutOfMemory]:
-        size = part.predicted_bytes
-        if self.bounded and not self._budget.may_begin(
-            size, alone=len(part) == 1, trim=self._make_room
-        ):
+        if self.bounded and not self._may_begin(part):
             # What is predicted not to fit now may fit in halves.
             refusal = "others hold the memory that the request needs"
             return run_in_halves(part, lambda half: self._run_part(half, forward), refusal)
@@ -212,6 +210,19 @@ class Manager:
         recovered = recovery.run(part)
         self._count_oom()
         return recovered
+
+    def _may_begin(self, part: Batch) -> bool:
+        """Whether a batch fits now, or else after those that run beside it on other threads."""
+        may_begin = partial(
+            self._budget.may_begin,
+            part.predicted_bytes,
+            alone=len(part) == 1,
+            trim=self._make_room,
+        )
+        if may_begin():
+            return True
+        is_shared = self._gate.readers > 0
+        return is_shared and self._gate.wait_until_empty(DRAIN_S) and may_begin()
 
     def _make_room(self) -> None:
         self._looked(self._trimmer.make_room())

@@ -25,6 +25,10 @@ class MonitoredEngine(Protocol):
         """Runs a function on the engine's thread, after the batch that is on it."""
         ...
 
+    def call_behind_long_work(self, function: Callable[[], T]) -> Awaitable[T]:
+        """Runs a function after the long batch that runs now, and with no other beside it."""
+        ...
+
 
 class MemoryMonitor:
     """One task per engine.
@@ -75,8 +79,10 @@ class MemoryMonitor:
         """
         memory = engine.memory
         while True:
-            wait = memory.trim if force else lambda: memory.trim_if_idle(self._waiting())
-            trim = await engine.call(wait)
+            if force:
+                trim = await engine.call_behind_long_work(memory.trim)
+            else:
+                trim = await engine.call(lambda: memory.trim_if_idle(self._waiting()))
             if trim is not None:
                 return trim.seconds, trim.returned_bytes
             if force or memory.is_lost:

@@ -1,5 +1,6 @@
 """Predicts the peak device memory of a batch, learns from what was used, and knows what is free."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -95,7 +96,10 @@ class Demand:
 
 
 class UsageTracker:
-    """Learns from the peak memory of the batches of one device, one at a time."""
+    """Learns from the peak memory of the batches of one device.
+
+    Only from those beside which no other large one ran: the peak of both says nothing of either.
+    """
 
     def __init__(self, allocator: Allocator, clock: Callable[[], float]) -> None:
         self.correction = Correction()
@@ -104,6 +108,8 @@ class UsageTracker:
         self._demand = Demand()
         self._looked = -LOOK_EVERY_S
         self._largest = 0
+        self._changed = threading.Lock()
+        self._running = self._begun = 0
 
     @property
     def demand(self) -> int:
@@ -114,12 +120,23 @@ class UsageTracker:
         """Runs a batch, and learns from what it took if it is large enough to tell."""
         if predicted < OBSERVED_BYTES:
             return run()
-        if not self._is_due(predicted):
+        with self._changed:
+            self._running += 1
+            self._begun += 1
+            looks, begun = self._running == 1 and self._is_due(predicted), self._begun
+        try:
+            if looks:
+                return self._look(run, predicted, begun)
             self._demand = self._demand.observe(self.correction.apply(predicted), self._clock())
             return run()
+        finally:
+            with self._changed:
+                self._running -= 1
+
+    def _look(self, run: Callable[[], T], predicted: int, begun: int) -> T:
         self._allocator.begin_peak()
         answer = run()
-        peak = self._allocator.peak()
+        peak = self._allocator.peak() if self._begun == begun else None
         if peak is not None:
             self.correction = self.correction.observe(predicted, peak)
         self._demand = self._demand.observe(predicted if peak is None else peak, self._clock())
@@ -167,18 +184,19 @@ class Budget:
         self._reserve = reserve
         self._clock = clock
         stats = allocator.stats()
-        self._room, self._reserved, self._seen = allocator.room(), stats.reserved, clock()
-        total = self._room.total - reserve
+        # Replaced as a whole: the threads of all lanes read it.
+        self._seen = room, _, _ = allocator.room(), stats.reserved, clock()
+        total = room.total - reserve
         best = total if limit is None else min(limit, total)
         self._capacity = max(0, best - stats.allocated)
 
     def room(self, stats: Stats, max_age_s: float = ROOM_AGE_S) -> Room:
         """The whole device's room: what others take as of at most `max_age_s` ago, we as of now."""
-        now = self._clock()
-        if now - self._seen >= max_age_s:
-            self._room, self._reserved, self._seen = self._allocator.room(), stats.reserved, now
-        free = self._room.free + self._reserved - stats.reserved
-        return Room(min(max(0, free), self._room.total), self._room.total)
+        now, (room, reserved, seen) = self._clock(), self._seen
+        if now - seen >= max_age_s:
+            self._seen = room, reserved, _ = self._allocator.room(), stats.reserved, now
+        free = room.free + reserved - stats.reserved
+        return Room(min(max(0, free), room.total), room.total)
 
     def batch_bytes(self) -> float:
         """Bytes that one batch may take now if it can be cut."""

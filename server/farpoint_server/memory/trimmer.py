@@ -31,6 +31,7 @@ class Gate:
         self._readers = 0
         self._writing = False
         self._insisting = 0
+        self._waiting = 0
 
     @property
     def readers(self) -> int:
@@ -61,7 +62,7 @@ class Gate:
         with self._lock:
             self._readers -= 1
             # Nobody else waits for readers.
-            if self._insisting:
+            if self._insisting or self._waiting:
                 self._changed.notify_all()
 
     def hold_shared(self) -> Callable[[], None]:
@@ -72,6 +73,14 @@ class Gate:
         with self._changed:
             self._readers += 1
         return self.leave
+
+    def wait_until_empty(self, timeout_s: float) -> bool:
+        """Waits, outside, for a moment without batches; whether there was one in time."""
+        with self._changed:
+            self._waiting += 1
+            empty = self._changed.wait_for(lambda: not self._readers, timeout_s)
+            self._waiting -= 1
+        return empty
 
     @contextmanager
     def try_exclusive(self) -> Iterator[bool]:

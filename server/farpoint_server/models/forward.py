@@ -34,6 +34,8 @@ class EncodeWork:
     clouds: EncoderInput
     given_up: list[bool] = field(default_factory=lambda: [False])
     """Shared with its halves."""
+    kind: str = "encode"
+    """Of the model: its time is predicted apart from that of others."""
     shares_launch: ClassVar[bool] = False
 
     @property
@@ -51,6 +53,11 @@ class EncodeWork:
         """Bytes of the largest padded batch on the device."""
         lengths = self.clouds.lengths
         return max(self._bytes_of(len(g) * int(lengths[g].max())) for g in groups(lengths))
+
+    @property
+    def least_bytes(self) -> int:
+        """Bytes of its longest cloud by itself: where memory is short, requests are cut to that."""
+        return self._bytes_of(int(self.clouds.lengths.max()))
 
     @staticmethod
     def batch(requests: "Sequence[EncodeWork]") -> "EncodeWork":

@@ -20,6 +20,8 @@ from farpoint_server.errors import (
     ModelUnusableError,
     NotFoundError,
     ServiceError,
+    quoted,
+    shortened,
 )
 
 DEFAULT_NAME = weights.DEFAULT.stem
@@ -97,7 +99,7 @@ class Registry:
             encoder = await asyncio.to_thread(load_encoder, path or weights.DEFAULT)
         except (CheckpointError, OSError) as error:
             expected = "a safetensors file of an encoder"
-            raise InvalidRequestError("path", expected, str(error)) from error
+            raise InvalidRequestError("path", expected, shortened(str(error))) from error
         encoders = {engine.device: await _warmed_up(encoder, engine) for engine in self._engines}
         model = self._models[name] = LoadedModel(name, encoder.config, encoders)
         await self._readiness.know(name)
@@ -125,15 +127,15 @@ class Registry:
     def _find(self, name: str) -> LoadedModel:
         if name not in self._models:
             known = ", ".join(self._models) or "none"
-            raise NotFoundError(f"model: expected one that is loaded ({known}), got {name!r}")
+            raise NotFoundError(f"model: expected one that is loaded ({known}), got {quoted(name)}")
         return self._models[name]
 
     def _check_name(self, name: str) -> None:
         if not NAME.fullmatch(name):
             expected = "1 to 64 letters, digits, '_', '-' or '.'"
-            raise InvalidRequestError("name", expected, repr(name))
+            raise InvalidRequestError("name", expected, quoted(name))
         if name not in self._models and self._readiness.knows(name):
-            raise InvalidRequestError("name", "one that is not that of a service", repr(name))
+            raise InvalidRequestError("name", "one that is not that of a service", quoted(name))
 
 
 class WarmUp:

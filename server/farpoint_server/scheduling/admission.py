@@ -1,23 +1,50 @@
-"""Admission control: bounds on what is held at once; what is beyond is refused, not queued."""
+"""Admission control: bounds on what is held at once, in all and for one caller."""
 
-from farpoint_server.errors import OverloadedError
+import time
+from collections.abc import Callable
+
+from farpoint_server import request_context
+from farpoint_server.errors import CallerShareError, OverloadedError
+
+# A caller who was refused with nothing inside counts as waiting for so many times its retry time.
+WAITING_RETRIES = 4
 
 
 class Admission:
     """Bounds on all requests between their acceptance and their answer.
 
+    A caller alone may fill the server. While others hold something, or were refused a moment ago
+    with nothing inside, it is refused what goes beyond its share, and so makes room for them. One
+    request is always within the share.
+
     Args:
         max_points: Points of their clouds.
         max_bytes: Bytes of their messages.
         retry_ms: Milliseconds that a refused caller is told to wait.
+        caller_share: Part of each bound that one caller may hold beside others.
+        clock: Seconds, monotonic.
     """
 
-    def __init__(self, max_points: int, max_bytes: int, retry_ms: int) -> None:
+    def __init__(
+        self,
+        max_points: int,
+        max_bytes: int,
+        retry_ms: int,
+        caller_share: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.max_points = max_points
         self.max_bytes = max_bytes
         self._retry_ms = retry_ms
+        self._share_points = int(caller_share * max_points)
+        self._share_bytes = int(caller_share * max_bytes)
+        self._clock = clock
         self._points = 0
         self._bytes = 0
+        self._callers: dict[str, list[int]] = {}
+        """Points and bytes of each caller who holds some."""
+        self._shut_out: tuple[str, float] = ("", -float("inf"))
+        """Who was refused last with nothing inside, and when."""
 
     @property
     def points(self) -> int:
@@ -31,56 +58,96 @@ class Admission:
 
     def check_room(self) -> None:
         """Raises OverloadedError if not even a request of one point would fit."""
-        self._check(1, 1)
+        self._check(request_context.caller(), 1, 1)
 
     def hold(self, points: int, size: int) -> "Hold":
-        """Counts a request's points and bytes while a block runs.
+        """Counts a request's points and bytes while a block runs, for the caller of the request.
 
         Raises:
             OverloadedError: on entering; there is no room, and the request must not be kept.
         """
-        return Hold(self, points, size)
+        return Hold(self, request_context.caller(), points, size)
 
-    def add(self, points: int, size: int) -> None:
-        """Begins to count points and bytes; raises OverloadedError where there is no room."""
-        self._check(points, size)
+    def add(
+        self, caller: str, points: int, size: int, own_points: int = 0, own_size: int = 0
+    ) -> None:
+        """Begins to count points and bytes, of a request that holds its own already if it grows.
+
+        Raises:
+            OverloadedError: there is no room.
+        """
+        self._check(caller, points, size, own_points, own_size)
+        self._count(caller, points, size)
+
+    def add_response(self, caller: str, size: int) -> None:
+        """Begins to count a response, whose bytes are there already; requests find less room."""
+        self._count(caller, 0, size)
+
+    def remove(self, caller: str, points: int, size: int) -> None:
+        """Ends what `add` or `add_response` began."""
+        self._count(caller, -points, -size)
+        if not any(self._callers[caller]):
+            del self._callers[caller]
+
+    def _count(self, caller: str, points: int, size: int) -> None:
         self._points += points
         self._bytes += size
+        held = self._callers.setdefault(caller, [0, 0])
+        held[0] += points
+        held[1] += size
 
-    def remove(self, points: int, size: int) -> None:
-        """Ends what `add` began."""
-        self._points -= points
-        self._bytes -= size
-
-    def _check(self, points: int, size: int) -> None:
-        if self._points + points <= self.max_points and self._bytes + size <= self.max_bytes:
+    def _check(
+        self, caller: str, points: int, size: int, own_points: int = 0, own_size: int = 0
+    ) -> None:
+        held = self._callers.get(caller)
+        total_points, total_bytes = self._points + points, self._bytes + size
+        if held is not None and self._has_others(caller):
+            self._check_share(held[0] > own_points, "points", held[0], points, self._share_points)
+            self._check_share(held[1] > own_size, "bytes", held[1], size, self._share_bytes)
+        if total_points <= self.max_points and total_bytes <= self.max_bytes:
             return
-        for unit, held, more, most in (
+        if held is None:
+            self._shut_out = caller, self._clock()
+        for unit, inside, more, most in (
             ("points", self._points, points, self.max_points),
             ("bytes", self._bytes, size, self.max_bytes),
         ):
-            if held + more > most:
-                message = f"the server holds {held} {unit} of at most {most}; no room for {more}"
+            if inside + more > most:
+                message = f"the server holds {inside} {unit} of at most {most}; no room for {more}"
                 raise OverloadedError(f"{message} more", self._retry_ms)
+
+    def _check_share(self, has_more: bool, unit: str, inside: int, more: int, most: int) -> None:
+        """Refuses what goes beyond a caller's share, if other requests of its hold some of that."""
+        if has_more and inside + more > most:
+            message = f"this caller holds {inside} {unit} of its share of {most} beside others"
+            raise CallerShareError(f"{message}; no room for {more} more", self._retry_ms)
+
+    def _has_others(self, caller: str) -> bool:
+        """Whether anybody else holds something, or was refused a moment ago with nothing inside."""
+        if len(self._callers) > 1:
+            return True
+        who, when = self._shut_out
+        waits_s = WAITING_RETRIES * self._retry_ms / 1e3
+        return who != caller and self._clock() - when < waits_s
 
 
 class Hold:
     """A block in which points and bytes count. A class costs a third of a generator here."""
 
-    __slots__ = ("_admission", "_points", "_size")
+    __slots__ = ("_admission", "_caller", "_points", "_size")
 
-    def __init__(self, admission: Admission, points: int, size: int) -> None:
-        self._admission, self._points, self._size = admission, points, size
+    def __init__(self, admission: Admission, caller: str, points: int, size: int) -> None:
+        self._admission, self._caller, self._points, self._size = admission, caller, points, size
 
     def __enter__(self) -> "Hold":
-        self._admission.add(self._points, self._size)
+        self._admission.add(self._caller, self._points, self._size)
         return self
 
     def add(self, points: int, size: int) -> None:
         """Has more count until the block ends; raises OverloadedError where there is no room."""
-        self._admission.add(points, size)
+        self._admission.add(self._caller, points, size, self._points, self._size)
         self._points += points
         self._size += size
 
     def __exit__(self, *_: object) -> None:
-        self._admission.remove(self._points, self._size)
+        self._admission.remove(self._caller, self._points, self._size)

@@ -20,8 +20,10 @@ class Watchdog:
 
     Args:
         limit_s: Seconds that a batch may run; None is without limit.
-        engines: How many there are; each is known by its position.
-        report: Called with False when the last engine hangs, and with True when one is back.
+        engines: How many there are in a lane; each is known by its position over all lanes.
+        report: Called with False when the last engine of a lane hangs, and with True when each
+            lane has one again.
+        lanes: How many there are: what waits in one is not done by the engines of another.
     """
 
     def __init__(
@@ -29,10 +31,12 @@ class Watchdog:
         limit_s: float | None,
         engines: int = 1,
         report: Callable[[bool], None] = lambda _: None,
+        lanes: int = 1,
     ) -> None:
         self._limit_s = limit_s
         # Batches that each engine is late with: as many as its depth.
-        self._late = [0] * engines
+        self._late = [0] * engines * lanes
+        self._lanes = [range(lane * engines, (lane + 1) * engines) for lane in range(lanes)]
         self._report = report
 
     @property
@@ -42,8 +46,12 @@ class Watchdog:
 
     @property
     def all_hung(self) -> bool:
-        """Whether no engine is left that could answer."""
-        return all(self._late)
+        """Whether in some lane no engine is left that could answer."""
+        return any(map(self.are_hung, self._lanes))
+
+    def are_hung(self, engines: range) -> bool:
+        """Whether all engines at these positions hang."""
+        return all(self._late[engine] for engine in engines)
 
     def is_hung(self, engine: int) -> bool:
         """Whether the engine at this position hangs."""

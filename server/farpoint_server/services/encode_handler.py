@@ -5,7 +5,7 @@ Encode and ModelInfer of a loaded encoder share its steps.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -19,14 +19,20 @@ from farpoint_server.codec.encode import (
     parse_encode_request,
     serialize_encode_response,
 )
+from farpoint_server.codec.parts import encode_bounds
 from farpoint_server.codec.validation import RequestLimits
+<<<<<<< HEAD
 from farpoint_server.codec.wire import parse
+from farpoint_server.engine.engine import Engine
+=======
+from farpoint_server.codec.wire import parse, read_message
+>>>>>>> wire
 from farpoint_server.engine.types import Outcome, StageOutput
 from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.registry import LoadedModel, Registry
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.transport.interceptor import Context
+from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.receive import ReceiveTurns, receive
 
 T = TypeVar("T")
@@ -43,6 +49,7 @@ class EncodeHandler:
         batcher: Runs the work.
         registry: The loaded models.
         threads: Where messages are decoded and serialized.
+        engines: Any of them may get a request.
     """
 
     limits: RequestLimits
@@ -51,6 +58,7 @@ class EncodeHandler:
     batcher: Batcher
     registry: Registry
     threads: ThreadPoolExecutor
+    engines: Sequence[Engine] = ()
 
     async def handle(self, context: Context) -> bytes:
         """The serialized EncodeResponse to the one message of a call.
@@ -60,7 +68,8 @@ class EncodeHandler:
         """
         arrived = time.monotonic()
         raw = await receive(context, self.admission, self.receiving)
-        message = parse(sampling_pb2.EncodeRequest.FromString, raw)
+        bounds = encode_bounds(self.limits.clouds)
+        message = parse(read_message, raw, sampling_pb2.EncodeRequest, bounds)
         model = self.registry.get(message.model)
         request = parse_encode_request(message, len(raw), model.config, self.limits)
         with self.admission.hold(request.points.shape[0], len(raw)):
@@ -81,7 +90,10 @@ class EncodeHandler:
         fields["points"], fields["clouds"] = request.points.shape[0], len(request.lengths)
         fields["model"] = model.name
         clouds = await loop.run_in_executor(self.threads, decode_encode_request, request)
-        outcome = await self.batcher.run(EncodeWork(model.encoders, clouds), timeout_s)
+        work = EncodeWork(model.encoders, clouds, kind=f"encode {model.name}")
+        for engine in self.engines:
+            engine.check(work.least_bytes)
+        outcome = await self.batcher.run(work, timeout_s)
         fields["queue_ms"] = round(outcome.queue_ms, 3)
         fields["compute_ms"] = round(outcome.compute_ms, 3)
         return await loop.run_in_executor(self.threads, serialize, outcome)

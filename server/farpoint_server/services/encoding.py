@@ -9,7 +9,7 @@ import grpc
 from farpoint.v1 import sampling_pb2
 from farpoint_server.models.registry import LoadedModel
 from farpoint_server.services.encode_handler import EncodeHandler
-from farpoint_server.transport.interceptor import Context
+from farpoint_server.transport.handlers import Context
 
 SERVICE = sampling_pb2.DESCRIPTOR.services_by_name["SamplingService"].full_name
 

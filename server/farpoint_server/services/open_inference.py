@@ -9,14 +9,15 @@ import grpc
 
 from farpoint_server import version
 from farpoint_server.codec.open_inference import encoder, fps
+from farpoint_server.codec.open_inference.message import InferMessage, read_infer_message
 from farpoint_server.codec.open_inference.points import VERSION
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.codec.wire import parse
-from farpoint_server.errors import InvalidRequestError, NotFoundError
+from farpoint_server.errors import InvalidRequestError, NotFoundError, quoted
 from farpoint_server.models.registry import LoadedModel
 from farpoint_server.services.encode_handler import EncodeHandler
 from farpoint_server.services.sample_handler import SampleHandler
-from farpoint_server.transport.interceptor import Context
+from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.receive import receive
 
 DESCRIPTOR = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
@@ -67,32 +68,36 @@ class OpenInferenceServicer:
         """ModelInfer."""
         handler = self.sample_handler
         raw = await receive(context, handler.admission, handler.receiving)
-        message = parse(pb.ModelInferRequest.FromString, raw)
-        model = self._find(message.model_name, message.model_version)
-        if len(raw) > handler.limits.message_bytes:
+        message = parse(read_infer_message, raw)
+        model = self._find(message.request.model_name, message.request.model_version)
+        if message.size > handler.limits.message_bytes:
             expected = f"a message of at most {handler.limits.message_bytes} bytes"
-            raise InvalidRequestError("raw_input_contents", expected, f"{len(raw)} bytes")
+            raise InvalidRequestError("raw_input_contents", expected, f"{message.size} bytes")
         if model is None:
-            return await self._sample(message, len(raw), context.time_remaining())
-        return await self._encode(model, message, len(raw), context.time_remaining())
+            return await self._sample(message, context.time_remaining())
+        return await self._encode(model, message, context.time_remaining())
 
     async def _sample(
-        self, message: pb.ModelInferRequest, size: int, timeout_s: float | None
+        self, message: InferMessage, timeout_s: float | None
     ) -> pb.ModelInferResponse:
         handler = self.sample_handler
         request = fps.parse_fps_request(message, handler.limits)
-        with handler.admission.hold(request.points.shape[0], size):
-            serialize = partial(fps.serialize_fps_response, message)
+        with handler.admission.hold(request.points.shape[0], message.size):
+            serialize = partial(fps.serialize_fps_response, message.request)
             return await handler.sample(request, timeout_s, serialize)
 
     async def _encode(
-        self, model: LoadedModel, message: pb.ModelInferRequest, size: int, timeout_s: float | None
+        self, model: LoadedModel, message: InferMessage, timeout_s: float | None
     ) -> pb.ModelInferResponse:
         handler = self.encode_handler
         request = encoder.parse_encoder_request(message, model.config, handler.limits)
-        with handler.admission.hold(request.points.shape[0], size):
+        with handler.admission.hold(request.points.shape[0], message.size):
             serialize = partial(
-                encoder.serialize_encoder_response, message, model.name, model.config, request
+                encoder.serialize_encoder_response,
+                message.request,
+                model.name,
+                model.config,
+                request,
             )
             return await handler.encode(model, request, timeout_s, serialize)
 
@@ -104,9 +109,9 @@ class OpenInferenceServicer:
         names = self._names()
         if name not in names:
             expected = f"one of {', '.join(names)}"
-            raise NotFoundError(f"model_name: expected {expected}, got {name!r}")
+            raise NotFoundError(f"model_name: expected {expected}, got {quoted(name)}")
         if version_ not in ("", VERSION):
-            raise NotFoundError(f"model_version: expected {VERSION!r}, got {version_!r}")
+            raise NotFoundError(f"model_version: expected {VERSION!r}, got {quoted(version_)}")
         return None if name == fps.NAME else self.encode_handler.registry.get(name)
 
     def add_to(self, server: grpc.aio.Server) -> None:

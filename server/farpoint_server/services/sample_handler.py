@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from farpoint_server import request_context
+from farpoint_server.codec.fields import Buffer
 from farpoint_server.codec.sample_request import (
     DecodedSampleRequest,
     ParsedSampleRequest,
@@ -22,14 +23,14 @@ from farpoint_server.codec.sample_request import (
 from farpoint_server.codec.sample_response import response_bytes, serialize_sample_response
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.validation import RequestLimits
-from farpoint_server.codec.wire import Buffer, SampleMessage, parse, read_sample_message
+from farpoint_server.codec.wire import SampleMessage, parse, read_sample_message
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.memory.prediction import sample_bytes
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.transport.interceptor import Context
+from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.receive import ReceiveTurns, receive
 
 # Less is decoded or serialized on the event loop: the way to another thread costs more, and gRPC
@@ -70,11 +71,15 @@ class SampleHandler:
         arrived = time.monotonic()
         chunks = await self.handle_message(
             # Not kept here: its bytes are not needed any more where the points had to be copied.
-            parse(read_sample_message, await receive(context, self.admission, self.receiving)),
+            self.parse(await receive(context, self.admission, self.receiving)),
             context.time_remaining(),
             arrived,
         )
         return b"".join(chunks)
+
+    def parse(self, raw: bytes) -> SampleMessage:
+        """A received SampleRequest; raises InvalidRequestError."""
+        return parse(read_sample_message, raw, self.limits.clouds)
 
     async def handle_message(
         self, message: SampleMessage, timeout_s: float | None, arrived: float

@@ -12,7 +12,8 @@ from farpoint_server.services import upload
 from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.services.stream import SampleStream
 from farpoint_server.transport.drain import InFlight
-from farpoint_server.transport.interceptor import Context
+from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.limits.outgoing import Outgoing
 
 SERVICE = sampling_pb2.DESCRIPTOR.services_by_name["SamplingService"].full_name
 
@@ -28,6 +29,8 @@ class SamplingServicer:
     handler: SampleHandler
     in_flight: InFlight
     info: sampling_pb2.GetServerInfoResponse
+    outgoing: Outgoing
+    idle_s: float
 
     def sample(self, _: object, context: Context) -> Awaitable[bytes]:
         """Sample."""
@@ -35,7 +38,8 @@ class SamplingServicer:
 
     async def sample_stream(self, _: object, context: Context) -> None:
         """SampleStream."""
-        if not await SampleStream(context, self.handler).run(self.in_flight.draining):
+        stream = SampleStream(context, self.handler, self.outgoing, self.idle_s)
+        if not await stream.run(self.in_flight.draining):
             raise DrainingError("the server is shutting down")
 
     def sample_large(self, _: object, context: Context) -> Awaitable[bytes]:

@@ -8,6 +8,8 @@ import grpc
 import numpy as np
 
 from farpoint.v1 import sampling_pb2
+from farpoint_server.codec.fields import length_delimited
+from farpoint_server.codec.parts import stream_bounds
 from farpoint_server.codec.sample_request import (
     check_message_size,
     check_points,
@@ -18,32 +20,42 @@ from farpoint_server.codec.tensors import data_bytes
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.codec.wire import (
     SampleMessage,
-    length_delimited,
     parse,
+    read_message,
     read_upload_data,
 )
 from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
+from farpoint_server.scheduling.admission import Hold
 from farpoint_server.services.sample_handler import SampleHandler
-from farpoint_server.transport.interceptor import Context
+from farpoint_server.transport.handlers import Context
 
-# A sender that is silent for this long would hold its memory for nothing.
+# A sender that is silent for this long would hold its memory for nothing, and so would one that
+# sends a little now and then: beyond this time a megabyte must have come for every four seconds.
 SILENCE_S = 30.0
+BYTES_PER_S = 1 << 18
 
 
 async def handle(handler: SampleHandler, context: Context) -> bytes:
     """The serialized SampleLargeResponse to the messages of a call.
 
-    It is admitted before it is parsed, as its points are received only then.
+    Its points are admitted as they arrive, so that a slow sender keeps nobody out; one that meets
+    a full server is refused with what it has sent.
 
     Raises:
         ServiceError: the request is wrong, or it cannot be done now.
     """
     arrived = time.monotonic()
-    head = await _receive_head(context)
+    head = await _receive_head(context, handler.limits)
     check_message_size(SampleMessage(head, None, head.ByteSize()), handler.limits)
     size = _points_bytes(head, handler.limits, handler.admission.max_bytes)
+<<<<<<< HEAD
+    handler.admission.check_room()
+    with handler.admission.hold(0, 0) as hold:
+        message = await _receive_points(context, head, size, hold)
+=======
     with handler.admission.hold(head.points.shape[0], size):
-        message = await _receive_points(context, head, size)
+        message = await _receive_points(context, head, size, handler.limits.clouds)
+>>>>>>> wire
         request = parse_sample_request(message, handler.limits)
         del message
         serialize = partial(serialize_sample_response, arrived)
@@ -52,7 +64,7 @@ async def handle(handler: SampleHandler, context: Context) -> bytes:
     return b"".join(length_delimited(field, chunks))
 
 
-async def _receive_head(context: Context) -> sampling_pb2.SampleRequest:
+async def _receive_head(context: Context, limits: RequestLimits) -> sampling_pb2.SampleRequest:
     """The first message: the request without the data of its points.
 
     Raises:
@@ -61,7 +73,10 @@ async def _receive_head(context: Context) -> sampling_pb2.SampleRequest:
     raw = await _receive(context)
     if raw is None:
         raise InvalidRequestError("part", "a request first", "no message")
-    message = parse(sampling_pb2.SampleLargeRequest.FromString, raw)
+    bounds = stream_bounds(limits.clouds)
+    message: sampling_pb2.SampleLargeRequest = parse(
+        read_message, raw, sampling_pb2.SampleLargeRequest, bounds
+    )
     kind = message.WhichOneof("part")
     if kind != "request":
         raise InvalidRequestError("part", "a request first", kind or "an empty message")
@@ -83,35 +98,53 @@ def _points_bytes(
 
 
 async def _receive_points(
-    context: Context, request: sampling_pb2.SampleRequest, size: int
+<<<<<<< HEAD
+    context: Context, request: sampling_pb2.SampleRequest, size: int, hold: Hold
+=======
+    context: Context, request: sampling_pb2.SampleRequest, size: int, clouds: int
+>>>>>>> wire
 ) -> SampleMessage:
-    """The rest of the messages: `size` bytes of points.
+    """The rest of the messages: `size` bytes of points, which `hold` counts as they arrive.
 
     Raises:
         InvalidRequestError: more or less than that arrived, or something else.
-        DeadlinePassedError: nothing arrived for a long time.
+        DeadlinePassedError: nothing arrived for a long time, or too little all along.
+        OverloadedError: there is no room for what arrived.
     """
     data = np.empty(size, np.uint8)
+<<<<<<< HEAD
+    filled, admitted, began = 0, 0, time.monotonic()
+    while (raw := await _receive(context, _patience_s(began, filled))) is not None:
+        points_data = parse(read_upload_data, raw)
+=======
     filled = 0
     while (raw := await _receive(context)) is not None:
-        points_data = parse(read_upload_data, raw)
+        points_data = parse(read_upload_data, raw, clouds)
+>>>>>>> wire
         if points_data is None:
             raise InvalidRequestError("part", "points_data", "something else")
         chunk = np.frombuffer(points_data, np.uint8)
         if filled + len(chunk) > size:
             got = f"{filled + len(chunk)} or more"
             raise InvalidRequestError("points_data", f"{size} bytes in all", got)
+        points = request.points.shape[0] * (filled + len(chunk)) // max(size, 1)
+        hold.add(points - admitted, len(chunk))
         data[filled : filled + len(chunk)] = chunk
-        filled += len(chunk)
+        filled, admitted = filled + len(chunk), points
     if filled < size:
         raise InvalidRequestError("points_data", f"{size} bytes in all", filled)
     return SampleMessage(request, data.data, request.ByteSize())
 
 
-async def _receive(context: Context) -> bytes | None:
+def _patience_s(began: float, filled: int) -> float:
+    """Seconds to wait for the next message of an upload that began and brought so many bytes."""
+    return min(SILENCE_S, SILENCE_S + filled / BYTES_PER_S - (time.monotonic() - began))
+
+
+async def _receive(context: Context, patience_s: float = SILENCE_S) -> bytes | None:
     """The next message; None after the last one."""
     try:
-        raw = await asyncio.wait_for(context.read(), SILENCE_S)
+        raw = await asyncio.wait_for(context.read(), patience_s)
     except asyncio.TimeoutError:
-        raise DeadlinePassedError(f"nothing arrived for {SILENCE_S:g} s") from None
+        raise DeadlinePassedError(f"too little arrived within {SILENCE_S:g} s") from None
     return None if raw is grpc.aio.EOF else bytes(raw)

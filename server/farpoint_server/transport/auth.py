@@ -12,7 +12,7 @@ from farpoint_server.errors import (
     ServiceError,
     UnauthenticatedError,
 )
-from farpoint_server.transport.interceptor import Context, Handler
+from farpoint_server.transport.handlers import Context, Handler
 from farpoint_server.transport.token_streams import TokenStreams
 from farpoint_server.transport.tokens import Token, TokenFile
 

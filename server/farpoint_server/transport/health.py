@@ -6,8 +6,15 @@ from collections.abc import AsyncIterator, Iterable
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 
+<<<<<<< HEAD
+from farpoint_server.transport.handlers import Context
+=======
+from farpoint_server.errors import quoted
 from farpoint_server.transport.interceptor import Context
+from farpoint_server.transport.unparsable import refuse_unparsable
+>>>>>>> wire
 
+SERVICE = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
@@ -68,7 +75,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         self, request: health_pb2.HealthCheckRequest, context: Context
     ) -> health_pb2.HealthCheckResponse:
         if request.service not in self._status:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r}")
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {quoted(request.service)}")
         return health_pb2.HealthCheckResponse(status=self._status[request.service])
 
     async def Watch(  # noqa: N802
@@ -94,4 +101,11 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Registers the servicer."""
-        health_pb2_grpc.add_HealthServicer_to_server(self, server)
+        read = health_pb2.HealthCheckRequest.FromString
+        write = health_pb2.HealthCheckResponse.SerializeToString
+        methods = {
+            "Check": grpc.unary_unary_rpc_method_handler(self.Check, read, write),
+            "Watch": grpc.unary_stream_rpc_method_handler(self.Watch, read, write),
+        }
+        checked = {name: refuse_unparsable(method) for name, method in methods.items()}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, checked),))

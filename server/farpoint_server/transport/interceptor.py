@@ -4,37 +4,37 @@ Servicers behind it convert, delegate and convert; they catch nothing.
 """
 
 import asyncio
-import inspect
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, NoReturn, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol
 
 import grpc
 import structlog
-from google.protobuf.message import DecodeError, Message
 
 from farpoint_server import request_context
 from farpoint_server.errors import (
-    InvalidRequestError,
     ServiceError,
+    TooManyCallsError,
     clear_tracebacks,
     code_of,
     status_of,
 )
 from farpoint_server.request_context import Fields
 from farpoint_server.transport.drain import InFlight
+from farpoint_server.transport.handlers import Behavior, Context, Handler, adapt, until_idle
+from farpoint_server.transport.limits.open_calls import OpenCalls, RefusalLog
+from farpoint_server.transport.limits.outgoing import Outgoing
+from farpoint_server.transport.limits.slots import CallLimits
 
 REQUEST_ID_KEY = "x-request-id"
 DETAILS_KEY = "grpc-status-details-bin"
 # Services behind the interceptor. A probe of health every few seconds would drown what is of
 # interest.
 PACKAGES = ("farpoint.", "inference.")
+IDLE_S = 3600.0
 
-Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
-Behavior: TypeAlias = "Callable[[Any, Context], Awaitable[Any]]"
 log = structlog.get_logger("farpoint.rpc")
 
 
@@ -50,6 +50,8 @@ class RequestMetrics(Protocol):
         self, rpc: str, seconds: float, error: Exception | None, fields: Fields
     ) -> None: ...
 
+    def count_refusal(self, reason: str) -> None: ...
+
 
 class NoMetrics:
     """Counts nothing."""
@@ -60,20 +62,34 @@ class NoMetrics:
         self, rpc: str, seconds: float, error: Exception | None, fields: Fields
     ) -> None: ...
 
+    def count_refusal(self, reason: str) -> None: ...
+
 
 class RequestInterceptor(grpc.aio.ServerInterceptor):
-    """Wraps the calls of the services in PACKAGES; health and reflection pass as they are.
+    """Wraps the calls of the services in PACKAGES, and bounds those of health and reflection.
 
     A method of any kind may return its answer, write its answers itself or yield them.
 
     Args:
         in_flight: Where calls are counted between acceptance and answer.
         metrics: Told of their ends.
+        limits: How many may be open; None for as many as come.
+        outgoing: Where responses count until they are sent; None counts none.
+        idle_s: Seconds after which a stream of reflection ends that asks nothing.
     """
 
-    def __init__(self, in_flight: InFlight, metrics: RequestMetrics | None = None) -> None:
-        self._in_flight = in_flight
+    def __init__(
+        self,
+        in_flight: InFlight,
+        metrics: RequestMetrics | None = None,
+        limits: CallLimits | None = None,
+        outgoing: Outgoing | None = None,
+        idle_s: float = IDLE_S,
+    ) -> None:
+        self._calls = OpenCalls(in_flight, limits, outgoing)
         self._metrics = metrics or NoMetrics()
+        self._idle_s = idle_s
+        self._refusals = RefusalLog()
         self._guarded: dict[str, tuple[Handler, Handler]] = {}
 
     async def intercept_service(
@@ -90,12 +106,13 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         known, guarded = self._guarded.get(method, (None, None))
         if known is handler:
             return guarded
-        if not method[1:].startswith(PACKAGES):
-            return handler
-        guarded = self._wrap(method[1:], handler)
+        guard = self._guard if method[1:].startswith(PACKAGES) else self._guard_probe
+        guarded = adapt(handler, partial(guard, method[1:]))
         self._guarded[method] = handler, guarded
         return guarded
 
+<<<<<<< HEAD
+=======
     def _wrap(self, rpc: str, handler: "grpc.RpcMethodHandler[Any, Any]") -> Handler:
         kind = kind_of(handler)
         behavior = getattr(handler, kind)
@@ -104,20 +121,22 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         make: Callable[..., Handler] = getattr(grpc, f"{kind}_rpc_method_handler")
         return make(
             self._guard(rpc, behavior),
-            request_deserializer=_tolerant(handler.request_deserializer),
+            request_deserializer=tolerant(handler.request_deserializer),
             response_serializer=handler.response_serializer,
         )
 
+>>>>>>> wire
     def _guard(self, rpc: str, behavior: Behavior) -> Behavior:
         method, metrics = rpc.rpartition("/")[2], self._metrics
-        end_request = partial(metrics.end_request, rpc)
+        end_request, slots = partial(metrics.end_request, rpc), self._calls.slots_of(rpc)
 
         async def guarded(request: Any, context: Context) -> Any:
             arrived, code = time.monotonic(), "OK"
             request_id = request_context.begin(end_request, method=method)["request_id"]
+            request_context.identify(context.peer())
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id),))
             try:
-                self._accept(request, context)
+                call = self._calls.accept(context, slots)
                 answer = await behavior(request, context)
             except asyncio.CancelledError:
                 code = "CANCELLED"
@@ -125,28 +144,45 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
                 raise
             except Exception as error:
                 code = code_of(error).name
-                log_end(arrived, error)
+                self._log_error(arrived, error)
                 clear_tracebacks(error)
                 await _abort(context, request_id, error)
             else:
                 log_end(arrived)
+                call.answer(context, answer)
                 return answer
             finally:
                 metrics.end_call(rpc, code, time.monotonic() - arrived)
 
         return guarded
 
-    def _accept(self, request: Any, context: Context) -> None:
-        self._in_flight.enter()
-        # gRPC calls back after the answer is sent, which a drain has to wait for.
-        context.add_done_callback(self._leave)  # type: ignore[arg-type]
-        if isinstance(request, ServiceError):
-            raise request
+    def _guard_probe(self, rpc: str, behavior: Behavior) -> Behavior:
+        """For health and reflection: no log line, no metric but that of a refusal."""
+        end_request, slots = partial(self._metrics.end_request, rpc), self._calls.slots_of(rpc)
 
-    def _leave(self, _: Context) -> None:
-        self._in_flight.leave()
+        async def guarded(request: Any, context: Context) -> Any:
+            request_id = request_context.begin(end_request)["request_id"]
+            caller = request_context.address_of(context.peer())
+            try:
+                if slots is not None:
+                    slots.enter(caller)
+                    context.add_done_callback(lambda _: slots.leave(caller))  # type: ignore[arg-type]
+                return await behavior(until_idle(request, self._idle_s), context)
+            except ServiceError as error:
+                self._log_error(time.monotonic(), error)
+                await _abort(context, request_id, error)
 
+        return guarded
 
+<<<<<<< HEAD
+    def _log_error(self, arrived: float, error: Exception) -> None:
+        """A burst of calls must not become as many lines; all are in the metrics."""
+        if isinstance(error, TooManyCallsError):
+            request_context.current().on_end(time.monotonic() - arrived, error, {})
+            self._refusals.add(error)
+        else:
+            log_end(arrived, error)
+=======
 def write_all(generate: Callable[[Any, Context], AsyncIterator[Any]]) -> Behavior:
     """A coroutine function that writes what a method yields."""
 
@@ -157,7 +193,7 @@ def write_all(generate: Callable[[Any, Context], AsyncIterator[Any]]) -> Behavio
     return write_all
 
 
-def _tolerant(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
+def tolerant(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
     """Bytes that do not parse become the error to raise: gRPC itself would answer INTERNAL."""
 
     def parse(data: bytes) -> Message | InvalidRequestError:
@@ -178,6 +214,7 @@ def kind_of(handler: "grpc.RpcMethodHandler[Any, Any]") -> str:
     """ "unary_unary", "stream_unary", "unary_stream" or "stream_stream"."""
     sends = "stream" if handler.request_streaming else "unary"
     return f"{sends}_{'stream' if handler.response_streaming else 'unary'}"
+>>>>>>> wire
 
 
 def request_id_of(metadata: Any) -> str:

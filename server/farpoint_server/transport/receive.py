@@ -6,9 +6,11 @@ from typing import Any
 
 import grpc
 
-from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
+from farpoint_server import request_context
+from farpoint_server.errors import DeadlinePassedError
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.transport.interceptor import Context
+from farpoint_server.transport.handlers import Context, read_end
+from farpoint_server.transport.limits.turns import Turns
 
 # Twelve megabytes take some ten milliseconds on one machine; a slow sender does not hold up others.
 TURN_S = 0.5
@@ -21,7 +23,8 @@ class ReceiveTurns:
 
     While a message is received it lies in memory twice, in gRPC and in Python, and its size is
     not known before it is there. One from a slow sender gives its turn to others after a while,
-    so that no number of slow senders keeps the rest out, and is refused in the end.
+    so that no number of slow senders keeps the rest out, and is refused in the end. Callers take
+    turns: one that sends much or slowly makes its own calls wait.
 
     Args:
         turns: Messages that come in at the same time.
@@ -31,7 +34,7 @@ class ReceiveTurns:
     """
 
     def __init__(self, turns: int, turn_s: float = TURN_S, timeout_s: float = TIMEOUT_S) -> None:
-        self._free = asyncio.Semaphore(turns)
+        self._turns = Turns(turns)
         self._turn_s = turn_s
         self._timeout_s = timeout_s
         self._readings: set[_Reading] = set()
@@ -43,7 +46,7 @@ class ReceiveTurns:
         Raises:
             DeadlinePassedError: it did not arrive in time.
         """
-        await self._free.acquire()
+        await self._turns.acquire(request_context.caller())
         reading = _Reading()
         self._readings.add(reading)
         # One timer for all: one for each, or wait_for, would cost more than all else here.
@@ -62,7 +65,7 @@ class ReceiveTurns:
     def _end_turn(self, reading: "_Reading") -> None:
         if reading.has_turn:
             reading.has_turn = False
-            self._free.release()
+            self._turns.release()
 
     def _set_timer(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._turn_s, self._look)
@@ -108,8 +111,5 @@ async def receive(context: Context, admission: Admission, turns: ReceiveTurns) -
     admission.check_room()
     raw = await turns.read(context)
     if raw is grpc.aio.EOF:
-        # A call that broke off looks the same until gRPC cancels it, and has no event of its own
-        # for that. To send anything is one: it returns on a call that is up, and only there.
-        await context.send_initial_metadata(())
-        raise InvalidRequestError("request", "one message", "none")
+        await read_end(context)
     return bytes(raw)

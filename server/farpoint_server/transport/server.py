@@ -22,6 +22,9 @@ from farpoint_server.transport.tokens import TokenFile
 NO_COMPRESSION = (("grpc.compression_enabled_algorithms_bitset", 1),)
 log = structlog.get_logger("farpoint")
 
+# Each holds its headers and what of its message came unasked: 64 KiB at most, some 8 KiB as a rule.
+MAX_PENDING = 1 << 15
+
 
 @dataclass(frozen=True)
 class Addresses:
@@ -156,8 +159,12 @@ def _make_server(
     """A gRPC server with our limits, without services and addresses as yet."""
     return grpc.aio.server(
         interceptors=interceptors,
-        maximum_concurrent_rpcs=settings.max_concurrent_rpcs,
+        # limits/slots.py bounds open calls: gRPC's own refusal has no time to retry and no metric.
         options=(
+            # Calls that the event loop has not got round to. By default gRPC cancels some beyond
+            # 1 000, and all beyond 3 000, of whoever calls next.
+            ("grpc.server.max_pending_requests", MAX_PENDING),
+            ("grpc.server.max_pending_requests_hard_limit", MAX_PENDING),
             # Twice the limit arrives, so that a message just above it is refused in our words.
             ("grpc.max_receive_message_length", 2 * settings.max_message_bytes),
             ("grpc.max_send_message_length", -1),
@@ -166,12 +173,16 @@ def _make_server(
             ("grpc.max_allowed_incoming_connections", settings.max_connections),
             # Two servers on one port would share its calls at random; let the second one fail.
             ("grpc.so_reuseport", 0),
+            # A connection that says nothing at the beginning, and one without a call for long.
+            ("grpc.server_handshake_timeout_ms", round(settings.handshake_timeout_s * 1e3)),
+            ("grpc.max_connection_idle_ms", round(settings.idle_timeout_s * 1e3)),
             # Finds out about a caller whose machine or network is gone while its call is open.
             ("grpc.keepalive_time_ms", 30_000),
             ("grpc.keepalive_timeout_ms", 10_000),
-            # Clients behind load balancers ping often, also without a call, and may.
+            # Clients behind load balancers ping often, also without a call, and may; ten pings each
+            # within a second of the last, with no answer sent between them, end the connection.
             ("grpc.keepalive_permit_without_calls", 1),
-            ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-            ("grpc.http2.max_ping_strikes", 0),
+            ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+            ("grpc.http2.max_ping_strikes", 10),
         ),
     )

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from farpoint_server.errors import UnauthenticatedError
-from farpoint_server.transport.interceptor import Behavior, Context, Handler, kind_of, write_all
+from farpoint_server.transport.handlers import Behavior, Context, Handler, kind_of, write_all
 from farpoint_server.transport.tokens import Token, TokenFile
 
 POLL_S = 1.0

@@ -9,7 +9,8 @@ import grpc
 
 from farpoint_server import request_context, version
 from farpoint_server.errors import MissingPackageError
-from farpoint_server.transport.interceptor import PACKAGES, Behavior, Context, Handler, kind_of
+from farpoint_server.transport.handlers import Behavior, Context, Handler, kind_of
+from farpoint_server.transport.interceptor import PACKAGES
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from google.protobuf import descriptor_pool
+from tests.support.wire_format import field as wire_field
 
 from farpoint_server.codec.open_inference import fps
+from farpoint_server.codec.open_inference.message import read_infer_message
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.errors import InvalidRequestError
@@ -21,6 +23,10 @@ def request(points=CLOUD, count=3, shape=None, datatype="FP32", **fields):
     return made
 
 
+def parse(made):
+    return fps.parse_fps_request(read_infer_message(made.SerializeToString()), LIMITS)
+
+
 def changed(change):
     made = request()
     change(made)
@@ -28,7 +34,7 @@ def changed(change):
 
 
 def test_a_batch_is_equal_clouds():
-    parsed = fps.parse_fps_request(request(shape=(2, 5, 3)), LIMITS)
+    parsed = parse(request(shape=(2, 5, 3)))
     assert parsed.lengths.tolist() == [5, 5]
     assert parsed.points.array().tolist() == CLOUD.tolist()
     assert (parsed.sample_counts.tolist(), parsed.starts.tolist()) == ([3], [0])
@@ -41,7 +47,7 @@ def test_typed_contents_mean_the_same_as_raw_ones():
     made.ClearField("raw_input_contents")
     made.inputs[0].contents.fp32_contents.extend(CLOUD.reshape(-1))
     made.inputs[1].contents.int64_contents.append(3)
-    typed, raw = fps.parse_fps_request(made, LIMITS), fps.parse_fps_request(request(), LIMITS)
+    typed, raw = parse(made), parse(request())
     assert typed.points.array().tolist() == raw.points.array().tolist()
     assert typed.sample_counts == raw.sample_counts
 
@@ -53,7 +59,7 @@ def test_inputs_may_come_in_any_order_and_outputs_are_chosen(order):
         entries = list(field)[::-1]
         del field[:]
         field.extend(entries)
-    parsed = fps.parse_fps_request(made, LIMITS)
+    parsed = parse(made)
     assert parsed.points.shape == (10, 3)
     assert parsed.return_distances == ("distances" in order)
 
@@ -63,7 +69,7 @@ def test_parameters_are_the_start_and_the_policy_and_others_do_no_harm():
     made.parameters["start_index"].int64_param = 4
     made.parameters["nonfinite_policy"].string_param = "ignore"
     made.parameters["priority"].uint64_param = 1
-    parsed = fps.parse_fps_request(made, LIMITS)
+    parsed = parse(made)
     assert (parsed.starts.tolist(), parsed.ignore_nonfinite) == ([4], True)
 
 
@@ -86,6 +92,12 @@ WRONG = {
     "bytes that do not fit": (request(shape=(9, 3)), "inputs[points].contents"),
     "overflowing shape": (request(shape=(2**62, 3)), "inputs[points].contents"),
     "negative shape": (request(shape=(-10, -3)), "inputs[points].shape"),
+    "many dimensions": (request(shape=[2**62] * 300), "inputs[points].shape"),
+    "many dimensions of another input": (
+        changed(lambda r: r.inputs[1].shape.extend([2**62] * 300)),
+        "inputs[sample_count].shape",
+    ),
+    "more outputs than there are": (request(outputs=[{"name": "indices"}] * 3), "outputs"),
     "a flat cloud": (request(shape=(30,)), "inputs[points].shape"),
     "no point": (request(CLOUD[:0], shape=(0, 3)), "inputs[points].shape"),
     "too many points": (request(np.zeros((101, 3), np.float32)), "inputs[points].shape"),
@@ -126,8 +138,48 @@ WRONG = {
 def test_a_wrong_request_is_told_which_field(case):
     made, field = WRONG[case]
     with pytest.raises(InvalidRequestError) as caught:
-        fps.parse_fps_request(made, LIMITS)
+        parse(made)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        changed(lambda r: r.inputs.add(name="x" * 9999)),
+        changed(lambda r: r.inputs[0].__setattr__("datatype", "x" * 9999)),
+        changed(lambda r: r.inputs[0].shape.extend([2**63 - 1] * 30)),
+        request(outputs=[{"name": "x" * 9999}]),
+        changed(lambda r: r.parameters["nonfinite_policy"].__setattr__("string_param", "x" * 9999)),
+    ],
+)
+def test_what_the_caller_wrote_is_cut_in_errors(made):
+    """Trailers above 8 KiB are refused by clients, who then see another status."""
+    with pytest.raises(InvalidRequestError) as caught:
+        parse(made)
+    assert len(str(caught.value)) < 1500
+
+
+@pytest.mark.parametrize("points", [CLOUD, np.arange(9000, dtype=np.float32).reshape(3000, 3)])
+@pytest.mark.parametrize(
+    ("datatype", "field"), [("FP32", "fp32_contents"), ("FP64", "fp64_contents")]
+)
+@pytest.mark.parametrize("repeated", [False, True])
+def test_typed_contents_of_any_size_are_those_numbers(points, datatype, field, repeated):
+    made = request(points, datatype=datatype)
+    made.ClearField("raw_input_contents")
+    getattr(made.inputs[0].contents, field).extend(points.ravel())
+    made.inputs[1].contents.int64_contents.append(3)
+    raw = made.SerializeToString()
+    if repeated:  # as protobuf merges them: in two pieces, which cannot be cut out as one
+        more = pb.ModelInferRequest.InferInputTensor(contents=made.inputs[0].contents)
+        getattr(more.contents, field)[:] = points.ravel()[-3:]
+        getattr(made.inputs[0].contents, field)[:] = points.ravel()[:-3]
+        first = made.inputs[0].SerializeToString() + more.SerializeToString()
+        del made.inputs[0]
+        raw = wire_field(5, first) + made.SerializeToString()
+    limits = RequestLimits(message_bytes=1 << 20, points=3000, clouds=4)
+    parsed = fps.parse_fps_request(read_infer_message(raw), limits)
+    assert parsed.points.array().tolist() == points.tolist()
 
 
 def test_the_messages_are_in_a_pool_of_their_own():

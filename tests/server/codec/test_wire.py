@@ -8,12 +8,13 @@ from google.protobuf.message import DecodeError, Message
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec import wire
+from farpoint_server.codec import fields, wire
 from farpoint_server.codec.sample_request import decode_sample_request, parse_sample_request
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.errors import InvalidRequestError
 
 LIMITS = RequestLimits(message_bytes=1 << 20, points=200, clouds=9)
+CLOUDS = 1000
 INPUTS = 100_000
 
 
@@ -68,9 +69,9 @@ def parsed(kind: type[Message], raw: bytes) -> Message | None:
         return None
 
 
-def read(function, raw: bytes):
+def read(function, raw: bytes, *options):
     try:
-        return function(raw)
+        return function(raw, *options)
     except DecodeError:
         return None
 
@@ -89,7 +90,7 @@ def test_damaged_requests_mean_what_protobuf_says_and_are_work_or_named_as_wrong
     outcomes = {"no message": 0, "wrong": 0, "work": 0, "cut": 0}
     for i in range(INPUTS):
         raw = mutated(SEEDS[i % len(SEEDS)], chance)
-        expected, got = parsed(pb.SampleRequest, raw), read(wire.read_sample_message, raw)
+        expected, got = parsed(pb.SampleRequest, raw), read(wire.read_sample_message, raw, CLOUDS)
         assert (expected is None) == (got is None), raw
         if got is None:
             outcomes["no message"] += 1
@@ -116,11 +117,14 @@ def test_damaged_messages_of_streams_mean_what_protobuf_says():
     ]
     for i in range(20_000):
         raw = mutated(seeds[i % 3], chance)
-        expected, got = parsed(pb.SampleStreamRequest, raw), read(wire.read_stream_message, raw)
+        expected, got = (
+            parsed(pb.SampleStreamRequest, raw),
+            read(wire.read_stream_message, raw, CLOUDS),
+        )
         assert (expected is None) == (got is None), raw
         if got is not None:
             assert (whole(got[0]), got[1]) == (expected.request, expected.mode), raw
-        large, data = parsed(pb.SampleLargeRequest, raw), read(wire.read_upload_data, raw)
+        large, data = parsed(pb.SampleLargeRequest, raw), read(wire.read_upload_data, raw, CLOUDS)
         expected_data = large.points_data if large and large.HasField("points_data") else None
         assert (None if data is None else bytes(data)) == expected_data, raw
 
@@ -128,14 +132,14 @@ def test_damaged_messages_of_streams_mean_what_protobuf_says():
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384, 1 << 21])
 def test_a_field_put_together_by_hand_is_what_protobuf_writes(size):
     data = np.random.default_rng(0).bytes(size)
-    chunks = wire.length_delimited(1, wire.tensor_chunks(9, [size], data))
+    chunks = fields.length_delimited(1, wire.tensor_chunks(9, [size], data))
     tensor = tensor_pb2.Tensor(data_type=9, shape=[size], data=data)
     assert pb.SampleRequest.FromString(b"".join(chunks)) == pb.SampleRequest(points=tensor)
 
 
 def test_the_points_are_not_copied():
     raw = message(100).SerializeToString()
-    got = wire.read_sample_message(raw)
+    got = wire.read_sample_message(raw, CLOUDS)
     assert np.shares_memory(np.frombuffer(got.points_data, "u1"), np.frombuffer(raw, "u1"))
     assert got.request.points.data == b""
 

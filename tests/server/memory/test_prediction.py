@@ -105,3 +105,24 @@ def test_what_is_not_watched_counts_as_much_as_it_is_predicted_to_take(watched):
     tracker.watch(lambda: None, 4 * MIB)
     assert tracker.demand == 3 * MIB
     assert tracker.correction.observations == 1
+
+
+def test_nothing_is_learned_from_batches_that_ran_beside_each_other(watched):
+    """The peak of both says nothing of either."""
+    allocator, tracker, now = watched
+
+    def beside() -> None:
+        now[0] += 2 * LOOK_EVERY_S
+        tracker.watch(lambda: None, 8 * MIB)
+
+    tracker.watch(beside, 2 * MIB)
+    assert (allocator.looks, tracker.correction.observations) == (1, 0)
+    now[0] += 2 * LOOK_EVERY_S
+    tracker.watch(lambda: None, 2 * MIB)
+    assert (allocator.looks, tracker.correction.observations) == (2, 1)
+
+
+def test_a_small_batch_beside_a_large_one_does_not_keep_it_from_being_learned_from(watched):
+    _, tracker, _ = watched
+    tracker.watch(lambda: tracker.watch(lambda: None, OBSERVED_BYTES - 1), 2 * MIB)
+    assert tracker.correction.observations == 1

@@ -2,7 +2,9 @@
 
 import sys
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
 from types import FrameType
@@ -76,3 +78,46 @@ def test_a_device_that_is_lost_during_a_look_is_not_healthy_after_it():
 def check(simulation: Simulation) -> None:
     with pytest.raises(TooLarge):
         simulation.manager.check(2 * GIB)
+
+
+def test_two_lanes_may_be_interrupted_by_each_other_anywhere_in_a_batch():
+    """Neither is refused or cut, and the memory of both is given back by the next trim."""
+    at, goes_on = 0, True
+    while goes_on:
+        simulation = Simulation(total=GIB, bounded=True)
+        answers: list[str] = []
+
+        def run(name: str, simulation=simulation, answers=answers) -> None:
+            answers.extend(simulation.run(one(name, 100)))
+
+        goes_on = interrupted(partial(run, "short"), at, partial(run, "long"))
+        assert sorted(answers) == (["long", "short"] if goes_on else ["short"])
+        assert simulation.gate.readers == 0
+        assert simulation.manager.trim() is not None
+        assert simulation.allocator.stats().reserved == 0
+        at += 7
+    assert at > 100
+
+
+def test_what_does_not_fit_beside_the_batch_of_the_other_lane_waits_for_it():
+    simulation = Simulation(total=GIB, bounded=True)
+    inside, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        simulation.meanwhile = lambda: None
+        inside.set()
+        assert go.wait(30)
+
+    simulation.meanwhile = hold
+    with ThreadPoolExecutor(2) as threads:
+        long = threads.submit(simulation.run, one("long", 700))
+        assert inside.wait(30)
+        beside = threads.submit(simulation.run, one("beside", 100))
+        assert beside.result(30) == ["beside"]
+        short = threads.submit(simulation.run, one("short", 600))
+        while not simulation.gate._waiting:
+            time.sleep(0.001)
+        assert not short.done()
+        go.set()
+        assert (long.result(30), short.result(30)) == (["long"], ["short"])
+    assert simulation.manager.snapshot.refused == 0

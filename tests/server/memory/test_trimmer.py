@@ -129,3 +129,18 @@ def test_a_batch_that_does_not_wait_ends_the_wait_of_a_trim_that_insists():
         gate.leave()
         assert trim.result(30)
     assert time.monotonic() - begun < 10
+
+
+def test_who_waits_until_the_gate_is_empty_holds_nobody_back():
+    gate = Gate()
+    leave = gate.enter() and gate.leave
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(gate.wait_until_empty, 30)
+        while not gate._waiting:
+            time.sleep(0.001)
+        with gate.reading():
+            leave()
+            assert not waiting.done()
+        assert waiting.result(30)
+    with gate.reading():
+        assert not gate.wait_until_empty(0.01)

@@ -1,9 +1,13 @@
 """Points and bytes inside, and what happens at their bounds."""
 
+from contextlib import contextmanager
+
 import pytest
 
-from farpoint_server.errors import OverloadedError
-from farpoint_server.scheduling.admission import Admission
+from farpoint_server import request_context
+from farpoint_server.errors import CallerShareError, OverloadedError
+from farpoint_server.observability.metrics.calls import reason_of
+from farpoint_server.scheduling.admission import WAITING_RETRIES, Admission
 
 
 def make(**bounds) -> Admission:
@@ -43,3 +47,100 @@ def test_a_failed_request_gives_back_what_it_held():
     with pytest.raises(ValueError, match="bad"), admission.hold(10, 10):
         raise ValueError("bad")
     assert (admission.points, admission.bytes) == (0, 0)
+
+
+@contextmanager
+def called_by(name: str):
+    """What runs inside is of this caller's request."""
+    before = request_context.caller()
+    request_context.current().caller = name
+    try:
+        yield
+    finally:
+        request_context.current().caller = before
+
+
+def hold(admission: Admission, caller: str, points: int, size: int):
+    with called_by(caller):
+        hold = admission.hold(points, size)
+    hold.__enter__()
+    return lambda: hold.__exit__()
+
+
+async def test_a_caller_alone_may_fill_the_server():
+    admission = make(caller_share=0.5)
+    for _ in range(5):
+        hold(admission, "a", 2, 200)
+    assert (admission.points, admission.bytes) == (10, 1000)
+
+
+@pytest.mark.parametrize(
+    ("points", "size", "said"),
+    [
+        (4, 1, "holds 2 points of its share of 5 beside others; no room for 4"),
+        (1, 500, "holds 20 bytes of its share of 500 beside others; no room for 500"),
+    ],
+)
+async def test_beside_others_a_caller_has_its_share_and_no_more(points, size, said):
+    admission = make(caller_share=0.5, retry_ms=70)
+    hold(admission, "a", 2, 20)
+    hold(admission, "b", 1, 10)
+    with pytest.raises(CallerShareError, match=said) as caught:
+        hold(admission, "a", points, size)
+    assert (caught.value.retry_ms, reason_of(caught.value)) == (70, "caller_share")
+    assert (admission.points, admission.bytes) == (3, 30)
+    hold(admission, "a", 3, 1)
+    hold(admission, "b", 4, 490)
+
+
+async def test_one_request_is_always_within_the_share():
+    admission = make(caller_share=0.1)
+    hold(admission, "a", 1, 10)
+    hold(admission, "b", 9, 900)
+    assert admission.points == 10
+
+
+async def test_when_the_others_have_left_the_share_is_over():
+    admission = make(caller_share=0.5)
+    leave = hold(admission, "b", 1, 1)
+    hold(admission, "a", 5, 1)
+    with pytest.raises(CallerShareError):
+        hold(admission, "a", 1, 1)
+    leave()
+    hold(admission, "a", 5, 1)
+
+
+async def test_who_was_refused_with_nothing_inside_gets_room_next():
+    """Else the one who fills the server would take each place that it leaves."""
+    now = [0.0]
+    admission = make(caller_share=0.5, retry_ms=100, clock=lambda: now[0])
+    leaves = [hold(admission, "a", 2, 1) for _ in range(5)]
+    with pytest.raises(OverloadedError, match="the server holds 10 points"):
+        hold(admission, "b", 1, 1)
+    leaves.pop()()
+    with pytest.raises(CallerShareError):
+        hold(admission, "a", 2, 1)
+    # Its own refusal does not make it one who waits.
+    with pytest.raises(CallerShareError):
+        hold(admission, "a", 2, 1)
+    hold(admission, "b", 2, 1)()
+    now[0] = 0.1 * WAITING_RETRIES + 0.01
+    hold(admission, "a", 2, 1)
+
+
+async def test_a_caller_with_its_share_is_refused_before_its_message_is_received():
+    admission = make(caller_share=0.5)
+    hold(admission, "a", 5, 1)
+    hold(admission, "b", 1, 1)
+    with called_by("a"), pytest.raises(CallerShareError):
+        admission.check_room()
+    for other in "bc":
+        with called_by(other):
+            admission.check_room()
+
+
+async def test_nothing_is_kept_of_callers_who_left():
+    admission = make(caller_share=0.5)
+    for number in range(100):
+        hold(admission, str(number), 1, 1)()
+    assert admission._callers == {}

@@ -10,9 +10,11 @@ import pytest
 
 from farpoint.v1 import sampling_pb2
 from farpoint_server.errors import InvalidRequestError, OverloadedError
+from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.sampling import SamplingServicer
 from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.limits.outgoing import Outgoing
 
 METHOD = "/farpoint.test.Service/Method"
 
@@ -95,7 +97,8 @@ async def test_a_failed_request_of_a_stream_leaves_nothing_either():
         invocation_metadata=Mock(return_value=()),
         time_remaining=Mock(return_value=None),
     )
-    servicer = SamplingServicer(Mock(handle_message=answer), InFlight(), Mock())
+    outgoing = Outgoing(Admission(1, 1, 1))
+    servicer = SamplingServicer(Mock(handle_message=answer), InFlight(), Mock(), outgoing, 300)
     await servicer.sample_stream(None, context)
     (written,) = context.write.await_args.args
     assert sampling_pb2.SampleStreamResponse.FromString(written).error.message == "full"

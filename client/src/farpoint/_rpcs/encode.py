@@ -5,6 +5,7 @@ from operator import attrgetter
 import numpy as np
 
 from farpoint._arrays import Array, CloudAttributes, split_batch
+from farpoint._checksums import Checksums
 from farpoint._rpcs.calls import CallContext, UnaryRpc
 from farpoint._rpcs.sample import check_rows
 from farpoint._tensors import points_to_tensor, to_arrays, to_tensor
@@ -23,10 +24,21 @@ class EncodeRpc(UnaryRpc[pb.EncodeResponse, Encoding | list[Encoding]]):
     method = attrgetter("sampling.Encode")
     request: pb.EncodeRequest
 
-    def __init__(self, points: object, model: str | None, attributes: object) -> None:
+    def __init__(
+        self,
+        points: object,
+        model: str | None,
+        attributes: object,
+        checksums: Checksums = Checksums.OFF,
+    ) -> None:
+        self.checksums = checksums
         self.batch = split_batch(points, attributes)
         clouds = self.batch.clouds
-        self.request = pb.EncodeRequest(lengths=[len(cloud) for cloud in clouds], model=model or "")
+        self.request = pb.EncodeRequest(
+            lengths=[len(cloud) for cloud in clouds],
+            model=model or "",
+            return_checksums=checksums.are_wanted,
+        )
         if clouds:
             self.request.points.CopyFrom(points_to_tensor(clouds))
             if attributes is not None:
@@ -38,6 +50,7 @@ class EncodeRpc(UnaryRpc[pb.EncodeResponse, Encoding | list[Encoding]]):
 
         Raises:
             InternalError: the response does not fit the request.
+            DataLossError: it was damaged.
         """
         timings = context.read_timings(response.timings)
         by_stage = [self._stages(stage) for stage in response.stages]
@@ -56,7 +69,11 @@ class EncodeRpc(UnaryRpc[pb.EncodeResponse, Encoding | list[Encoding]]):
         """A stage of each cloud."""
         clouds = self.batch.clouds
         indices, features, counts, distances = to_arrays(
-            stage.indices, stage.features, stage.counts, stage.mean_distances
+            stage.indices,
+            stage.features,
+            stage.counts,
+            stage.mean_distances,
+            checksums=self.checksums,
         )
         indices, counts = indices.astype(np.int64), counts.astype(np.int64)
         features, distances = features.astype(np.float32), distances.astype(np.float32)

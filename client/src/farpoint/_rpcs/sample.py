@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from farpoint._arrays import Array, CloudAttributes, split_batch
+from farpoint._checksums import Checksums
 from farpoint._rpcs.calls import CallContext, UnaryRpc
 from farpoint._shared_memory import Lease
 from farpoint._tensors import points_to_tensor, to_arrays
 from farpoint.errors import InternalError, InvalidArgumentError
 from farpoint.results import Sample
 from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import tensor_pb2
 
 _NONFINITE = {
     "reject": pb.NONFINITE_POLICY_REJECT,
@@ -27,6 +29,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
 
     Args:
         lease: puts large clouds into shared memory; None sends them.
+        checksums: of the tensors of the answer.
 
     Raises:
         InvalidArgumentError: an argument is wrong.
@@ -43,10 +46,12 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         start: object = 0,
         nonfinite: str = "reject",
         lease: Lease | None = None,
+        checksums: Checksums = Checksums.OFF,
     ) -> None:
         check_nonfinite(nonfinite)
         self.batch = split_batch(points, attributes, own_attributes=True)
         clouds = self.batch.clouds
+        self.checksums = checksums
         self.request = pb.SampleRequest()
         if not clouds:  # nothing to ask for
             return
@@ -57,6 +62,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             method=pb.SAMPLING_METHOD_FARTHEST_POINT,
             nonfinite_policy=_NONFINITE[nonfinite],
             return_distances=True,
+            return_checksums=checksums.are_wanted,
         )
         tensor = points_to_tensor(clouds) if lease is None else lease.points_to_tensor(clouds)
         self.request.points.CopyFrom(tensor)
@@ -66,14 +72,15 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
 
         Raises:
             InternalError: the response does not fit the request.
+            DataLossError: it was damaged.
         """
         samples = list(self._samples(response, context))
         return samples[0] if self.batch.single else samples
 
     def _samples(self, response: pb.SampleResponse, context: CallContext) -> Iterator[Sample]:
-        indices, distances = to_arrays(response.indices, response.distances)
+        indices, distances = self._arrays(response.indices, response.distances)
         indices, distances = indices.astype(np.int64), distances.astype(np.float32)
-        origins = _origins(response, len(self.batch.clouds))
+        origins = self._origins(response)
         self._check(response, indices, distances)
         timings = context.read_timings(response.timings)
         pairs = zip(self.batch.clouds, self.batch.attributes, strict=True)
@@ -91,6 +98,20 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
                 origin=None if origins is None else origins[i],
                 request_id=context.request_id,
             )
+
+    def _arrays(self, *tensors: tensor_pb2.Tensor) -> list[Array]:
+        return to_arrays(*tensors, checksums=self.checksums)
+
+    def _origins(self, response: pb.SampleResponse) -> Array | None:
+        if self.request.points.data_type != tensor_pb2.DATA_TYPE_FLOAT64:
+            return None
+        [origins] = self._arrays(response.origins)
+        expected = len(self.batch.clouds), 3
+        if origins.shape != expected:
+            raise InternalError(
+                f"the server answered with origins of shape {origins.shape}, expected {expected}"
+            )
+        return origins
 
     def _check(self, response: pb.SampleResponse, indices: Array, distances: Array) -> None:
         counts = list(self.request.sample_counts)
@@ -166,14 +187,3 @@ def _gather(attributes: CloudAttributes, rows: Array) -> CloudAttributes:
     if isinstance(attributes, dict):
         return {name: values[rows] for name, values in attributes.items()}
     return None if attributes is None else attributes[rows]
-
-
-def _origins(response: pb.SampleResponse, clouds: int) -> Array | None:
-    if not response.HasField("origins"):
-        return None
-    [origins] = to_arrays(response.origins)
-    if origins.shape != (clouds, 3):
-        raise InternalError(
-            f"the server answered with origins of shape {origins.shape}, expected ({clouds}, 3)"
-        )
-    return origins

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from farpoint._checksums import Checksums
 from farpoint._rpcs.calls import CallContext
 from farpoint._rpcs.sample import SampleRpc, check_nonfinite
 from farpoint.errors import InternalError, InvalidArgumentError, from_status
@@ -29,11 +30,17 @@ class SampleStreamRpc:
     """
 
     def __init__(
-        self, m: int, start: int, nonfinite: str, latest_only: bool, context: CallContext
+        self,
+        m: int,
+        start: int,
+        nonfinite: str,
+        latest_only: bool,
+        context: CallContext,
+        checksums: Checksums = Checksums.OFF,
     ) -> None:
         check_nonfinite(nonfinite)
         self.context = context
-        self._arguments = m, None, start, nonfinite
+        self._arguments = m, None, start, nonfinite, None, checksums
         self._mode = pb.STREAM_MODE_LATEST if latest_only else pb.STREAM_MODE_EVERY
         self._sent = 0
         self._entries: deque[_Entry] = deque()

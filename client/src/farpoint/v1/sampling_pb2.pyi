@@ -116,12 +116,17 @@ class SampleRequest(_message.Message):
     ATTRIBUTES_FIELD_NUMBER: _builtins.int
     RETURN_POINTS_FIELD_NUMBER: _builtins.int
     RETURN_DISTANCES_FIELD_NUMBER: _builtins.int
+    RETURN_CHECKSUMS_FIELD_NUMBER: _builtins.int
     method: Global___SamplingMethod.ValueType
     nonfinite_policy: Global___NonfinitePolicy.ValueType
     return_points: _builtins.bool
     """Whether the answer holds the coordinates of the chosen points."""
     return_distances: _builtins.bool
     """Whether the answer holds covering distances."""
+    return_checksums: _builtins.bool
+    """Whether each tensor of the answer has a checksum, which tells damage on the
+    way, as plain text does not. TLS does so by itself.
+    """
     @_builtins.property
     def points(self) -> _tensor_pb2.Tensor:
         """Shape (P, 3): the clouds one after the other. FLOAT32, FLOAT16, BFLOAT16
@@ -160,10 +165,11 @@ class SampleRequest(_message.Message):
         attributes: _abc.Iterable[_tensor_pb2.Attribute] | None = ...,
         return_points: _builtins.bool = ...,
         return_distances: _builtins.bool = ...,
+        return_checksums: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["points", b"points"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "lengths", b"lengths", "method", b"method", "nonfinite_policy", b"nonfinite_policy", "points", b"points", "return_distances", b"return_distances", "return_points", b"return_points", "sample_counts", b"sample_counts", "start_indices", b"start_indices"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "lengths", b"lengths", "method", b"method", "nonfinite_policy", b"nonfinite_policy", "points", b"points", "return_checksums", b"return_checksums", "return_distances", b"return_distances", "return_points", b"return_points", "sample_counts", b"sample_counts", "start_indices", b"start_indices"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -382,10 +388,13 @@ class EncodeRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     ATTRIBUTES_FIELD_NUMBER: _builtins.int
     RETURN_POINTS_FIELD_NUMBER: _builtins.int
+    RETURN_CHECKSUMS_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """Name of a loaded model. Empty means the one that ListModels names first."""
     return_points: _builtins.bool
     """Whether the answer holds the coordinates of the points that are kept."""
+    return_checksums: _builtins.bool
+    """As in a SampleRequest."""
     @_builtins.property
     def points(self) -> _tensor_pb2.Tensor:
         """As in a SampleRequest; every row must be finite."""
@@ -408,10 +417,11 @@ class EncodeRequest(_message.Message):
         model: _builtins.str = ...,
         attributes: _tensor_pb2.Tensor | None = ...,
         return_points: _builtins.bool = ...,
+        return_checksums: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "points", b"points"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "lengths", b"lengths", "model", b"model", "points", b"points", "return_points", b"return_points"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "lengths", b"lengths", "model", b"model", "points", b"points", "return_checksums", b"return_checksums", "return_points", b"return_points"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -25,17 +25,17 @@ _sym_db = _symbol_database.Default()
 from farpoint.v1 import shared_memory_pb2 as farpoint_dot_v1_dot_shared__memory__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x66\x61rpoint/v1/tensor.proto\x12\x0b\x66\x61rpoint.v1\x1a\x1f\x66\x61rpoint/v1/shared_memory.proto\"\x86\x01\n\x06Tensor\x12(\n\tdata_type\x18\x01 \x01(\x0e\x32\x15.farpoint.v1.DataType\x12\r\n\x05shape\x18\x02 \x03(\x03\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\x35\n\rshared_memory\x18\x04 \x01(\x0b\x32\x1e.farpoint.v1.SharedMemoryRange\">\n\tAttribute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x06values\x18\x02 \x01(\x0b\x32\x13.farpoint.v1.Tensor*\xc0\x02\n\x08\x44\x61taType\x12\x19\n\x15\x44\x41TA_TYPE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44\x41TA_TYPE_FLOAT32\x10\x01\x12\x15\n\x11\x44\x41TA_TYPE_FLOAT64\x10\x02\x12\x15\n\x11\x44\x41TA_TYPE_FLOAT16\x10\x03\x12\x16\n\x12\x44\x41TA_TYPE_BFLOAT16\x10\x04\x12\x12\n\x0e\x44\x41TA_TYPE_INT8\x10\x05\x12\x13\n\x0f\x44\x41TA_TYPE_INT16\x10\x06\x12\x13\n\x0f\x44\x41TA_TYPE_INT32\x10\x07\x12\x13\n\x0f\x44\x41TA_TYPE_INT64\x10\x08\x12\x13\n\x0f\x44\x41TA_TYPE_UINT8\x10\t\x12\x14\n\x10\x44\x41TA_TYPE_UINT16\x10\n\x12\x14\n\x10\x44\x41TA_TYPE_UINT32\x10\x0b\x12\x14\n\x10\x44\x41TA_TYPE_UINT64\x10\x0c\x12\x12\n\x0e\x44\x41TA_TYPE_BOOL\x10\rb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x66\x61rpoint/v1/tensor.proto\x12\x0b\x66\x61rpoint.v1\x1a\x1f\x66\x61rpoint/v1/shared_memory.proto\"\xa6\x01\n\x06Tensor\x12(\n\tdata_type\x18\x01 \x01(\x0e\x32\x15.farpoint.v1.DataType\x12\r\n\x05shape\x18\x02 \x03(\x03\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\x35\n\rshared_memory\x18\x04 \x01(\x0b\x32\x1e.farpoint.v1.SharedMemoryRange\x12\x13\n\x06\x63rc32c\x18\x05 \x01(\x07H\x00\x88\x01\x01\x42\t\n\x07_crc32c\">\n\tAttribute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x06values\x18\x02 \x01(\x0b\x32\x13.farpoint.v1.Tensor*\xc0\x02\n\x08\x44\x61taType\x12\x19\n\x15\x44\x41TA_TYPE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44\x41TA_TYPE_FLOAT32\x10\x01\x12\x15\n\x11\x44\x41TA_TYPE_FLOAT64\x10\x02\x12\x15\n\x11\x44\x41TA_TYPE_FLOAT16\x10\x03\x12\x16\n\x12\x44\x41TA_TYPE_BFLOAT16\x10\x04\x12\x12\n\x0e\x44\x41TA_TYPE_INT8\x10\x05\x12\x13\n\x0f\x44\x41TA_TYPE_INT16\x10\x06\x12\x13\n\x0f\x44\x41TA_TYPE_INT32\x10\x07\x12\x13\n\x0f\x44\x41TA_TYPE_INT64\x10\x08\x12\x13\n\x0f\x44\x41TA_TYPE_UINT8\x10\t\x12\x14\n\x10\x44\x41TA_TYPE_UINT16\x10\n\x12\x14\n\x10\x44\x41TA_TYPE_UINT32\x10\x0b\x12\x14\n\x10\x44\x41TA_TYPE_UINT64\x10\x0c\x12\x12\n\x0e\x44\x41TA_TYPE_BOOL\x10\rb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'farpoint.v1.tensor_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DATATYPE']._serialized_start=276
-  _globals['_DATATYPE']._serialized_end=596
+  _globals['_DATATYPE']._serialized_start=308
+  _globals['_DATATYPE']._serialized_end=628
   _globals['_TENSOR']._serialized_start=75
-  _globals['_TENSOR']._serialized_end=209
-  _globals['_ATTRIBUTE']._serialized_start=211
-  _globals['_ATTRIBUTE']._serialized_end=273
+  _globals['_TENSOR']._serialized_end=241
+  _globals['_ATTRIBUTE']._serialized_start=243
+  _globals['_ATTRIBUTE']._serialized_end=305
 # @@protoc_insertion_point(module_scope)

@@ -72,9 +72,15 @@ class Tensor(_message.Message):
     SHAPE_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
     SHARED_MEMORY_FIELD_NUMBER: _builtins.int
+    CRC32C_FIELD_NUMBER: _builtins.int
     data_type: Global___DataType.ValueType
     data: _builtins.bytes
     """Little-endian elements in C order, without padding."""
+    crc32c: _builtins.int
+    """CRC-32C (Castagnoli, as of RFC 3720) of these bytes, one after the other: `data_type` and each
+    number of `shape`, as little-endian integers of eight bytes, and `data`. Only in answers to
+    requests with `return_checksums`.
+    """
     @_builtins.property
     def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -88,12 +94,15 @@ class Tensor(_message.Message):
         shape: _abc.Iterable[_builtins.int] | None = ...,
         data: _builtins.bytes = ...,
         shared_memory: _shared_memory_pb2.SharedMemoryRange | None = ...,
+        crc32c: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["shared_memory", b"shared_memory"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_crc32c", b"_crc32c", "crc32c", b"crc32c", "shared_memory", b"shared_memory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "data_type", b"data_type", "shape", b"shape", "shared_memory", b"shared_memory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_crc32c", b"_crc32c", "crc32c", b"crc32c", "data", b"data", "data_type", b"data_type", "shape", b"shape", "shared_memory", b"shared_memory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__crc32c: _TypeAlias = _typing.Literal["crc32c"]  # noqa: Y015
+    _WhichOneofArgType__crc32c: _TypeAlias = _typing.Literal["_crc32c", b"_crc32c"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__crc32c) -> _WhichOneofReturnType__crc32c | None: ...
 
 Global___Tensor: _TypeAlias = Tensor  # noqa: Y015
 

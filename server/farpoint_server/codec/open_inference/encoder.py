@@ -8,6 +8,7 @@ import numpy.typing as npt
 from farpoint.v1 import tensor_pb2
 from farpoint_models import EncoderConfig
 from farpoint_server.codec.encode import ParsedEncodeRequest
+from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.points import (
     POINT_TYPES,
     VERSION,
@@ -45,18 +46,18 @@ def metadata(name: str, config: EncoderConfig) -> pb.ModelMetadataResponse:
 
 
 def parse_encoder_request(
-    request: pb.ModelInferRequest, config: EncoderConfig, limits: RequestLimits
+    message: InferMessage, config: EncoderConfig, limits: RequestLimits
 ) -> ParsedEncodeRequest:
     """Validates all that can be validated without looking at a value.
 
     Raises:
         InvalidRequestError: names the first field that is wrong.
     """
-    requested_outputs(request, _outputs(config))
+    requested_outputs(message.request, _outputs(config))
     types = {"points": tuple(POINT_TYPES)}
     if config.attributes:
         types["attributes"] = tuple(ATTRIBUTE_TYPES)
-    points, *attributes = parse_inputs(request, types)
+    points, *attributes = parse_inputs(message, types)
     flat, lengths = parse_points(points, limits)
     extra = _parse_attributes(points, attributes[0], config.attributes) if attributes else None
     return ParsedEncodeRequest(flat, extra, lengths, return_points=False)

@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.points import (
     POINT_TYPES,
     VERSION,
@@ -19,7 +20,7 @@ from farpoint_server.codec.sample_request import DecodedSampleRequest, ParsedSam
 from farpoint_server.codec.sample_response import rows_within
 from farpoint_server.codec.validation import RequestLimits, check_range
 from farpoint_server.engine.types import Int64s, Outcome, Samples
-from farpoint_server.errors import InvalidRequestError
+from farpoint_server.errors import InvalidRequestError, quoted
 
 NAME = "fps"
 INPUTS = {"points": tuple(POINT_TYPES), "sample_count": ("INT64", "INT32")}
@@ -37,7 +38,7 @@ def metadata() -> pb.ModelMetadataResponse:
     )
 
 
-def parse_fps_request(request: pb.ModelInferRequest, limits: RequestLimits) -> ParsedSampleRequest:
+def parse_fps_request(message: InferMessage, limits: RequestLimits) -> ParsedSampleRequest:
     """Validates all that can be validated without looking at a coordinate.
 
     The parameters `start_index` (integer) and `nonfinite_policy` ("reject" or "ignore") are as in
@@ -46,7 +47,8 @@ def parse_fps_request(request: pb.ModelInferRequest, limits: RequestLimits) -> P
     Raises:
         InvalidRequestError: names the first field that is wrong.
     """
-    points, count = parse_inputs(request, INPUTS)
+    request = message.request
+    points, count = parse_inputs(message, INPUTS)
     view, lengths = parse_points(points, limits)
     values = np.frombuffer(count.data, "<i8" if count.datatype == "INT64" else "<i4")
     if len(values) != 1:
@@ -99,5 +101,5 @@ def _ignore_nonfinite(request: pb.ModelInferRequest) -> bool:
     policy = request.parameters["nonfinite_policy"].string_param
     if policy not in POLICIES:
         expected = f"one of {', '.join(POLICIES)}"
-        raise InvalidRequestError("parameters[nonfinite_policy]", expected, repr(policy))
+        raise InvalidRequestError("parameters[nonfinite_policy]", expected, quoted(policy))
     return POLICIES[policy]

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from farpoint_server.codec.fields import Buffer
+from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.errors import InvalidRequestError
+from farpoint_server.codec.validation import check_shape
+from farpoint_server.errors import InvalidRequestError, quoted
 
 # The field of InferTensorContents and the size of an element. What has no field travels raw.
 TYPES: Mapping[str, tuple[str | None, np.dtype[np.generic]]] = {
@@ -29,16 +32,14 @@ class InputTensor:
 
     datatype: str
     shape: tuple[int, ...]
-    data: bytes
+    data: Buffer
 
 
-def parse_inputs(
-    request: pb.ModelInferRequest, wanted: Mapping[str, tuple[str, ...]]
-) -> list[InputTensor]:
+def parse_inputs(message: InferMessage, wanted: Mapping[str, tuple[str, ...]]) -> list[InputTensor]:
     """The inputs of a request.
 
     Args:
-        request: Its inputs may be in any order.
+        message: Its inputs may be in any order.
         wanted: Name of each input, and the datatypes that it may have.
 
     Returns:
@@ -47,12 +48,11 @@ def parse_inputs(
     Raises:
         InvalidRequestError: there is another, one is missing, or one does not fit its shape.
     """
-    places = _places(request, wanted)
-    raw = len(request.raw_input_contents)
-    if raw not in (0, len(request.inputs)):
-        expected = f"none, or one for each of the {len(request.inputs)} inputs"
-        raise InvalidRequestError("raw_input_contents", expected, raw)
-    return [_parse_input(request, places[name], name, types) for name, types in wanted.items()]
+    places = _places(message.request, wanted)
+    if len(message.raw) not in (0, len(places)):
+        expected = f"none, or one for each of the {len(places)} inputs"
+        raise InvalidRequestError("raw_input_contents", expected, len(message.raw))
+    return [_parse_input(message, places[name], name, types) for name, types in wanted.items()]
 
 
 def requested_outputs(request: pb.ModelInferRequest, known: Iterable[str]) -> list[str]:
@@ -62,10 +62,12 @@ def requested_outputs(request: pb.ModelInferRequest, known: Iterable[str]) -> li
         InvalidRequestError: there is no such output, or it cannot be given as is asked.
     """
     names = list(known)
+    if len(request.outputs) > len(names):
+        raise InvalidRequestError("outputs", f"at most {len(names)}", len(request.outputs))
     for index, output in enumerate(request.outputs):
         if output.name not in names:
             expected = f"one of {', '.join(names)}"
-            raise InvalidRequestError(f"outputs[{index}].name", expected, repr(output.name))
+            raise InvalidRequestError(f"outputs[{index}].name", expected, quoted(output.name))
         for parameter in (SHARED_MEMORY, CLASSIFICATION):
             if parameter in output.parameters:
                 field = f"outputs[{index}].parameters"
@@ -97,7 +99,7 @@ def _places(
     for index, tensor in enumerate(request.inputs):
         if tensor.name not in wanted or tensor.name in places:
             expected = f"each of {', '.join(wanted)} once"
-            raise InvalidRequestError(f"inputs[{index}].name", expected, repr(tensor.name))
+            raise InvalidRequestError(f"inputs[{index}].name", expected, quoted(tensor.name))
         places[tensor.name] = index
     for name in wanted:
         if name not in places:
@@ -106,21 +108,19 @@ def _places(
 
 
 def _parse_input(
-    request: pb.ModelInferRequest, index: int, name: str, types: tuple[str, ...]
+    message: InferMessage, index: int, name: str, types: tuple[str, ...]
 ) -> InputTensor:
-    tensor = request.inputs[index]
+    tensor = message.request.inputs[index]
     field = f"inputs[{name}]"
     if SHARED_MEMORY in tensor.parameters:
         expected = "a tensor in the message, not in shared memory"
         raise InvalidRequestError(f"{field}.parameters", expected, SHARED_MEMORY)
     if tensor.datatype not in types:
         raise InvalidRequestError(
-            f"{field}.datatype", f"one of {', '.join(types)}", repr(tensor.datatype)
+            f"{field}.datatype", f"one of {', '.join(types)}", quoted(tensor.datatype)
         )
-    shape = tuple(tensor.shape)
-    if any(size < 0 for size in shape):
-        raise InvalidRequestError(f"{field}.shape", "no negative size", shape)
-    data = _data(request, index, field)
+    shape = check_shape(tensor.shape, field)
+    data = _data(message, index, field)
     size = math.prod(shape) * TYPES[tensor.datatype][1].itemsize
     if len(data) != size:
         expected = f"{size} bytes for {shape} of {tensor.datatype}"
@@ -128,17 +128,16 @@ def _parse_input(
     return InputTensor(tensor.datatype, shape, data)
 
 
-def _data(request: pb.ModelInferRequest, index: int, field: str) -> bytes:
-    tensor = request.inputs[index]
-    has_contents = tensor.contents.ByteSize() > 0
-    if request.raw_input_contents:
-        if has_contents:
+def _data(message: InferMessage, index: int, field: str) -> Buffer:
+    tensor = message.request.inputs[index]
+    if message.raw:
+        if index in message.typed or tensor.contents.ByteSize() > 0:
             raise InvalidRequestError(
                 f"{field}.contents", "none beside raw_input_contents", "elements"
             )
-        return request.raw_input_contents[index]
+        return message.raw[index]
     name, dtype = TYPES[tensor.datatype]
     if name is None:
         expected = f"{tensor.datatype} in raw_input_contents"
         raise InvalidRequestError(f"{field}.contents", expected, "no raw contents")
-    return np.array(getattr(tensor.contents, name), dtype).tobytes()
+    return message.typed_contents(index, name, dtype)

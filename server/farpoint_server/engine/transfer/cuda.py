@@ -14,13 +14,21 @@ class CudaDevice:
 
     That one computes, so that the allocator's cache of kernels stays one pool; streams of torch's
     do not wait for it by themselves.
+
+    Args:
+        device: The GPU.
+        passes_others: Whether it computes on a stream of its own instead, whose blocks the GPU
+            starts before those of the stream that everything else uses.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, *, passes_others: bool = False) -> None:
         self._device = device
+        compute = torch.cuda.default_stream(device)
+        if passes_others:
+            compute = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
         self._streams = {
             DeviceStream.UPLOAD: torch.cuda.Stream(device),  # type: ignore[no-untyped-call]
-            DeviceStream.COMPUTE: torch.cuda.default_stream(device),
+            DeviceStream.COMPUTE: compute,
             DeviceStream.DOWNLOAD: torch.cuda.Stream(device),  # type: ignore[no-untyped-call]
         }
 

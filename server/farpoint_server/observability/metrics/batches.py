@@ -7,7 +7,7 @@ from typing import Any
 from farpoint_server.engine.types import Answer, Batch, Work
 from farpoint_server.errors import ServiceError
 from farpoint_server.observability.metrics.instruments import Instruments
-from farpoint_server.scheduling.batcher import BatchRunner
+from farpoint_server.scheduling.lane import BatchRunner
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,10 @@ class CallMetrics:
         elif "compute_ms" in fields:
             self._count_phases(rpc, seconds, fields)
 
+    def count_refusal(self, reason: str) -> None:
+        """Counts what is refused or given up outside of a request."""
+        self._refusals(reason).inc()
+
     def _count_phases(self, rpc: str, seconds: float, fields: Fields) -> None:
         """The phases are those of the log line, so that the two cannot differ."""
         queued, computed = fields["queue_ms"] / 1e3, fields["compute_ms"] / 1e3

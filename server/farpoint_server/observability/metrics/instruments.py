@@ -14,7 +14,7 @@ GAUGES: Mapping[str, str] = {
     "serving": "1 if health is SERVING, else 0.",
     "calls": "Calls that are accepted and not answered.",
     "points_in_flight": "Points of these calls.",
-    "bytes_in_flight": "Bytes of their messages.",
+    "bytes_in_flight": "Bytes of their messages and answers.",
     "queue_requests": "Requests no engine has begun.",
     "queue_points": "Points of these requests.",
     "shared_memory_bytes": "Bytes that callers share.",

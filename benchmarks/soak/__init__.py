@@ -1,0 +1,1 @@
+"""Soak test of the server: a mixed load with faults, every answer checked."""

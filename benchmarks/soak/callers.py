@@ -1,0 +1,212 @@
+"""The callers of a soak: each makes one call after the other, of a kind drawn by chance."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from benchmarks.soak.broken import broken_cases
+from benchmarks.soak.cases import Cases
+from benchmarks.soak.samples import SampleCase
+from benchmarks.soak.server import SoakServer
+from benchmarks.soak.statuses import (
+    BROKEN_WRITE,
+    INTERRUPTIONS,
+    judge_streamed,
+    retry_after_s,
+)
+from benchmarks.soak.tally import Tally
+from farpoint.v1 import sampling_pb2 as pb
+
+PATIENCE_S = 60.0
+SERVICE = "/farpoint.v1.SamplingService/"
+CHANCES = {
+    "small": 60,
+    "large": 4,
+    "upload": 2,
+    "stream": 6,
+    "encode": 2,
+    "cancelled": 8,
+    "expired": 8,
+    "broken": 8,
+}
+Code = grpc.StatusCode
+OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    # Each attempt is told apart.
+    ("grpc.enable_retries", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+)
+IsRight = Callable[[bytes], bool]
+
+
+class Caller:
+    """One of many, with its own chances; `channel` may be shared with others."""
+
+    def __init__(
+        self, number: int, channel: grpc.aio.Channel, cases: Cases, tally: Tally, server: SoakServer
+    ) -> None:
+        self._number = number
+        self._chance = random.Random(number)
+        self._cases, self._tally, self._server = cases, tally, server
+        self._broken = broken_cases(cases.small[0])
+        self._unary = {name: channel.unary_unary(SERVICE + name) for name in ("Sample", "Encode")}
+        self._upload = channel.stream_unary(SERVICE + "SampleLarge")
+        self._stream = channel.stream_stream(SERVICE + "SampleStream")
+        self._made = 0
+
+    async def run(self, is_over: Callable[[], bool]) -> None:
+        """Calls until it is over."""
+        while not is_over():
+            (kind,) = self._chance.choices(list(CHANCES), list(CHANCES.values()))
+            await getattr(self, f"_call_{kind}")()
+
+    async def _call_small(self) -> None:
+        await self._sample("small", self._chance.choice(self._cases.small))
+
+    async def _call_large(self) -> None:
+        await self._sample("large", self._chance.choice(self._cases.large))
+
+    async def _call_expired(self) -> None:
+        case = self._chance.choice([*self._cases.small, *self._cases.large])
+        timeout_s = self._chance.choice((0.001, 0.02, 0.2))
+        allowed = {Code.DEADLINE_EXCEEDED: "expired"}
+        await self._sample("expired", case, allowed, timeout_s)
+
+    async def _call_cancelled(self) -> None:
+        case = self._chance.choice([*self._cases.small, *self._cases.large])
+        cancel_s = self._chance.uniform(0, 0.2)
+        await self._sample("cancelled", case, {Code.CANCELLED: "cancelled"}, cancel_s=cancel_s)
+
+    async def _sample(
+        self,
+        kind: str,
+        case: SampleCase,
+        allowed: Mapping[Code, str] | None = None,
+        timeout_s: float | None = None,
+        cancel_s: float | None = None,
+    ) -> None:
+        call = self._unary["Sample"](case.request, **self._options(timeout_s))
+        if cancel_s is not None:
+            asyncio.get_running_loop().call_later(cancel_s, call.cancel)
+
+        def is_right(answer: bytes) -> bool:
+            self._tally.points += case.point_count
+            return case.is_right(pb.SampleResponse.FromString(answer))
+
+        await self._unary_end(kind, call, is_right, allowed or {})
+
+    async def _call_encode(self) -> None:
+        case = self._chance.choice(self._cases.encode)
+
+        def is_right(answer: bytes) -> bool:
+            self._tally.points += case.point_count
+            return case.is_right(pb.EncodeResponse.FromString(answer))
+
+        call = self._unary["Encode"](case.request, **self._options())
+        await self._unary_end("encode", call, is_right, {})
+
+    async def _call_broken(self) -> None:
+        method, request, code = self._chance.choice(self._broken)
+        call = self._unary[method](request, **self._options())
+        await self._unary_end("broken", call, lambda _: False, {code: "rejected"})
+
+    async def _call_upload(self) -> None:
+        """Each fourth breaks off in the middle."""
+        messages, case = self._chance.choice(self._cases.uploads)
+        is_whole = self._chance.random() < 0.75
+        sent = messages if is_whole else messages[: self._chance.randrange(1, len(messages))]
+
+        def is_right(answer: bytes) -> bool:
+            self._tally.points += case.point_count
+            response = pb.SampleLargeResponse.FromString(answer).response
+            return is_whole and case.is_right(response)
+
+        call = self._upload(iter(sent), **self._options())
+        allowed = {} if is_whole else {Code.INVALID_ARGUMENT: "rejected"}
+        await self._unary_end("upload", call, is_right, allowed)
+
+    async def _unary_end(
+        self, kind: str, call: Awaitable[bytes], is_right: IsRight, allowed: Mapping[Code, str]
+    ) -> None:
+        begun = time.monotonic()
+        detail = ""
+        try:
+            answer = await call
+            outcome = "answered" if is_right(answer) else "wrong"
+            detail = f"{len(answer)} bytes that are not the answer"
+        except DecodeError:
+            outcome, detail = "wrong", "an answer that does not parse"
+        except grpc.aio.AioRpcError as error:
+            outcome, detail = await self._judge(error, begun, allowed)
+        except asyncio.CancelledError:
+            if Code.CANCELLED not in allowed:
+                raise
+            outcome = "cancelled"
+        self._end(kind, outcome, begun, detail)
+
+    def _end(self, kind: str, outcome: str, begun: float, detail: str) -> None:
+        seconds = time.monotonic() - begun
+        if outcome == "untold":
+            self._tally.untold.append((kind, self._request_id))
+            self._tally.busy_s += seconds
+        else:
+            self._tally.end(kind, outcome, seconds, detail)
+
+    async def _call_stream(self) -> None:
+        """Up to twelve requests, each of which must be answered once, in order."""
+        cases = self._chance.choices(self._cases.small, k=self._chance.randrange(1, 13))
+        requests = [case.streamed() for case in cases]
+        begun, answered, kind = time.monotonic(), 0, "stream"
+        call = self._stream(iter(requests), **self._options())
+        try:
+            async for raw in call:
+                answer = pb.SampleStreamResponse.FromString(raw)
+                if answer.request_index < answered:
+                    self._tally.end(kind, "doubled", detail=f"request {answer.request_index}")
+                    return
+                outcome, detail = judge_streamed(answer, cases[answered], answered)
+                self._tally.end(kind, outcome, detail=detail)
+                self._tally.points += cases[answered].point_count * (outcome == "answered")
+                answered += 1
+        except grpc.aio.AioRpcError as error:
+            outcome, detail = await self._judge(error, begun, {})
+            self._end(kind, outcome, begun, detail)
+            return
+        self._tally.busy_s += time.monotonic() - begun
+        for index in range(answered, len(cases)):
+            self._tally.end(kind, "lost", detail=f"request {index} of a stream that ended well")
+
+    async def _judge(
+        self, error: grpc.aio.AioRpcError, begun: float, allowed: Mapping[Code, str]
+    ) -> tuple[str, str]:
+        """The outcome that a status stands for, and what is to be said if it is a failure."""
+        code, detail = error.code(), f"{error.code().name}: {error.details()}"
+        if code in allowed:
+            return allowed[code], detail
+        if code is Code.RESOURCE_EXHAUSTED:
+            retry_s = retry_after_s(error)
+            await asyncio.sleep(retry_s or 0)
+            return ("wrong", f"{detail} without RetryInfo") if retry_s is None else ("refused", "")
+        is_lost = (code, error.details()) == BROKEN_WRITE
+        if (code in INTERRUPTIONS or is_lost) and self._server.interrupts(begun):
+            await asyncio.sleep(0.1)
+            return "interrupted", detail
+        return ("untold" if is_lost or code is Code.DEADLINE_EXCEEDED else "wrong"), detail
+
+    def _options(self, timeout_s: float | None = None) -> dict[str, Any]:
+        self._made += 1
+        metadata = (("x-request-id", self._request_id),)
+        return {"timeout": timeout_s or PATIENCE_S, "metadata": metadata}
+
+    @property
+    def _request_id(self) -> str:
+        """Of the call that was made last."""
+        return f"{self._number}-{self._made}"

@@ -1,0 +1,135 @@
+"""All that the callers of a soak send, but for what is broken, with the right answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from benchmarks.soak.samples import (
+    NEAR,
+    SampleCase,
+    SamplersDisagreeError,
+    agreed_rows,
+    sample_case,
+    tensor_of,
+)
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint_models.weights import default_encoder
+
+SMALL_CASES = 48
+LARGE_POINTS = (20_000, 60_000, 120_000)
+LARGE_SAMPLES = 128
+ENCODE_POINTS = (200, 700, 1200)
+UPLOAD_POINTS = 90_000
+UPLOAD_BYTES = 1 << 18
+MAP_ORIGIN = np.array([500_000.0, 4_500_000.0, 120.0])
+
+
+@dataclass(frozen=True)
+class EncodeCase:
+    """An Encode request of one cloud and the stages of the model in this process."""
+
+    request: bytes
+    indices: tuple[bytes, ...]
+    counts: tuple[bytes, ...]
+    features: tuple[np.ndarray, ...]
+    point_count: int
+
+    def is_right(self, answer: pb.EncodeResponse) -> bool:
+        """Indices and counts bit for bit; features as near as sums in another order are."""
+        stages = answer.stages
+        return (
+            tuple(stage.indices.data for stage in stages) == self.indices
+            and tuple(stage.counts.data for stage in stages) == self.counts
+            and all(
+                np.allclose(np.frombuffer(stage.features.data, "<f4"), wanted, 1e-3, NEAR)
+                for stage, wanted in zip(stages, self.features, strict=True)
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Cases:
+    """All that the callers send, but for what is broken."""
+
+    small: Sequence[SampleCase]
+    large: Sequence[SampleCase]
+    uploads: Sequence[tuple[tuple[bytes, ...], SampleCase]]
+    """The messages of a SampleLarge."""
+    encode: Sequence[EncodeCase]
+
+
+def make_cases(seed: int) -> Cases:
+    """The same for the same seed.
+
+    Raises:
+        SamplersDisagreeError: see there.
+    """
+    random = np.random.default_rng(seed)
+    large = [
+        sample_case([_surface(random, n)], LARGE_SAMPLES, [int(random.integers(n))])
+        for n in LARGE_POINTS
+    ]
+    upload = sample_case([_surface(random, UPLOAD_POINTS)], LARGE_SAMPLES, [0])
+    return Cases(
+        small=[_small_case(random, i) for i in range(SMALL_CASES)],
+        large=large,
+        uploads=[(upload_messages(upload.request), upload)],
+        encode=[_encode_case(random.random((n, 3), np.float32)) for n in ENCODE_POINTS],
+    )
+
+
+def _surface(random: np.random.Generator, n: int) -> np.ndarray:
+    """Points near a ball's surface, as a scan has them."""
+    points = random.normal(size=(n, 3))
+    points *= (10 + random.normal(scale=0.05, size=(n, 1))) / np.linalg.norm(
+        points, axis=1, keepdims=True
+    )
+    return points.astype(np.float32)
+
+
+def _small_case(random: np.random.Generator, i: int) -> SampleCase:
+    """Of one to four clouds; each third of another type, each fifth with NaN rows or ties."""
+    sizes = random.integers(1, 1500, size=1 + i % 4)
+    clouds = [_surface(random, n) for n in sizes]
+    if i % 3 == 1:
+        clouds = [cloud + MAP_ORIGIN for cloud in clouds]  # float64
+    elif i % 3 == 2:
+        clouds = [cloud.astype(np.float16) for cloud in clouds]
+    if i % 5 == 3:
+        clouds = [np.concatenate([cloud, np.full((3, 3), np.nan, cloud.dtype)]) for cloud in clouds]
+    elif i % 5 == 4:
+        clouds = [np.repeat(cloud, 2, axis=0) for cloud in clouds]
+    m = min(int(random.integers(1, 64)), int(sizes.min()))
+    starts = [int(random.integers(n)) for n in sizes]
+    return sample_case(clouds, m, starts, extras=i % 2 == 0)
+
+
+def upload_messages(request: bytes) -> tuple[bytes, ...]:
+    """The messages of a SampleLarge: the request without its data, then the data in chunks."""
+    head = pb.SampleRequest.FromString(request)
+    data = head.points.data
+    head.points.ClearField("data")
+    parts = [
+        pb.SampleLargeRequest(points_data=data[at : at + UPLOAD_BYTES])
+        for at in range(0, len(data), UPLOAD_BYTES)
+    ]
+    messages = [pb.SampleLargeRequest(request=head), *parts]
+    return tuple(message.SerializeToString() for message in messages)
+
+
+def _encode_case(cloud: np.ndarray) -> EncodeCase:
+    with torch.inference_mode():
+        stages = default_encoder()(torch.from_numpy(cloud)[None])
+    indices = [stage.indices[0].numpy() for stage in stages]
+    for own in indices:
+        if not np.array_equal(own, agreed_rows(cloud, len(own), 0)):
+            raise SamplersDisagreeError(f"the encoder's stage of {len(own)}")
+    return EncodeCase(
+        request=pb.EncodeRequest(points=tensor_of(cloud)).SerializeToString(),
+        indices=tuple(own.tobytes() for own in indices),
+        counts=tuple(stage.counts[0].numpy().tobytes() for stage in stages),
+        features=tuple(stage.features[0].mT.numpy().ravel() for stage in stages),
+        point_count=len(cloud),
+    )

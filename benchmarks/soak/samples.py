@@ -1,0 +1,110 @@
+"""Sample requests of a soak with answers from two samplers: farpoint_ops and brute force in numpy.
+
+Both run before the load begins, so that a check costs no more than a comparison of bytes. An op
+that is wrong shows here already: the two must agree on every cloud.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from tests.support.brute_force import covering_radius, furthest_points
+
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import tensor_pb2
+from farpoint_ops import furthest_point_sample
+
+TYPES = {"float32": 1, "float64": 2, "float16": 3}
+NEAR = 1e-4
+
+
+class SamplersDisagreeError(Exception):
+    """farpoint_ops and brute force choose different points."""
+
+
+@dataclass(frozen=True)
+class SampleCase:
+    """A Sample request of B clouds and its only right answer."""
+
+    request: bytes
+    lengths: tuple[int, ...]
+    indices: bytes
+    points: bytes
+    radii: tuple[float, ...]
+    """Covering radius of each cloud."""
+    point_count: int
+
+    def is_right(self, answer: pb.SampleResponse) -> bool:
+        """Indices, lengths and points bit for bit; radii as near as float32 is."""
+        if answer.indices.data != self.indices or tuple(answer.lengths) != self.lengths:
+            return False
+        distances = np.frombuffer(answer.distances.data, "<f4")
+        last = distances[np.cumsum(self.lengths) - 1] if len(distances) else ()
+        if answer.points.data != self.points or len(last) != len(self.radii):
+            return False
+        return np.allclose(last, self.radii, NEAR, NEAR)
+
+    def streamed(self) -> bytes:
+        """The same request as a message of a SampleStream."""
+        request = pb.SampleRequest.FromString(self.request)
+        return pb.SampleStreamRequest(request=request).SerializeToString()
+
+
+def sample_case(
+    clouds: Sequence[np.ndarray], m: int, starts: Sequence[int], *, extras: bool = False
+) -> SampleCase:
+    """A request of m samples of each cloud; with `extras` it asks for points and distances."""
+    flat = np.concatenate(clouds)
+    seen = [_as_seen(cloud) for cloud in clouds]
+    rows = [agreed_rows(cloud, m, start) for cloud, start in zip(seen, starts, strict=True)]
+    request = pb.SampleRequest(
+        points=tensor_of(flat),
+        lengths=[len(cloud) for cloud in clouds],
+        sample_counts=[m],
+        start_indices=starts,
+        nonfinite_policy=pb.NONFINITE_POLICY_IGNORE,
+        return_points=extras,
+        return_distances=extras,
+    )
+    chosen = [cloud[own] for cloud, own in zip(clouds, rows, strict=True)]
+    radii = tuple(
+        covering_radius(cloud[np.isfinite(cloud).all(axis=1)], _finite_rows(cloud, own))
+        for cloud, own in zip(seen, rows, strict=True)
+    )
+    return SampleCase(
+        request=request.SerializeToString(),
+        lengths=(m,) * len(clouds),
+        indices=np.concatenate(rows).astype("<i4").tobytes(),
+        points=np.concatenate(chosen).tobytes() if extras else b"",
+        radii=radii if extras else (),
+        point_count=len(flat),
+    )
+
+
+def _as_seen(cloud: np.ndarray) -> np.ndarray:
+    """In float32; float64 is shifted to its first finite row before, as the contract says."""
+    if cloud.dtype == np.float64:
+        cloud = cloud - cloud[np.isfinite(cloud).all(axis=1).argmax()]
+    return cloud.astype(np.float32)
+
+
+def _finite_rows(cloud: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The same rows, counted without those that are not finite."""
+    return (np.isfinite(cloud).all(axis=1).cumsum() - 1)[rows]
+
+
+def agreed_rows(cloud: np.ndarray, m: int, start: int) -> np.ndarray:
+    """Rows that both samplers choose; raises SamplersDisagreeError."""
+    rows = furthest_points(cloud, m, start)
+    ops = furthest_point_sample(torch.from_numpy(cloud)[None], m, start=start)[0].numpy()
+    if not np.array_equal(rows, ops):
+        raise SamplersDisagreeError(f"{len(cloud)} points, {m} samples from {start}")
+    return rows
+
+
+def tensor_of(array: np.ndarray) -> tensor_pb2.Tensor:
+    """As a message."""
+    return tensor_pb2.Tensor(
+        data_type=TYPES[array.dtype.name], shape=array.shape, data=array.tobytes()
+    )

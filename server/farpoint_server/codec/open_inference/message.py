@@ -1,0 +1,137 @@
+"""ModelInferRequest messages: data of tensors, raw or typed, is cut out of the received bytes."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from farpoint_server.codec import wire
+from farpoint_server.codec.fields import Buffer, UnusualError, cut, length_delimited, walk
+from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
+from farpoint_server.codec.parts import Bound, Bounds
+from farpoint_server.codec.validation import MAX_DIMENSIONS
+
+_Request, _Input, _Contents = (
+    pb.ModelInferRequest,
+    pb.ModelInferRequest.InferInputTensor,
+    pb.InferTensorContents,
+)
+# Elements of one type, whose packed bytes are those of a raw tensor.
+_FLOATS = {"fp32_contents": "<f4", "fp64_contents": "<f8"}
+# More than any model has; what is there besides is then named as wrong.
+_MAX_INPUTS = 16
+_MAX_OUTPUTS = 256
+_MAX_PARAMETERS = 64
+# Points come in floats, which take as much memory as bytes of the message. Of others there is one.
+_MAX_OTHERS = 16
+
+
+def _bounds() -> Bounds:
+    others = {
+        field.number: Bound(field.name, _MAX_OTHERS)
+        if field.name == "bytes_contents"
+        else Bound(field.name, numbers=_MAX_OTHERS)
+        for field in _Contents.DESCRIPTOR.fields
+        if field.name not in _FLOATS
+    }
+    input_: Bounds = {
+        _Input.SHAPE_FIELD_NUMBER: Bound("shape", numbers=MAX_DIMENSIONS),
+        _Input.PARAMETERS_FIELD_NUMBER: Bound("parameters", _MAX_PARAMETERS),
+        _Input.CONTENTS_FIELD_NUMBER: Bound("contents", parts=others),
+    }
+    number = _Request.InferRequestedOutputTensor.PARAMETERS_FIELD_NUMBER
+    output: Bounds = {number: Bound("parameters", _MAX_PARAMETERS)}
+    return {
+        _Request.PARAMETERS_FIELD_NUMBER: Bound("parameters", _MAX_PARAMETERS),
+        _Request.INPUTS_FIELD_NUMBER: Bound("inputs", _MAX_INPUTS, parts=input_),
+        _Request.OUTPUTS_FIELD_NUMBER: Bound("outputs", _MAX_OUTPUTS, parts=output),
+        _Request.RAW_INPUT_CONTENTS_FIELD_NUMBER: Bound("raw_input_contents", _MAX_INPUTS),
+    }
+
+
+BOUNDS = _bounds()
+
+
+class InferMessage(NamedTuple):
+    """A ModelInferRequest as it arrived."""
+
+    request: pb.ModelInferRequest
+    """Without what was cut out."""
+    raw: tuple[Buffer, ...]
+    """Its `raw_input_contents`, wherever they are."""
+    typed: Mapping[int, tuple[str, Buffer]]
+    """By the place of an input: name of the field of its contents, and the elements as bytes."""
+    size: int
+    """Of the whole message in bytes."""
+
+    def typed_contents(self, index: int, field: str, dtype: "np.dtype[np.generic]") -> Buffer:
+        """The elements of an input in one field of its contents, as bytes; none if it is empty."""
+        if index in self.typed:
+            name, data = self.typed[index]
+            return data if name == field else b""
+        contents = self.request.inputs[index].contents
+        if field not in _FLOATS:
+            return np.array(getattr(contents, field), dtype).tobytes()
+        # Packed by protobuf itself, as converting each element in Python takes 100 times as long.
+        alone = _Contents()
+        getattr(alone, field).MergeFrom(getattr(contents, field))
+        if not alone.ByteSize():
+            return b""
+        ((_, _, inside, end),) = walk(packed := memoryview(alone.SerializeToString()))
+        return packed[inside:end]
+
+
+def read_infer_message(raw: bytes) -> InferMessage:
+    """Parses a serialized ModelInferRequest.
+
+    Raises:
+        InvalidRequestError: it has more parts than such a request can have.
+        google.protobuf.message.DecodeError: it is none.
+    """
+    if len(raw) >= wire.SPLIT_BYTES:
+        try:
+            return _split(memoryview(raw))
+        except UnusualError:
+            pass
+    return whole(wire.read_message(raw, _Request, BOUNDS), len(raw))
+
+
+def whole(request: pb.ModelInferRequest, size: int = 0) -> InferMessage:
+    """A request of which nothing was cut out, of so many bytes."""
+    return InferMessage(request, tuple(request.raw_input_contents), {}, size)
+
+
+def _split(message: memoryview) -> InferMessage:
+    kept: list[Buffer] = []
+    raw: list[Buffer] = []
+    typed: dict[int, tuple[str, Buffer]] = {}
+    inputs = 0
+    for number, begin, inside, end in walk(message):
+        if number == _Request.RAW_INPUT_CONTENTS_FIELD_NUMBER and inside > begin:
+            raw.append(message[inside:end])
+            continue
+        if number == _Request.INPUTS_FIELD_NUMBER and inside > begin:
+            found = _cut_contents(message[inside:end])
+            if found is not None:
+                rest, field, data = found
+                typed[inputs] = field, data
+                kept += length_delimited(number, [rest])
+            inputs += 1
+            if found is not None:
+                continue
+        kept.append(message[begin:end])
+    request = wire.read_message(b"".join(kept), _Request, BOUNDS)
+    return InferMessage(request, tuple(raw), typed, len(message))
+
+
+def _cut_contents(tensor: memoryview) -> tuple[bytes, str, memoryview] | None:
+    """An input without its contents, and these, if they are floats and nothing else."""
+    try:
+        rest, contents = cut(tensor, _Input.CONTENTS_FIELD_NUMBER)
+        ((number, begin, inside, end),) = walk(contents)
+    except (UnusualError, ValueError):
+        return None
+    name = _Contents.DESCRIPTOR.fields_by_number.get(number)
+    if name is None or name.name not in _FLOATS or inside == begin:
+        return None
+    return rest, name.name, contents[inside:end]

@@ -1,0 +1,128 @@
+"""Adapters of gRPC method handlers: every method as a coroutine function that reads for itself."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeAlias
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from farpoint_server.errors import DeadlinePassedError, InvalidRequestError, ServiceError
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
+Behavior: TypeAlias = "Callable[[Any, Context], Awaitable[Any]]"
+
+# The messages that are read here are small: those of the large ones are read by their handlers.
+MESSAGE_S = 10.0
+
+
+def adapt(
+    handler: "grpc.RpcMethodHandler[Any, Any]", guard: Callable[[Behavior], Behavior]
+) -> Handler:
+    """A handler that runs what `guard` makes of a method's behavior before any message is read.
+
+    gRPC itself reads the one message of a method before it calls it; a call without a message would
+    be open and yet unknown to whoever counts calls. On the wire a message and a stream of one are
+    the same, so each method takes a stream, and those of one message read it behind the guard.
+    """
+    behavior: Behavior = getattr(handler, kind_of(handler))
+    if inspect.isasyncgenfunction(behavior):
+        behavior = write_all(behavior)
+    make: Callable[..., Handler] = (
+        grpc.stream_stream_rpc_method_handler
+        if handler.response_streaming
+        else grpc.stream_unary_rpc_method_handler
+    )
+    return make(
+        guard(behavior if handler.request_streaming else _read_first(behavior)),
+        request_deserializer=_tolerant(handler.request_deserializer),
+        response_serializer=handler.response_serializer,
+    )
+
+
+def kind_of(handler: "grpc.RpcMethodHandler[Any, Any]") -> str:
+    """ "unary_unary", "stream_unary", "unary_stream" or "stream_stream"."""
+    sends = "stream" if handler.request_streaming else "unary"
+    return f"{sends}_{'stream' if handler.response_streaming else 'unary'}"
+
+
+async def read_end(context: Context) -> None:
+    """Raises for a call that ended without a message: CancelledError if it broke off.
+
+    A call that broke off looks the same until gRPC cancels it, and has no event of its own for
+    that. To send anything is one: it returns on a call that is up, and only there.
+
+    Raises:
+        InvalidRequestError: the caller sent no message.
+    """
+    await context.send_initial_metadata(())
+    raise InvalidRequestError("request", "one message", "none")
+
+
+def until_idle(messages: Any, idle_s: float) -> Any:
+    """The messages of a stream until none comes for so many seconds; one message as it is.
+
+    Raises:
+        DeadlinePassedError: while one is waited for.
+    """
+    return _until_idle(messages, idle_s) if hasattr(messages, "__aiter__") else messages
+
+
+async def _until_idle(messages: AsyncIterator[Any], idle_s: float) -> AsyncIterator[Any]:
+    reader = messages.__aiter__()
+    while True:
+        try:
+            message = await asyncio.wait_for(reader.__anext__(), idle_s)
+        except StopAsyncIteration:
+            return
+        except asyncio.TimeoutError:
+            raise DeadlinePassedError(f"nothing arrived for {idle_s:g} s") from None
+        if isinstance(message, ServiceError):
+            raise message
+        yield message
+
+
+def parse_error(data: bytes) -> InvalidRequestError:
+    """For bytes that are not the message they should be."""
+    return InvalidRequestError("request", "a serialized message", f"{len(data)} other bytes")
+
+
+def _read_first(behavior: Behavior) -> Behavior:
+    """Gives a method the first message of its stream."""
+
+    async def read_first(_: Any, context: Context) -> Any:
+        try:
+            request = await asyncio.wait_for(context.read(), MESSAGE_S)
+        except asyncio.TimeoutError:
+            raise DeadlinePassedError("the message did not arrive in time") from None
+        if request is grpc.aio.EOF:
+            await read_end(context)
+        if isinstance(request, ServiceError):
+            raise request
+        return await behavior(request, context)
+
+    return read_first
+
+
+def write_all(generate: Callable[[Any, Context], AsyncIterator[Any]]) -> Behavior:
+    """A coroutine function that writes what a method yields."""
+
+    async def write_all(request: Any, context: Context) -> None:
+        async for answer in generate(request, context):
+            await context.write(answer)
+
+    return write_all
+
+
+def _tolerant(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
+    """Bytes that do not parse become the error to raise: gRPC itself would answer INTERNAL."""
+
+    def parse(data: bytes) -> Message | InvalidRequestError:
+        try:
+            return deserialize(data)  # type: ignore[misc,no-any-return]
+        except DecodeError:
+            return parse_error(data)
+
+    return None if deserialize is None else parse

@@ -1,0 +1,229 @@
+"""One or a few peers that would crowd others out; each attack beside honest callers."""
+
+import asyncio
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+
+import grpc
+import numpy as np
+import pytest
+from google.rpc import error_details_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.support.messages import details, sample_request
+from tests.support.raw_http2 import GOAWAY, RawPeer
+
+import farpoint
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import sampling_pb2_grpc
+
+SAMPLE = "/farpoint.v1.SamplingService/Sample"
+CLOUD = np.random.default_rng(5).normal(size=(300, 3)).astype(np.float32)
+RAW_REQUEST = sample_request(CLOUD, 5)
+RAW = RAW_REQUEST.SerializeToString()
+OWN = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
+PATIENCE_S = 60
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+@contextmanager
+def peers(address: str, count: int, window: int = 0) -> Iterator[list[RawPeer]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(closing(RawPeer(address, window))) for _ in range(count)]
+
+
+async def ask_at_once(address: str, calls: int, connections: int) -> list[grpc.aio.AioRpcError]:
+    """What went wrong with so many calls."""
+    channels = [grpc.aio.insecure_channel(address, options=OWN) for _ in range(connections)]
+    sends = [channel.unary_unary(SAMPLE) for channel in channels]
+    answers = await asyncio.gather(
+        *(sends[i % connections](RAW, timeout=PATIENCE_S) for i in range(calls)),
+        return_exceptions=True,
+    )
+    for channel in channels:
+        await channel.close()
+    assert all(isinstance(answer, bytes | grpc.aio.AioRpcError) for answer in answers)
+    return [answer for answer in answers if isinstance(answer, grpc.aio.AioRpcError)]
+
+
+def test_a_burst_is_answered_or_refused_with_a_time_to_retry_and_every_refusal_is_counted(start):
+    server = start("--max-caller-rpcs", "8", "--http-listen", "127.0.0.1:0")
+    failed = asyncio.run(ask_at_once(server.address, 4000, 4))
+    assert {error.code().name for error in failed} == {"RESOURCE_EXHAUSTED"}
+    assert all(isinstance(details(error)[0], error_details_pb2.RetryInfo) for error in failed)
+    counted = server.metrics()["farpoint_refusals_total{reason=too_many_calls}"]
+    assert counted == len(failed)
+    lines = [line for line in server.log if line["event"] == "calls refused"]
+    assert 1 <= len(lines) <= 30
+    assert 1 <= sum(line["calls"] for line in lines) <= len(failed)
+
+
+def test_rapid_resets_of_one_peer_cancel_no_call_of_another(start):
+    server = start()
+    stop = threading.Event()
+
+    def attack(peer: RawPeer) -> None:
+        for _ in range(20_000):
+            if stop.is_set():
+                return
+            try:
+                peer.reset(peer.begin(SAMPLE))
+            except OSError:  # the server has closed the connection
+                return
+
+    with peers(server.address, 3) as attackers:
+        threads = [threading.Thread(target=attack, args=(peer,)) for peer in attackers]
+        for thread in threads:
+            thread.start()
+        with farpoint.Client(server.address, timeout=PATIENCE_S) as client:
+            for _ in range(30):
+                assert len(client.sample(CLOUD, 5).indices) == 5
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_answers_that_nobody_reads_count_until_their_peers_are_cut_off(start):
+    """Each of 12 peers wants 560 kB for 480 kB, and reads nothing."""
+    server = start(
+        *("--max-bytes-in-flight", str(4 << 20), "--max-message-bytes", str(4 << 20)),
+        *("--send-timeout-s", "0.5", "--http-listen", "127.0.0.1:0"),
+    )
+    cloud = np.random.default_rng(6).normal(size=(40_000, 3)).astype(np.float32)
+    raw = sample_request(cloud, 20_000, return_points=True, return_distances=True)
+    with peers(server.address, 12) as attackers:
+        for peer in attackers:
+            peer.send(peer.begin(SAMPLE), raw.SerializeToString())
+        server.wait_for_metric("farpoint_bytes_in_flight", lambda size: size > 2 << 20)
+        server.wait_for(lambda line: line["event"] == "peer does not read" and line["closed"])
+        server.wait_for_metric("farpoint_bytes_in_flight", lambda size: size == 0)
+        cut = server.metrics()["farpoint_refusals_total{reason=send_timeout}"]
+        assert 4 <= cut <= len(attackers)
+        with farpoint.Client(server.address) as client:
+            assert len(client.sample(CLOUD, 5).indices) == 5
+
+
+def test_an_answer_of_a_stream_that_nobody_reads_counts_too(start):
+    server = start("--send-timeout-s", "0.5", "--http-listen", "127.0.0.1:0")
+    cloud = np.random.default_rng(6).normal(size=(20_000, 3)).astype(np.float32)
+    request = sample_request(cloud, 20_000, return_points=True)
+    raw = pb.SampleStreamRequest(request=request).SerializeToString()
+    with peers(server.address, 1) as (peer,):
+        stream = peer.begin("/farpoint.v1.SamplingService/SampleStream")
+        for _ in range(3):
+            peer.send(stream, raw, end=False)
+        server.wait_for_metric("farpoint_bytes_in_flight", lambda size: size >= 3 * 320_000)
+        server.wait_for(lambda line: line["event"] == "peer does not read" and line["closed"])
+        server.wait_for_metric("farpoint_bytes_in_flight", lambda size: size == 0)
+
+
+def test_uploads_that_trickle_keep_nobody_out(start):
+    server = start("--max-points-in-flight", "100000", "--max-request-points", "100000")
+    arrived = threading.Event()
+
+    def trickle():
+        head = pb.SampleRequest(sample_counts=[5])
+        head.points.CopyFrom(sample_request(np.zeros((1, 3), np.float32), 1).points)
+        head.points.shape[0] = 100_000
+        head.points.ClearField("data")
+        yield pb.SampleLargeRequest(request=head)
+        yield pb.SampleLargeRequest(points_data=bytes(1200))
+        arrived.wait(PATIENCE_S)
+
+    with server.connected() as stub:
+        slow = [stub.SampleLarge.future(trickle()) for _ in range(2)]
+        answered = Counter(code_of(stub.Sample.future(RAW_REQUEST)) for _ in range(60))
+        assert not any(call.done() for call in slow)
+        arrived.set()
+        for call in slow:
+            call.cancel()
+    assert answered == {"OK": 60}
+
+
+def code_of(call) -> str:
+    try:
+        call.result(PATIENCE_S)
+    except grpc.RpcError as error:
+        return error.code().name
+    return "OK"
+
+
+def test_watches_without_a_token_leave_room_for_probes_and_for_callers_with_one(start, tmp_path):
+    (tmp_path / "tokens").write_text(f"camera sample {TOKEN}\n")
+    unix = f"unix:{tmp_path}/socket"
+    server = start(
+        *("--tokens-file", str(tmp_path / "tokens"), "--listen", unix),
+        *("--max-concurrent-rpcs", "4", "--http-listen", "127.0.0.1:0"),
+    )
+    ask = health_pb2.HealthCheckRequest()
+    with grpc.insecure_channel(server.address) as channel, grpc.insecure_channel(unix) as local:
+        watches = [health_pb2_grpc.HealthStub(channel).Watch(ask) for _ in range(64)]
+        for watch in watches:
+            assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        with pytest.raises(grpc.RpcError) as caught:
+            next(health_pb2_grpc.HealthStub(channel).Watch(ask))
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert isinstance(details(caught.value)[0], error_details_pb2.RetryInfo)
+        status = health_pb2_grpc.HealthStub(local).Check(ask, timeout=PATIENCE_S).status
+        assert status == health_pb2.HealthCheckResponse.SERVING
+        with farpoint.Client(server.address, token=TOKEN) as client:
+            assert len(client.sample(CLOUD, 5).indices) == 5
+    assert server.metrics()["farpoint_refusals_total{reason=too_many_calls}"] == 1
+
+
+def test_a_caller_with_a_token_below_its_share_is_served_though_all_slots_are_taken(
+    start, tmp_path
+):
+    """Calls that never send their message hold the slots."""
+    other = TOKEN[::-1]
+    (tmp_path / "tokens").write_text(f"greedy sample {TOKEN}\nmodest sample {other}\n")
+    server = start(
+        *("--tokens-file", str(tmp_path / "tokens"), "--http-listen", "127.0.0.1:0"),
+        *("--max-concurrent-rpcs", "8", "--max-caller-rpcs", "8"),
+    )
+    with peers(server.address, 1, window=1 << 20) as (peer,):
+        for _ in range(8):
+            peer.begin(SAMPLE, ("authorization", f"Bearer {TOKEN}"))
+        server.wait_for_metric("farpoint_calls", lambda calls: calls == 8)
+        with farpoint.Client(server.address, token=other) as client:
+            assert len(client.sample(CLOUD, 5).indices) == 5
+        with server.connected() as stub, pytest.raises(grpc.RpcError) as caught:
+            stub.Sample(RAW_REQUEST, metadata=[("authorization", f"Bearer {TOKEN}")])
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert caught.value.details() == "the caller has 8 calls open of at most 8"
+
+
+def test_silent_connections_make_room_after_the_handshake_timeout(start):
+    server = start("--max-connections", "4", "--handshake-timeout-s", "0.5")
+    host, _, port = server.address.rpartition(":")
+    silent = [socket.create_connection((host, int(port))) for _ in range(8)]
+    with grpc.insecure_channel(server.address, options=OWN) as channel:
+        stub = sampling_pb2_grpc.SamplingServiceStub(channel)
+        ask = pb.GetServerInfoRequest()
+        assert stub.GetServerInfo(ask, wait_for_ready=True, timeout=PATIENCE_S).version
+    for connection in silent:
+        with connection:
+            connection.settimeout(PATIENCE_S)
+            while connection.recv(4096):  # the server's settings, and then its end
+                pass
+
+
+def test_connections_and_streams_that_ask_nothing_end_and_watches_stay(start):
+    server = start("--idle-timeout-s", "0.5")
+    with (
+        peers(server.address, 1) as (peer,),
+        server.connected() as stub,
+        grpc.insecure_channel(server.address, options=OWN) as channel,
+    ):
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        stay = threading.Event()
+        answers = stub.SampleStream(iter(stay.wait, True))
+        with pytest.raises(grpc.RpcError, match=r"nothing arrived for 0\.5 s") as caught:
+            next(answers)
+        stay.set()
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert any(kind == GOAWAY for kind, *_ in peer.frames())  # and then it is closed
+        assert watch.is_active()

@@ -1,0 +1,132 @@
+"""Messages made to inflate: refused with the field, before anything large is made of them."""
+
+from collections.abc import Iterator
+
+import grpc
+import numpy as np
+import pytest
+from tests.support.messages import details, sample_request, tensor
+from tests.support.server_process import RunningServer
+from tests.support.wire_format import field
+
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import tensor_pb2
+from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as oi
+
+# Receiving a message takes three times its size: in gRPC, on the way to Python, and there.
+MESSAGE_BYTES = 8 << 20
+MOST_GROWN_MIB = 100
+CLOUD = np.arange(6000, dtype=np.float32).reshape(2000, 3)
+GOOD = sample_request(CLOUD, 2).SerializeToString()
+SAMPLE, STREAM, LARGE, ENCODE = (
+    f"/farpoint.v1.SamplingService/{name}"
+    for name in ("Sample", "SampleStream", "SampleLarge", "Encode")
+)
+INFER = "/inference.GRPCInferenceService/ModelInfer"
+NUMBERS = b"\1" * MESSAGE_BYTES
+LONG = "x" * MESSAGE_BYTES
+
+
+def attributes(first_name: str = "0") -> bytes:
+    """As many as fit, of distinct names and no width."""
+    width = tensor_pb2.Tensor(data_type=1, shape=[2000, 0]).SerializeToString()
+    names = [first_name.encode(), *(b"%x" % i for i in range(1, MESSAGE_BYTES // 20))]
+    return b"".join(field(7, field(1, name) + field(2, width)) for name in names)
+
+
+def infer(name: str = "points", shape: tuple[int, ...] = (2000, 3)) -> bytes:
+    made = oi.ModelInferRequest(model_name="fps")
+    made.inputs.add(name=name, datatype="FP32", shape=shape)
+    made.inputs.add(name="sample_count", datatype="INT64", shape=[1])
+    made.raw_input_contents.extend([CLOUD.tobytes(), np.int64(2).tobytes()])
+    return made.SerializeToString()
+
+
+HEAD = pb.SampleRequest(
+    points=tensor_pb2.Tensor(data_type=1, shape=[2000, 3]), sample_counts=[2]
+).SerializeToString()
+NAMED = tensor_pb2.Attribute(name=LONG, values=tensor(CLOUD[:, 0])).SerializeToString()
+ATTACKS = {
+    "attributes": (SAMPLE, GOOD + attributes(), "attributes"),
+    "an attribute's name": (SAMPLE, GOOD + field(7, NAMED), "attributes[0].name"),
+    "a name twice": (SAMPLE, GOOD + field(7, NAMED) * 2, "attributes[0].name"),
+    "counts": (SAMPLE, GOOD + field(3, NUMBERS), "sample_counts"),
+    "starts": (SAMPLE, GOOD + field(4, NUMBERS), "start_indices"),
+    "lengths": (SAMPLE, GOOD + field(2, NUMBERS), "lengths"),
+    "dimensions": (SAMPLE, GOOD + field(1, field(2, NUMBERS)), "points.shape"),
+    "unknown fields": (SAMPLE, GOOD + b"\xf8\7\1" * 1_000_000, "request"),
+    "stream": (STREAM, field(1, GOOD + attributes()), "attributes"),
+    "upload": (LARGE, field(1, HEAD + attributes()), "attributes"),
+    "encode": (ENCODE, GOOD[: -GOOD[::-1].index(b"\x1a") - 1] + field(2, NUMBERS), "lengths"),
+    "encode dimensions": (ENCODE, field(4, field(2, NUMBERS)), "attributes.shape"),
+    "few dimensions": (INFER, infer(shape=(2**62,) * 300), "inputs[points].shape"),
+    "inference dimensions": (INFER, infer(shape=(2**62,) * 100_000), "inputs.shape"),
+    "inference name": (INFER, infer(name=LONG), "inputs[0].name"),
+    "inference inputs": (INFER, infer() + field(5, b"") * 1_000_000, "inputs"),
+    "inference outputs": (INFER, infer() + field(6, field(1, b"indices")) * 200, "outputs"),
+    "inference numbers": (
+        INFER,
+        infer() + field(5, field(5, field(3, NUMBERS))),
+        "inputs.contents.int64_contents",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    server = RunningServer("--encoder", "default", "--max-message-bytes", str(4 * MESSAGE_BYTES))
+    yield server
+    assert server.stop() == 0
+    assert max(len(str(line)) for line in server.log) < 3000
+    assert not [line for line in server.log if line["level"] == "error"]
+
+
+@pytest.fixture(scope="module")
+def channel(server: RunningServer) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(server.address) as channel:
+        yield channel
+
+
+def resident_mib(server: RunningServer, which: str) -> float:
+    with open(f"/proc/{server.process.pid}/status") as lines:
+        (line,) = (line for line in lines if line.startswith(f"{which}:"))
+    return int(line.split()[1]) / 1024
+
+
+def reset_peak(server: RunningServer) -> None:
+    with open(f"/proc/{server.process.pid}/clear_refs", "w") as file:
+        file.write("5")
+
+
+def send(channel: grpc.Channel, method: str, raw: bytes) -> None:
+    """Raises what the call fails with."""
+    if method == LARGE:
+        channel.stream_unary(method)(iter([raw]))
+    else:
+        channel.unary_unary(method)(raw)
+
+
+@pytest.mark.parametrize("case", [name for name in ATTACKS if name != "stream"])
+def test_it_is_refused_and_nothing_large_is_made_of_it(case, server, channel):
+    method, raw, wrong = ATTACKS[case]
+    good = channel.unary_unary(SAMPLE)
+    good(GOOD)
+    reset_peak(server)
+    before = resident_mib(server, "VmRSS")
+    with pytest.raises(grpc.RpcError) as caught:
+        send(channel, method, raw)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT, caught.value.details()
+    (bad_request,) = details(caught.value)
+    assert bad_request.field_violations[0].field == wrong
+    assert resident_mib(server, "VmHWM") - before < MOST_GROWN_MIB
+    assert pb.SampleResponse.FromString(good(GOOD)).lengths == [2]
+
+
+def test_in_a_stream_it_is_refused_alone(channel):
+    method, raw, wrong = ATTACKS["stream"]
+    requests = iter([raw, field(1, GOOD)])
+    answers = channel.stream_stream(method, None, pb.SampleStreamResponse.FromString)(requests)
+    refused, served = answers
+    assert refused.error.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+    assert refused.error.message.startswith(f"{wrong}: ")
+    assert served.response.lengths == [2]

@@ -1,0 +1,188 @@
+"""The soak itself: a short one holds, and each way in which a server may fail a caller shows."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from benchmarks.soak import callers
+from benchmarks.soak.callers import Caller
+from benchmarks.soak.cases import Cases
+from benchmarks.soak.report import judge_by_log
+from benchmarks.soak.samples import sample_case
+from benchmarks.soak.server import SoakServer
+from benchmarks.soak.tally import Tally
+
+from farpoint.v1 import sampling_pb2 as pb
+
+CASE = sample_case([np.random.default_rng(0).random((50, 3), np.float32)], 5, [0])
+CASES = Cases(small=[CASE], large=[CASE], uploads=[], encode=[])
+RIGHT = pb.SampleResponse(lengths=[5])
+RIGHT.indices.data = CASE.indices
+RIGHT.indices.shape[:] = [5]
+WRONG = pb.SampleResponse(lengths=[5])
+WRONG.indices.data = CASE.indices[:-1] + b"\x07"
+Behavior = Callable[[bytes, Any], Awaitable[bytes]]
+
+
+class SteadyServer:
+    """Its callers have no excuse."""
+
+    def interrupts(self, since: float) -> bool:  # noqa: ARG002
+        return False
+
+
+@asynccontextmanager
+async def caller_of(sample: Behavior, stream: Any = None) -> AsyncIterator[tuple[Caller, Tally]]:
+    """A caller of a server that answers Sample and SampleStream as it is told to."""
+    server, tally = grpc.aio.server(), Tally()
+    handlers = {"Sample": grpc.unary_unary_rpc_method_handler(sample)}
+    if stream is not None:
+        handlers["SampleStream"] = grpc.stream_stream_rpc_method_handler(stream)
+    service = callers.SERVICE.strip("/")
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=callers.OPTIONS) as channel:
+        yield Caller(0, channel, CASES, tally, SteadyServer()), tally
+    await server.stop(None)
+
+
+async def answer(_: bytes, __: Any) -> bytes:
+    return RIGHT.SerializeToString()
+
+
+async def answer_wrongly(_: bytes, __: Any) -> bytes:
+    return WRONG.SerializeToString()
+
+
+async def answer_garbage(_: bytes, __: Any) -> bytes:
+    return b"\xff"
+
+
+async def never_answer(_: bytes, __: Any) -> bytes:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def refuse_without_a_time(_: bytes, context: Any) -> bytes:
+    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
+    raise AssertionError
+
+
+async def leave(_: bytes, context: Any) -> bytes:
+    await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("behavior", "outcome"),
+    [
+        (answer, "answered"),
+        (answer_wrongly, "wrong"),
+        (answer_garbage, "wrong"),
+        (refuse_without_a_time, "wrong"),
+        (leave, "wrong"),
+    ],
+)
+async def test_the_end_of_a_call_is_judged(behavior, outcome):
+    async with caller_of(behavior) as (caller, tally):
+        await caller._call_small()
+    assert dict(tally.counts) == {("small", outcome): 1}
+    assert bool(tally.details) == (outcome != "answered")
+
+
+@pytest.mark.parametrize(
+    ("logged", "outcome"),
+    [
+        (["DEADLINE_EXCEEDED"], "late"),
+        (["CANCELLED"], "late"),
+        (["RESOURCE_EXHAUSTED"], "refused"),
+        (["OK"], "lost"),
+    ],
+)
+async def test_a_call_without_an_answer_is_lost_unless_the_server_says_that_it_was_late(
+    logged, outcome, monkeypatch
+):
+    monkeypatch.setattr(callers, "PATIENCE_S", 0.2)
+    async with caller_of(never_answer) as (caller, tally):
+        await caller._call_small()
+    assert not tally.counts
+    server = SoakServer()
+    server.ends["0-1", -1].extend(logged)
+    judge_by_log(tally, server)
+    assert dict(tally.counts) == {("small", outcome): 1}
+
+
+def test_a_call_that_the_server_never_heard_of_is_lost():
+    tally = Tally()
+    tally.untold.append(("small", "0-1"))
+    judge_by_log(tally, SoakServer())
+    assert dict(tally.counts) == {("small", "lost"): 1}
+
+
+def test_a_request_that_the_server_ends_twice_is_doubled():
+    tally, server = Tally(), SoakServer()
+    server.ends["0-1", -1] = ["OK"]
+    server.ends["0-2", 3] = ["OK", "OK"]
+    judge_by_log(tally, server)
+    assert dict(tally.counts) == {("server", "doubled"): 1}
+
+
+def test_an_answer_without_what_was_asked_for_is_wrong():
+    asked = sample_case([np.eye(3, dtype=np.float32)], 2, [0], extras=True)
+    right = pb.SampleResponse(lengths=[2])
+    right.indices.data, right.points.data = asked.indices, asked.points
+    assert not asked.is_right(right)
+    distances = np.array([9, asked.radii[0]], "<f4")
+    right.distances.data = distances.tobytes()
+    assert asked.is_right(right)
+    right.distances.data = (distances * 1.01).tobytes()
+    assert not asked.is_right(right)
+    right.distances.data, right.points.data = distances.tobytes(), b""
+    assert not asked.is_right(right)
+
+
+async def test_a_broken_request_that_is_answered_is_wrong():
+    async with caller_of(answer) as (caller, tally):
+        while tally.calls < 20:
+            await caller._call_broken()
+    # Encode, which this server does not have, is refused with another status than is due.
+    assert dict(tally.counts) == {("broken", "wrong"): 20}
+
+
+@pytest.mark.parametrize(
+    ("indices_of", "outcomes"),
+    [
+        (lambda n: [*range(n)], {"answered"}),
+        (lambda n: [0, *range(n)], {"answered", "doubled"}),
+        (lambda n: range(n - 1), {"answered", "lost"}),
+        (lambda n: [0, *range(2, n)], {"answered", "wrong", "lost"}),
+    ],
+)
+async def test_each_request_of_a_stream_is_answered_once_and_in_order(indices_of, outcomes):
+    async def stream(requests: Any, _: Any) -> AsyncIterator[bytes]:
+        sent = [request async for request in requests]
+        for index in indices_of(len(sent)):
+            yield pb.SampleStreamResponse(request_index=index, response=RIGHT).SerializeToString()
+
+    async with caller_of(answer, stream) as (caller, tally):
+        while tally.calls < 40:
+            await caller._call_stream()
+    assert {outcome for _, outcome in tally.counts} == outcomes
+
+
+@pytest.mark.timeout(300)
+def test_a_short_soak_loses_doubles_and_falsifies_nothing():
+    command = [sys.executable, "-m", "benchmarks.soak", "--seconds", "8", "--callers", "16"]
+    root = Path(__file__).resolve().parents[2]
+    soak = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert soak.returncode == 0, soak.stdout + soak.stderr
+    assert "lost 0, doubled 0, wrong 0" in soak.stdout
+    assert "1 kills and restarts, 1 drains under load" in soak.stdout

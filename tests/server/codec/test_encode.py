@@ -1,0 +1,241 @@
+"""EncodeRequest and EncodeResponse messages, and the same over the Open Inference Protocol."""
+
+import time
+
+import numpy as np
+import pytest
+
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import tensor_pb2
+from farpoint_models import EncoderConfig
+from farpoint_server.codec import encode
+from farpoint_server.codec.open_inference import encoder
+from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as v2
+from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.engine.types import Outcome, StageOutput
+from farpoint_server.errors import InvalidRequestError
+
+LIMITS = RequestLimits(message_bytes=2000, points=100, clouds=4)
+PLAIN = EncoderConfig(rates=(0.5, 0.5), channels=2)
+ONE_STAGE = EncoderConfig(rates=(0.5,), channels=2)
+COLORED = EncoderConfig(rates=(0.5,), channels=2, attributes=3)
+CLOUD = np.arange(18, dtype=np.float32).reshape(6, 3)
+COLORS = CLOUD * 2
+TYPES = {"float32": 1, "float64": 2, "float16": 3, "int32": 7}
+# Two clouds of two and four points, of which one and two are kept, as float32 of 2 channels.
+STAGE = StageOutput(
+    lengths=np.array([1, 2]),
+    indices=np.array([1, 0, 3], np.int32),
+    features=np.arange(6, dtype=np.float32).reshape(3, 2),
+    counts=np.array([2, 3, 1], np.int32),
+    mean_distances=np.array([0.5, 1.5, 2.5], np.float32),
+)
+
+
+def tensor(array: np.ndarray) -> tensor_pb2.Tensor:
+    return tensor_pb2.Tensor(
+        data_type=TYPES[array.dtype.name], shape=array.shape, data=array.tobytes()
+    )
+
+
+def request(points: np.ndarray = CLOUD, attributes=None, **fields) -> pb.EncodeRequest:
+    made = pb.EncodeRequest(points=tensor(points), **fields)
+    if attributes is not None:
+        made.attributes.CopyFrom(tensor(attributes))
+    return made
+
+
+def parsed(made: pb.EncodeRequest, config=PLAIN, limits=LIMITS) -> encode.ParsedEncodeRequest:
+    return encode.parse_encode_request(made, made.ByteSize(), config, limits)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_attributes_of_any_float_type_come_with_the_points(dtype):
+    made = request(attributes=COLORS.astype(dtype), lengths=[2, 4])
+    work = encode.decode_encode_request(parsed(made, COLORED))
+    assert work.points.tolist() == CLOUD.tolist()
+    assert work.attributes.dtype == np.float32
+    assert work.attributes.tolist() == COLORS.tolist()
+    assert work.lengths.tolist() == [2, 4]
+
+
+def test_a_model_without_attributes_is_given_none():
+    work = encode.decode_encode_request(parsed(request()))
+    assert work.attributes.shape == (6, 0)
+    assert work.lengths.tolist() == [6]
+
+
+WRONG = {
+    "attributes that the model does not take": (request(attributes=COLORS), PLAIN, "attributes"),
+    "none that it takes": (request(), COLORED, "attributes.shape"),
+    "too few channels": (request(attributes=COLORS[:, :2]), COLORED, "attributes.shape"),
+    "too few rows": (request(attributes=COLORS[:5]), COLORED, "attributes.shape"),
+    "integers": (request(attributes=COLORS.astype("i4")), COLORED, "attributes.data_type"),
+    "too many points": (request(np.zeros((101, 3), "f4")), PLAIN, "points.shape"),
+    "lengths that do not add up": (request(lengths=[2, 3]), PLAIN, "lengths"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_request_is_told_which_field(case):
+    made, config, field = WRONG[case]
+    with pytest.raises(InvalidRequestError) as caught:
+        parsed(made, config)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("points", "channels", "field"),
+    [(6, 4, "attributes.data"), (6, 3, "points.data"), (6, 2, "points.data")],
+)
+def test_the_larger_tensor_of_a_message_that_is_too_large_is_named(points, channels, field):
+    made = request(np.zeros((points, 3), "f4"), np.zeros((points, channels), "f4"))
+    tight = RequestLimits(made.ByteSize() - 1, 100, 4)
+    with pytest.raises(InvalidRequestError, match="at most") as caught:
+        parsed(made, COLORED, tight)
+    assert caught.value.field == field
+    config = EncoderConfig(attributes=channels)
+    assert parsed(made, config, RequestLimits(made.ByteSize(), 100, 4)).attributes is not None
+
+
+def test_the_first_row_that_is_not_finite_is_told():
+    points = CLOUD.copy()
+    points[3, 1] = points[5, 0] = np.nan
+    with pytest.raises(InvalidRequestError) as caught:
+        encode.decode_encode_request(parsed(request(points, lengths=[2, 4])))
+    assert caught.value.field == "points.data"
+    assert "2 rows with NaN or infinity, the first at row 1 of cloud 1: (9.0, nan" in str(
+        caught.value
+    )
+
+
+def test_attributes_that_are_not_finite_are_told():
+    colors = COLORS.astype(np.float64)
+    colors[2, 0] = 1e300  # beyond float32
+    colors[4, 2] = np.nan
+    with pytest.raises(InvalidRequestError) as caught:
+        encode.decode_encode_request(parsed(request(attributes=colors), COLORED))
+    assert caught.value.field == "attributes.data"
+    assert "NaN or infinity in 2 rows, the first at row 2" in str(caught.value)
+
+
+def response(made: pb.EncodeRequest) -> pb.EncodeResponse:
+    outcome = Outcome([STAGE], 1.5, 2.5)
+    chunks = encode.serialize_encode_response("m", parsed(made), time.monotonic() - 7, outcome)
+    return pb.EncodeResponse.FromString(b"".join(chunks))
+
+
+def array(sent: tensor_pb2.Tensor, dtype: str) -> list:
+    return np.frombuffer(sent.data, dtype).reshape(tuple(sent.shape)).tolist()
+
+
+def test_a_response_has_the_stages_and_the_times():
+    answer = response(request(lengths=[2, 4]))
+    assert answer.model == "m"
+    assert (answer.timings.queue_ms, answer.timings.compute_ms) == (1.5, 2.5)
+    assert 7000 <= answer.timings.server_ms < 60_000
+    (stage,) = answer.stages
+    assert list(stage.lengths) == [1, 2]
+    assert array(stage.indices, "<i4") == [1, 0, 3]
+    assert array(stage.features, "<f4") == STAGE.features.tolist()
+    assert array(stage.counts, "<i4") == [2, 3, 1]
+    assert array(stage.mean_distances, "<f4") == [0.5, 1.5, 2.5]
+    assert not stage.HasField("points")
+
+
+def test_points_are_those_of_their_cloud():
+    (stage,) = response(request(lengths=[2, 4], return_points=True)).stages
+    assert array(stage.points, "<f4") == CLOUD[[1, 2, 5]].tolist()
+
+
+def infer(points=CLOUD, colors=None, shape=None, outputs=()) -> v2.ModelInferRequest:
+    made = v2.ModelInferRequest(model_name="m", id="7", outputs=[{"name": o} for o in outputs])
+    given = [("points", points, shape or points.shape)]
+    if colors is not None:
+        given.append(("attributes", colors, (*(shape or points.shape)[:-1], colors.shape[-1])))
+    for name, values, sizes in given:
+        made.inputs.add(name=name, datatype=f"FP{8 * values.itemsize}", shape=sizes)
+        made.raw_input_contents.append(values.tobytes())
+    return made
+
+
+def test_an_encoder_says_what_it_takes_and_gives():
+    said = encoder.metadata("m", COLORED)
+    assert (said.name, list(said.versions)) == ("m", ["1"])
+    assert [(t.name, t.datatype, list(t.shape)) for t in said.inputs] == [
+        ("points", "FP32", [-1, 3]),
+        ("attributes", "FP32", [-1, 3]),
+    ]
+    assert [(t.name, t.datatype, list(t.shape)) for t in said.outputs] == [
+        ("indices_0", "INT32", [-1]),
+        ("points_0", "FP32", [-1, 3]),
+        ("features_0", "FP32", [-1, 2]),
+        ("counts_0", "INT32", [-1]),
+        ("mean_distances_0", "FP32", [-1]),
+    ]
+    said = encoder.metadata("m", PLAIN)
+    assert [t.name for t in said.inputs] == ["points"]
+    assert [t.name for t in said.outputs][5:7] == ["indices_1", "points_1"]
+
+
+def test_equal_clouds_with_attributes_are_parsed():
+    made = infer(CLOUD, COLORS.astype(np.float64), shape=(2, 3, 3))
+    work = encoder.parse_encoder_request(made, COLORED, LIMITS)
+    assert work.lengths.tolist() == [3, 3]
+    assert not work.return_points
+    assert encode.decode_encode_request(work).attributes.tolist() == COLORS.tolist()
+
+
+def test_attributes_of_another_shape_are_told():
+    made = infer(CLOUD, COLORS[:, :2])
+    with pytest.raises(InvalidRequestError, match="the model takes 3") as caught:
+        encoder.parse_encoder_request(made, COLORED, LIMITS)
+    assert caught.value.field == "inputs[attributes].shape"
+
+
+# Of two clouds of three points one is kept.
+EVEN = StageOutput(
+    lengths=np.array([1, 1]),
+    indices=np.array([1, 2], np.int32),
+    features=np.array([[1, 2], [3, 4]], np.float32),
+    counts=np.array([3, 3], np.int32),
+    mean_distances=np.array([0.5, 1.5], np.float32),
+)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_outputs_that_were_asked_for_come_raw_and_in_that_order(dtype):
+    cloud = CLOUD.astype(dtype)
+    made = infer(cloud, shape=(2, 3, 3), outputs=("points_1", "indices_0", "features_1"))
+    work = encoder.parse_encoder_request(made, PLAIN, LIMITS)
+    outcome = Outcome([EVEN, EVEN], 0, 0)
+    answer = encoder.serialize_encoder_response(made, "m", PLAIN, work, outcome)
+    assert (answer.model_name, answer.model_version, answer.id) == ("m", "1", "7")
+    assert [(o.name, o.datatype, list(o.shape)) for o in answer.outputs] == [
+        ("points_1", f"FP{8 * cloud.itemsize}", [2, 1, 3]),
+        ("indices_0", "INT32", [2, 1]),
+        ("features_1", "FP32", [2, 1, 2]),
+    ]
+    points, indices, features = answer.raw_output_contents
+    assert points == cloud[[1, 5]].tobytes()
+    assert indices == EVEN.indices.tobytes()
+    assert features == EVEN.features.tobytes()
+
+
+def test_one_cloud_has_no_dimension_of_clouds():
+    made = infer(CLOUD, outputs=("counts_0",))
+    work = encoder.parse_encoder_request(made, ONE_STAGE, LIMITS)
+    one = StageOutput(*(value[:1] for value in vars(EVEN).values()))
+    outcome = Outcome([one], 0, 0)
+    answer = encoder.serialize_encoder_response(made, "m", ONE_STAGE, work, outcome)
+    assert [list(o.shape) for o in answer.outputs] == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("config", "field"), [(PLAIN, "attributes"), (COLORED, "attributes.shape")]
+)
+def test_a_shape_is_quoted_up_to_nine_sizes(config, field):
+    made = request(attributes=np.zeros((1,) * 12, np.float32))
+    with pytest.raises(InvalidRequestError, match=r"\((1, ){8}1\)") as caught:
+        parsed(made, config)
+    assert caught.value.field == field

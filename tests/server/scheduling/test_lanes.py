@@ -1,0 +1,187 @@
+"""Two lanes: which work waits where, that short work passes, and what reaches both."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from tests.support.scheduling import MS, GatedEngine, cloud, settle
+
+from farpoint_server import request_context
+from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, EngineHungError
+from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.watchdog import Watchdog
+
+# A point is estimated at 15 ns: 10 000 points are 150 µs.
+LONG_NS = 150_000
+SHORT, LONG = 1000, 20_000
+
+
+class TwoLanes:
+    """A batcher with a gated engine in each lane."""
+
+    def __init__(self, watchdog: Watchdog | None = None) -> None:
+        self.short, self.long = GatedEngine(), GatedEngine()
+        self.batcher = Batcher(
+            [self.short],
+            1 << 20,
+            watchdog,
+            background=[self.long],
+            long_ns=LONG_NS,
+            batch_ns=LONG_NS,
+        )
+        self.batcher.start()
+
+    async def submit(self, *sizes: int, caller: str = "", timeout_s: float | None = None):
+        async def run(size: int):
+            request_context.fork()
+            request_context.current().caller = caller
+            return await self.batcher.run(cloud(size), timeout_s)
+
+        tasks = []
+        for size in sizes:
+            tasks.append(asyncio.create_task(run(size)))
+            await settle()
+        return tasks
+
+    def open(self) -> None:
+        self.short.gate.set()
+        self.long.gate.set()
+
+
+@pytest.fixture
+async def lanes():
+    lanes = TwoLanes()
+    yield lanes
+    await lanes.batcher.stop()
+
+
+async def sizes_of(tasks: Sequence[asyncio.Task]) -> list[int]:
+    return [int((await task).result.rows[0]) for task in tasks]
+
+
+async def test_short_work_passes_long_work(lanes):
+    long = await lanes.submit(LONG, LONG)
+    lanes.short.gate.set()
+    assert await sizes_of(await lanes.submit(SHORT, SHORT)) == [SHORT, SHORT]
+    assert not any(task.done() for task in long)
+    assert lanes.long.batches == [[LONG]]
+    lanes.open()
+    assert await sizes_of(long) == [LONG, LONG]
+    assert lanes.long.batches == [[LONG], [LONG]]
+
+
+async def test_both_lanes_are_counted_as_waiting(lanes):
+    tasks = await lanes.submit(LONG, SHORT, LONG, SHORT)
+    assert lanes.batcher.waiting_requests == 2
+    assert lanes.batcher.waiting_points == LONG + SHORT
+    lanes.open()
+    await sizes_of(tasks)
+    assert lanes.batcher.waiting_points == 0
+
+
+async def test_a_batch_is_no_longer_than_long_work(lanes):
+    tasks = await lanes.submit(1, *[4000] * 5)
+    lanes.open()
+    await sizes_of(tasks)
+    assert lanes.short.batches == [[1], [4000, 4000], [4000, 4000], [4000]]
+
+
+async def test_callers_take_turns_in_either_lane(lanes):
+    """A million points are 15 ms, more than a turn."""
+    tasks = await lanes.submit(LONG)
+    tasks += await lanes.submit(1_000_001, 1_000_002, 1_000_003, caller="a")
+    tasks += await lanes.submit(1_000_004, caller="b")
+    lanes.open()
+    await sizes_of(tasks)
+    assert lanes.long.batches == [[LONG], [1_000_001], [1_000_004], [1_000_002], [1_000_003]]
+
+
+async def test_a_kind_that_turns_out_slow_is_long_from_then_on(lanes):
+    lanes.batcher._costs.observe([cloud(4000)] * 40, 40 * MS)
+    await lanes.submit(4000)
+    assert (lanes.short.batches, lanes.long.batches) == ([], [[4000]])
+    lanes.open()
+
+
+@pytest.mark.parametrize("size", [SHORT, LONG])
+async def test_a_caller_who_leaves_takes_its_work_along(lanes, size):
+    running, waiting, stayed = await lanes.submit(size, size + 1, size + 2)
+    engine = lanes.long if size == LONG else lanes.short
+    waiting.cancel()
+    running.cancel()
+    await asyncio.wait([running, waiting])
+    assert engine.running.cancelled.tolist() == [1]
+    lanes.open()
+    assert await sizes_of([stayed]) == [size + 2]
+    assert engine.batches == [[size], [size + 2]]
+
+
+@pytest.mark.parametrize("size", [SHORT, LONG])
+async def test_a_deadline_ends_work_that_runs_and_work_that_waits(lanes, size):
+    running, waiting = await lanes.submit(size, size, timeout_s=0.02)
+    engine = lanes.long if size == LONG else lanes.short
+    for task in (running, waiting):
+        with pytest.raises(DeadlinePassedError):
+            await task
+    assert engine.running.cancelled.tolist() == [1]
+    lanes.open()
+    await sizes_of(await lanes.submit(size))
+    assert engine.batches == [[size], [size]]
+
+
+async def test_a_deadline_that_is_clearly_predicted_to_pass_is_refused_at_once(lanes):
+    """A million points are estimated at 15 ms, and have taken 60."""
+    for _ in range(5):
+        lanes.batcher._costs.observe([cloud(1_000_000)], 60 * MS)
+    tasks = await lanes.submit(1_000_000, caller="a")
+    tasks += await lanes.submit(1_000_000, caller="a", timeout_s=60)
+    (refused,) = await lanes.submit(1_000_000, caller="a", timeout_s=0.05)
+    with pytest.raises(DeadlineTooCloseError, match=r"in about 0.12 s.* deadline is in 0.05 s"):
+        refused.result()
+    (refused,) = await lanes.submit(1_000_000, caller="b", timeout_s=0.05)
+    with pytest.raises(DeadlineTooCloseError):
+        refused.result()
+    tasks += await lanes.submit(1_000_000, caller="b", timeout_s=60)
+    assert lanes.batcher.waiting_requests == 2
+    lanes.open()
+    assert await sizes_of(tasks) == [1_000_000] * 3
+
+
+async def test_a_deadline_is_not_refused_on_a_prediction_that_nothing_was_learned_for(lanes):
+    (task,) = await lanes.submit(2_000_000, timeout_s=0.005)
+    assert lanes.long.batches == [[2_000_000]]
+    with pytest.raises(DeadlinePassedError, match="before the work ended"):
+        await task
+
+
+async def test_a_lane_that_hangs_is_told_to_its_callers_and_the_other_goes_on():
+    said: list[bool] = []
+    lanes = TwoLanes(Watchdog(0.02, 1, said.append, lanes=2))
+    for task in await lanes.submit(LONG, LONG):
+        with pytest.raises(EngineHungError):
+            await task
+    assert said == [False]
+    with pytest.raises(EngineHungError):
+        await lanes.batcher.run(cloud(LONG), None)
+    lanes.short.gate.set()
+    assert await sizes_of(await lanes.submit(SHORT)) == [SHORT]
+    lanes.long.gate.set()
+    while said != [False, True]:
+        await asyncio.sleep(0.001)
+    assert await sizes_of(await lanes.submit(LONG)) == [LONG]
+    await lanes.batcher.stop()
+
+
+async def test_a_bug_in_either_lane_is_the_death_of_the_batcher(lanes):
+    died = asyncio.ensure_future(lanes.batcher.died())
+    await settle()
+    assert not died.done()
+
+    async def no_answers(batch):  # noqa: ARG001
+        return []
+
+    lanes.long.run = no_answers
+    (task,) = await lanes.submit(LONG)
+    with pytest.raises(ValueError, match="zip"):
+        await task
+    await asyncio.wait_for(died, 10)

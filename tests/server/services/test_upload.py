@@ -1,0 +1,102 @@
+"""How an upload is admitted and how slowly it may come, by a clock of our own."""
+
+import asyncio
+
+import grpc
+import numpy as np
+import pytest
+from tests.support.messages import sample_request
+
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint_server.errors import CallerShareError, DeadlinePassedError, OverloadedError
+from farpoint_server.scheduling.admission import Admission
+from farpoint_server.services import upload
+
+
+class Sender:
+    """The context of an upload: each message comes after so many seconds of the clock."""
+
+    def __init__(self, clock: list[float], *messages: tuple[float, bytes]) -> None:
+        self._clock, self._messages = clock, iter(messages)
+
+    async def read(self) -> bytes:
+        seconds, data = next(self._messages, (0.0, b""))
+        self._clock[0] += seconds
+        return pb.SampleLargeRequest(points_data=data).SerializeToString() if data else grpc.aio.EOF
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A timeout that is not positive ends a wait at once, as it does in asyncio."""
+    now = [100.0]
+    monkeypatch.setattr("farpoint_server.services.upload.time.monotonic", lambda: now[0])
+
+    async def wait_for(awaited, timeout):
+        if timeout <= 0:
+            awaited.close()
+            raise asyncio.TimeoutError
+        return await awaited
+
+    monkeypatch.setattr("farpoint_server.services.upload.asyncio.wait_for", wait_for)
+    return now
+
+
+HEAD = sample_request(np.zeros((1000, 3), np.float32), 5)
+SIZE = 12_000
+
+
+async def receive(sender: Sender, admission: Admission) -> bytes:
+    with admission.hold(0, 0) as hold:
+        message = await upload._receive_points(sender, HEAD, SIZE, hold)
+        assert (admission.points, admission.bytes) == (1000, SIZE)
+        return bytes(message.points_data)
+
+
+async def test_points_count_as_they_arrive(clock):
+    admission, seen = Admission(1000, SIZE, 1), []
+
+    class Watching(Sender):
+        async def read(self) -> bytes:
+            seen.append((admission.points, admission.bytes))
+            return await super().read()
+
+    data = bytes(range(100)) * 120
+    sender = Watching(clock, (0, data[:6]), (0, data[6:6000]), (0, data[6000:]))
+    assert await receive(sender, admission) == data
+    assert seen == [(0, 0), (0, 6), (500, 6000), (1000, SIZE)]
+    assert (admission.points, admission.bytes) == (0, 0)
+
+
+async def test_what_arrives_at_a_full_server_is_refused(clock):
+    admission = Admission(1000, SIZE, 1)
+    with admission.hold(600, 1), pytest.raises(OverloadedError):
+        await receive(Sender(clock, (0, bytes(6000))), admission)
+    assert (admission.points, admission.bytes) == (0, 0)
+
+
+async def test_one_upload_may_have_more_than_a_share_and_a_second_may_not(clock):
+    admission = Admission(2000, 2 * SIZE, 1, caller_share=0.4)
+    admission.add("somebody else", 1, 1)
+    await receive_in_halves(clock, admission)
+    with admission.hold(1, 1), pytest.raises(CallerShareError):
+        await receive_in_halves(clock, admission)
+
+
+async def receive_in_halves(clock: list[float], admission: Admission) -> None:
+    with admission.hold(0, 0) as hold:
+        sender = Sender(clock, (0, bytes(6000)), (0, bytes(6000)))
+        await upload._receive_points(sender, HEAD, SIZE, hold)
+
+
+async def test_an_upload_has_a_least_rate_whatever_its_pauses_are(clock):
+    """A byte every 29 seconds is no silence of 30."""
+    trickle = [(29.0, b"\0")] * 10
+    with pytest.raises(DeadlinePassedError, match="too little arrived"):
+        await receive(Sender(clock, *trickle), Admission(1000, SIZE, 1))
+    assert clock[0] < 100 + 3 * 29
+
+
+async def test_an_upload_at_the_least_rate_is_received(clock, monkeypatch):
+    monkeypatch.setattr(upload, "BYTES_PER_S", 100)
+    steady = [(10.0, bytes(1000))] * 12
+    assert await receive(Sender(clock, *steady), Admission(1000, SIZE, 1)) == bytes(SIZE)

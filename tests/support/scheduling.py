@@ -1,0 +1,49 @@
+"""Stand-ins for the scheduler's tests: an engine that waits to be told, and jobs."""
+
+import asyncio
+from types import SimpleNamespace
+
+import numpy as np
+
+from farpoint_server.engine.sample import SampleBatch, SampleWork
+from farpoint_server.engine.types import Clouds, Samples
+from farpoint_server.scheduling.job import Job
+
+MS = 1_000_000
+
+
+class GatedEngine:
+    """Answers each request with its number of points, once `gate` lets it."""
+
+    def __init__(self) -> None:
+        self.depth = 1
+        self.gate = asyncio.Event()
+        self.batches: list[list[int]] = []
+        self.running: SampleBatch | None = None
+
+    def run_inline_if_idle(self, work):  # noqa: ARG002
+        return None
+
+    async def run(self, batch):
+        self.batches.append([len(clouds.points) for clouds in batch.requests])
+        self.running = batch
+        await self.gate.wait()
+        return [Samples(np.array([size], np.int32), None) for size in self.batches[-1]]
+
+
+async def settle() -> None:
+    """Lets everything happen that needs no time to pass, however slow the machine is."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def cloud(points: int) -> SampleWork:
+    """Work of one cloud, of which one sample is wanted."""
+    one = np.ones(1, np.int64)
+    return SampleWork(Clouds(np.zeros((points, 3), np.float32), one * points, one, one - 1))
+
+
+def job(caller: str, cost_ms: float, points: int = 1) -> Job:
+    """A job that is only queued. It needs a running event loop."""
+    work = SimpleNamespace(point_count=points, shares_launch=True)
+    return Job(work, asyncio.get_running_loop().create_future(), caller, int(cost_ms * MS))
