@@ -21,12 +21,8 @@ from farpoint_server.codec.encode import (
 )
 from farpoint_server.codec.parts import encode_bounds
 from farpoint_server.codec.validation import RequestLimits
-<<<<<<< HEAD
-from farpoint_server.codec.wire import parse
-from farpoint_server.engine.engine import Engine
-=======
 from farpoint_server.codec.wire import parse, read_message
->>>>>>> wire
+from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import Outcome, StageOutput
 from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.registry import LoadedModel, Registry

@@ -10,19 +10,14 @@ import grpc
 
 from farpoint.v1 import sampling_pb2
 from farpoint_server import request_context
-<<<<<<< HEAD
-from farpoint_server.codec.wire import Buffer, length_delimited, parse, read_stream_message
+from farpoint_server.codec.fields import Buffer, length_delimited
+from farpoint_server.codec.wire import SampleMessage, parse, read_stream_message
 from farpoint_server.errors import (
     DeadlinePassedError,
     InvalidRequestError,
     clear_tracebacks,
     status_of,
 )
-=======
-from farpoint_server.codec.fields import Buffer, length_delimited
-from farpoint_server.codec.wire import SampleMessage, parse, read_stream_message
-from farpoint_server.errors import InvalidRequestError, clear_tracebacks, status_of
->>>>>>> wire
 from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.transport import interceptor
 from farpoint_server.transport.handlers import Context

@@ -48,14 +48,9 @@ async def handle(handler: SampleHandler, context: Context) -> bytes:
     head = await _receive_head(context, handler.limits)
     check_message_size(SampleMessage(head, None, head.ByteSize()), handler.limits)
     size = _points_bytes(head, handler.limits, handler.admission.max_bytes)
-<<<<<<< HEAD
     handler.admission.check_room()
     with handler.admission.hold(0, 0) as hold:
-        message = await _receive_points(context, head, size, hold)
-=======
-    with handler.admission.hold(head.points.shape[0], size):
-        message = await _receive_points(context, head, size, handler.limits.clouds)
->>>>>>> wire
+        message = await _receive_points(context, head, size, handler.limits.clouds, hold)
         request = parse_sample_request(message, handler.limits)
         del message
         serialize = partial(serialize_sample_response, arrived)
@@ -98,11 +93,7 @@ def _points_bytes(
 
 
 async def _receive_points(
-<<<<<<< HEAD
-    context: Context, request: sampling_pb2.SampleRequest, size: int, hold: Hold
-=======
-    context: Context, request: sampling_pb2.SampleRequest, size: int, clouds: int
->>>>>>> wire
+    context: Context, request: sampling_pb2.SampleRequest, size: int, clouds: int, hold: Hold
 ) -> SampleMessage:
     """The rest of the messages: `size` bytes of points, which `hold` counts as they arrive.
 
@@ -112,15 +103,9 @@ async def _receive_points(
         OverloadedError: there is no room for what arrived.
     """
     data = np.empty(size, np.uint8)
-<<<<<<< HEAD
     filled, admitted, began = 0, 0, time.monotonic()
     while (raw := await _receive(context, _patience_s(began, filled))) is not None:
-        points_data = parse(read_upload_data, raw)
-=======
-    filled = 0
-    while (raw := await _receive(context)) is not None:
         points_data = parse(read_upload_data, raw, clouds)
->>>>>>> wire
         if points_data is None:
             raise InvalidRequestError("part", "points_data", "something else")
         chunk = np.frombuffer(points_data, np.uint8)

@@ -6,13 +6,9 @@ from collections.abc import AsyncIterator, Iterable
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 
-<<<<<<< HEAD
-from farpoint_server.transport.handlers import Context
-=======
 from farpoint_server.errors import quoted
-from farpoint_server.transport.interceptor import Context
+from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.unparsable import refuse_unparsable
->>>>>>> wire
 
 SERVICE = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 SERVING = health_pb2.HealthCheckResponse.SERVING

@@ -111,21 +111,6 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         self._guarded[method] = handler, guarded
         return guarded
 
-<<<<<<< HEAD
-=======
-    def _wrap(self, rpc: str, handler: "grpc.RpcMethodHandler[Any, Any]") -> Handler:
-        kind = kind_of(handler)
-        behavior = getattr(handler, kind)
-        if inspect.isasyncgenfunction(behavior):
-            behavior = write_all(behavior)
-        make: Callable[..., Handler] = getattr(grpc, f"{kind}_rpc_method_handler")
-        return make(
-            self._guard(rpc, behavior),
-            request_deserializer=tolerant(handler.request_deserializer),
-            response_serializer=handler.response_serializer,
-        )
-
->>>>>>> wire
     def _guard(self, rpc: str, behavior: Behavior) -> Behavior:
         method, metrics = rpc.rpartition("/")[2], self._metrics
         end_request, slots = partial(metrics.end_request, rpc), self._calls.slots_of(rpc)
@@ -174,7 +159,6 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
 
         return guarded
 
-<<<<<<< HEAD
     def _log_error(self, arrived: float, error: Exception) -> None:
         """A burst of calls must not become as many lines; all are in the metrics."""
         if isinstance(error, TooManyCallsError):
@@ -182,39 +166,6 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
             self._refusals.add(error)
         else:
             log_end(arrived, error)
-=======
-def write_all(generate: Callable[[Any, Context], AsyncIterator[Any]]) -> Behavior:
-    """A coroutine function that writes what a method yields."""
-
-    async def write_all(request: Any, context: Context) -> None:
-        async for answer in generate(request, context):
-            await context.write(answer)
-
-    return write_all
-
-
-def tolerant(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
-    """Bytes that do not parse become the error to raise: gRPC itself would answer INTERNAL."""
-
-    def parse(data: bytes) -> Message | InvalidRequestError:
-        try:
-            return deserialize(data)  # type: ignore[misc,no-any-return]
-        except DecodeError:
-            return parse_error(data)
-
-    return None if deserialize is None else parse
-
-
-def parse_error(data: bytes) -> InvalidRequestError:
-    """For bytes that are not the message they should be."""
-    return InvalidRequestError("request", "a serialized message", f"{len(data)} other bytes")
-
-
-def kind_of(handler: "grpc.RpcMethodHandler[Any, Any]") -> str:
-    """ "unary_unary", "stream_unary", "unary_stream" or "stream_stream"."""
-    sends = "stream" if handler.request_streaming else "unary"
-    return f"{sends}_{'stream' if handler.response_streaming else 'unary'}"
->>>>>>> wire
 
 
 def request_id_of(metadata: Any) -> str:

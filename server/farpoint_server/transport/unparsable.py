@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 
 from farpoint_server.errors import InvalidRequestError
-from farpoint_server.transport.interceptor import Context, kind_of, tolerant
+from farpoint_server.transport.handlers import Context, kind_of, tolerant
 
 
 def refuse_unparsable(
