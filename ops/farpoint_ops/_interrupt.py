@@ -28,9 +28,9 @@ def _checks() -> Generator[int, None, None]:
         try:
             yield answer
             answer = 0
-        except GeneratorExit:
+        except GeneratorExit:  # noqa: PERF203  each turn is a resumption
             return
-        except BaseException as error:  # noqa: PERF203  each turn is a resumption
+        except BaseException as error:
             _raised[:] = [error]
             answer = 1
 
