@@ -76,10 +76,8 @@ def random_starts(sizes: Tensor, generator: torch.Generator | None) -> Tensor:
     return torch.minimum(rows, sizes.long() - 1)  # the product may round up to the size
 
 
-def radii(radius: Radius | None, xyz: Tensor, clouds: int) -> Tensor | None:
+def radii(radius: Radius, xyz: Tensor, clouds: int) -> Tensor:
     """Float32 (B,) on the device of `xyz`; values that are on the host are checked."""
-    if radius is None:
-        return None
     if isinstance(radius, Tensor) and radius.dim() == 1 and radius.device == xyz.device:
         return radius.to(torch.float32)  # the op checks what it can see
     values = radius.tolist() if isinstance(radius, Tensor) else radius

@@ -148,7 +148,7 @@ def furthest_point_sample(
     indices, distances = interruptible(
         torch.ops.farpoint.furthest_point_sample,
         *(xyz, samples, dense_starts(start, xyz, sizes, generator), sizes, return_distances),
-        radii(radius, xyz, xyz.size(0)),
+        None if radius is None else radii(radius, xyz, xyz.size(0)),
     )
     if nonfinite == "ignore":
         _check_sampled(xyz, indices[:, -1 if radius is None else 0], samples, sizes)

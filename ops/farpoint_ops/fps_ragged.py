@@ -123,7 +123,7 @@ def furthest_point_sample_ragged(
         check_nonfinite(nonfinite)
     if nonfinite == "reject":
         reject_nonfinite(xyz, lambda: None)
-    limits = radii(radius, xyz, len(batch.slots) - 1)
+    limits = None if radius is None else radii(radius, xyz, len(batch.slots) - 1)
     indices, distances = interruptible(
         torch.ops.farpoint.furthest_point_sample_ragged,
         *(xyz, batch.bounds, batch.slots, batch.starts),
