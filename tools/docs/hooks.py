@@ -30,11 +30,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         path = waiting.pop()
         if not path.startswith("docs/"):
             files.append(_copy(path, config))
-        if path.endswith(".md"):
-            found = links.targets((ROOT / path).read_text(), path)
-        else:
-            found = _contents(path) if _is_folder(path) else []
-        waiting += [target for target in found if target not in seen]
+        found = [target for target in _leads_to(path) if target not in seen]
+        waiting += found
         seen |= set(found)
     return files
 
@@ -45,6 +42,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if path is None:  # made here, for the site
         return markdown
     return links.rewrite(markdown, str(Path(path).relative_to(ROOT)), _is_folder)
+
+
+def _leads_to(path: str) -> list[str]:
+    """What a page links to or a folder holds; of a link to nothing MkDocs warns by itself."""
+    if path.endswith(".md"):
+        found = links.targets((ROOT / path).read_text(), path)
+        return [target for target in dict.fromkeys(found) if (ROOT / target).exists()]
+    return _contents(path) if _is_folder(path) else []
 
 
 def _reference() -> dict[str, str]:
