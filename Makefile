@@ -11,7 +11,7 @@ PEERS := fpsample torch-quickfps scipy pykdtree threadpoolctl open3d-cpu
 export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test dev ext proto check bench soak mutants wheels gpu-check serve clean
+.PHONY: help demo test dev ext proto check bench soak mutants wheels docs gpu-check serve clean
 
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,7 @@ check: ext  ## Formatters, linters, types, layers, generated code, every CUDA ke
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'csrc/*.cpp' 'csrc/*.h' 'csrc/*.cu' 'csrc/*.cuh')
 	tools/check_generated.sh
+	tools/check_proto.sh
 	$(BIN)/python tools/check_cuda.py
 
 bench: ext  ## Every benchmark that needs no GPU, against the peers that install here.
@@ -65,11 +66,18 @@ wheels: ext  ## Wheels and source distributions of farpoint, farpoint-ops and fa
 	$(BIN)/python -m build -o dist --no-isolation .
 	$(BIN)/twine check --strict dist/*
 
+docs: $(VENV)/.docs  ## The site of docs/ with every reference, its links checked, in build/docs/.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
 gpu-check:  ## All that needs a GPU, with `python3` as it stands: no virtual environment, no network.
 	tools/gpu_check.sh
 
 clean:  ## Removes all that the others made.
 	rm -rf $(VENV) build dist demo ops/farpoint_ops/*.so
+
+$(VENV)/.docs: $(DEV)
+	FARPOINT_SKIP_EXTENSION=1 $(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[docs]'
+	touch $@
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

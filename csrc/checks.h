@@ -47,12 +47,16 @@ inline void check_clouds(const at::Tensor& xyz) {
   check_coordinates("xyz", xyz);
 }
 
-inline void check_flat_clouds(const at::Tensor& xyz) {
+inline void check_flat_shape(const at::Tensor& xyz) {
   TORCH_CHECK_VALUE(xyz.dim() == 2 && xyz.size(1) == 3, "xyz: expected shape (N, 3), got ",
                     xyz.sizes());
-  check_coordinates("xyz", xyz);
   TORCH_CHECK_VALUE(xyz.size(0) <= std::numeric_limits<int32_t>::max(),
                     "xyz: expected at most 2147483647 points, got ", xyz.sizes());
+}
+
+inline void check_flat_clouds(const at::Tensor& xyz) {
+  check_flat_shape(xyz);
+  check_coordinates("xyz", xyz);
 }
 
 inline void check_sample_count(int64_t m, int64_t points) {
@@ -69,9 +73,21 @@ inline void check_per_cloud(const char* name, const std::optional<at::Tensor>& v
   check_same_device(name, *values, xyz);
 }
 
+// The radius of each cloud at which its sampling ends, float32.
+inline void check_radius(const std::optional<at::Tensor>& radius, int64_t count,
+                         const at::Tensor& xyz) {
+  if (!radius) return;
+  TORCH_CHECK_TYPE(radius->scalar_type() == at::kFloat, "radius: expected float32, got ",
+                   radius->scalar_type());
+  TORCH_CHECK_VALUE(radius->dim() == 1 && radius->size(0) == count, "radius: expected shape (",
+                    count, ",), got ", radius->sizes());
+  check_same_device("radius", *radius, xyz);
+}
+
 // `offsets` and `sample_offsets` are int64 (B + 1,), with B taken from `offsets`.
 inline void check_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
-                         const at::Tensor& sample_offsets, const std::optional<at::Tensor>& start) {
+                         const at::Tensor& sample_offsets, const std::optional<at::Tensor>& start,
+                         const std::optional<at::Tensor>& radius) {
   check_flat_clouds(xyz);
   TORCH_CHECK_TYPE(offsets.scalar_type() == at::kLong, "offsets: expected int64, got ",
                    offsets.scalar_type());
@@ -82,6 +98,7 @@ inline void check_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
                    "sample_offsets: expected int64, got ", sample_offsets.scalar_type());
   check_per_cloud("sample_offsets", sample_offsets, offsets.size(0), xyz);
   check_per_cloud("start", start, offsets.size(0) - 1, xyz);
+  check_radius(radius, offsets.size(0) - 1, xyz);
 }
 
 inline void check_features(const char* name, const at::Tensor& features) {

@@ -1,6 +1,8 @@
 // Argument checks of the neighbor searches, shared by all backends. See checks.h.
 #pragma once
 
+#include <algorithm>
+
 #include "checks.h"
 
 namespace farpoint {
@@ -20,16 +22,39 @@ inline void check_knn(const at::Tensor& xyz, const at::Tensor& queries, int64_t 
   check_cloud_shape(xyz);
   if (xyz.scalar_type() != at::kDouble) check_coordinates("xyz", xyz);
   check_points_beside("queries", queries, xyz);
-  TORCH_CHECK_VALUE(k >= 1 && k <= xyz.size(1), "k: expected 1 <= k <= N = ", xyz.size(1), ", got ",
-                    k);
+  TORCH_CHECK_VALUE(k >= 1, "k: expected k >= 1, got ", k);
   check_per_cloud("lengths", lengths, xyz.size(0), xyz);
 }
 
+// `xyz` (sum N, 3), `queries` (sum M, 3), both offsets int64 (B + 1,).
+inline void check_knn_ragged(const at::Tensor& xyz, const at::Tensor& queries, int64_t k,
+                             const at::Tensor& offsets, const at::Tensor& query_offsets) {
+  check_flat_shape(xyz);
+  if (xyz.scalar_type() != at::kDouble) check_coordinates("xyz", xyz);
+  TORCH_CHECK_VALUE(queries.dim() == 2 && queries.size(1) == 3,
+                    "queries: expected shape (M, 3), got ", queries.sizes());
+  TORCH_CHECK_TYPE(queries.scalar_type() == xyz.scalar_type(), "queries: expected ",
+                   xyz.scalar_type(), " as xyz, got ", queries.scalar_type());
+  check_same_device("queries", queries, xyz);
+  TORCH_CHECK_VALUE(k >= 1, "k: expected k >= 1, got ", k);
+  TORCH_CHECK_VALUE(offsets.dim() == 1 && offsets.size(0) >= 1,
+                    "offsets: expected shape (B + 1,), got ", offsets.sizes());
+  check_index_type("offsets", offsets);
+  check_index_type("query_offsets", query_offsets);
+  TORCH_CHECK_VALUE(query_offsets.dim() == 1 && query_offsets.size(0) == offsets.size(0),
+                    "query_offsets: expected shape (", offsets.size(0), ",), got ",
+                    query_offsets.sizes());
+}
+
 inline void check_ball_query(const at::Tensor& xyz, const at::Tensor& centers, double radius,
-                             int64_t k, const std::optional<at::Tensor>& lengths) {
+                             int64_t k, const std::optional<at::Tensor>& lengths,
+                             double min_radius) {
   check_clouds(xyz);
   check_points_beside("centers", centers, xyz);
   TORCH_CHECK_VALUE(radius > 0, "radius: expected a positive number, got ", radius);
+  TORCH_CHECK_VALUE(min_radius >= 0 && min_radius < radius,
+                    "min_radius: expected 0 <= min_radius < radius = ", radius, ", got ",
+                    min_radius);
   TORCH_CHECK_VALUE(k >= 1, "k: expected k >= 1, got ", k);
   check_per_cloud("lengths", lengths, xyz.size(0), xyz);
 }
@@ -43,10 +68,13 @@ inline float squared_radius(double radius) {
 inline void check_nearest_sample(const at::Tensor& xyz, const at::Tensor& samples,
                                  const std::optional<at::Tensor>& lengths,
                                  const std::optional<at::Tensor>& sample_lengths) {
-  check_clouds(xyz);
+  TORCH_CHECK_VALUE(xyz.dim() == 3 && xyz.size(2) == 3, "xyz: expected shape (B, N, 3), got ",
+                    xyz.sizes());
+  check_coordinates("xyz", xyz);
   check_points_beside("samples", samples, xyz);
-  TORCH_CHECK_VALUE(samples.size(1) >= 1, "samples: expected at least one point in a cloud, got ",
-                    samples.sizes());
+  TORCH_CHECK_VALUE(std::max(xyz.size(1), samples.size(1)) <= std::numeric_limits<int32_t>::max(),
+                    "xyz, samples: expected at most 2147483647 points in a cloud, got ",
+                    xyz.sizes(), " and ", samples.sizes());
   check_per_cloud("lengths", lengths, xyz.size(0), xyz);
   check_per_cloud("sample_lengths", sample_lengths, xyz.size(0), xyz);
 }

@@ -13,24 +13,29 @@ TORCH_LIBRARY(farpoint, m) {
   m.set_python_module("farpoint_ops._fakes");
   const std::vector<at::Tag> tags = {at::Tag::pt2_compliant_tag};
 
-  // (B, N, 3) -> int32 (B, m), float32 (B, m); the distances are empty (0,) unless asked for.
+  // (B, N, 3) -> int32 (B, m), float32 (B, m); the distances are empty (0,) unless asked for. With
+  // radius, float32 (B,), a cloud ends at the first sample whose distance is at most that: the
+  // places left hold index -1 and distance 0.
   m.def(
       "furthest_point_sample(Tensor xyz, SymInt m, Tensor? start=None, Tensor? lengths=None, "
-      "bool return_distances=False) -> (Tensor, Tensor)",
+      "bool return_distances=False, Tensor? radius=None) -> (Tensor, Tensor)",
       tags);
   // (sum N, 3) -> int32 (total_samples,), float32 (total_samples,); indices are rows of `xyz`.
   m.def(
       "furthest_point_sample_ragged(Tensor xyz, Tensor offsets, Tensor sample_offsets, "
       "Tensor? start, SymInt total_samples, SymInt max_points, SymInt max_samples, "
-      "bool return_distances=False) -> (Tensor, Tensor)",
+      "bool return_distances=False, Tensor? radius=None) -> (Tensor, Tensor)",
       tags);
   // For servers, on the CPU alone: as above, with an int32 flag (B,) for each cloud. A cloud whose
   // flag becomes nonzero while the op runs is given up within one sample, and its outputs are then
   // undefined; the other clouds are finished.
   m.def(
       "_furthest_point_sample_cancellable(Tensor xyz, Tensor offsets, Tensor sample_offsets, "
-      "Tensor? start, int total_samples, Tensor cancelled, bool return_distances=False) "
-      "-> (Tensor, Tensor)");
+      "Tensor? start, int total_samples, Tensor cancelled, bool return_distances=False, "
+      "Tensor? radius=None) -> (Tensor, Tensor)");
+  // The address of an int() that a long call on the main thread of the process calls now and then;
+  // where it returns anything but 0, the call ends with an error. 0 is none.
+  m.def("_set_interrupt_check(int address) -> ()");
 
   // (B, C, N), (B, M) -> (B, C, M). Each of these two is the other's derivative.
   m.def("gather_points(Tensor features, Tensor idx) -> Tensor", tags);
@@ -39,14 +44,22 @@ TORCH_LIBRARY(farpoint, m) {
   // (B, C, N), (B, M, K) -> (B, C, M, K). Its derivative is a scatter of flattened indices.
   m.def("group_points(Tensor features, Tensor idx) -> Tensor", tags);
 
-  // (B, N, 3), (B, M, 3) -> squared distances (B, M, k), int32 (B, M, k): nearest first. What has a
-  // gradient comes first, since opcheck adds all outputs up in the type of the first.
+  // (B, N, 3), (B, M, 3) -> squared distances (B, M, k), int32 (B, M, k): nearest first, then the
+  // nearest row again at an infinite distance. What has a gradient comes first, since opcheck adds
+  // all outputs up in the type of the first.
   m.def("knn(Tensor xyz, Tensor queries, SymInt k, Tensor? lengths=None) -> (Tensor, Tensor)",
         tags);
-  // (B, N, 3), (B, M, 3) -> int32 (B, M, k), int32 (B, M): the lowest rows nearer than radius.
+  // (sum N, 3), (sum M, 3) -> squared distances (sum M, k), int32 rows of `xyz` (sum M, k); -1 and
+  // infinity where a cloud has no point left. No gradient.
   m.def(
-      "ball_query(Tensor xyz, Tensor centers, float radius, SymInt k, Tensor? lengths=None) "
+      "knn_ragged(Tensor xyz, Tensor queries, SymInt k, Tensor offsets, Tensor query_offsets) "
       "-> (Tensor, Tensor)",
+      tags);
+  // (B, N, 3), (B, M, 3) -> int32 (B, M, k), int32 (B, M): the lowest rows nearer than radius, and
+  // not nearer than min_radius unless they coincide with the center.
+  m.def(
+      "ball_query(Tensor xyz, Tensor centers, float radius, SymInt k, Tensor? lengths=None, "
+      "float min_radius=0.0) -> (Tensor, Tensor)",
       tags);
   // (B, N, 3), (B, M, 3) -> int32 (B, N), float32 (B, N); -1 and inf where there is no sample.
   m.def(

@@ -2,9 +2,8 @@
 # Writes the Python code of proto/farpoint below the source root $1, and of proto/inference below $2.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# google/rpc/*.proto come with the package googleapis-common-protos.
-google=$(python -c 'import google.rpc, pathlib; print(pathlib.Path(list(google.rpc.__path__)[0]).parents[1])')
-python -m grpc_tools.protoc -Iproto -I"$google" \
+# proto/google is there for other languages; in Python googleapis-common-protos has its code.
+python -m grpc_tools.protoc -Iproto \
   --python_out="$1" --grpc_python_out="$1" --mypy_out="quiet:$1" --mypy_grpc_out="quiet:$1" \
   $(cd proto && find farpoint -name '*.proto' | sort)
 

@@ -6,11 +6,12 @@ python -m benchmarks.attacks SCENARIO [--help]
 import argparse
 from collections.abc import Callable, Sequence
 
-from benchmarks.attacks import edge, fairness
+from benchmarks.attacks import edge, fairness, inflate
 
 SCENARIOS: dict[str, Callable[[Sequence[str]], None]] = {
     "edge": edge.main,
     "fairness": fairness.main,
+    "inflate": inflate.main,
 }
 """Each gets the rest of the command line."""
 

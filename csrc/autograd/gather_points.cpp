@@ -2,12 +2,13 @@
 //
 // Gather and scatter-add are each other's derivative, so each backward is one call of the other op
 // and every higher derivative follows. A group is a gather of M * K columns, and so is its
-// backward. Only the indices and a size are kept, never the features.
+// backward. Only the indices and a size are kept, never the features. All three are linear, so the
+// tangent of a result is the same op of the tangent.
 
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
 #include "autograd/op_handle.h"
+#include "autograd/transforms.h"
 
 namespace farpoint {
 namespace {
@@ -24,7 +25,7 @@ at::Tensor call_gather(const at::Tensor& features, const at::Tensor& idx) {
 at::Tensor call_scatter(const at::Tensor& values, const at::Tensor& idx, c10::SymInt n) {
   static const auto op = op_handle<at::Tensor(const at::Tensor&, const at::Tensor&, c10::SymInt)>(
       "farpoint::scatter_points");
-  return op.call(values, idx, n);
+  return op.call(values, idx, std::move(n));
 }
 
 at::Tensor call_group(const at::Tensor& features, const at::Tensor& idx) {
@@ -36,70 +37,88 @@ at::Tensor call_group(const at::Tensor& features, const at::Tensor& idx) {
 struct GatherPoints : torch::autograd::Function<GatherPoints> {
   static constexpr bool is_traceable = true;
 
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& features,
-                            const at::Tensor& idx) {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    const auto out = call_gather(features, idx);
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& features, const at::Tensor& idx,
+                            const Computed<at::Tensor>& computed) {
     ctx->save_for_backward({idx});
     ctx->saved_data["n"] = features.sym_size(2);
-    return out;
+    return computed.outputs;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    if (!ctx->needs_input_grad(0)) return {at::Tensor(), at::Tensor()};
+    variable_list result(3);
+    if (!ctx->needs_input_grad(0)) return result;
     const auto idx = ctx->get_saved_variables()[0];
-    return {call_scatter(grads[0], idx, ctx->saved_data["n"].toSymInt()), at::Tensor()};
+    result[0] = call_scatter(grads[0], idx, ctx->saved_data["n"].toSymInt());
+    return result;
   }
 };
 
 struct ScatterPoints : torch::autograd::Function<ScatterPoints> {
   static constexpr bool is_traceable = true;
 
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& values, const at::Tensor& idx,
-                            c10::SymInt n) {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    const auto out = call_scatter(values, idx, std::move(n));
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& /*values*/,
+                            const at::Tensor& idx, const Computed<at::Tensor>& computed) {
     ctx->save_for_backward({idx});
-    return out;
+    return computed.outputs;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    if (!ctx->needs_input_grad(0)) return {at::Tensor(), at::Tensor(), at::Tensor()};
-    const auto idx = ctx->get_saved_variables()[0];
-    return {call_gather(grads[0], idx), at::Tensor(), at::Tensor()};
+    variable_list result(3);
+    if (!ctx->needs_input_grad(0)) return result;
+    result[0] = call_gather(grads[0], ctx->get_saved_variables()[0]);
+    return result;
   }
 };
 
 struct GroupPoints : torch::autograd::Function<GroupPoints> {
   static constexpr bool is_traceable = true;
 
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& features,
-                            const at::Tensor& idx) {
-    at::AutoDispatchBelowADInplaceOrView guard;
-    const auto out = call_group(features, idx);
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& features, const at::Tensor& idx,
+                            const Computed<at::Tensor>& computed) {
     ctx->save_for_backward({idx});
     ctx->saved_data["n"] = features.sym_size(2);
-    return out;
+    return computed.outputs;
   }
 
+  // With reshape, since flatten has no rule for the batched gradients of torch.autograd.
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    if (!ctx->needs_input_grad(0)) return {at::Tensor(), at::Tensor()};
+    variable_list result(3);
+    if (!ctx->needs_input_grad(0)) return result;
     const auto idx = ctx->get_saved_variables()[0];
-    return {call_scatter(grads[0].flatten(2), idx.flatten(1), ctx->saved_data["n"].toSymInt()),
-            at::Tensor()};
+    const auto columns = idx.sym_size(1) * idx.sym_size(2);
+    const auto values =
+        grads[0].reshape_symint({grads[0].sym_size(0), grads[0].sym_size(1), columns});
+    result[0] = call_scatter(values, idx.reshape_symint({idx.sym_size(0), columns}),
+                             ctx->saved_data["n"].toSymInt());
+    return result;
   }
 };
 
 at::Tensor gather_points(const at::Tensor& features, const at::Tensor& idx) {
-  return GatherPoints::apply(features, idx);
+  auto out = below_autograd([&] { return call_gather(features, idx); });
+  if (compute_requires_grad(features)) {
+    out = record<GatherPoints>(primal(features), idx, Computed<at::Tensor>{out});
+  }
+  if (isFwGradDefined(features)) set_tangent(out, call_gather(tangent(features), idx));
+  return out;
 }
 
 at::Tensor scatter_points(const at::Tensor& values, const at::Tensor& idx, c10::SymInt n) {
-  return ScatterPoints::apply(values, idx, std::move(n));
+  auto out = below_autograd([&] { return call_scatter(values, idx, n); });
+  if (compute_requires_grad(values)) {
+    out = record<ScatterPoints>(primal(values), idx, Computed<at::Tensor>{out});
+  }
+  if (isFwGradDefined(values)) set_tangent(out, call_scatter(tangent(values), idx, n));
+  return out;
 }
 
 at::Tensor group_points(const at::Tensor& features, const at::Tensor& idx) {
-  return GroupPoints::apply(features, idx);
+  auto out = below_autograd([&] { return call_group(features, idx); });
+  if (compute_requires_grad(features)) {
+    out = record<GroupPoints>(primal(features), idx, Computed<at::Tensor>{out});
+  }
+  if (isFwGradDefined(features)) set_tangent(out, call_group(tangent(features), idx));
+  return out;
 }
 
 }  // namespace

@@ -4,15 +4,16 @@
 //
 // Only the inputs and the indices are kept. The backward is made of differentiable ops, so every
 // higher derivative follows. Distances that are not finite move nothing: their difference would
-// turn the gradient of every point that shares a sum with them into NaN.
+// turn the gradient of every point that shares a sum with them into NaN. Neither do the places that
+// a cloud of fewer than k points leaves, in which the nearest row stands again.
 
 #include <ATen/Functions.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
 #include <tuple>
 
 #include "autograd/op_handle.h"
+#include "autograd/transforms.h"
 
 namespace farpoint {
 namespace {
@@ -21,7 +22,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using OptionalTensor = std::optional<at::Tensor>;
 using Tensors = std::tuple<at::Tensor, at::Tensor>;
-using Search = Tensors(const at::Tensor&, const at::Tensor&, c10::SymInt, const OptionalTensor&);
+using KnnOp = Tensors(const at::Tensor&, const at::Tensor&, c10::SymInt, const OptionalTensor&);
 
 at::Tensor call_group(const at::Tensor& features, const at::Tensor& idx) {
   static const auto op =
@@ -35,40 +36,55 @@ at::Tensor call_scatter(const at::Tensor& values, const at::Tensor& idx, c10::Sy
   return op.call(values, idx, std::move(n));
 }
 
-// q - p (B, 3, M, K), zero where it is not finite; in the type that distances have.
+// Places (B, 1, M, K) that hold a neighbor, not the nearest row again: rows are distinct otherwise.
+at::Tensor places_in_use(const at::Tensor& idx) {
+  const auto nearest = idx.slice(/*dim=*/2, /*start=*/0, /*end=*/1);
+  const auto others = idx.slice(/*dim=*/2, /*start=*/1).ne(nearest);
+  return at::cat({at::ones_like(nearest, nearest.options().dtype(at::kBool)), others}, 2)
+      .unsqueeze(1);
+}
+
+// q - p (B, 3, M, K), zero where it is not finite or where the place is not in use; in the type
+// that distances have.
 at::Tensor differences(const at::Tensor& xyz, const at::Tensor& queries, const at::Tensor& idx,
-                       at::ScalarType type) {
+                       at::ScalarType type, bool some_unused) {
   const auto points = xyz.to(type).transpose(1, 2);
   const auto from = queries.to(type).transpose(1, 2).unsqueeze(3);
   const auto difference = from.sub(call_group(points, idx));
-  const auto finite = difference.isfinite().all(1, /*keepdim=*/true);
-  return at::where(finite, difference, at::zeros({}, difference.options()));
+  auto counts = difference.isfinite().all(1, /*keepdim=*/true);
+  if (some_unused) counts = counts.logical_and(places_in_use(idx));
+  return at::where(counts, difference, at::zeros({}, difference.options()));
 }
+
+struct Search {
+  at::Tensor xyz, queries, squared, idx;
+  bool some_unused;
+};
 
 struct Knn : torch::autograd::Function<Knn> {
   static constexpr bool is_traceable = true;
 
-  static variable_list forward(AutogradContext* ctx, const at::Tensor& xyz,
-                               const at::Tensor& queries, c10::SymInt k,
-                               const OptionalTensor& lengths) {
-    static const auto op = op_handle<Search>("farpoint::knn");
-    at::AutoDispatchBelowADInplaceOrView guard;
-    const auto [squared, idx] = op.call(xyz, queries, std::move(k), lengths);
-    // Integers have no gradient as they are; marking them is what compiled autograd cannot take.
-    ctx->save_for_backward({xyz, queries, idx});
-    return {squared, idx};
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& /*xyz*/,
+                            const at::Tensor& /*queries*/, const Search& s) {
+    ctx->save_for_backward({s.xyz, s.queries, s.idx});
+    ctx->saved_data["some_unused"] = s.some_unused;
+    return s.squared;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    variable_list result(4);
+    variable_list result(3);
     const bool to_xyz = ctx->needs_input_grad(0), to_queries = ctx->needs_input_grad(1);
     if (!to_xyz && !to_queries) return result;
     const auto saved = ctx->get_saved_variables();
     const auto &xyz = saved[0], &queries = saved[1], &idx = saved[2];
-    const auto difference = differences(xyz, queries, idx, grads[0].scalar_type());
+    const auto difference = differences(xyz, queries, idx, grads[0].scalar_type(),
+                                        ctx->saved_data["some_unused"].toBool());
     const auto pull = grads[0].unsqueeze(1).mul(difference).mul(2);
     if (to_xyz) {
-      const auto pushed = call_scatter(pull.flatten(2), idx.flatten(1), xyz.sym_size(1));
+      const auto columns = idx.sym_size(1) * idx.sym_size(2);
+      const auto pushed =
+          call_scatter(pull.reshape_symint({pull.sym_size(0), 3, columns}),
+                       idx.reshape_symint({idx.sym_size(0), columns}), xyz.sym_size(1));
       result[0] = pushed.neg().transpose(1, 2).to(xyz.scalar_type());
     }
     if (to_queries) result[1] = pull.sum(3).transpose(1, 2).to(queries.scalar_type());
@@ -76,10 +92,31 @@ struct Knn : torch::autograd::Function<Knn> {
   }
 };
 
+at::Tensor tangent_or_zeros(const at::Tensor& tensor) {
+  return isFwGradDefined(tensor) ? tangent(tensor) : at::zeros_like(tensor);
+}
+
+// 2 (q - p) (dq - dp), summed over the axes.
+at::Tensor squared_tangent(const Search& s) {
+  const auto type = s.squared.scalar_type();
+  const auto difference = differences(primal(s.xyz), primal(s.queries), s.idx, type, s.some_unused);
+  const auto moved = differences(tangent_or_zeros(s.xyz), tangent_or_zeros(s.queries), s.idx, type,
+                                 /*some_unused=*/false);
+  return difference.mul(moved).sum(1).mul(2);
+}
+
 Tensors knn(const at::Tensor& xyz, const at::Tensor& queries, c10::SymInt k,
             const OptionalTensor& lengths) {
-  const auto out = Knn::apply(xyz, queries, std::move(k), lengths);
-  return {out[0], out[1]};
+  static const auto op = op_handle<KnnOp>("farpoint::knn");
+  auto [squared, idx] = below_autograd([&] { return op.call(xyz, queries, k, lengths); });
+  const bool moves = isFwGradDefined(xyz) || isFwGradDefined(queries);
+  if (!moves && !compute_requires_grad(xyz, queries)) return {squared, idx};
+  const Search search = {xyz, queries, squared, idx, lengths || k > xyz.sym_size(1)};
+  if (compute_requires_grad(xyz, queries)) {
+    squared = record<Knn>(primal(xyz), primal(queries), search);
+  }
+  if (moves) set_tangent(squared, squared_tangent(search));
+  return {squared, idx};
 }
 
 }  // namespace

@@ -13,8 +13,9 @@ namespace {
 
 std::tuple<at::Tensor, at::Tensor> ball_query(const at::Tensor& xyz, const at::Tensor& centers,
                                               double radius, int64_t k,
-                                              const std::optional<at::Tensor>& lengths) {
-  check_ball_query(xyz, centers, radius, k, lengths);
+                                              const std::optional<at::Tensor>& lengths,
+                                              double min_radius) {
+  check_ball_query(xyz, centers, radius, k, lengths, min_radius);
   const int64_t batch = xyz.size(0), n = xyz.size(1), m = centers.size(1);
   const auto sizes = sizes_of("lengths", lengths, batch, 1, n);
   const auto points = xyz.to(at::kFloat).contiguous(), from = centers.to(at::kFloat).contiguous();
@@ -28,8 +29,8 @@ std::tuple<at::Tensor, at::Tensor> ball_query(const at::Tensor& xyz, const at::T
   auto* found = counts.mutable_data_ptr<int32_t>();
   for_each_share(batch, m, [&](int64_t b, int64_t begin, int64_t end) {
     const int64_t q = b * m + begin;
-    clouds[b]->within(center + 3 * q, end - begin, squared_radius(radius), k, rows + q * k,
-                      found + q);
+    clouds[b]->within(center + 3 * q, end - begin, squared_radius(min_radius),
+                      squared_radius(radius), k, rows + q * k, found + q);
   });
   return {idx, counts};
 }

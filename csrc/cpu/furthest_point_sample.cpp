@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "checks.h"
+#include "cpu/interruptible.h"
 
 namespace farpoint {
 namespace {
@@ -36,28 +37,45 @@ void check_samples(int64_t m, int64_t points, int64_t cloud) {
                     ", the points of cloud ", cloud, ", got ", m);
 }
 
-Tensors outputs(const at::Tensor& xyz, at::IntArrayRef shape, bool return_distances) {
-  auto distances = return_distances ? at::empty(shape, xyz.options().dtype(at::kFloat))
-                                    : at::empty({0}, xyz.options().dtype(at::kFloat));
-  return {at::empty(shape, xyz.options().dtype(at::kInt)), distances};
+// The radius at which each cloud ends; negative for one that does not end early.
+std::vector<float> radii_of(const std::optional<at::Tensor>& radius, int64_t clouds) {
+  if (!radius) return std::vector<float>(clouds, -1.f);
+  const auto values = radius->contiguous();
+  const float* first = values.const_data_ptr<float>();
+  for (int64_t b = 0; b < clouds; ++b) {
+    TORCH_CHECK_VALUE(first[b] >= 0, "radius: expected a non-negative number for cloud ", b,
+                      ", got ", first[b]);
+  }
+  return {first, first + clouds};
 }
 
-void run(const std::vector<cpu::FpsTask>& tasks) {
-  cpu::furthest_point_sample(tasks.data(), static_cast<int64_t>(tasks.size()),
-                             at::get_num_threads());
+// Indices and distances; where clouds may end early, the places left are filled beforehand.
+Tensors outputs(const at::Tensor& xyz, at::IntArrayRef shape, bool return_distances,
+                bool ends_early) {
+  auto indices = at::empty(shape, xyz.options().dtype(at::kInt));
+  auto distances = return_distances ? at::empty(shape, xyz.options().dtype(at::kFloat))
+                                    : at::empty({0}, xyz.options().dtype(at::kFloat));
+  if (ends_early) {
+    indices.fill_(-1);
+    distances.zero_();
+  }
+  return {indices, distances};
 }
 
 Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
                               const std::optional<at::Tensor>& start,
-                              const std::optional<at::Tensor>& lengths, bool return_distances) {
+                              const std::optional<at::Tensor>& lengths, bool return_distances,
+                              const std::optional<at::Tensor>& radius) {
   check_clouds(xyz);
   const int64_t batch = xyz.size(0), n = xyz.size(1);
   check_sample_count(m, n);
   check_per_cloud("start", start, batch, xyz);
   check_per_cloud("lengths", lengths, batch, xyz);
+  check_radius(radius, batch, xyz);
   const auto points = xyz.to(at::kFloat).contiguous();
   const auto starts = int64_or_none(start), sizes = int64_or_none(lengths);
-  auto [indices, distances] = outputs(xyz, {batch, m}, return_distances);
+  const auto radii = radii_of(radius, batch);
+  auto [indices, distances] = outputs(xyz, {batch, m}, return_distances, radius.has_value());
 
   std::vector<cpu::FpsTask> tasks;
   for (int64_t b = 0; b < batch; ++b) {
@@ -67,9 +85,10 @@ Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
     check_start(first, size, b);
     tasks.push_back({points.const_data_ptr<float>() + b * n * 3, size, m, first,
                      indices.mutable_data_ptr<int32_t>() + b * m,
-                     return_distances ? distances.mutable_data_ptr<float>() + b * m : nullptr});
+                     return_distances ? distances.mutable_data_ptr<float>() + b * m : nullptr,
+                     nullptr, radii[b]});
   }
-  run(tasks);
+  run_interruptibly(tasks, at::get_num_threads());
   return {indices, distances};
 }
 
@@ -95,14 +114,15 @@ const std::atomic<int>* flags_of(const at::Tensor& cancelled) {
 Tensors sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
                       const at::Tensor& sample_offsets, const std::optional<at::Tensor>& start,
                       int64_t total_samples, bool return_distances,
-                      const std::atomic<int>* cancelled) {
-  check_ragged(xyz, offsets, sample_offsets, start);
+                      const std::optional<at::Tensor>& radius, const std::atomic<int>* cancelled) {
+  check_ragged(xyz, offsets, sample_offsets, start, radius);
   const auto rows = offsets.contiguous(), slots = sample_offsets.contiguous();
   check_offsets("offsets", rows, xyz.size(0));
   check_offsets("sample_offsets", slots, total_samples);
   const auto points = xyz.to(at::kFloat).contiguous();
   const auto starts = int64_or_none(start);
-  auto [indices, distances] = outputs(xyz, {total_samples}, return_distances);
+  const auto radii = radii_of(radius, rows.size(0) - 1);
+  auto [indices, distances] = outputs(xyz, {total_samples}, return_distances, radius.has_value());
 
   const int64_t* row = rows.const_data_ptr<int64_t>();
   const int64_t* slot = slots.const_data_ptr<int64_t>();
@@ -115,11 +135,14 @@ Tensors sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
     tasks.push_back({points.const_data_ptr<float>() + row[b] * 3, size, m, first,
                      indices.mutable_data_ptr<int32_t>() + slot[b],
                      return_distances ? distances.mutable_data_ptr<float>() + slot[b] : nullptr,
-                     cancelled ? cancelled + b : nullptr});
+                     cancelled ? cancelled + b : nullptr, radii[b]});
   }
-  run(tasks);
+  run_interruptibly(tasks, at::get_num_threads());
   for (size_t b = 0; b < tasks.size(); ++b) {
-    for (int64_t i = 0; i < tasks[b].m; ++i) tasks[b].indices[i] += static_cast<int32_t>(row[b]);
+    int32_t* const index = tasks[b].indices;
+    for (int64_t i = 0; i < tasks[b].m; ++i) {
+      if (index[i] >= 0) index[i] += static_cast<int32_t>(row[b]);
+    }
   }
   return {indices, distances};
 }
@@ -128,8 +151,9 @@ Tensors furthest_point_sample_ragged(const at::Tensor& xyz, const at::Tensor& of
                                      const at::Tensor& sample_offsets,
                                      const std::optional<at::Tensor>& start, int64_t total_samples,
                                      int64_t /*max_points*/, int64_t /*max_samples*/,
-                                     bool return_distances) {
-  return sample_ragged(xyz, offsets, sample_offsets, start, total_samples, return_distances,
+                                     bool return_distances,
+                                     const std::optional<at::Tensor>& radius) {
+  return sample_ragged(xyz, offsets, sample_offsets, start, total_samples, return_distances, radius,
                        nullptr);
 }
 
@@ -137,14 +161,15 @@ Tensors furthest_point_sample_cancellable(const at::Tensor& xyz, const at::Tenso
                                           const at::Tensor& sample_offsets,
                                           const std::optional<at::Tensor>& start,
                                           int64_t total_samples, const at::Tensor& cancelled,
-                                          bool return_distances) {
+                                          bool return_distances,
+                                          const std::optional<at::Tensor>& radius) {
   TORCH_CHECK_TYPE(cancelled.scalar_type() == at::kInt, "cancelled: expected int32, got ",
                    cancelled.scalar_type());
   TORCH_CHECK_VALUE(
       cancelled.dim() == 1 && cancelled.is_contiguous() && cancelled.size(0) + 1 == offsets.size(0),
       "cancelled: expected contiguous (B,) for offsets ", offsets.sizes(), ", got ",
       cancelled.sizes());
-  return sample_ragged(xyz, offsets, sample_offsets, start, total_samples, return_distances,
+  return sample_ragged(xyz, offsets, sample_offsets, start, total_samples, return_distances, radius,
                        flags_of(cancelled));
 }
 

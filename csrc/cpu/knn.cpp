@@ -42,7 +42,7 @@ void search_double(const at::Tensor& xyz, const at::Tensor& queries,
 Tensors knn(const at::Tensor& xyz, const at::Tensor& queries, int64_t k,
             const std::optional<at::Tensor>& lengths) {
   check_knn(xyz, queries, k, lengths);
-  const auto sizes = sizes_of("lengths", lengths, xyz.size(0), k, xyz.size(1));
+  const auto sizes = sizes_of("lengths", lengths, xyz.size(0), 1, xyz.size(1));
   const auto type = xyz.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const auto points = xyz.to(type).contiguous(), from = queries.to(type).contiguous();
   const std::vector<int64_t> shape = {xyz.size(0), queries.size(1), k};

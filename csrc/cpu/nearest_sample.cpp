@@ -26,7 +26,7 @@ std::tuple<at::Tensor, at::Tensor> nearest_sample(const at::Tensor& xyz, const a
   check_nearest_sample(xyz, samples, lengths, sample_lengths);
   const int64_t batch = xyz.size(0), n = xyz.size(1), m = samples.size(1);
   const auto sizes = sizes_of("lengths", lengths, batch, 0, n);
-  const auto sample_sizes = sizes_of("sample_lengths", sample_lengths, batch, 1, m);
+  const auto sample_sizes = sizes_of("sample_lengths", sample_lengths, batch, 0, m);
   const auto points = xyz.to(at::kFloat).contiguous(), to = samples.to(at::kFloat).contiguous();
   auto assignment = at::full({batch, n}, -1, xyz.options().dtype(at::kInt));
   auto squared = at::full({batch, n}, std::numeric_limits<double>::infinity(), points.options());

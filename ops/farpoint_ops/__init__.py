@@ -5,6 +5,7 @@ from farpoint_ops._load import load
 load()
 
 from farpoint_ops import _fakes as _fakes  # noqa: E402  the ops exist from here on
+from farpoint_ops import _interrupt, _vmap  # noqa: E402
 from farpoint_ops.fps import furthest_point_sample  # noqa: E402
 from farpoint_ops.fps_ragged import furthest_point_sample_ragged  # noqa: E402
 from farpoint_ops.gather import gather_points, group_points  # noqa: E402
@@ -15,6 +16,9 @@ from farpoint_ops.neighbors import (  # noqa: E402
     knn,
     nearest_sample,
 )
+
+_vmap.register()
+_interrupt.install()
 
 __all__ = [
     "ball_query",

@@ -45,7 +45,7 @@ def to_list(name: str, values: int | Integers) -> list[int]:
     return [integer(f"{name}[{b}]", v) for b, v in enumerate(values)]
 
 
-def check_count(name: str, values: Sequence[int], clouds: int) -> None:
+def check_count(name: str, values: Sequence[float], clouds: int) -> None:
     """One value for each cloud."""
     if len(values) != clouds:
         raise ValueError(f"{name}: expected {clouds} values, one a cloud, got {len(values)}")

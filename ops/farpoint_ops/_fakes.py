@@ -20,6 +20,7 @@ def _furthest_point_sample(
     start: Tensor | None = None,  # noqa: ARG001
     lengths: Tensor | None = None,  # noqa: ARG001
     return_distances: bool = False,
+    radius: Tensor | None = None,  # noqa: ARG001
 ) -> tuple[Tensor, Tensor]:
     return _samples(xyz, (xyz.size(0), m), return_distances)
 
@@ -33,6 +34,7 @@ def _furthest_point_sample_ragged(
     max_points: Size,  # noqa: ARG001
     max_samples: Size,  # noqa: ARG001
     return_distances: bool = False,
+    radius: Tensor | None = None,  # noqa: ARG001
 ) -> tuple[Tensor, Tensor]:
     return _samples(xyz, (total_samples,), return_distances)
 
@@ -55,9 +57,19 @@ def _knn(
     k: Size,
     lengths: Tensor | None = None,  # noqa: ARG001
 ) -> tuple[Tensor, Tensor]:
-    shape = (*queries.shape[:2], k)
+    shape = (*queries.shape[:-1], k)
     wide = torch.float64 if xyz.dtype == torch.float64 else torch.float32
     return xyz.new_empty(shape, dtype=wide), xyz.new_empty(shape, dtype=torch.int32)
+
+
+def _knn_ragged(
+    xyz: Tensor,
+    queries: Tensor,
+    k: Size,
+    offsets: Tensor,  # noqa: ARG001
+    query_offsets: Tensor,  # noqa: ARG001
+) -> tuple[Tensor, Tensor]:
+    return _knn(xyz, queries, k)
 
 
 def _ball_query(
@@ -66,6 +78,7 @@ def _ball_query(
     radius: float,  # noqa: ARG001
     k: Size,
     lengths: Tensor | None = None,  # noqa: ARG001
+    min_radius: float = 0.0,  # noqa: ARG001
 ) -> tuple[Tensor, Tensor]:
     idx = xyz.new_empty((*centers.shape[:2], k), dtype=torch.int32)
     return idx, idx.new_empty(centers.shape[:2])
@@ -104,6 +117,7 @@ for _fake in (
     _scatter_points,
     _group_points,
     _knn,
+    _knn_ragged,
     _ball_query,
     _nearest_sample,
     _count_points,

@@ -9,23 +9,27 @@ device:
 * the next sample is the point farthest from all samples so far, the lowest index on a tie;
 * no index is sampled twice, even where points coincide;
 * a point with a NaN or an infinity is sampled only when no finite one is left, lowest index first,
-  and moves no distance.
+  and moves no distance;
+* every prefix of a sample is a sample, and with a radius the answer is the shortest prefix that
+  covers the cloud to it.
 """
 
-from collections.abc import Sequence
 from typing import Literal, overload
 
 import torch
 from torch import Tensor
 
-from farpoint_ops._arguments import (
-    Integers,
-    check_lengths,
-    check_start,
-    check_tensor,
-    integer,
-    to_device,
-    to_list,
+from farpoint_ops._arguments import Integers, check_lengths, check_tensor, integer
+from farpoint_ops._interrupt import interruptible
+from farpoint_ops._sampling_arguments import (
+    Nonfinite,
+    Radius,
+    Start,
+    check_nonfinite,
+    dense_starts,
+    radii,
+    reject_nonfinite,
+    require,
 )
 
 
@@ -34,8 +38,11 @@ def furthest_point_sample(
     xyz: Tensor,
     m: int,
     *,
-    start: int | Integers = 0,
+    start: Start = 0,
+    generator: torch.Generator | None = None,
     lengths: Integers | None = None,
+    radius: None = None,
+    nonfinite: Nonfinite = "last",
     return_distances: Literal[False] = False,
 ) -> Tensor: ...
 
@@ -45,74 +52,130 @@ def furthest_point_sample(
     xyz: Tensor,
     m: int,
     *,
-    start: int | Integers = 0,
+    start: Start = 0,
+    generator: torch.Generator | None = None,
     lengths: Integers | None = None,
+    radius: None = None,
+    nonfinite: Nonfinite = "last",
     return_distances: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def furthest_point_sample(
+    xyz: Tensor,
+    m: int,
+    *,
+    start: Start = 0,
+    generator: torch.Generator | None = None,
+    lengths: Integers | None = None,
+    radius: Radius,
+    nonfinite: Nonfinite = "last",
+    return_distances: Literal[False] = False,
+) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def furthest_point_sample(
+    xyz: Tensor,
+    m: int,
+    *,
+    start: Start = 0,
+    generator: torch.Generator | None = None,
+    lengths: Integers | None = None,
+    radius: Radius,
+    nonfinite: Nonfinite = "last",
+    return_distances: Literal[True],
+) -> tuple[Tensor, Tensor, Tensor]: ...
 
 
 def furthest_point_sample(
     xyz: Tensor,
     m: int,
     *,
-    start: int | Integers = 0,
+    start: Start = 0,
+    generator: torch.Generator | None = None,
     lengths: Integers | None = None,
+    radius: Radius | None = None,
+    nonfinite: Nonfinite = "last",
     return_distances: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:
+) -> Tensor | tuple[Tensor, ...]:
     """Pick m points of every cloud, each the farthest from those before it.
 
     Args:
         xyz: Coordinates (B, N, 3); float32, float16 or bfloat16.
-        m: Points to sample from each cloud.
-        start: Row of the first sample, one for all clouds or one for each. Where that row is not
-            finite, the first finite row of the cloud stands in.
+        m: Points to sample from each cloud; with `radius` the most.
+        start: Row of the first sample, one for all clouds or one for each, or "random": any row
+            of each cloud, all equally likely. Where that row is not finite, the first finite row
+            of the cloud stands in.
+        generator: Of the random starts; torch's default one for the CPU when None. The same seed
+            gives the same rows for clouds on any device.
         lengths: Points of each cloud (B,); rows behind them are padding and never read. All of
             the N rows when None.
+        radius: Where sampling ends, in the unit of `xyz`, one for all clouds or one for each: at
+            the first covering radius that is at most this, rounded to float32.
+        nonfinite: What is done about points with a NaN or an infinity. "last" samples them when
+            no finite one is left, "reject" is an error where there is one, and "ignore" never
+            samples one. The last two wait for the device.
         return_distances: Also return the covering radius after each sample.
 
     Returns:
         Indices, int32 (B, m). With `return_distances` also float32 (B, m), in the unit of `xyz`:
         the largest distance from a finite point of the cloud to the nearest of the samples so far;
-        the last is the covering radius of the whole sample. Neither carries a gradient.
+        the last is the covering radius of the whole sample. With `radius` both are flat, cloud
+        after cloud, and int64 offsets (B + 1,) come last: those of cloud b are the places from
+        offsets[b] to offsets[b + 1]. Nothing carries a gradient.
 
     Raises:
         TypeError: A dtype is not one of those above.
-        ValueError: `xyz` is not (B, N, 3) with N > 0, m is not in 1..N, or a length not in m..N.
+        ValueError: `xyz` is not (B, N, 3) with N > 0, m is not in 1..N, a length not in m..N, a
+            radius negative, a point not finite with "reject", or fewer than m with "ignore".
         IndexError: A start is not a row of its cloud.
+        KeyboardInterrupt: Ctrl-C, or what else a signal handler raises, during a long call on the
+            CPU from the main thread; within 100 ms.
 
-    Lengths and starts that already live on a GPU are not checked on the host, which would wait for
-    it: a bad one there stops the kernel with a device assertion, as torch's own gather does.
+    Lengths, starts and radii that already live on a GPU are not checked on the host, which would
+    wait for it: a bad length or start there stops the kernel with a device assertion, as torch's
+    own gather does. On a GPU all m points are sampled and the answer is cut at the radius.
     """
     check_tensor("xyz", xyz)
     samples = integer("m", m)
     sizes = check_lengths("lengths", lengths, xyz, low=samples)
-    indices, distances = torch.ops.farpoint.furthest_point_sample(
-        xyz, samples, _starts(start, xyz), sizes, return_distances
+    if nonfinite != "last":
+        check_nonfinite(nonfinite)
+    if nonfinite == "reject":
+        reject_nonfinite(xyz, lambda: _in_use(xyz, sizes))
+    indices, distances = interruptible(
+        torch.ops.farpoint.furthest_point_sample,
+        *(xyz, samples, dense_starts(start, xyz, sizes, generator), sizes, return_distances),
+        None if radius is None else radii(radius, xyz, xyz.size(0)),
     )
-    return (indices, distances) if return_distances else indices
+    if nonfinite == "ignore":
+        _check_sampled(xyz, indices[:, -1 if radius is None else 0], samples, sizes)
+    if radius is None:
+        return (indices, distances) if return_distances else indices
+    kept = indices >= 0
+    offsets = torch.nn.functional.pad(kept.sum(1).cumsum(0), (1, 0))
+    return (indices[kept], *([distances[kept]] if return_distances else []), offsets)
 
 
-def _shape(xyz: Tensor) -> tuple[int, int]:
-    """B and N."""
-    if xyz.dim() != 3:
-        raise ValueError(f"xyz: expected shape (B, N, 3), got {list(xyz.shape)}")
-    if xyz.size(1) == 0:
-        raise ValueError(f"xyz: expected at least one point in a cloud, got {list(xyz.shape)}")
-    return xyz.size(0), xyz.size(1)
-
-
-def _starts(start: int | Integers, xyz: Tensor) -> Tensor | None:
-    """Int64 or int32 (B,) on the device of `xyz`; None stands for row 0 everywhere."""
-    if type(start) is int and start == 0:  # nearly always, and the tests below take a microsecond
+def _in_use(xyz: Tensor, lengths: Tensor | None) -> Tensor | None:
+    """Rows (B, N) that are no padding; None is all."""
+    if lengths is None:
         return None
-    if isinstance(start, Tensor) and start.device == xyz.device:
-        return start
-    batch, n = _shape(xyz)
-    if isinstance(start, Tensor | Sequence):
-        rows = to_list("start", start)
-        check_start(rows, [n] * batch)
-        return to_device(rows, xyz)
-    row = integer("start", start)
-    if not 0 <= row < n:
-        raise IndexError(f"start: expected 0 <= start < N = {n}, got {row}")
-    return None if row == 0 else xyz.new_full((batch,), row, dtype=torch.int64)
+    return torch.arange(xyz.size(1), device=xyz.device) < lengths[:, None]
+
+
+def _check_sampled(xyz: Tensor, rows: Tensor, m: int, lengths: Tensor | None) -> None:
+    """The rows (B,) that were sampled last are finite: then all are."""
+    picked = xyz.gather(1, rows.long()[:, None, None].expand(-1, 1, 3))[:, 0]
+
+    def too_few() -> ValueError:
+        finite, counted = xyz.isfinite().all(-1), _in_use(xyz, lengths)
+        available = (finite if counted is None else finite & counted).sum(1)
+        b = int(available.argmin())
+        return ValueError(
+            f"m: expected 1 <= m <= {int(available[b])}, the finite points of cloud {b}, got {m}"
+        )
+
+    require(picked.isfinite().all(-1), too_few)

@@ -1,19 +1,22 @@
 """Exact farthest point sampling of a ragged batch: flat points and offsets."""
 
-from itertools import accumulate, pairwise
 from typing import Literal, overload
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from farpoint_ops._arguments import (
-    Integers,
-    check_count,
-    check_start,
-    check_tensor,
-    integer,
-    to_device,
-    to_list,
+from farpoint_ops._arguments import Integers
+from farpoint_ops._interrupt import interruptible
+from farpoint_ops._ragged_arguments import ragged_batch
+from farpoint_ops._sampling_arguments import (
+    Nonfinite,
+    Radius,
+    Start,
+    check_nonfinite,
+    radii,
+    reject_nonfinite,
+    require,
 )
 
 
@@ -23,7 +26,10 @@ def furthest_point_sample_ragged(
     offsets: Integers,
     samples: int | Integers,
     *,
-    start: int | Integers = 0,
+    start: Start = 0,
+    generator: torch.Generator | None = None,
+    radius: None = None,
+    nonfinite: Nonfinite = "last",
     return_distances: Literal[False] = False,
 ) -> Tensor: ...
 
@@ -34,9 +40,40 @@ def furthest_point_sample_ragged(
     offsets: Integers,
     samples: int | Integers,
     *,
-    start: int | Integers = 0,
+    start: Start = 0,
+    generator: torch.Generator | None = None,
+    radius: None = None,
+    nonfinite: Nonfinite = "last",
     return_distances: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def furthest_point_sample_ragged(
+    xyz: Tensor,
+    offsets: Integers,
+    samples: int | Integers,
+    *,
+    start: Start = 0,
+    generator: torch.Generator | None = None,
+    radius: Radius,
+    nonfinite: Nonfinite = "last",
+    return_distances: Literal[False] = False,
+) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def furthest_point_sample_ragged(
+    xyz: Tensor,
+    offsets: Integers,
+    samples: int | Integers,
+    *,
+    start: Start = 0,
+    generator: torch.Generator | None = None,
+    radius: Radius,
+    nonfinite: Nonfinite = "last",
+    return_distances: Literal[True],
+) -> tuple[Tensor, Tensor, Tensor]: ...
 
 
 def furthest_point_sample_ragged(
@@ -44,79 +81,73 @@ def furthest_point_sample_ragged(
     offsets: Integers,
     samples: int | Integers,
     *,
-    start: int | Integers = 0,
+    start: Start = 0,
+    generator: torch.Generator | None = None,
+    radius: Radius | None = None,
+    nonfinite: Nonfinite = "last",
     return_distances: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:
+) -> Tensor | tuple[Tensor, ...]:
     """Pick points of every cloud of a flat batch, as `furthest_point_sample` does for each.
 
     Args:
         xyz: Coordinates (N, 3) of all clouds, one behind the other; float32, float16 or bfloat16.
         offsets: B + 1 integers; cloud b is the rows from offsets[b] to offsets[b + 1].
-        samples: Points to sample, one number for all clouds or one for each.
+        samples: Points to sample, one number for all clouds or one for each; with `radius` the
+            most.
         start: Row of the first sample, counted from the first row of its own cloud; one for all
-            clouds or one for each.
+            clouds, one for each, or "random".
+        generator: Of the random starts, as for `furthest_point_sample`.
+        radius: Where sampling ends, one for all clouds or one for each, likewise.
+        nonfinite: "last", "reject" or "ignore", likewise.
         return_distances: Also return the covering radius after each sample.
 
     Returns:
         Rows of `xyz`, int32 (sum of samples,), cloud after cloud; with `return_distances` also
-        float32 of the same shape, as for `furthest_point_sample`. Neither carries a gradient.
+        float32 of the same shape, and with `radius` also the offsets of the answer, int64
+        (B + 1,), as for `furthest_point_sample`. Nothing carries a gradient.
 
     Raises:
         TypeError: A dtype is not one of those above.
-        ValueError: The offsets do not rise from 0 to N, a cloud is empty, or its number of
-            samples is not in 1..its points.
+        ValueError: The offsets do not rise from 0 to N, a cloud is empty, its number of samples
+            is not in 1..its points, or as for `furthest_point_sample`.
         IndexError: A start is not a row of its cloud.
 
     `offsets`, `samples` and `start` decide the launch, so they are read on the host: tensors on a
-    GPU work, and make the call wait for them.
+    GPU work, and make the call wait for them. In a compiled graph tensors are not read: the op
+    checks them on the CPU, and on a GPU a bad one stops the kernel with a device assertion. The
+    size of the answer is then the sum of `samples`, which compiles as a number or a list, and as a
+    tensor where `torch._dynamo.config.capture_scalar_outputs` is on.
     """
-    bounds = to_list("offsets", offsets)
-    sizes = _sizes(bounds, xyz)
-    counts = _for_each("samples", samples, len(sizes))
-    _check_samples(counts, sizes)
-    starts = _for_each("start", start, len(sizes))
-    check_start(starts, sizes)
-    slots = list(accumulate(counts, initial=0))
-    indices, distances = torch.ops.farpoint.furthest_point_sample_ragged(
-        xyz,
-        to_device(bounds, xyz),
-        to_device(slots, xyz),
-        to_device(starts, xyz) if any(starts) else None,
-        slots[-1],
-        max(sizes, default=0),
-        max(counts, default=0),
-        return_distances,
+    batch = ragged_batch(xyz, offsets, samples, start, generator)
+    if nonfinite != "last":
+        check_nonfinite(nonfinite)
+    if nonfinite == "reject":
+        reject_nonfinite(xyz, lambda: None)
+    limits = None if radius is None else radii(radius, xyz, len(batch.slots) - 1)
+    indices, distances = interruptible(
+        torch.ops.farpoint.furthest_point_sample_ragged,
+        *(xyz, batch.bounds, batch.slots, batch.starts),
+        *(batch.total_samples, batch.max_points, batch.max_samples, return_distances, limits),
     )
-    return (indices, distances) if return_distances else indices
+    if nonfinite == "ignore":
+        last = batch.slots[1:] - 1 if radius is None else batch.slots[:-1]
+        _check_sampled(xyz, indices[last], batch.bounds, batch.slots)
+    if radius is None:
+        return (indices, distances) if return_distances else indices
+    kept = indices >= 0
+    ends = pad(kept.cumsum(0), (1, 0))[batch.slots]
+    return (indices[kept], *([distances[kept]] if return_distances else []), ends)
 
 
-def _sizes(bounds: list[int], xyz: Tensor) -> list[int]:
-    """Points of each cloud."""
-    check_tensor("xyz", xyz)
-    if xyz.dim() != 2:
-        raise ValueError(f"xyz: expected shape (N, 3), got {list(xyz.shape)}")
-    total = xyz.size(0)
-    if not bounds or bounds[0] != 0 or bounds[-1] != total:
-        raise ValueError(f"offsets: expected B + 1 offsets from 0 to {total}, got {bounds}")
-    for b, (begin, end) in enumerate(pairwise(bounds)):
-        if begin >= end:
-            raise ValueError(
-                f"offsets: expected at least one point in a cloud, got {begin}..{end} for cloud {b}"
-            )
-    return [end - begin for begin, end in pairwise(bounds)]
+def _check_sampled(xyz: Tensor, rows: Tensor, bounds: Tensor, slots: Tensor) -> None:
+    """The rows (B,) that were sampled last are finite: then all are."""
 
+    def too_few() -> ValueError:
+        available = pad(xyz.isfinite().all(-1).cumsum(0), (1, 0))[bounds].diff()
+        b = int((available < slots.diff()).int().argmax())
+        return ValueError(
+            f"samples: expected 1 <= samples <= {int(available[b])}, the finite points of cloud "
+            f"{b}, got {int(slots[b + 1] - slots[b])}"
+        )
 
-def _for_each(name: str, values: int | Integers, clouds: int) -> list[int]:
-    if isinstance(values, Tensor) or hasattr(values, "__iter__"):
-        numbers = to_list(name, values)
-        check_count(name, numbers, clouds)
-        return numbers
-    return [integer(name, values)] * clouds
-
-
-def _check_samples(counts: list[int], sizes: list[int]) -> None:
-    for b, (m, size) in enumerate(zip(counts, sizes, strict=True)):
-        if not 1 <= m <= size:
-            raise ValueError(
-                f"samples: expected 1 <= samples <= {size}, the points of cloud {b}, got {m}"
-            )
+    require(xyz[rows.long()].isfinite().all(-1), too_few)

@@ -20,33 +20,42 @@ def knn(
     Args:
         xyz: Coordinates (B, N, 3); float32, float16, bfloat16 or float64.
         queries: Coordinates (B, M, 3) in the dtype of `xyz`.
-        k: Neighbors of each query, at most the points of the smallest cloud.
-        lengths: Points of each cloud (B,); rows behind them are padding and never read. All of
-            the N rows when None.
+        k: Neighbors of each query; may exceed the points of a cloud.
+        lengths: Points of each cloud (B,), at least 1; rows behind them are padding and never
+            read. All of the N rows when None.
 
     Returns:
         Rows of `xyz`, int32 (B, M, k), and squared distances (B, M, k): float32, or float64 for
-        float64 coordinates, which are compared one by one. The distances have a gradient with
-        respect to both inputs; where one is infinite it is zero.
+        float64 coordinates, which are compared one by one. In places beyond the points of the
+        cloud the nearest row stands again, at an infinite distance: no neighbor is new there, a
+        maximum over a group stays as it is, and an inverse distance is zero. The distances have
+        a gradient with respect to both inputs; where one is infinite it is zero.
 
     Raises:
         TypeError: A dtype is not one of those above, or the two differ.
-        ValueError: Shapes or devices do not fit, or k is not in 1..length of every cloud.
+        ValueError: Shapes or devices do not fit, k is not positive, or a length is not in 1..N.
     """
     check_tensor("xyz", xyz)
     check_tensor("queries", queries)
     neighbors = integer("k", k)
-    sizes = check_lengths("lengths", lengths, xyz, low=neighbors)
+    sizes = check_lengths("lengths", lengths, xyz, low=1)
     squared, idx = torch.ops.farpoint.knn(xyz, queries, neighbors, sizes)
     return idx, squared
 
 
 def ball_query(
-    xyz: Tensor, centers: Tensor, radius: float, k: int, *, lengths: Integers | None = None
+    xyz: Tensor,
+    centers: Tensor,
+    radius: float,
+    k: int,
+    *,
+    min_radius: float = 0.0,
+    lengths: Integers | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Up to k points of each cloud nearer than `radius` to each center: those of the lowest rows.
 
-    Qi, Yi, Su and Guibas, "PointNet++", NeurIPS 2017; the padding is that of its code.
+    Qi, Yi, Su and Guibas, "PointNet++", NeurIPS 2017; the padding is that of its code. With
+    `min_radius` it is the dilated query of Yang, Sun, Liu and Jia, "3DSSD", CVPR 2020.
 
     Args:
         xyz: Coordinates (B, N, 3); float32, float16 or bfloat16.
@@ -54,6 +63,8 @@ def ball_query(
         radius: Of the ball, in the unit of `xyz`, rounded to float32; a point at that distance is
             outside.
         k: Places for each center; may exceed N.
+        min_radius: Points nearer than this, rounded to float32, are left out, save those that
+            coincide with the center; a point at that distance is inside.
         lengths: Points of each cloud (B,), at least 1, as for `knn`.
 
     Returns:
@@ -63,13 +74,15 @@ def ball_query(
 
     Raises:
         TypeError: A dtype is not one of those above, or the two differ.
-        ValueError: Shapes or devices do not fit, `radius` or `k` is not positive, or a length is
-            not in 1..N.
+        ValueError: Shapes or devices do not fit, `radius` or `k` is not positive, `min_radius` is
+            not in 0..radius, or a length is not in 1..N.
     """
     check_tensor("xyz", xyz)
     check_tensor("centers", centers)
     sizes = check_lengths("lengths", lengths, xyz, low=1)
-    idx, counts = torch.ops.farpoint.ball_query(xyz, centers, float(radius), integer("k", k), sizes)
+    idx, counts = torch.ops.farpoint.ball_query(
+        xyz, centers, float(radius), integer("k", k), sizes, float(min_radius)
+    )
     return idx, counts
 
 
@@ -86,14 +99,15 @@ def nearest_sample(
 
     Args:
         xyz: Coordinates (B, N, 3); float32, float16 or bfloat16.
-        samples: Coordinates (B, M, 3) in the dtype of `xyz`, M > 0.
+        samples: Coordinates (B, M, 3) in the dtype of `xyz`.
         lengths: Points of each cloud (B,), 0..N; rows behind them are padding and never read.
-        sample_lengths: Samples of each cloud (B,), 1..M, likewise.
+        sample_lengths: Samples of each cloud (B,), 0..M, likewise.
 
     Returns:
         Rows of `samples`, int32 (B, N), and squared distances, float32 (B, N): -1 and infinity for
         padding and for points that no sample is a finite distance from, such as those that are
-        not finite themselves. Neither carries a gradient; ``knn(samples, xyz, 1)`` has one.
+        not finite themselves, or all of a cloud without samples. Neither carries a gradient;
+        ``knn(samples, xyz, 1)`` has one.
 
     Raises:
         TypeError: A dtype is not one of those above, or the two differ.
@@ -105,7 +119,7 @@ def nearest_sample(
         xyz,
         samples,
         check_lengths("lengths", lengths, xyz, low=0),
-        check_lengths("sample_lengths", sample_lengths, samples, low=1),
+        check_lengths("sample_lengths", sample_lengths, samples, low=0),
     )
     return assignment, squared
 

@@ -27,6 +27,7 @@ from farpoint_server.memory.options import manager_of
 from farpoint_server.memory.trimmer import Gate
 from farpoint_server.models.registry import Registry
 from farpoint_server.observability.metrics.batches import BatchMeter
+from farpoint_server.observability.metrics.instruments import GAUGES
 from farpoint_server.observability.metrics.memory import MemoryCollector
 from farpoint_server.observability.setup import Telemetry
 from farpoint_server.scheduling.admission import Admission
@@ -236,16 +237,16 @@ class App:
     def _show_state(self) -> None:
         admission, batcher = self._admission, self._batcher
         in_flight, regions = self._in_flight, self._shared_memory.regions
-        for name, text, read in (
-            ("serving", "1 if health is SERVING, else 0.", lambda: self._health.is_serving),
-            ("calls", "Calls that are accepted and not answered.", lambda: in_flight.calls),
-            ("points_in_flight", "Points of these calls.", lambda: admission.points),
-            ("bytes_in_flight", "Bytes of their messages and answers.", lambda: admission.bytes),
-            ("queue_requests", "Requests no engine has begun.", lambda: batcher.waiting_requests),
-            ("queue_points", "Points of these requests.", lambda: batcher.waiting_points),
-            ("shared_memory_bytes", "Bytes that callers share.", lambda: regions.size),
+        for name, read in (
+            ("serving", lambda: self._health.is_serving),
+            ("calls", lambda: in_flight.calls),
+            ("points_in_flight", lambda: admission.points),
+            ("bytes_in_flight", lambda: admission.bytes),
+            ("queue_requests", lambda: batcher.waiting_requests),
+            ("queue_points", lambda: batcher.waiting_points),
+            ("shared_memory_bytes", lambda: regions.size),
         ):
-            self._telemetry.add_gauge(f"farpoint_{name}", text, read)
+            self._telemetry.add_gauge(f"farpoint_{name}", GAUGES[name], read)
         self._telemetry.add_collector(
             MemoryCollector(lambda: [engine.memory.snapshot for engine in self._engines])
         )

@@ -29,18 +29,19 @@ class RequestContext:
     Attributes:
         fields: What is known of it so far.
         on_end: Given its seconds, its error if any, and its fields, when it has ended.
-        caller: Who is served in turns with others, and has a share of what the server holds.
     """
 
-    __slots__ = ("caller", "fields", "on_end")
+    __slots__ = ("fields", "on_end")
 
-    def __init__(self, fields: Fields, on_end: OnEnd = _ignore_end, caller: str = "") -> None:
+    def __init__(self, fields: Fields, on_end: OnEnd = _ignore_end) -> None:
         self.fields = fields
         self.on_end = on_end
-        self.caller = caller
 
 
 _current: ContextVar[RequestContext | None] = ContextVar("request", default=None)
+caller: ContextVar[str] = ContextVar("caller", default="")
+"""Who is served in turns with others, and has a share of what the server holds. A variable of its
+own, which several rooms read on the way of each request; empty where there is no request."""
 
 
 def current() -> RequestContext:
@@ -50,12 +51,6 @@ def current() -> RequestContext:
         request = RequestContext({})
         _current.set(request)
     return request
-
-
-def caller() -> str:
-    """The caller of the current request; empty where there is no request."""
-    request = _current.get()
-    return "" if request is None else request.caller
 
 
 def bind(**fields: Any) -> None:
@@ -75,7 +70,7 @@ def begin(on_end: OnEnd, **fields: Any) -> Fields:
 def fork(**fields: Any) -> None:
     """Begins a request within an RPC: from now on the current task has fields of its own."""
     request = current()
-    _current.set(RequestContext(request.fields | fields, request.on_end, request.caller))
+    _current.set(RequestContext(request.fields | fields, request.on_end))
 
 
 def identify(peer: str) -> None:
@@ -84,9 +79,8 @@ def identify(peer: str) -> None:
     Args:
         peer: As gRPC names it; see `address_of`.
     """
-    request = current()
-    token = request.fields.get("caller")
-    request.caller = address_of(peer) if token is None else f"{TOKEN_PREFIX}{token}"
+    token = current().fields.get("caller")
+    caller.set(address_of(peer) if token is None else f"{TOKEN_PREFIX}{token}")
 
 
 @lru_cache(4096)

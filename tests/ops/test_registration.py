@@ -83,6 +83,33 @@ SAMPLES: dict[str, Callable[[torch.device], tuple[Any, Arguments]]] = {
         ops.knn,
         (clouds(d, 2, 9, 3).requires_grad_(), clouds(d, 2, 4, 3), 3, int64(d, 9, 4)),
     ),
+    "knn of more than there are": lambda d: (
+        ops.knn,
+        (clouds(d, 2, 5, 3).requires_grad_(), clouds(d, 2, 4, 3).requires_grad_(), 7),
+    ),
+    "ragged knn": lambda d: (
+        ops.knn_ragged,
+        (clouds(d, 9, 3), clouds(d, 4, 3), 3, int64(d, 0, 2, 9), int64(d, 0, 4, 4)),
+    ),
+    "fps to a radius": lambda d: (
+        ops.furthest_point_sample,
+        (clouds(d, 2, 20, 3), 9, None, None, True, torch.tensor([1.0, 0.0], device=d)),
+    ),
+    "ragged to a radius": lambda d: (
+        ops.furthest_point_sample_ragged,
+        (
+            *(clouds(d, 20, 3), int64(d, 0, 8, 20), int64(d, 0, 8, 20), None, 20, 12, 12, False),
+            torch.tensor([1.0, 0.5], device=d),
+        ),
+    ),
+    "shell": lambda d: (
+        ops.ball_query,
+        (clouds(d, 2, 9, 3).requires_grad_(), clouds(d, 2, 4, 3), 2.0, 3, None, 1.0),
+    ),
+    "nothing to be nearest to": lambda d: (
+        ops.nearest_sample,
+        (clouds(d, 2, 9, 3), clouds(d, 2, 0, 3)),
+    ),
     "ball query": lambda d: (
         ops.ball_query,
         (clouds(d, 2, 9, 3).requires_grad_(), clouds(d, 2, 4, 3), 0.9, 3, int64(d, 9, 4)),

@@ -62,7 +62,7 @@ async def test_one_call_says_nothing_of_another():
 async def test_a_network_address_is_one_caller_and_a_local_connection_another(peer, address):
     request_context.begin(lambda *_: None, method="Sample")
     request_context.identify(peer)
-    assert request_context.caller() == address
+    assert request_context.caller.get() == address
 
 
 async def test_a_token_is_one_caller_from_wherever_and_in_each_request_of_a_stream():
@@ -70,8 +70,8 @@ async def test_a_token_is_one_caller_from_wherever_and_in_each_request_of_a_stre
     request_context.begin(lambda *_: None, method="SampleStream")
     request_context.identify("ipv4:10.1.2.3:5000")
     request_context.fork(request_index=0)
-    assert request_context.caller() == "token:robot"
+    assert request_context.caller.get() == "token:robot"
 
 
 async def test_outside_of_a_request_there_is_no_caller():
-    assert request_context.caller() == ""
+    assert request_context.caller.get() == ""

@@ -10,7 +10,7 @@ constexpr int kThreads = 256;
 constexpr int kCentersPerBlock = kThreads / kWarp;
 
 __global__ void __launch_bounds__(kThreads)
-    find_ball(SearchBatch batch, float limit, int k, int32_t* rows, int32_t* found) {
+    find_ball(SearchBatch batch, float inner, float limit, int k, int32_t* rows, int32_t* found) {
   const int64_t center = int64_t{blockIdx.x} * kCentersPerBlock + warp_id();
   if (center >= batch.batch * batch.queries_per_cloud) return;
   const SearchCloud cloud = search_cloud(batch, center / batch.queries_per_cloud);
@@ -21,7 +21,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int begin = 0; begin < cloud.n && hits < k; begin += kWarp) {
     const int row = begin + lane_id();
     // A distance to or from what is not finite is infinite or NaN, so never less.
-    const bool inside = row < cloud.n && squared_distance(load_point(cloud.xyz, row), c) < limit;
+    const float squared = row < cloud.n ? squared_distance(load_point(cloud.xyz, row), c) : limit;
+    const bool inside = squared < limit && (squared >= inner || squared == 0);
     const unsigned votes = __ballot_sync(kAllLanes, inside);
     if (hits == 0 && votes != 0) first = begin + __ffs(votes) - 1;
     const int place = hits + __popc(votes & lanes_below());
@@ -35,13 +36,13 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-int ball_query(const SearchBatch& batch, float limit, int k, int32_t* rows, int32_t* found,
-               void* stream) {
+int ball_query(const SearchBatch& batch, float inner, float limit, int k, int32_t* rows,
+               int32_t* found, void* stream) {
   const int64_t centers = batch.batch * batch.queries_per_cloud;
   if (centers == 0) return cudaSuccess;
   const int64_t blocks = (centers + kCentersPerBlock - 1) / kCentersPerBlock;
   const LaunchShape shape = {static_cast<unsigned>(blocks), kThreads};
-  return launch(find_ball, shape, stream, batch, limit, k, rows, found);
+  return launch(find_ball, shape, stream, batch, inner, limit, k, rows, found);
 }
 
 }  // namespace farpoint::cuda

@@ -16,6 +16,7 @@ constexpr int kQueriesPerBlock = kThreads / kWarp;
 constexpr int kTile = 1024;
 constexpr unsigned kInfinity = 0x7f800000u;
 using Key = unsigned long long;
+constexpr Key kNoKey = ~Key{0};
 
 // Ordered by distance, then by row; rows that are not finite after all others.
 __device__ Key key_of(Point p, Point query, bool query_finite, int row) {
@@ -32,7 +33,7 @@ struct WarpList {
 
   __device__ void clear() {
 #pragma unroll
-    for (int s = 0; s < kDepth; ++s) at[s] = ~Key{0};
+    for (int s = 0; s < kDepth; ++s) at[s] = kNoKey;
   }
 
   __device__ Key highest(int size) const {
@@ -71,7 +72,7 @@ template <int kDepth>
 __device__ void scan(const SearchCloud& cloud, Point query, Key floor, int size, Point* tile,
                      WarpList<kDepth>& list) {
   const bool query_finite = is_finite(query);
-  Key limit = ~Key{0};
+  Key limit = kNoKey;
   list.clear();
   for (int begin = 0; begin < cloud.n; begin += kTile) {
     const int count = min(kTile, cloud.n - begin);
@@ -80,19 +81,21 @@ __device__ void scan(const SearchCloud& cloud, Point query, Key floor, int size,
     __syncthreads();
     for (int first = 0; first < count; first += kWarp) {
       const int i = first + lane_id();
-      const Key key = i < count ? key_of(tile[i], query, query_finite, begin + i) : ~Key{0};
-      list.offer(key >= floor ? key : ~Key{0}, limit, size);
+      const Key key = i < count ? key_of(tile[i], query, query_finite, begin + i) : kNoKey;
+      list.offer(key >= floor ? key : kNoKey, limit, size);
     }
   }
 }
 
+// Places without a neighbor hold no key; there the nearest row stands again.
 template <int kDepth>
-__device__ void write(const WarpList<kDepth>& list, int size, int32_t* rows, float* squared) {
+__device__ void write(const WarpList<kDepth>& list, int size, int32_t nearest, int32_t* rows,
+                      float* squared) {
 #pragma unroll
   for (int s = 0; s < kDepth; ++s) {
     const int place = s * kWarp + lane_id();
     if (place >= size) continue;
-    rows[place] = static_cast<int32_t>(list.at[s]);
+    rows[place] = list.at[s] == kNoKey ? nearest : static_cast<int32_t>(list.at[s]);
     const unsigned bits = static_cast<unsigned>(list.at[s] >> 32);
     squared[place] = __uint_as_float(min(bits, kInfinity));
   }
@@ -107,14 +110,19 @@ __global__ void __launch_bounds__(kThreads)
   const int q = min(wanted, batch.queries_per_cloud - 1);
   const int64_t query = b * batch.queries_per_cloud + q;
   const SearchCloud cloud = search_cloud(batch, b);
-  assert(cloud.n >= k && "lengths: a cloud has fewer than k points");
+  assert(cloud.n >= 1 && "lengths: a cloud has no points");
   WarpList<kDepth> list;
   Key floor = 0;
+  int32_t nearest = 0;
   for (int done = 0; done < k; done += kDepth * kWarp) {
     const int size = min(kDepth * kWarp, k - done);
     scan(cloud, query_point(batch, query), floor, size, tile, list);
-    if (q == wanted) write(list, size, rows + query * k + done, squared + query * k + done);
-    floor = list.highest(size) + 1;
+    if (done == 0) nearest = static_cast<int32_t>(__shfl_sync(kAllLanes, list.at[0], 0));
+    if (q == wanted) {
+      write(list, size, nearest, rows + query * k + done, squared + query * k + done);
+    }
+    const Key highest = list.highest(size);
+    floor = highest == kNoKey ? kNoKey : highest + 1;
   }
 }
 
@@ -157,7 +165,7 @@ __global__ void __launch_bounds__(kThreads)
       const Neighbor next = neighbor(xyz + 3 * i, q, i);
       if (last.before(next) && next.before(best)) best = next;
     }
-    rows[query * k + j] = best.row;
+    rows[query * k + j] = j < n ? best.row : rows[query * k];
     squared[query * k + j] = best.squared;
     last = best;
   }

@@ -41,17 +41,18 @@ Tensors knn(const at::Tensor& xyz, const at::Tensor& queries, int64_t k,
 }
 
 Tensors ball_query(const at::Tensor& xyz, const at::Tensor& centers, double radius, int64_t k,
-                   const OptionalTensor& lengths) {
-  check_ball_query(xyz, centers, radius, k, lengths);
+                   const OptionalTensor& lengths, double min_radius) {
+  check_ball_query(xyz, centers, radius, k, lengths, min_radius);
   const c10::DeviceGuard guard(xyz.device());
   const auto points = xyz.to(at::kFloat).contiguous(), from = centers.to(at::kFloat).contiguous();
   const auto sizes = int64_or_none(lengths);
   auto idx = at::empty({xyz.size(0), centers.size(1), k}, xyz.options().dtype(at::kInt));
   auto counts = at::empty({xyz.size(0), centers.size(1)}, idx.options());
-  check_cuda("ball_query",
-             cuda::ball_query(search_batch(points, from, sizes), squared_radius(radius),
-                              static_cast<int>(k), idx.mutable_data_ptr<int32_t>(),
-                              counts.mutable_data_ptr<int32_t>(), current_stream(xyz.device())));
+  check_cuda(
+      "ball_query",
+      cuda::ball_query(search_batch(points, from, sizes), squared_radius(min_radius),
+                       squared_radius(radius), static_cast<int>(k), idx.mutable_data_ptr<int32_t>(),
+                       counts.mutable_data_ptr<int32_t>(), current_stream(xyz.device())));
   return {idx, counts};
 }
 

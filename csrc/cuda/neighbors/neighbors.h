@@ -18,14 +18,15 @@ struct SearchBatch {
   int queries_per_cloud;
 };
 
-// rows int32 and squared distances (batch, queries, k), nearest first; float64 when `wide`.
+// rows int32 and squared distances (batch, queries, k), nearest first, then the nearest again at an
+// infinite distance; float64 when `wide`.
 int knn(const SearchBatch& batch, int k, int32_t* rows, void* squared, bool wide, void* stream);
 
-// The lowest k rows (batch, queries, k) whose squared distance is less than `limit`; the first
-// stands again in the places left, row 0 where there is none. `found` (batch, queries) counts the
-// others.
-int ball_query(const SearchBatch& batch, float limit, int k, int32_t* rows, int32_t* found,
-               void* stream);
+// The lowest k rows (batch, queries, k) whose squared distance is less than `limit`, and either at
+// least `inner` or zero; the first stands again in the places left, row 0 where there is none.
+// `found` (batch, queries) counts the others.
+int ball_query(const SearchBatch& batch, float inner, float limit, int k, int32_t* rows,
+               int32_t* found, void* stream);
 
 // The nearest row of `xyz` for each query (batch, queries) and its squared distance; -1 and
 // infinity where there is none, and for queries beyond `query_lengths` (batch) or null.

@@ -12,8 +12,18 @@ from farpoint_ops.reference.gathering import (
     interpolate_scatter,
     scatter_points,
 )
-from farpoint_ops.reference.neighbors import ball_query, count_points, knn, nearest_sample
-from farpoint_ops.reference.sampling import furthest_point_sample, furthest_point_sample_ragged
+from farpoint_ops.reference.neighbors import (
+    ball_query,
+    count_points,
+    knn,
+    knn_ragged,
+    nearest_sample,
+)
+from farpoint_ops.reference.sampling import (
+    furthest_point_sample,
+    furthest_point_sample_ragged,
+    random_starts,
+)
 
 __all__ = [
     "ball_query",
@@ -27,7 +37,9 @@ __all__ = [
     "interpolate_dot",
     "interpolate_scatter",
     "knn",
+    "knn_ragged",
     "nearest_sample",
+    "random_starts",
     "scatter_points",
     "squared_distance",
 ]

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from farpoint_ops.reference.distance import squared_distance
 
@@ -19,7 +20,9 @@ def _nearest(xyz: Tensor, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
     order = squared.sort(dim=1, stable=True).indices
     last = ~xyz.isfinite().all(-1)  # behind finite rows at an infinite distance
     order = order.gather(1, last[order].long().sort(dim=1, stable=True).indices)[:, :k]
-    return order.int(), squared.gather(1, order)
+    squared, left = squared.gather(1, order), (0, k - order.size(1))
+    nearest = order[:, :1].expand(-1, left[1])
+    return torch.cat([order, nearest], 1).int(), pad(squared, left, value=torch.inf)
 
 
 def _sizes(lengths: Tensor | None, points: Tensor) -> list[int]:
@@ -36,15 +39,35 @@ def knn(
     return torch.stack(rows), torch.stack(squared)
 
 
+def knn_ragged(
+    xyz: Tensor, queries: Tensor, k: int, offsets: list[int], query_offsets: list[int]
+) -> tuple[Tensor, Tensor]:
+    """(N, 3), (M, 3) -> rows int32 (M, k), squared distances (M, k)."""
+    idx = torch.full((len(queries), k), -1, dtype=torch.int32, device=xyz.device)
+    squared = torch.full((len(queries), k), torch.inf, device=xyz.device)
+    for b, first in enumerate(offsets[:-1]):
+        cloud, asked = xyz[first : offsets[b + 1]], slice(*query_offsets[b : b + 2])
+        found = min(k, len(cloud))
+        rows, distances = _nearest(cloud, queries[asked], found)
+        idx[asked, :found], squared[asked, :found] = rows + first, distances
+    return idx, squared
+
+
 def ball_query(
-    xyz: Tensor, centers: Tensor, radius: float, k: int, lengths: Tensor | None = None
+    xyz: Tensor,
+    centers: Tensor,
+    radius: float,
+    k: int,
+    lengths: Tensor | None = None,
+    min_radius: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """(B, N, 3), (B, M, 3) -> rows int32 (B, M, k), counts int32 (B, M)."""
-    limit = torch.tensor(radius, dtype=torch.float32, device=xyz.device).square()
+    inner, limit = torch.tensor([min_radius, radius], dtype=torch.float32).square().tolist()
     idx = torch.zeros(*centers.shape[:2], k, dtype=torch.int32, device=xyz.device)
     counts = idx[..., 0].clone()
     for b, size in enumerate(_sizes(lengths, xyz)):
-        inside = _pairs(xyz[b, :size], centers[b]) < limit
+        squared = _pairs(xyz[b, :size], centers[b])
+        inside = (squared < limit) & ((squared >= inner) | (squared == 0))
         for j, hits in enumerate(inside):
             rows = hits.nonzero()[:k, 0].int()
             counts[b, j] = len(rows)
@@ -60,9 +83,13 @@ def nearest_sample(
     sample_lengths: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """(B, N, 3), (B, M, 3) -> samples int32 (B, N), squared distances float32 (B, N)."""
-    idx, squared = (t[..., 0].clone() for t in knn(samples, xyz, 1, sample_lengths))
-    for b, size in enumerate(_sizes(lengths, xyz)):
-        squared[b, size:] = torch.inf
+    idx = torch.full(xyz.shape[:2], -1, dtype=torch.int32, device=xyz.device)
+    squared = torch.full(xyz.shape[:2], torch.inf, device=xyz.device)
+    sizes = zip(_sizes(lengths, xyz), _sizes(sample_lengths, samples), strict=True)
+    for b, (points, wanted) in enumerate(sizes):
+        if points and wanted:
+            rows, distances = _nearest(samples[b, :wanted], xyz[b, :points], 1)
+            idx[b, :points], squared[b, :points] = rows[:, 0], distances[:, 0]
     return idx.where(squared < torch.inf, -1), squared
 
 

@@ -6,8 +6,10 @@ from torch import Tensor
 from farpoint_ops.reference.distance import squared_distance
 
 
-def _sample_cloud(points: Tensor, m: int, start: int) -> tuple[Tensor, Tensor]:
-    """Indices (m,) and covering radii (m,) of one cloud (N, 3)."""
+def _sample_cloud(
+    points: Tensor, m: int, start: int, radius: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """Indices (m,) and covering radii (m,) of one cloud (N, 3); fewer where a radius ends it."""
     points = points.float()
     finite = points.isfinite().all(-1)
     if not finite[start] and finite.any():
@@ -25,6 +27,8 @@ def _sample_cloud(points: Tensor, m: int, start: int) -> tuple[Tensor, Tensor]:
         indices.append(row)
         # Not the float32 sqrt of torch, whose vector code is an ulp off here and there.
         radii.append(rank.max().clamp(min=0).double().sqrt().float())
+        if radius is not None and radii[-1] <= torch.tensor(radius, dtype=torch.float32):
+            break
     return torch.tensor(indices, dtype=torch.int32, device=points.device), torch.stack(radii)
 
 
@@ -41,12 +45,25 @@ def furthest_point_sample(
 
 
 def furthest_point_sample_ragged(
-    xyz: Tensor, offsets: list[int], samples: list[int], start: list[int]
-) -> tuple[Tensor, Tensor]:
-    """Rows of the flat `xyz` and covering radii, cloud after cloud."""
-    indices, radii = [], []
+    xyz: Tensor,
+    offsets: list[int],
+    samples: list[int],
+    start: list[int],
+    radius: list[float] | None = None,
+) -> tuple[Tensor, ...]:
+    """Rows of the flat `xyz` and covering radii, cloud after cloud; with radii also offsets."""
+    indices, radii, ends = [], [], [0]
     for b, (m, row) in enumerate(zip(samples, start, strict=True)):
-        rows, distances = _sample_cloud(xyz[offsets[b] : offsets[b + 1]], m, row)
+        cloud = xyz[offsets[b] : offsets[b + 1]]
+        rows, distances = _sample_cloud(cloud, m, row, None if radius is None else radius[b])
         indices.append(rows + offsets[b])
         radii.append(distances)
-    return torch.cat(indices), torch.cat(radii)
+        ends.append(ends[-1] + len(rows))
+    answer = torch.cat(indices), torch.cat(radii)
+    return answer if radius is None else (*answer, torch.tensor(ends))
+
+
+def random_starts(sizes: list[int], generator: torch.Generator) -> list[int]:
+    """A row of each cloud: the integer below a float64 from 0 to 1 times the size."""
+    drawn = torch.rand(len(sizes), dtype=torch.float64, generator=generator).tolist()
+    return [min(int(u * size), size - 1) for u, size in zip(drawn, sizes, strict=True)]

@@ -48,13 +48,13 @@ def walk(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
         if at == len(message):
             return
         begin = at
-        tag, at = _varint(message, at)
+        tag, at = read_varint(message, at)
         kind = tag & 7
         inside = begin
         if kind == VARINT:
-            _, at = _varint(message, at)
+            _, at = read_varint(message, at)
         elif kind == BYTES:
-            size, inside = _varint(message, at)
+            size, inside = read_varint(message, at)
             at = inside + size
         elif kind in FIXED_SIZES:
             at += FIXED_SIZES[kind]
@@ -66,7 +66,8 @@ def walk(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
     raise UnusualError
 
 
-def _varint(message: memoryview, at: int) -> tuple[int, int]:
+def read_varint(message: memoryview, at: int) -> tuple[int, int]:
+    """The number at a place, of at most 35 bits, and the place behind it; raises UnusualError."""
     value = 0
     for shift in range(0, 35, 7):
         if at == len(message):
@@ -88,10 +89,11 @@ def length_delimited(number: int, chunks: Sequence[Buffer]) -> list[Buffer]:
 @lru_cache(1024)
 def nested_head(number: int, size: int) -> bytes:
     """The tag and the size of a field that holds bytes or a message."""
-    return _packed_varint(number << 3 | BYTES) + _packed_varint(size)
+    return packed_varint(number << 3 | BYTES) + packed_varint(size)
 
 
-def _packed_varint(value: int) -> bytes:
+def packed_varint(value: int) -> bytes:
+    """A number as it is written."""
     packed = bytearray()
     while value >= 0x80:
         packed.append(value & 0x7F | 0x80)

@@ -58,7 +58,7 @@ class Admission:
 
     def check_room(self) -> None:
         """Raises OverloadedError if not even a request of one point would fit."""
-        self._check(request_context.caller(), 1, 1)
+        self._check(request_context.caller.get(), 1, 1)
 
     def hold(self, points: int, size: int) -> "Hold":
         """Counts a request's points and bytes while a block runs, for the caller of the request.
@@ -66,7 +66,7 @@ class Admission:
         Raises:
             OverloadedError: on entering; there is no room, and the request must not be kept.
         """
-        return Hold(self, request_context.caller(), points, size)
+        return Hold(self, request_context.caller.get(), points, size)
 
     def add(
         self, caller: str, points: int, size: int, own_points: int = 0, own_size: int = 0

@@ -126,7 +126,7 @@ class Batcher:
         self, lane: Lane, work: Work[Answer], cost_ns: int, timeout_s: float | None
     ) -> Outcome[Answer]:
         loop = asyncio.get_running_loop()
-        job = Job(work, loop.create_future(), request_context.caller(), cost_ns)
+        job = Job(work, loop.create_future(), request_context.caller.get(), cost_ns)
         timer = None
         if timeout_s is not None:
             self._check_deadline(lane, job, timeout_s)
@@ -134,11 +134,14 @@ class Batcher:
         lane.add(job)
         try:
             return await job.answer
+        except BaseException:
+            # It may still wait, or run in a batch with others.
+            lane.queue.discard(job)
+            job.give_up()
+            raise
         finally:
             if timer is not None:
                 timer.cancel()
-            lane.queue.discard(job)
-            job.give_up()
 
     def _check_deadline(self, lane: Lane, job: Job, timeout_s: float) -> None:
         """Refuses what would be given up in the end, after it took the time of others."""

@@ -23,10 +23,6 @@ class Job:
     """The batch that it runs in, and its position there."""
 
     @property
-    def points(self) -> int:
-        return self.work.point_count
-
-    @property
     def is_wanted(self) -> bool:
         """Whether somebody still waits for the answer."""
         return not self.answer.done()

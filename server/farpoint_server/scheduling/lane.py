@@ -117,7 +117,7 @@ class Lane:
             self._running[engine] -= 1
 
     def _take(self, engine: int) -> list[Job]:
-        is_hung = self._watchdog.is_hung(self._first + engine)
+        is_hung = self._watchdog.late[self._first + engine] > 0
         if self._running[engine] and (is_hung or not self.queue.has_full_batch):
             return []
         return self.queue.take_batch()
@@ -138,13 +138,13 @@ class Lane:
         for job, answer in [*zip(jobs, answers, strict=True)]:
             if isinstance(answer, ServiceError):
                 job.fail(answer)
-            elif job.is_wanted:
+            elif not job.answer.done():
                 queue_ms = (begun - job.accepted) * 1e3
                 job.answer.set_result(Outcome(answer, queue_ms, compute_s * 1e3))
 
     def _learn(self, jobs: Sequence[Job], answers: Sequence[object], compute_s: float) -> None:
         # What was given up, or refused for its memory, did not take its time.
-        if all(job.is_wanted for job in jobs) and not any(
+        if not any(job.answer.done() for job in jobs) and not any(
             isinstance(answer, ServiceError) for answer in answers
         ):
             self._costs.observe([job.work for job in jobs], compute_s * 1e9)

@@ -26,7 +26,7 @@ class JobQueue:
         self._last_was_alone = False
 
     def __len__(self) -> int:
-        return len(self._shared) + len(self._alone)
+        return self._shared.count + self._alone.count
 
     @property
     def points(self) -> int:
@@ -65,14 +65,14 @@ class JobQueue:
         self._last_was_alone = line is self._alone
         batch: list[Job] = []
         points = cost_ns = 0
-        while line:
+        while line.count:
             job = line.peek()
             if batch and not self._may_join(job, batch, points, cost_ns):
                 break
             line.take()
-            if job.is_wanted:
+            if not job.answer.done():
                 batch.append(job)
-                points += job.points
+                points += job.work.point_count
                 cost_ns += job.cost_ns
         return batch
 
@@ -85,17 +85,17 @@ class JobQueue:
 
     def _may_join(self, job: Job, batch: list[Job], points: int, cost_ns: int) -> bool:
         is_alike = job.work.shares_launch and type(job.work) is type(batch[0].work)
-        if not is_alike or points + job.points > self._batch_points:
+        if not is_alike or points + job.work.point_count > self._batch_points:
             return False
         return self._batch_ns is None or cost_ns + job.cost_ns <= self._batch_ns
 
     def _line_of(self, job: Job) -> RoundRobin:
-        is_large = 2 * job.points > self._batch_points
+        is_large = 2 * job.work.point_count > self._batch_points
         return self._alone if is_large or not job.work.shares_launch else self._shared
 
     def _next_line(self) -> RoundRobin:
-        if not (self._shared and self._alone):
-            return self._shared or self._alone
+        if not (self._shared.count and self._alone.count):
+            return self._shared if self._shared.count else self._alone
         shared, alone = self._shared.peek(), self._alone.peek()
         if self._last_was_alone or shared.accepted <= alone.accepted:
             return self._shared

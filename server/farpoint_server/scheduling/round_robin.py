@@ -41,12 +41,10 @@ class RoundRobin:
 
     def __init__(self) -> None:
         self._callers: OrderedDict[str, _Caller] = OrderedDict()
-        self._jobs = 0
+        self.count = 0
+        """Jobs that wait."""
         self.points = 0
         self.cost_ns = 0
-
-    def __len__(self) -> int:
-        return self._jobs
 
     def __iter__(self) -> Iterator[Job]:
         """All jobs, those of a caller in their order."""
@@ -92,7 +90,7 @@ class RoundRobin:
         """Takes that job out, and has its caller pay if somebody still waits for the answer."""
         job = self.peek()
         caller = self._callers[job.caller]
-        if job.is_wanted:
+        if not job.answer.done():
             # Nobody else may have waited when its turn came; then it owes nothing.
             caller.deficit_ns = max(0, caller.deficit_ns - job.cost_ns)
         self.discard(job)
@@ -119,6 +117,6 @@ class RoundRobin:
             caller.deficit_ns += rounds * QUANTUM_NS
 
     def _count(self, job: Job, sign: int) -> None:
-        self._jobs += sign
-        self.points += sign * job.points
+        self.count += sign
+        self.points += sign * job.work.point_count
         self.cost_ns += sign * job.cost_ns

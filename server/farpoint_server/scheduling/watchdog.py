@@ -34,15 +34,15 @@ class Watchdog:
         lanes: int = 1,
     ) -> None:
         self._limit_s = limit_s
-        # Batches that each engine is late with: as many as its depth.
-        self._late = [0] * engines * lanes
+        self.late = [0] * engines * lanes
+        """Batches that each engine is late with, as many as its depth at most."""
         self._lanes = [range(lane * engines, (lane + 1) * engines) for lane in range(lanes)]
         self._report = report
 
     @property
     def hung(self) -> int:
         """Engines that hang now."""
-        return sum(late > 0 for late in self._late)
+        return sum(late > 0 for late in self.late)
 
     @property
     def all_hung(self) -> bool:
@@ -51,11 +51,11 @@ class Watchdog:
 
     def are_hung(self, engines: range) -> bool:
         """Whether all engines at these positions hang."""
-        return all(self._late[engine] for engine in engines)
+        return all(self.late[engine] for engine in engines)
 
     def is_hung(self, engine: int) -> bool:
         """Whether the engine at this position hangs."""
-        return self._late[engine] > 0
+        return self.late[engine] > 0
 
     async def watch(
         self, engine: int, batch: Coroutine[Any, Any, T], on_hang: Callable[[], None]
@@ -82,6 +82,6 @@ class Watchdog:
 
     def _count(self, engine: int, late: int) -> None:
         before = self.all_hung
-        self._late[engine] += late
+        self.late[engine] += late
         if self.all_hung != before:
             self._report(before)

@@ -37,7 +37,7 @@ def adapt(
     )
     return make(
         guard(behavior if handler.request_streaming else _read_first(behavior)),
-        request_deserializer=tolerant(handler.request_deserializer),
+        request_deserializer=_tolerant(handler.request_deserializer),
         response_serializer=handler.response_serializer,
     )
 
@@ -116,7 +116,7 @@ def write_all(generate: Callable[[Any, Context], AsyncIterator[Any]]) -> Behavio
     return write_all
 
 
-def tolerant(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
+def _tolerant(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
     """Bytes that do not parse become the error to raise: gRPC itself would answer INTERNAL."""
 
     def parse(data: bytes) -> Message | InvalidRequestError:

@@ -8,7 +8,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-un
 
 from farpoint_server.errors import quoted
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.unparsable import refuse_unparsable
 
 SERVICE = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -103,5 +102,4 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
             "Check": grpc.unary_unary_rpc_method_handler(self.Check, read, write),
             "Watch": grpc.unary_stream_rpc_method_handler(self.Watch, read, write),
         }
-        checked = {name: refuse_unparsable(method) for name, method in methods.items()}
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, checked),))
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))

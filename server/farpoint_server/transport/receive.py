@@ -46,7 +46,7 @@ class ReceiveTurns:
         Raises:
             DeadlinePassedError: it did not arrive in time.
         """
-        await self._turns.acquire(request_context.caller())
+        await self._turns.acquire(request_context.caller.get())
         reading = _Reading()
         self._readings.add(reading)
         # One timer for all: one for each, or wait_for, would cost more than all else here.

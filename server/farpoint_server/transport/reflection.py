@@ -9,8 +9,6 @@ from google.protobuf.descriptor import FileDescriptor, ServiceDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha import reflection, reflection_pb2  # type: ignore[import-untyped]
 
-from farpoint_server.transport.unparsable import refuse_unparsable
-
 V1ALPHA = "grpc.reflection.v1alpha"
 V1 = "grpc.reflection.v1"
 SERVICES = (f"{V1ALPHA}.ServerReflection", f"{V1}.ServerReflection")
@@ -23,12 +21,10 @@ def add_to(server: grpc.aio.Server, services: Iterable[ServiceDescriptor]) -> No
         (*(service.full_name for service in described), *SERVICES), pool=_pool(described)
     )
     # The messages of both versions are the same on the wire; only the package's name differs.
-    answer = refuse_unparsable(
-        grpc.stream_stream_rpc_method_handler(
-            servicer.ServerReflectionInfo,
-            request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
-            response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
-        )
+    answer = grpc.stream_stream_rpc_method_handler(
+        servicer.ServerReflectionInfo,
+        request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
+        response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
     )
     server.add_generic_rpc_handlers(
         tuple(

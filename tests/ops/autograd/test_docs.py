@@ -4,6 +4,7 @@ import doctest
 import re
 from pathlib import Path
 
+import pytest
 import torch
 
 ROOT = Path(__file__).parents[3]
@@ -16,6 +17,7 @@ def blocks(language: str) -> list[str]:
     return found
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # inside torch
 def test_the_python_runs_as_a_doctest() -> None:
     torch.manual_seed(0)
     page = doctest.DocTestParser().get_doctest("\n".join(blocks("python")), {}, PAGE.name, None, 0)

@@ -161,8 +161,8 @@ def cloud(kind: str, rng: np.random.Generator, n: int) -> NDArray[np.float32]:
 KINDS = ["random", "ties", "holes", "huge"]
 
 
-@pytest.mark.parametrize("lengths", [None, [150, 290]])
-@pytest.mark.parametrize("k", [1, 20, 33, 150])
+@pytest.mark.parametrize("lengths", [None, [150, 290], [1, 40]])
+@pytest.mark.parametrize("k", [1, 20, 33, 150, 400])
 @pytest.mark.parametrize("kind", KINDS)
 def test_knn(kind: str, k: int, lengths: list[int] | None) -> None:
     rng = np.random.default_rng(k)
@@ -187,10 +187,11 @@ def test_knn_in_several_tiles(kind: str) -> None:
     np.testing.assert_array_equal(squared, expected[1].numpy())
 
 
+@pytest.mark.parametrize("points", [60, 7])
 @pytest.mark.parametrize("kind", KINDS)
-def test_knn_in_float64(kind: str) -> None:
+def test_knn_in_float64(kind: str, points: int) -> None:
     rng = np.random.default_rng(6)
-    xyz, queries = (cloud(kind, rng, n).astype(np.float64) for n in (60, 9))
+    xyz, queries = (cloud(kind, rng, n).astype(np.float64) for n in (points, 9))
     rows, squared = np.empty((2, 9, 12), np.int32), np.empty((2, 9, 12), np.float64)
     call("knn", search_batch(xyz, queries, None), 12, rows, squared, True)
     expected = farpoint_ops.knn(*tensors(xyz, queries), 12)
@@ -198,19 +199,23 @@ def test_knn_in_float64(kind: str) -> None:
     np.testing.assert_array_equal(squared, expected[1].numpy())
 
 
+@pytest.mark.parametrize("inner", [0.0, 0.5])
 @pytest.mark.parametrize("radius", [1.0, 0.3, 1e-6, 1e30])
 @pytest.mark.parametrize("k", [1, 8, 70])
 @pytest.mark.parametrize("kind", KINDS)
-def test_ball_query(kind: str, k: int, radius: float) -> None:
+def test_ball_query(kind: str, k: int, radius: float, inner: float) -> None:
     rng = np.random.default_rng(k)
     xyz, centers = cloud(kind, rng, 300), cloud(kind, rng, 13)
     sizes = np.array([300, 41])
     rows, found = np.empty((2, 13, k), np.int32), np.empty((2, 13), np.int32)
     with np.errstate(over="ignore"):
-        limit = np.float32(radius) * np.float32(radius)
-    call("ball_query", search_batch(xyz, centers, sizes), float(limit), k, rows, found)
+        limits = [float(np.float32(r) * np.float32(r)) for r in (inner * radius, radius)]
+    call("ball_query", search_batch(xyz, centers, sizes), *limits, k, rows, found)
     expected = farpoint_ops.ball_query(
-        *tensors(xyz, centers), radius, k, lengths=torch.from_numpy(sizes)
+        *tensors(xyz, centers),
+        *(radius, k),
+        min_radius=inner * radius,
+        lengths=torch.from_numpy(sizes),
     )
     np.testing.assert_array_equal(rows, expected[0].numpy())
     np.testing.assert_array_equal(found, expected[1].numpy())

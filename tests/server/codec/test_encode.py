@@ -10,6 +10,7 @@ from farpoint.v1 import tensor_pb2
 from farpoint_models import EncoderConfig
 from farpoint_server.codec import encode
 from farpoint_server.codec.open_inference import encoder
+from farpoint_server.codec.open_inference.message import whole
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as v2
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.engine.types import Outcome, StageOutput
@@ -180,7 +181,7 @@ def test_an_encoder_says_what_it_takes_and_gives():
 
 def test_equal_clouds_with_attributes_are_parsed():
     made = infer(CLOUD, COLORS.astype(np.float64), shape=(2, 3, 3))
-    work = encoder.parse_encoder_request(made, COLORED, LIMITS)
+    work = encoder.parse_encoder_request(whole(made), COLORED, LIMITS)
     assert work.lengths.tolist() == [3, 3]
     assert not work.return_points
     assert encode.decode_encode_request(work).attributes.tolist() == COLORS.tolist()
@@ -189,7 +190,7 @@ def test_equal_clouds_with_attributes_are_parsed():
 def test_attributes_of_another_shape_are_told():
     made = infer(CLOUD, COLORS[:, :2])
     with pytest.raises(InvalidRequestError, match="the model takes 3") as caught:
-        encoder.parse_encoder_request(made, COLORED, LIMITS)
+        encoder.parse_encoder_request(whole(made), COLORED, LIMITS)
     assert caught.value.field == "inputs[attributes].shape"
 
 
@@ -207,7 +208,7 @@ EVEN = StageOutput(
 def test_the_outputs_that_were_asked_for_come_raw_and_in_that_order(dtype):
     cloud = CLOUD.astype(dtype)
     made = infer(cloud, shape=(2, 3, 3), outputs=("points_1", "indices_0", "features_1"))
-    work = encoder.parse_encoder_request(made, PLAIN, LIMITS)
+    work = encoder.parse_encoder_request(whole(made), PLAIN, LIMITS)
     outcome = Outcome([EVEN, EVEN], 0, 0)
     answer = encoder.serialize_encoder_response(made, "m", PLAIN, work, outcome)
     assert (answer.model_name, answer.model_version, answer.id) == ("m", "1", "7")
@@ -224,7 +225,7 @@ def test_the_outputs_that_were_asked_for_come_raw_and_in_that_order(dtype):
 
 def test_one_cloud_has_no_dimension_of_clouds():
     made = infer(CLOUD, outputs=("counts_0",))
-    work = encoder.parse_encoder_request(made, ONE_STAGE, LIMITS)
+    work = encoder.parse_encoder_request(whole(made), ONE_STAGE, LIMITS)
     one = StageOutput(*(value[:1] for value in vars(EVEN).values()))
     outcome = Outcome([one], 0, 0)
     answer = encoder.serialize_encoder_response(made, "m", ONE_STAGE, work, outcome)

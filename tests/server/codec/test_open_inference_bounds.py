@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from farpoint_server.codec.open_inference import fps
+from farpoint_server.codec.open_inference.message import whole
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.codec.sample_request import decode_sample_request
 from farpoint_server.codec.validation import RequestLimits
@@ -44,12 +45,12 @@ def request(shape, count=1, count_type="INT64", outputs=(), **parameters) -> pb.
 )
 def test_clouds_and_points_are_within_their_limits(shape, right):
     if right:
-        parsed = fps.parse_fps_request(request(shape), LIMITS)
+        parsed = fps.parse_fps_request(whole(request(shape)), LIMITS)
         clouds = shape[0] if len(shape) == 3 else 1
         assert parsed.lengths.tolist() == [shape[-2]] * clouds
         return
     with pytest.raises(InvalidRequestError) as caught:
-        fps.parse_fps_request(request(shape), LIMITS)
+        fps.parse_fps_request(whole(request(shape)), LIMITS)
     assert caught.value.field == "inputs[points].shape"
 
 
@@ -58,10 +59,10 @@ def test_clouds_and_points_are_within_their_limits(shape, right):
 def test_a_sample_count_is_within_the_points(count_type, count, right):
     made = request((6, 3), count, count_type)
     if right:
-        assert fps.parse_fps_request(made, LIMITS).sample_counts.tolist() == [count]
+        assert fps.parse_fps_request(whole(made), LIMITS).sample_counts.tolist() == [count]
         return
     with pytest.raises(InvalidRequestError, match="1 to 6") as caught:
-        fps.parse_fps_request(made, LIMITS)
+        fps.parse_fps_request(whole(made), LIMITS)
     assert caught.value.field == "inputs[sample_count][0]"
 
 
@@ -69,10 +70,10 @@ def test_a_sample_count_is_within_the_points(count_type, count, right):
 def test_a_start_is_a_row(start, right):
     made = request((6, 3), start_index=start)
     if right:
-        assert fps.parse_fps_request(made, LIMITS).starts.tolist() == [start]
+        assert fps.parse_fps_request(whole(made), LIMITS).starts.tolist() == [start]
         return
     with pytest.raises(InvalidRequestError, match="0 to 5"):
-        fps.parse_fps_request(made, LIMITS)
+        fps.parse_fps_request(whole(made), LIMITS)
 
 
 def test_a_model_says_what_it_takes_and_gives():
@@ -91,7 +92,7 @@ def test_a_model_says_what_it_takes_and_gives():
 @pytest.mark.parametrize(("shape", "sizes"), [((6, 3), [2]), ((2, 3, 3), [2, 1])])
 def test_the_answer_has_the_dimensions_of_the_request(shape, sizes):
     made = request(shape, count=2 // (len(shape) - 1), outputs=("distances", "indices"))
-    decoded = decode_sample_request(fps.parse_fps_request(made, LIMITS))
+    decoded = decode_sample_request(fps.parse_fps_request(whole(made), LIMITS))
     samples = Samples(np.array([1, 4], np.int32), np.array([0.5, 2.5], np.float32))
     answer = fps.serialize_fps_response(made, decoded, Outcome(samples, 0, 0))
     assert (answer.model_name, answer.model_version, answer.id) == ("fps", "1", "7")

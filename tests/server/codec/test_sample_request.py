@@ -10,8 +10,8 @@ from farpoint_server.codec.sample_request import (
     check_points,
     parse_sample_request,
 )
-from farpoint_server.codec.tensors import MAX_DIMENSIONS, data_bytes, parse_tensor
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import data_bytes, parse_tensor
+from farpoint_server.codec.validation import MAX_DIMENSIONS, RequestLimits
 from farpoint_server.codec.wire import SampleMessage
 from farpoint_server.errors import InvalidRequestError
 

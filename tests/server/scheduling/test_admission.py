@@ -52,12 +52,12 @@ def test_a_failed_request_gives_back_what_it_held():
 @contextmanager
 def called_by(name: str):
     """What runs inside is of this caller's request."""
-    before = request_context.caller()
-    request_context.current().caller = name
+    before = request_context.caller.get()
+    request_context.caller.set(name)
     try:
         yield
     finally:
-        request_context.current().caller = before
+        request_context.caller.set(before)
 
 
 def hold(admission: Admission, caller: str, points: int, size: int):

@@ -34,7 +34,7 @@ class TwoLanes:
     async def submit(self, *sizes: int, caller: str = "", timeout_s: float | None = None):
         async def run(size: int):
             request_context.fork()
-            request_context.current().caller = caller
+            request_context.caller.set(caller)
             return await self.batcher.run(cloud(size), timeout_s)
 
         tasks = []

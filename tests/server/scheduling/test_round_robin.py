@@ -25,14 +25,14 @@ def add(line, caller, *costs):
 
 def take(line, count=None):
     """Callers of the next jobs, all if None, in order."""
-    count = len(line) if count is None else count
+    count = line.count if count is None else count
     return "".join(line.take().caller for _ in range(count))
 
 
 async def test_the_jobs_of_one_caller_come_in_their_order(line):
     jobs = add(line, "a", 5, 50, 1)
     assert [line.take() for _ in range(3)] == jobs
-    assert len(line) == line.cost_ns == line.points == line.callers == 0
+    assert line.count == line.cost_ns == line.points == line.callers == 0
 
 
 async def test_callers_take_turns_whoever_came_first_and_with_however_many(line):
@@ -81,7 +81,7 @@ async def test_nobody_waits_for_more_of_another_than_it_has_itself_and_one_job()
         queued = {caller: line.cost_of(caller) for caller in "abcd"}
         longest = max(one.cost_ns for one in line)
         spent = Counter()
-        while line:
+        while line.count:
             one = line.take()
             spent[one.caller] += one.cost_ns
             waiting = [c for c in "abcd" if spent[c] < queued[c]]
@@ -103,7 +103,7 @@ async def test_a_discarded_job_costs_its_caller_nothing(line):
     add(line, "b", QUANTUM_MS)
     line.discard(first)
     line.discard(first)
-    assert (len(line), line.cost_ns) == (2, 2 * QUANTUM_NS)
+    assert (line.count, line.cost_ns) == (2, 2 * QUANTUM_NS)
     assert take(line) == "ab"
 
 
@@ -132,7 +132,7 @@ async def test_to_look_does_not_change_the_order(line):
     add(line, "a", 25, 5, 5)
     add(line, "b", 9, 9, 9)
     seen = []
-    while line:
+    while line.count:
         expected = line.peek()
         assert line.peek() is expected
         assert line.take() is expected

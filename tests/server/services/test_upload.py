@@ -47,7 +47,7 @@ SIZE = 12_000
 
 async def receive(sender: Sender, admission: Admission) -> bytes:
     with admission.hold(0, 0) as hold:
-        message = await upload._receive_points(sender, HEAD, SIZE, hold)
+        message = await upload._receive_points(sender, HEAD, SIZE, 1, hold)
         assert (admission.points, admission.bytes) == (1000, SIZE)
         return bytes(message.points_data)
 
@@ -85,7 +85,7 @@ async def test_one_upload_may_have_more_than_a_share_and_a_second_may_not(clock)
 async def receive_in_halves(clock: list[float], admission: Admission) -> None:
     with admission.hold(0, 0) as hold:
         sender = Sender(clock, (0, bytes(6000)), (0, bytes(6000)))
-        await upload._receive_points(sender, HEAD, SIZE, hold)
+        await upload._receive_points(sender, HEAD, SIZE, 1, hold)
 
 
 async def test_an_upload_has_a_least_rate_whatever_its_pauses_are(clock):

@@ -13,7 +13,9 @@
 #include "cpu/kernels/fps/furthest_point_sample.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -33,6 +35,18 @@ const FpsBackend& backend() {
   return fps_plain;
 }
 
+// The largest squared distance whose root, as it is reported, is at most `radius`.
+float largest_square(float radius) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  float square = radius * radius;
+  while (square > 0 && std::sqrt(square) > radius) square = std::nextafter(square, 0.f);
+  for (float next; (next = std::nextafter(square, kInfinity)) > square;) {
+    if (std::sqrt(next) > radius) break;
+    square = next;
+  }
+  return square;
+}
+
 // Samples from `from` on are the rows not yet sampled, the lowest first. They tie: in a finite
 // cloud each lies on a sample; in any other every finite row is a sample already.
 void fill(const FpsTask& task, int64_t from) {
@@ -45,12 +59,16 @@ void fill(const FpsTask& task, int64_t from) {
   }
 }
 
+bool ends_early(const FpsTask& task) { return task.radius >= 0; }
+
 // The number of samples, or kCancelled, or kNotFinite.
 int64_t sample_finite(const FpsTask& task, int threads) {
+  const float enough = ends_early(task) ? largest_square(task.radius) : 0;
   const int64_t sampled = backend().sample({task.xyz, task.n, task.m, task.start, task.indices,
-                                            task.distances, threads, task.cancelled});
-  if (sampled >= 0 && sampled < task.m) fill(task, sampled);
-  return sampled;
+                                            task.distances, threads, task.cancelled, enough});
+  if (sampled < 0 || sampled == task.m || ends_early(task)) return sampled;
+  fill(task, sampled);
+  return task.m;
 }
 
 // Samples the finite rows as a cloud of their own, then takes the others.
@@ -69,15 +87,15 @@ void sample_around_nonfinite(const FpsTask& task, int threads) {
   if (finite == 0) {
     task.indices[0] = static_cast<int32_t>(task.start);
     if (task.distances) task.distances[0] = 0;
-    fill(task, 1);
+    if (!ends_early(task)) fill(task, 1);
     return;
   }
-  const FpsTask inner = {xyz.data(),    finite,       std::min(task.m, finite),
-                         start,         task.indices, task.distances,
-                         task.cancelled};
-  if (sample_finite(inner, threads) == kCancelled) return;
-  for (int64_t i = 0; i < inner.m; ++i) task.indices[i] = rows[task.indices[i]];
-  fill(task, inner.m);
+  const FpsTask inner = {xyz.data(),   finite,         std::min(task.m, finite), start,
+                         task.indices, task.distances, task.cancelled,           task.radius};
+  const int64_t sampled = sample_finite(inner, threads);
+  if (sampled == kCancelled) return;
+  for (int64_t i = 0; i < sampled; ++i) task.indices[i] = rows[task.indices[i]];
+  if (!ends_early(task)) fill(task, sampled);
 }
 
 void sample(const FpsTask& task, int threads) {
@@ -106,8 +124,7 @@ class Batch {
     std::iota(order_.begin(), order_.end(), int64_t{0});
     std::stable_sort(order_.begin(), order_.end(),
                      [=](int64_t a, int64_t b) { return cost(tasks[a]) > cost(tasks[b]); });
-    int64_t work = 0;
-    for (int64_t i = 0; i < count; ++i) work += cost(tasks[i]);
+    const int64_t work = estimate_nanoseconds(tasks, count);
     const int64_t useful = std::max<int64_t>(1, work / kWorthAThread);
     across_ = static_cast<int>(std::min({int64_t{threads}, count, useful}));
     within_ = std::max(1, threads / std::max(1, across_));
@@ -141,6 +158,12 @@ class Batch {
 };
 
 }  // namespace
+
+int64_t estimate_nanoseconds(const FpsTask* tasks, int64_t count) {
+  int64_t sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += cost(tasks[i]);
+  return sum;
+}
 
 void furthest_point_sample(const FpsTask* tasks, int64_t count, int threads) {
   Batch(tasks, count, threads).run();

@@ -16,7 +16,12 @@ struct FpsTask {
   int32_t* indices;  // m rows of this cloud
   float* distances;  // m, or nullptr: the covering radius after each sample
   const std::atomic<int>* cancelled = nullptr;  // nonzero: given up, so its outputs stay unfinished
+  float radius =
+      -1;  // ends at a covering radius of at most this, and leaves the other outputs alone
 };
+
+// The time that the tasks take one after another, to within a factor of two.
+int64_t estimate_nanoseconds(const FpsTask* tasks, int64_t count);
 
 // Runs the tasks on up to `threads` threads. Each looks at its `cancelled` before every sample, so
 // that one that is given up ends at once and the others go on.

@@ -15,14 +15,15 @@ struct FpsJob {
   float* distances;                   // m, or nullptr
   int threads;                        // for this one cloud
   const std::atomic<int>* cancelled;  // or nullptr
+  float enough = 0;  // sampling ends where no point is farther than this, a squared distance
 };
 
 constexpr int64_t kCancelled = -1;
 constexpr int64_t kNotFinite = -2;
 
 // One instruction set. `sample` fills the first samples and returns their number, fewer than m when
-// every point left lies on a chosen one; or kCancelled; or kNotFinite, with nothing done, for a
-// cloud with a value that is not finite.
+// every point left is near `enough`, by default on a chosen one; or kCancelled; or kNotFinite, with
+// nothing done, for a cloud with a value that is not finite.
 struct FpsBackend {
   const char* name;
   int64_t (*sample)(const FpsJob& job);

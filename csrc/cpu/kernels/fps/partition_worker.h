@@ -71,6 +71,11 @@ class alignas(64) PartitionWorker {
         take_sample(key, near);
         picker_.apply(f);
         waits = 0;
+        // The first that is near enough is taken too: it has the covering radius of those before.
+        if (f.distance <= partition_.job.enough) {
+          next_.store(0, std::memory_order_release);
+          break;
+        }
       } else {
         // One that no thread holds would be waited for in vain.
         waits = workers_[waits_for].is_held() ? waits + 1 : kMaxWaits;

@@ -8,7 +8,8 @@
 
 namespace farpoint::cpu::FARPOINT_SIMD {
 
-// `picker` has the start applied. A distance of zero ends it: all other points lie on samples.
+// `picker` has the start applied. A distance of zero always ends it: all other points lie on
+// samples.
 template <class Picker>
 int64_t sample_with(const FpsJob& job, Picker& picker) {
   job.indices[0] = static_cast<int32_t>(job.start);
@@ -17,7 +18,7 @@ int64_t sample_with(const FpsJob& job, Picker& picker) {
     if (i == job.m && !job.distances) return i;
     const Farthest f = picker.farthest();
     if (job.distances) job.distances[i - 1] = __builtin_sqrtf(f.distance);
-    if (i == job.m || f.distance <= 0) return i;
+    if (i == job.m || f.distance <= job.enough) return i;
     job.indices[i] = f.index;
     if (i + 1 < job.m || job.distances) picker.apply(f);
   }

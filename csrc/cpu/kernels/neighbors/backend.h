@@ -17,8 +17,10 @@ struct SearchBackend {
   // lie nearer than `limit`, a squared distance; `work` has room for k keys.
   void (*nearest)(const void* index, const float* query, int64_t k, float limit, uint64_t* work,
                   int32_t* rows, float* squared);
-  // The lowest k rows whose squared distance is at most `reach`, lowest first; returns how many.
-  int64_t (*within)(const void* index, const float* query, float reach, int64_t k, int32_t* rows);
+  // The lowest k rows whose squared distance is at most `reach` and either at least `inner` or
+  // zero, lowest first; returns how many.
+  int64_t (*within)(const void* index, const float* query, float inner, float reach, int64_t k,
+                    int32_t* rows);
 };
 
 extern const SearchBackend search_plain;

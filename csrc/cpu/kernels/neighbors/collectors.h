@@ -143,8 +143,13 @@ class NearestSome {
 class Within {
  public:
   // Gives up, its reach negative, when more than `patience` points were within reach.
-  Within(const Point& query, float reach, int64_t k, int32_t* rows, int64_t patience)
-      : query_(query), reach_(reach), wanted_(k), patience_(patience), lowest_(rows, k, kNoIndex) {}
+  Within(const Point& query, float inner, float reach, int64_t k, int32_t* rows, int64_t patience)
+      : query_(query),
+        inner_(inner),
+        reach_(reach),
+        wanted_(k),
+        patience_(patience),
+        lowest_(rows, k, kNoIndex) {}
   float reach() const { return met_ > patience_ ? -1.f : reach_; }
   bool gave_up() const { return met_ > patience_; }
   bool full() const { return met_ >= wanted_; }
@@ -157,8 +162,9 @@ class Within {
   void visit(const Leaf& leaf) {
     float squared[kLeaf];
     for (uint32_t bits = points_within(leaf, query_, reach_, squared); bits; bits &= bits - 1) {
-      const int32_t row = leaf.index[__builtin_ctz(bits)];
-      if (row == kNoIndex) continue;
+      const int lane = __builtin_ctz(bits);
+      const int32_t row = leaf.index[lane];
+      if (row == kNoIndex || (squared[lane] < inner_ && squared[lane] > 0)) continue;
       ++met_;
       if (row < lowest_.highest()) lowest_.replace_highest(row);
     }
@@ -166,7 +172,7 @@ class Within {
 
  private:
   const Point& query_;
-  const float reach_;
+  const float inner_, reach_;
   const int64_t wanted_, patience_;
   LowestHeap<int32_t> lowest_;
   int64_t met_ = 0;

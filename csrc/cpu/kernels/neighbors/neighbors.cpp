@@ -38,7 +38,7 @@ float reach_of_neighbor(const float* query, const float* other, float squared) {
 }  // namespace
 
 Neighbors::Neighbors(const float* xyz, int64_t n, int64_t queries, Use use, int threads)
-    : backend_(backend()), index_(nullptr, backend_.destroy) {
+    : backend_(backend()), index_(nullptr, backend_.destroy), points_(n) {
   const bool balls = use == Use::kBalls;
   for (int64_t i = 0; i < n; ++i) finite_ += is_finite(xyz + 3 * i);
   if (finite_ == n) {
@@ -61,6 +61,7 @@ Neighbors::Neighbors(const float* xyz, int64_t n, int64_t queries, Use use, int 
 void Neighbors::nearest(const float* queries, int64_t count, int64_t k, int32_t* rows,
                         float* squared) const {
   std::vector<uint64_t> work(k);
+  const int64_t present = std::min(k, points_);
   const float* last = nullptr;  // the query before, whose results are one step behind
   for (int64_t q = 0; q < count; ++q, queries += 3, rows += k, squared += k) {
     const int64_t near = is_finite(queries) ? std::min(k, finite_) : 0;
@@ -70,21 +71,20 @@ void Neighbors::nearest(const float* queries, int64_t count, int64_t k, int32_t*
       backend_.nearest(index_.get(), queries, near, limit, work.data(), rows, squared);
     }
     last = near > 0 ? queries : nullptr;
-    for (int64_t i = near; i < k; ++i) {
-      rows[i] = static_cast<int32_t>(i);
-      squared[i] = kInfinity;
-    }
-    if (rows_.empty()) continue;
-    for (int64_t i = 0; i < k; ++i) rows[i] = rows_[rows[i]];
+    for (int64_t i = near; i < present; ++i) rows[i] = static_cast<int32_t>(i);
+    std::fill(squared + near, squared + k, kInfinity);
+    for (int64_t i = 0; i < present && !rows_.empty(); ++i) rows[i] = rows_[rows[i]];
+    std::fill(rows + present, rows + k, present > 0 ? rows[0] : 0);
   }
 }
 
-void Neighbors::within(const float* centers, int64_t count, float limit, int64_t k, int32_t* rows,
-                       int32_t* found) const {
+void Neighbors::within(const float* centers, int64_t count, float inner, float limit, int64_t k,
+                       int32_t* rows, int32_t* found) const {
   const float reach = std::nextafter(limit, -kInfinity);
   for (int64_t q = 0; q < count; ++q, centers += 3, rows += k) {
     const bool searched = is_finite(centers) && finite_ > 0;
-    const int64_t hits = searched ? backend_.within(index_.get(), centers, reach, k, rows) : 0;
+    const int64_t hits =
+        searched ? backend_.within(index_.get(), centers, inner, reach, k, rows) : 0;
     for (int64_t i = 0; i < hits && !rows_.empty(); ++i) rows[i] = rows_[rows[i]];
     std::fill(rows + hits, rows + k, hits > 0 ? rows[0] : 0);
     found[q] = static_cast<int32_t>(hits);

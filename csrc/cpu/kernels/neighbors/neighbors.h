@@ -20,21 +20,22 @@ class Neighbors {
   // n rows of 3 that about `queries` searches of one kind will use; the rows are not read again.
   Neighbors(const float* xyz, int64_t n, int64_t queries, Use use, int threads);
 
-  // For each of `count` queries the k <= n nearest rows, nearest first, and their squared
-  // distances.
+  // For each of `count` queries the k nearest rows, nearest first, and their squared distances. In
+  // places beyond n the nearest row stands again, row 0 where n is 0, at an infinite distance.
   void nearest(const float* queries, int64_t count, int64_t k, int32_t* rows, float* squared) const;
 
-  // For each of `count` centers the lowest k rows whose squared distance is less than `limit`. The
-  // first stands again in the places left, row 0 where there is none; `found` counts the others.
-  void within(const float* centers, int64_t count, float limit, int64_t k, int32_t* rows,
-              int32_t* found) const;
+  // For each of `count` centers the lowest k rows whose squared distance is less than `limit`, and
+  // either at least `inner` or zero. The first stands again in the places left, row 0 where there
+  // is none; `found` counts the others.
+  void within(const float* centers, int64_t count, float inner, float limit, int64_t k,
+              int32_t* rows, int32_t* found) const;
 
  private:
   using Index = std::unique_ptr<void, void (*)(void*)>;
 
   const SearchBackend& backend_;
   Index index_;  // of the finite rows
-  int64_t finite_ = 0;
+  int64_t points_, finite_ = 0;
   // The finite rows in order, then the others; empty where every row is finite.
   std::vector<int32_t> rows_;
 };

@@ -30,8 +30,11 @@ inline void nearest(const double* xyz, int64_t n, const double* queries, int64_t
       all[i] = {!finite, finite && is_finite(queries) ? squared_distance(p, queries) : kInfinity,
                 static_cast<int32_t>(i)};
     }
-    std::partial_sort(all.begin(), all.begin() + k, all.end());
-    for (int64_t i = 0; i < k; ++i) std::tie(std::ignore, squared[i], rows[i]) = all[i];
+    const int64_t present = std::min(k, n);
+    std::partial_sort(all.begin(), all.begin() + present, all.end());
+    for (int64_t i = 0; i < present; ++i) std::tie(std::ignore, squared[i], rows[i]) = all[i];
+    std::fill(rows + present, rows + k, present > 0 ? rows[0] : 0);
+    std::fill(squared + present, squared + k, kInfinity);
   }
 }
 

@@ -120,17 +120,17 @@ inline void nearest(const void* index, const float* query, int64_t k, float limi
 
 // A ball that holds many more points than are wanted is left to the scan: the more it holds, the
 // sooner the scan has met enough of them.
-inline int64_t within(const void* index, const float* query, float reach, int64_t k,
+inline int64_t within(const void* index, const float* query, float inner, float reach, int64_t k,
                       int32_t* rows) {
   const auto& cloud = *static_cast<const Index*>(index);
   const Point q = broadcast_point(query);
   if (cloud.tree) {
     const double pairs = static_cast<double>(cloud.n) * static_cast<double>(k);
-    Within few(q, reach, k, rows, k + static_cast<int64_t>(__builtin_sqrt(pairs) / 4));
+    Within few(q, inner, reach, k, rows, k + static_cast<int64_t>(__builtin_sqrt(pairs) / 4));
     cloud.search(q, few);
     if (!few.gave_up()) return few.finish();
   }
-  Within any(q, reach, k, rows, INT64_MAX);
+  Within any(q, inner, reach, k, rows, INT64_MAX);
   cloud.scan->search(q, any);
   return any.finish();
 }

@@ -5,12 +5,30 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from farpoint_ops._arguments import to_list
+from farpoint_ops._arguments import check_tensor, to_list
 
 
 def bounds(name: str, offset: Tensor) -> list[int]:
     """0 and the ends, on the host: this waits for the device they are on."""
     return [0, *to_list(name, offset)]
+
+
+def check_ends(name: str, offset: Tensor, points: Tensor) -> None:
+    """The last end is the number of points; a compiled graph leaves that to the op."""
+    ends = [] if torch.compiler.is_compiling() else bounds(name, offset)
+    if ends and ends[-1] != len(points):
+        raise ValueError(
+            f"{name}: expected offsets that rise to {len(points)}, the number of points, "
+            f"got {ends[1:]}"
+        )
+
+
+def starts_and_end(name: str, offset: Tensor) -> Tensor:
+    """0 and the ends, int64 (B + 1,), where they are."""
+    check_tensor(name, offset)
+    if offset.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"{name}: expected int32 or int64, got {offset.dtype}")
+    return torch.nn.functional.pad(offset.long(), (1, 0))
 
 
 def split(points: Tensor, name: str, offset: Tensor) -> tuple[Tensor, ...]:

@@ -4,20 +4,18 @@ Indices are int32 rows of the flat batch, -1 where a cloud has too few points. I
 distances carry no gradient.
 """
 
-from itertools import pairwise
-
+import torch
 from torch import Tensor
 
-from farpoint_ops.compat.pointops._offsets import bounds
-from farpoint_ops.compat.pointops._search import Found, search_each_cloud
+from farpoint_ops.compat.pointops._offsets import check_ends, starts_and_end
+from farpoint_ops.compat.pointops._search import MISSING_DISTANCE, Found
 from farpoint_ops.fps_ragged import furthest_point_sample_ragged
-from farpoint_ops.neighbors import knn
 
 
 def farthest_point_sampling(xyz: Tensor, offset: Tensor, new_offset: Tensor) -> Tensor:
     """(n, 3), (B,), (B,) -> the rows of the samples of each cloud, (new_offset[-1],)."""
-    samples = [end - begin for begin, end in pairwise(bounds("new_offset", new_offset))]
-    return furthest_point_sample_ragged(xyz, bounds("offset", offset), samples)
+    samples = starts_and_end("new_offset", new_offset).diff()
+    return furthest_point_sample_ragged(xyz, starts_and_end("offset", offset), samples)
 
 
 def knn_query(
@@ -32,12 +30,18 @@ def knn_query(
     Nearest first, and only from the cloud of the query; the batch queries itself where `new_xyz`
     is None.
     """
-
-    def search(cloud: Tensor, queries: Tensor) -> Found:
-        idx, squared = knn(cloud[None], queries[None], min(nsample, len(cloud)))
-        return idx[0], squared[0].sqrt()
-
-    return search_each_cloud(search, nsample, xyz, offset, new_xyz, new_offset)
+    if new_xyz is None or new_offset is None:
+        new_xyz, new_offset = xyz, offset
+    bounds = starts_and_end("offset", offset)
+    query_bounds = starts_and_end("new_offset", new_offset)
+    if len(new_offset) != len(offset):
+        raise ValueError(f"new_offset: expected {len(offset)} clouds, got {len(new_offset)}")
+    check_ends("offset", offset, xyz)
+    check_ends("new_offset", new_offset, new_xyz)
+    squared, idx = torch.ops.farpoint.knn_ragged(
+        xyz.detach(), new_xyz.detach(), nsample, bounds, query_bounds
+    )
+    return idx, squared.sqrt().masked_fill(idx < 0, MISSING_DISTANCE)
 
 
 def knnquery(

@@ -1,4 +1,6 @@
-"""Prometheus counters and histograms of calls, requests and batches."""
+"""Prometheus counters and histograms of calls, requests and batches, and what the gauges say."""
+
+from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -6,6 +8,17 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 REQUESTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 POINTS = tuple(4**k for k in range(5, 14))
+
+# Help of the gauges that the app reads at each scrape, `farpoint_` before their names.
+GAUGES: Mapping[str, str] = {
+    "serving": "1 if health is SERVING, else 0.",
+    "calls": "Calls that are accepted and not answered.",
+    "points_in_flight": "Points of these calls.",
+    "bytes_in_flight": "Bytes of their messages and answers.",
+    "queue_requests": "Requests no engine has begun.",
+    "queue_points": "Points of these requests.",
+    "shared_memory_bytes": "Bytes that callers share.",
+}
 
 
 class Instruments:

@@ -44,7 +44,7 @@ class OpenCalls:
             DrainingError: the server is shutting down.
             TooManyCallsError: the caller has no slot.
         """
-        caller = request_context.caller()
+        caller = request_context.caller.get()
         if slots is not None:
             slots.enter(caller)
         try:

@@ -59,7 +59,7 @@ class Outgoing:
 
     def hold(self, context: Context, size: int) -> Response:
         """Counts a response of the current request, which gRPC is given later."""
-        caller = request_context.caller()
+        caller = request_context.caller.get()
         self._admission.add_response(caller, size)
         return Response(context, caller, size)
 

@@ -107,9 +107,10 @@ int model_knn(const SearchBatch* batch, int k, int32_t* rows, void* squared, int
   return knn(*batch, k, rows, squared, wide != 0, nullptr);
 }
 
-int model_ball_query(const SearchBatch* batch, float limit, int k, int32_t* rows, int32_t* found) {
+int model_ball_query(const SearchBatch* batch, float inner, float limit, int k, int32_t* rows,
+                     int32_t* found) {
   model::reset();
-  return ball_query(*batch, limit, k, rows, found, nullptr);
+  return ball_query(*batch, inner, limit, k, rows, found, nullptr);
 }
 
 int model_nearest(const SearchBatch* batch, const int64_t* query_lengths, int32_t* rows,

@@ -1,0 +1,125 @@
+"""Arguments of farthest point sampling: starts, radii, what is done about non-finite points."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from farpoint_ops._arguments import (
+    Integers,
+    check_count,
+    check_start,
+    integer,
+    to_device,
+    to_list,
+)
+
+Start = int | Integers | Literal["random"]
+Radius = float | Sequence[float] | Tensor
+Nonfinite = Literal["last", "reject", "ignore"]
+
+
+def check_nonfinite(policy: str) -> None:
+    """A policy that there is not is a ValueError."""
+    if policy not in ("last", "reject", "ignore"):
+        raise ValueError(f"nonfinite: expected 'last', 'reject' or 'ignore', got {policy!r}")
+
+
+def dense_shape(xyz: Tensor) -> tuple[int, int]:
+    """B and N of clouds (B, N, 3)."""
+    if xyz.dim() != 3:
+        raise ValueError(f"xyz: expected shape (B, N, 3), got {list(xyz.shape)}")
+    if xyz.size(1) == 0:
+        raise ValueError(f"xyz: expected at least one point in a cloud, got {list(xyz.shape)}")
+    return xyz.size(0), xyz.size(1)
+
+
+def dense_starts(
+    start: Start, xyz: Tensor, lengths: Tensor | None, generator: torch.Generator | None
+) -> Tensor | None:
+    """Int64 or int32 (B,) on the device of `xyz`; None stands for row 0 everywhere."""
+    if type(start) is int and start == 0:  # nearly always, and the tests below take a microsecond
+        return None
+    if isinstance(start, Tensor) and start.device == xyz.device:
+        return start
+    batch, n = dense_shape(xyz)
+    if isinstance(start, str):
+        check_random(start)
+        sizes = torch.full((batch,), n, device=xyz.device) if lengths is None else lengths
+        return random_starts(sizes, generator)
+    if not isinstance(start, Tensor | Sequence):
+        row = integer("start", start)
+        if not 0 <= row < n:
+            raise IndexError(f"start: expected 0 <= start < N = {n}, got {row}")
+        return None if row == 0 else xyz.new_full((batch,), row, dtype=torch.int64)
+    rows = to_list("start", start)  # type: ignore[arg-type]  # words were dealt with
+    check_start(rows, [n] * batch)
+    return to_device(rows, xyz)
+
+
+def check_random(start: str) -> None:
+    """The only word that a start can be."""
+    if start != "random":
+        raise ValueError(f"start: expected 'random' or rows, got {start!r}")
+
+
+def random_starts(sizes: Tensor, generator: torch.Generator | None) -> Tensor:
+    """A row of each cloud of `sizes[b]` points, int64 (B,), all rows equally likely.
+
+    Drawn on the device of the generator, the CPU where there is none: one seed gives the same
+    rows whatever device the clouds are on.
+    """
+    device = torch.device("cpu") if generator is None else generator.device
+    drawn = torch.rand(len(sizes), dtype=torch.float64, generator=generator, device=device)
+    rows = (drawn.to(sizes.device) * sizes).long()
+    return torch.minimum(rows, sizes.long() - 1)  # the product may round up to the size
+
+
+def radii(radius: Radius, xyz: Tensor, clouds: int) -> Tensor:
+    """Float32 (B,) on the device of `xyz`; values that are on the host are checked."""
+    if isinstance(radius, Tensor) and radius.dim() == 1 and radius.device == xyz.device:
+        return radius.to(torch.float32)  # the op checks what it can see
+    values = radius.tolist() if isinstance(radius, Tensor) else radius
+    each = [float(v) for v in values] if isinstance(values, Sequence) else [float(values)] * clouds
+    check_count("radius", each, clouds)
+    for b, value in enumerate(each):
+        if not value >= 0:
+            raise ValueError(f"radius: expected a non-negative number for cloud {b}, got {value}")
+    return torch.tensor(each, dtype=torch.float32, device=xyz.device)
+
+
+def require(holds: Tensor, error: Callable[[], ValueError]) -> None:
+    """Raise `error()` unless all of `holds` is true, which waits for its device.
+
+    A compiled graph cannot raise it and asserts instead, on a GPU when the kernel runs.
+    """
+    if torch.compiler.is_compiling():
+        torch._assert_async(holds.all(), "xyz: expected other coordinates, see nonfinite")
+    elif not bool(holds.all()):
+        raise error()
+
+
+def reject_nonfinite(xyz: Tensor, in_use: Callable[[], Tensor | None]) -> None:
+    """A ValueError for the first row of clouds (..., 3) that is not finite.
+
+    Args:
+        xyz: The clouds.
+        in_use: Which rows count (...,), asked for when there is something to find; None is all.
+    """
+    if not torch.compiler.is_compiling() and bool(xyz.sum().isfinite()):
+        return  # a sum is not finite where one of its terms is not
+    finite = xyz.isfinite().all(-1)
+    counted = in_use()
+    if counted is not None:
+        finite = finite | ~counted
+    require(finite, lambda: _nonfinite(finite))
+
+
+def _nonfinite(finite: Tensor) -> ValueError:
+    place = [int(v) for v in (~finite).nonzero()[0]]
+    where = f"row {place[1]} of cloud {place[0]}" if len(place) == 2 else f"row {place[0]}"
+    return ValueError(
+        "xyz: expected finite coordinates (nonfinite='ignore' samples around others), got "
+        f"{int((~finite).sum())} rows with NaN or infinity, the first at {where}"
+    )

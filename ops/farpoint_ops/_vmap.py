@@ -1,0 +1,107 @@
+"""Batching rules (torch.vmap) of every op: the mapped dimension is folded into the batch."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.library import register_vmap
+
+Outputs = Tensor | tuple[Tensor, ...]
+Dims = tuple[int | None, ...]
+
+
+def _in_front(argument: object, dim: int | None, size: int) -> Any:
+    """(V, ...) whether the tensor is mapped over or not; what is no tensor stays."""
+    if not isinstance(argument, Tensor):
+        return argument
+    return argument.expand(size, *argument.shape) if dim is None else argument.movedim(dim, 0)
+
+
+def _folded(op: Callable[..., Outputs]) -> Callable[..., tuple[Outputs, int]]:
+    """The rule of an op whose tensors all have the batch in front, and its outputs too."""
+
+    def rule(info: Any, in_dims: Dims, *args: object) -> tuple[Outputs, int]:
+        size = info.batch_size
+        arguments = [_in_front(a, d, size) for a, d in zip(args, in_dims, strict=True)]
+        batch = next(a.size(1) for a in arguments if isinstance(a, Tensor))
+        out = op(*(a.flatten(0, 1) if isinstance(a, Tensor) else a for a in arguments))
+        if isinstance(out, Tensor):
+            return _unfolded(out, size, batch), 0
+        return tuple(_unfolded(t, size, batch) for t in out), 0
+
+    return rule
+
+
+def _unfolded(output: Tensor, size: int, batch: int) -> Tensor:
+    """(V * B, ...) -> (V, B, ...); an output that was not asked for is empty and flat."""
+    if output.dim() == 1 and output.numel() == 0 and size * batch > 0:
+        return output.expand(size, 0)
+    return output.view(size, batch, *output.shape[1:])
+
+
+def _stacked(offsets: Tensor, total: int) -> Tensor:
+    """Offsets (V, B + 1) of batches of `total` rows each, as those of one batch, (V * B + 1,)."""
+    first = torch.arange(len(offsets), device=offsets.device) * total
+    ends = offsets[:, 1:] + first[:, None]
+    return torch.cat([offsets.new_zeros(1), ends.flatten()])
+
+
+def _furthest_point_sample_ragged(
+    info: Any,
+    in_dims: Dims,
+    *args: Any,  # as in the schema; defaults at its end are left out
+) -> tuple[tuple[Tensor, Tensor], int]:
+    size = info.batch_size
+    given = [_in_front(a, d, size) for a, d in zip(args, in_dims, strict=True)]
+    given += (False, None)[len(given) - 7 :]
+    xyz, offsets, slots, start, total, points, samples, return_distances, radius = given
+    rows = xyz.size(1)
+    indices, distances = torch.ops.farpoint.furthest_point_sample_ragged(
+        *(xyz.flatten(0, 1), _stacked(offsets, rows), _stacked(slots, total)),
+        None if start is None else start.flatten(),
+        *(size * total, points, samples, return_distances),
+        None if radius is None else radius.flatten(),
+    )
+    distances = distances.view(size, total if return_distances else 0)
+    return (_own_rows(indices.view(size, total), rows), distances), 0
+
+
+def _own_rows(idx: Tensor, rows: int) -> Tensor:
+    """Rows (V, ...) of V batches of `rows` rows, each counted from its own first; -1 stays."""
+    first = torch.arange(len(idx), device=idx.device, dtype=idx.dtype) * rows
+    return torch.where(idx < 0, idx, idx - first.view(-1, *[1] * (idx.dim() - 1)))
+
+
+def _knn_ragged(info: Any, in_dims: Dims, *args: Any) -> tuple[tuple[Tensor, Tensor], int]:
+    size = info.batch_size
+    xyz, queries, k, offsets, query_offsets = (
+        _in_front(a, d, size) for a, d in zip(args, in_dims, strict=True)
+    )
+    rows, wanted = xyz.size(1), queries.size(1)
+    squared, idx = torch.ops.farpoint.knn_ragged(
+        *(xyz.flatten(0, 1), queries.flatten(0, 1), k),
+        *(_stacked(offsets, rows), _stacked(query_offsets, wanted)),
+    )
+    shape = (size, wanted, k)
+    return (squared.view(shape), _own_rows(idx.view(shape), rows)), 0
+
+
+def register() -> None:
+    """Give torch the rules."""
+    for name in (
+        "furthest_point_sample",
+        "gather_points",
+        "scatter_points",
+        "group_points",
+        "knn",
+        "ball_query",
+        "nearest_sample",
+        "count_points",
+        "interpolate",
+        "interpolate_scatter",
+        "interpolate_dot",
+    ):
+        register_vmap(f"farpoint::{name}", _folded(getattr(torch.ops.farpoint, name)))
+    register_vmap("farpoint::furthest_point_sample_ragged", _furthest_point_sample_ragged)
+    register_vmap("farpoint::knn_ragged", _knn_ragged)

@@ -1,0 +1,13 @@
+"""One server for the pages."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.support.server_process import RunningServer
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[RunningServer]:
+    server = RunningServer("--http-listen", "127.0.0.1:0")
+    yield server
+    assert server.stop() == 0

@@ -1,0 +1,77 @@
+"""What furthest point sampling does about points that are not finite, as it is told."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from farpoint_ops import furthest_point_sample, furthest_point_sample_ragged
+
+
+@pytest.fixture
+def clouds(device: torch.device) -> Tensor:
+    """(2, 40, 3) with 5 rows of the second cloud not finite."""
+    clouds = torch.rand(2, 40, 3, generator=torch.Generator().manual_seed(1))
+    clouds[1, [3, 9], 0] = torch.nan
+    clouds[1, [0, 20, 39], 2] = torch.tensor([torch.inf, -torch.inf, torch.inf])
+    return clouds.to(device)
+
+
+def test_ignore_is_the_sample_of_the_others(clouds: Tensor) -> None:
+    rows = furthest_point_sample(clouds, 35, nonfinite="ignore")
+    assert torch.equal(rows, furthest_point_sample(clouds, 35))
+    assert clouds[1, rows[1].long()].isfinite().all()
+
+
+def test_ignore_needs_enough_of_the_others(clouds: Tensor) -> None:
+    said = "m: expected 1 <= m <= 35, the finite points of cloud 1, got 36"
+    with pytest.raises(ValueError, match=said):
+        furthest_point_sample(clouds, 36, nonfinite="ignore")
+    said = "m: expected 1 <= m <= 7, the finite points of cloud 1, got 8"
+    with pytest.raises(ValueError, match=said):
+        furthest_point_sample(clouds, 8, nonfinite="ignore", lengths=[40, 9])
+    with pytest.raises(ValueError, match="the finite points of cloud 0, got 1"):
+        furthest_point_sample(clouds[1:, :1], 1, nonfinite="ignore", radius=9.0)
+
+
+def test_ignore_to_a_radius(clouds: Tensor) -> None:
+    rows, offsets = furthest_point_sample(clouds, 40, nonfinite="ignore", radius=0.0)
+    assert offsets.tolist() == [0, 40, 75]
+    assert clouds[1, rows[40:].long()].isfinite().all()
+
+
+def test_reject_names_the_first_row(clouds: Tensor) -> None:
+    said = r"xyz: expected finite .* got 5 rows with NaN or infinity, the first at row 0 of cloud 1"
+    with pytest.raises(ValueError, match=said):
+        furthest_point_sample(clouds, 3, nonfinite="reject")
+    rows = furthest_point_sample(clouds[:1], 3, nonfinite="reject")
+    assert torch.equal(rows, furthest_point_sample(clouds[:1], 3))
+
+
+def test_reject_reads_no_padding(clouds: Tensor) -> None:
+    padded = clouds[1:, 10:30]  # row 10 is not finite
+    rows = furthest_point_sample(padded, 3, nonfinite="reject", lengths=[10])
+    assert torch.equal(rows, furthest_point_sample(padded[:, :10], 3))
+    with pytest.raises(ValueError, match=r"1 rows .* row 10 of cloud 0"):
+        furthest_point_sample(padded, 3, nonfinite="reject", lengths=[11])
+
+
+def test_reject_takes_a_sum_that_overflows(device: torch.device) -> None:
+    large = torch.full((1, 4, 3), 3e38, device=device)
+    assert furthest_point_sample(large, 2, nonfinite="reject").tolist() == [[0, 1]]
+
+
+def test_ragged(clouds: Tensor) -> None:
+    flat, bounds = clouds.flatten(0, 1), [0, 40, 80]
+    rows = furthest_point_sample_ragged(flat, bounds, 35, nonfinite="ignore")
+    assert torch.equal(rows, furthest_point_sample_ragged(flat, bounds, 35))
+    said = "samples: expected 1 <= samples <= 35, the finite points of cloud 1, got 36"
+    with pytest.raises(ValueError, match=said):
+        furthest_point_sample_ragged(flat, bounds, [2, 36], nonfinite="ignore")
+    with pytest.raises(ValueError, match="5 rows with NaN or infinity, the first at row 40"):
+        furthest_point_sample_ragged(flat, bounds, 2, nonfinite="reject")
+
+
+def test_another_word_is_an_error(clouds: Tensor) -> None:
+    said = "nonfinite: expected 'last', 'reject' or 'ignore', got 'drop'"
+    with pytest.raises(ValueError, match=said):
+        furthest_point_sample(clouds, 3, nonfinite="drop")  # type: ignore[call-overload]
