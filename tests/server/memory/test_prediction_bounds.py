@@ -220,3 +220,27 @@ def test_a_batch_of_the_least_size_is_watched_and_a_lack_of_a_peak_is_no_observa
     assert (tracker.correction.factor, tracker.demand) == (3.0, 3 * OBSERVED)
     tracker.ran_out()
     assert tracker.correction.factor == 4.0
+
+
+def scarce() -> Device:
+    """500 MiB of it are cached and 400 MiB free, so that 600 MiB need both."""
+    stats = Stats(allocated=100 * MIB, reserved=600 * MIB, releasable=500 * MIB)
+    return Device(stats, Room(400 * MIB, 1000 * MIB))
+
+
+def test_before_a_trim_the_device_is_looked_at_again():
+    device = scarce()
+    budget = budget_of(device, Clock())
+    device.room_now = Room(800 * MIB, 1000 * MIB)  # others have left
+    assert budget.may_begin(600 * MIB, alone=False, trim=pytest.fail)
+
+
+def test_after_a_trim_the_device_is_looked_at_again():
+    device = scarce()
+
+    def trim() -> None:
+        device.stats_now = Stats(allocated=100 * MIB, reserved=100 * MIB)
+        device.room_now = Room(550 * MIB, 1000 * MIB)  # others took what came back
+
+    budget = budget_of(device, Clock())
+    assert not budget.may_begin(600 * MIB, alone=False, trim=trim)
