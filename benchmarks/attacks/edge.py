@@ -23,8 +23,8 @@ import grpc
 import numpy as np
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.messages import sample_request, tensor
-from tests.support.raw_http2 import HEADERS, RawPeer
-from tests.support.server_process import RunningServer
+from tests.support.servers.raw_http2 import HEADERS, RawPeer
+from tests.support.servers.server_process import RunningServer
 
 from farpoint.v1 import sampling_pb2, sampling_pb2_grpc, tensor_pb2
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.support.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 from tests.support.pages import ROOT, code_blocks
-from tests.support.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer
 
 PACKAGES = ("@grpc/grpc-js", "@grpc/proto-loader")
 PREFIX = ROOT / "build" / "node"

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from tests.support.pages import ROOT, code_blocks
-from tests.support.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer
 
 PAGE = "coming_from.md"
 SHARED, *BLOCKS = code_blocks(PAGE, "python")

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 from tests.support.pages import ROOT
-from tests.support.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer
 from tools.docs import api, links
 from tools.docs.contract import read_contract, render_contract
 from tools.docs.metrics import render_metrics

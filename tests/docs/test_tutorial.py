@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.pages import ROOT, code_blocks
-from tests.support.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer
 
 
 @pytest.fixture

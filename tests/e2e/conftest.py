@@ -5,7 +5,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from tests.support.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer
 
 import farpoint
 from farpoint.v1 import sampling_pb2_grpc

@@ -7,9 +7,9 @@ import google_crc32c
 import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
-from tests.support.damaging_proxy import damaging_proxy
 from tests.support.messages import sample_request, tensor
-from tests.support.server_process import RunningServer
+from tests.support.servers.damaging_proxy import damaging_proxy
+from tests.support.servers.server_process import RunningServer
 
 import farpoint
 from farpoint._checksums import Checksums

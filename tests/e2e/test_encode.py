@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tests.support.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer
 from typer.testing import CliRunner
 
 import farpoint

@@ -9,7 +9,7 @@ import pytest
 import torch
 from google.protobuf import descriptor_pb2
 from tests.support.messages import details
-from tests.support.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer
 
 import farpoint
 from farpoint_models import DensityEncoder, EncoderConfig, save_encoder

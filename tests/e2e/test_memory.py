@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer
 from typer.testing import CliRunner
 
 import farpoint

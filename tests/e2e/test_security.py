@@ -9,7 +9,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.certificates import Files, issue
 from tests.support.messages import sample_request
-from tests.support.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer
 
 import farpoint
 from farpoint.v1 import sampling_pb2, sampling_pb2_grpc

@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import numpy as np
 import pytest
-from tests.support.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer
 
 import farpoint
 from farpoint._rpcs.calls import CallContext
@@ -20,7 +20,7 @@ from farpoint._shared_memory import Lease
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import sampling_pb2_grpc, shared_memory_pb2, tensor_pb2
 
-CALLER = str(Path(__file__).parents[1] / "support" / "shared_memory_caller.py")
+CALLER = str(Path(__file__).parents[1] / "support" / "servers" / "shared_memory_caller.py")
 CLOUD = np.random.default_rng(5).normal(size=(30_000, 3)).astype(np.float32)
 LIMIT = 16 << 20
 Stub = sampling_pb2_grpc.SamplingServiceStub

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.support.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer
 from torch.utils.data import DataLoader, Dataset
 
 import farpoint

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.support.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer
 
 import farpoint_ops
 from farpoint_server.services import registration as services

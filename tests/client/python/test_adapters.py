@@ -10,7 +10,7 @@ import pytest
 
 import farpoint
 
-DATA = Path(__file__).resolve().parents[1] / "data"
+DATA = Path(__file__).resolve().parents[2] / "data"
 COLORS = np.random.default_rng(1).integers(0, 255, (500, 4)).astype(np.uint8)
 
 

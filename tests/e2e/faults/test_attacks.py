@@ -13,7 +13,7 @@ import pytest
 from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.messages import details, sample_request
-from tests.support.raw_http2 import GOAWAY, RawPeer
+from tests.support.servers.raw_http2 import GOAWAY, RawPeer
 
 import farpoint
 from farpoint.v1 import sampling_pb2 as pb

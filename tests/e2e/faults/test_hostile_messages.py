@@ -6,7 +6,7 @@ import grpc
 import numpy as np
 import pytest
 from tests.support.messages import details, sample_request, tensor
-from tests.support.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer
 from tests.support.wire_format import field
 
 from farpoint.v1 import sampling_pb2 as pb

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from tests.support.messages import details
-from tests.support.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer
 
 from farpoint.v1 import admin_pb2, admin_pb2_grpc
 from farpoint_models.checkpoint import FORMAT

@@ -6,7 +6,7 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 from tests.support.brute_force import furthest_points
 from tests.support.messages import array, sample_request
-from tests.support.server_process import SLOW_POINTS
+from tests.support.servers.server_process import SLOW_POINTS
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2

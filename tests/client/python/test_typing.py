@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-CLIENT = Path(__file__).resolve().parents[2] / "client" / "src"
+CLIENT = Path(__file__).resolve().parents[3] / "client" / "src"
 
 SNIPPET = """
 from collections.abc import Sequence

@@ -21,7 +21,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.brute_force import furthest_points
 from tests.support.messages import array, sample_request
-from tests.support.server_process import STUBBORN_POINTS
+from tests.support.servers.server_process import STUBBORN_POINTS
 
 import farpoint
 from farpoint.v1 import sampling_pb2 as pb

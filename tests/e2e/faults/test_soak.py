@@ -181,7 +181,7 @@ async def test_each_request_of_a_stream_is_answered_once_and_in_order(indices_of
 @pytest.mark.timeout(300)
 def test_a_short_soak_loses_doubles_and_falsifies_nothing():
     command = [sys.executable, "-m", "benchmarks.soak", "--seconds", "8", "--callers", "16"]
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     soak = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert soak.returncode == 0, soak.stdout + soak.stderr
     assert "lost 0, doubled 0, wrong 0" in soak.stdout
