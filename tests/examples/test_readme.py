@@ -25,7 +25,8 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_table_of_ops_is_complete() -> None:
-    assert sorted(re.findall(r"^\| `(\w+)\(", README, re.MULTILINE)) == sorted(farpoint_ops.__all__)
+    # An op whose answer has another form with some argument has a row for each.
+    assert set(re.findall(r"^\| `(\w+)\(", README, re.MULTILINE)) == set(farpoint_ops.__all__)
 
 
 def test_the_table_of_rpcs_is_complete() -> None:

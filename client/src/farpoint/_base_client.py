@@ -128,8 +128,8 @@ class _Forks:
     def __init__(self) -> None:
         self.clients: WeakSet[BaseClient[Any]] = WeakSet()
         """With an open channel."""
-        self.has_used_aio = False
-        """Its poller thread goes on when all channels are closed."""
+        self.has_opened = False
+        """Whether a channel was ever opened: gRPC's threads may go on when all are closed."""
         self.inherited: list[Any] = []
         """Channels of the parent, kept for ever: gRPC must not clean them up in a child."""
         self.is_broken = False
@@ -138,11 +138,11 @@ class _Forks:
     def note(self, client: BaseClient[Any]) -> None:
         """The client has opened its channel."""
         self.clients.add(client)
-        self.has_used_aio |= isinstance(client._channel, grpc.aio.Channel)
+        self.has_opened = True
 
     def after_fork_in_child(self) -> None:
         """Channels and shared memory belong to the parent; the clients begin anew."""
-        self.is_broken |= not _SURVIVES_FORK and (bool(self.clients) or self.has_used_aio)
+        self.is_broken |= not _SURVIVES_FORK and self.has_opened
         for client in list(self.clients):
             self.inherited.append((client._channel, client._opened))
             if client._memory is not None:
@@ -156,8 +156,8 @@ class _Forks:
             raise FailedPreconditionError(
                 "this process was forked while gRPC was in use, and gRPC cannot work in it: start "
                 'processes by "spawn" or "forkserver" (DataLoader: multiprocessing_context='
-                '"spawn"), close all clients before the fork (an AsyncClient must not have been '
-                f"used), or set the environment variable {FORK_VARIABLE}=1 before Python starts"
+                '"spawn"), fork before the first call, or set the environment variable '
+                f"{FORK_VARIABLE}=1 before Python starts"
             )
 
 

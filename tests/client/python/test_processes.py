@@ -93,11 +93,7 @@ def test_a_client_that_is_not_used_yet_works_on_both_sides_of_a_fork(run_forked)
     assert run_forked("unused") == ["5", "parent 4"]
 
 
-def test_a_closed_client_leaves_grpc_usable_in_a_fork(run_forked):
-    assert run_forked("closed") == ["5", "parent 4"]
-
-
-@pytest.mark.parametrize("case", ["used", "async"])
+@pytest.mark.parametrize("case", ["used", "closed", "async"])
 def test_a_fork_in_which_grpc_cannot_work_is_told_what_to_do(run_forked, case):
     said, parent = run_forked(case)
     assert "spawn" in said

@@ -162,6 +162,7 @@ def test_a_pickled_transform_samples_alike(transform, cloud):
 
 
 def test_without_the_ops_it_is_said_what_to_install(cloud, monkeypatch):
-    monkeypatch.setitem(sys.modules, "farpoint_ops", None)
+    for name in ("farpoint_ops", "farpoint_ops.arrays"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match="needs the package farpoint-ops"):
         FarthestPointSample(3)(cloud)
