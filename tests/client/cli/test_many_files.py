@@ -179,9 +179,13 @@ def test_an_interrupt_ends_it_and_leaves_no_process_and_no_part(scans, server, t
     assert process.returncode in (130, 1)
     assert b"Traceback" not in said
     assert not list((tmp_path / "out").glob(".farpoint-*"))
-    # A decoder that was killed with it may take a moment to be gone.
-    give_up = time.monotonic() + 20
     with pytest.raises(ProcessLookupError):
-        while time.monotonic() < give_up:
-            os.killpg(process.pid, 0)
-            time.sleep(0.01)
+        probe_for(20, process.pid)
+
+
+def probe_for(seconds: float, group: int) -> None:
+    """Probes a group of processes until it is gone: a decoder that was killed takes a moment."""
+    give_up = time.monotonic() + seconds
+    while time.monotonic() < give_up:
+        os.killpg(group, 0)
+        time.sleep(0.01)
