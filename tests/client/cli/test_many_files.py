@@ -168,9 +168,12 @@ def test_an_interrupt_ends_it_and_leaves_no_process_and_no_part(scans, server, t
     command = [sys.executable, "-m", "farpoint", "sample", str(scans), "-m", "400"]
     command += ["-o", str(tmp_path / "out"), "--server", server.target]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    # A signal that this process ignores, as a shell may have it, would be ignored there as well.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         command, env=environment, stderr=subprocess.PIPE, start_new_session=True
     )
+    signal.signal(signal.SIGINT, before)
     while not list((tmp_path / "out").glob("a*.npy")):
         assert process.poll() is None
         time.sleep(0.05)

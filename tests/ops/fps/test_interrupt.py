@@ -19,8 +19,16 @@ SECONDS_TO_END = 0.5
 
 @pytest.fixture(scope="module")
 def cloud() -> Tensor:
-    """Seconds of work when every point is sampled."""
-    return torch.rand(1, 400_000, 3, generator=torch.Generator().manual_seed(2))
+    """Many seconds of work when every point is sampled."""
+    return torch.rand(1, 3_000_000, 3, generator=torch.Generator().manual_seed(2))
+
+
+@pytest.fixture(autouse=True)
+def _ctrl_c() -> Iterator[None]:
+    """What Python does on Ctrl-C, also where a shell has had it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -64,7 +72,7 @@ def test_the_next_call_is_as_if_nothing_had_been(cloud: Tensor) -> None:
 
 
 def test_a_handler_that_returns_runs_at_once_and_ends_nothing(cloud: Tensor) -> None:
-    part = cloud[:, :100_000]
+    part = cloud[:, :400_000]
     handled: list[float] = []
     before = signal.signal(signal.SIGINT, lambda *_: handled.append(time.perf_counter()))
     try:
