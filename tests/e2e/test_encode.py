@@ -314,6 +314,7 @@ def test_the_command_writes_the_stages(model_server, folder):
 def test_an_engine_that_hangs_in_encode_is_seen_told_and_forgiven(start):
     """Though nobody calls Sample, and though the caller itself waits for less."""
     server = start("--engine-timeout-s", "1", "--encoder", "default", batch_s=3)
+    long = np.tile(CLOUD, (2, 1))
     with (
         grpc.insecure_channel(server.address) as channel,
         farpoint.Client(server.address) as client,
@@ -321,10 +322,11 @@ def test_an_engine_that_hangs_in_encode_is_seen_told_and_forgiven(start):
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
         with pytest.raises(farpoint.DeadlineExceededError):
-            client.encode(np.tile(CLOUD, (2, 1)), timeout=0.2)
+            client.encode(long, timeout=0.2)
         assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        # In the same lane; the engine of short work answers as ever.
         with server.connected() as stub, pytest.raises(grpc.RpcError) as caught:
-            stub.Encode(request(CLOUD))
+            stub.Encode(request(long))
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
         assert len(client.sample(CLOUD[:9], 5)) == 5
