@@ -81,8 +81,11 @@ class OpenCall:
         self._in_flight.leave()
         if self._slots is not None:
             self._slots.leave(self._caller)
-        if self._outgoing is not None and self._response is not None:
-            self._outgoing.end(self._response)
+        # Dropped, since it holds the context, whose callbacks hold this object: a circle that only
+        # the garbage collector would undo.
+        response, self._response = self._response, None
+        if self._outgoing is not None and response is not None:
+            self._outgoing.end(response)
 
 
 class RefusalLog:
