@@ -66,10 +66,10 @@ def walk(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
     raise UnusualError
 
 
-def read_varint(message: memoryview, at: int) -> tuple[int, int]:
-    """The number at a place, of at most 35 bits, and the place behind it; raises UnusualError."""
+def read_varint(message: memoryview, at: int, bits: int = 35) -> tuple[int, int]:
+    """The number at a place, of at most `bits`, and the place behind it; raises UnusualError."""
     value = 0
-    for shift in range(0, 35, 7):
+    for shift in range(0, bits, 7):
         if at == len(message):
             break
         byte = message[at]

@@ -11,15 +11,24 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from farpoint.v1 import sampling_pb2, tensor_pb2
-from farpoint_server.codec.fields import BYTES, END_GROUP, FIXED_SIZES, START_GROUP, VARINT
+from farpoint_server.codec.fields import (
+    BYTES,
+    END_GROUP,
+    FIXED_SIZES,
+    START_GROUP,
+    VARINT,
+    UnusualError,
+    read_varint,
+)
 from farpoint_server.codec.validation import MAX_ATTRIBUTES, MAX_DIMENSIONS
 from farpoint_server.errors import InvalidRequestError
 
 # Fields of a message and of those inside it, whatever they are: some 5 ms of walking. Numbers
 # that are not packed, as only senders of proto2 write them, are a field each.
 MAX_FIELDS = 5_000
-# Bytes of a varint of 64 bits at most.
+# A varint of 64 bits at most, in bytes and in the bits that these carry.
 NUMBER_BYTES = 10
+NUMBER_BITS = 7 * NUMBER_BYTES
 
 
 class Bound(NamedTuple):
@@ -47,7 +56,10 @@ def check_parts(message: memoryview, bounds: Bounds) -> None:
         InvalidRequestError: names the field.
         google.protobuf.message.DecodeError: it is no message.
     """
-    _check(message, bounds, "", MAX_FIELDS)
+    try:
+        _check(message, bounds, "", MAX_FIELDS)
+    except UnusualError:
+        raise DecodeError("a number ends behind its message") from None
 
 
 def _check(message: memoryview, bounds: Bounds, path: str, fields: int) -> int:
@@ -58,12 +70,12 @@ def _check(message: memoryview, bounds: Bounds, path: str, fields: int) -> int:
         if not fields:
             raise InvalidRequestError("request", f"at most {MAX_FIELDS} fields in all", "more")
         fields -= 1
-        tag, at = _varint(message, at)
+        tag, at = read_varint(message, at, NUMBER_BITS)
         kind, begin = tag & 7, at
         if kind == VARINT:
-            _, at = _varint(message, at)
+            _, at = read_varint(message, at, NUMBER_BITS)
         elif kind == BYTES:
-            size, begin = _varint(message, at)
+            size, begin = read_varint(message, at, NUMBER_BITS)
             at = begin + size
         elif kind in FIXED_SIZES:
             at += FIXED_SIZES[kind]
@@ -93,19 +105,6 @@ def _count(bound: Bound, path: str, held: dict[int, int], number: int, size: int
             expected = f"at most {bound.numbers} numbers"
             got = f"{held[number]} bytes of them"
             raise InvalidRequestError(f"{path}{bound.name}", expected, got)
-
-
-def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        if at == len(message):
-            break
-        byte = message[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise DecodeError("a number ends behind its message")
 
 
 _Sample, _Tensor = sampling_pb2.SampleRequest, tensor_pb2.Tensor
