@@ -1,0 +1,158 @@
+// Keeps the pictures at what was chosen: cloud, sample or stage, colors, the sample that is picked.
+
+import { principalColors } from "../encode/pca";
+import { Assigner } from "../sample/assigner";
+import type { Nearest } from "../sample/nearest";
+import { encoded, sampled, scene, type Scene } from "../session";
+import { settings } from "../state";
+import { Signal } from "../ui/signal";
+import { isDark, theme } from "../ui/theme";
+import { colormap, paint, range } from "./colormap";
+import { byCell, byDistance, byValue, chosen, heights, intensityOf, rgbOf, spotlight, spread, type Legend, type Painting } from "./paintings";
+import type { Viewer } from "./viewer";
+
+/** What is drawn as the sample: rows in order, and how many of them. */
+export interface Shown {
+  readonly rows: Int32Array;
+  readonly count: number;
+  /** Of the samples that are shown; 0 where it is not known. */
+  readonly radius: number;
+}
+
+export const shown = new Signal<Shown | undefined>(undefined);
+export const legend = new Signal<Legend | string | undefined>(undefined);
+export const picked = new Signal<number | undefined>(undefined);
+/** Of the samples that are shown; undefined while it is not computed. */
+export const nearest = new Signal<Nearest | undefined>(undefined);
+
+const assigner = new Assigner();
+let painting: Painting | undefined;
+
+export function keepPictures(viewer: Viewer): void {
+  let drawn: Scene | undefined;
+  let rows: Int32Array | undefined;
+  let painted = "";
+  const update = (): void => {
+    const current = scene.value;
+    if (!current) return;
+    if (drawn !== current) viewer.showCloud(current.framed, false);
+    if (drawn !== current) rows = undefined;
+    drawn = current;
+    const now = whatToShow(current);
+    if (now?.rows !== rows) viewer.showSample(now ? positionsOf(current, now.rows) : new Float32Array());
+    const same = now?.rows === rows && painted === `${settings.tab.value} ${current.cloud.name}`;
+    rows = now?.rows;
+    viewer.limitSample(now?.count ?? 0);
+    nearest.set(undefined);
+    picked.set(undefined);
+    shown.set(now);
+    // What is painted by a value of its own does not change with the number of samples.
+    if (!same || dependsOnSamples()) repaint(viewer);
+    painted = `${settings.tab.value} ${current.cloud.name}`;
+  };
+  for (const signal of [scene, sampled, encoded, settings.m, settings.tab, settings.stage]) signal.onChange(update);
+  for (const signal of [settings.color, settings.features, theme]) signal.onChange(() => repaint(viewer));
+  picked.onChange(() => {
+    viewer.mark(picked.value);
+    if (picked.value !== undefined) withNearest(() => apply(viewer));
+    else apply(viewer);
+  });
+  update();
+}
+
+function dependsOnSamples(): boolean {
+  return settings.tab.value === "encode" || settings.color.value === "distance" || settings.color.value === "cell";
+}
+
+function whatToShow(current: Scene): Shown | undefined {
+  if (settings.tab.value === "encode") {
+    const stages = encoded.value?.stages ?? [];
+    const stage = stages[Math.min(settings.stage.value, stages.length - 1)];
+    return stage && { rows: stage.indices, count: stage.indices.length, radius: 0 };
+  }
+  const sample = sampled.value;
+  if (!sample) return undefined;
+  const count = Math.max(1, Math.min(settings.m.value, sample.indices.length, current.cloud.count));
+  return { rows: sample.indices, count, radius: sample.radii[count - 1]! };
+}
+
+function positionsOf({ framed }: Scene, rows: Int32Array): Float32Array {
+  const positions = new Float32Array(3 * rows.length);
+  rows.forEach((row, i) => positions.set(framed.positions.subarray(3 * row, 3 * row + 3), 3 * i));
+  return positions;
+}
+
+function repaint(viewer: Viewer): void {
+  const current = scene.value;
+  if (!current) return;
+  const rows = shown.value?.rows ?? new Int32Array();
+  const done = (next: Painting | undefined, text?: string): void => {
+    painting = next;
+    legend.set(text ?? next?.legend);
+    apply(viewer);
+  };
+  const plain = byValue("Height", heights(current.cloud, current.framed), rows, isDark());
+  if (settings.tab.value === "encode") return paintStage(plain, done);
+  const color = settings.color.value;
+  const intensity = intensityOf(current.cloud);
+  const rgb = rgbOf(current.cloud);
+  if (color === "intensity" && intensity) return done(byValue("Intensity", intensity, rows, isDark()));
+  if (color === "rgb" && rgb) return done({ cloud: rgb, sample: chosen(rgb, rows) });
+  if ((color === "distance" || color === "cell") && shown.value) {
+    const { count, radius } = shown.value;
+    return withNearest((found) =>
+      color === "cell"
+        ? done(byCell(found, count, isDark()), "Each point in the color of its sample")
+        : done(byDistance(found, count, radius, isDark())),
+    );
+  }
+  done(plain);
+}
+
+function paintStage(plain: Painting, done: (painting: Painting, text?: string) => void): void {
+  const stages = encoded.value?.stages ?? [];
+  const stage = stages[Math.min(settings.stage.value, stages.length - 1)];
+  if (!stage) return done(plain);
+  let text: string | undefined;
+  let sample: Uint8Array;
+  let explained: Legend | undefined;
+  if (settings.features.value === "features") {
+    const components = principalColors(stage.features, stage.channels);
+    sample = components.colors;
+    text = `Three principal components, ${Math.round(100 * components.share)} % of the variance`;
+  } else {
+    const counts = settings.features.value === "counts";
+    const values = counts ? stage.counts : stage.distances;
+    const [low, high] = range(values);
+    const map = colormap("amount", isDark());
+    sample = paint(values, low, high, map);
+    explained = { title: counts ? "Points it stands for" : "Mean distance of these", low, high, map };
+  }
+  withNearest((found) => {
+    const cloud = spread(sample, found.assignment);
+    done(explained ? { cloud, sample, legend: explained } : { cloud, sample }, text);
+  });
+}
+
+/** Calls with the nearest samples of what is shown, at once where they are known. */
+function withNearest(use: (found: Nearest) => void): void {
+  if (nearest.value) return use(nearest.value);
+  const [current, now] = [scene.value, shown.value];
+  if (!current || !now) return;
+  const stages = encoded.value?.stages ?? [];
+  const orders = settings.tab.value === "encode" ? stages.slice(0, settings.stage.value + 1).map((stage) => stage.indices) : [now.rows.slice(0, now.count)];
+  const { positions, finite } = current.framed;
+  assigner.ask({ positions, wanted: finite, orders, guess: now.radius }, (found) => {
+    if (shown.value !== now) return;
+    nearest.set(found);
+    use(found);
+  });
+}
+
+function apply(viewer: Viewer): void {
+  if (!painting) return;
+  const [sample, found] = [picked.value, nearest.value];
+  const lit = sample !== undefined && found;
+  viewer.paintCloud(lit ? spotlight(painting.cloud, found.assignment, sample, viewer.backgroundBytes) : painting.cloud);
+  viewer.paintSample(painting.sample);
+}

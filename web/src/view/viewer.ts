@@ -1,0 +1,152 @@
+// Two pictures with one camera: the cloud and its sample, beside or over each other.
+
+import { Color, ColorManagement, LinearSRGBColorSpace, Scene, Vector3, WebGLRenderer } from "three";
+import { OrbitCamera } from "./camera";
+import type { Framed } from "./framing";
+import { PointSet } from "./points";
+
+// Colors are painted as they shall be seen.
+ColorManagement.enabled = false;
+
+export class Viewer {
+  readonly orbit = new OrbitCamera();
+  layout: "beside" | "over" = "beside";
+  size = 1.5;
+  private readonly renderer: WebGLRenderer;
+  private readonly original = new PointSet(false);
+  private readonly sample = new PointSet(true);
+  private readonly marked = new PointSet(true);
+  private readonly left = new Scene();
+  private readonly right = new Scene();
+  private readonly background = new Color();
+  private samplePositions: Float32Array = new Float32Array();
+  private shown = 0;
+  private waiting = false;
+
+  /** @throws Error the browser has no WebGL. */
+  constructor(private readonly canvas: HTMLCanvasElement) {
+    this.renderer = new WebGLRenderer({ canvas, antialias: false, powerPreference: "high-performance" });
+    this.renderer.outputColorSpace = LinearSRGBColorSpace;
+    this.renderer.autoClear = false;
+    this.left.add(this.original.object);
+    this.right.add(this.sample.object, this.marked.object);
+    new ResizeObserver(() => this.draw()).observe(canvas);
+  }
+
+  showCloud(framed: Framed, keepView: boolean): void {
+    this.original.place(framed.positions);
+    this.showSample(new Float32Array());
+    if (!keepView) this.orbit.look(framed);
+    this.draw();
+  }
+
+  /** All samples in order of choice; `limitSample` says how many are drawn. */
+  showSample(positions: Float32Array): void {
+    this.samplePositions = positions;
+    this.sample.place(positions);
+    this.mark(undefined);
+    this.limitSample(positions.length / 3);
+  }
+
+  limitSample(count: number): void {
+    this.shown = count;
+    this.sample.limit(count);
+    this.draw();
+  }
+
+  paintCloud(colors: Uint8Array): void {
+    this.original.paint(colors);
+    this.draw();
+  }
+
+  paintSample(colors: Uint8Array): void {
+    this.sample.paint(colors);
+    this.draw();
+  }
+
+  /** Draws one sample larger. */
+  mark(sample: number | undefined): void {
+    this.marked.place(sample === undefined ? new Float32Array() : this.samplePositions.slice(3 * sample, 3 * sample + 3));
+    this.marked.paint(new Uint8Array([235, 64, 110]));
+    this.draw();
+  }
+
+  setBackground(color: string): void {
+    this.background.set(color);
+    this.draw();
+  }
+
+  /** Red, green and blue of the background, 0 to 255. */
+  get backgroundBytes(): number[] {
+    return this.background.toArray().map((part) => 255 * part);
+  }
+
+  /** Draws in the next frame, once however often it is asked. */
+  draw(): void {
+    if (this.waiting) return;
+    this.waiting = true;
+    requestAnimationFrame(() => {
+      this.waiting = false;
+      this.render();
+    });
+  }
+
+  /** Draws now, for reading the pixels. */
+  render(): void {
+    const { clientWidth: width, clientHeight: height } = this.canvas;
+    if (!width || !height) return;
+    const ratio = Math.min(window.devicePixelRatio, 2);
+    this.renderer.setPixelRatio(ratio);
+    this.renderer.setSize(width, height, false);
+    this.renderer.setClearColor(this.background, 1);
+    this.renderer.setScissorTest(false);
+    this.renderer.clear();
+    const over = this.layout === "over";
+    const panes = this.panes();
+    this.orbit.setAspect(panes.width / panes.height);
+    const camera = this.orbit.place();
+    const { seenFrom } = this.orbit;
+    // Few samples are drawn larger, so that they can be seen at all.
+    const larger = Math.max(1.5, Math.min(4, 12 / Math.log10(Math.max(10, this.shown)) - 0.9));
+    this.original.style(this.size * ratio, seenFrom, over ? 0.72 : 0, this.background);
+    this.sample.style(this.size * ratio * larger, seenFrom, 0, this.background);
+    this.marked.style(this.size * ratio * larger + 9 * ratio, seenFrom, 0, this.background);
+    this.renderer.setScissorTest(true);
+    panes.origins.forEach(([x, y], pane) => {
+      this.renderer.setViewport(x, y, panes.width, panes.height);
+      this.renderer.setScissor(x, y, panes.width, panes.height);
+      if (over || pane === 0) this.renderer.render(this.left, camera);
+      if (over) this.renderer.clearDepth();
+      if (over || pane === 1) this.renderer.render(this.right, camera);
+    });
+  }
+
+  /** Size of a picture in CSS pixels, and the lower left corner of each. */
+  private panes(): { width: number; height: number; origins: [number, number][] } {
+    const { clientWidth: width, clientHeight: height } = this.canvas;
+    if (this.layout === "over") return { width, height, origins: [[0, 0]] };
+    if (width < height) return { width, height: height / 2, origins: [[0, height / 2], [0, 0]] };
+    return { width: width / 2, height, origins: [[0, 0], [width / 2, 0]] };
+  }
+
+  /** The sample nearest to a place on the canvas, within 14 pixels. */
+  sampleAt(x: number, y: number): number | undefined {
+    const panes = this.panes();
+    const camera = this.orbit.place();
+    const bottom = this.canvas.clientHeight - y;
+    const [left, low] = panes.origins.find(([a, b]) => x >= a && x < a + panes.width && bottom >= b && bottom < b + panes.height) ?? [0, 0];
+    const seen = new Vector3();
+    let best: number | undefined;
+    let nearest = 14 ** 2;
+    for (let i = 0; i < this.shown; i++) {
+      seen.fromArray(this.samplePositions, 3 * i).project(camera);
+      if (Math.abs(seen.z) > 1) continue;
+      const dx = left + ((seen.x + 1) / 2) * panes.width - x;
+      const dy = low + ((seen.y + 1) / 2) * panes.height - bottom;
+      // Of those at the same place, the one in front.
+      const away = dx * dx + dy * dy + 4 * seen.z;
+      if (away < nearest) [nearest, best] = [away, i];
+    }
+    return best;
+  }
+}
