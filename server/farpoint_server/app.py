@@ -42,6 +42,8 @@ from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.services.sampling import SamplingServicer
 from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.health import Health
+from farpoint_server.transport.http.body import BodyLimits
+from farpoint_server.transport.http.port import HttpPort
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits.outgoing import Outgoing
 from farpoint_server.transport.limits.slots import CallLimits
@@ -105,6 +107,14 @@ class App:
             count_refusal=self._telemetry.calls.count_refusal,
         )
         self._servers = GrpcServers(settings, self._make_interceptors())
+        bodies = BodyLimits(
+            self._admission,
+            self._threads,
+            settings.max_message_bytes,
+            settings.max_request_clouds,
+            gzip=settings.compression == "on",
+        )
+        self._http = HttpPort(settings, self._servers, bodies)
         self._register(chosen)
 
     async def start(self) -> None:
@@ -117,7 +127,7 @@ class App:
         self._batcher.start()
         self._monitor.start()
         await self._servers.start()
-        await self._telemetry.start()
+        await self._http.start(self._telemetry.routes, services.SERVICES)
         await self._health.set_all(serving=True)
         names = ", ".join(str(engine.device) for engine in self._engines)
         log.info(
@@ -125,7 +135,8 @@ class App:
             address=addresses.public[0],
             addresses=addresses.public,
             admin_addresses=addresses.admin,
-            http_address=self._telemetry.http_address,
+            http_address=self._http.address,
+            page=self._http.url,
             shared_memory_address=self._shared_memory.address,
             device=names,
         )
@@ -162,6 +173,7 @@ class App:
         """
         unanswered = self._in_flight.calls
         await self._servers.stop(grace_s)
+        await self._http.stop()
         self._shared_memory.stop()
         await self._monitor.stop()
         await self._batcher.stop()
@@ -231,7 +243,7 @@ class App:
             OpenInferenceServicer(sample_handler, encode_handler, lambda: self._health.is_serving),
             AdminServicer(self._monitor, self._models, self._allocator_settings),
             self._health,
-        ).add_to(self._servers)
+        ).add_to(self._servers, self._http.calls, settings.admin_over_http)
         self._show_state()
 
     def _show_state(self) -> None:

@@ -1,5 +1,6 @@
 """Settings of TLS, tokens, listening addresses, limits of connections, metrics and traces."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -42,7 +43,7 @@ class NetworkSettings(BaseSettings):
         (),
         description="Address of the admin service, which is nowhere else: HOST:PORT or "
         "unix:PATH. Beyond loopback it needs tokens_file or tls_client_ca. The "
-        "addresses of listen, repeated here, serve both.",
+        "addresses of listen and http_listen, repeated here, serve both.",
     )
     max_connections: int = Field(
         1024,
@@ -93,8 +94,15 @@ class NetworkSettings(BaseSettings):
     )
     http_listen: str | None = Field(
         None,
-        description="HOST:PORT of /metrics (Prometheus) and /healthz, in plain HTTP and without "
-        "tokens.",
+        description="HOST:PORT of HTTP: a page to look at, the unary calls (Connect protocol, JSON "
+        "too), /metrics (Prometheus) and /healthz. Calls need TLS and tokens as over gRPC; the "
+        "page, /metrics and /healthz need no token and no client certificate.",
+    )
+    http_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Origin whose web pages may call over HTTP, such as https://viewer.example; * "
+        "for any. Repeat the flag, or separate by commas, for several. Without it only the "
+        "server's own page may. On loopback also the names by which a proxy asks for this server.",
     )
     otlp_endpoint: str | None = Field(
         None,
@@ -103,9 +111,9 @@ class NetworkSettings(BaseSettings):
         "http://127.0.0.1:4317. Needs the extra farpoint-server[tracing].",
     )
 
-    @field_validator("admin_listen", mode="before")
+    @field_validator("admin_listen", "http_origins", mode="before")
     @classmethod
-    def _split_admin_addresses(cls, value: Any) -> Any:
+    def _split_lists(cls, value: Any) -> Any:
         return split_commas(value)
 
     @field_validator("admin_listen")
@@ -121,6 +129,14 @@ class NetworkSettings(BaseSettings):
             check_address(value)
             if value.startswith("unix:"):
                 raise ValueError(f"expected HOST:PORT, got {value!r}")
+        return value
+
+    @field_validator("http_origins")
+    @classmethod
+    def _check_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in value:
+            if origin != "*" and not re.fullmatch(r"https?://[^/?#@\s]+", origin):
+                raise ValueError(f"expected http(s)://HOST, without a path, or *, got {origin!r}")
         return value
 
     @field_validator("shared_memory_listen")
@@ -148,3 +164,8 @@ class NetworkSettings(BaseSettings):
                     "give tokens_file or tls_client_ca"
                 )
         return self
+
+    @property
+    def admin_over_http(self) -> bool:
+        """Whether the admin service is on the HTTP port too."""
+        return self.http_listen is not None and self.http_listen in self.admin_listen

@@ -18,6 +18,7 @@ from farpoint_server.models.registry import LoadedModel
 from farpoint_server.services.encode_handler import EncodeHandler
 from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.http.calls import HandlerRegistry
 from farpoint_server.transport.receive import receive
 
 DESCRIPTOR = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
@@ -114,7 +115,7 @@ class OpenInferenceServicer:
             raise NotFoundError(f"model_version: expected {VERSION!r}, got {quoted(version_)}")
         return None if name == fps.NAME else self.encode_handler.registry.get(name)
 
-    def add_to(self, server: grpc.aio.Server) -> None:
+    def add_to(self, server: HandlerRegistry) -> None:
         """Registers the servicer."""
         # Reads its one message itself, when there is room for it.
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {

@@ -9,8 +9,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from farpoint_server.transport import http_server
-from farpoint_server.transport.http_server import BoundedConnection, HttpServer
+from farpoint_server.transport.http import connection
+from farpoint_server.transport.http import server as http_server
+from farpoint_server.transport.http.connection import BoundedConnection
+from farpoint_server.transport.http.server import HttpServer
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 LARGE = 64 << 20
@@ -63,8 +65,8 @@ async def served():
 
 @pytest.fixture
 def short(monkeypatch):
-    monkeypatch.setattr(http_server, "HEADER_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(http_server, "TRANSFER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(connection, "HEADER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(connection, "TRANSFER_TIMEOUT_S", 0.2)
     monkeypatch.setattr(http_server, "SWEEP_S", 0.02)
 
 
@@ -96,7 +98,7 @@ async def test_where_all_are_at_work_a_further_one_is_told_so(served):
     while len(tasks) < http_server.MAX_CONNECTIONS:
         await asyncio.sleep(0)
     reader, _ = await served()
-    assert await end_of(reader) == http_server.BUSY
+    assert await end_of(reader) == connection.BUSY
     served.told.set()
     for reader, _ in at_work:
         assert b"200" in await reader.readline()
@@ -159,24 +161,24 @@ async def test_an_answer_under_way_is_still_sent_when_the_server_stops(served):
 
 
 async def test_headers_have_a_bound(served):
-    data = b"GET / HTTP/1.1\r\n" + b"a: " + b"b" * 2 * http_server.MAX_HEADER_BYTES
+    data = b"GET / HTTP/1.1\r\n" + b"a: " + b"b" * 2 * connection.MAX_HEADER_BYTES
     assert await status(served, data) == b"400"
 
 
 async def test_many_small_chunks_do_not_hold_the_event_loop(served, monkeypatch):
     """What is parsed at a time is bounded: 200 000 chunks took 0.26 s in steps of asyncio's."""
-    steps, parse = [], BoundedConnection.data_received
+    steps, handle = [], BoundedConnection.handle_events
 
-    def record(connection, data):
-        steps.append(len(data))
-        parse(connection, data)
+    def record(one):
+        handle(one)
+        steps.append(connection.MAX_EVENTS - max(one.conn.left, 0))
 
-    monkeypatch.setattr(BoundedConnection, "data_received", record)
+    monkeypatch.setattr(BoundedConnection, "handle_events", record)
     reader, _ = await served(
         b"POST /read HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
         + b"1\r\na\r\n" * 200_000
         + b"0\r\n\r\n"
     )
     assert b"200" in await reader.readline()
-    assert sum(steps) > 6 * 200_000
-    assert max(steps) <= http_server.READ_BYTES
+    assert sum(steps) > 200_000
+    assert max(steps) <= connection.MAX_EVENTS

@@ -1,0 +1,219 @@
+"""Unary RPCs by the Connect protocol (connectrpc.com): POST /package.Service/Method, proto or JSON.
+
+Streams are left to gRPC. Connect's GET is left out: no method here is free of side effects on load.
+"""
+
+import base64
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import grpc
+from google.protobuf import json_format, message_factory
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.rpc import error_details_pb2, status_pb2
+from starlette.types import Receive, Scope, Send
+
+from farpoint_server.codec import json_form
+from farpoint_server.errors import quoted
+from farpoint_server.transport.http.body import BodyLimits
+from farpoint_server.transport.http.calls import UnaryCalls
+from farpoint_server.transport.http.exchange import Answer, Exchange, send_all
+
+PROTO, JSON = "application/proto", "application/json"
+VERSION = "1"
+TIMEOUT_DIGITS = 10
+Code = grpc.StatusCode
+# Connect's own table; see the protocol's "Error codes".
+HTTP_STATUS = {
+    Code.CANCELLED: 499,
+    Code.UNKNOWN: 500,
+    Code.INVALID_ARGUMENT: 400,
+    Code.DEADLINE_EXCEEDED: 504,
+    Code.NOT_FOUND: 404,
+    Code.ALREADY_EXISTS: 409,
+    Code.PERMISSION_DENIED: 403,
+    Code.RESOURCE_EXHAUSTED: 429,
+    Code.FAILED_PRECONDITION: 400,
+    Code.ABORTED: 409,
+    Code.OUT_OF_RANGE: 400,
+    Code.UNIMPLEMENTED: 501,
+    Code.INTERNAL: 500,
+    Code.UNAVAILABLE: 503,
+    Code.DATA_LOSS: 500,
+    Code.UNAUTHENTICATED: 401,
+}
+CODES = {code.value[0]: code for code in Code}
+DETAILS = {
+    kind.DESCRIPTOR.full_name: kind
+    for kind in (error_details_pb2.BadRequest, error_details_pb2.RetryInfo)
+}
+
+
+class ProtoForm:
+    """Messages as they are in gRPC."""
+
+    protocol = "connect"
+    max_bytes = 1 << 31
+    read = None
+
+    def write(self, raw: bytes) -> Answer:
+        """As Form."""
+        return Answer(200, (("content-type", PROTO),), raw)
+
+    def refuse(self, status: status_pb2.Status) -> Answer:
+        """As Form."""
+        return refuse(status)
+
+
+class JsonForm:
+    """Messages of one method in their JSON form."""
+
+    protocol = "connect"
+    max_bytes = json_form.MAX_BYTES
+
+    def __init__(self, method: MethodDescriptor, clouds: int) -> None:
+        asked = message_factory.GetMessageClass(method.input_type)
+        self._answered = message_factory.GetMessageClass(method.output_type)
+        self.read: Callable[[bytes], bytes] = partial(
+            json_form.read_json, kind=asked, clouds=clouds
+        )
+
+    def write(self, raw: bytes) -> Answer:
+        """As Form."""
+        return Answer(200, (("content-type", JSON),), json_form.write_json(raw, self._answered))
+
+    def refuse(self, status: status_pb2.Status) -> Answer:
+        """As Form."""
+        return refuse(status)
+
+
+class ConnectApp:
+    """ASGI application of the paths "/package.Service/Method".
+
+    Args:
+        calls: What answers.
+        services: Those whose methods may be called, if they are registered.
+        limits: Of bodies.
+        needs_certificate: Whether a caller must have shown a client certificate.
+    """
+
+    def __init__(
+        self,
+        calls: UnaryCalls,
+        services: Iterable[ServiceDescriptor],
+        limits: BodyLimits,
+        needs_certificate: bool,
+    ) -> None:
+        self._methods: Mapping[str, MethodDescriptor] = {
+            f"/{service.full_name}/{method.name}": method
+            for service in services
+            for method in service.methods
+        }
+        self._calls = calls
+        self._exchange = Exchange(calls, limits)
+        self._clouds, self._gzip = limits.clouds, limits.gzip
+        self._needs_certificate = needs_certificate
+        self._json: dict[str, JsonForm] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, headers = scope["path"], _headers(scope)
+        refusal = self._check(scope["method"], path, headers)
+        if self._needs_certificate and not scope.get("state", {}).get("has_certificate"):
+            refusal = error(Code.UNAUTHENTICATED, "expected a client certificate, got none")
+        if refusal is not None:
+            await send_all(send, refusal)
+            return
+        timeout = headers.get("connect-timeout-ms")
+        timeout_s = None if timeout is None else int(timeout) / 1e3
+        form = ProtoForm() if _content_type(headers) == PROTO else self._json_form(path)
+        await self._exchange.run(scope, receive, send, path, form, timeout_s)
+
+    def _check(self, verb: str, path: str, headers: Mapping[str, str]) -> Answer | None:
+        """Why a request is not one of a call; None if it is."""
+        method = self._methods.get(path)
+        if method is None or not self._calls.has(path):
+            return error(Code.UNIMPLEMENTED, f"no method {quoted(path)}", status=404)
+        if verb != "POST":
+            return error(Code.UNIMPLEMENTED, "expected POST", ("allow", "POST"), status=405)
+        if method.client_streaming or method.server_streaming:
+            return error(Code.UNIMPLEMENTED, f"{method.name} is a stream, which needs gRPC")
+        if _content_type(headers) not in (PROTO, JSON):
+            text, post = f"content-type: expected {PROTO} or {JSON}", f"{PROTO}, {JSON}"
+            return error(Code.INVALID_ARGUMENT, text, ("accept-post", post), status=415)
+        return self._check_headers(headers)
+
+    def _check_headers(self, headers: Mapping[str, str]) -> Answer | None:
+        version = headers.get("connect-protocol-version", VERSION)
+        if version != VERSION:
+            text = f"connect-protocol-version: expected {VERSION}, got {quoted(version)}"
+            return error(Code.INVALID_ARGUMENT, text)
+        timeout = headers.get("connect-timeout-ms", "1")
+        if not (timeout.isascii() and timeout.isdigit() and len(timeout) <= TIMEOUT_DIGITS):
+            text = f"connect-timeout-ms: expected up to {TIMEOUT_DIGITS} digits"
+            return error(Code.INVALID_ARGUMENT, f"{text}, got {quoted(timeout)}")
+        encodings = ("identity", "gzip") if self._gzip else ("identity",)
+        encoding = headers.get("content-encoding", "identity")
+        if encoding not in encodings:
+            text = f"content-encoding: expected {' or '.join(encodings)}, got {quoted(encoding)}"
+            return error(Code.UNIMPLEMENTED, text, ("accept-encoding", ", ".join(encodings)))
+        return None
+
+    def _json_form(self, path: str) -> JsonForm:
+        if path not in self._json:
+            self._json[path] = JsonForm(self._methods[path], self._clouds)
+        return self._json[path]
+
+
+def error(
+    code: grpc.StatusCode, message: str, *headers: tuple[str, str], status: int | None = None
+) -> Answer:
+    """The answer to what is no call, or to a call that was not begun.
+
+    Args:
+        code: Of Connect.
+        message: For people.
+        headers: Of the answer, beside the usual ones.
+        status: Of HTTP, where it is not that of the code.
+    """
+    answer = refuse(status_pb2.Status(code=code.value[0], message=message))
+    return Answer(status or answer.status, (*answer.headers, *headers), answer.body)
+
+
+def refuse(status: status_pb2.Status) -> Answer:
+    """A status as Connect's JSON."""
+    code = CODES[status.code]
+    # "canceled" has one l here.
+    name = "canceled" if code is Code.CANCELLED else code.name.lower()
+    body: dict[str, Any] = {"code": name}
+    if status.message:
+        body["message"] = status.message
+    if status.details:
+        body["details"] = [_describe(detail) for detail in status.details]
+    headers = [("content-type", JSON)]
+    if code is Code.UNAUTHENTICATED:
+        headers.append(("www-authenticate", "Bearer"))
+    return Answer(HTTP_STATUS[code], headers, json_form.dump(body))
+
+
+def _describe(detail: AnyMessage) -> dict[str, Any]:
+    name = detail.type_url.rpartition("/")[2]
+    value = base64.b64encode(detail.value).decode().rstrip("=")
+    described: dict[str, Any] = {"type": name, "value": value}
+    kind = DETAILS.get(name)
+    if kind is not None:
+        described["debug"] = json_format.MessageToDict(kind.FromString(detail.value))
+    return described
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _content_type(headers: Mapping[str, str]) -> str:
+    """The media type; of parameters only JSON's charset is known, and only one."""
+    kind, _, parameter = headers.get("content-type", "").lower().partition(";")
+    if kind.strip() == JSON and parameter.strip() in ("", "charset=utf-8"):
+        return JSON
+    return kind.strip() if not parameter else ""
