@@ -2,8 +2,19 @@
 
 import street from "../assets/street.bin?url";
 import { FileError, cloudOfColumns, type Cloud } from "./cloud";
-import { refusal } from "./read";
+import { refusal } from "./formats";
 import type { ReadAnswer } from "./read.worker";
+
+function readWorker(): Worker {
+  return new Worker(new URL("./read.worker.ts", import.meta.url), { type: "module" });
+}
+
+/** Started before it is needed: a server that is gone by then gives no script. */
+let spare: Worker | undefined;
+
+export function prepareReader(): void {
+  spare ??= readWorker();
+}
 
 /**
  * Reads a file on a thread of its own, which ends with `signal`.
@@ -13,14 +24,18 @@ import type { ReadAnswer } from "./read.worker";
 export function openFile(file: File, signal: AbortSignal): Promise<Cloud> {
   const refused = refusal(file);
   if (refused) return Promise.reject(new FileError(refused));
-  const worker = new Worker(new URL("./read.worker.ts", import.meta.url), { type: "module" });
+  const worker = spare ?? readWorker();
+  spare = undefined;
   return new Promise<Cloud>((resolve, reject) => {
     signal.addEventListener("abort", () => reject(new DOMException("Another choice was made.", "AbortError")));
     worker.onerror = () => reject(new FileError(`${file.name} could not be read.`));
     worker.onmessage = ({ data }: MessageEvent<ReadAnswer>) =>
       "cloud" in data ? resolve(data.cloud) : reject(new FileError(data.message));
     worker.postMessage(file);
-  }).finally(() => worker.terminate());
+  }).finally(() => {
+    worker.terminate();
+    prepareReader();
+  });
 }
 
 /** The scan that `make demo` samples too, in whole centimeters: see tools/make_street.py. */
@@ -37,5 +52,5 @@ export async function openStreet(signal: AbortSignal): Promise<Cloud> {
     columns.set(axis, values);
   });
   columns.set("intensity", Float32Array.from(new Uint8Array(bytes, 6 * count, count), (value) => value / 255));
-  return cloudOfColumns("street.bin", columns);
+  return cloudOfColumns("street", columns);
 }

@@ -58,14 +58,14 @@ export function followStages(positions: Float32Array, wanted: Uint8Array, orders
 function typicalSide(positions: Float32Array, rows: Int32Array, samples: number): number {
   let [low, high] = [Infinity, -Infinity];
   for (const row of rows) [low, high] = [Math.min(low, positions[3 * row]!), Math.max(high, positions[3 * row]!)];
-  return (high - low) / Math.sqrt(Math.max(1, samples)) / 4;
+  return (high - low) / Math.sqrt(Math.max(1, samples)) / 2;
 }
 
-/** Coordinates over sides are cell numbers, which have to stay exact. */
+/** Something above 0 to divide by, where points coincide. */
 function smallestSide(positions: Float32Array, wanted: Uint8Array): number {
   let largest = 0;
   for (let i = 0; i < positions.length; i++) if (wanted[(i / 3) | 0]) largest = Math.max(largest, Math.abs(positions[i]!));
-  return Math.max(largest * 1e-6, 1e-30);
+  return Math.max(largest * 1e-12, 1e-30);
 }
 
 class Grid {

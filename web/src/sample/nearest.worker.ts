@@ -8,6 +8,7 @@ export interface NearestQuestion {
   readonly wanted: Uint8Array;
   /** Rows of the samples; several where samples were sampled again, stage by stage. */
   readonly orders: readonly Int32Array[];
+  /** The covering radius; 0 where it is not known. */
   readonly guess: number;
 }
 
@@ -20,7 +21,7 @@ export interface NearestAnswer {
 self.onmessage = ({ data }: MessageEvent<NearestQuestion>): void => {
   const { positions, wanted, orders, guess } = data;
   const { assignment, distance } =
-    orders.length === 1 ? nearestSamples(positions, wanted, orders[0]!, guess) : followStages(positions, wanted, orders);
+    guess > 0 ? nearestSamples(positions, wanted, orders[0]!, guess) : followStages(positions, wanted, orders);
   const answer: NearestAnswer = { id: data.id, assignment, distance };
   self.postMessage(answer, { transfer: [assignment.buffer as ArrayBuffer, distance.buffer as ArrayBuffer] });
 };

@@ -46,5 +46,7 @@ function describe(): void {
   }
   // The server's own count; the page follows the stages in the same arithmetic.
   const stage = encoded.value?.stages[settings.stage.value];
-  hint.textContent = `${row} stands for ${plural(stage?.counts[sample] ?? points, "point")}; of ${plural(points, "point")} shown, the mean distance at its stage is ${measure(stage?.distances[sample] ?? NaN)}.`;
+  const counted = stage?.counts[sample] ?? points;
+  const marked = counted === points ? "" : ` (${count(points)} shown)`;
+  hint.textContent = `${row} stands for ${plural(counted, "point")}${marked}; those of the stage before are ${measure(stage?.distances[sample] ?? NaN)} away on average.`;
 }

@@ -12,7 +12,7 @@ import { shown } from "../view/pictures";
 const FINENESS = 360;
 
 export function startResults(setSamples: (m: number) => void): void {
-  const curve = new Chart(element("curve", "div"));
+  const curve = new Chart(element("curve", "div"), "No sample yet");
   curve.onPoint((m) => setSamples(Math.round(m)));
   const update = (): void => {
     showRadius();
@@ -69,6 +69,9 @@ function showTime(took: Took | undefined): void {
     : [];
   const total = parts.reduce((sum, [, value]) => sum + value, 0);
   element("time-total", "p").textContent = took ? milliseconds(total) : "–";
+  const whole = sampled.value?.indices.length ?? 0;
+  const serves = settings.tab.value === "sample" && whole > 1;
+  element("time-hint", "p").textContent = took ? (serves ? `One call for every number of samples up to ${count(whole)}.` : "One call for all stages.") : "";
   const bar = element("time-bar", "div");
   bar.replaceChildren(
     ...parts.map(([name, value]) => {

@@ -13,7 +13,7 @@ abstract class Plot {
     const names = keys.map(([kind, name]) => make("span", { class: `key ${kind}` }, name));
     const plot = make("div", { class: "plot" });
     host.append(make("div", { class: "card" }, make("div", { class: "split" }, make("h2", {}, title), make("p", { class: "keys" }, ...names)), plot));
-    this.chart = new Chart(plot);
+    this.chart = new Chart(plot, `${title}: no values yet`);
   }
 
   protected abstract lines(readings: readonly Reading[]): Line[];
@@ -28,14 +28,16 @@ abstract class Plot {
     if (!last || readings.length < 2) return;
     const lines = this.lines(readings);
     const highest = Math.max(...lines.map(({ y }) => Math.max(0, ...Array.from(y))));
-    const from = Math.min(readings[0]!.at, last.at - 60);
+    // Seconds before now, so that the ticks are round.
+    const from = Math.min(readings[0]!.at - last.at, -60);
+    const since = (values: ArrayLike<number>): number[] => Array.from(values, (at) => at - last.at);
     this.chart.show(
       {
-        x: { low: from, high: last.at, logarithmic: false },
+        x: { low: from, high: 0, logarithmic: false },
         y: { low: 0, high: highest > 0 ? highest * 1.15 : 1, logarithmic: false },
-        lines,
-        marks: this.marks().filter(({ x }) => x >= from),
-        formatX: (value) => (last.at - value < 1 ? "now" : `−${count(last.at - value)} s`),
+        lines: lines.map((each) => ({ ...each, x: since(each.x) })),
+        marks: this.marks().map((mark) => ({ ...mark, x: mark.x - last.at })).filter(({ x }) => x >= from),
+        formatX: (value) => (value > -1 ? "now" : `−${count(-value)} s`),
         formatY: (value) => this.format(value),
       },
       `${this.title}: ${lines.map(({ y }) => this.format(y[y.length - 1] ?? 0)).join(", ")} now`,

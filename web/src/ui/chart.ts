@@ -35,7 +35,8 @@ export class Chart {
   private readonly svg = makeSvg("svg", { class: "chart", role: "img" });
   private content: ChartContent | undefined;
 
-  constructor(host: HTMLElement) {
+  constructor(host: HTMLElement, label: string) {
+    this.svg.setAttribute("aria-label", label);
     host.append(this.svg);
     new ResizeObserver(() => this.draw()).observe(host);
   }
@@ -85,7 +86,7 @@ export class Chart {
 
   private axes(width: number, height: number, across: (x: number) => number, down: (y: number) => number): void {
     const { x, y, formatX, formatY } = this.content!;
-    for (const value of ticks(y, 3)) {
+    for (const value of ticks(y, Math.max(2, Math.floor(height / 26)))) {
       this.svg.append(makeSvg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: down(value), y2: down(value) }));
       this.svg.append(makeSvg("text", { x: LEFT - 8, y: down(value) + 3.5, "text-anchor": "end" }, formatY(value)));
     }

@@ -1,11 +1,12 @@
 // Ways to choose a cloud: drop it anywhere, open it, take the street.
 
-import { chooseFile, chooseStreet } from "../session";
+import { prepareReader } from "../cloud/open";
+import { chooseFile, chooseStreet, problem } from "../session";
 import { settings } from "../state";
 import { element } from "./dom";
-import { problem } from "../session";
 
 export function startOpening(): void {
+  prepareReader();
   const file = element("file", "input");
   file.addEventListener("change", () => {
     const [first] = file.files ?? [];

@@ -39,7 +39,7 @@ function table(polynomial: Polynomial, from: number, to: number): Map256 {
 /** The end of a map that would vanish on the background is left out. */
 export function colormap(kind: "place" | "amount", dark: boolean): Map256 {
   const polynomial = kind === "place" ? VIRIDIS : PLASMA;
-  return dark ? table(polynomial, 0.14, 1) : table(polynomial, 0, 0.88);
+  return dark ? table(polynomial, 0.22, 1) : table(polynomial, 0, 0.88);
 }
 
 /** Values within `low` to `high` as RGB; values outside take the ends. */

@@ -11,14 +11,14 @@ export function attachControls(canvas: HTMLCanvasElement, viewer: Viewer, onPick
   canvas.addEventListener("contextmenu", (event) => event.preventDefault());
   canvas.addEventListener("dblclick", () => {
     viewer.orbit.reset();
-    viewer.draw();
+    viewer.move();
   });
   canvas.addEventListener(
     "wheel",
     (event) => {
       event.preventDefault();
       viewer.orbit.zoom(Math.exp(Math.max(-80, Math.min(80, event.deltaY)) * 0.003));
-      viewer.draw();
+      viewer.move();
     },
     { passive: false },
   );
@@ -42,7 +42,7 @@ function attachPointers(canvas: HTMLCanvasElement, viewer: Viewer, onPick: (x: n
     else if (event.shiftKey || event.buttons & 6) viewer.orbit.pan(dx / canvas.clientHeight, -dy / canvas.clientHeight);
     else viewer.orbit.turn(dx * 0.006, dy * 0.006);
     held.set(event.pointerId, { x: event.offsetX, y: event.offsetY });
-    viewer.draw();
+    viewer.move();
   });
   const release = (event: PointerEvent): void => {
     const was = held.delete(event.pointerId);
@@ -76,6 +76,6 @@ function attachKeys(canvas: HTMLCanvasElement, viewer: Viewer): void {
     else if (event.key === "Home" || event.key === "0") orbit.reset();
     else return;
     event.preventDefault();
-    viewer.draw();
+    viewer.move();
   });
 }

@@ -5,6 +5,8 @@ import type { Cloud } from "../cloud/cloud";
 /** Coordinates for the picture: float32 around the middle of the cloud. */
 export interface Framed {
   readonly positions: Float32Array;
+  /** As the server measures: float64 is shifted to the first finite point before it is narrowed. */
+  readonly measured: Float32Array;
   readonly finite: Uint8Array;
   /** Of what is worth framing: a scan has few points very far out. */
   readonly center: readonly [number, number, number];
@@ -13,8 +15,6 @@ export interface Framed {
   readonly fromCamera: boolean;
 }
 
-/** Beyond every far plane, where rows without a place are put: they are clipped. */
-const NOWHERE = 1e6;
 const SOME = 20_000;
 
 export function frame(cloud: Cloud, finite: Uint8Array): Framed {
@@ -30,7 +30,8 @@ export function frame(cloud: Cloud, finite: Uint8Array): Framed {
   });
   const radius = Math.max(Math.hypot(...spans.map(([low, high]) => high - low)) / 2, 1e-6);
   return {
-    positions: positionsOf(cloud, finite, origin, radius),
+    positions: positionsOf(cloud, finite, origin),
+    measured: cloud.points instanceof Float32Array ? cloud.points : positionsOf(cloud, finite, firstFinite(cloud.points, finite)),
     finite,
     center: spans.map(([low, high]) => (low + high) / 2) as [number, number, number],
     radius,
@@ -51,14 +52,20 @@ function at(sorted: Float64Array, part: number): number {
   return sorted.length ? sorted[Math.round(part * (sorted.length - 1))]! : 0;
 }
 
-function positionsOf(cloud: Cloud, finite: Uint8Array, origin: readonly number[], radius: number): Float32Array {
+function positionsOf(cloud: Cloud, finite: Uint8Array, origin: readonly number[]): Float32Array {
   const positions = new Float32Array(cloud.points.length);
   for (let row = 0; row < cloud.count; row++) {
     for (let k = 0; k < 3; k++) {
-      positions[3 * row + k] = finite[row] ? cloud.points[3 * row + k]! - origin[k]! : NOWHERE * radius;
+      // Rows without a place are never drawn.
+      positions[3 * row + k] = finite[row] ? cloud.points[3 * row + k]! - origin[k]! : 0;
     }
   }
   return positions;
+}
+
+function firstFinite(points: Float64Array, finite: Uint8Array): number[] {
+  const first = finite.indexOf(1);
+  return [0, 1, 2].map((k) => points[3 * first + k]!);
 }
 
 /** Whether nearly all points lie in the view of a depth camera at the origin. */

@@ -92,7 +92,7 @@ function repaint(viewer: Viewer): void {
     apply(viewer);
   };
   const plain = byValue("Height", heights(current.cloud, current.framed), rows, isDark());
-  if (settings.tab.value === "encode") return paintStage(plain, done);
+  if (settings.tab.value === "encode") return paintStage(viewer, plain, done);
   const color = settings.color.value;
   const intensity = intensityOf(current.cloud);
   const rgb = rgbOf(current.cloud);
@@ -109,7 +109,7 @@ function repaint(viewer: Viewer): void {
   done(plain);
 }
 
-function paintStage(plain: Painting, done: (painting: Painting, text?: string) => void): void {
+function paintStage(viewer: Viewer, plain: Painting, done: (painting: Painting, text?: string) => void): void {
   const stages = encoded.value?.stages ?? [];
   const stage = stages[Math.min(settings.stage.value, stages.length - 1)];
   if (!stage) return done(plain);
@@ -128,6 +128,8 @@ function paintStage(plain: Painting, done: (painting: Painting, text?: string) =
     sample = paint(values, low, high, map);
     explained = { title: counts ? "Points it stands for" : "Mean distance of these", low, high, map };
   }
+  // The stage at once; the cloud when it is known what stands for what.
+  viewer.paintSample(sample);
   withNearest((found) => {
     const cloud = spread(sample, found.assignment);
     done(explained ? { cloud, sample, legend: explained } : { cloud, sample }, text);
@@ -141,8 +143,8 @@ function withNearest(use: (found: Nearest) => void): void {
   if (!current || !now) return;
   const stages = encoded.value?.stages ?? [];
   const orders = settings.tab.value === "encode" ? stages.slice(0, settings.stage.value + 1).map((stage) => stage.indices) : [now.rows.slice(0, now.count)];
-  const { positions, finite } = current.framed;
-  assigner.ask({ positions, wanted: finite, orders, guess: now.radius }, (found) => {
+  const { measured, finite } = current.framed;
+  assigner.ask({ positions: measured, wanted: finite, orders, guess: now.radius }, (found) => {
     if (shown.value !== now) return;
     nearest.set(found);
     use(found);

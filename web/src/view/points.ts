@@ -13,7 +13,7 @@ varying vec3 shade;
 void main() {
   vec4 seen = modelViewMatrix * vec4(position, 1.0);
   gl_Position = projectionMatrix * seen;
-  gl_PointSize = max(1.0, size * clamp(reference / max(-seen.z, 1e-9), 0.6, 3.0));
+  gl_PointSize = max(1.0, size * clamp(reference / max(-seen.z, 1e-9), 0.65, 2.2));
   shade = mix(color, background, fade);
 }`;
 const SQUARE = `
@@ -50,12 +50,17 @@ export class PointSet {
     this.object.visible = false;
   }
 
-  /** New points, gray until they are painted. */
-  place(positions: Float32Array): void {
+  /**
+   * New points, gray until they are painted.
+   *
+   * @param order rows in the order of drawing, so that the first ones show the whole shape.
+   */
+  place(positions: Float32Array, order?: Uint32Array): void {
     this.object.geometry.dispose();
     const geometry = new BufferGeometry();
     geometry.setAttribute("position", new BufferAttribute(positions, 3));
     geometry.setAttribute("color", new BufferAttribute(new Uint8Array(positions.length).fill(140), 3, true));
+    if (order) geometry.setIndex(new BufferAttribute(order, 1));
     this.object.geometry = geometry;
     this.object.visible = positions.length > 0;
   }
@@ -80,4 +85,17 @@ export class PointSet {
     uniforms.fade!.value = fade;
     (uniforms.background!.value as Color).copy(background);
   }
+}
+
+/** The finite rows, mixed: any number of the first ones is spread over the cloud. */
+export function mixedRows(finite: Uint8Array): Uint32Array {
+  const rows = Uint32Array.from({ length: finite.length }, (_, i) => i).filter((i) => finite[i]);
+  // A shuffle that is the same each time, so that pictures are too.
+  let state = 1;
+  for (let i = rows.length - 1; i > 0; i--) {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    const j = Math.floor((state / 2 ** 32) * (i + 1));
+    [rows[i], rows[j]] = [rows[j]!, rows[i]!];
+  }
+  return rows;
 }

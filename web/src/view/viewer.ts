@@ -1,9 +1,10 @@
 // Two pictures with one camera: the cloud and its sample, beside or over each other.
 
-import { Color, ColorManagement, LinearSRGBColorSpace, Scene, Vector3, WebGLRenderer } from "three";
+import { Color, ColorManagement, LinearSRGBColorSpace, Scene, Vector2, Vector3, WebGLRenderer } from "three";
 import { OrbitCamera } from "./camera";
+import { Detail } from "./detail";
 import type { Framed } from "./framing";
-import { PointSet } from "./points";
+import { PointSet, mixedRows } from "./points";
 
 // Colors are painted as they shall be seen.
 ColorManagement.enabled = false;
@@ -21,11 +22,15 @@ export class Viewer {
   private readonly background = new Color();
   private samplePositions: Float32Array = new Float32Array();
   private shown = 0;
+  private rows = 0;
   private waiting = false;
+  /** Whether the picture of the cloud is to be drawn again, not only that of the sample. */
+  private stale = true;
+  private readonly detail = new Detail(() => this.draw());
 
   /** @throws Error the browser has no WebGL. */
   constructor(private readonly canvas: HTMLCanvasElement) {
-    this.renderer = new WebGLRenderer({ canvas, antialias: false, powerPreference: "high-performance" });
+    this.renderer = new WebGLRenderer({ canvas, antialias: false, preserveDrawingBuffer: true, powerPreference: "high-performance" });
     this.renderer.outputColorSpace = LinearSRGBColorSpace;
     this.renderer.autoClear = false;
     this.left.add(this.original.object);
@@ -34,7 +39,9 @@ export class Viewer {
   }
 
   showCloud(framed: Framed, keepView: boolean): void {
-    this.original.place(framed.positions);
+    const rows = mixedRows(framed.finite);
+    this.original.place(framed.positions, rows);
+    this.rows = rows.length;
     this.showSample(new Float32Array());
     if (!keepView) this.orbit.look(framed);
     this.draw();
@@ -50,8 +57,7 @@ export class Viewer {
 
   limitSample(count: number): void {
     this.shown = count;
-    this.sample.limit(count);
-    this.draw();
+    this.drawSample();
   }
 
   paintCloud(colors: Uint8Array): void {
@@ -61,14 +67,14 @@ export class Viewer {
 
   paintSample(colors: Uint8Array): void {
     this.sample.paint(colors);
-    this.draw();
+    this.drawSample();
   }
 
   /** Draws one sample larger. */
   mark(sample: number | undefined): void {
     this.marked.place(sample === undefined ? new Float32Array() : this.samplePositions.slice(3 * sample, 3 * sample + 3));
     this.marked.paint(new Uint8Array([235, 64, 110]));
-    this.draw();
+    this.drawSample();
   }
 
   setBackground(color: string): void {
@@ -81,40 +87,57 @@ export class Viewer {
     return this.background.toArray().map((part) => 255 * part);
   }
 
+  /** As `draw`, while the view moves: fewer points where all of them would be slow. */
+  move(): void {
+    this.detail.move();
+    this.draw();
+  }
+
   /** Draws in the next frame, once however often it is asked. */
   draw(): void {
+    this.stale = true;
+    this.drawSample();
+  }
+
+  /** As `draw`; the picture of the cloud is as it was. */
+  private drawSample(): void {
     if (this.waiting) return;
     this.waiting = true;
-    requestAnimationFrame(() => {
+    requestAnimationFrame((now) => {
       this.waiting = false;
       this.render();
+      this.detail.frame(now, this.rows + this.shown);
     });
   }
 
-  /** Draws now, for reading the pixels. */
-  render(): void {
+  private render(): void {
     const { clientWidth: width, clientHeight: height } = this.canvas;
     if (!width || !height) return;
     const ratio = Math.min(window.devicePixelRatio, 2);
-    this.renderer.setPixelRatio(ratio);
-    this.renderer.setSize(width, height, false);
+    if (this.renderer.getPixelRatio() !== ratio) this.renderer.setPixelRatio(ratio);
+    const { width: before, height: tall } = this.renderer.getSize(new Vector2());
+    if (before !== width || tall !== height) this.renderer.setSize(width, height, false);
     this.renderer.setClearColor(this.background, 1);
-    this.renderer.setScissorTest(false);
-    this.renderer.clear();
     const over = this.layout === "over";
+    const all = over || this.stale;
+    this.stale = false;
     const panes = this.panes();
     this.orbit.setAspect(panes.width / panes.height);
     const camera = this.orbit.place();
     const { seenFrom } = this.orbit;
     // Few samples are drawn larger, so that they can be seen at all.
     const larger = Math.max(1.5, Math.min(4, 12 / Math.log10(Math.max(10, this.shown)) - 0.9));
-    this.original.style(this.size * ratio, seenFrom, over ? 0.72 : 0, this.background);
+    this.original.style(this.size * ratio, seenFrom, over ? 0.6 : 0, this.background);
     this.sample.style(this.size * ratio * larger, seenFrom, 0, this.background);
     this.marked.style(this.size * ratio * larger + 9 * ratio, seenFrom, 0, this.background);
     this.renderer.setScissorTest(true);
+    this.original.limit(this.detail.of(this.rows));
+    this.sample.limit(this.detail.of(this.shown));
     panes.origins.forEach(([x, y], pane) => {
+      if (pane === 0 && !all) return;
       this.renderer.setViewport(x, y, panes.width, panes.height);
       this.renderer.setScissor(x, y, panes.width, panes.height);
+      this.renderer.clear();
       if (over || pane === 0) this.renderer.render(this.left, camera);
       if (over) this.renderer.clearDepth();
       if (over || pane === 1) this.renderer.render(this.right, camera);
