@@ -40,10 +40,9 @@ from farpoint_server.services.encoding import EncodingServicer
 from farpoint_server.services.open_inference import OpenInferenceServicer
 from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.services.sampling import SamplingServicer
-from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.interceptor import RequestInterceptor
-from farpoint_server.transport.limits.outgoing import Outgoing
+from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
 from farpoint_server.transport.limits.slots import CallLimits
 from farpoint_server.transport.receive import ReceiveTurns
 from farpoint_server.transport.server import GrpcServers

@@ -1,4 +1,4 @@
-"""Launches of the farthest point sampling kernels, one for all clouds of a batch, and its answers."""
+"""Launches of the sampling kernels: one for all clouds of a batch, split into its answers."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future

@@ -74,7 +74,7 @@ class RoundRobin:
         self._count(job, 1)
 
     def discard(self, job: Job) -> bool:
-        """Takes a job out, if it still waits, and returns whether it did; its caller pays nothing."""
+        """Takes a job out, for which its caller pays nothing; whether it still waited."""
         caller = self._callers.get(job.caller)
         if caller is None or caller.jobs.pop(id(job), None) is None:
             return False
