@@ -11,7 +11,7 @@ from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_models import EncoderConfig
 from farpoint_server.codec.coordinates import nonfinite, to_float32
 from farpoint_server.codec.fields import Buffer, length_delimited
-from farpoint_server.codec.sample_request import check_points
+from farpoint_server.codec.points import check_points
 from farpoint_server.codec.tensors import TensorView, enum_name, parse_tensor
 from farpoint_server.codec.validation import RequestLimits, read_lengths
 from farpoint_server.codec.wire import serialize_tensor

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from farpoint.v1 import sampling_pb2, tensor_pb2
+from farpoint.v1 import packed_cloud_pb2, sampling_pb2, tensor_pb2
 from farpoint_server.codec.fields import (
     BYTES,
     END_GROUP,
@@ -20,7 +20,7 @@ from farpoint_server.codec.fields import (
     UnusualError,
     read_varint,
 )
-from farpoint_server.codec.validation import MAX_ATTRIBUTES, MAX_DIMENSIONS
+from farpoint_server.codec.validation import MAX_ATTRIBUTES, MAX_DIMENSIONS, MAX_PACKED_FIELDS
 from farpoint_server.errors import InvalidRequestError
 
 # Fields of a message and of those inside it, whatever they are: some 5 ms of walking. Numbers
@@ -112,6 +112,9 @@ _TENSOR: Bounds = {_Tensor.SHAPE_FIELD_NUMBER: Bound("shape", numbers=MAX_DIMENS
 _ATTRIBUTE: Bounds = {
     tensor_pb2.Attribute.VALUES_FIELD_NUMBER: Bound("values", parts=_TENSOR),
 }
+_PACKED: Bounds = {
+    packed_cloud_pb2.PackedCloud.FIELDS_FIELD_NUMBER: Bound("fields", MAX_PACKED_FIELDS),
+}
 
 
 @lru_cache(8)
@@ -123,6 +126,7 @@ def sample_bounds(clouds: int) -> Bounds:
         _Sample.SAMPLE_COUNTS_FIELD_NUMBER: Bound("sample_counts", numbers=clouds),
         _Sample.START_INDICES_FIELD_NUMBER: Bound("start_indices", numbers=clouds),
         _Sample.ATTRIBUTES_FIELD_NUMBER: Bound("attributes", MAX_ATTRIBUTES, parts=_ATTRIBUTE),
+        _Sample.PACKED_CLOUD_FIELD_NUMBER: Bound("packed_cloud", parts=_PACKED),
     }
 
 

@@ -7,11 +7,14 @@ import numpy as np
 
 from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_server.codec.coordinates import Float64s, check_finite, to_float32
+from farpoint_server.codec.packed import PackedView
+from farpoint_server.codec.points import parse_points, points_field
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.tensors import Enum, TensorView, enum_name, parse_tensor
+from farpoint_server.codec.tensors import Enum, TensorView, parse_tensor
 from farpoint_server.codec.validation import (
     MAX_ATTRIBUTES,
     MAX_DIMENSIONS,
+    MAX_NAME,
     RequestLimits,
     read_lengths,
     read_sample_counts,
@@ -21,14 +24,6 @@ from farpoint_server.codec.wire import SampleMessage
 from farpoint_server.engine.types import Clouds, Int64s
 from farpoint_server.errors import InvalidRequestError, quoted
 
-POINT_TYPES = (
-    tensor_pb2.DATA_TYPE_FLOAT32,
-    tensor_pb2.DATA_TYPE_FLOAT64,
-    tensor_pb2.DATA_TYPE_FLOAT16,
-    tensor_pb2.DATA_TYPE_BFLOAT16,
-)
-# Of the name of an attribute, which the answer repeats, in characters.
-MAX_NAME = 256
 METHODS = (sampling_pb2.SAMPLING_METHOD_FARTHEST_POINT,)
 # Read once: an enum makes them anew each time that it is asked.
 _METHOD_NUMBERS = frozenset(sampling_pb2.SamplingMethod.values())
@@ -38,8 +33,8 @@ _POLICY_NUMBERS = frozenset(sampling_pb2.NonfinitePolicy.values())
 class ParsedSampleRequest(NamedTuple):
     """A request whose sizes and numbers are valid; its coordinates are still to be looked at."""
 
-    points: TensorView
-    """Shape (P, 3), of one of POINT_TYPES."""
+    points: TensorView | PackedView
+    """Shape (P, 3), of one of POINT_TYPES or with fields that become one."""
     attributes: tuple[tuple[str, TensorView], ...]
     """Name and values, shape (P, ...)."""
     lengths: Int64s
@@ -79,7 +74,8 @@ def check_message_size(message: SampleMessage, limits: RequestLimits) -> None:
     tensors = {f"attributes[{i}].values": a.values.ByteSize() for i, a in attributes}
     # All that was cut out of the message is data of its points.
     cut_out = message.size - message.request.ByteSize()
-    tensors["points"] = message.request.points.ByteSize() + cut_out
+    name = points_field(message.request)
+    tensors[name] = getattr(message.request, name).ByteSize() + cut_out
     largest = max(tensors, key=lambda field: tensors[field])
     expected = f"a message of at most {limits.message_bytes} bytes"
     raise InvalidRequestError(f"{largest}.data", expected, f"{message.size} bytes")
@@ -100,8 +96,7 @@ def parse_sample_request(
     """
     request = message.request
     _check_enums(request)
-    check_points(request.points, limits)
-    points = parse_tensor(request.points, "points", message.points_data, regions)
+    points = parse_points(request, message.points_data, limits, regions)
     lengths = read_lengths(request.lengths, points.shape[0], limits)
     counts = read_sample_counts(request.sample_counts, lengths)
     attributes: tuple[tuple[str, TensorView], ...] = ()
@@ -134,7 +129,8 @@ def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
     lengths, counts = request.lengths, request.sample_counts
     each_count, each_start = (_broadcast(v, len(lengths)) for v in (counts, request.starts))
     points, origins = to_float32(request.points, lengths)
-    check_finite(points, lengths, counts if request.ignore_nonfinite else None)
+    needed = counts if request.ignore_nonfinite else None
+    check_finite(points, lengths, needed, request.points.field)
     clouds = Clouds(points, lengths, each_count, each_start, request.return_distances)
     return DecodedSampleRequest(request, clouds, origins)
 
@@ -155,19 +151,6 @@ def _check_enums(request: sampling_pb2.SampleRequest) -> None:
 def _unknown(field: str, enum: Enum, value: int) -> InvalidRequestError:
     names = ", ".join(name for name, _ in enum.items())
     return InvalidRequestError(field, f"one of {names}", value)
-
-
-def check_points(points: tensor_pb2.Tensor, limits: RequestLimits) -> None:
-    """Checks the type and the shape of the points; raises InvalidRequestError."""
-    if points.data_type not in POINT_TYPES:
-        names = ", ".join(enum_name(tensor_pb2.DataType, t) for t in POINT_TYPES)
-        got = enum_name(tensor_pb2.DataType, points.data_type)
-        raise InvalidRequestError("points.data_type", f"one of {names}", got)
-    shape = points.shape
-    if len(shape) != 2 or shape[1] != 3:
-        raise InvalidRequestError("points.shape", "(P, 3)", tuple(shape[:MAX_DIMENSIONS]))
-    if not 1 <= shape[0] <= limits.points:
-        raise InvalidRequestError("points.shape", f"1 to {limits.points} points", tuple(shape))
 
 
 def _parse_attributes(

@@ -32,10 +32,8 @@ def rows_within(clouds: Clouds, rows: Int32s) -> Int32s:
 
 def response_bytes(request: ParsedSampleRequest, outcome: Outcome[Samples]) -> int:
     """Bytes of the tensors of a response that have a row per sample, at most."""
-    points = request.points.shape[0]
-    row = 8 + len(request.points.data) // points
-    for _, values in request.attributes:
-        row += len(values.data) // points
+    tensors = (request.points, *(values for _, values in request.attributes))
+    row = 8 + sum(tensor.row_bytes for tensor in tensors)
     return row * len(outcome.result.rows)
 
 

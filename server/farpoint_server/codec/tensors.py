@@ -15,6 +15,14 @@ from farpoint_server.codec.wire import ELEMENT_TYPES, DataType, tensor_chunks
 from farpoint_server.engine.types import Int32s
 from farpoint_server.errors import InvalidRequestError
 
+# Types that points may have.
+POINT_TYPES: tuple[DataType, ...] = (
+    tensor_pb2.DATA_TYPE_FLOAT32,
+    tensor_pb2.DATA_TYPE_FLOAT64,
+    tensor_pb2.DATA_TYPE_FLOAT16,
+    tensor_pb2.DATA_TYPE_BFLOAT16,
+)
+
 
 class Enum(Protocol):
     """What generated enum classes offer."""
@@ -35,6 +43,16 @@ class TensorView(NamedTuple):
     data: Buffer
     is_shared: bool = False
     """Whether the caller may change the data meanwhile, and it may not be aligned either."""
+
+    @property
+    def field(self) -> str:
+        """Of a request, with these points."""
+        return "points"
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row of `take`."""
+        return len(self.data) // self.shape[0]
 
     def owned(self) -> "TensorView":
         """With the data copied if it is shared: what was checked must still hold when it is used.

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError, Message
 
-from farpoint.v1 import sampling_pb2, tensor_pb2
+from farpoint.v1 import packed_cloud_pb2, sampling_pb2, tensor_pb2
 from farpoint_server.codec.checksum import checksum_field
 from farpoint_server.codec.fields import (
     Buffer,
@@ -22,6 +22,7 @@ from farpoint_server.codec.fields import (
     cut,
     length_delimited,
     nested_head,
+    walk,
 )
 from farpoint_server.codec.parts import Bounds, check_parts, sample_bounds, stream_bounds
 from farpoint_server.errors import InvalidRequestError
@@ -51,13 +52,15 @@ SPLIT_BYTES = 1 << 14
 
 _POINTS = sampling_pb2.SampleRequest.POINTS_FIELD_NUMBER
 _DATA = tensor_pb2.Tensor.DATA_FIELD_NUMBER
+_PACKED = sampling_pb2.SampleRequest.PACKED_CLOUD_FIELD_NUMBER
+_PACKED_DATA = packed_cloud_pb2.PackedCloud.DATA_FIELD_NUMBER
 
 
 class SampleMessage(NamedTuple):
     """A SampleRequest as it arrived."""
 
     request: sampling_pb2.SampleRequest
-    """Without `points.data`, if `points_data` is given."""
+    """Without the data of `points` or of `packed_cloud`, if `points_data` is given."""
     points_data: Buffer | None
     size: int
     """Of the whole message in bytes."""
@@ -112,9 +115,14 @@ def read_sample_message(raw: Buffer, clouds: int) -> SampleMessage:
 
 def _split(raw: memoryview) -> tuple[bytes, memoryview]:
     """A SampleRequest without the data of its points, and that data."""
-    around, points = cut(raw, _POINTS)
-    tensor, data = cut(points, _DATA)
-    return b"".join((around, length_delimited(_POINTS, [tensor])[0], tensor)), data
+    number, inner = (_POINTS, _DATA) if _has(raw, _POINTS) else (_PACKED, _PACKED_DATA)
+    around, points = cut(raw, number)
+    rest, data = cut(points, inner)
+    return b"".join((around, length_delimited(number, [rest])[0], rest)), data
+
+
+def _has(message: memoryview, number: int) -> bool:
+    return any(field == number for field, *_ in walk(message))
 
 
 def serialize_tensor(

@@ -12,7 +12,7 @@ from farpoint_server.codec import parts, wire
 from farpoint_server.codec.open_inference.message import BOUNDS, read_infer_message
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as oi
 from farpoint_server.codec.parts import Bound, check_parts, encode_bounds, sample_bounds
-from farpoint_server.codec.validation import MAX_ATTRIBUTES, MAX_DIMENSIONS
+from farpoint_server.codec.validation import MAX_ATTRIBUTES, MAX_DIMENSIONS, MAX_PACKED_FIELDS
 from farpoint_server.errors import InvalidRequestError
 
 CLOUDS = 4
@@ -28,6 +28,7 @@ SAMPLE = {
     "lengths in a group": b"\xf3\1" + UNPACKED + b"\xf4\1",
     "attributes": field(7, b"") * (MAX_ATTRIBUTES + 1),
     "points.shape": field(1, DIMENSIONS),
+    "packed_cloud.fields": field(11, field(1, b"") * (MAX_PACKED_FIELDS + 1)),
     "attributes.values.shape": field(7, field(2, DIMENSIONS)),
     "request of unknown fields": b"\xf8\7\1" * (parts.MAX_FIELDS + 1),
     "request of unknown fields within": field(1, b"\xf8\7\1" * (parts.MAX_FIELDS + 1)),

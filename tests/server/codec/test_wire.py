@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from google.protobuf.message import DecodeError, Message
 
+from farpoint.v1 import packed_cloud_pb2, tensor_pb2
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import tensor_pb2
 from farpoint_server.codec import fields, wire
 from farpoint_server.codec.sample_request import decode_sample_request, parse_sample_request
 from farpoint_server.codec.validation import RequestLimits
@@ -27,6 +27,17 @@ def message(points: int, **fields) -> pb.SampleRequest:
     )
 
 
+def packed_message(points: int, **fields) -> pb.SampleRequest:
+    described = [
+        packed_cloud_pb2.PackedField(name=name, offset=4 * i, data_type=1)
+        for i, name in enumerate("xyz")
+    ]
+    cloud = packed_cloud_pb2.PackedCloud(
+        fields=described, width=points // 2, height=2, point_step=12, data=bytes(12 * points)
+    )
+    return pb.SampleRequest(packed_cloud=cloud, sample_counts=[1], **fields)
+
+
 ATTRIBUTE = tensor_pb2.Attribute(name="é", values=tensor_pb2.Tensor(data_type=7, data=b"x" * 40))
 SEEDS = [
     message(4).SerializeToString(),
@@ -35,6 +46,9 @@ SEEDS = [
     message(4).SerializeToString() * 2,
     pb.SampleRequest().SerializeToString(),
     pb.SampleRequest(sample_counts=range(70)).SerializeToString() + message(4).SerializeToString(),
+    packed_message(4).SerializeToString(),
+    packed_message(20, lengths=[5, 15], attributes=[ATTRIBUTE]).SerializeToString(),
+    packed_message(4).SerializeToString() + message(4).SerializeToString(),
 ]
 
 
@@ -81,7 +95,8 @@ def whole(read: wire.SampleMessage) -> pb.SampleRequest:
     request = pb.SampleRequest()
     request.CopyFrom(read.request)
     if read.points_data is not None:
-        request.points.data = bytes(read.points_data)
+        points = request.points if request.HasField("points") else request.packed_cloud
+        points.data = bytes(read.points_data)
     return request
 
 
@@ -114,9 +129,10 @@ def test_damaged_messages_of_streams_mean_what_protobuf_says():
         pb.SampleStreamRequest(request=message(20), mode=2).SerializeToString(),
         pb.SampleLargeRequest(points_data=b"x" * 40).SerializeToString(),
         pb.SampleLargeRequest(request=message(4)).SerializeToString(),
+        pb.SampleStreamRequest(request=packed_message(20)).SerializeToString(),
     ]
     for i in range(20_000):
-        raw = mutated(seeds[i % 3], chance)
+        raw = mutated(seeds[i % 4], chance)
         expected, got = (
             parsed(pb.SampleStreamRequest, raw),
             read(wire.read_stream_message, raw, CLOUDS),
