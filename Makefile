@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 DEV := $(VENV)/.dev
 PROTOS := $(wildcard proto/farpoint/v1/*.proto)
 CLOUD ?=
+STAY ?=
 # open3d-cpu also wants the system's libusb-1.0, libGL and libX11; torch-cluster compiles for minutes.
 PEERS := fpsample torch-quickfps scipy pykdtree threadpoolctl open3d-cpu
 # Compiling one torch file takes about a gigabyte; two at a time suit a small machine.
@@ -16,8 +17,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ext  ## Start a server, sample a scan through the client, show the result, stop.
-	$(BIN)/python examples/demo.py $(if $(CLOUD),'$(CLOUD)')
+demo: ext  ## Start a server, sample a scan through the client, show the result, stop; STAY=1 stays.
+	$(BIN)/python examples/demo.py $(if $(CLOUD),'$(CLOUD)') $(if $(STAY),--stay)
 
 test: ext  ## Set everything up and run every test.
 	$(BIN)/python -m pytest
@@ -28,7 +29,8 @@ ext: dev  ## The compiled ops; ninja builds only what changed, or all of it for 
 	@mkdir -p build && echo "Compiling the ops; the first time takes a minute or two."
 	@$(BIN)/python setup.py -q build_ext --inplace > build/ext.log 2>&1 || { cat build/ext.log; exit 1; }
 
-serve: ext  ## A server on the default address.
+serve: export FARPOINT_HTTP_LISTEN ?= 127.0.0.1:8080
+serve: ext  ## A server on the default address, and its page at http://127.0.0.1:8080/.
 	$(BIN)/farpoint-server
 
 proto: dev  ## Generated code from proto/.

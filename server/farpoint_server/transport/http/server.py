@@ -12,7 +12,7 @@ from uvicorn.server import ServerState
 
 from farpoint_server.config.addresses import split_host_port
 from farpoint_server.errors import AddressUnavailableError
-from farpoint_server.transport.http.connection import BoundedConnection
+from farpoint_server.transport.http.connection import WRITE_BUFFER_BYTES, BoundedConnection
 from farpoint_server.transport.sockets import reason_of
 
 MAX_CONNECTIONS = 256
@@ -103,6 +103,12 @@ async def _close_late(state: ServerState) -> None:
 
 def _listen(host: str, port: int) -> socket.socket:
     if ":" not in host:
-        return socket.create_server((host, port))
-    dual = socket.has_dualstack_ipv6()
-    return socket.create_server((host, port), family=socket.AF_INET6, dualstack_ipv6=dual)
+        listening = socket.create_server((host, port))
+    else:
+        dual = socket.has_dualstack_ipv6()
+        listening = socket.create_server((host, port), family=socket.AF_INET6, dualstack_ipv6=dual)
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        # Its connections have it too. Without it the kernel takes megabytes for a peer that does
+        # not read, and they would count as sent.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, WRITE_BUFFER_BYTES)
+    return listening
