@@ -12,7 +12,7 @@ PEERS := fpsample torch-quickfps scipy pykdtree threadpoolctl open3d-cpu
 export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test dev ext proto check bench soak mutants wheels docs gpu-check serve clean
+.PHONY: help demo test dev ext proto web check bench soak mutants wheels docs gpu-check serve clean
 
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,10 @@ serve: ext  ## A server on the default address, and its page at http://127.0.0.1
 proto: dev  ## Generated code from proto/.
 	tools/generate_proto.sh client/src server
 
+web: dev  ## The page's bundle from web/; needs Node.
+	cd web && npm ci
+	tools/build_web.sh src/gen ../server/farpoint_server/web
+
 check: ext  ## Formatters, linters, types, layers, generated code, every CUDA kernel.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -44,6 +48,7 @@ check: ext  ## Formatters, linters, types, layers, generated code, every CUDA ke
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'csrc/*.cpp' 'csrc/*.h' 'csrc/*.cu' 'csrc/*.cuh')
 	tools/check_generated.sh
 	tools/check_proto.sh
+	tools/check_web.sh
 	$(BIN)/python tools/check_cuda.py
 
 bench: ext  ## Every benchmark that needs no GPU, against the peers that install here.

@@ -5,20 +5,20 @@ import io
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from selenium import webdriver
-from selenium.webdriver.common.by import By
-from selenium.webdriver.remote.webelement import WebElement
+
+if TYPE_CHECKING:
+    from selenium.webdriver.remote.webelement import WebElement
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 TIMEOUT_S = 60
-FLAGS = (
-    "--headless=new --no-sandbox --use-angle=swiftshader --enable-unsafe-swiftshader "
-    "--ignore-gpu-blocklist --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --hide-scrollbars"
-).split()
+FLAGS = """
+--headless=new --no-sandbox --use-angle=swiftshader --enable-unsafe-swiftshader
+--ignore-gpu-blocklist --disable-quic --no-first-run --disable-background-networking
+--disable-component-update --disable-sync --hide-scrollbars
+"""
 # Pixels of the canvas that are not its background, left and right of the middle.
 PIXELS = """
 const canvas = document.getElementById("canvas"), copy = document.createElement("canvas");
@@ -40,9 +40,11 @@ class Page:
     """The page in a window of its own browser; `close` ends it."""
 
     def __init__(self, folder: Path, *, dark: bool = False, size: tuple[int, int] = (1280, 800)):
+        from selenium import webdriver  # here, so that tests can be collected without it
+
         options = webdriver.ChromeOptions()
         options.binary_location = CHROMIUM
-        for flag in (*FLAGS, f"--user-data-dir={folder / 'profile'}"):
+        for flag in (*FLAGS.split(), f"--user-data-dir={folder / 'profile'}"):
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.downloads = folder / "downloads"
@@ -87,8 +89,8 @@ class Page:
         shown = "document.getElementById('notice-text').textContent"
         return str(self.wait_for(f"{shown} !== '{without}' && {shown}"))
 
-    def element(self, name: str) -> WebElement:
-        return self.driver.find_element(By.ID, name)
+    def element(self, name: str) -> "WebElement":
+        return self.driver.find_element("id", name)
 
     def text(self, name: str) -> str:
         return str(self.script("return document.getElementById(arguments[0]).textContent", name))
@@ -105,7 +107,7 @@ class Page:
     def choose(self, group: str, value: str) -> None:
         """Clicks a radio button, which lies over its own label."""
         selector = f'input[name="{group}"][value="{value}"]'
-        self.driver.find_element(By.CSS_SELECTOR, selector).click()
+        self.driver.find_element("css selector", selector).click()
 
     def set_samples(self, samples: int) -> None:
         number = self.element("m-number")
@@ -116,7 +118,7 @@ class Page:
     def download(self, kind: str) -> bytes:
         """What a button gives, once it is complete."""
         shutil.rmtree(self.downloads, ignore_errors=True)
-        self.driver.find_element(By.CSS_SELECTOR, f'[data-format="{kind}"]').click()
+        self.driver.find_element("css selector", f'[data-format="{kind}"]').click()
         give_up = time.monotonic() + TIMEOUT_S
         while not (done := [*self.downloads.glob("*[!l]")]) or done[0].suffix == ".crdownload":
             assert time.monotonic() < give_up, f"no download of {kind}"

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.browser import Page
+from tests.support.clouds import DATA
 
 import farpoint
 from farpoint.io import read_cloud
-from tests.support.browser import Page
-from tests.support.clouds import DATA
 
 READ = [
     "autzen-utm.pcd",
@@ -54,7 +54,7 @@ def test_a_file_is_read_as_the_client_reads_it(
     np.testing.assert_array_equal(points, expected.points)
 
 
-def _bad(folder: Path) -> dict[str, bytes]:
+def _bad() -> dict[str, bytes]:
     return {
         "no-points.las": (DATA / "no-points.las").read_bytes(),
         "fullwave_pf10.laz": (DATA / "fullwave_pf10.laz").read_bytes(),
@@ -77,13 +77,14 @@ def test_a_bad_file_is_one_sentence_and_the_page_goes_on(
 ) -> None:
     opened.open(address, "m=200")
     before = ""
-    for name, content in _bad(tmp_path).items():
+    for name, content in _bad().items():
         (tmp_path / name).write_bytes(content)
         opened.drop(tmp_path / name)
         said = opened.wait_for_message(without=before)
         assert said.endswith("."), said
         assert said.count(". ") == 0, said
-        assert "undefined" not in said and "Error" not in said
+        assert "undefined" not in said
+        assert "Error" not in said
         before = said
     opened.drop(DATA / "lamppost.pcd")
     opened.wait_for_sample(200)

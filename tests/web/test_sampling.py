@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.browser import Page
 
 import farpoint
 from farpoint.io import read_cloud
-from tests.support.browser import Page
 
 # Different colors in the left half of the canvas.
 COLORS = """(() => {
@@ -42,9 +42,9 @@ def test_the_slider_changes_the_picture_without_another_call(street: Page) -> No
     calls = "performance.getEntriesByType('resource').filter((e) => e.name.endsWith('/Sample'))"
     before = street.wait_for(f"{calls}.length")
     _, few = street.wait_for_pixels(lambda _, right: right > 0)
-    street.script(
-        "const m = document.getElementById('m'); m.value = 1000; m.dispatchEvent(new Event('input'))"
-    )
+    slider = street.element("m")
+    street.script("arguments[0].value = 1000", slider)
+    street.script("arguments[0].dispatchEvent(new Event('input'))", slider)
     street.wait_for_sample(26_912)
     street.wait_for_pixels(lambda _, right: right > 2 * few)
     assert street.text("radius") == "0"
@@ -86,9 +86,7 @@ def test_the_covering_radius_and_its_curve_are_those_of_the_sample(
     assert f"at 2,000 it is {street.text('radius')}" in label
 
 
-def test_another_start_is_another_sample(
-    street: Page, client: farpoint.Client, scan: Path
-) -> None:
+def test_another_start_is_another_sample(street: Page, client: farpoint.Client, scan: Path) -> None:
     start = street.element("start")
     street.script("arguments[0].value = 777", start)
     street.script("arguments[0].dispatchEvent(new Event('change'))", start)

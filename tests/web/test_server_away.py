@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.support.browser import Page
+from tests.support.clouds import DATA
 from tests.support.servers.server_process import RunningServer
 
 TOKEN = "4e6f7420612073656372657421204e6f"
@@ -47,18 +47,26 @@ def test_a_killed_server_is_told_and_a_new_one_goes_on(
         browser.complaints()  # of the requests that nobody answered
 
 
-def test_a_token_is_asked_for(browser: Page, scan: Path, tmp_path: Path) -> None:
+def test_a_token_is_asked_for_and_a_cloud_above_the_limit_is_one_sentence(
+    browser: Page, scan: Path, tmp_path: Path
+) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text(f"page sample {TOKEN}\n")
     tokens.chmod(0o600)
-    server = RunningServer("--http-listen", "127.0.0.1:0", "--tokens-file", str(tokens))
+    limits = ("--tokens-file", str(tokens), "--max-request-points", "20000")
+    server = RunningServer("--http-listen", "127.0.0.1:0", *limits)
     try:
         browser.open(_http_address(server), "m=500")
         browser.wait_for("!document.getElementById('token-form').hidden")
         browser.element("token").send_keys(f"{TOKEN}\n")
         browser.wait_for("document.getElementById('link').dataset.state === 'online'")
-        browser.drop(scan)
+        browser.drop(DATA / "milk.pcd")
         browser.wait_for_sample(500)
+        browser.drop(scan)
+        said = browser.wait_for_message()
+        assert (
+            said == "street_kitti_part.bin has 26,912 points; this server takes 20,000 in a call."
+        )
     finally:
         server.stop()
         browser.complaints()  # of the call without a token
@@ -79,15 +87,3 @@ def test_a_cancelled_call_is_cancelled_on_the_server(
     assert server.metrics()[cancelled] == before + 1
     assert page.text("busy") == ""
     assert page.message() == ""
-
-
-def test_a_cloud_above_the_limit_is_one_sentence(browser: Page, scan: Path) -> None:
-    server = RunningServer("--http-listen", "127.0.0.1:0", "--max-request-points", "20000")
-    try:
-        browser.open(_http_address(server), "m=500")
-        browser.wait_for("document.getElementById('link').dataset.state === 'online'")
-        browser.drop(scan)
-        said = browser.wait_for_message()
-        assert said == "street_kitti_part.bin has 26,912 points; this server takes 20,000 in a call."
-    finally:
-        server.stop()

@@ -5,12 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tests.support.browser import Page
+from tests.support.clouds import DATA
 
 import farpoint
 from farpoint.io import read_cloud
-from tests.support.browser import Page
-from tests.support.clouds import DATA
-from tests.support.servers.server_process import RunningServer
 
 ACTIVE = "document.activeElement.id || document.activeElement.name"
 
@@ -28,7 +27,9 @@ def test_the_encoder_shows_its_stages_and_what_a_sample_stands_for(
     page.script("document.querySelectorAll('#stages input')[2].click()")
     cloud = read_cloud(DATA / "milk.pcd")
     stage = client.encode(cloud.points.astype(np.float32)).stages[2]
-    page.wait_for(f"document.getElementById('caption-sample').textContent.endsWith('{len(stage.indices)}')")
+    page.wait_for(
+        f"document.getElementById('caption-sample').textContent.endsWith('{len(stage.indices)}')"
+    )
     page.wait_for_pixels(lambda left, right: left > 1000 and right > 100)
     page.element("pick").send_keys("3")
     page.wait_for("document.getElementById('pick-hint').textContent.startsWith('Row')")
@@ -36,7 +37,7 @@ def test_the_encoder_shows_its_stages_and_what_a_sample_stands_for(
     assert f"stands for {stage.counts[3]:,} points; " in page.text("pick-hint")
 
 
-def test_the_tab_of_the_server_is_live(page: Page, address: str, server: RunningServer) -> None:
+def test_the_tab_of_the_server_is_live(page: Page, address: str) -> None:
     page.open(address, "tab=server")
     rows = "[...document.querySelectorAll('#server tbody tr')].map((row) => row.textContent)"
     page.wait_for(f"{rows}.some((text) => text.startsWith('GetServerInfo'))")

@@ -20,7 +20,10 @@ export async function connect(): Promise<void> {
     info.set(await serverInfo(AbortSignal.timeout(10_000)));
     link.set("online");
   } catch (error) {
-    if (error instanceof CallError && (error.code === "unauthenticated" || error.code === "permission_denied")) {
+    if (
+      error instanceof CallError &&
+      (error.code === "unauthenticated" || error.code === "permission_denied")
+    ) {
       link.set("locked");
       return;
     }

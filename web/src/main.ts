@@ -56,9 +56,16 @@ function startPictures(): void {
     viewer.size = size;
     viewer.draw();
   });
-  const layouts = bindRadios("layout", () => settings.layout.value, (value) => settings.layout.set(value === "over" ? "over" : "beside"));
+  const layouts = bindRadios(
+    "layout",
+    () => settings.layout.value,
+    (value) => settings.layout.set(value === "over" ? "over" : "beside"),
+  );
   settings.layout.onChange(layouts);
-  const resize = (factor: number): void => settings.size.set(Math.round(100 * Math.max(0.5, Math.min(12, settings.size.value * factor))) / 100);
+  const resize = (factor: number): void =>
+    settings.size.set(
+      Math.round(100 * Math.max(0.5, Math.min(12, settings.size.value * factor))) / 100,
+    );
   element("smaller", "button").addEventListener("click", () => resize(1 / 1.25));
   element("larger", "button").addEventListener("click", () => resize(1.25));
   element("reset", "button").addEventListener("click", () => {

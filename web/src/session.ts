@@ -62,11 +62,15 @@ link.onChange((state) => {
 });
 
 export function chooseFile(file: File): Promise<void> {
-  return only(`Reading ${file.name} …`, async (signal) => show(await openFile(file, signal), file.name, signal));
+  return only(`Reading ${file.name} …`, async (signal) =>
+    show(await openFile(file, signal), file.name, signal),
+  );
 }
 
 export function chooseStreet(): Promise<void> {
-  return only("Loading the street …", async (signal) => show(await openStreet(signal), "street", signal));
+  return only("Loading the street …", async (signal) =>
+    show(await openStreet(signal), "street", signal),
+  );
 }
 
 async function show(cloud: Cloud, name: string, signal: AbortSignal): Promise<void> {
@@ -93,7 +97,8 @@ export function resample(): Promise<void> {
 
 /** Asks again only if more samples are wanted than were given. */
 export function wantSamples(m: number): void {
-  if (sampled.value && scene.value && m > sampled.value.indices.length && !busy.value) void resample();
+  if (sampled.value && scene.value && m > sampled.value.indices.length && !busy.value)
+    void resample();
 }
 
 async function ask(signal: AbortSignal): Promise<void> {
@@ -104,10 +109,13 @@ async function ask(signal: AbortSignal): Promise<void> {
   const samples = all <= WHOLE || settings.m.value > PART ? all : Math.min(all, PART);
   const ignoreNonfinite = settings.nonfinite.value === "ignore";
   try {
-    sampled.set(await sample(cloud.points, { samples, start: settings.start.value, ignoreNonfinite }, signal));
+    sampled.set(
+      await sample(cloud.points, { samples, start: settings.start.value, ignoreNonfinite }, signal),
+    );
   } catch (error) {
     // A sample of other settings would be taken for the one that was asked for.
-    if (!signal.aborted && !(error instanceof CallError && error.code === "unreachable")) sampled.set(undefined);
+    if (!signal.aborted && !(error instanceof CallError && error.code === "unreachable"))
+      sampled.set(undefined);
     throw error;
   }
 }
@@ -117,11 +125,15 @@ function refuseOversize(cloud: Cloud): void {
   const limits = info.value?.limits;
   if (!limits) return;
   if (cloud.count > limits.requestPoints) {
-    throw new Error(`${cloud.name} has ${count(cloud.count)} points; this server takes ${count(Number(limits.requestPoints))} in a call.`);
+    throw new Error(
+      `${cloud.name} has ${count(cloud.count)} points; this server takes ${count(Number(limits.requestPoints))} in a call.`,
+    );
   }
   // Beside the coordinates a message has some fifty bytes.
   if (cloud.points.byteLength + 256 > limits.messageBytes) {
-    throw new Error(`${cloud.name} has ${bytes(cloud.points.byteLength)} of coordinates; this server takes ${bytes(Number(limits.messageBytes))} in a call.`);
+    throw new Error(
+      `${cloud.name} has ${bytes(cloud.points.byteLength)} of coordinates; this server takes ${bytes(Number(limits.messageBytes))} in a call.`,
+    );
   }
 }
 
@@ -133,16 +145,25 @@ export function runEncoder(): Promise<void> {
     refuseOversize(current.cloud);
     const { points, rows } = finitePart(current);
     const answer = await encode(points, settings.model.value, signal);
-    for (const stage of answer.stages) stage.indices.forEach((row, i) => (stage.indices[i] = rows ? rows[row]! : row));
+    for (const stage of answer.stages)
+      stage.indices.forEach((row, i) => (stage.indices[i] = rows ? rows[row]! : row));
     encoded.set(answer);
   });
 }
 
 /** The encoder takes no row without a place; indices are brought back to the cloud's own rows. */
-function finitePart({ cloud, framed, finite }: Scene): { points: Cloud["points"]; rows?: Int32Array } {
+function finitePart({ cloud, framed, finite }: Scene): {
+  points: Cloud["points"];
+  rows?: Int32Array;
+} {
   if (finite === cloud.count) return { points: cloud.points };
-  const rows = Int32Array.from({ length: cloud.count }, (_, i) => i).filter((row) => framed.finite[row]);
-  const points = cloud.points instanceof Float64Array ? new Float64Array(3 * finite) : new Float32Array(3 * finite);
+  const rows = Int32Array.from({ length: cloud.count }, (_, i) => i).filter(
+    (row) => framed.finite[row],
+  );
+  const points =
+    cloud.points instanceof Float64Array
+      ? new Float64Array(3 * finite)
+      : new Float32Array(3 * finite);
   rows.forEach((row, i) => points.set(cloud.points.subarray(3 * row, 3 * row + 3), 3 * i));
   return { points, rows };
 }

@@ -37,7 +37,9 @@ const defaults = new Map(all.map(([name, signal]) => [name, signal.value]));
 /** The fragment of the address: what differs from the defaults. */
 export function toFragment(): string {
   const changed = all.filter(([name, signal]) => signal.value !== defaults.get(name));
-  return new URLSearchParams(changed.map(([name, signal]) => [name, String(signal.value)])).toString();
+  return new URLSearchParams(
+    changed.map(([name, signal]) => [name, String(signal.value)]),
+  ).toString();
 }
 
 /** Takes settings from a fragment; what is no setting is left as it is. */

@@ -42,7 +42,9 @@ export function cloudOfColumns(name: string, columns: ReadonlyMap<string, Values
   const keys = axes.map((axis) => byName.get(axis) as string);
   const [x, y, z] = keys.map((key) => columns.get(key) as Values) as [Values, Values, Values];
   if (!x.length) throw new FileError(`${name} has no points.`);
-  const wide = [x, y, z].some((v) => v instanceof Float64Array || v.BYTES_PER_ELEMENT === 4 && !(v instanceof Float32Array));
+  const wide = [x, y, z].some(
+    (v) => v instanceof Float64Array || (v.BYTES_PER_ELEMENT === 4 && !(v instanceof Float32Array)),
+  );
   const points = wide ? new Float64Array(3 * x.length) : new Float32Array(3 * x.length);
   for (let i = 0; i < x.length; i++) {
     points[3 * i] = x[i]!;

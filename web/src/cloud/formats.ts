@@ -1,6 +1,17 @@
 // Which files the page reads, and what is said of others before they are read.
 
-export const SUFFIXES = ["ply", "pcd", "las", "laz", "npy", "bin", "xyz", "txt", "csv", "pts"] as const;
+export const SUFFIXES = [
+  "ply",
+  "pcd",
+  "las",
+  "laz",
+  "npy",
+  "bin",
+  "xyz",
+  "txt",
+  "csv",
+  "pts",
+] as const;
 
 export type Suffix = (typeof SUFFIXES)[number];
 

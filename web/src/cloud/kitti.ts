@@ -8,8 +8,14 @@ export function readKitti(name: string, bytes: Uint8Array): Cloud {
   const names = five ? ["x", "y", "z", "intensity", "ring"] : ["x", "y", "z", "intensity"];
   const stride = 4 * names.length;
   if (!bytes.length) throw new FileError(`${name} has no points.`);
-  if (bytes.length % stride) throw new FileError(`${name} has ${bytes.length} bytes, which are no rows of ${names.length} float32 values.`);
-  if (!five && looksLikeRings(bytes)) throw new FileError(`${name} looks like rows of five values with a ring; rename it to end in .pcd.bin.`);
+  if (bytes.length % stride)
+    throw new FileError(
+      `${name} has ${bytes.length} bytes, which are no rows of ${names.length} float32 values.`,
+    );
+  if (!five && looksLikeRings(bytes))
+    throw new FileError(
+      `${name} looks like rows of five values with a ring; rename it to end in .pcd.bin.`,
+    );
   const fields = names.map((field, k) => ({ name: field, type: "f4" as const, offset: 4 * k }));
   return cloudOfColumns(name, readColumns(bytes, bytes.length / stride, stride, fields));
 }

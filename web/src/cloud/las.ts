@@ -24,23 +24,29 @@ export async function readLas(name: string, bytes: Uint8Array): Promise<Cloud> {
   const values = new Map<string, Values>();
   for (const [key, column] of columns) {
     const axis = "XYZ".indexOf(key);
-    values.set(axis < 0 ? key : key.toLowerCase(), axis < 0 ? column : scaled(column, header.scale[axis]!, header.offset[axis]!));
+    values.set(
+      axis < 0 ? key : key.toLowerCase(),
+      axis < 0 ? column : scaled(column, header.scale[axis]!, header.offset[axis]!),
+    );
   }
   return cloudOfColumns(name, values);
 }
 
 function headerOf(name: string, bytes: Uint8Array): Header {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  if (bytes.length < 227 || new TextDecoder().decode(bytes.subarray(0, 4)) !== "LASF") throw new FileError(`${name} has no LAS header.`);
+  if (bytes.length < 227 || new TextDecoder().decode(bytes.subarray(0, 4)) !== "LASF")
+    throw new FileError(`${name} has no LAS header.`);
   const minor = bytes[25]!;
-  const doubles = (at: number, count: number): number[] => Array.from({ length: count }, (_, k) => view.getFloat64(at + 8 * k, true));
+  const doubles = (at: number, count: number): number[] =>
+    Array.from({ length: count }, (_, k) => view.getFloat64(at + 8 * k, true));
   const legacy = view.getUint32(107, true);
   const format = bytes[104]!;
   return {
     format: format & 63,
     packed: format >= 128,
     stride: view.getUint16(105, true),
-    count: minor >= 4 && bytes.length >= 255 && !legacy ? Number(view.getBigUint64(247, true)) : legacy,
+    count:
+      minor >= 4 && bytes.length >= 255 && !legacy ? Number(view.getBigUint64(247, true)) : legacy,
     start: view.getUint32(96, true),
     scale: doubles(131, 3),
     offset: doubles(155, 3),
@@ -57,7 +63,10 @@ function fieldsOf(format: number): Field[] {
     { name: "classification", type: "u1", offset: extended ? 16 : 15 },
   ];
   const red = COLORS[format];
-  if (red !== undefined) ["red", "green", "blue"].forEach((name, k) => fields.push({ name, type: "u2", offset: red + 2 * k }));
+  if (red !== undefined)
+    ["red", "green", "blue"].forEach((name, k) =>
+      fields.push({ name, type: "u2", offset: red + 2 * k }),
+    );
   return fields;
 }
 
@@ -82,7 +91,9 @@ async function unpack(name: string, bytes: Uint8Array, header: Header): Promise<
     return out;
   } catch {
     // What the decoder throws is the address of a C++ exception.
-    throw new FileError(`${name} is damaged, or packed in a way of LAZ that is not read here (point format ${header.format}).`);
+    throw new FileError(
+      `${name} is damaged, or packed in a way of LAZ that is not read here (point format ${header.format}).`,
+    );
   } finally {
     reader.delete();
     module._free(record);

@@ -27,7 +27,9 @@ export function openFile(file: File, signal: AbortSignal): Promise<Cloud> {
   const worker = spare ?? readWorker();
   spare = undefined;
   return new Promise<Cloud>((resolve, reject) => {
-    signal.addEventListener("abort", () => reject(new DOMException("Another choice was made.", "AbortError")));
+    signal.addEventListener("abort", () =>
+      reject(new DOMException("Another choice was made.", "AbortError")),
+    );
     worker.onerror = () => reject(new FileError(`${file.name} could not be read.`));
     worker.onmessage = ({ data }: MessageEvent<ReadAnswer>) =>
       "cloud" in data ? resolve(data.cloud) : reject(new FileError(data.message));
@@ -41,8 +43,11 @@ export function openFile(file: File, signal: AbortSignal): Promise<Cloud> {
 /** The scan that `make demo` samples too, in whole centimeters: see tools/make_street.py. */
 export async function openStreet(signal: AbortSignal): Promise<Cloud> {
   const answer = await fetch(street, { signal });
-  if (!answer.ok || !answer.body) throw new FileError("The street could not be loaded; is the server still there?");
-  const bytes = await new Response(answer.body.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+  if (!answer.ok || !answer.body)
+    throw new FileError("The street could not be loaded; is the server still there?");
+  const bytes = await new Response(
+    answer.body.pipeThrough(new DecompressionStream("gzip")),
+  ).arrayBuffer();
   const count = bytes.byteLength / 7;
   const columns = new Map<string, Float32Array>();
   ["x", "y", "z"].forEach((axis, k) => {
@@ -51,6 +56,9 @@ export async function openStreet(signal: AbortSignal): Promise<Cloud> {
     for (let i = 0, at = 0; i < count; i++) values[i] = (at += steps[i]!) / 100;
     columns.set(axis, values);
   });
-  columns.set("intensity", Float32Array.from(new Uint8Array(bytes, 6 * count, count), (value) => value / 255));
+  columns.set(
+    "intensity",
+    Float32Array.from(new Uint8Array(bytes, 6 * count, count), (value) => value / 255),
+  );
   return cloudOfColumns("street", columns);
 }

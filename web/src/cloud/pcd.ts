@@ -15,7 +15,8 @@ export function readPcd(name: string, bytes: Uint8Array): Cloud {
   const header = headerOf(name, bytes);
   if (header.data === "ascii") return cloudOfColumns(name, readAscii(header));
   if (header.data === "binary") return cloudOfColumns(name, readBinary(header));
-  if (header.data === "binary_compressed") return cloudOfColumns(name, readCompressed(name, header));
+  if (header.data === "binary_compressed")
+    return cloudOfColumns(name, readCompressed(name, header));
   throw new FileError(`${name} has PCD data "${header.data}", which is not read.`);
 }
 
@@ -24,7 +25,11 @@ function headerOf(name: string, bytes: Uint8Array): Header {
   const end = /^DATA\s+(\S+)[^\n]*\n/m.exec(head);
   if (!end) throw new FileError(`${name} has no PCD header.`);
   const values = new Map(
-    head.slice(0, end.index).split(/\r?\n/).map((line) => line.trim().split(/\s+/)).map(([key, ...rest]) => [key!.toUpperCase(), rest]),
+    head
+      .slice(0, end.index)
+      .split(/\r?\n/)
+      .map((line) => line.trim().split(/\s+/))
+      .map(([key, ...rest]) => [key!.toUpperCase(), rest]),
   );
   const names = values.get("FIELDS") ?? values.get("COLUMNS") ?? [];
   const sizes = values.get("SIZE") ?? [];
@@ -35,10 +40,16 @@ function headerOf(name: string, bytes: Uint8Array): Header {
     type: `${(kinds[k] ?? "F").toLowerCase()}${sizes[k] ?? "4"}` as NumberType,
     width: Number(widths[k] ?? 1),
   }));
-  if (!fields.length || fields.some(({ type }) => !/^([iu][1248]|f[48])$/.test(type))) throw new FileError(`${name} has PCD fields that are not understood.`);
+  if (!fields.length || fields.some(({ type }) => !/^([iu][1248]|f[48])$/.test(type)))
+    throw new FileError(`${name} has PCD fields that are not understood.`);
   const grid = Number(values.get("WIDTH")?.[0] ?? 0) * Number(values.get("HEIGHT")?.[0] ?? 1);
   const count = Number(values.get("POINTS")?.[0] ?? grid);
-  return { fields, count, data: end[1]!.toLowerCase(), body: bytes.subarray(end.index + end[0].length) };
+  return {
+    fields,
+    count,
+    data: end[1]!.toLowerCase(),
+    body: bytes.subarray(end.index + end[0].length),
+  };
 }
 
 /** Names of all values of a record, and where they lie; padding is named "_". */
@@ -54,17 +65,34 @@ function layout(header: Header): { fields: Field[]; stride: number } {
   return { fields, stride };
 }
 
-const kept = (fields: readonly Field[]): Field[] => fields.filter(({ name }) => !name.startsWith("_"));
+const kept = (fields: readonly Field[]): Field[] =>
+  fields.filter(({ name }) => !name.startsWith("_"));
 
 function readAscii(header: Header): Map<string, Values> {
   const { fields } = layout(header);
-  const lines = new TextDecoder().decode(header.body).split(/\r?\n/).filter((line) => line.trim());
-  const columns = numbersOf(lines, fields.map(({ name }, k) => `${k}:${name}`), header.count);
+  const lines = new TextDecoder()
+    .decode(header.body)
+    .split(/\r?\n/)
+    .filter((line) => line.trim());
+  const columns = numbersOf(
+    lines,
+    fields.map(({ name }, k) => `${k}:${name}`),
+    header.count,
+  );
   return new Map(
-    fields.map(({ name, type }, k) => {
-      const values = columns.get(`${k}:${name}`)!;
-      return [name, type === "f4" ? Float32Array.from(values) : type === "u4" ? Uint32Array.from(values) : values] as const;
-    }).filter(([name]) => !name.startsWith("_")),
+    fields
+      .map(({ name, type }, k) => {
+        const values = columns.get(`${k}:${name}`)!;
+        return [
+          name,
+          type === "f4"
+            ? Float32Array.from(values)
+            : type === "u4"
+              ? Uint32Array.from(values)
+              : values,
+        ] as const;
+      })
+      .filter(([name]) => !name.startsWith("_")),
   );
 }
 
@@ -79,16 +107,20 @@ function readCompressed(name: string, header: Header): Map<string, Values> {
   if (header.body.byteLength < 8) throw new FileError(`${name} is cut short.`);
   const [packed, unpacked] = [view.getUint32(0, true), view.getUint32(4, true)];
   const { stride } = layout(header);
-  if (unpacked < stride * header.count || header.body.byteLength < 8 + packed) throw new FileError(`${name} is cut short.`);
+  if (unpacked < stride * header.count || header.body.byteLength < 8 + packed)
+    throw new FileError(`${name} is cut short.`);
   const bytes = unpackLzf(header.body.subarray(8, 8 + packed), unpacked);
   const columns = new Map<string, Values>();
   let start = 0;
   for (const { name: field, type, width } of header.fields) {
     const step = sizeOf(type) * width;
     const names = Array.from({ length: width }, (_, k) => ({
-      name: width > 1 ? `${field}${k}` : field, type, offset: k * sizeOf(type),
+      name: width > 1 ? `${field}${k}` : field,
+      type,
+      offset: k * sizeOf(type),
     }));
-    for (const [key, values] of readColumns(bytes.subarray(start), header.count, step, kept(names))) columns.set(key, values);
+    for (const [key, values] of readColumns(bytes.subarray(start), header.count, step, kept(names)))
+      columns.set(key, values);
     start += step * header.count;
   }
   return columns;
@@ -110,7 +142,8 @@ function unpackLzf(packed: Uint8Array, size: number): Uint8Array {
     let length = control >> 5;
     if (length === 7) length += packed[from++]!;
     let source = to - ((control & 31) << 8) - packed[from++]! - 1;
-    if (source < 0 || to + length + 2 > size) throw new FileError("The file is damaged: its compressed part does not unpack.");
+    if (source < 0 || to + length + 2 > size)
+      throw new FileError("The file is damaged: its compressed part does not unpack.");
     for (let k = 0; k < length + 2; k++) out[to++] = out[source++]!;
   }
   if (to !== size) throw new FileError("The file is damaged: its compressed part does not unpack.");

@@ -12,8 +12,16 @@ import { readText } from "./text";
 type Reader = (name: string, bytes: Uint8Array) => Cloud | Promise<Cloud>;
 
 const READERS: Record<Suffix, Reader> = {
-  ply: readPly, pcd: readPcd, las: readLas, laz: readLas, npy: readNpy, bin: readKitti,
-  xyz: readText, txt: readText, csv: readText, pts: readText,
+  ply: readPly,
+  pcd: readPcd,
+  las: readLas,
+  laz: readLas,
+  npy: readNpy,
+  bin: readKitti,
+  xyz: readText,
+  txt: readText,
+  csv: readText,
+  pts: readText,
 };
 
 /** @throws FileError with one sentence, whatever is wrong. */

@@ -18,14 +18,25 @@ export function sizeOf(type: NumberType): number {
 /** Room for values of a type; integers of eight bytes become float64. */
 export function allocate(type: NumberType, count: number): Values {
   switch (type) {
-    case "i1": return new Int8Array(count);
-    case "u1": return new Uint8Array(count);
-    case "i2": return new Int16Array(count);
-    case "u2": return new Uint16Array(count);
-    case "i4": return new Int32Array(count);
-    case "u4": return new Uint32Array(count);
-    case "f2": case "f4": return new Float32Array(count);
-    case "f8": case "i8": case "u8": return new Float64Array(count);
+    case "i1":
+      return new Int8Array(count);
+    case "u1":
+      return new Uint8Array(count);
+    case "i2":
+      return new Int16Array(count);
+    case "u2":
+      return new Uint16Array(count);
+    case "i4":
+      return new Int32Array(count);
+    case "u4":
+      return new Uint32Array(count);
+    case "f2":
+    case "f4":
+      return new Float32Array(count);
+    case "f8":
+    case "i8":
+    case "u8":
+      return new Float64Array(count);
   }
 }
 
@@ -33,17 +44,28 @@ type Getter = (view: DataView, at: number) => number;
 
 export function getter(type: NumberType, little: boolean): Getter {
   switch (type) {
-    case "i1": return (view, at) => view.getInt8(at);
-    case "u1": return (view, at) => view.getUint8(at);
-    case "i2": return (view, at) => view.getInt16(at, little);
-    case "u2": return (view, at) => view.getUint16(at, little);
-    case "i4": return (view, at) => view.getInt32(at, little);
-    case "u4": return (view, at) => view.getUint32(at, little);
-    case "f2": return (view, at) => widenHalf(view.getUint16(at, little));
-    case "f4": return (view, at) => view.getFloat32(at, little);
-    case "f8": return (view, at) => view.getFloat64(at, little);
-    case "i8": return (view, at) => Number(view.getBigInt64(at, little));
-    case "u8": return (view, at) => Number(view.getBigUint64(at, little));
+    case "i1":
+      return (view, at) => view.getInt8(at);
+    case "u1":
+      return (view, at) => view.getUint8(at);
+    case "i2":
+      return (view, at) => view.getInt16(at, little);
+    case "u2":
+      return (view, at) => view.getUint16(at, little);
+    case "i4":
+      return (view, at) => view.getInt32(at, little);
+    case "u4":
+      return (view, at) => view.getUint32(at, little);
+    case "f2":
+      return (view, at) => widenHalf(view.getUint16(at, little));
+    case "f4":
+      return (view, at) => view.getFloat32(at, little);
+    case "f8":
+      return (view, at) => view.getFloat64(at, little);
+    case "i8":
+      return (view, at) => Number(view.getBigInt64(at, little));
+    case "u8":
+      return (view, at) => Number(view.getBigUint64(at, little));
   }
 }
 

@@ -16,7 +16,11 @@ export function startEncodeControls(): void {
   element("cancel", "button").addEventListener("click", cancel);
   const model = element("model", "select");
   model.addEventListener("change", () => settings.model.set(model.value));
-  const features = bindRadios("features", () => settings.features.value, (value) => settings.features.set(value as "features"));
+  const features = bindRadios(
+    "features",
+    () => settings.features.value,
+    (value) => settings.features.set(value as "features"),
+  );
   settings.features.onChange(features);
   info.onChange(() => void refreshModels());
   models.follow(showModels);
@@ -37,7 +41,8 @@ async function refreshModels(): Promise<void> {
 function showModels(list: readonly Model[]): void {
   const select = element("model", "select");
   select.replaceChildren(...list.map((model) => make("option", { value: model.name }, model.name)));
-  if (list.some((model) => model.name === settings.model.value)) select.value = settings.model.value;
+  if (list.some((model) => model.name === settings.model.value))
+    select.value = settings.model.value;
   element("model-field", "div").hidden = list.length < 2;
 }
 
@@ -77,6 +82,10 @@ function showStages(): void {
     (label.firstChild as HTMLInputElement).checked = i === at;
     const each = stage.counts.reduce((sum, value) => sum + value, 0) / stage.counts.length;
     const text = label.lastChild as HTMLElement;
-    text.replaceChildren(make("b", {}, `${i + 1}`), make("span", {}, `${count(stage.indices.length)} kept`), make("span", {}, `${measure(each)} points each`));
+    text.replaceChildren(
+      make("b", {}, `${i + 1}`),
+      make("span", {}, `${count(stage.indices.length)} kept`),
+      make("span", {}, `${measure(each)} points each`),
+    );
   });
 }

@@ -25,7 +25,8 @@ export function principalColors(features: Float32Array, channels: number): Compo
     const scores = new Float32Array(rows);
     for (let i = 0; i < rows; i++) {
       let score = 0;
-      for (let c = 0; c < channels; c++) score += (features[i * channels + c]! - mean[c]!) * axis[c]!;
+      for (let c = 0; c < channels; c++)
+        score += (features[i * channels + c]! - mean[c]!) * axis[c]!;
       scores[i] = score;
     }
     const [low, high] = range(scores, 0.02, 0.98);
@@ -38,7 +39,11 @@ export function principalColors(features: Float32Array, channels: number): Compo
   return { colors, share: total > 0 ? held / total : 0 };
 }
 
-function moments(features: Float32Array, channels: number, rows: number): { mean: Float64Array; covariance: Float64Array } {
+function moments(
+  features: Float32Array,
+  channels: number,
+  rows: number,
+): { mean: Float64Array; covariance: Float64Array } {
   const mean = new Float64Array(channels);
   for (let i = 0; i < features.length; i++) mean[i % channels]! += features[i]! / rows;
   const covariance = new Float64Array(channels * channels);
@@ -48,20 +53,28 @@ function moments(features: Float32Array, channels: number, rows: number): { mean
   for (let i = 0; i < rows; i += step) {
     for (let c = 0; c < channels; c++) centered[c] = features[i * channels + c]! - mean[c]!;
     for (let a = 0; a < channels; a++) {
-      for (let b = a; b < channels; b++) covariance[a * channels + b]! += centered[a]! * centered[b]!;
+      for (let b = a; b < channels; b++)
+        covariance[a * channels + b]! += centered[a]! * centered[b]!;
     }
   }
-  for (let a = 0; a < channels; a++) for (let b = 0; b < a; b++) covariance[a * channels + b] = covariance[b * channels + a]!;
+  for (let a = 0; a < channels; a++)
+    for (let b = 0; b < a; b++) covariance[a * channels + b] = covariance[b * channels + a]!;
   return { mean, covariance };
 }
 
 /** Orthonormal axes of the largest eigenvalues, each with its largest entry positive. */
 function leading(matrix: Float64Array, size: number, count: number): Float64Array[] {
   // Any start will do that is not orthogonal to the axes; this one is the same each time.
-  let axes: Float64Array[] = Array.from({ length: count }, (_, k) => Float64Array.from({ length: size }, (_, i) => Math.sin(1 + i * (k + 1) * 1.7)));
-  for (let round = 0; round < ROUNDS; round++) axes = orthonormal(axes.map((axis) => multiply(matrix, axis)));
+  let axes: Float64Array[] = Array.from({ length: count }, (_, k) =>
+    Float64Array.from({ length: size }, (_, i) => Math.sin(1 + i * (k + 1) * 1.7)),
+  );
+  for (let round = 0; round < ROUNDS; round++)
+    axes = orthonormal(axes.map((axis) => multiply(matrix, axis)));
   return axes.map((axis) => {
-    const largest = axis.reduce((best, value) => (Math.abs(value) > Math.abs(best) ? value : best), 0);
+    const largest = axis.reduce(
+      (best, value) => (Math.abs(value) > Math.abs(best) ? value : best),
+      0,
+    );
     return largest < 0 ? axis.map((value) => -value) : axis;
   });
 }
@@ -80,7 +93,9 @@ function orthonormal(axes: Float64Array[]): Float64Array[] {
 }
 
 function multiply(matrix: Float64Array, vector: Float64Array): Float64Array {
-  return vector.map((_, row) => dot(matrix.subarray(row * vector.length, (row + 1) * vector.length), vector));
+  return vector.map((_, row) =>
+    dot(matrix.subarray(row * vector.length, (row + 1) * vector.length), vector),
+  );
 }
 
 function dot(a: Float64Array, b: Float64Array): number {

@@ -1,6 +1,13 @@
 // Unary calls of the Connect protocol: one POST of application/proto, errors as JSON.
 
-import { create, fromBinary, toBinary, type DescMessage, type MessageShape, type MessageInitShape } from "@bufbuild/protobuf";
+import {
+  create,
+  fromBinary,
+  toBinary,
+  type DescMessage,
+  type MessageShape,
+  type MessageInitShape,
+} from "@bufbuild/protobuf";
 
 /** A call that failed; the message is for people. */
 export class CallError extends Error {
@@ -47,11 +54,19 @@ export async function call<I extends DescMessage, O extends DescMessage>(
   return fromBinary(method.output, new Uint8Array(await read(answer)));
 }
 
-async function send(path: string, body: Uint8Array<ArrayBuffer>, signal: AbortSignal): Promise<Response> {
+async function send(
+  path: string,
+  body: Uint8Array<ArrayBuffer>,
+  signal: AbortSignal,
+): Promise<Response> {
   try {
     return await fetch(path, {
       method: "POST",
-      headers: { "content-type": "application/proto", "connect-protocol-version": "1", ...authorization() },
+      headers: {
+        "content-type": "application/proto",
+        "connect-protocol-version": "1",
+        ...authorization(),
+      },
       body,
       signal,
     });
@@ -70,7 +85,10 @@ async function read(answer: Response): Promise<ArrayBuffer> {
 
 function lost(error: unknown): unknown {
   if (error instanceof DOMException && error.name === "AbortError") return error;
-  return new CallError("unreachable", "The server does not answer. What is shown stays; the page goes on once it is back.");
+  return new CallError(
+    "unreachable",
+    "The server does not answer. What is shown stays; the page goes on once it is back.",
+  );
 }
 
 async function failure(answer: Response): Promise<CallError> {
@@ -80,7 +98,11 @@ async function failure(answer: Response): Promise<CallError> {
   } catch {
     // A proxy's own page, not an answer of the server.
   }
-  if (answer.status === 413) return new CallError("resource_exhausted", "The cloud is larger than this server takes in a call.");
+  if (answer.status === 413)
+    return new CallError(
+      "resource_exhausted",
+      "The cloud is larger than this server takes in a call.",
+    );
   return new CallError("unknown", `The server answered with HTTP status ${answer.status}.`);
 }
 

@@ -34,7 +34,11 @@ export interface SampleSettings {
   readonly ignoreNonfinite: boolean;
 }
 
-export async function sample(points: Points, settings: SampleSettings, signal: AbortSignal): Promise<Sample> {
+export async function sample(
+  points: Points,
+  settings: SampleSettings,
+  signal: AbortSignal,
+): Promise<Sample> {
   const since = performance.now();
   const answer = await call(
     SamplingService.method.sample,
@@ -66,9 +70,17 @@ export interface Encoding {
   readonly took: Took;
 }
 
-export async function encode(points: Points, model: string, signal: AbortSignal): Promise<Encoding> {
+export async function encode(
+  points: Points,
+  model: string,
+  signal: AbortSignal,
+): Promise<Encoding> {
   const since = performance.now();
-  const answer = await call(SamplingService.method.encode, { points: pointsTensor(points), model }, signal);
+  const answer = await call(
+    SamplingService.method.encode,
+    { points: pointsTensor(points), model },
+    signal,
+  );
   const stages = answer.stages.map((stage) => ({
     indices: int32Of(stage.indices),
     features: float32Of(stage.features),

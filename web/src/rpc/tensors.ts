@@ -25,6 +25,7 @@ export function float32Of(tensor: Tensor | undefined): Float32Array {
 
 /** A copy, since the bytes of a message may begin at any address. */
 function bufferOf(tensor: Tensor | undefined, type: DataType): ArrayBuffer {
-  if (!tensor || tensor.dataType !== type) throw new Error("The answer has a tensor of another type.");
+  if (!tensor || tensor.dataType !== type)
+    throw new Error("The answer has a tensor of another type.");
   return tensor.data.slice().buffer;
 }

@@ -4,7 +4,9 @@ import type { Nearest } from "./nearest";
 import type { NearestAnswer, NearestQuestion } from "./nearest.worker";
 
 export class Assigner {
-  private readonly worker = new Worker(new URL("./nearest.worker.ts", import.meta.url), { type: "module" });
+  private readonly worker = new Worker(new URL("./nearest.worker.ts", import.meta.url), {
+    type: "module",
+  });
   private running = 0;
   private asked = 0;
   private waiting: { question: NearestQuestion; answer: (nearest: Nearest) => void } | undefined;

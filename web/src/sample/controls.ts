@@ -36,12 +36,15 @@ function fromSlider(value: number): number {
 function showSamples(slider: HTMLInputElement, number: HTMLInputElement): void {
   const limit = scene.value ? most(scene.value) : 1e5;
   const m = Math.min(settings.m.value, limit);
-  if (fromSlider(Number(slider.value)) !== m) slider.value = String(limit > 1 ? (STEPS * Math.log(m)) / Math.log(limit) : STEPS);
+  if (fromSlider(Number(slider.value)) !== m)
+    slider.value = String(limit > 1 ? (STEPS * Math.log(m)) / Math.log(limit) : STEPS);
   if (document.activeElement !== number || Number(number.value) !== m) number.value = String(m);
   number.max = String(limit);
   const share = (100 * m) / limit;
   const text = `${share >= 10 ? share.toFixed(0) : share.toPrecision(2)} % of ${plural(limit, "point")}`;
-  element("m-share", "p").textContent = scene.value ? text : "A sample is a prefix: one call serves every number.";
+  element("m-share", "p").textContent = scene.value
+    ? text
+    : "A sample is a prefix: one call serves every number.";
   slider.setAttribute("aria-valuetext", scene.value ? `${count(m)}, ${text}` : count(m));
 }
 
@@ -59,7 +62,11 @@ function startStart(): void {
 }
 
 function startNonfinite(): void {
-  const show = bindRadios("nonfinite", () => settings.nonfinite.value, (value) => settings.nonfinite.set(value === "reject" ? "reject" : "ignore"));
+  const show = bindRadios(
+    "nonfinite",
+    () => settings.nonfinite.value,
+    (value) => settings.nonfinite.set(value === "reject" ? "reject" : "ignore"),
+  );
   settings.nonfinite.onChange(() => {
     show();
     const current = scene.value;
@@ -67,6 +74,10 @@ function startNonfinite(): void {
   });
   scene.follow((current) => {
     const missing = current ? current.cloud.count - current.finite : 0;
-    element("nonfinite-hint", "p").textContent = !current ? "" : missing ? `This cloud has ${count(missing)} of them.` : "This cloud has none.";
+    element("nonfinite-hint", "p").textContent = !current
+      ? ""
+      : missing
+        ? `This cloud has ${count(missing)} of them.`
+        : "This cloud has none.";
   });
 }

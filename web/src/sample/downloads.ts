@@ -8,7 +8,8 @@ import { shown } from "../view/pictures";
 
 export function startDownloads(): void {
   const buttons = [...element("downloads", "div").querySelectorAll("button")];
-  for (const button of buttons) button.addEventListener("click", () => download(button.dataset.format as Format));
+  for (const button of buttons)
+    button.addEventListener("click", () => download(button.dataset.format as Format));
   const update = (): void => buttons.forEach((button) => (button.disabled = !sampled.value));
   sampled.follow(update);
   startPermalink();

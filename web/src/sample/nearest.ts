@@ -15,7 +15,12 @@ export interface Nearest {
  * @param order rows of the samples in `positions`.
  * @param guess side of a cell to begin with; the covering radius is the best one.
  */
-export function nearestSamples(positions: Float32Array, wanted: Uint8Array, order: Int32Array, guess: number): Nearest {
+export function nearestSamples(
+  positions: Float32Array,
+  wanted: Uint8Array,
+  order: Int32Array,
+  guess: number,
+): Nearest {
   const count = positions.length / 3;
   const assignment = new Int32Array(count).fill(-1);
   const squared = new Float32Array(count).fill(Infinity);
@@ -34,7 +39,11 @@ export function nearestSamples(positions: Float32Array, wanted: Uint8Array, orde
 }
 
 /** Through each stage to the sample of the last one; distances are those of the last step. */
-export function followStages(positions: Float32Array, wanted: Uint8Array, orders: readonly Int32Array[]): Nearest {
+export function followStages(
+  positions: Float32Array,
+  wanted: Uint8Array,
+  orders: readonly Int32Array[],
+): Nearest {
   let rows = Int32Array.from({ length: wanted.length }, (_, i) => i).filter((i) => wanted[i]);
   const assignment = new Int32Array(wanted.length).fill(-1);
   const distance = new Float32Array(wanted.length);
@@ -42,7 +51,12 @@ export function followStages(positions: Float32Array, wanted: Uint8Array, orders
   for (const order of orders) {
     const still = new Uint8Array(wanted.length);
     for (const row of rows) still[row] = 1;
-    const step = nearestSamples(positions, still, order, typicalSide(positions, rows, order.length));
+    const step = nearestSamples(
+      positions,
+      still,
+      order,
+      typicalSide(positions, rows, order.length),
+    );
     for (let i = 0; i < assignment.length; i++) {
       if (!wanted[i]) continue;
       const through = order === orders[0] ? i : rows[assignment[i]!]!;
@@ -57,14 +71,16 @@ export function followStages(positions: Float32Array, wanted: Uint8Array, orders
 /** What the samples would be apart on a surface of the extent of the rows. */
 function typicalSide(positions: Float32Array, rows: Int32Array, samples: number): number {
   let [low, high] = [Infinity, -Infinity];
-  for (const row of rows) [low, high] = [Math.min(low, positions[3 * row]!), Math.max(high, positions[3 * row]!)];
+  for (const row of rows)
+    [low, high] = [Math.min(low, positions[3 * row]!), Math.max(high, positions[3 * row]!)];
   return (high - low) / Math.sqrt(Math.max(1, samples)) / 2;
 }
 
 /** Something above 0 to divide by, where points coincide. */
 function smallestSide(positions: Float32Array, wanted: Uint8Array): number {
   let largest = 0;
-  for (let i = 0; i < positions.length; i++) if (wanted[(i / 3) | 0]) largest = Math.max(largest, Math.abs(positions[i]!));
+  for (let i = 0; i < positions.length; i++)
+    if (wanted[(i / 3) | 0]) largest = Math.max(largest, Math.abs(positions[i]!));
   return Math.max(largest * 1e-12, 1e-30);
 }
 
@@ -85,7 +101,11 @@ class Grid {
     this.following = new Int32Array(order.length);
     // Backwards, so that each list has its lowest sample first.
     for (let j = order.length - 1; j >= 0; j--) {
-      const slot = this.slot(this.cell(order[j]!, 0), this.cell(order[j]!, 1), this.cell(order[j]!, 2));
+      const slot = this.slot(
+        this.cell(order[j]!, 0),
+        this.cell(order[j]!, 1),
+        this.cell(order[j]!, 2),
+      );
       this.following[j] = this.heads[slot]!;
       this.heads[slot] = j;
     }

@@ -21,7 +21,11 @@ export interface NearestAnswer {
 self.onmessage = ({ data }: MessageEvent<NearestQuestion>): void => {
   const { positions, wanted, orders, guess } = data;
   const { assignment, distance } =
-    guess > 0 ? nearestSamples(positions, wanted, orders[0]!, guess) : followStages(positions, wanted, orders);
+    guess > 0
+      ? nearestSamples(positions, wanted, orders[0]!, guess)
+      : followStages(positions, wanted, orders);
   const answer: NearestAnswer = { id: data.id, assignment, distance };
-  self.postMessage(answer, { transfer: [assignment.buffer as ArrayBuffer, distance.buffer as ArrayBuffer] });
+  self.postMessage(answer, {
+    transfer: [assignment.buffer as ArrayBuffer, distance.buffer as ArrayBuffer],
+  });
 };

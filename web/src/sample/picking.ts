@@ -13,7 +13,8 @@ export function startPicking(): void {
     picked.set(value >= 0 && value < (shown.value?.count ?? 0) ? value : undefined);
   });
   picked.onChange((sample) => {
-    if (document.activeElement !== number) number.value = sample === undefined ? "" : String(sample);
+    if (document.activeElement !== number)
+      number.value = sample === undefined ? "" : String(sample);
     describe();
   });
   nearest.onChange(describe);

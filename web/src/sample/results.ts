@@ -49,7 +49,10 @@ function showCurve(chart: Chart): void {
     {
       x: { low: 1, high: most, logarithmic: true },
       y: { low: least, high: Math.max(y[0]!, least * 1.01), logarithmic: true },
-      lines: [{ x, y, kind: "area" }, { x, y, kind: "accent" }],
+      lines: [
+        { x, y, kind: "area" },
+        { x, y, kind: "accent" },
+      ],
       cursor: { x: m, y: Math.max(radius, least) },
       formatX: (value) => (value >= 1000 ? `${value / 1000}k` : String(value)),
       formatY: measure,
@@ -65,13 +68,22 @@ function smallestPositive(radii: Float32Array): number {
 
 function showTime(took: Took | undefined): void {
   const parts = took
-    ? ([["queue", took.queue], ["compute", took.compute], ["convert", took.convert], ["wire", took.wire]] as const)
+    ? ([
+        ["queue", took.queue],
+        ["compute", took.compute],
+        ["convert", took.convert],
+        ["wire", took.wire],
+      ] as const)
     : [];
   const total = parts.reduce((sum, [, value]) => sum + value, 0);
   element("time-total", "p").textContent = took ? milliseconds(total) : "–";
   const whole = sampled.value?.indices.length ?? 0;
   const serves = settings.tab.value === "sample" && whole > 1;
-  element("time-hint", "p").textContent = took ? (serves ? `One call for every number of samples up to ${count(whole)}.` : "One call for all stages.") : "";
+  element("time-hint", "p").textContent = took
+    ? serves
+      ? `One call for every number of samples up to ${count(whole)}.`
+      : "One call for all stages."
+    : "";
   const bar = element("time-bar", "div");
   bar.replaceChildren(
     ...parts.map(([name, value]) => {
@@ -80,8 +92,15 @@ function showTime(took: Took | undefined): void {
       return piece;
     }),
   );
-  bar.setAttribute("aria-label", took ? parts.map(([name, value]) => `${name} ${milliseconds(value)}`).join(", ") : "No call yet");
+  bar.setAttribute(
+    "aria-label",
+    took
+      ? parts.map(([name, value]) => `${name} ${milliseconds(value)}`).join(", ")
+      : "No call yet",
+  );
   element("time-parts", "dl").replaceChildren(
-    ...parts.map(([name, value]) => make("div", {}, make("dt", { class: name }, name), make("dd", {}, milliseconds(value)))),
+    ...parts.map(([name, value]) =>
+      make("div", {}, make("dt", { class: name }, name), make("dd", {}, milliseconds(value))),
+    ),
   );
 }

@@ -32,7 +32,10 @@ export function watch(shown: boolean): void {
 async function read(): Promise<void> {
   if (!document.hidden) {
     try {
-      const answer = await fetch("metrics", { headers: authorization(), signal: AbortSignal.timeout(5000) });
+      const answer = await fetch("metrics", {
+        headers: authorization(),
+        signal: AbortSignal.timeout(5000),
+      });
       if (!answer.ok) throw new Error(`HTTP status ${answer.status}`);
       add(new Reading(performance.now() / 1000, await answer.text()));
       reachable.set(true);
@@ -46,7 +49,9 @@ async function read(): Promise<void> {
 function add(reading: Reading): void {
   const before = history.value.at(-1);
   // Counters begin at 0 with a server: the readings of the one before it do not go on.
-  const restarted = before && reading.sum("process_start_time_seconds") !== before.sum("process_start_time_seconds");
+  const restarted =
+    before &&
+    reading.sum("process_start_time_seconds") !== before.sum("process_start_time_seconds");
   if (restarted) trims.length = 0;
   const kept = restarted ? [] : history.value.filter(({ at }) => at > reading.at - KEPT_S);
   if (before && !restarted) noteTrims(before, reading);
@@ -56,7 +61,9 @@ function add(reading: Reading): void {
 function noteTrims(before: Reading, now: Reading): void {
   for (const { labels, value } of now.all("farpoint_memory_trims_total")) {
     if (value <= before.sum("farpoint_memory_trims_total", labels)) continue;
-    const bytes = now.sum("farpoint_memory_trim_returned_bytes_total", labels) - before.sum("farpoint_memory_trim_returned_bytes_total", labels);
+    const bytes =
+      now.sum("farpoint_memory_trim_returned_bytes_total", labels) -
+      before.sum("farpoint_memory_trim_returned_bytes_total", labels);
     trims.push({ at: now.at, device: labels.device ?? "", reason: labels.reason ?? "", bytes });
   }
 }

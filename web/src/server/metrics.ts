@@ -53,13 +53,18 @@ function parseLine(line: string): Metric | undefined {
   const match = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)/.exec(line);
   if (!match) return undefined;
   const labels: Record<string, string> = {};
-  for (const [, key, value] of (match[2] ?? "").matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)) labels[key!] = value!.replace(/\\(.)/g, "$1");
+  for (const [, key, value] of (match[2] ?? "").matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g))
+    labels[key!] = value!.replace(/\\(.)/g, "$1");
   const value = match[3] === "+Inf" ? Infinity : Number(match[3]);
   return { name: match[1]!, labels, value };
 }
 
 /** The value below which `part` of what came between two readings lies; NaN where nothing came. */
-export function quantile(before: Map<number, number>, after: Map<number, number>, part: number): number {
+export function quantile(
+  before: Map<number, number>,
+  after: Map<number, number>,
+  part: number,
+): number {
   const bounds = [...after.keys()].sort((a, b) => a - b);
   const grown = bounds.map((bound) => after.get(bound)! - (before.get(bound) ?? 0));
   const total = grown.at(-1) ?? 0;

@@ -9,10 +9,26 @@ import type { Reading } from "./metrics";
 abstract class Plot {
   private readonly chart: Chart;
 
-  constructor(host: HTMLElement, private readonly title: string, keys: readonly (readonly [string, string])[]) {
+  constructor(
+    host: HTMLElement,
+    private readonly title: string,
+    keys: readonly (readonly [string, string])[],
+  ) {
     const names = keys.map(([kind, name]) => make("span", { class: `key ${kind}` }, name));
     const plot = make("div", { class: "plot" });
-    host.append(make("div", { class: "card" }, make("div", { class: "split" }, make("h2", {}, title), make("p", { class: "keys" }, ...names)), plot));
+    host.append(
+      make(
+        "div",
+        { class: "card" },
+        make(
+          "div",
+          { class: "split" },
+          make("h2", {}, title),
+          make("p", { class: "keys" }, ...names),
+        ),
+        plot,
+      ),
+    );
     this.chart = new Chart(plot, `${title}: no values yet`);
   }
 
@@ -36,7 +52,9 @@ abstract class Plot {
         x: { low: from, high: 0, logarithmic: false },
         y: { low: 0, high: highest > 0 ? highest * 1.15 : 1, logarithmic: false },
         lines: lines.map((each) => ({ ...each, x: since(each.x) })),
-        marks: this.marks().map((mark) => ({ ...mark, x: mark.x - last.at })).filter(({ x }) => x >= from),
+        marks: this.marks()
+          .map((mark) => ({ ...mark, x: mark.x - last.at }))
+          .filter(({ x }) => x >= from),
         formatX: (value) => (value > -1 ? "now" : `−${count(-value)} s`),
         formatY: (value) => this.format(value),
       },
@@ -45,7 +63,11 @@ abstract class Plot {
   }
 }
 
-const line = (readings: readonly Reading[], kind: string, of: (reading: Reading) => number): Line => ({
+const line = (
+  readings: readonly Reading[],
+  kind: string,
+  of: (reading: Reading) => number,
+): Line => ({
   x: readings.map(({ at }) => at),
   y: readings.map(of),
   kind,
@@ -53,13 +75,21 @@ const line = (readings: readonly Reading[], kind: string, of: (reading: Reading)
 
 export class RatePlot extends Plot {
   constructor(host: HTMLElement) {
-    super(host, "Calls a second", [["accent", "answered"], ["warm", "refused"]]);
+    super(host, "Calls a second", [
+      ["accent", "answered"],
+      ["warm", "refused"],
+    ]);
   }
 
   protected lines(readings: readonly Reading[]): Line[] {
     const rate = (name: string, kind: string): Line => ({
       x: readings.slice(1).map(({ at }) => at),
-      y: readings.slice(1).map((now, i) => Math.max(0, now.sum(name) - readings[i]!.sum(name)) / (now.at - readings[i]!.at)),
+      y: readings
+        .slice(1)
+        .map(
+          (now, i) =>
+            Math.max(0, now.sum(name) - readings[i]!.sum(name)) / (now.at - readings[i]!.at),
+        ),
       kind,
     });
     return [rate("farpoint_rpcs_total", "accent"), rate("farpoint_refusals_total", "warm")];
@@ -72,7 +102,10 @@ export class RatePlot extends Plot {
 
 export class QueuePlot extends Plot {
   constructor(host: HTMLElement) {
-    super(host, "Queue", [["accent", "waiting"], ["soft", "in flight"]]);
+    super(host, "Queue", [
+      ["accent", "waiting"],
+      ["soft", "in flight"],
+    ]);
   }
 
   protected lines(readings: readonly Reading[]): Line[] {
@@ -89,17 +122,28 @@ export class QueuePlot extends Plot {
 
 export class MemoryPlot extends Plot {
   constructor(host: HTMLElement) {
-    super(host, "Memory", [["accent", "allocated"], ["soft", "reserved"], ["dot", "trim"]]);
+    super(host, "Memory", [
+      ["accent", "allocated"],
+      ["soft", "reserved"],
+      ["dot", "trim"],
+    ]);
   }
 
   protected lines(readings: readonly Reading[]): Line[] {
-    const reserved = line(readings, "soft", (reading) => reading.sum("farpoint_memory_reserved_bytes"));
-    const allocated = line(readings, "accent", (reading) => reading.sum("farpoint_memory_allocated_bytes"));
+    const reserved = line(readings, "soft", (reading) =>
+      reading.sum("farpoint_memory_reserved_bytes"),
+    );
+    const allocated = line(readings, "accent", (reading) =>
+      reading.sum("farpoint_memory_allocated_bytes"),
+    );
     return [{ ...reserved, kind: "area" }, reserved, allocated];
   }
 
   protected override marks(): readonly { x: number; title: string }[] {
-    return trims.map(({ at, device, reason, bytes: size }) => ({ x: at, title: `Trim of ${device}, ${reason}: ${bytes(size)} given back` }));
+    return trims.map(({ at, device, reason, bytes: size }) => ({
+      x: at,
+      title: `Trim of ${device}, ${reason}: ${bytes(size)} given back`,
+    }));
   }
 
   protected format(value: number): string {

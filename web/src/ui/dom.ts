@@ -1,7 +1,10 @@
 // Elements of the page, by id, and new ones.
 
 /** @throws Error the page has no such element, or it is of another kind. */
-export function element<K extends keyof HTMLElementTagNameMap>(id: string, tag: K): HTMLElementTagNameMap[K] {
+export function element<K extends keyof HTMLElementTagNameMap>(
+  id: string,
+  tag: K,
+): HTMLElementTagNameMap[K] {
   const found = document.getElementById(id);
   if (found?.tagName.toLowerCase() !== tag) throw new Error(`The page has no <${tag} id="${id}">.`);
   return found as HTMLElementTagNameMap[K];
@@ -32,9 +35,14 @@ export function makeSvg<K extends keyof SVGElementTagNameMap>(
 }
 
 /** The chosen one of a group of radio buttons, followed both ways. */
-export function bindRadios(name: string, read: () => string, write: (value: string) => void): () => void {
+export function bindRadios(
+  name: string,
+  read: () => string,
+  write: (value: string) => void,
+): () => void {
   const radios = [...document.querySelectorAll<HTMLInputElement>(`input[name="${name}"]`)];
-  for (const radio of radios) radio.addEventListener("change", () => radio.checked && write(radio.value));
+  for (const radio of radios)
+    radio.addEventListener("change", () => radio.checked && write(radio.value));
   const show = (): void => {
     for (const radio of radios) radio.checked = radio.value === read();
   };

@@ -23,7 +23,9 @@ export function startNotices(): void {
 function showLink(): void {
   const place = element("link", "p");
   place.dataset.state = link.value;
-  const device = info.value?.devices.map(({ name, description }) => `${name} · ${description}`).join(", ");
+  const device = info.value?.devices
+    .map(({ name, description }) => `${name} · ${description}`)
+    .join(", ");
   place.textContent = {
     connecting: "Connecting …",
     online: device ?? "Connected",

@@ -14,8 +14,10 @@ export function startOpening(): void {
     // So that the same file can be chosen once more.
     file.value = "";
   });
-  for (const id of ["choose", "empty-choose"]) element(id, "button").addEventListener("click", () => file.click());
-  for (const id of ["street", "empty-street"]) element(id, "button").addEventListener("click", () => void chooseStreet());
+  for (const id of ["choose", "empty-choose"])
+    element(id, "button").addEventListener("click", () => file.click());
+  for (const id of ["street", "empty-street"])
+    element(id, "button").addEventListener("click", () => void chooseStreet());
   startDropping();
 }
 

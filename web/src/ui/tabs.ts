@@ -11,7 +11,12 @@ export function startTabs(): void {
     button.addEventListener("click", () => settings.tab.set(TABS[i]!));
     button.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      const next = event.key === "Home" ? 0 : event.key === "End" ? TABS.length - 1 : step && (i + step + TABS.length) % TABS.length;
+      const next =
+        event.key === "Home"
+          ? 0
+          : event.key === "End"
+            ? TABS.length - 1
+            : step && (i + step + TABS.length) % TABS.length;
       if (next === undefined) return;
       event.preventDefault();
       settings.tab.set(TABS[next]!);

@@ -43,19 +43,29 @@ export class OrbitCamera {
   }
 
   zoom(factor: number): void {
-    this.distance = Math.max(this.radius * 0.005, Math.min(this.radius * 40, this.distance * factor));
+    this.distance = Math.max(
+      this.radius * 0.005,
+      Math.min(this.radius * 40, this.distance * factor),
+    );
   }
 
   /** Narrow pictures are seen from farther away, so that the cloud fits them. */
   setAspect(aspect: number): void {
     this.camera.aspect = aspect;
-    this.camera.fov = aspect >= 1 ? 40 : (2 * Math.atan(Math.tan((20 * Math.PI) / 180) / Math.max(aspect, 0.4)) * 180) / Math.PI;
+    this.camera.fov =
+      aspect >= 1
+        ? 40
+        : (2 * Math.atan(Math.tan((20 * Math.PI) / 180) / Math.max(aspect, 0.4)) * 180) / Math.PI;
   }
 
   place(): PerspectiveCamera {
     const { camera, azimuth, elevation, distance, target } = this;
     const flat = Math.cos(elevation) * distance;
-    const [across, along, rise] = [flat * Math.cos(azimuth), flat * Math.sin(azimuth), distance * Math.sin(elevation)];
+    const [across, along, rise] = [
+      flat * Math.cos(azimuth),
+      flat * Math.sin(azimuth),
+      distance * Math.sin(elevation),
+    ];
     if (camera.up.z) camera.position.set(target.x + across, target.y + along, target.z + rise);
     else camera.position.set(target.x + across, target.y - rise, target.z + along);
     camera.near = Math.max(distance * 0.01, this.radius * 1e-4);

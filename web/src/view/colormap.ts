@@ -43,7 +43,12 @@ export function colormap(kind: "place" | "amount", dark: boolean): Map256 {
 }
 
 /** Values within `low` to `high` as RGB; values outside take the ends. */
-export function paint(values: ArrayLike<number>, low: number, high: number, map: Map256): Uint8Array {
+export function paint(
+  values: ArrayLike<number>,
+  low: number,
+  high: number,
+  map: Map256,
+): Uint8Array {
   const colors = new Uint8Array(3 * values.length);
   const scale = high > low ? 255 / (high - low) : 0;
   for (let i = 0; i < values.length; i++) {
@@ -59,7 +64,8 @@ export function paint(values: ArrayLike<number>, low: number, high: number, map:
 export function range(values: ArrayLike<number>, low = 0.01, high = 0.99): [number, number] {
   const step = Math.max(1, Math.floor(values.length / 20_000));
   const some: number[] = [];
-  for (let i = 0; i < values.length; i += step) if (Number.isFinite(values[i]!)) some.push(values[i]!);
+  for (let i = 0; i < values.length; i += step)
+    if (Number.isFinite(values[i]!)) some.push(values[i]!);
   if (!some.length) return [0, 1];
   const sorted = Float64Array.from(some).sort();
   const at = (part: number): number => sorted[Math.round(part * (sorted.length - 1))]!;
@@ -70,7 +76,8 @@ export function range(values: ArrayLike<number>, low = 0.01, high = 0.99): [numb
 export function cellColor(sample: number, dark: boolean): [number, number, number] {
   const hue = (sample * 0.618033988749895) % 1;
   const light = (dark ? 0.62 : 0.42) + 0.16 * ((sample * 0.7548776662466927) % 1);
-  const chroma = (1 - Math.abs(2 * light - 1)) * (0.45 + 0.25 * ((sample * 0.5698402909980532) % 1));
+  const chroma =
+    (1 - Math.abs(2 * light - 1)) * (0.45 + 0.25 * ((sample * 0.5698402909980532) % 1));
   return [0, 8, 4].map((shift) => {
     const k = (shift + hue * 12) % 12;
     return Math.round(255 * (light - chroma * Math.max(-1, Math.min(k - 3, 9 - k, 1)) * 0.5));

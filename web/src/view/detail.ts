@@ -37,7 +37,8 @@ export class Detail {
     const took = now - this.last;
     // After a pause the time says nothing.
     if (this.moving && this.last && took < 1000) {
-      if (took > SLOW_MS) this.budget = Math.max(LEAST, Math.min(this.budget, count) * Math.max(0.4, SLOW_MS / took));
+      if (took > SLOW_MS)
+        this.budget = Math.max(LEAST, Math.min(this.budget, count) * Math.max(0.4, SLOW_MS / took));
       else if (took < QUICK_MS) this.budget *= 1.15;
     }
     this.last = this.moving ? now : 0;

@@ -19,11 +19,18 @@ const SOME = 20_000;
 
 export function frame(cloud: Cloud, finite: Uint8Array): Framed {
   const rows = finiteSample(finite);
-  const axes = [0, 1, 2].map((k) => Float64Array.from(rows, (row) => cloud.points[3 * row + k]!).sort());
+  const axes = [0, 1, 2].map((k) =>
+    Float64Array.from(rows, (row) => cloud.points[3 * row + k]!).sort(),
+  );
   const origin = axes.map((values) => at(values, 0.5));
-  const away = Float64Array.from(rows, (row) => Math.hypot(...origin.map((o, k) => cloud.points[3 * row + k]! - o))).sort();
-  const core = at(away, 0.98) <= 3 * at(away, 0.5) ? Infinity : Math.min(at(away, 0.95), 2.8 * at(away, 0.5));
-  const near = rows.filter((row) => Math.hypot(...origin.map((o, k) => cloud.points[3 * row + k]! - o)) <= core);
+  const away = Float64Array.from(rows, (row) =>
+    Math.hypot(...origin.map((o, k) => cloud.points[3 * row + k]! - o)),
+  ).sort();
+  const core =
+    at(away, 0.98) <= 3 * at(away, 0.5) ? Infinity : Math.min(at(away, 0.95), 2.8 * at(away, 0.5));
+  const near = rows.filter(
+    (row) => Math.hypot(...origin.map((o, k) => cloud.points[3 * row + k]! - o)) <= core,
+  );
   const spans = origin.map((o, k) => {
     const values = Float64Array.from(near, (row) => cloud.points[3 * row + k]! - o).sort();
     return [at(values, 0.005), at(values, 0.995)] as const;
@@ -31,7 +38,10 @@ export function frame(cloud: Cloud, finite: Uint8Array): Framed {
   const radius = Math.max(Math.hypot(...spans.map(([low, high]) => high - low)) / 2, 1e-6);
   return {
     positions: positionsOf(cloud, finite, origin),
-    measured: cloud.points instanceof Float32Array ? cloud.points : positionsOf(cloud, finite, firstFinite(cloud.points, finite)),
+    measured:
+      cloud.points instanceof Float32Array
+        ? cloud.points
+        : positionsOf(cloud, finite, firstFinite(cloud.points, finite)),
     finite,
     center: spans.map(([low, high]) => (low + high) / 2) as [number, number, number],
     radius,
@@ -44,7 +54,9 @@ function finiteSample(finite: Uint8Array): Int32Array {
   const rows: number[] = [];
   for (let row = 0; row < finite.length; row += step) if (finite[row]) rows.push(row);
   // A cloud of few finite rows may show none of them at that step.
-  if (!rows.length) for (let row = 0; row < finite.length && rows.length < SOME; row++) if (finite[row]) rows.push(row);
+  if (!rows.length)
+    for (let row = 0; row < finite.length && rows.length < SOME; row++)
+      if (finite[row]) rows.push(row);
   return Int32Array.from(rows);
 }
 
@@ -72,7 +84,11 @@ function firstFinite(points: Float64Array, finite: Uint8Array): number[] {
 function isCameraFrame(cloud: Cloud, rows: Int32Array, nearest: number, depth: number): boolean {
   if (nearest <= 0 || depth < 0.05) return false;
   const inside = rows.filter((row) => {
-    const [x, y, z] = [cloud.points[3 * row]!, cloud.points[3 * row + 1]!, cloud.points[3 * row + 2]!];
+    const [x, y, z] = [
+      cloud.points[3 * row]!,
+      cloud.points[3 * row + 1]!,
+      cloud.points[3 * row + 2]!,
+    ];
     return z > 0 && Math.abs(x / z) < 0.9 && Math.abs(y / z) < 0.75;
   });
   return inside.length > 0.98 * rows.length;

@@ -7,14 +7,25 @@ import { count, measure, plural } from "../ui/format";
 import { legend, shown } from "./pictures";
 import { possible } from "./paintings";
 
-const COLOR_NAMES = { height: "height", intensity: "intensity", rgb: "its own colors", distance: "distance to the nearest sample", cell: "Voronoi cell" };
+const COLOR_NAMES = {
+  height: "height",
+  intensity: "intensity",
+  rgb: "its own colors",
+  distance: "distance to the nearest sample",
+  cell: "Voronoi cell",
+};
 
 export function startLabels(): void {
-  for (const signal of [scene, sampled, shown, settings.layout, settings.color, settings.tab]) signal.onChange(showCaptions);
+  for (const signal of [scene, sampled, shown, settings.layout, settings.color, settings.tab])
+    signal.onChange(showCaptions);
   showCaptions();
   legend.follow(showLegend);
   scene.follow(showFacts);
-  const colors = bindRadios("color", () => settings.color.value, (value) => settings.color.set(value as "height"));
+  const colors = bindRadios(
+    "color",
+    () => settings.color.value,
+    (value) => settings.color.set(value as "height"),
+  );
   settings.color.onChange(colors);
   busy.follow((text) => {
     element("busy", "p").textContent = text;
@@ -29,7 +40,9 @@ function showCaptions(): void {
   const over = settings.layout.value === "over";
   element("pictures", "div").classList.toggle("over", over);
   const cloud = current ? `Cloud · ${count(current.cloud.count)}` : "";
-  const sample = now ? `${settings.tab.value === "encode" ? "Kept" : "Sample"} · ${count(now.count)}` : "";
+  const sample = now
+    ? `${settings.tab.value === "encode" ? "Kept" : "Sample"} · ${count(now.count)}`
+    : "";
   element("caption-cloud", "p").textContent = over && sample ? `${cloud}  ·  ${sample}` : cloud;
   element("caption-sample", "p").textContent = over ? "" : sample;
   const text = current
@@ -63,7 +76,10 @@ function showFacts(current: typeof scene.value): void {
   const kind = cloud.points instanceof Float64Array ? "float64" : "float32";
   const names = [...cloud.attributes.keys()];
   const some = names.length > 6 ? `${names.slice(0, 6).join(", ")}, …` : names.join(", ");
-  facts.replaceChildren(strong(cloud.name), `${plural(cloud.count, "point")}, ${kind}${some ? `, with ${some}` : ""}`);
+  facts.replaceChildren(
+    strong(cloud.name),
+    `${plural(cloud.count, "point")}, ${kind}${some ? `, with ${some}` : ""}`,
+  );
   const can = possible(cloud);
   for (const radio of document.querySelectorAll<HTMLInputElement>('input[name="color"]')) {
     radio.disabled = !can[radio.value as keyof typeof can];

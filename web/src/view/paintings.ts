@@ -21,7 +21,11 @@ export interface Painting {
 }
 
 const INTENSITY = ["intensity", "i", "reflectivity", "reflectance", "scalar_intensity", "signal"];
-const COLORS = [["red", "green", "blue"], ["r", "g", "b"], ["diffuse_red", "diffuse_green", "diffuse_blue"]];
+const COLORS = [
+  ["red", "green", "blue"],
+  ["r", "g", "b"],
+  ["diffuse_red", "diffuse_green", "diffuse_blue"],
+];
 
 function column(cloud: Cloud, name: string): Values | undefined {
   return [...cloud.attributes].find(([key]) => key.toLowerCase() === name)?.[1];
@@ -36,14 +40,21 @@ export function rgbOf(cloud: Cloud): Uint8Array | undefined {
   const packed = column(cloud, "rgb") ?? column(cloud, "rgba");
   if (packed?.length === cloud.count && packed.BYTES_PER_ELEMENT === 4) {
     const bits = new Uint32Array(packed.buffer, packed.byteOffset, packed.length);
-    return Uint8Array.from({ length: 3 * cloud.count }, (_, i) => (bits[(i / 3) | 0]! >> (16 - 8 * (i % 3))) & 255);
+    return Uint8Array.from(
+      { length: 3 * cloud.count },
+      (_, i) => (bits[(i / 3) | 0]! >> (16 - 8 * (i % 3))) & 255,
+    );
   }
-  const parts = COLORS.map((names) => names.map((name) => column(cloud, name))).find((found) => found.every(Boolean)) as Values[] | undefined;
+  const parts = COLORS.map((names) => names.map((name) => column(cloud, name))).find((found) =>
+    found.every(Boolean),
+  ) as Values[] | undefined;
   if (!parts) return undefined;
   const highest = Math.max(...parts.map((values) => range(values, 0, 1)[1]));
   // LAS has 16 bits, of which many files use eight.
   const scale = highest <= 1 ? 255 : highest <= 255 ? 1 : 255 / 65535;
-  return Uint8Array.from({ length: 3 * cloud.count }, (_, i) => Math.min(255, parts[i % 3]![(i / 3) | 0]! * scale));
+  return Uint8Array.from({ length: 3 * cloud.count }, (_, i) =>
+    Math.min(255, parts[i % 3]![(i / 3) | 0]! * scale),
+  );
 }
 
 /** The colors of chosen rows. */
@@ -59,11 +70,18 @@ export function chosen(colors: Uint8Array, rows: Int32Array): Uint8Array {
 export function heights(cloud: Cloud, framed: Framed): Float32Array {
   const axis = framed.fromCamera ? 1 : 2;
   const sign = framed.fromCamera ? -1 : 1;
-  return Float32Array.from({ length: cloud.count }, (_, i) => (framed.finite[i] ? sign * cloud.points[3 * i + axis]! : NaN));
+  return Float32Array.from({ length: cloud.count }, (_, i) =>
+    framed.finite[i] ? sign * cloud.points[3 * i + axis]! : NaN,
+  );
 }
 
 /** By a value that each point has. */
-export function byValue(title: string, values: ArrayLike<number>, rows: Int32Array, dark: boolean): Painting {
+export function byValue(
+  title: string,
+  values: ArrayLike<number>,
+  rows: Int32Array,
+  dark: boolean,
+): Painting {
   const [low, high] = range(values);
   const map = colormap("place", dark);
   const cloud = paint(values, low, high, map);
@@ -71,14 +89,23 @@ export function byValue(title: string, values: ArrayLike<number>, rows: Int32Arr
 }
 
 /** By how far the nearest sample is; a sample has the color of the farthest point it stands for. */
-export function byDistance(nearest: Nearest, samples: number, radius: number, dark: boolean): Painting {
+export function byDistance(
+  nearest: Nearest,
+  samples: number,
+  radius: number,
+  dark: boolean,
+): Painting {
   const map = colormap("amount", dark);
   const reach = new Float32Array(samples);
   nearest.assignment.forEach((sample, i) => {
     if (sample >= 0) reach[sample] = Math.max(reach[sample]!, nearest.distance[i]!);
   });
   const legend = { title: "Distance to the nearest sample", low: 0, high: radius, map };
-  return { cloud: paint(nearest.distance, 0, radius, map), sample: paint(reach, 0, radius, map), legend };
+  return {
+    cloud: paint(nearest.distance, 0, radius, map),
+    sample: paint(reach, 0, radius, map),
+    legend,
+  };
 }
 
 export function byCell(nearest: Nearest, samples: number, dark: boolean): Painting {
@@ -97,16 +124,28 @@ export function spread(sample: Uint8Array, assignment: Int32Array): Uint8Array {
 }
 
 /** The points of one sample in full color, all others faded into the background. */
-export function spotlight(cloud: Uint8Array, assignment: Int32Array, sample: number, background: readonly number[]): Uint8Array {
+export function spotlight(
+  cloud: Uint8Array,
+  assignment: Int32Array,
+  sample: number,
+  background: readonly number[],
+): Uint8Array {
   const lit = new Uint8Array(cloud.length);
   for (let i = 0; i < assignment.length; i++) {
     const mine = assignment[i] === sample;
-    for (let k = 0; k < 3; k++) lit[3 * i + k] = mine ? [235, 64, 110][k]! : 0.25 * cloud[3 * i + k]! + 0.75 * background[k]!;
+    for (let k = 0; k < 3; k++)
+      lit[3 * i + k] = mine ? [235, 64, 110][k]! : 0.25 * cloud[3 * i + k]! + 0.75 * background[k]!;
   }
   return lit;
 }
 
 /** What a cloud can be colored by. */
 export function possible(cloud: Cloud): Record<Coloring, boolean> {
-  return { height: true, intensity: Boolean(intensityOf(cloud)), rgb: Boolean(rgbOf(cloud)), distance: true, cell: true };
+  return {
+    height: true,
+    intensity: Boolean(intensityOf(cloud)),
+    rgb: Boolean(rgbOf(cloud)),
+    distance: true,
+    cell: true,
+  };
 }

@@ -8,7 +8,19 @@ import { settings } from "../state";
 import { Signal } from "../ui/signal";
 import { isDark, theme } from "../ui/theme";
 import { colormap, paint, range } from "./colormap";
-import { byCell, byDistance, byValue, chosen, heights, intensityOf, rgbOf, spotlight, spread, type Legend, type Painting } from "./paintings";
+import {
+  byCell,
+  byDistance,
+  byValue,
+  chosen,
+  heights,
+  intensityOf,
+  rgbOf,
+  spotlight,
+  spread,
+  type Legend,
+  type Painting,
+} from "./paintings";
 import type { Viewer } from "./viewer";
 
 /** What is drawn as the sample: rows in order, and how many of them. */
@@ -39,7 +51,8 @@ export function keepPictures(viewer: Viewer): void {
     if (drawn !== current) rows = undefined;
     drawn = current;
     const now = whatToShow(current);
-    if (now?.rows !== rows) viewer.showSample(now ? positionsOf(current, now.rows) : new Float32Array());
+    if (now?.rows !== rows)
+      viewer.showSample(now ? positionsOf(current, now.rows) : new Float32Array());
     const same = now?.rows === rows && painted === `${settings.tab.value} ${current.cloud.name}`;
     rows = now?.rows;
     viewer.limitSample(now?.count ?? 0);
@@ -50,8 +63,10 @@ export function keepPictures(viewer: Viewer): void {
     if (!same || dependsOnSamples()) repaint(viewer);
     painted = `${settings.tab.value} ${current.cloud.name}`;
   };
-  for (const signal of [scene, sampled, encoded, settings.m, settings.tab, settings.stage]) signal.onChange(update);
-  for (const signal of [settings.color, settings.features, theme]) signal.onChange(() => repaint(viewer));
+  for (const signal of [scene, sampled, encoded, settings.m, settings.tab, settings.stage])
+    signal.onChange(update);
+  for (const signal of [settings.color, settings.features, theme])
+    signal.onChange(() => repaint(viewer));
   picked.onChange(() => {
     viewer.mark(picked.value);
     if (picked.value !== undefined) withNearest(() => apply(viewer));
@@ -61,7 +76,11 @@ export function keepPictures(viewer: Viewer): void {
 }
 
 function dependsOnSamples(): boolean {
-  return settings.tab.value === "encode" || settings.color.value === "distance" || settings.color.value === "cell";
+  return (
+    settings.tab.value === "encode" ||
+    settings.color.value === "distance" ||
+    settings.color.value === "cell"
+  );
 }
 
 function whatToShow(current: Scene): Shown | undefined {
@@ -96,7 +115,8 @@ function repaint(viewer: Viewer): void {
   const color = settings.color.value;
   const intensity = intensityOf(current.cloud);
   const rgb = rgbOf(current.cloud);
-  if (color === "intensity" && intensity) return done(byValue("Intensity", intensity, rows, isDark()));
+  if (color === "intensity" && intensity)
+    return done(byValue("Intensity", intensity, rows, isDark()));
   if (color === "rgb" && rgb) return done({ cloud: rgb, sample: chosen(rgb, rows) });
   if ((color === "distance" || color === "cell") && shown.value) {
     const { count, radius } = shown.value;
@@ -109,7 +129,11 @@ function repaint(viewer: Viewer): void {
   done(plain);
 }
 
-function paintStage(viewer: Viewer, plain: Painting, done: (painting: Painting, text?: string) => void): void {
+function paintStage(
+  viewer: Viewer,
+  plain: Painting,
+  done: (painting: Painting, text?: string) => void,
+): void {
   const stages = encoded.value?.stages ?? [];
   const stage = stages[Math.min(settings.stage.value, stages.length - 1)];
   if (!stage) return done(plain);
@@ -126,7 +150,12 @@ function paintStage(viewer: Viewer, plain: Painting, done: (painting: Painting, 
     const [low, high] = range(values);
     const map = colormap("amount", isDark());
     sample = paint(values, low, high, map);
-    explained = { title: counts ? "Points it stands for" : "Mean distance of these", low, high, map };
+    explained = {
+      title: counts ? "Points it stands for" : "Mean distance of these",
+      low,
+      high,
+      map,
+    };
   }
   // The stage at once; the cloud when it is known what stands for what.
   viewer.paintSample(sample);
@@ -142,7 +171,10 @@ function withNearest(use: (found: Nearest) => void): void {
   const [current, now] = [scene.value, shown.value];
   if (!current || !now) return;
   const stages = encoded.value?.stages ?? [];
-  const orders = settings.tab.value === "encode" ? stages.slice(0, settings.stage.value + 1).map((stage) => stage.indices) : [now.rows.slice(0, now.count)];
+  const orders =
+    settings.tab.value === "encode"
+      ? stages.slice(0, settings.stage.value + 1).map((stage) => stage.indices)
+      : [now.rows.slice(0, now.count)];
   const { measured, finite } = current.framed;
   assigner.ask({ positions: measured, wanted: finite, orders, guess: now.radius }, (found) => {
     if (shown.value !== now) return;
@@ -155,6 +187,10 @@ function apply(viewer: Viewer): void {
   if (!painting) return;
   const [sample, found] = [picked.value, nearest.value];
   const lit = sample !== undefined && found;
-  viewer.paintCloud(lit ? spotlight(painting.cloud, found.assignment, sample, viewer.backgroundBytes) : painting.cloud);
+  viewer.paintCloud(
+    lit
+      ? spotlight(painting.cloud, found.assignment, sample, viewer.backgroundBytes)
+      : painting.cloud,
+  );
   viewer.paintSample(painting.sample);
 }

@@ -59,7 +59,10 @@ export class PointSet {
     this.object.geometry.dispose();
     const geometry = new BufferGeometry();
     geometry.setAttribute("position", new BufferAttribute(positions, 3));
-    geometry.setAttribute("color", new BufferAttribute(new Uint8Array(positions.length).fill(140), 3, true));
+    geometry.setAttribute(
+      "color",
+      new BufferAttribute(new Uint8Array(positions.length).fill(140), 3, true),
+    );
     if (order) geometry.setIndex(new BufferAttribute(order, 1));
     this.object.geometry = geometry;
     this.object.visible = positions.length > 0;

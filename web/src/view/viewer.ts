@@ -1,6 +1,14 @@
 // Two pictures with one camera: the cloud and its sample, beside or over each other.
 
-import { Color, ColorManagement, LinearSRGBColorSpace, Scene, Vector2, Vector3, WebGLRenderer } from "three";
+import {
+  Color,
+  ColorManagement,
+  LinearSRGBColorSpace,
+  Scene,
+  Vector2,
+  Vector3,
+  WebGLRenderer,
+} from "three";
 import { OrbitCamera } from "./camera";
 import { Detail } from "./detail";
 import type { Framed } from "./framing";
@@ -30,7 +38,12 @@ export class Viewer {
 
   /** @throws Error the browser has no WebGL. */
   constructor(private readonly canvas: HTMLCanvasElement) {
-    this.renderer = new WebGLRenderer({ canvas, antialias: false, preserveDrawingBuffer: true, powerPreference: "high-performance" });
+    this.renderer = new WebGLRenderer({
+      canvas,
+      antialias: false,
+      preserveDrawingBuffer: true,
+      powerPreference: "high-performance",
+    });
     this.renderer.outputColorSpace = LinearSRGBColorSpace;
     this.renderer.autoClear = false;
     this.left.add(this.original.object);
@@ -72,7 +85,11 @@ export class Viewer {
 
   /** Draws one sample larger. */
   mark(sample: number | undefined): void {
-    this.marked.place(sample === undefined ? new Float32Array() : this.samplePositions.slice(3 * sample, 3 * sample + 3));
+    this.marked.place(
+      sample === undefined
+        ? new Float32Array()
+        : this.samplePositions.slice(3 * sample, 3 * sample + 3),
+    );
     this.marked.paint(new Uint8Array([235, 64, 110]));
     this.drawSample();
   }
@@ -148,8 +165,23 @@ export class Viewer {
   private panes(): { width: number; height: number; origins: [number, number][] } {
     const { clientWidth: width, clientHeight: height } = this.canvas;
     if (this.layout === "over") return { width, height, origins: [[0, 0]] };
-    if (width < height) return { width, height: height / 2, origins: [[0, height / 2], [0, 0]] };
-    return { width: width / 2, height, origins: [[0, 0], [width / 2, 0]] };
+    if (width < height)
+      return {
+        width,
+        height: height / 2,
+        origins: [
+          [0, height / 2],
+          [0, 0],
+        ],
+      };
+    return {
+      width: width / 2,
+      height,
+      origins: [
+        [0, 0],
+        [width / 2, 0],
+      ],
+    };
   }
 
   /** The sample nearest to a place on the canvas, within 14 pixels. */
@@ -157,7 +189,9 @@ export class Viewer {
     const panes = this.panes();
     const camera = this.orbit.place();
     const bottom = this.canvas.clientHeight - y;
-    const [left, low] = panes.origins.find(([a, b]) => x >= a && x < a + panes.width && bottom >= b && bottom < b + panes.height) ?? [0, 0];
+    const [left, low] = panes.origins.find(
+      ([a, b]) => x >= a && x < a + panes.width && bottom >= b && bottom < b + panes.height,
+    ) ?? [0, 0];
     const seen = new Vector3();
     let best: number | undefined;
     let nearest = 14 ** 2;
