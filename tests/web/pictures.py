@@ -56,8 +56,7 @@ def _draw(page: Page, address: str) -> None:
         # Two frames later everything that was painted is on the screen.
         page.wait_for("new Promise((done) => setTimeout(() => done(true), 500))")
         picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-        # Far fewer colors than bytes for them: a third of the size, and no difference to the eye.
-        picture.quantize(192, dither=Image.Dither.NONE).save(IMAGES / f"{name}.png", optimize=True)
+        picture.save(IMAGES / f"{name}.png", optimize=True)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ export const problem = new Signal("");
 export const busy = new Signal("");
 
 let running = new AbortController();
+/** Samples that the call that runs, or the last one, asks for. */
+let asked = 0;
 let again: (() => Promise<void>) | undefined;
 
 /** Ends what runs, and runs this instead; a failure becomes the page's problem. */
@@ -74,6 +76,7 @@ export function chooseStreet(): Promise<void> {
 }
 
 async function show(cloud: Cloud, name: string, signal: AbortSignal): Promise<void> {
+  asked = 0;
   const rows = finiteRows(cloud.points);
   const finite = rows.reduce((sum, one) => sum + one, 0);
   if (!finite) throw new Error(`${cloud.name} has no point with finite coordinates.`);
@@ -95,27 +98,27 @@ export function resample(): Promise<void> {
   return scene.value ? only("Sampling …", ask) : Promise.resolve();
 }
 
-/** Asks again only if more samples are wanted than were given. */
+/** Asks again only if more samples are wanted than were given, or asked for. */
 export function wantSamples(m: number): void {
-  if (sampled.value && scene.value && m > sampled.value.indices.length && !busy.value)
-    void resample();
+  const have = busy.value ? asked : (sampled.value?.indices.length ?? 0);
+  if (have && m > have) void resample();
 }
 
 async function ask(signal: AbortSignal): Promise<void> {
   const { cloud } = scene.value!;
   busy.set("Sampling …");
-  refuseOversize(cloud);
   const all = most(scene.value!);
-  const samples = all <= WHOLE || settings.m.value > PART ? all : Math.min(all, PART);
+  asked = all <= WHOLE || settings.m.value > PART ? all : Math.min(all, PART);
   const ignoreNonfinite = settings.nonfinite.value === "ignore";
+  const wanted = { samples: asked, start: settings.start.value, ignoreNonfinite };
   try {
-    sampled.set(
-      await sample(cloud.points, { samples, start: settings.start.value, ignoreNonfinite }, signal),
-    );
+    refuseOversize(cloud);
+    refuseNonfinite(scene.value!);
+    sampled.set(await sample(cloud.points, wanted, signal));
   } catch (error) {
+    const away = error instanceof CallError && error.code === "unreachable";
     // A sample of other settings would be taken for the one that was asked for.
-    if (!signal.aborted && !(error instanceof CallError && error.code === "unreachable"))
-      sampled.set(undefined);
+    if (!signal.aborted && !away) sampled.set(undefined);
     throw error;
   }
 }
@@ -135,6 +138,18 @@ function refuseOversize(cloud: Cloud): void {
       `${cloud.name} has ${bytes(cloud.points.byteLength)} of coordinates; this server takes ${bytes(Number(limits.messageBytes))} in a call.`,
     );
   }
+}
+
+/**
+ * The server's own answer, in the words of the page and without a call.
+ *
+ * @throws Error there are such rows, and they are to be refused.
+ */
+function refuseNonfinite({ cloud, framed, finite }: Scene): void {
+  if (settings.nonfinite.value === "ignore" || finite === cloud.count) return;
+  throw new Error(
+    `${cloud.name} has ${count(cloud.count - finite)} rows with NaN or infinity, the first is row ${count(framed.finite.indexOf(0))}; "Skip" samples the others.`,
+  );
 }
 
 /** Runs the encoder over the finite rows. */

@@ -18,6 +18,7 @@ export function startPicking(): void {
     describe();
   });
   nearest.onChange(describe);
+  shown.onChange(describe);
   shown.onChange(() => (number.max = String((shown.value?.count ?? 1) - 1)));
   settings.tab.onChange(describe);
   describe();

@@ -17,7 +17,7 @@ export class OrbitCamera {
     this.home = framed;
     this.radius = framed.radius;
     this.target.set(...framed.center);
-    this.distance = framed.radius * (framed.fromCamera ? 2.6 : 2.35);
+    this.distance = framed.radius * (framed.fromCamera ? 2.6 : 2.5);
     this.azimuth = framed.fromCamera ? -Math.PI / 2 : (-154 * Math.PI) / 180;
     this.elevation = framed.fromCamera ? 0 : (36 * Math.PI) / 180;
     this.camera.up.set(0, framed.fromCamera ? -1 : 0, framed.fromCamera ? 0 : 1);

@@ -46,8 +46,16 @@ export class Viewer {
     });
     this.renderer.outputColorSpace = LinearSRGBColorSpace;
     this.renderer.autoClear = false;
+    this.renderer.sortObjects = false;
+    // Asking for the errors of a shader waits until it is compiled.
+    this.renderer.debug.checkShaderErrors = import.meta.env.DEV;
     this.left.add(this.original.object);
     this.right.add(this.sample.object, this.marked.object);
+    // The first frame compiles the shaders, before there is a cloud that would wait for them.
+    for (const points of [this.original, this.sample]) {
+      points.place(new Float32Array(3));
+      points.limit(0);
+    }
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
 
@@ -144,8 +152,14 @@ export class Viewer {
     const { seenFrom } = this.orbit;
     // Few samples are drawn larger, so that they can be seen at all.
     const larger = Math.max(1.5, Math.min(4, 12 / Math.log10(Math.max(10, this.shown)) - 0.9));
-    this.original.style(this.size * ratio, seenFrom, over ? 0.6 : 0, this.background);
-    this.sample.style(this.size * ratio * larger, seenFrom, 0, this.background);
+    const sparse = Math.max(1, Math.min(2.4, (50_000 / Math.max(1, this.rows)) ** 0.35));
+    this.original.style(this.size * ratio * sparse, seenFrom, over ? 0.5 : 0, this.background);
+    this.sample.style(
+      this.size * ratio * Math.max(larger, 1.3 * sparse),
+      seenFrom,
+      0,
+      this.background,
+    );
     this.marked.style(this.size * ratio * larger + 9 * ratio, seenFrom, 0, this.background);
     this.renderer.setScissorTest(true);
     this.original.limit(this.detail.of(this.rows));
