@@ -134,13 +134,15 @@ class Lane:
             return
         compute_s = time.monotonic() - begun
         self._learn(jobs, answers, compute_s)
+        batch_requests = len(jobs)
         # Paired before any is told: of a wrong number nobody knows whose answer is whose.
         for job, answer in [*zip(jobs, answers, strict=True)]:
             if isinstance(answer, ServiceError):
                 job.fail(answer)
             elif not job.answer.done():
                 queue_ms = (begun - job.accepted) * 1e3
-                job.answer.set_result(Outcome(answer, queue_ms, compute_s * 1e3))
+                job.answer.set_result(Outcome(answer, queue_ms, compute_s * 1e3, batch_requests))
+                batch_requests = 0
 
     def _learn(self, jobs: Sequence[Job], answers: Sequence[object], compute_s: float) -> None:
         # What was given up, or refused for its memory, did not take its time.
