@@ -37,7 +37,7 @@ def request(points, count, datatype="FP32", **fields):
 
 
 def outputs(response):
-    types = {"INT32": "<i4", "FP32": "<f4", "FP64": "<f8"}
+    types = {"INT32": "<i4", "FP32": "<f4", "FP64": "<f8", "FP16": "<f2", "BF16": "<u2"}
     return {
         tensor.name: np.frombuffer(data, types[tensor.datatype]).reshape(tensor.shape)
         for tensor, data in zip(response.outputs, response.raw_output_contents, strict=True)

@@ -23,6 +23,7 @@ from farpoint_server.errors import (
 )
 
 FOLDER = Path("/dev/shm")
+# Of one owner.
 MAX_REGIONS = 1024
 MAX_NAME = 256
 KEY = re.compile(r"[A-Za-z0-9_.-]{1,250}")
@@ -59,9 +60,12 @@ class PosixRange:
 class PosixMemory:
     """The regions of each owner: callers with one token have theirs in common.
 
+    Attributes:
+        max_read_bytes: Of one request, and of one range.
+
     Args:
         prefix: What the keys of objects begin with that may be registered; None for none at all.
-        max_read_bytes: Of one range, which is copied before it is used.
+        max_read_bytes: Of one request, as they are copied before they are used.
         folder: Where the system has the objects.
     """
 
@@ -69,7 +73,7 @@ class PosixMemory:
         self, prefix: str | None = None, max_read_bytes: int = MAX_BYTES, folder: Path = FOLDER
     ) -> None:
         self._prefix = prefix
-        self._max_read_bytes = min(max_read_bytes, MAX_BYTES)
+        self.max_read_bytes = min(max_read_bytes, MAX_BYTES)
         self._folder = folder
         self._regions: dict[tuple[str, str], PosixRegion] = {}
 
@@ -92,7 +96,7 @@ class PosixMemory:
         region = PosixRegion(name, self._checked_key(key), offset, size)
         if size < 1:
             raise InvalidRequestError("byte_size", "at least one byte", size)
-        if len(self._regions) >= MAX_REGIONS:
+        if sum(who == owner for who, _ in self._regions) >= MAX_REGIONS:
             raise OverloadedError(f"all {MAX_REGIONS} regions are registered", RETRY_MS)
         with self._opened(region, os.O_RDWR, "key") as descriptor:
             object_size = os.fstat(descriptor).st_size
@@ -121,9 +125,9 @@ class PosixMemory:
         if region is None:
             where = f"{parameters}[shared_memory_region]"
             raise InvalidRequestError(where, "a region that is registered", quoted(name))
-        if not 0 <= size <= self._max_read_bytes:
+        if not 0 <= size <= self.max_read_bytes:
             where = f"{parameters}[shared_memory_byte_size]"
-            raise InvalidRequestError(where, f"0 to {self._max_read_bytes} bytes", size)
+            raise InvalidRequestError(where, f"0 to {self.max_read_bytes} bytes", size)
         # Python integers: a sum that overflows 64 bits must not look small.
         if offset < 0 or offset + size > region.size:
             expected = f"{size} bytes within the {region.size} of the region"

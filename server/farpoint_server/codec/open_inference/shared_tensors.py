@@ -52,7 +52,11 @@ def find_shared_tensors(
         for index, tensor in enumerate(request.outputs)
         if _is_shared(tensor.parameters)
     }
-    return SharedTensors(inputs, outputs)
+    shared = SharedTensors(inputs, outputs)
+    if shared.input_bytes > memory.max_read_bytes:
+        expected = f"at most {memory.max_read_bytes} bytes in shared memory"
+        raise InvalidRequestError("inputs", expected, shared.input_bytes)
+    return shared
 
 
 def read_shared_inputs(
