@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from farpoint_server.codec.open_inference import fps, rest
+from farpoint_server.codec.open_inference import fps, json_values, rest
 from farpoint_server.codec.open_inference.message import read_infer_message
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.codec.sample_request import decode_sample_request
@@ -139,6 +139,9 @@ WRONG = {
     "a list": (b"[]", "request"),
     "deep": (b"[" * 100_000, "request"),
     "an id that is a number": (b'{"id": 7}', "id"),
+    "half a surrogate pair": (b'{"id": "\\ud800"}', "id"),
+    "half a pair as parameter": (b'{"parameters": {"x": "\\ud800"}}', "parameters[x]"),
+    "half a pair as name": (b'{"parameters": {"\\ud800": "x"}}', "parameters"),
     "inputs of another kind": (b'{"inputs": 7}', "inputs"),
     "an input of another kind": (b'{"inputs": [7]}', "inputs[0]"),
     "an output of another kind": (b'{"outputs": [7]}', "outputs[0]"),
@@ -192,6 +195,6 @@ def test_a_header_length_beyond_the_body(size):
 
 
 def test_json_is_bounded(monkeypatch):
-    monkeypatch.setattr(rest, "MAX_JSON_BYTES", 10)
+    monkeypatch.setattr(json_values, "MAX_BYTES", 10)
     with pytest.raises(InvalidRequestError, match="binary_data_size"):
         rest.read_rest_request("fps", "", b'{"id": "7777"}')

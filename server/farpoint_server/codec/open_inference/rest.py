@@ -8,18 +8,22 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from farpoint_server.codec.fields import Buffer, length_delimited
+from farpoint_server.codec.open_inference.json_values import (
+    BINARY,
+    BINARY_SIZE,
+    check_list,
+    check_object,
+    check_text,
+    read_json,
+    tensor_bytes,
+    tensor_numbers,
+)
 from farpoint_server.codec.open_inference.message import InferMessage
-from farpoint_server.codec.open_inference.tensors import SHARED_MEMORY, TYPES, dtype_of
+from farpoint_server.codec.open_inference.tensors import SHARED_MEMORY
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.errors import InvalidRequestError, quoted
 
-# Numbers of JSON take some thirty times their size while they are read.
-MAX_JSON_BYTES = 16 << 20
-BINARY_SIZE = "binary_data_size"
-BINARY = "binary_data"
 ALL_BINARY = "binary_data_output"
 _RAW = pb.ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
 
@@ -54,27 +58,12 @@ def read_rest_request(
     if not 0 <= size <= len(view):
         expected = f"0 to {len(view)}, the bytes of the body"
         raise InvalidRequestError("Inference-Header-Content-Length", expected, size)
-    fields = _object(_json(view[:size]), "request")
+    fields = check_object(read_json(view[:size]), "request")
     request = pb.ModelInferRequest(model_name=model, model_version=version)
-    request.id = _text(fields.get("id", ""), "id")
+    request.id = check_text(fields.get("id", ""), "id")
     _fill(request.parameters, fields.get("parameters", {}), "parameters")
-    raw, rest = [], view[size:]
-    for index, item in enumerate(_list(fields.get("inputs", []), "inputs")):
-        data, rest = _add_input(
-            request, _object(item, f"inputs[{index}]"), rest, f"inputs[{index}]"
-        )
-        raw += [] if data is None else [data]
-    if len(rest):
-        got = f"{len(rest)} bytes more"
-        raise InvalidRequestError("inputs", f"a {BINARY_SIZE} for all binary data", got)
-    for index, item in enumerate(_list(fields.get("outputs", []), "outputs")):
-        field = f"outputs[{index}]"
-        output = _object(item, field)
-        added = request.outputs.add(name=_text(output.get("name", ""), f"{field}.name"))
-        _fill(added.parameters, output.get("parameters", {}), f"{field}.parameters")
-    binary = {
-        o.name: o.parameters[BINARY].bool_param for o in request.outputs if BINARY in o.parameters
-    }
+    raw = _add_inputs(request, check_list(fields.get("inputs", []), "inputs"), view[size:])
+    binary = _add_outputs(request, check_list(fields.get("outputs", []), "outputs"))
     all_binary = ALL_BINARY in request.parameters and request.parameters[ALL_BINARY].bool_param
     return RestRequest(InferMessage(request, tuple(raw), {}, len(view)), all_binary, binary)
 
@@ -108,32 +97,56 @@ def write_rest_response(
         fields["parameters"] = _plain(response.parameters)
     binary: list[Buffer] = []
     for output, data in zip(response.outputs, response.raw_output_contents, strict=True):
+        parameters = _plain(output.parameters)
         tensor: dict[str, Any] = {
             "name": output.name,
             "datatype": output.datatype,
             "shape": list(output.shape),
+            "parameters": parameters,
         }
-        parameters = _plain(output.parameters)
-        if SHARED_MEMORY in parameters:
-            pass
-        elif request.binary.get(output.name, request.all_binary):
-            parameters[BINARY_SIZE] = len(data)
-            binary.append(data)
-        else:
-            tensor["data"] = _numbers(output.name, output.datatype, data)
-        if parameters:
-            tensor["parameters"] = parameters
-        fields["outputs"].append(tensor)
+        if SHARED_MEMORY not in parameters:
+            if request.binary.get(output.name, request.all_binary):
+                parameters[BINARY_SIZE] = len(data)
+                binary.append(data)
+            else:
+                tensor["data"] = tensor_numbers(output.name, output.datatype, data)
+        fields["outputs"].append({name: value for name, value in tensor.items() if value != {}})
     return json.dumps(fields, separators=(",", ":")).encode(), binary
+
+
+def _add_inputs(request: pb.ModelInferRequest, items: list[Any], rest: memoryview) -> list[Buffer]:
+    """Adds inputs; returns the data of those that are not in shared memory."""
+    raw: list[Buffer] = []
+    for index, item in enumerate(items):
+        field = f"inputs[{index}]"
+        data, rest = _add_input(request, check_object(item, field), rest, field)
+        raw += [] if data is None else [data]
+    if len(rest):
+        got = f"{len(rest)} bytes more"
+        raise InvalidRequestError("inputs", f"a {BINARY_SIZE} for all binary data", got)
+    return raw
+
+
+def _add_outputs(request: pb.ModelInferRequest, items: list[Any]) -> Mapping[str, bool]:
+    """Adds outputs; returns of those that say it whether they are wanted in binary."""
+    binary: dict[str, bool] = {}
+    for index, item in enumerate(items):
+        field = f"outputs[{index}]"
+        output = check_object(item, field)
+        added = request.outputs.add(name=check_text(output.get("name", ""), f"{field}.name"))
+        _fill(added.parameters, output.get("parameters", {}), f"{field}.parameters")
+        if BINARY in added.parameters:
+            binary[added.name] = added.parameters[BINARY].bool_param
+    return binary
 
 
 def _add_input(
     request: pb.ModelInferRequest, item: Mapping[str, Any], rest: memoryview, field: str
 ) -> tuple[Buffer | None, memoryview]:
     """The data of an input, if it is not in shared memory, and what is left of the binary data."""
-    added = request.inputs.add(name=_text(item.get("name", ""), f"{field}.name"))
-    added.datatype = _text(item.get("datatype", ""), f"{field}.datatype")
-    for size in _list(item.get("shape", []), f"{field}.shape"):
+    added = request.inputs.add(name=check_text(item.get("name", ""), f"{field}.name"))
+    added.datatype = check_text(item.get("datatype", ""), f"{field}.datatype")
+    for size in check_list(item.get("shape", []), f"{field}.shape"):
         if type(size) is not int or not -(2**63) <= size < 2**63:
             raise InvalidRequestError(f"{field}.shape", "integers", quoted(str(size)))
         added.shape.append(size)
@@ -148,76 +161,19 @@ def _add_input(
             where = f"{field}.parameters[{BINARY_SIZE}]"
             raise InvalidRequestError(where, f"0 to {len(rest)}, what is left of the body", size)
         return rest[:size], rest[size:]
-    return _bytes(item, added.datatype, tuple(added.shape), f"{field}.data"), rest
-
-
-def _bytes(item: Mapping[str, Any], datatype: str, shape: tuple[int, ...], field: str) -> bytes:
-    """Numbers in JSON, flat or in lists of lists, as the bytes of a tensor."""
-    if datatype not in TYPES or datatype == "BF16":
-        raise InvalidRequestError(field, f"{BINARY_SIZE} for {quoted(datatype)}", "numbers")
-    data = _list(item.get("data", None), field)
-    dtype = dtype_of(datatype)
-    kinds = {"f": "iuf", "b": "b"}.get(dtype.kind, "iu")
-    try:
-        array = np.array(data)
-    except ValueError:
-        raise InvalidRequestError(field, "lists of equal length", "others") from None
-    if array.size and (array.dtype.kind not in kinds):
-        raise InvalidRequestError(field, f"numbers of {datatype}", "others")
-    if array.ndim > 1 and array.shape != shape:
-        raise InvalidRequestError(field, f"{shape}, or one list", array.shape)
-    with np.errstate(over="ignore"):
-        converted = array.astype(dtype)
-    if dtype.kind in "iu" and not np.array_equal(converted, array):
-        raise InvalidRequestError(field, f"numbers within {datatype}", "larger ones")
-    return converted.tobytes()
-
-
-def _numbers(name: str, datatype: str, data: Buffer) -> list[Any]:
-    """The elements of an output for JSON, flat."""
-    array = np.frombuffer(data, dtype_of(datatype))
-    if datatype == "BF16" or (array.dtype.kind == "f" and not np.isfinite(array).all()):
-        got = datatype if datatype == "BF16" else "NaN or infinity"
-        raise InvalidRequestError(f"outputs[{name}]", f"{BINARY}, as JSON has no such number", got)
-    return list(array.tolist())
-
-
-def _json(text: memoryview) -> Any:
-    if len(text) > MAX_JSON_BYTES:
-        expected = f"at most {MAX_JSON_BYTES} bytes of JSON; send tensors as {BINARY_SIZE}"
-        raise InvalidRequestError("request", expected, f"{len(text)} bytes")
-    try:
-        return json.loads(bytes(text))
-    except (ValueError, RecursionError):
-        raise InvalidRequestError("request", "a JSON object", f"{len(text)} other bytes") from None
-
-
-def _object(value: Any, field: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise InvalidRequestError(field, "a JSON object", type(value).__name__)
-    return value
-
-
-def _list(value: Any, field: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise InvalidRequestError(field, "a JSON list", type(value).__name__)
-    return value
-
-
-def _text(value: Any, field: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidRequestError(field, "a string", type(value).__name__)
-    return value
+    return tensor_bytes(item, added.datatype, tuple(added.shape), f"{field}.data"), rest
 
 
 def _fill(parameters: Any, values: Any, field: str) -> None:
     """Adds the members of a JSON object to a map of InferParameter."""
-    for name, value in _object(values, field).items():
-        kind = {bool: "bool_param", int: "int64_param", str: "string_param", float: "double_param"}
-        if type(value) not in kind or (type(value) is int and not -(2**63) <= value < 2**63):
+    kinds = {bool: "bool_param", int: "int64_param", str: "string_param", float: "double_param"}
+    for name, value in check_object(values, field).items():
+        where = f"{field}[{check_text(name, field)[:64]}]"
+        kind = kinds.get(type(value))
+        if kind is None or (kind == "int64_param" and not -(2**63) <= value < 2**63):
             expected = "a boolean, a number of 64 bits or a string"
-            raise InvalidRequestError(f"{field}[{name[:64]}]", expected, type(value).__name__)
-        setattr(parameters[name], kind[type(value)], value)
+            raise InvalidRequestError(where, expected, type(value).__name__)
+        setattr(parameters[name], kind, check_text(value, where) if kind == kinds[str] else value)
 
 
 def _plain(parameters: Mapping[str, pb.InferParameter]) -> dict[str, Any]:
