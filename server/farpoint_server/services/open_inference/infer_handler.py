@@ -27,7 +27,7 @@ from farpoint_server.models.registry import LoadedModel
 from farpoint_server.scheduling.admission import Hold
 from farpoint_server.services.encode_handler import EncodeHandler
 from farpoint_server.services.open_inference.repository import ModelRepository
-from farpoint_server.services.sample_handler import SampleHandler
+from farpoint_server.services.sample_handler import INLINE_BYTES, SampleHandler
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.receive import receive
 
@@ -104,7 +104,7 @@ class InferHandler:
             return await self._run(model, message, timeout_s, shared)
         with self.sample_handler.admission.hold(0, shared.input_bytes) as held:
             read = partial(read_shared_inputs, message, shared, self.memory)
-            message = await self._in_thread(read)
+            message = await self._copy(shared.input_bytes, read)
             return await self._run(model, message, timeout_s, shared, held)
 
     async def _run(
@@ -121,7 +121,8 @@ class InferHandler:
             response = await self._encode(model, message, timeout_s, held)
         if not shared.outputs:
             return response
-        return await self._in_thread(partial(write_shared_outputs, response, shared, self.memory))
+        write = partial(write_shared_outputs, response, shared, self.memory)
+        return await self._copy(response.ByteSize(), write)
 
     async def _sample(
         self, message: InferMessage, timeout_s: float | None, held: Hold | None
@@ -156,7 +157,10 @@ class InferHandler:
         held.add(points, size)
         return nullcontext()
 
-    async def _in_thread(self, function: Callable[[], T]) -> T:
+    async def _copy(self, size: int, function: Callable[[], T]) -> T:
+        """What a function returns that copies so many bytes, if these are many on a thread."""
+        if size <= INLINE_BYTES:
+            return function()
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.sample_handler.threads, function)
 
