@@ -9,11 +9,11 @@ from typing import TypeAlias
 
 import grpc
 
-from farpoint_server.codec.fields import Buffer
+from farpoint_server.codec.wire import Buffer
 from farpoint_server.errors import DeadlinePassedError
 from farpoint_server.transport import interceptor
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.limits.outgoing import Outgoing, Response
+from farpoint_server.transport.limits.open_calls import Outgoing, Response
 
 # Requests of one stream that are worked on at a time: enough to convert one while another is
 # computed and a third is written, and few enough that one stream does not fill the server.

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 
 from farpoint.v1 import sampling_pb2
 from farpoint_server import request_context
-from farpoint_server.codec.fields import Buffer, length_delimited
-from farpoint_server.codec.wire import SampleMessage, parse, read_stream_message
+from farpoint_server.codec.sample_request import SampleMessage
+from farpoint_server.codec.streaming import read_stream_message
+from farpoint_server.codec.wire import Buffer, length_delimited
 from farpoint_server.errors import InvalidRequestError, clear_tracebacks, status_of
 from farpoint_server.services.ordered_stream import OrderedStream
 from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.transport import interceptor
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.limits.outgoing import Outgoing
+from farpoint_server.transport.limits.open_calls import Outgoing
 
 
 class SampleStream(OrderedStream):
@@ -55,4 +56,4 @@ class SampleStream(OrderedStream):
             return False
 
     def _parse(self, raw: bytes) -> tuple[SampleMessage, int]:
-        return parse(read_stream_message, raw, self._handler.limits.clouds)
+        return read_stream_message(raw, self._handler.limits.clouds)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from farpoint_server.codec.coordinates import DecodedSampleRequest
 from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.points import (
     POINT_TYPES,
@@ -22,7 +23,8 @@ from farpoint_server.codec.open_inference.tensors import (
     requested_outputs,
 )
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.sample_request import DecodedSampleRequest, ParsedSampleRequest
+from farpoint_server.codec.packed import PackedView
+from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.sample_response import rows_within
 from farpoint_server.codec.tensors import TensorView
 from farpoint_server.codec.validation import RequestLimits, check_range
@@ -115,7 +117,7 @@ def _output(name: str, decoded: DecodedSampleRequest, samples: Samples) -> npt.N
     return _taken(dict(decoded.request.attributes)[name], samples.rows)
 
 
-def _taken(view: TensorView, rows: Int32s) -> npt.NDArray[np.generic]:
+def _taken(view: TensorView | PackedView, rows: Int32s) -> npt.NDArray[np.generic]:
     taken: npt.NDArray[np.generic] = view.array().take(rows, axis=0)
     return taken
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from farpoint_server.codec.fields import Buffer
 from farpoint_server.codec.open_inference.tensors import TYPES, dtype_of
+from farpoint_server.codec.wire import Buffer
 from farpoint_server.errors import InvalidRequestError, quoted
 
 # Numbers of JSON take some thirty times their size while they are read.

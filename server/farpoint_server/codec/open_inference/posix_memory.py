@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from farpoint_server.codec.fields import Buffer
+from farpoint_server.codec.wire import Buffer
 from farpoint_server.errors import (
     InvalidRequestError,
     NotFoundError,

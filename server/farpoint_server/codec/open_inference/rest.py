@@ -8,7 +8,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from farpoint_server.codec.fields import Buffer, length_delimited
 from farpoint_server.codec.open_inference.json_values import (
     BINARY,
     BINARY_SIZE,
@@ -22,6 +21,7 @@ from farpoint_server.codec.open_inference.json_values import (
 from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.tensors import SHARED_MEMORY
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
+from farpoint_server.codec.wire import Buffer, length_delimited
 from farpoint_server.errors import InvalidRequestError, quoted
 
 ALL_BINARY = "binary_data_output"

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec.fields import Buffer
 from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.validation import check_shape
-from farpoint_server.codec.wire import ELEMENT_TYPES
+from farpoint_server.codec.tensors import check_shape
+from farpoint_server.codec.wire import ELEMENT_TYPES, Buffer
 from farpoint_server.errors import InvalidRequestError, quoted
 
 # The field of InferTensorContents, and the type in farpoint.v1. What has no field travels raw.

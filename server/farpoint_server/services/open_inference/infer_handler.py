@@ -21,7 +21,6 @@ from farpoint_server.codec.open_inference.shared_tensors import (
     write_shared_outputs,
 )
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.wire import parse
 from farpoint_server.errors import InvalidRequestError
 from farpoint_server.models.registry import LoadedModel
 from farpoint_server.scheduling.admission import Hold
@@ -64,7 +63,7 @@ class InferHandler:
 
     def parse(self, raw: bytes) -> InferMessage:
         """A received ModelInferRequest; raises InvalidRequestError."""
-        return parse(read_infer_message, raw)
+        return read_infer_message(raw)
 
     def memory_owner(self, peer: str) -> str | None:
         """Whose shared memory the current request may refer to: its token's, or everybody's.

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 
 from farpoint_server import request_context
-from farpoint_server.codec.fields import Buffer
 from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
+from farpoint_server.codec.wire import Buffer
 from farpoint_server.errors import clear_tracebacks, status_of
 from farpoint_server.services.open_inference.infer_handler import InferHandler
 from farpoint_server.services.ordered_stream import OrderedStream
 from farpoint_server.transport import interceptor
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.limits.outgoing import Outgoing
+from farpoint_server.transport.limits.open_calls import Outgoing
 
 # Metadata of a call by which Triton's clients ask for a status instead of `error_message`.
 STATUS_KEY = "triton_grpc_error"

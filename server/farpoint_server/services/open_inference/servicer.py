@@ -13,9 +13,8 @@ from farpoint_server.services.open_inference.infer_handler import InferHandler
 from farpoint_server.services.open_inference.infer_stream import InferStream
 from farpoint_server.services.open_inference.memory import SharedMemoryMethods
 from farpoint_server.services.open_inference.repository import ModelRepository
-from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.limits.outgoing import Outgoing
+from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
 
 DESCRIPTOR = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
 SERVICE = DESCRIPTOR.full_name
