@@ -40,6 +40,7 @@ from farpoint_server.services.admin import AdminServicer
 from farpoint_server.services.encode_handler import EncodeHandler
 from farpoint_server.services.encoding import EncodingServicer
 from farpoint_server.services.model_statistics import ModelStatistics
+from farpoint_server.services.open_inference import rest
 from farpoint_server.services.open_inference.infer_handler import InferHandler
 from farpoint_server.services.open_inference.repository import ModelRepository
 from farpoint_server.services.open_inference.servicer import OpenInferenceServicer
@@ -135,7 +136,8 @@ class App:
         self._batcher.start()
         self._monitor.start()
         await self._servers.start()
-        await self._http.start(self._telemetry.routes, services.SERVICES)
+        routes = [*self._telemetry.routes, *rest.routes(self._http.exchange)]
+        await self._http.start(routes, services.SERVICES)
         await self._health.set_all(serving=True)
         names = ", ".join(str(engine.device) for engine in self._engines)
         log.info(
@@ -257,7 +259,7 @@ class App:
             ),
             AdminServicer(self._monitor, self._models, self._allocator_settings),
             self._health,
-        ).add_to(self._servers, self._http.calls, settings.admin_over_http)
+        ).add_to(self._servers, self._http.exchange.calls, settings.admin_over_http)
         self._show_state()
 
     def _show_state(self) -> None:

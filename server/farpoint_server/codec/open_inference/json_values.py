@@ -10,8 +10,11 @@ from farpoint_server.codec.open_inference.tensors import TYPES, dtype_of
 from farpoint_server.codec.wire import Buffer
 from farpoint_server.errors import InvalidRequestError, quoted
 
-# Numbers of JSON take some thirty times their size while they are read.
-MAX_BYTES = 16 << 20
+# Numbers of JSON take some thirty times their size while they are read, and a tenth of a second of
+# the whole interpreter for each of these.
+MAX_BYTES = 1 << 20
+# In the JSON of a response, which takes as long.
+MAX_NUMBERS = 1 << 17
 BINARY_SIZE = "binary_data_size"
 BINARY = "binary_data"
 
@@ -83,6 +86,9 @@ def tensor_bytes(
 def tensor_numbers(name: str, datatype: str, data: Buffer) -> list[Any]:
     """The elements of an output for JSON, flat; raises InvalidRequestError if it has no such."""
     array = np.frombuffer(data, dtype_of(datatype))
+    if array.size > MAX_NUMBERS:
+        expected = f"{BINARY} for more than {MAX_NUMBERS} numbers"
+        raise InvalidRequestError(f"outputs[{name}]", expected, array.size)
     if datatype == "BF16" or (array.dtype.kind == "f" and not np.isfinite(array).all()):
         got = datatype if datatype == "BF16" else "NaN or infinity"
         raise InvalidRequestError(f"outputs[{name}]", f"{BINARY}, as JSON has no such number", got)

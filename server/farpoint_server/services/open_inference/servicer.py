@@ -25,6 +25,7 @@ EXTENSIONS = (
     "model_configuration",
     "statistics",
     "parameters",
+    "binary_tensor_data",
 )
 # Calls of Triton that are no part of our contract, and what is said to them.
 UNSUPPORTED = {

@@ -10,13 +10,12 @@ import grpc
 from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.rpc import status_pb2
+from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from farpoint_server.codec import json_form
 from farpoint_server.errors import quoted
-from farpoint_server.transport.http.body import BodyLimits
-from farpoint_server.transport.http.calls import UnaryCalls
-from farpoint_server.transport.http.exchange import Answer, Exchange, send_all
+from farpoint_server.transport.http.exchange import NO_BOUND, Answer, Exchange, send_all
 from farpoint_server.transport.http.status import JSON, error, refuse
 
 PROTO = "application/proto"
@@ -29,7 +28,7 @@ class ProtoForm:
     """Messages as they are in gRPC."""
 
     protocol = "connect"
-    max_bytes = 1 << 31
+    max_bytes = NO_BOUND
     read = None
 
     def write(self, raw: bytes) -> Answer:
@@ -67,35 +66,22 @@ class ConnectApp:
     """ASGI application of the paths "/package.Service/Method".
 
     Args:
-        calls: What answers.
+        exchange: Runs the calls.
         services: Those whose methods may be called, if they are registered.
-        limits: Of bodies.
-        needs_certificate: Whether a caller must have shown a client certificate.
     """
 
-    def __init__(
-        self,
-        calls: UnaryCalls,
-        services: Iterable[ServiceDescriptor],
-        limits: BodyLimits,
-        needs_certificate: bool,
-    ) -> None:
+    def __init__(self, exchange: Exchange, services: Iterable[ServiceDescriptor]) -> None:
         self._methods: Mapping[str, MethodDescriptor] = {
             f"/{service.full_name}/{method.name}": method
             for service in services
             for method in service.methods
         }
-        self._calls = calls
-        self._exchange = Exchange(calls, limits)
-        self._clouds, self._gzip = limits.clouds, limits.gzip
-        self._needs_certificate = needs_certificate
+        self._exchange = exchange
         self._json: dict[str, JsonForm] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path, headers = scope["path"], _headers(scope)
+        path, headers = scope["path"], Headers(scope=scope)
         refusal = self._check(scope["method"], path, headers)
-        if self._needs_certificate and not scope.get("state", {}).get("has_certificate"):
-            refusal = error(Code.UNAUTHENTICATED, "expected a client certificate, got none")
         if refusal is not None:
             await send_all(send, refusal)
             return
@@ -107,7 +93,7 @@ class ConnectApp:
     def _check(self, verb: str, path: str, headers: Mapping[str, str]) -> Answer | None:
         """Why a request is not one of a call; None if it is."""
         method = self._methods.get(path)
-        if method is None or not self._calls.has(path):
+        if method is None or not self._exchange.calls.has(path):
             return error(Code.UNIMPLEMENTED, f"no method {quoted(path)}", status=404)
         if verb != "POST":
             return error(Code.UNIMPLEMENTED, "expected POST", ("allow", "POST"), status=405)
@@ -127,21 +113,12 @@ class ConnectApp:
         if not (timeout.isascii() and timeout.isdigit() and len(timeout) <= TIMEOUT_DIGITS):
             text = f"connect-timeout-ms: expected up to {TIMEOUT_DIGITS} digits"
             return error(Code.INVALID_ARGUMENT, f"{text}, got {quoted(timeout)}")
-        encodings = ("identity", "gzip") if self._gzip else ("identity",)
-        encoding = headers.get("content-encoding", "identity")
-        if encoding not in encodings:
-            text = f"content-encoding: expected {' or '.join(encodings)}, got {quoted(encoding)}"
-            return error(Code.UNIMPLEMENTED, text, ("accept-encoding", ", ".join(encodings)))
         return None
 
     def _json_form(self, path: str) -> JsonForm:
         if path not in self._json:
-            self._json[path] = JsonForm(self._methods[path], self._clouds)
+            self._json[path] = JsonForm(self._methods[path], self._exchange.limits.clouds)
         return self._json[path]
-
-
-def _headers(scope: Scope) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
 def _content_type(headers: Mapping[str, str]) -> str:
