@@ -158,7 +158,9 @@ def test_other_origins_may_not_call_unless_they_are_named(plain, start):
         assert answer.status == 405
         assert not [name for name in answer.headers if name.startswith("access-control")]
         simple = http.request("POST", path, b"{}", content_type="text/plain", origin=OWN)
-        assert simple.status == 415  # what a page may send without asking first is no call
+        assert simple.status == 403  # what a page may send without asking first
+        own = http.call_json("GetServerInfo", {}, origin=f"http://127.0.0.1:{http.port}")
+        assert own.status == 200
     with HttpCaller(allowing) as http:
         answer = http.request("OPTIONS", path, **PREFLIGHT)
         assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, OWN)
@@ -166,7 +168,9 @@ def test_other_origins_may_not_call_unless_they_are_named(plain, start):
         assert answered.headers["access-control-allow-origin"] == OWN
         assert "x-request-id" in answered.headers["access-control-expose-headers"]
         foreign = http.call_json("GetServerInfo", {}, origin="https://evil.example")
+        assert foreign.status == 403
         assert "access-control-allow-origin" not in foreign.headers
+        assert http.call_json("GetServerInfo", {}, origin="null").status == 403
         assert http.call_json("GetServerInfo", {}, host="viewer.example").status == 200
 
 

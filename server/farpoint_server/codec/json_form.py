@@ -1,7 +1,7 @@
 """Protobuf messages in their JSON form, bounded before they are parsed."""
 
 import json
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf import json_format
 from google.protobuf.message import Message
@@ -15,6 +15,8 @@ MAX_BYTES = 1 << 24
 # A number for each cloud, in each of the fields that have one.
 FIELDS_PER_CLOUD = 4
 MAX_DEPTH = 32
+
+M = TypeVar("M", bound=Message)
 
 
 def read_json(raw: bytes, kind: type[Message], clouds: int) -> bytes:
@@ -39,11 +41,15 @@ def read_json(raw: bytes, kind: type[Message], clouds: int) -> bytes:
         raise _refusal(str(error)) from error
     if not isinstance(text, dict):
         raise _refusal(f"JSON {type(text).__name__}")
+    return parse(text, kind).SerializeToString()
+
+
+def parse(fields: dict[str, Any], kind: type[M]) -> M:
+    """The message of an object of JSON; raises InvalidRequestError if it is another."""
     try:
-        message = json_format.ParseDict(text, kind(), max_recursion_depth=MAX_DEPTH)
+        return json_format.ParseDict(fields, kind(), max_recursion_depth=MAX_DEPTH)
     except (json_format.Error, ValueError, TypeError, AttributeError, KeyError) as error:
         raise _refusal(str(error)) from error
-    return message.SerializeToString()
 
 
 def write_json(raw: bytes, kind: type[Message]) -> bytes:

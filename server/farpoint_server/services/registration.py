@@ -10,10 +10,10 @@ from grpc_health.v1 import health_pb2  # type: ignore[import-untyped]
 from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.config.network import NetworkSettings
-from farpoint_server.services import open_inference
 from farpoint_server.services.admin import AdminServicer
 from farpoint_server.services.encoding import EncodingServicer
-from farpoint_server.services.open_inference import OpenInferenceServicer
+from farpoint_server.services.open_inference import servicer as open_inference
+from farpoint_server.services.open_inference.servicer import OpenInferenceServicer
 from farpoint_server.services.sampling import SamplingServicer
 from farpoint_server.transport import reflection
 from farpoint_server.transport.health import Health
@@ -45,8 +45,14 @@ class Servicers:
         self.sampling.add_to(public)
         self.encoding.add_to(public)
         self.open_inference.add_to(public)
+        self.open_inference.add_admin_to(servers.public, servers.admin is servers.public)
+        self.open_inference.add_admin_to(http, admin_over_http)
         self.health.add_to(public)
         shown = {servers.public: [*PUBLIC]}
+        if servers.admin not in (None, servers.public):
+            self.open_inference.add_descriptions_to(servers.admin)
+            self.open_inference.add_admin_to(servers.admin, True)
+            shown[servers.admin] = [open_inference.DESCRIPTOR]
         admin: list[HandlerRegistry] = [http] if admin_over_http else []
         if servers.admin is not None:
             admin.append(servers.admin)

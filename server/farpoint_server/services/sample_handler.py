@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from farpoint_server import request_context
 from farpoint_server.codec.coordinates import DecodedSampleRequest, decode_sample_request
+from farpoint_server.codec.open_inference.fps import NAME
 from farpoint_server.codec.sample_request import (
     ParsedSampleRequest,
     SampleMessage,
@@ -30,6 +31,7 @@ from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.memory.prediction import sample_bytes
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.services.model_statistics import Measured, ModelStatistics
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.receive import ReceiveTurns, receive
 
@@ -52,6 +54,7 @@ class SampleHandler:
         engines: Any of them may get a request.
         threads: Where large messages are decoded and serialized.
         regions: Shared memory that requests may refer to.
+        statistics: Where requests are counted.
     """
 
     limits: RequestLimits
@@ -61,6 +64,7 @@ class SampleHandler:
     engines: Sequence[Engine]
     threads: ThreadPoolExecutor
     regions: Regions = field(default_factory=Regions)
+    statistics: ModelStatistics = field(default_factory=ModelStatistics)
 
     async def handle(self, context: Context) -> bytes:
         """The serialized SampleResponse to the one message of a call.
@@ -107,6 +111,16 @@ class SampleHandler:
         serialize: Callable[[DecodedSampleRequest, Outcome[Samples]], T],
     ) -> T:
         """The response to a request that is admitted, as `serialize` makes it."""
+        with self.statistics.measure(NAME, len(request.lengths)) as measured:
+            return await self._sample(request, timeout_s, serialize, measured)
+
+    async def _sample(
+        self,
+        request: ParsedSampleRequest,
+        timeout_s: float | None,
+        serialize: Callable[[DecodedSampleRequest, Outcome[Samples]], T],
+        measured: Measured,
+    ) -> T:
         loop = asyncio.get_running_loop()
         fields = request_context.current().fields
         fields["points"], fields["clouds"] = request.points.shape[0], len(request.lengths)
@@ -117,7 +131,9 @@ class SampleHandler:
             decoded = decode_sample_request(request)
         else:
             decoded = await loop.run_in_executor(self.threads, decode_sample_request, request)
+        measured.decoded()
         outcome = await self.batcher.run(SampleWork(decoded.clouds), timeout_s)
+        measured.computed(outcome)
         fields["samples"] = len(outcome.result.rows)
         fields["queue_ms"] = round(outcome.queue_ms, 3)
         fields["compute_ms"] = round(outcome.compute_ms, 3)

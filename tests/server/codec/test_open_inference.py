@@ -97,7 +97,7 @@ WRONG = {
         changed(lambda r: r.inputs[1].shape.extend([2**62] * 300)),
         "inputs[sample_count].shape",
     ),
-    "more outputs than there are": (request(outputs=[{"name": "indices"}] * 3), "outputs"),
+    "more outputs than there are": (request(outputs=[{"name": "indices"}] * 4), "outputs"),
     "a flat cloud": (request(shape=(30,)), "inputs[points].shape"),
     "no point": (request(CLOUD[:0], shape=(0, 3)), "inputs[points].shape"),
     "too many points": (request(np.zeros((101, 3), np.float32)), "inputs[points].shape"),

@@ -3,59 +3,32 @@
 Streams are left to gRPC. Connect's GET is left out: no method here is free of side effects on load.
 """
 
-import base64
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
 
 import grpc
-from google.protobuf import json_format, message_factory
-from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
-from google.rpc import error_details_pb2, status_pb2
+from google.rpc import status_pb2
+from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from farpoint_server.codec import json_form
 from farpoint_server.errors import quoted
-from farpoint_server.transport.http.body import BodyLimits
-from farpoint_server.transport.http.calls import UnaryCalls
-from farpoint_server.transport.http.exchange import Answer, Exchange, send_all
+from farpoint_server.transport.http.exchange import NO_BOUND, Answer, Exchange, send_all
+from farpoint_server.transport.http.status import JSON, error, refuse
 
-PROTO, JSON = "application/proto", "application/json"
+PROTO = "application/proto"
 VERSION = "1"
 TIMEOUT_DIGITS = 10
 Code = grpc.StatusCode
-# Connect's own table; see the protocol's "Error codes".
-HTTP_STATUS = {
-    Code.CANCELLED: 499,
-    Code.UNKNOWN: 500,
-    Code.INVALID_ARGUMENT: 400,
-    Code.DEADLINE_EXCEEDED: 504,
-    Code.NOT_FOUND: 404,
-    Code.ALREADY_EXISTS: 409,
-    Code.PERMISSION_DENIED: 403,
-    Code.RESOURCE_EXHAUSTED: 429,
-    Code.FAILED_PRECONDITION: 400,
-    Code.ABORTED: 409,
-    Code.OUT_OF_RANGE: 400,
-    Code.UNIMPLEMENTED: 501,
-    Code.INTERNAL: 500,
-    Code.UNAVAILABLE: 503,
-    Code.DATA_LOSS: 500,
-    Code.UNAUTHENTICATED: 401,
-}
-CODES = {code.value[0]: code for code in Code}
-DETAILS = {
-    kind.DESCRIPTOR.full_name: kind
-    for kind in (error_details_pb2.BadRequest, error_details_pb2.RetryInfo)
-}
 
 
 class ProtoForm:
     """Messages as they are in gRPC."""
 
     protocol = "connect"
-    max_bytes = 1 << 31
+    max_bytes = NO_BOUND
     read = None
 
     def write(self, raw: bytes) -> Answer:
@@ -93,35 +66,22 @@ class ConnectApp:
     """ASGI application of the paths "/package.Service/Method".
 
     Args:
-        calls: What answers.
+        exchange: Runs the calls.
         services: Those whose methods may be called, if they are registered.
-        limits: Of bodies.
-        needs_certificate: Whether a caller must have shown a client certificate.
     """
 
-    def __init__(
-        self,
-        calls: UnaryCalls,
-        services: Iterable[ServiceDescriptor],
-        limits: BodyLimits,
-        needs_certificate: bool,
-    ) -> None:
+    def __init__(self, exchange: Exchange, services: Iterable[ServiceDescriptor]) -> None:
         self._methods: Mapping[str, MethodDescriptor] = {
             f"/{service.full_name}/{method.name}": method
             for service in services
             for method in service.methods
         }
-        self._calls = calls
-        self._exchange = Exchange(calls, limits)
-        self._clouds, self._gzip = limits.clouds, limits.gzip
-        self._needs_certificate = needs_certificate
+        self._exchange = exchange
         self._json: dict[str, JsonForm] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path, headers = scope["path"], _headers(scope)
+        path, headers = scope["path"], Headers(scope=scope)
         refusal = self._check(scope["method"], path, headers)
-        if self._needs_certificate and not scope.get("state", {}).get("has_certificate"):
-            refusal = error(Code.UNAUTHENTICATED, "expected a client certificate, got none")
         if refusal is not None:
             await send_all(send, refusal)
             return
@@ -133,7 +93,7 @@ class ConnectApp:
     def _check(self, verb: str, path: str, headers: Mapping[str, str]) -> Answer | None:
         """Why a request is not one of a call; None if it is."""
         method = self._methods.get(path)
-        if method is None or not self._calls.has(path):
+        if method is None or not self._exchange.calls.has(path):
             return error(Code.UNIMPLEMENTED, f"no method {quoted(path)}", status=404)
         if verb != "POST":
             return error(Code.UNIMPLEMENTED, "expected POST", ("allow", "POST"), status=405)
@@ -153,62 +113,12 @@ class ConnectApp:
         if not (timeout.isascii() and timeout.isdigit() and len(timeout) <= TIMEOUT_DIGITS):
             text = f"connect-timeout-ms: expected up to {TIMEOUT_DIGITS} digits"
             return error(Code.INVALID_ARGUMENT, f"{text}, got {quoted(timeout)}")
-        encodings = ("identity", "gzip") if self._gzip else ("identity",)
-        encoding = headers.get("content-encoding", "identity")
-        if encoding not in encodings:
-            text = f"content-encoding: expected {' or '.join(encodings)}, got {quoted(encoding)}"
-            return error(Code.UNIMPLEMENTED, text, ("accept-encoding", ", ".join(encodings)))
         return None
 
     def _json_form(self, path: str) -> JsonForm:
         if path not in self._json:
-            self._json[path] = JsonForm(self._methods[path], self._clouds)
+            self._json[path] = JsonForm(self._methods[path], self._exchange.limits.clouds)
         return self._json[path]
-
-
-def error(
-    code: grpc.StatusCode, message: str, *headers: tuple[str, str], status: int | None = None
-) -> Answer:
-    """The answer to what is no call, or to a call that was not begun.
-
-    Args:
-        code: Of Connect.
-        message: For people.
-        headers: Of the answer, beside the usual ones.
-        status: Of HTTP, where it is not that of the code.
-    """
-    answer = refuse(status_pb2.Status(code=code.value[0], message=message))
-    return Answer(status or answer.status, (*answer.headers, *headers), answer.body)
-
-
-def refuse(status: status_pb2.Status) -> Answer:
-    """A status as Connect's JSON."""
-    code = CODES[status.code]
-    # "canceled" has one l here.
-    name = "canceled" if code is Code.CANCELLED else code.name.lower()
-    body: dict[str, Any] = {"code": name}
-    if status.message:
-        body["message"] = status.message
-    if status.details:
-        body["details"] = [_describe(detail) for detail in status.details]
-    headers = [("content-type", JSON)]
-    if code is Code.UNAUTHENTICATED:
-        headers.append(("www-authenticate", "Bearer"))
-    return Answer(HTTP_STATUS[code], headers, json_form.dump(body))
-
-
-def _describe(detail: AnyMessage) -> dict[str, Any]:
-    name = detail.type_url.rpartition("/")[2]
-    value = base64.b64encode(detail.value).decode().rstrip("=")
-    described: dict[str, Any] = {"type": name, "value": value}
-    kind = DETAILS.get(name)
-    if kind is not None:
-        described["debug"] = json_format.MessageToDict(kind.FromString(detail.value))
-    return described
-
-
-def _headers(scope: Scope) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
 def _content_type(headers: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from farpoint_server.config.settings import Settings
 from farpoint_server.transport.http.body import BodyLimits
 from farpoint_server.transport.http.calls import UnaryCalls
 from farpoint_server.transport.http.connect import ConnectApp
+from farpoint_server.transport.http.exchange import Exchange
 from farpoint_server.transport.http.origins import guard
 from farpoint_server.transport.http.page import PageApp
 from farpoint_server.transport.http.server import STOP_S, HttpServer
@@ -26,21 +27,21 @@ class HttpPort:
         limits: Of the bodies of calls.
 
     Attributes:
-        calls: Where servicers register.
+        exchange: Runs calls of the servicers that register at its `calls`.
 
     Raises:
         AddressUnavailableError: the address cannot be bound.
     """
 
     def __init__(self, settings: Settings, servers: GrpcServers, limits: BodyLimits) -> None:
-        self.calls = UnaryCalls(servers.interceptors)
+        tls = servers.tls
+        needs_certificate = tls is not None and tls.requires_client
+        self.exchange = Exchange(UnaryCalls(servers.interceptors), limits, needs_certificate)
         self._settings = settings
-        self._limits = limits
-        self._tls = servers.tls
         self._page = PageApp()
         self._server: HttpServer | None = None
         if settings.http_listen is not None:
-            context = None if self._tls is None else self._tls.http_context
+            context = None if tls is None else tls.http_context
             self._server = HttpServer("--http-listen", settings.http_listen, context)
 
     @property
@@ -64,9 +65,7 @@ class HttpPort:
         """
         if self._server is None:
             return
-        needs_certificate = self._tls is not None and self._tls.requires_client
-        connect = ConnectApp(self.calls, services, self._limits, needs_certificate)
-        app = make_app(routes, connect, self._page)
+        app = make_app(routes, ConnectApp(self.exchange, services), self._page)
         await self._server.start(guard(app, self._server.address, self._settings.http_origins))
 
     async def stop(self, grace_s: float = STOP_S) -> None:

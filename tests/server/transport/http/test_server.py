@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 
 import pytest
 from starlette.applications import Starlette
@@ -182,3 +183,13 @@ async def test_many_small_chunks_do_not_hold_the_event_loop(served, monkeypatch)
     assert b"200" in await reader.readline()
     assert sum(steps) > 200_000
     assert max(steps) <= connection.MAX_EVENTS
+
+
+async def test_what_is_written_is_sent_at_once(served):
+    """Not only once the peer has confirmed what was written before, which takes 40 ms."""
+    await status(served)
+    _, _ = await served(GET)
+    while not (connections := served.server._state.connections):
+        await asyncio.sleep(0)
+    sockets = [one.transport.get_extra_info("socket") for one in connections]
+    assert all(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in sockets)
