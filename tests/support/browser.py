@@ -120,7 +120,8 @@ class Page:
         shutil.rmtree(self.downloads, ignore_errors=True)
         self.driver.find_element("css selector", f'[data-format="{kind}"]').click()
         give_up = time.monotonic() + TIMEOUT_S
-        while not (done := [*self.downloads.glob("*[!l]")]) or done[0].suffix == ".crdownload":
+        # The name is there from the beginning, empty; what was written is moved onto it.
+        while not (done := [path for path in self.downloads.glob("*") if _complete(path)]):
             assert time.monotonic() < give_up, f"no download of {kind}"
             time.sleep(0.02)
         return done[0].read_bytes()
@@ -150,3 +151,7 @@ class Page:
 
     def close(self) -> None:
         self.driver.quit()
+
+
+def _complete(path: Path) -> bool:
+    return path.suffix != ".crdownload" and path.stat().st_size > 0

@@ -7,7 +7,7 @@ const REST_MS = 160;
 
 export class Detail {
   private budget = 120_000;
-  private last = 0;
+  private took = 0;
   private timer = 0;
 
   /** @param rested called once the view has come to rest, for a picture of every point. */
@@ -16,14 +16,15 @@ export class Detail {
   /** The view moves now. */
   move(): void {
     clearTimeout(this.timer);
+    // Where frames are slow so are the moves; a rest between two of them would draw every point.
+    const rest = Math.max(REST_MS, 2 * Math.min(this.took, 1000));
     this.timer = window.setTimeout(() => {
       this.timer = 0;
-      this.last = 0;
       this.rested();
-    }, REST_MS);
+    }, rest);
   }
 
-  get moving(): boolean {
+  private get moving(): boolean {
     return this.timer !== 0;
   }
 
@@ -32,15 +33,11 @@ export class Detail {
     return this.moving ? Math.min(count, this.budget) : count;
   }
 
-  /** Learns from the time since the frame before; `count` points were drawn in it. */
-  frame(now: number, count: number): void {
-    const took = now - this.last;
-    // After a pause the time says nothing.
-    if (this.moving && this.last && took < 1000) {
-      if (took > SLOW_MS)
-        this.budget = Math.max(LEAST, Math.min(this.budget, count) * Math.max(0.4, SLOW_MS / took));
-      else if (took < QUICK_MS) this.budget *= 1.15;
-    }
-    this.last = this.moving ? now : 0;
+  /** Learns from a frame: milliseconds until the next one could begin, with `count` points. */
+  frame(took: number, count: number): void {
+    this.took = took;
+    const drawn = this.of(count);
+    if (took > SLOW_MS) this.budget = Math.max(LEAST, drawn * Math.max(0.4, SLOW_MS / took));
+    else if (took < QUICK_MS && this.moving) this.budget = Math.max(this.budget, drawn * 1.15);
   }
 }

@@ -1,35 +1,15 @@
 // Keeps the pictures at what was chosen: cloud, sample or stage, colors, the sample that is picked.
 
-import { principalColors } from "../encode/pca";
+import type { Stage } from "../rpc/sampling";
 import { Assigner } from "../sample/assigner";
 import type { Nearest } from "../sample/nearest";
 import { encoded, sampled, scene, type Scene } from "../session";
-import { settings } from "../state";
+import { settings, type Coloring } from "../state";
 import { Signal } from "../ui/signal";
 import { isDark, theme } from "../ui/theme";
-import { colormap, paint, range } from "./colormap";
-import {
-  byCell,
-  byDistance,
-  byValue,
-  chosen,
-  heights,
-  intensityOf,
-  rgbOf,
-  spotlight,
-  spread,
-  type Legend,
-  type Painting,
-} from "./paintings";
+import { colorsOfKept, colorsOfSample, colorsOfStage, type Colored, type Shown } from "./coloring";
+import { spotlight, type Legend, type Painting } from "./paintings";
 import type { Viewer } from "./viewer";
-
-/** What is drawn as the sample: rows in order, and how many of them. */
-export interface Shown {
-  readonly rows: Int32Array;
-  readonly count: number;
-  /** Of the samples that are shown; 0 where it is not known. */
-  readonly radius: number;
-}
 
 export const shown = new Signal<Shown | undefined>(undefined);
 export const legend = new Signal<Legend | string | undefined>(undefined);
@@ -85,8 +65,7 @@ function dependsOnSamples(): boolean {
 
 function whatToShow(current: Scene): Shown | undefined {
   if (settings.tab.value === "encode") {
-    const stages = encoded.value?.stages ?? [];
-    const stage = stages[Math.min(settings.stage.value, stages.length - 1)];
+    const stage = shownStage();
     return stage && { rows: stage.indices, count: stage.indices.length, radius: 0 };
   }
   const sample = sampled.value;
@@ -104,65 +83,31 @@ function positionsOf({ framed }: Scene, rows: Int32Array): Float32Array {
 function repaint(viewer: Viewer): void {
   const current = scene.value;
   if (!current) return;
-  const rows = shown.value?.rows ?? new Int32Array();
-  const done = (next: Painting | undefined, text?: string): void => {
-    painting = next;
-    legend.set(text ?? next?.legend);
+  const stage = shownStage();
+  const colored = (found: Nearest | undefined): Colored | undefined => {
+    if (!stage) return colorsOfSample(current, shown.value, found, sampleColoring(), isDark());
+    return found && colorsOfStage(stage, found, settings.features.value, isDark());
+  };
+  const done = (next: Colored | undefined): void => {
+    painting = next?.painting;
+    legend.set(next?.text ?? painting?.legend);
     apply(viewer);
   };
-  const plain = byValue("Height", heights(current.cloud, current.framed), rows, isDark());
-  if (settings.tab.value === "encode") return paintStage(viewer, plain, done);
-  const color = settings.color.value;
-  const intensity = intensityOf(current.cloud);
-  const rgb = rgbOf(current.cloud);
-  if (color === "intensity" && intensity)
-    return done(byValue("Intensity", intensity, rows, isDark()));
-  if (color === "rgb" && rgb) return done({ cloud: rgb, sample: chosen(rgb, rows) });
-  if ((color === "distance" || color === "cell") && shown.value) {
-    const { count, radius } = shown.value;
-    return withNearest((found) =>
-      color === "cell"
-        ? done(byCell(found, count, isDark()), "Each point in the color of its sample")
-        : done(byDistance(found, count, radius, isDark())),
-    );
-  }
-  done(plain);
+  const now = colored(nearest.value);
+  if (now) return done(now);
+  // The stage at once; the cloud when it is known what stands for what.
+  if (stage) viewer.paintSample(colorsOfKept(stage, settings.features.value, isDark()).sample);
+  withNearest((found) => done(colored(found)));
 }
 
-function paintStage(
-  viewer: Viewer,
-  plain: Painting,
-  done: (painting: Painting, text?: string) => void,
-): void {
-  const stages = encoded.value?.stages ?? [];
-  const stage = stages[Math.min(settings.stage.value, stages.length - 1)];
-  if (!stage) return done(plain);
-  let text: string | undefined;
-  let sample: Uint8Array;
-  let explained: Legend | undefined;
-  if (settings.features.value === "features") {
-    const components = principalColors(stage.features, stage.channels);
-    sample = components.colors;
-    text = `Three principal components, ${Math.round(100 * components.share)} % of the variance`;
-  } else {
-    const counts = settings.features.value === "counts";
-    const values = counts ? stage.counts : stage.distances;
-    const [low, high] = range(values);
-    const map = colormap("amount", isDark());
-    sample = paint(values, low, high, map);
-    explained = {
-      title: counts ? "Points it stands for" : "Mean distance of these",
-      low,
-      high,
-      map,
-    };
-  }
-  // The stage at once; the cloud when it is known what stands for what.
-  viewer.paintSample(sample);
-  withNearest((found) => {
-    const cloud = spread(sample, found.assignment);
-    done(explained ? { cloud, sample, legend: explained } : { cloud, sample }, text);
-  });
+/** Until the encoder has run, its tab shows the cloud by height. */
+function sampleColoring(): Coloring {
+  return settings.tab.value === "encode" ? "height" : settings.color.value;
+}
+
+function shownStage(): Stage | undefined {
+  const stages = settings.tab.value === "encode" ? (encoded.value?.stages ?? []) : [];
+  return stages[Math.min(settings.stage.value, stages.length - 1)];
 }
 
 /** Calls with the nearest samples of what is shown, at once where they are known. */

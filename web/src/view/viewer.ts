@@ -12,6 +12,7 @@ import {
 import { OrbitCamera } from "./camera";
 import { Detail } from "./detail";
 import type { Framed } from "./framing";
+import { panesOf, type Panes } from "./panes";
 import { PointSet, mixedRows } from "./points";
 
 // Colors are painted as they shall be seen.
@@ -78,6 +79,8 @@ export class Viewer {
 
   limitSample(count: number): void {
     this.shown = count;
+    // A slider moves as a view does.
+    this.detail.move();
     this.drawSample();
   }
 
@@ -131,7 +134,7 @@ export class Viewer {
     requestAnimationFrame((now) => {
       this.waiting = false;
       this.render();
-      this.detail.frame(now, this.rows + this.shown);
+      requestAnimationFrame((next) => this.detail.frame(next - now, this.rows + this.shown));
     });
   }
 
@@ -175,27 +178,8 @@ export class Viewer {
     });
   }
 
-  /** Size of a picture in CSS pixels, and the lower left corner of each. */
-  private panes(): { width: number; height: number; origins: [number, number][] } {
-    const { clientWidth: width, clientHeight: height } = this.canvas;
-    if (this.layout === "over") return { width, height, origins: [[0, 0]] };
-    if (width < height)
-      return {
-        width,
-        height: height / 2,
-        origins: [
-          [0, height / 2],
-          [0, 0],
-        ],
-      };
-    return {
-      width: width / 2,
-      height,
-      origins: [
-        [0, 0],
-        [width / 2, 0],
-      ],
-    };
+  private panes(): Panes {
+    return panesOf(this.canvas.clientWidth, this.canvas.clientHeight, this.layout === "over");
   }
 
   /** The sample nearest to a place on the canvas, within 14 pixels. */
