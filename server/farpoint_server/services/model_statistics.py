@@ -5,11 +5,12 @@ Every way to a model counts: Sample, SampleStream, SampleLarge, Encode and Open 
 
 import time
 from collections import Counter, defaultdict
-from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 from farpoint_server.engine.types import Outcome
 
+Times: TypeAlias = tuple[int, int, int]
+"""In nanoseconds of time.monotonic_ns."""
 PHASES = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output")
 
 
@@ -30,11 +31,6 @@ class Statistics:
         self.batches: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
         """By requests in a batch: how many such batches, and their time in the engine."""
 
-    def add(self, phase: str, ns: int) -> None:
-        """Counts a phase of a request."""
-        self.count[phase] += 1
-        self.ns[phase] += ns
-
 
 class ModelStatistics:
     """The statistics of all models. Belongs to the event loop."""
@@ -44,58 +40,47 @@ class ModelStatistics:
 
     def of(self, model: str) -> Statistics:
         """Those of one model, which go on counting."""
-        return self._models.setdefault(model, Statistics())
+        found = self._models.get(model)
+        if found is None:
+            found = self._models[model] = Statistics()
+        return found
 
     def forget(self, model: str) -> None:
         """Begins anew with a model."""
         self._models.pop(model, None)
 
-    def measure(self, model: str, clouds: int) -> "Measured":
-        """Counts a request that a block works on; one that raises has failed."""
-        return Measured(self.of(model), clouds)
+    def succeed(self, model: str, clouds: int, outcome: Outcome[Any], times: Times) -> None:
+        """Counts a request that has its answer.
 
-
-class Measured:
-    """A block in which one request is worked on. A class costs a third of a generator here."""
-
-    __slots__ = ("_begun", "_clouds", "_computed", "_decoded", "_outcome", "_statistics")
-
-    def __init__(self, statistics: Statistics, clouds: int) -> None:
-        self._statistics, self._clouds = statistics, clouds
-        self._begun = self._decoded = self._computed = time.monotonic_ns()
-        self._outcome: Outcome[Any] | None = None
-
-    def __enter__(self) -> "Measured":
-        return self
-
-    def decoded(self) -> None:
-        """The arrays of the request are there; it is scheduled now."""
-        self._decoded = time.monotonic_ns()
-
-    def computed(self, outcome: Outcome[Any]) -> None:
-        """Its answer is there, and is serialized now."""
-        self._computed, self._outcome = time.monotonic_ns(), outcome
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        ended, statistics, outcome = time.monotonic_ns(), self._statistics, self._outcome
-        statistics.last_ms = time.time_ns() // 1_000_000
-        if kind is not None or outcome is None:
-            statistics.add("fail", ended - self._begun)
-            return
+        Args:
+            model: Its name.
+            clouds: Of the request.
+            outcome: Of its work.
+            times: When it began to be decoded, was decoded, and was computed.
+        """
+        statistics, ended = self.of(model), time.monotonic_ns()
+        begun, decoded, computed = times
         compute_ns = int(outcome.compute_ms * 1e6)
-        statistics.add("success", ended - self._begun)
-        statistics.add("queue", int(outcome.queue_ms * 1e6))
-        statistics.add("compute_input", self._decoded - self._begun)
-        statistics.add("compute_infer", compute_ns)
-        statistics.add("compute_output", ended - self._computed)
-        statistics.inferences += self._clouds
+        statistics.last_ms = time.time_ns() // 1_000_000
+        statistics.inferences += clouds
+        for phase, ns in (
+            ("success", ended - begun),
+            ("queue", int(outcome.queue_ms * 1e6)),
+            ("compute_input", decoded - begun),
+            ("compute_infer", compute_ns),
+            ("compute_output", ended - computed),
+        ):
+            statistics.count[phase] += 1
+            statistics.ns[phase] += ns
         if outcome.batch_requests:
             statistics.executions += 1
             batch = statistics.batches[outcome.batch_requests]
             batch[0] += 1
             batch[1] += compute_ns
+
+    def fail(self, model: str, begun: int) -> None:
+        """Counts a request that has no answer, and began then."""
+        statistics = self.of(model)
+        statistics.last_ms = time.time_ns() // 1_000_000
+        statistics.count["fail"] += 1
+        statistics.ns["fail"] += time.monotonic_ns() - begun

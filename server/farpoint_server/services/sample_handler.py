@@ -31,7 +31,7 @@ from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.memory.prediction import sample_bytes
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.services.model_statistics import Measured, ModelStatistics
+from farpoint_server.services.model_statistics import ModelStatistics
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.receive import ReceiveTurns, receive
 
@@ -111,15 +111,19 @@ class SampleHandler:
         serialize: Callable[[DecodedSampleRequest, Outcome[Samples]], T],
     ) -> T:
         """The response to a request that is admitted, as `serialize` makes it."""
-        with self.statistics.measure(NAME, len(request.lengths)) as measured:
-            return await self._sample(request, timeout_s, serialize, measured)
+        begun = time.monotonic_ns()
+        try:
+            return await self._sample(request, timeout_s, serialize, begun)
+        except BaseException:
+            self.statistics.fail(NAME, begun)
+            raise
 
     async def _sample(
         self,
         request: ParsedSampleRequest,
         timeout_s: float | None,
         serialize: Callable[[DecodedSampleRequest, Outcome[Samples]], T],
-        measured: Measured,
+        begun: int,
     ) -> T:
         loop = asyncio.get_running_loop()
         fields = request_context.current().fields
@@ -131,15 +135,18 @@ class SampleHandler:
             decoded = decode_sample_request(request)
         else:
             decoded = await loop.run_in_executor(self.threads, decode_sample_request, request)
-        measured.decoded()
+        decoded_at = time.monotonic_ns()
         outcome = await self.batcher.run(SampleWork(decoded.clouds), timeout_s)
-        measured.computed(outcome)
+        times = begun, decoded_at, time.monotonic_ns()
         fields["samples"] = len(outcome.result.rows)
         fields["queue_ms"] = round(outcome.queue_ms, 3)
         fields["compute_ms"] = round(outcome.compute_ms, 3)
         if response_bytes(request, outcome) <= INLINE_BYTES:
-            return serialize(decoded, outcome)
-        return await loop.run_in_executor(self.threads, serialize, decoded, outcome)
+            response = serialize(decoded, outcome)
+        else:
+            response = await loop.run_in_executor(self.threads, serialize, decoded, outcome)
+        self.statistics.succeed(NAME, len(request.lengths), outcome, times)
+        return response
 
 
 def _largest_cloud_bytes(request: ParsedSampleRequest) -> int:
