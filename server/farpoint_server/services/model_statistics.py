@@ -4,32 +4,47 @@ Every way to a model counts: Sample, SampleStream, SampleLarge, Encode and Open 
 """
 
 import time
-from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from farpoint_server.engine.types import Outcome
 
 Times: TypeAlias = tuple[int, int, int]
 """In nanoseconds of time.monotonic_ns."""
-PHASES = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output")
 
 
 class Statistics:
     """Of one model. Times are in nanoseconds."""
 
+    __slots__ = (
+        *("last_ms", "successes", "failures", "inferences", "executions", "batches"),
+        *("success_ns", "fail_ns", "queue_ns", "input_ns", "infer_ns", "output_ns"),
+    )
+
     def __init__(self) -> None:
         self.last_ms = 0
         """When the last request ended, in milliseconds since 1970."""
+        self.successes = self.failures = 0
+        """Requests."""
         self.inferences = 0
         """Clouds of the requests that succeeded."""
         self.executions = 0
         """Batches that they were in."""
-        self.count: Counter[str] = Counter()
-        """Of each of PHASES, how many requests had it."""
-        self.ns: Counter[str] = Counter()
-        """Of each of PHASES, all of them together."""
-        self.batches: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
+        self.success_ns = self.fail_ns = self.queue_ns = 0
+        self.input_ns = self.infer_ns = self.output_ns = 0
+        self.batches: dict[int, tuple[int, int]] = {}
         """By requests in a batch: how many such batches, and their time in the engine."""
+
+    def phases(self) -> Sequence[tuple[str, int, int]]:
+        """Name, count and time of each phase, as Triton calls them."""
+        return (
+            ("success", self.successes, self.success_ns),
+            ("fail", self.failures, self.fail_ns),
+            ("queue", self.successes, self.queue_ns),
+            ("compute_input", self.successes, self.input_ns),
+            ("compute_infer", self.successes, self.infer_ns),
+            ("compute_output", self.successes, self.output_ns),
+        )
 
 
 class ModelStatistics:
@@ -60,27 +75,23 @@ class ModelStatistics:
         """
         statistics, ended = self.of(model), time.monotonic_ns()
         begun, decoded, computed = times
-        compute_ns = int(outcome.compute_ms * 1e6)
+        infer_ns = int(outcome.compute_ms * 1e6)
         statistics.last_ms = time.time_ns() // 1_000_000
+        statistics.successes += 1
         statistics.inferences += clouds
-        for phase, ns in (
-            ("success", ended - begun),
-            ("queue", int(outcome.queue_ms * 1e6)),
-            ("compute_input", decoded - begun),
-            ("compute_infer", compute_ns),
-            ("compute_output", ended - computed),
-        ):
-            statistics.count[phase] += 1
-            statistics.ns[phase] += ns
+        statistics.success_ns += ended - begun
+        statistics.queue_ns += int(outcome.queue_ms * 1e6)
+        statistics.input_ns += decoded - begun
+        statistics.infer_ns += infer_ns
+        statistics.output_ns += ended - computed
         if outcome.batch_requests:
             statistics.executions += 1
-            batch = statistics.batches[outcome.batch_requests]
-            batch[0] += 1
-            batch[1] += compute_ns
+            count, ns = statistics.batches.get(outcome.batch_requests, (0, 0))
+            statistics.batches[outcome.batch_requests] = count + 1, ns + infer_ns
 
     def fail(self, model: str, begun: int) -> None:
         """Counts a request that has no answer, and began then."""
         statistics = self.of(model)
         statistics.last_ms = time.time_ns() // 1_000_000
-        statistics.count["fail"] += 1
-        statistics.ns["fail"] += time.monotonic_ns() - begun
+        statistics.failures += 1
+        statistics.fail_ns += time.monotonic_ns() - begun
