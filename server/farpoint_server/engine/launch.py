@@ -113,12 +113,6 @@ def _offsets(parts: Sequence[Int64s]) -> Int64s:
     return offsets
 
 
-def sample_count(clouds: Clouds) -> int:
-    """Points that are wanted of all clouds together."""
-    counts = clouds.sample_counts
-    return int(counts[0]) if len(counts) == 1 else int(counts.sum())
-
-
 def _split(requests: Sequence[Clouds], rows: Int32s, distances: Float32s | None) -> list[Samples]:
     """Gives each request its own samples, with rows counted from its own first point."""
     if len(requests) == 1:
@@ -126,7 +120,7 @@ def _split(requests: Sequence[Clouds], rows: Int32s, distances: Float32s | None)
     samples = []
     point = sample = 0
     for clouds in requests:
-        part = slice(sample, sample + sample_count(clouds))
+        part = slice(sample, sample + int(clouds.sample_counts.sum()))
         samples.append(
             Samples(
                 rows=rows[part] - np.int32(point),

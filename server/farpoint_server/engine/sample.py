@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from farpoint_server.engine.launch import NOTHING, launch, sample_count, submit
+from farpoint_server.engine.launch import NOTHING, launch, submit
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import Clouds, Int32s, Samples
 from farpoint_server.memory.prediction import sample_bytes
@@ -34,7 +34,7 @@ class SampleWork:
 
     def __post_init__(self) -> None:
         self.point_count = len(self.clouds.points)
-        self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * sample_count(self.clouds)
+        self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * _sample_count(self.clouds)
 
     @staticmethod
     def batch(requests: "Sequence[SampleWork]") -> "SampleBatch":
@@ -62,7 +62,7 @@ class SampleBatch:
             cancelled = np.zeros(self._ends[-1], np.int32)
         self.cancelled = cancelled
         self.point_count = points = sum([len(clouds.points) for clouds in requests])
-        samples = sum([sample_count(clouds) for clouds in requests])
+        samples = sum([_sample_count(clouds) for clouds in requests])
         self.predicted_bytes = sample_bytes(points, len(cancelled), samples)
 
     def __len__(self) -> int:
@@ -118,6 +118,12 @@ class SampleBatch:
         if self.cancelled[0] and self.cancelled.all():
             return [NOTHING] * len(self)
         return launch(self.requests, self.cancelled)
+
+
+def _sample_count(clouds: Clouds) -> int:
+    """Points that are wanted of all clouds together."""
+    counts = clouds.sample_counts
+    return int(counts[0]) if len(counts) == 1 else int(counts.sum())
 
 
 def _part(clouds: Clouds, rows: slice, part: slice) -> Clouds:

@@ -62,8 +62,8 @@ class SampleHandler:
     threads: ThreadPoolExecutor
     regions: Regions = field(default_factory=Regions)
 
-    async def handle(self, context: Context) -> bytes:
-        """The serialized SampleResponse to the one message of a call.
+    async def handle(self, _: object, context: Context) -> bytes:
+        """Sample: the serialized SampleResponse to the one message of a call.
 
         Raises:
             ServiceError: the request is wrong, or it cannot be done now.
@@ -108,7 +108,8 @@ class SampleHandler:
     ) -> T:
         """The response to a request that is admitted, as `serialize` makes it."""
         loop = asyncio.get_running_loop()
-        fields = request_context.current().fields
+        current = request_context.variable.get()
+        fields = {} if current is None else current.fields
         fields["points"], fields["clouds"] = request.points.shape[0], len(request.lengths)
         for engine in self.engines:
             if engine.memory.bounded:

@@ -136,6 +136,11 @@ def test_coordinates_are_those_of_the_unpacked_cloud(types, order, height, gap):
     assert origins is None or origins.tobytes() == expected_origins.tobytes()
     rows = np.array([39, 0, 7], np.int32)
     assert b"".join(view.take(rows, True)) == b"".join(plain.take(rows, True))
+    owned = view._replace(is_shared=True).owned()
+    assert not owned.is_shared
+    assert len(owned.data) == sum(column.nbytes for column in columns)
+    assert owned.array().tobytes() == view.array().tobytes()
+    assert owned.take(rows) == view.take(rows)
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
@@ -151,6 +156,17 @@ def test_bfloat16_is_read_by_its_bits(order):
     sent = tensor_pb2.Tensor.FromString(b"".join(view.take(np.array([3, 1], np.int32))))
     assert sent.data_type == tensor_pb2.DATA_TYPE_BFLOAT16
     assert sent.data == stacked[[3, 1]].astype("<u2").tobytes()
+
+
+def test_what_is_shared_is_copied_before_it_can_change():
+    memory = bytearray(packed([np.arange(4, dtype=np.float32)] * 3, "<").data)
+    message = packed([np.arange(4, dtype=np.float32)] * 3, "<")
+    view = parse_packed(message, LIMITS, memoryview(memory))
+    assert view.owned() is view
+    owned = view._replace(is_shared=True).owned()
+    memory[:] = bytes(len(memory))
+    assert not view.array().any()
+    assert owned.array().tolist() == [[i, i, i] for i in range(4)]
 
 
 @pytest.mark.parametrize("wrong", [2**53 + 1, -(2**53) - 1])

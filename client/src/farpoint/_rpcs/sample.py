@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from farpoint._arrays import Array, CloudBatch, split_batch
-from farpoint._checksums import Checksums
 from farpoint._rpcs.calls import CallContext, UnaryRpc
+from farpoint._rpcs.serialized import SerializedRequest, with_packed_data
 from farpoint._shared_memory import Lease
-from farpoint._tensors import points_to_tensor, to_arrays
+from farpoint._tensors import Checksums, points_to_tensor, to_arrays
 from farpoint.errors import InternalError, InvalidArgumentError
 from farpoint.packed.batch import PackedBatch, packed_batch
 from farpoint.results import Sample
@@ -37,7 +37,11 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
     """
 
     method = operator.attrgetter("sampling.Sample")
-    request: pb.SampleRequest
+    head: pb.SampleRequest
+    """The request, without `data`."""
+    data: list[memoryview]
+    """Of a packed cloud, one piece after the other."""
+    request: pb.SampleRequest | SerializedRequest
 
     def __init__(
         self,
@@ -56,10 +60,11 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         )
         clouds = self.batch.clouds
         self.checksums = checksums
-        self.request = pb.SampleRequest()
+        self.head, self.data = pb.SampleRequest(), []
+        self.request = self.head
         if not clouds:  # nothing to ask for
             return
-        self.request = pb.SampleRequest(
+        self.head = self.request = pb.SampleRequest(
             lengths=[len(cloud) for cloud in clouds],
             sample_counts=_check_sample_counts(m, clouds),
             start_indices=_check_start_indices(start, clouds),
@@ -69,11 +74,13 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             return_checksums=checksums.are_wanted,
         )
         if isinstance(self.batch, PackedBatch):
-            self.batch.write(self.request, lease)
+            self.data = self.batch.describe(self.head, lease)
+            if self.data:
+                self.request = with_packed_data(self.head, self.data)
             return
         arrays = self.batch.clouds
         tensor = points_to_tensor(arrays) if lease is None else lease.points_to_tensor(arrays)
-        self.request.points.CopyFrom(tensor)
+        self.head.points.CopyFrom(tensor)
 
     def read(self, response: pb.SampleResponse, context: CallContext) -> Sample | list[Sample]:
         """One `Sample`, or a list where a batch was asked for.
@@ -115,7 +122,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         if isinstance(self.batch, PackedBatch):
             is_shifted = response.HasField("origins")
         else:
-            is_shifted = self.request.points.data_type == tensor_pb2.DATA_TYPE_FLOAT64
+            is_shifted = self.head.points.data_type == tensor_pb2.DATA_TYPE_FLOAT64
         if not is_shifted:
             return None
         [origins] = self._arrays(response.origins)
@@ -127,7 +134,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         return origins
 
     def _check(self, response: pb.SampleResponse, indices: Array, distances: Array) -> None:
-        counts = list(self.request.sample_counts)
+        counts = list(self.head.sample_counts)
         expected = counts * len(self.batch.clouds) if len(counts) == 1 else counts
         lengths = list(response.lengths)
         if lengths != expected or not len(indices) == len(distances) == sum(lengths):

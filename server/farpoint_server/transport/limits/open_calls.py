@@ -203,13 +203,13 @@ class OpenCall:
     def close(self, _: Context) -> None:
         """The call has ended."""
         self._in_flight.leave()
-        if self._slots is not None:
-            self._slots.leave(self._caller)
         # Dropped, since it holds the context, whose callbacks hold this object: a circle that only
         # the garbage collector would undo.
         response, self._response = self._response, None
         if self._outgoing is not None and response is not None:
             self._outgoing.end(response)
+        if self._slots is not None:
+            self._slots.leave(self._caller)
 
 
 def _size(response: Any) -> int:
