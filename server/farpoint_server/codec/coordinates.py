@@ -1,20 +1,54 @@
-"""Coordinates of every accepted dtype as float32 arrays; float64 is shifted to a local origin."""
+"""Requests decoded: coordinates of every dtype as float32, float64 shifted to a local origin."""
+
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from farpoint.v1 import tensor_pb2
 from farpoint_server.codec.packed import PackedView
+from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.tensors import TensorView
 from farpoint_server.codec.validation import check_range
 from farpoint_server.codec.wire import ELEMENT_TYPES
-from farpoint_server.engine.types import Float32s, Int64s
+from farpoint_server.engine.types import Clouds, Float32s, Int64s
 from farpoint_server.errors import InvalidRequestError
 
 Float64s = npt.NDArray[np.float64]
 
 # Every float16 in float32, by its bits: a look-up takes half as long as numpy's conversion.
 _HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+
+
+class DecodedSampleRequest(NamedTuple):
+    """The work of one request, and what its response needs besides."""
+
+    request: ParsedSampleRequest
+    clouds: Clouds
+    origins: Float64s | None
+    """Shape (B, 3): what was subtracted from each float64 cloud; None for other types."""
+
+
+def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
+    """Work for the engine; the coordinates are validated here.
+
+    Raises:
+        InvalidRequestError: a row is not finite, or with nonfinite=IGNORE too few rows are.
+    """
+    if request.shared_bytes:
+        request = request.owned()
+    lengths, counts = request.lengths, request.sample_counts
+    each_count, each_start = (_broadcast(v, len(lengths)) for v in (counts, request.starts))
+    points, origins = to_float32(request.points, lengths)
+    needed = counts if request.ignore_nonfinite else None
+    check_finite(points, lengths, needed, request.points.field)
+    clouds = Clouds(points, lengths, each_count, each_start, request.return_distances)
+    return DecodedSampleRequest(request, clouds, origins)
+
+
+def _broadcast(values: Int64s, clouds: int) -> Int64s:
+    """One value for each cloud."""
+    return values if len(values) == clouds else np.broadcast_to(values, clouds)
 
 
 def to_float32(

@@ -7,11 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from farpoint.v1 import packed_cloud_pb2, tensor_pb2
-from farpoint_server.codec.fields import Buffer
 from farpoint_server.codec.packed_layout import AXES, PACKED, Layout, parse_layout
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.validation import RequestLimits
-from farpoint_server.codec.wire import ELEMENT_TYPES, tensor_chunks
+from farpoint_server.codec.wire import ELEMENT_TYPES, Buffer, tensor_chunks
 from farpoint_server.engine.types import Int32s
 from farpoint_server.errors import InvalidRequestError
 
@@ -37,11 +36,6 @@ class PackedView(NamedTuple):
     def shape(self) -> tuple[int, ...]:
         """(P, 3)."""
         return (self.layout.points, 3)
-
-    @property
-    def row_bytes(self) -> int:
-        """Of a row of `take`."""
-        return 3 * ELEMENT_TYPES[self.layout.data_type].itemsize
 
     def owned(self) -> "PackedView":
         """With the coordinates copied if they are shared: of the records nothing else is needed."""

@@ -7,9 +7,9 @@ from functools import lru_cache, partial
 import numpy as np
 
 from farpoint.v1 import sampling_pb2, tensor_pb2
-from farpoint_server.codec.fields import Buffer, length_delimited
-from farpoint_server.codec.sample_request import DecodedSampleRequest, ParsedSampleRequest
-from farpoint_server.codec.wire import serialize_tensor
+from farpoint_server.codec.coordinates import DecodedSampleRequest
+from farpoint_server.codec.sample_request import ParsedSampleRequest
+from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tensor
 from farpoint_server.engine.types import Clouds, Int32s, Int64s, Outcome, Samples
 
 Response = sampling_pb2.SampleResponse
@@ -32,8 +32,10 @@ def rows_within(clouds: Clouds, rows: Int32s) -> Int32s:
 
 def response_bytes(request: ParsedSampleRequest, outcome: Outcome[Samples]) -> int:
     """Bytes of the tensors of a response that have a row per sample, at most."""
-    tensors = (request.points, *(values for _, values in request.attributes))
-    row = 8 + sum(tensor.row_bytes for tensor in tensors)
+    points = request.points.shape[0]
+    row = 8 + len(request.points.data) // points
+    for _, values in request.attributes:
+        row += len(values.data) // points
     return row * len(outcome.result.rows)
 
 

@@ -26,18 +26,6 @@ class RequestLimits:
     clouds: int
 
 
-def check_shape(sizes: Sequence[int], field: str) -> tuple[int, ...]:
-    """The shape of a tensor; raises InvalidRequestError for many dimensions or a negative size."""
-    # Before anything is multiplied: a product of many sizes takes seconds.
-    if len(sizes) > MAX_DIMENSIONS:
-        expected = f"at most {MAX_DIMENSIONS} dimensions"
-        raise InvalidRequestError(f"{field}.shape", expected, len(sizes))
-    shape = tuple(sizes)
-    if shape and min(shape) < 0:
-        raise InvalidRequestError(f"{field}.shape", "no negative size", shape)
-    return shape
-
-
 def read_lengths(values: Sequence[int], points: int, limits: RequestLimits) -> Int64s:
     """The points of each cloud, shape (B,); all of the `points` when no values are given."""
     if not values:

@@ -8,21 +8,16 @@ import grpc
 import numpy as np
 
 from farpoint.v1 import sampling_pb2
-from farpoint_server.codec.fields import length_delimited
-from farpoint_server.codec.parts import stream_bounds
-from farpoint_server.codec.points import upload_size
+from farpoint_server.codec.parts import check_stream
 from farpoint_server.codec.sample_request import (
+    SampleMessage,
     check_message_size,
     parse_sample_request,
 )
 from farpoint_server.codec.sample_response import serialize_sample_response
+from farpoint_server.codec.streaming import read_upload_data, upload_size
 from farpoint_server.codec.validation import RequestLimits
-from farpoint_server.codec.wire import (
-    SampleMessage,
-    parse,
-    read_message,
-    read_upload_data,
-)
+from farpoint_server.codec.wire import length_delimited, read_message
 from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
 from farpoint_server.scheduling.admission import Hold
 from farpoint_server.services.sample_handler import SampleHandler
@@ -68,10 +63,7 @@ async def _receive_head(context: Context, limits: RequestLimits) -> sampling_pb2
     raw = await _receive(context)
     if raw is None:
         raise InvalidRequestError("part", "a request first", "no message")
-    bounds = stream_bounds(limits.clouds)
-    message: sampling_pb2.SampleLargeRequest = parse(
-        read_message, raw, sampling_pb2.SampleLargeRequest, bounds
-    )
+    message = read_message(raw, sampling_pb2.SampleLargeRequest, check_stream(limits.clouds))
     kind = message.WhichOneof("part")
     if kind != "request":
         raise InvalidRequestError("part", "a request first", kind or "an empty message")
@@ -91,7 +83,7 @@ async def _receive_points(
     data = np.empty(size, np.uint8)
     filled, admitted, began = 0, 0, time.monotonic()
     while (raw := await _receive(context, _patience_s(began, filled))) is not None:
-        points_data = parse(read_upload_data, raw, clouds)
+        points_data = read_upload_data(raw, clouds)
         if points_data is None:
             raise InvalidRequestError("part", "points_data", "something else")
         chunk = np.frombuffer(points_data, np.uint8)

@@ -5,18 +5,17 @@ import pytest
 
 from farpoint.v1 import packed_cloud_pb2, tensor_pb2
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint_server.codec import wire
-from farpoint_server.codec.coordinates import to_float32
+from farpoint_server.codec import sample_request
+from farpoint_server.codec.coordinates import decode_sample_request, to_float32
 from farpoint_server.codec.packed import parse_packed
-from farpoint_server.codec.points import upload_size
 from farpoint_server.codec.sample_request import (
+    SampleMessage,
     check_message_size,
-    decode_sample_request,
     parse_sample_request,
 )
+from farpoint_server.codec.streaming import upload_size
 from farpoint_server.codec.tensors import parse_tensor
 from farpoint_server.codec.validation import MAX_PACKED_FIELDS, RequestLimits
-from farpoint_server.codec.wire import SampleMessage
 from farpoint_server.errors import InvalidRequestError
 
 LIMITS = RequestLimits(message_bytes=1 << 20, points=1000, clouds=5)
@@ -304,7 +303,7 @@ def test_an_upload_is_as_large_as_its_points():
 
 def test_its_data_is_cut_out_of_the_message_without_a_copy():
     raw = request(cloud(data=bytes(1 << 16)), lengths=[2, 4]).SerializeToString()
-    message = wire.read_sample_message(raw, 5)
+    message = sample_request.read_sample_message(raw, 5)
     assert isinstance(message.points_data, memoryview)
     assert message.points_data.obj is raw
     assert not message.request.packed_cloud.data
