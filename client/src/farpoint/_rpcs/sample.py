@@ -54,7 +54,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         checksums: Checksums = Checksums.OFF,
     ) -> None:
         check_nonfinite(nonfinite)
-        packed = packed_batch(points, attributes)
+        packed = None if isinstance(points, np.ndarray) else packed_batch(points, attributes)
         self.batch: CloudBatch | PackedBatch = packed or split_batch(
             points, attributes, own_attributes=True
         )

@@ -191,7 +191,7 @@ def as_packed(value: object) -> PackedCloud | None:
     """A packed cloud, or a message of ROS or Foxglove as one; None for anything else."""
     if isinstance(value, PackedCloud):
         return value
-    if isinstance(value, np.ndarray) or not (hasattr(value, "fields") and hasattr(value, "data")):
+    if not (hasattr(value, "fields") and hasattr(value, "data")):
         return None
     if hasattr(value, "point_step"):
         return PackedCloud.from_ros(value)  # type: ignore[arg-type]
