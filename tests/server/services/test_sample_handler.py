@@ -44,9 +44,9 @@ def handler(max_points: int, threads: ThreadPoolExecutor | None = None) -> Sampl
 async def test_what_is_wrong_is_told_so_also_where_there_is_no_room():
     full = handler(max_points=0)
     with pytest.raises(InvalidRequestError):
-        await full.handle_message(message(3, 4), None, 0.0)
+        parse_sample_request(message(3, 4), full.limits)
     with pytest.raises(OverloadedError):
-        await full.handle_message(message(3, 2), None, 0.0)
+        await full.sample(parse_sample_request(message(3, 2), full.limits), None, lambda *_: [])
 
 
 @pytest.mark.parametrize(

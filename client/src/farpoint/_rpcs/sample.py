@@ -89,23 +89,19 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             InternalError: the response does not fit the request.
             DataLossError: it was damaged.
         """
-        samples = list(self._samples(response, context))
-        return samples[0] if self.batch.single else samples
-
-    def _samples(self, response: pb.SampleResponse, context: CallContext) -> Iterator[Sample]:
-        indices, distances = self._arrays(response.indices, response.distances)
+        timings = context.read_timings(response.timings)
+        indices, distances = to_arrays(
+            response.indices, response.distances, checksums=self.checksums
+        )
         indices, distances = indices.astype(np.int64), distances.astype(np.float32)
         origins = self._origins(response)
         self._check(response, indices, distances)
-        timings = context.read_timings(response.timings)
-        end = 0
-        clouds: Sequence[Sized] = self.batch.clouds
-        for i, cloud in enumerate(clouds):
-            begin, end = end, end + response.lengths[i]
+        samples, end = [], 0
+        for i, length in enumerate(response.lengths):
+            begin, end = end, end + length
             rows = indices[begin:end]
-            check_rows(rows, cloud)
             points, attributes = self.batch.choose(i, rows)
-            yield Sample(
+            sample = Sample(
                 indices=rows,
                 points=points,
                 attributes=attributes,
@@ -114,9 +110,8 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
                 origin=None if origins is None else origins[i],
                 request_id=context.request_id,
             )
-
-    def _arrays(self, *tensors: tensor_pb2.Tensor) -> list[Array]:
-        return to_arrays(*tensors, checksums=self.checksums)
+            samples.append(sample)
+        return samples[0] if self.batch.single else samples
 
     def _origins(self, response: pb.SampleResponse) -> Array | None:
         if isinstance(self.batch, PackedBatch):
@@ -125,7 +120,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             is_shifted = self.head.points.data_type == tensor_pb2.DATA_TYPE_FLOAT64
         if not is_shifted:
             return None
-        [origins] = self._arrays(response.origins)
+        [origins] = to_arrays(response.origins, checksums=self.checksums)
         expected = len(self.batch.clouds), 3
         if origins.shape != expected:
             raise InternalError(
@@ -142,6 +137,11 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
                 f"the server answered with {len(indices)} indices and {len(distances)} distances "
                 f"for clouds of {lengths} samples, expected {expected}"
             )
+        end = 0
+        clouds: Sequence[Sized] = self.batch.clouds
+        for cloud, length in zip(clouds, lengths, strict=True):
+            begin, end = end, end + length
+            check_rows(indices[begin:end], cloud)
 
 
 def check_nonfinite(nonfinite: str) -> None:
