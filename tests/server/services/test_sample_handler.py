@@ -15,10 +15,10 @@ from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.services.sample_handler import INLINE_BYTES, SampleHandler
+from farpoint_server.services.sample_handler import INLINE_FLOAT32_BYTES, SampleHandler
 
 LIMITS = RequestLimits(message_bytes=1 << 26, points=1 << 20, clouds=5)
-LARGE = INLINE_BYTES // 12 + 1
+LARGE = INLINE_FLOAT32_BYTES // 12 + 1
 
 
 class FirstRows:

@@ -1,7 +1,7 @@
 """The Sample RPC: its request from checked arguments, and `Sample`s from its response."""
 
 import operator
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Sequence, Sized
 from typing import Any
 
 import numpy as np
