@@ -14,10 +14,10 @@ from google.protobuf.message import Message
 
 from farpoint_server import request_context
 from farpoint_server.errors import DrainingError, TooManyCallsError
-from farpoint_server.scheduling.admission import Admission
+from farpoint_server.scheduling.admission import Admission, CallSlots
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.limits.connections import close_connection
-from farpoint_server.transport.limits.slots import CallLimits, CallSlots
+from farpoint_server.transport.limits.slots import CallLimits
 
 TIMEOUT_S = 30.0
 # Two megabits per second. A peer that reads more slowly holds memory that many others could use.
