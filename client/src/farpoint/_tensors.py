@@ -71,13 +71,13 @@ def to_tensor(parts: list[Array]) -> pb.Tensor:
     return tensor
 
 
-def check_payload(size: int) -> None:
+def check_payload(size: int, field: str = "points.data") -> None:
     """Raises InvalidArgumentError for more bytes than a message can hold."""
     if size > MAX_PAYLOAD_BYTES:
         raise InvalidArgumentError(
             f"points must fit one message of {MAX_PAYLOAD_BYTES} bytes, got {size}: "
             "send fewer clouds at a time",
-            field="points.data",
+            field=field,
         )
 
 

@@ -67,7 +67,7 @@ class PackedView(NamedTuple):
         for i, column in enumerate(self._columns()):
             if column.dtype.kind in "iu" and column.dtype.itemsize == 8:
                 _check_exact(column)
-            points[..., i] = column
+            points[..., i] = _aligned(column)
         return points.reshape(-1, 3)
 
     def take(self, rows: Int32s, checksum: bool = False) -> list[Buffer]:
@@ -90,6 +90,17 @@ class PackedView(NamedTuple):
             if axis.data_type == _BFLOAT16 and widen:
                 column = (column.astype(np.uint32) << 16).view(np.float32)
             yield column
+
+
+def _aligned(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A column that numpy reads at full speed: records of 22 bytes, say, are moved as bytes first.
+
+    Numbers across their natural boundaries take three times as long.
+    """
+    if column.flags.aligned:
+        return column
+    blocks = column.view(np.dtype((np.void, column.dtype.itemsize)))
+    return np.ascontiguousarray(blocks).view(column.dtype)
 
 
 def _check_exact(column: npt.NDArray[Any]) -> None:

@@ -6,7 +6,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.support.robots import columns_of, foxglove_message, recorded_messages, ros_message
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import Message
+from tests.support.robots import (
+    FOXGLOVE_CODES,
+    columns_of,
+    foxglove_message,
+    recorded_messages,
+    ros_message,
+)
 
 import farpoint
 from farpoint import PackedCloud, PackedField
@@ -63,14 +71,41 @@ def test_a_message_of_foxglove():
 
 
 def test_a_message_of_foxglove_as_protobuf_has_it():
-    messages = pytest.importorskip("foxglove_schemas_protobuf.PointCloud_pb2")
     made = foxglove_message(columns_of(POINTS))
-    message = messages.PointCloud(point_stride=made.point_stride, data=made.data)
+    message = foxglove_class()(point_stride=made.point_stride, data=made.data)
     for field in made.fields:
         message.fields.add(name=field.name, offset=field.offset, type=field.type)
     cloud = as_packed(message)
     assert cloud is not None
     np.testing.assert_array_equal(cloud.points, POINTS)
+
+
+def foxglove_class() -> type[Message]:
+    """What protoc makes of foxglove/PointCloud.proto, but for stamp, frame and pose."""
+    kind = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(
+        name="foxglove/PointCloud.proto", package="foxglove", syntax="proto3"
+    )
+    element = file.message_type.add(name="PackedElementField")
+    element.field.add(name="name", number=1, type=kind.TYPE_STRING, label=1)
+    element.field.add(name="offset", number=2, type=kind.TYPE_FIXED32, label=1)
+    types = element.enum_type.add(name="NumericType")
+    types.value.add(name="UNKNOWN", number=0)
+    for name, number in FOXGLOVE_CODES.items():
+        types.value.add(name=name.upper(), number=number)
+    path = ".foxglove.PackedElementField"
+    element.field.add(
+        name="type", number=3, type=kind.TYPE_ENUM, label=1, type_name=f"{path}.NumericType"
+    )
+    cloud = file.message_type.add(name="PointCloud")
+    cloud.field.add(name="point_stride", number=4, type=kind.TYPE_FIXED32, label=1)
+    cloud.field.add(name="fields", number=5, type=kind.TYPE_MESSAGE, label=3, type_name=path)
+    cloud.field.add(name="data", number=6, type=kind.TYPE_BYTES, label=1)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    descriptor = pool.FindMessageTypeByName("foxglove.PointCloud")
+    made: type[Message] = message_factory.GetMessageClass(descriptor)
+    return made
 
 
 @pytest.mark.parametrize(

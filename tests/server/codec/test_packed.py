@@ -13,9 +13,11 @@ from farpoint_server.codec.sample_request import (
     check_message_size,
     parse_sample_request,
 )
+from farpoint_server.codec.sample_response import response_bytes
 from farpoint_server.codec.streaming import upload_size
 from farpoint_server.codec.tensors import parse_tensor
 from farpoint_server.codec.validation import MAX_PACKED_FIELDS, RequestLimits
+from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError
 
 LIMITS = RequestLimits(message_bytes=1 << 20, points=1000, clouds=5)
@@ -282,6 +284,17 @@ def test_rows_of_an_organized_cloud_count_whether_finite_or_not():
         decode_sample_request(parse_sample_request(whole(sent), LIMITS))
     assert caught.value.field == "packed_cloud.data"
     assert "2 rows with NaN" in str(caught.value)
+
+
+@pytest.mark.parametrize(("dtype", "row"), [("int8", 8 + 12), ("int32", 8 + 24)])
+def test_a_response_is_no_larger_than_said(dtype, row):
+    """Its coordinates may be wider than what was sent."""
+    columns = [np.arange(4).astype(dtype) for _ in range(3)]
+    sent = request(packed(columns, "<", before=0), return_points=True)
+    parsed = parse_sample_request(whole(sent), LIMITS)
+    samples = Samples(np.arange(4, dtype=np.int32), None)
+    assert response_bytes(parsed, Outcome(samples, 0, 0)) >= 4 * row
+    assert len(b"".join(parsed.points.take(samples.rows))) >= 4 * (row - 8)
 
 
 def test_the_largest_field_of_a_message_that_is_too_large_is_named():

@@ -8,8 +8,6 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-import grpc
-
 from farpoint.v1 import packed_cloud_pb2
 from farpoint.v1 import sampling_pb2 as pb
 
@@ -58,14 +56,24 @@ def in_stream(
     return SerializedRequest([head, *_field(number, request.chunks)])
 
 
-def take_serialized(stub: Any, channel: grpc.Channel | grpc.aio.Channel) -> None:
-    """Lets a generated stub of SamplingService send a `SerializedRequest` as well."""
-    serializer = operator.methodcaller("SerializeToString")
+def take_serialized(stub: Any, channel: Any) -> None:
+    """Lets a generated stub of SamplingService send a `SerializedRequest` as well.
+
+    Args:
+        stub: Of `channel`, which is one of grpc or of grpc.aio.
+        channel: Made by the same call as in generated code.
+    """
     stub.Sample = channel.unary_unary(
-        f"/{_SERVICE}/Sample", serializer, pb.SampleResponse.FromString
+        f"/{_SERVICE}/Sample",
+        request_serializer=operator.methodcaller("SerializeToString"),
+        response_deserializer=pb.SampleResponse.FromString,
+        _registered_method=True,
     )
     stub.SampleStream = channel.stream_stream(
-        f"/{_SERVICE}/SampleStream", serializer, pb.SampleStreamResponse.FromString
+        f"/{_SERVICE}/SampleStream",
+        request_serializer=operator.methodcaller("SerializeToString"),
+        response_deserializer=pb.SampleStreamResponse.FromString,
+        _registered_method=True,
     )
 
 

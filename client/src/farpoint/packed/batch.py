@@ -49,7 +49,7 @@ class PackedBatch:
             parts = [_without_gaps(cloud) for cloud in self.clouds]
         name = None if lease is None else lease.share([np.frombuffer(p, np.uint8) for p in parts])
         if name is None:
-            check_payload(sum(map(len, parts)))
+            check_payload(sum(map(len, parts)), "packed_cloud.data")
             return parts
         message.shared_memory.region = name
         return []
