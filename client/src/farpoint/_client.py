@@ -289,7 +289,8 @@ class Client(BaseClient[grpc.Channel]):
     def _read_stream(
         self, rpc: SampleStreamRpc, clouds: Iterable[CloudLike]
     ) -> Iterator[StreamedSample]:
-        answers = self._stubs.sampling.SampleStream(rpc.requests(clouds), **rpc.options)
+        stubs = self._stubs or self._open_stubs()
+        answers = stubs.sampling.SampleStream(rpc.requests(clouds), **rpc.options)
         try:
             for answer in answers:
                 yield from rpc.read(answer)
@@ -313,7 +314,8 @@ class Client(BaseClient[grpc.Channel]):
 
     def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
         try:
-            response = rpc.method(self._stubs)(rpc.request, **context.rpc_options())
+            stubs = self._stubs or self._open_stubs()
+            response = rpc.method(stubs)(rpc.request, **context.rpc_options())
         except grpc.RpcError as error:
             raise from_rpc_error(error, context.request_id) from error
         return rpc.read(response, context)

@@ -68,6 +68,8 @@ class ParsedSampleRequest(NamedTuple):
     return_distances: bool
     return_checksums: bool = False
 
+    message_bytes: int = 0
+    """Of the message, which holds its data until it is answered."""
     shared_bytes: int = 0
     """Bytes of its tensors that are still to be copied from the caller's memory."""
 
@@ -128,6 +130,7 @@ def parse_sample_request(
     Raises:
         InvalidRequestError: names the first field that is wrong.
     """
+    check_message_size(message, limits)
     request = message.request
     _check_enums(request)
     points = _parse_points(request, message.points_data, limits, regions)
@@ -148,6 +151,7 @@ def parse_sample_request(
         return_points=request.return_points,
         return_distances=request.return_distances,
         return_checksums=request.return_checksums,
+        message_bytes=message.size,
         shared_bytes=shared_bytes,
     )
 

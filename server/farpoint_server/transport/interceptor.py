@@ -115,7 +115,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         async def guarded(request: Any, context: Context) -> Any:
             arrived, code = time.monotonic(), "OK"
             request_id = request_id_of(context.invocation_metadata())
-            request_context.begin(end_request, request_id=request_id, method=method)
+            current = request_context.begin(end_request, request_id=request_id, method=method)
             request_context.identify(context.peer())
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id),))
             try:
@@ -132,7 +132,9 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
                 await _abort(context, request_id, error)
             else:
                 call.answer(context, answer)
-                log_end(arrived)
+                seconds = time.monotonic() - arrived
+                log.info("request", status=code, server_ms=round(seconds * 1e3, 3))
+                current.on_end(seconds, None, current.fields)
                 return answer
             finally:
                 metrics.end_call(rpc, code, time.monotonic() - arrived)

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from farpoint._checksums import Checksums
 from farpoint._rpcs.calls import CallContext
 from farpoint._rpcs.sample import SampleRpc, check_nonfinite
 from farpoint._rpcs.serialized import SerializedRequest, in_stream
+from farpoint._tensors import Checksums
 from farpoint.errors import InternalError, InvalidArgumentError, from_status
 from farpoint.results import Sample, StreamedSample
 from farpoint.v1 import sampling_pb2 as pb
