@@ -100,6 +100,16 @@ def test_errors_have_the_status_and_the_details_of_the_sampling_service(inferenc
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
+@pytest.mark.parametrize(
+    "method", ["TraceSetting", "LogSettings", "RepositoryModelLoad", "Nonsense"]
+)
+def test_what_is_not_there_is_unimplemented_in_words(channel, method):
+    with pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary(f"/inference.GRPCInferenceService/{method}")(b"")
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert method == "Nonsense" or caught.value.details().startswith(method)
+
+
 @pytest.fixture(scope="module")
 def colored_server(tmp_path_factory) -> Iterator[RunningServer]:
     """With the shipped encoder and one of two stages that takes colors."""

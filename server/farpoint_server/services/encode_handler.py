@@ -28,7 +28,7 @@ from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.registry import LoadedModel, Registry
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.services.model_statistics import Measured, ModelStatistics
+from farpoint_server.services.model_statistics import ModelStatistics
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.receive import ReceiveTurns, receive
 
@@ -66,7 +66,8 @@ class EncodeHandler:
             ServiceError: the request is wrong, or it cannot be done now.
         """
         arrived = time.monotonic()
-        raw = await receive(context, self.admission, self.receiving)
+        self.admission.check_room()
+        raw = await receive(context, self.receiving)
         check = check_encode(self.limits.clouds)
         message = read_message(raw, sampling_pb2.EncodeRequest, check)
         model = self.registry.get(message.model)
@@ -84,8 +85,12 @@ class EncodeHandler:
         serialize: Callable[[Outcome[list[StageOutput]]], T],
     ) -> T:
         """The response to a request that is admitted, as `serialize` makes it."""
-        with self.statistics.measure(model.name, len(request.lengths)) as measured:
-            return await self._encode(model, request, timeout_s, serialize, measured)
+        begun = time.monotonic_ns()
+        try:
+            return await self._encode(model, request, timeout_s, serialize, begun)
+        except BaseException:
+            self.statistics.fail(model.name, begun)
+            raise
 
     async def _encode(
         self,
@@ -93,7 +98,7 @@ class EncodeHandler:
         request: ParsedEncodeRequest,
         timeout_s: float | None,
         serialize: Callable[[Outcome[list[StageOutput]]], T],
-        measured: Measured,
+        begun: int,
     ) -> T:
         loop = asyncio.get_running_loop()
         fields = request_context.current().fields
@@ -103,9 +108,11 @@ class EncodeHandler:
         work = EncodeWork(model.encoders, clouds, kind=f"encode {model.name}")
         for engine in self.engines:
             engine.check(work.least_bytes)
-        measured.decoded()
+        decoded_at = time.monotonic_ns()
         outcome = await self.batcher.run(work, timeout_s)
-        measured.computed(outcome)
+        times = begun, decoded_at, time.monotonic_ns()
         fields["queue_ms"] = round(outcome.queue_ms, 3)
         fields["compute_ms"] = round(outcome.compute_ms, 3)
-        return await loop.run_in_executor(self.threads, serialize, outcome)
+        response = await loop.run_in_executor(self.threads, serialize, outcome)
+        self.statistics.succeed(model.name, len(request.lengths), outcome, times)
+        return response

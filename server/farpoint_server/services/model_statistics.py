@@ -4,36 +4,47 @@ Every way to a model counts: Sample, SampleStream, SampleLarge, Encode and Open 
 """
 
 import time
-from collections import Counter, defaultdict
-from types import TracebackType
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from farpoint_server.engine.types import Outcome
 
-PHASES = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output")
+Times: TypeAlias = tuple[int, int, int]
+"""In nanoseconds of time.monotonic_ns."""
 
 
 class Statistics:
     """Of one model. Times are in nanoseconds."""
 
+    __slots__ = (
+        *("last_ms", "successes", "failures", "inferences", "executions", "batches"),
+        *("success_ns", "fail_ns", "queue_ns", "input_ns", "infer_ns", "output_ns"),
+    )
+
     def __init__(self) -> None:
         self.last_ms = 0
         """When the last request ended, in milliseconds since 1970."""
+        self.successes = self.failures = 0
+        """Requests."""
         self.inferences = 0
         """Clouds of the requests that succeeded."""
         self.executions = 0
         """Batches that they were in."""
-        self.count: Counter[str] = Counter()
-        """Of each of PHASES, how many requests had it."""
-        self.ns: Counter[str] = Counter()
-        """Of each of PHASES, all of them together."""
-        self.batches: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
+        self.success_ns = self.fail_ns = self.queue_ns = 0
+        self.input_ns = self.infer_ns = self.output_ns = 0
+        self.batches: dict[int, tuple[int, int]] = {}
         """By requests in a batch: how many such batches, and their time in the engine."""
 
-    def add(self, phase: str, ns: int) -> None:
-        """Counts a phase of a request."""
-        self.count[phase] += 1
-        self.ns[phase] += ns
+    def phases(self) -> Sequence[tuple[str, int, int]]:
+        """Name, count and time of each phase, as Triton calls them."""
+        return (
+            ("success", self.successes, self.success_ns),
+            ("fail", self.failures, self.fail_ns),
+            ("queue", self.successes, self.queue_ns),
+            ("compute_input", self.successes, self.input_ns),
+            ("compute_infer", self.successes, self.infer_ns),
+            ("compute_output", self.successes, self.output_ns),
+        )
 
 
 class ModelStatistics:
@@ -44,58 +55,43 @@ class ModelStatistics:
 
     def of(self, model: str) -> Statistics:
         """Those of one model, which go on counting."""
-        return self._models.setdefault(model, Statistics())
+        found = self._models.get(model)
+        if found is None:
+            found = self._models[model] = Statistics()
+        return found
 
     def forget(self, model: str) -> None:
         """Begins anew with a model."""
         self._models.pop(model, None)
 
-    def measure(self, model: str, clouds: int) -> "Measured":
-        """Counts a request that a block works on; one that raises has failed."""
-        return Measured(self.of(model), clouds)
+    def succeed(self, model: str, clouds: int, outcome: Outcome[Any], times: Times) -> None:
+        """Counts a request that has its answer.
 
-
-class Measured:
-    """A block in which one request is worked on. A class costs a third of a generator here."""
-
-    __slots__ = ("_begun", "_clouds", "_computed", "_decoded", "_outcome", "_statistics")
-
-    def __init__(self, statistics: Statistics, clouds: int) -> None:
-        self._statistics, self._clouds = statistics, clouds
-        self._begun = self._decoded = self._computed = time.monotonic_ns()
-        self._outcome: Outcome[Any] | None = None
-
-    def __enter__(self) -> "Measured":
-        return self
-
-    def decoded(self) -> None:
-        """The arrays of the request are there; it is scheduled now."""
-        self._decoded = time.monotonic_ns()
-
-    def computed(self, outcome: Outcome[Any]) -> None:
-        """Its answer is there, and is serialized now."""
-        self._computed, self._outcome = time.monotonic_ns(), outcome
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        ended, statistics, outcome = time.monotonic_ns(), self._statistics, self._outcome
+        Args:
+            model: Its name.
+            clouds: Of the request.
+            outcome: Of its work.
+            times: When it began to be decoded, was decoded, and was computed.
+        """
+        statistics, ended = self.of(model), time.monotonic_ns()
+        begun, decoded, computed = times
+        infer_ns = int(outcome.compute_ms * 1e6)
         statistics.last_ms = time.time_ns() // 1_000_000
-        if kind is not None or outcome is None:
-            statistics.add("fail", ended - self._begun)
-            return
-        compute_ns = int(outcome.compute_ms * 1e6)
-        statistics.add("success", ended - self._begun)
-        statistics.add("queue", int(outcome.queue_ms * 1e6))
-        statistics.add("compute_input", self._decoded - self._begun)
-        statistics.add("compute_infer", compute_ns)
-        statistics.add("compute_output", ended - self._computed)
-        statistics.inferences += self._clouds
+        statistics.successes += 1
+        statistics.inferences += clouds
+        statistics.success_ns += ended - begun
+        statistics.queue_ns += int(outcome.queue_ms * 1e6)
+        statistics.input_ns += decoded - begun
+        statistics.infer_ns += infer_ns
+        statistics.output_ns += ended - computed
         if outcome.batch_requests:
             statistics.executions += 1
-            batch = statistics.batches[outcome.batch_requests]
-            batch[0] += 1
-            batch[1] += compute_ns
+            count, ns = statistics.batches.get(outcome.batch_requests, (0, 0))
+            statistics.batches[outcome.batch_requests] = count + 1, ns + infer_ns
+
+    def fail(self, model: str, begun: int) -> None:
+        """Counts a request that has no answer, and began then."""
+        statistics = self.of(model)
+        statistics.last_ms = time.time_ns() // 1_000_000
+        statistics.failures += 1
+        statistics.fail_ns += time.monotonic_ns() - begun

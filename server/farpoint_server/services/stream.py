@@ -1,10 +1,12 @@
 """Handler of SampleStream: each request as in Sample, and the mode that skips to the latest."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from farpoint.v1 import sampling_pb2
 from farpoint_server import request_context
-from farpoint_server.codec.sample_request import SampleMessage
+from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
+from farpoint_server.codec.sample_response import serialize_sample_response
 from farpoint_server.codec.streaming import read_stream_message
 from farpoint_server.codec.wire import Buffer, length_delimited
 from farpoint_server.errors import InvalidRequestError, clear_tracebacks, status_of
@@ -37,9 +39,12 @@ class SampleStream(OrderedStream):
         request_context.fork(request_index=index)
         head = response(request_index=index).SerializeToString()
         try:
-            message, _mode = self._parse(raw)
-            timeout_s = self._context.time_remaining()
-            chunks = await self._handler.handle_message(message, timeout_s, arrived)
+            handler = self._handler
+            chunks = await handler.sample(
+                parse_sample_request(self._parse(raw)[0], handler.limits, handler.regions),
+                self._context.time_remaining(),
+                partial(serialize_sample_response, arrived),
+            )
         except Exception as error:
             interceptor.log_end(arrived, error)
             clear_tracebacks(error)

@@ -86,6 +86,7 @@ def parse_fps_request(message: InferMessage, limits: RequestLimits) -> ParsedSam
         ignore_nonfinite=_ignore_nonfinite(request),
         return_points="points" in wanted,
         return_distances="distances" in wanted,
+        message_bytes=message.size,
     )
 
 

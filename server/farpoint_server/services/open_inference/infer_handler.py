@@ -5,7 +5,7 @@ One request of ModelStreamInfer takes the same way, and so may one that came ove
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -57,7 +57,8 @@ class InferHandler:
             ServiceError: the request is wrong, or it cannot be done now.
         """
         handler = self.sample_handler
-        message = self.parse(await receive(context, handler.admission, handler.receiving))
+        handler.admission.check_room()
+        message = self.parse(await receive(context, handler.receiving))
         owner = self.memory_owner(context.peer())
         return await self.infer(message, context.time_remaining(), owner)
 
@@ -128,16 +129,20 @@ class InferHandler:
     ) -> pb.ModelInferResponse:
         handler = self.sample_handler
         request = fps.parse_fps_request(message, handler.limits)
-        with self._admit(held, request.points.shape[0], message.size):
-            serialize = partial(fps.serialize_fps_response, message.request)
-            return await handler.sample(request, timeout_s, serialize)
+        if held is not None:
+            held.add(request.points.shape[0], message.size)
+        serialize = partial(fps.serialize_fps_response, message.request)
+        return await handler.sample(request, timeout_s, serialize, is_admitted=held is not None)
 
     async def _encode(
         self, model: LoadedModel, message: InferMessage, timeout_s: float | None, held: Hold | None
     ) -> pb.ModelInferResponse:
         handler = self.encode_handler
         request = encoder.parse_encoder_request(message, model.config, handler.limits)
-        with self._admit(held, request.points.shape[0], message.size):
+        points = request.points.shape[0]
+        if held is not None:
+            held.add(points, message.size)
+        with nullcontext() if held is not None else handler.admission.hold(points, message.size):
             serialize = partial(
                 encoder.serialize_encoder_response,
                 message.request,
@@ -146,15 +151,6 @@ class InferHandler:
                 request,
             )
             return await handler.encode(model, request, timeout_s, serialize)
-
-    def _admit(
-        self, held: Hold | None, points: int, size: int
-    ) -> AbstractContextManager[object, bool | None]:
-        """Counts a request, one that holds something already as the same one."""
-        if held is None:
-            return self.sample_handler.admission.hold(points, size)
-        held.add(points, size)
-        return nullcontext()
 
     async def _copy(self, size: int, function: Callable[[], T]) -> T:
         """What a function returns that copies so many bytes, if these are many on a thread."""

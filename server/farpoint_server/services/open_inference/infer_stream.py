@@ -50,9 +50,9 @@ class InferStream(OrderedStream):
             timeout_s = self._context.time_remaining()
             answer = await self._handler.infer(message, timeout_s, self._owner)
         except Exception as error:
-            interceptor.log_end(arrived, error)
-            if self._fails_with_status:
+            if self._fails_with_status:  # which the end of the call is logged with
                 raise
+            interceptor.log_end(arrived, error)
             clear_tracebacks(error)
             return [self._failure(message, error).SerializeToString()]
         interceptor.log_end(arrived)

@@ -14,7 +14,7 @@ from farpoint_server.codec.open_inference.points import VERSION
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.errors import InvalidRequestError, NotFoundError, UnsupportedError, quoted
 from farpoint_server.models.registry import LoadedModel, Registry
-from farpoint_server.services.model_statistics import PHASES, ModelStatistics
+from farpoint_server.services.model_statistics import ModelStatistics
 
 READY, UNAVAILABLE = "READY", "UNAVAILABLE"
 CONFIG = "config"
@@ -118,9 +118,10 @@ class ModelRepository:
 
     def _statistics(self, name: str) -> pb.ModelStatistics:
         of = self.statistics.of(name)
-        phases = [(phase, of.count[phase], of.ns[phase]) for phase in PHASES]
         batches = [(size, count, ns) for size, (count, ns) in sorted(of.batches.items())]
-        return model_statistics(name, of.last_ms, of.inferences, of.executions, phases, batches)
+        return model_statistics(
+            name, of.last_ms, of.inferences, of.executions, of.phases(), batches
+        )
 
 
 def _check_repository(name: str) -> None:
