@@ -118,9 +118,9 @@ class NetworkSettings(BaseSettings):
         "http://127.0.0.1:4317. Needs the extra farpoint-server[tracing].",
     )
 
-    @field_validator("admin_listen", "http_origins", mode="before")
+    @field_validator("admin_listen", mode="before")
     @classmethod
-    def _split_lists(cls, value: Any) -> Any:
+    def _split_admin_addresses(cls, value: Any) -> Any:
         return split_commas(value)
 
     @field_validator("admin_listen")
@@ -137,6 +137,14 @@ class NetworkSettings(BaseSettings):
             if value.startswith("unix:"):
                 raise ValueError(f"expected HOST:PORT, got {value!r}")
         return value
+
+    @field_validator("http_origins", mode="before")
+    @classmethod
+    def _split_origins(cls, value: Any) -> Any:
+        """A flag that is repeated may itself have commas."""
+        if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
+            return split_commas(value)
+        return tuple(origin for part in value for origin in split_commas(part))
 
     @field_validator("http_origins")
     @classmethod

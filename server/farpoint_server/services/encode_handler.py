@@ -28,7 +28,7 @@ from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.registry import LoadedModel, Registry
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.services.model_statistics import ModelStatistics
+from farpoint_server.services.model_statistics import MOST_NOTED, Ended, ModelStatistics
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.receive import ReceiveTurns, receive
 
@@ -114,5 +114,9 @@ class EncodeHandler:
         fields["queue_ms"] = round(outcome.queue_ms, 3)
         fields["compute_ms"] = round(outcome.compute_ms, 3)
         response = await loop.run_in_executor(self.threads, serialize, outcome)
-        self.statistics.succeed(model.name, len(request.lengths), outcome, times)
+        waited, took = outcome.queue_ms, outcome.compute_ms
+        counted = model.name, len(request.lengths), outcome.batch_requests, waited, took
+        self.statistics.noted.append(Ended(*counted, *times, time.monotonic_ns()))
+        if len(self.statistics.noted) >= MOST_NOTED:
+            self.statistics.count()
         return response

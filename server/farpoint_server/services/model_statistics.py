@@ -1,16 +1,31 @@
 """Counts and times of the requests to each model since the server started, as Triton reports them.
 
-Every way to a model counts: Sample, SampleStream, SampleLarge, Encode and Open Inference.
+Every way to a model counts: Sample, SampleStream, SampleLarge, Encode and Open Inference. A request
+that ended is noted, which takes no time to speak of, and counted with others later.
 """
 
 import time
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import NamedTuple
 
-from farpoint_server.engine.types import Outcome
+# Requests that are noted and not counted; some 100 bytes each.
+MOST_NOTED = 256
 
-Times: TypeAlias = tuple[int, int, int]
-"""In nanoseconds of time.monotonic_ns."""
+
+class Ended(NamedTuple):
+    """A request that has its answer. Times are of time.monotonic_ns."""
+
+    model: str
+    clouds: int
+    batch_requests: int
+    """As in its Outcome, and so are the next two."""
+    queue_ms: float
+    compute_ms: float
+    begun: int
+    """Its decoding."""
+    decoded: int
+    computed: int
+    ended: int
 
 
 class Statistics:
@@ -48,50 +63,55 @@ class Statistics:
 
 
 class ModelStatistics:
-    """The statistics of all models. Belongs to the event loop."""
+    """The statistics of all models. Belongs to the event loop.
+
+    Attributes:
+        noted: Requests to count. Whoever makes it as long as MOST_NOTED has them counted.
+    """
 
     def __init__(self) -> None:
+        self.noted: list[Ended] = []
         self._models: dict[str, Statistics] = {}
 
     def of(self, model: str) -> Statistics:
-        """Those of one model, which go on counting."""
-        found = self._models.get(model)
-        if found is None:
-            found = self._models[model] = Statistics()
-        return found
+        """Those of one model up to now."""
+        self.count()
+        return self._of(model)
 
     def forget(self, model: str) -> None:
         """Begins anew with a model."""
+        self.count()
         self._models.pop(model, None)
 
-    def succeed(self, model: str, clouds: int, outcome: Outcome[Any], times: Times) -> None:
-        """Counts a request that has its answer.
-
-        Args:
-            model: Its name.
-            clouds: Of the request.
-            outcome: Of its work.
-            times: When it began to be decoded, was decoded, and was computed.
-        """
-        statistics, ended = self.of(model), time.monotonic_ns()
-        begun, decoded, computed = times
-        infer_ns = int(outcome.compute_ms * 1e6)
-        statistics.last_ms = time.time_ns() // 1_000_000
-        statistics.successes += 1
-        statistics.inferences += clouds
-        statistics.success_ns += ended - begun
-        statistics.queue_ns += int(outcome.queue_ms * 1e6)
-        statistics.input_ns += decoded - begun
-        statistics.infer_ns += infer_ns
-        statistics.output_ns += ended - computed
-        if outcome.batch_requests:
-            statistics.executions += 1
-            count, ns = statistics.batches.get(outcome.batch_requests, (0, 0))
-            statistics.batches[outcome.batch_requests] = count + 1, ns + infer_ns
+    def count(self) -> None:
+        """Counts what is noted."""
+        since_1970 = time.time_ns() - time.monotonic_ns()
+        for request in self.noted:
+            statistics = self._of(request.model)
+            infer_ns = int(request.compute_ms * 1e6)
+            statistics.last_ms = (since_1970 + request.ended) // 1_000_000
+            statistics.successes += 1
+            statistics.inferences += request.clouds
+            statistics.success_ns += request.ended - request.begun
+            statistics.queue_ns += int(request.queue_ms * 1e6)
+            statistics.input_ns += request.decoded - request.begun
+            statistics.infer_ns += infer_ns
+            statistics.output_ns += request.ended - request.computed
+            if request.batch_requests:
+                statistics.executions += 1
+                count, ns = statistics.batches.get(request.batch_requests, (0, 0))
+                statistics.batches[request.batch_requests] = count + 1, ns + infer_ns
+        self.noted.clear()
 
     def fail(self, model: str, begun: int) -> None:
-        """Counts a request that has no answer, and began then."""
+        """Counts a request that has no answer, and whose decoding began then."""
         statistics = self.of(model)
         statistics.last_ms = time.time_ns() // 1_000_000
         statistics.failures += 1
         statistics.fail_ns += time.monotonic_ns() - begun
+
+    def _of(self, model: str) -> Statistics:
+        found = self._models.get(model)
+        if found is None:
+            found = self._models[model] = Statistics()
+        return found

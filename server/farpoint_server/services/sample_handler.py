@@ -31,7 +31,7 @@ from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.memory.prediction import sample_bytes
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.services.model_statistics import ModelStatistics
+from farpoint_server.services.model_statistics import MOST_NOTED, Ended, ModelStatistics
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.receive import ReceiveTurns, receive
 
@@ -107,49 +107,52 @@ class SampleHandler:
         Raises:
             ServiceError: the request is wrong, or it cannot be done now.
         """
-        points = request.points.shape[0]
-        current = request_context.variable.get()
-        fields = {} if current is None else current.fields
-        fields["points"], fields["clouds"] = points, len(request.lengths)
-        size = request.message_bytes + request.shared_bytes
-        with nullcontext() if is_admitted else self.admission.hold(points, size):
-            begun = time.monotonic_ns()
-            try:
-                return await self._sample(request, timeout_s, serialize, fields, begun)
-            except BaseException:
-                self.statistics.fail(NAME, begun)
-                raise
+        begun = time.monotonic_ns()
+        try:
+            return await self._sample(request, timeout_s, serialize, is_admitted, begun)
+        except BaseException:
+            self.statistics.fail(NAME, begun)
+            raise
 
     async def _sample(
         self,
         request: ParsedSampleRequest,
         timeout_s: float | None,
         serialize: Callable[[DecodedSampleRequest, Outcome[Samples]], T],
-        fields: request_context.Fields,
+        is_admitted: bool,
         begun: int,
     ) -> T:
-        for engine in self.engines:
-            if engine.memory.bounded:
-                engine.check(_largest_cloud_bytes(request))
-        loop = asyncio.get_running_loop()
-        tensor = request.points
-        is_float32 = type(tensor) is TensorView and tensor.data_type == DATA_TYPE_FLOAT32
-        most = INLINE_FLOAT32_BYTES if is_float32 else INLINE_BYTES
-        if len(tensor.data) <= most and request.shared_bytes <= INLINE_BYTES:
-            decoded = decode_sample_request(request)
-        else:
-            decoded = await loop.run_in_executor(self.threads, decode_sample_request, request)
-        decoded_at = time.monotonic_ns()
-        outcome = await self.batcher.run(SampleWork(decoded.clouds), timeout_s)
-        times = begun, decoded_at, time.monotonic_ns()
-        fields["samples"] = len(outcome.result.rows)
-        fields["queue_ms"] = round(outcome.queue_ms, 3)
-        fields["compute_ms"] = round(outcome.compute_ms, 3)
-        if response_bytes(request, outcome) <= INLINE_BYTES:
-            response = serialize(decoded, outcome)
-        else:
-            response = await loop.run_in_executor(self.threads, serialize, decoded, outcome)
-        self.statistics.succeed(NAME, len(request.lengths), outcome, times)
+        points, clouds = request.points.shape[0], len(request.lengths)
+        current = request_context.variable.get()
+        fields = {} if current is None else current.fields
+        fields["points"], fields["clouds"] = points, clouds
+        size = request.message_bytes + request.shared_bytes
+        with nullcontext() if is_admitted else self.admission.hold(points, size):
+            for engine in self.engines:
+                if engine.memory.bounded:
+                    engine.check(_largest_cloud_bytes(request))
+            loop = asyncio.get_running_loop()
+            tensor = request.points
+            is_float32 = type(tensor) is TensorView and tensor.data_type == DATA_TYPE_FLOAT32
+            most = INLINE_FLOAT32_BYTES if is_float32 else INLINE_BYTES
+            if len(tensor.data) <= most and request.shared_bytes <= INLINE_BYTES:
+                decoded = decode_sample_request(request)
+            else:
+                decoded = await loop.run_in_executor(self.threads, decode_sample_request, request)
+            decoded_at = time.monotonic_ns()
+            outcome = await self.batcher.run(SampleWork(decoded.clouds), timeout_s)
+            times = begun, decoded_at, time.monotonic_ns()
+            waited, took = outcome.queue_ms, outcome.compute_ms
+            fields["samples"] = len(outcome.result.rows)
+            fields["queue_ms"], fields["compute_ms"] = round(waited, 3), round(took, 3)
+            if response_bytes(request, outcome) <= INLINE_BYTES:
+                response = serialize(decoded, outcome)
+            else:
+                response = await loop.run_in_executor(self.threads, serialize, decoded, outcome)
+        counted = NAME, clouds, outcome.batch_requests, waited, took
+        self.statistics.noted.append(Ended(*counted, *times, time.monotonic_ns()))
+        if len(self.statistics.noted) >= MOST_NOTED:
+            self.statistics.count()
         return response
 
 

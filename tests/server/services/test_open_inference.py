@@ -8,10 +8,9 @@ import torch
 from farpoint_server import request_context
 from farpoint_server.codec.open_inference.posix_memory import PosixMemory
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.engine.types import Outcome
 from farpoint_server.errors import NotFoundError, UnsupportedError
 from farpoint_server.models.registry import DEFAULT_NAME
-from farpoint_server.services.model_statistics import ModelStatistics
+from farpoint_server.services.model_statistics import Ended, ModelStatistics
 from farpoint_server.services.open_inference.infer_handler import InferHandler
 from farpoint_server.services.open_inference.repository import ModelRepository
 
@@ -77,15 +76,15 @@ def test_the_list_says_what_is_ready():
 def test_statistics_count_requests_clouds_and_batches():
     one = repository()
     for clouds, batch_requests in ((1, 2), (3, 0), (2, 1)):
-        begun = time.monotonic_ns()
-        outcome = Outcome(None, 0.5, 2.0, batch_requests)
-        one.statistics.succeed("fps", clouds, outcome, (begun - 9, begun - 7, begun))
+        now = time.monotonic_ns()
+        ended = Ended("fps", clouds, batch_requests, 0.5, 2.0, now - 9, now - 7, now - 3, now)
+        one.statistics.noted.append(ended)
     one.statistics.fail("fps", time.monotonic_ns())
     (said,) = one.describe_statistics("fps", "").model_stats
     assert (said.inference_count, said.execution_count) == (6, 2)
     stats = said.inference_stats
     assert (stats.success.count, stats.fail.count) == (3, 1)
-    assert stats.compute_input.ns == 6
+    assert (stats.success.ns, stats.compute_input.ns, stats.compute_output.ns) == (27, 6, 9)
     assert (stats.queue.ns, stats.compute_infer.ns) == (1_500_000, 6_000_000)
     assert [
         (b.batch_size, b.compute_infer.count, b.compute_infer.ns) for b in said.batch_stats
