@@ -35,7 +35,7 @@ TORCH_LIBRARY(farpoint, m) {
       tags);
   // For servers, on the CPU alone: as above, with an int32 flag (B,) for each cloud. A cloud whose
   // flag becomes nonzero while the op runs is given up within one sample, and its outputs are then
-  // undefined; the other clouds are finished.
+  // undefined; the other clouds are finished. A cloud whose radius is negative has none.
   m.def(
       "_furthest_point_sample_cancellable(Tensor xyz, Tensor offsets, Tensor sample_offsets, "
       "Tensor? start, int total_samples, Tensor cancelled, bool return_distances=False, "

@@ -37,14 +37,16 @@ void check_samples(int64_t m, int64_t points, int64_t cloud) {
                     ", the points of cloud ", cloud, ", got ", m);
 }
 
-// The radius at which each cloud ends; negative for one that does not end early.
-std::vector<double> radii_of(const std::optional<at::Tensor>& radius, int64_t clouds) {
+// The radius at which each cloud ends; negative for one that does not end early, which only
+// servers may ask for.
+std::vector<double> radii_of(const std::optional<at::Tensor>& radius, int64_t clouds,
+                             bool may_be_negative = false) {
   if (!radius) return std::vector<double>(clouds, -1);
   const auto values = radius->to(at::kDouble).contiguous();
   const double* first = values.const_data_ptr<double>();
   for (int64_t b = 0; b < clouds; ++b) {
-    TORCH_CHECK_VALUE(first[b] >= 0, "radius: expected a non-negative number for cloud ", b,
-                      ", got ", first[b]);
+    TORCH_CHECK_VALUE(first[b] >= 0 || may_be_negative,
+                      "radius: expected a non-negative number for cloud ", b, ", got ", first[b]);
   }
   return {first, first + clouds};
 }
@@ -187,7 +189,7 @@ Tensors sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
   check_offsets("offsets", rows, xyz.size(0));
   check_offsets("sample_offsets", slots, total_samples);
   const auto starts = int64_or_none(start);
-  const auto radii = radii_of(radius, rows.size(0) - 1);
+  const auto radii = radii_of(radius, rows.size(0) - 1, cancelled != nullptr);
   Sampling s = {sampled_coordinates(xyz),
                 false,
                 {},

@@ -13,6 +13,12 @@ from farpoint_ops.fps import (  # noqa: E402
 from farpoint_ops.fps_ragged import furthest_point_sample_ragged  # noqa: E402
 from farpoint_ops.gather import gather_points, group_points  # noqa: E402
 from farpoint_ops.interpolate import interpolate  # noqa: E402
+from farpoint_ops.methods import (  # noqa: E402
+    poisson_disk_sample,
+    random_sample,
+    voxel_grid_mean,
+    voxel_grid_sample,
+)
 from farpoint_ops.neighbors import (  # noqa: E402
     ball_query,
     count_points,
@@ -34,4 +40,8 @@ __all__ = [
     "interpolate",
     "knn",
     "nearest_sample",
+    "poisson_disk_sample",
+    "random_sample",
+    "voxel_grid_mean",
+    "voxel_grid_sample",
 ]

@@ -27,6 +27,8 @@ class _Arguments:
     starts: Int64s
     with_distances: bool
     """Whether any request asked for them."""
+    radii: Float32s | None
+    """Shape (B,): where each cloud ends, negative for none; None if no request has one."""
 
 
 def launch(requests: Sequence[Clouds], cancelled: Int32s) -> list[Samples]:
@@ -46,6 +48,7 @@ def launch(requests: Sequence[Clouds], cancelled: Int32s) -> list[Samples]:
             int(arguments.sample_offsets[-1]),
             torch.from_numpy(cancelled),
             arguments.with_distances,
+            None if arguments.radii is None else torch.from_numpy(arguments.radii),
         )
     return _split(requests, rows.numpy(), distances.numpy() if arguments.with_distances else None)
 
@@ -68,7 +71,11 @@ def submit(
     most_samples = int(np.diff(arguments.sample_offsets).max())
 
     def kernel(
-        points: torch.Tensor, offsets: torch.Tensor, slots: torch.Tensor, starts: torch.Tensor
+        points: torch.Tensor,
+        offsets: torch.Tensor,
+        slots: torch.Tensor,
+        starts: torch.Tensor,
+        radii: torch.Tensor | None = None,
     ) -> Sequence[torch.Tensor]:
         if cancelled.all():
             return ()
@@ -76,7 +83,7 @@ def submit(
             torch.ops.farpoint.furthest_point_sample_ragged(
                 *(points, offsets, slots, starts),
                 *(samples, longest, most_samples),
-                arguments.with_distances,
+                *(arguments.with_distances, radii),
             )
         )
         return outputs if arguments.with_distances else outputs[:1]
@@ -87,8 +94,9 @@ def submit(
         return _split(requests, outputs[0], outputs[1] if len(outputs) > 1 else None)
 
     inputs = ([clouds.points for clouds in requests], [arguments.offsets])
+    radii = () if arguments.radii is None else ([arguments.radii],)
     return pipeline.submit(
-        (*inputs, [arguments.sample_offsets], [arguments.starts]), kernel, answer
+        (*inputs, [arguments.sample_offsets], [arguments.starts], *radii), kernel, answer
     )
 
 
@@ -98,7 +106,16 @@ def _arguments(requests: Sequence[Clouds]) -> _Arguments:
         _offsets([clouds.sample_counts for clouds in requests]),
         np.ascontiguousarray(_join([clouds.starts for clouds in requests])),
         any(clouds.with_distances for clouds in requests),
+        _radii(requests),
     )
+
+
+def _radii(requests: Sequence[Clouds]) -> Float32s | None:
+    """Where each cloud ends, negative for one that has no covering radius."""
+    if all(clouds.covering_radius is None for clouds in requests):
+        return None
+    given = [-1.0 if c.covering_radius is None else c.covering_radius for c in requests]
+    return np.repeat(np.array(given, np.float32), [len(c.lengths) for c in requests])
 
 
 def _join(arrays: Sequence[_Array]) -> _Array:
@@ -122,19 +139,25 @@ def sample_count(clouds: Clouds) -> int:
 def _split(requests: Sequence[Clouds], rows: Int32s, distances: Float32s | None) -> list[Samples]:
     """Gives each request its own samples, with rows counted from its own first point."""
     if len(requests) == 1:
-        return [Samples(rows, distances)]
+        return [_ended(requests[0], Samples(rows, distances))]
     samples = []
     point = sample = 0
     for clouds in requests:
         part = slice(sample, sample + sample_count(clouds))
-        samples.append(
-            Samples(
-                rows=rows[part] - np.int32(point),
-                distances=None
-                if distances is None or not clouds.with_distances
-                else distances[part],
-            )
-        )
+        own = distances[part] if distances is not None and clouds.with_distances else None
+        ended = _ended(clouds, Samples(rows[part], own))
+        samples.append(ended._replace(rows=ended.rows - np.int32(point)))
         point += len(clouds.points)
         sample = part.stop
     return samples
+
+
+def _ended(clouds: Clouds, samples: Samples) -> Samples:
+    """Without the places behind the sample at which a covering radius ended a cloud."""
+    if clouds.covering_radius is None:
+        return samples
+    kept = samples.rows >= 0
+    first_places = clouds.sample_counts.cumsum() - clouds.sample_counts
+    distances = None if samples.distances is None else samples.distances[kept]
+    counts = np.add.reduceat(kept, first_places, dtype=np.int64)
+    return Samples(samples.rows[kept], distances, counts)

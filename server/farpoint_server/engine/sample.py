@@ -11,7 +11,7 @@ import torch
 
 from farpoint_server.engine.launch import NOTHING, launch, sample_count, submit
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import Clouds, Int32s, Samples
+from farpoint_server.engine.types import Clouds, Float64s, Int32s, Samples
 from farpoint_server.memory.prediction import sample_bytes
 
 # What the CPU kernel takes, to within a factor of two, as it reckons itself where it decides how
@@ -29,12 +29,19 @@ class SampleWork:
     """Points of all clouds."""
     cost_ns: int = field(init=False)
     """Nanoseconds that the CPU kernel is predicted to take on one core."""
+    kind: str = field(init=False)
+    """Those that end at a radius take as much longer or shorter as their like."""
     shares_launch: ClassVar[bool] = True
-    kind: ClassVar[str] = "sample"
 
     def __post_init__(self) -> None:
-        self.point_count = len(self.clouds.points)
-        self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * sample_count(self.clouds)
+        clouds = self.clouds
+        self.point_count = len(clouds.points)
+        samples = sample_count(clouds)
+        self.kind = "sample"
+        if clouds.covering_radius is not None:
+            self.kind = "sample to a radius"
+            samples = int(np.minimum(clouds.sample_counts, most_samples(clouds)).sum())
+        self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * samples
 
     @staticmethod
     def batch(requests: "Sequence[SampleWork]") -> "SampleBatch":
@@ -97,9 +104,12 @@ class SampleBatch:
     def join(self, first: Samples, second: Samples) -> Samples:
         """The answer to a request from those to its halves, of which this is the first."""
         rows = np.concatenate([first.rows, second.rows + np.int32(self.point_count)])
-        if first.distances is None or second.distances is None:
-            return Samples(rows, None)
-        return Samples(rows, np.concatenate([first.distances, second.distances]))
+        counts = distances = None
+        if first.counts is not None and second.counts is not None:
+            counts = np.concatenate([first.counts, second.counts])
+        if first.distances is not None and second.distances is not None:
+            distances = np.concatenate([first.distances, second.distances])
+        return Samples(rows, distances, counts)
 
     def run(
         self,
@@ -118,6 +128,22 @@ class SampleBatch:
         if self.cancelled[0] and self.cancelled.all():
             return [NOTHING] * len(self)
         return launch(self.requests, self.cancelled)
+
+
+def most_samples(clouds: Clouds) -> Float64s:
+    """The most samples that each cloud can have when it ends at its radius, shape (B,).
+
+    Each was farther than the radius from those before. So balls of half of it around them do not
+    overlap; they lie in the cloud's box, widened by half of it on each side, and fill at most 0.74
+    of that (Hales, "A Proof of the Kepler Conjecture", 2005).
+    """
+    firsts = clouds.lengths.cumsum() - clouds.lengths
+    points = np.where(np.isfinite(clouds.points), clouds.points, 0)
+    sides = np.maximum.reduceat(points, firsts) - np.minimum.reduceat(points, firsts)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        cells = (sides.astype(np.float64) / (clouds.covering_radius or 0.0) + 1).prod(axis=1)
+    # 0.7405 of the box, by a ball of pi / 6 of the radius cubed.
+    return np.asarray(np.nan_to_num(1.4143 * cells, nan=np.inf))
 
 
 def _part(clouds: Clouds, rows: slice, part: slice) -> Clouds:

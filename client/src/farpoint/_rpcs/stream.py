@@ -7,7 +7,7 @@ from typing import Any
 
 from farpoint._checksums import Checksums
 from farpoint._rpcs.calls import CallContext
-from farpoint._rpcs.sample import SampleRpc, check_nonfinite
+from farpoint._rpcs.sample import SampleRpc, check_nonfinite, check_radius
 from farpoint.errors import InternalError, InvalidArgumentError, from_status
 from farpoint.results import Sample, StreamedSample
 from farpoint.v1 import sampling_pb2 as pb
@@ -31,16 +31,19 @@ class SampleStreamRpc:
 
     def __init__(
         self,
-        m: int,
+        m: int | None,
         start: int,
         nonfinite: str,
         latest_only: bool,
         context: CallContext,
         checksums: Checksums = Checksums.OFF,
+        radius: float | None = None,
     ) -> None:
         check_nonfinite(nonfinite)
+        if radius is not None:
+            check_radius(radius)
         self.context = context
-        self._arguments = m, None, start, nonfinite, None, checksums
+        self._arguments = m, None, start, nonfinite, None, checksums, radius
         self._mode = pb.STREAM_MODE_LATEST if latest_only else pb.STREAM_MODE_EVERY
         self._sent = 0
         self._entries: deque[_Entry] = deque()

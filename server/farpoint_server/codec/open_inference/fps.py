@@ -71,7 +71,7 @@ def serialize_fps_response(
 ) -> pb.ModelInferResponse:
     """The answer, with the outputs that were asked for, in that order, raw."""
     clouds, samples = decoded.clouds, outcome.result
-    rows = rows_within(clouds, samples.rows)
+    rows = rows_within(clouds, samples)
     arrays: dict[str, npt.NDArray[np.generic]] = {"indices": rows.astype("<i4")}
     if samples.distances is not None:
         arrays["distances"] = samples.distances.astype("<f4", copy=False)
