@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from farpoint_server.engine.launch import launch
-from farpoint_server.engine.sample import SampleBatch, SampleWork, most_samples
+from farpoint_server.engine.sample import SampleBatch, SampleWork, launch, most_samples
 from farpoint_server.engine.types import Clouds
 
 RANDOM = np.random.default_rng(5)
