@@ -46,6 +46,19 @@ class FpsBatch(ctypes.Structure):
     ]
 
 
+class BruteFpsBatch(ctypes.Structure):
+    """`BruteFpsBatch` of csrc/cuda/fps/brute_force.h."""
+
+    _fields_ = [
+        ("layout", FpsBatch),
+        ("values", ctypes.c_void_p),
+        ("distances", ctypes.c_void_p),
+        ("dims", ctypes.c_int),
+        ("matrix", ctypes.c_bool),
+        ("wide", ctypes.c_bool),
+    ]
+
+
 class SearchBatch(ctypes.Structure):
     """`SearchBatch` of csrc/cuda/neighbors/neighbors.h."""
 

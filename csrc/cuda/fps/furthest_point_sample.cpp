@@ -5,7 +5,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "checks.h"
+#include "checks_sampling.h"
 #include "cuda/common/torch_glue.h"
 #include "cuda/fps/run.h"
 
@@ -17,7 +17,7 @@ namespace {
 using Tensors = std::tuple<at::Tensor, at::Tensor>;
 
 Tensors outputs(const at::Tensor& xyz, at::IntArrayRef shape, bool return_distances) {
-  const auto distances = xyz.options().dtype(at::kFloat);
+  const auto distances = xyz.options().dtype(distance_type(xyz));
   return {at::empty(shape, xyz.options().dtype(at::kInt)),
           return_distances ? at::empty(shape, distances) : at::empty({0}, distances)};
 }
@@ -50,13 +50,10 @@ Tensors asked_for(const Tensors& sample, bool return_distances) {
   return {indices, return_distances ? distances : at::empty({0}, distances.options())};
 }
 
-// Clouds (B, N, 3), all rows in use, from row 0 on.
-cuda::FpsBatch dense_batch(const at::Tensor& points, int64_t m, const at::Tensor& indices,
-                           const at::Tensor& distances) {
+// Clouds (B, N, ...), all rows in use, from row 0 on.
+cuda::FpsBatch dense_batch(const at::Tensor& points, int64_t m, const at::Tensor& indices) {
   cuda::FpsBatch batch = {};
-  batch.xyz = points.const_data_ptr<float>();
   batch.indices = indices.mutable_data_ptr<int32_t>();
-  batch.distances = distances.numel() > 0 ? distances.mutable_data_ptr<float>() : nullptr;
   batch.rows = points.size(0) * points.size(1);
   batch.clouds = static_cast<int>(points.size(0));
   batch.max_points = static_cast<int>(points.size(1));
@@ -64,25 +61,32 @@ cuda::FpsBatch dense_batch(const at::Tensor& points, int64_t m, const at::Tensor
   return batch;
 }
 
+// `points` as they are sampled, and distances that are empty where they are not wanted.
+void run(cuda::FpsBatch batch, const at::Tensor& points, const at::Tensor& distances,
+         cuda::FpsMethod method = cuda::FpsMethod::kAuto, int head_points = 0) {
+  if (points.scalar_type() == at::kDouble || points.size(-1) > 3) {
+    return run_fps_by_brute_force(batch, points, distances);
+  }
+  batch.xyz = points.const_data_ptr<float>();
+  batch.distances = distances.numel() > 0 ? distances.mutable_data_ptr<float>() : nullptr;
+  run_fps(batch, points, method, head_points);
+}
+
 Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
                               const std::optional<at::Tensor>& start,
                               const std::optional<at::Tensor>& lengths, bool return_distances,
                               const std::optional<at::Tensor>& radius) {
-  check_clouds(xyz);
-  const int64_t clouds = xyz.size(0), n = xyz.size(1);
-  check_sample_count(m, n);
-  check_per_cloud("start", start, clouds, xyz);
-  check_per_cloud("lengths", lengths, clouds, xyz);
-  check_radius(radius, clouds, xyz);
+  check_dense(xyz, m, start, lengths, radius);
+  const int64_t clouds = xyz.size(0);
   const c10::DeviceGuard guard(xyz.device());
-  const auto points = xyz.to(at::kFloat).contiguous();
+  const auto points = sampled_coordinates(xyz);
   const auto starts = int64_or_none(start), sizes = int64_or_none(lengths);
   auto [indices, distances] = outputs(xyz, {clouds, m}, return_distances || radius);
   if (clouds == 0) return asked_for({indices, distances}, return_distances);
-  auto batch = dense_batch(points, m, indices, distances);
+  auto batch = dense_batch(points, m, indices);
   batch.lengths = pointer_or_null(sizes);
   batch.start = pointer_or_null(starts);
-  run_fps(batch, points, cuda::FpsMethod::kAuto);
+  run(batch, points, distances);
   if (radius) cut_dense({indices, distances}, *radius);
   return asked_for({indices, distances}, return_distances);
 }
@@ -94,23 +98,21 @@ Tensors furthest_point_sample_ragged(const at::Tensor& xyz, const at::Tensor& of
                                      const std::optional<at::Tensor>& radius) {
   check_ragged(xyz, offsets, sample_offsets, start, radius);
   const c10::DeviceGuard guard(xyz.device());
-  const auto points = xyz.to(at::kFloat).contiguous();
+  const auto points = sampled_coordinates(xyz);
   const auto rows = offsets.contiguous(), slots = sample_offsets.contiguous();
   const auto starts = int64_or_none(start);
   auto [indices, distances] = outputs(xyz, {total_samples}, return_distances || radius);
   if (total_samples == 0) return asked_for({indices, distances}, return_distances);
   cuda::FpsBatch batch = {};
-  batch.xyz = points.const_data_ptr<float>();
   batch.offsets = pointer_or_null(rows);
   batch.sample_offsets = pointer_or_null(slots);
   batch.start = pointer_or_null(starts);
   batch.indices = indices.mutable_data_ptr<int32_t>();
-  batch.distances = distances.numel() > 0 ? distances.mutable_data_ptr<float>() : nullptr;
   batch.rows = xyz.size(0);
   batch.clouds = static_cast<int>(offsets.size(0) - 1);
   batch.max_points = static_cast<int>(max_points);
   batch.max_samples = static_cast<int>(max_samples);
-  run_fps(batch, points, cuda::FpsMethod::kAuto);
+  run(batch, points, distances);
   if (radius) cut_ragged({indices, distances}, *radius, slots);
   return asked_for({indices, distances}, return_distances);
 }
@@ -126,15 +128,15 @@ cuda::FpsMethod method_of(std::string_view name) {
 
 // One kernel by its name, for tests and benchmarks; 0 head points leave the number to the rule.
 Tensors cuda_fps(const at::Tensor& xyz, int64_t m, std::string_view method, int64_t head_points) {
-  check_clouds(xyz);
-  check_sample_count(m, xyz.size(1));
+  check_dense(xyz, m, std::nullopt, std::nullopt, std::nullopt);
+  TORCH_CHECK_VALUE(is_spatial(xyz), "xyz: expected float32 coordinates in 3 dimensions");
   TORCH_CHECK_VALUE(head_points >= 0 && head_points <= cuda::kMaxHeadPoints,
                     "head_points: expected 0 to ", cuda::kMaxHeadPoints, ", got ", head_points);
   const c10::DeviceGuard guard(xyz.device());
-  const auto points = xyz.to(at::kFloat).contiguous();
+  const auto points = sampled_coordinates(xyz);
   auto [indices, distances] = outputs(xyz, {xyz.size(0), m}, /*return_distances=*/true);
-  run_fps(dense_batch(points, m, indices, distances), points, method_of(method),
-          static_cast<int>(head_points));
+  run(dense_batch(points, m, indices), points, distances, method_of(method),
+      static_cast<int>(head_points));
   return {indices, distances};
 }
 

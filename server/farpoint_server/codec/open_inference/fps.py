@@ -110,7 +110,7 @@ def serialize_fps_response(
 def _output(name: str, decoded: DecodedSampleRequest, samples: Samples) -> npt.NDArray[np.generic]:
     """One output of all clouds, (S, ...), little-endian."""
     if name == "indices":
-        return rows_within(decoded.clouds, samples.rows).astype("<i4", copy=False)
+        return rows_within(decoded.clouds, samples).astype("<i4", copy=False)
     if name == "distances" and samples.distances is not None:
         return samples.distances.astype("<f4", copy=False)
     if name == "points":

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "cuda/fps/brute_force.h"
 #include "cuda/fps/fps.h"
 #include "cuda/gather/gather.h"
 #include "cuda/interpolate/interpolate.h"
@@ -64,6 +65,24 @@ int model_fps(const FpsBatch* batch, int method, int head_points, unsigned seed)
 
 int model_plan(const FpsBatch* batch) {
   return static_cast<int>(fps_plan(*batch, FpsMethod::kAuto, 0).method);
+}
+
+int model_fps_brute_force(const BruteFpsBatch* batch) {
+  model::reset();
+  std::vector<double> nearest(batch->layout.rows, -7.0);
+  return fps_brute_force(*batch, nearest.data(), nullptr);
+}
+
+int model_ball_query_wide(const SearchBatch* batch, const double* limits, int k, int32_t* rows,
+                          int32_t* found) {
+  model::reset();
+  return ball_query_wide(*batch, limits[0], limits[1], k, rows, found, nullptr);
+}
+
+int model_nearest_wide(const SearchBatch* batch, const int64_t* query_lengths, int32_t* rows,
+                       double* squared) {
+  model::reset();
+  return nearest_wide(*batch, query_lengths, rows, squared, nullptr);
 }
 
 int model_gather(const void* features, const void* idx, void* out, const GatherShape* shape,
