@@ -10,6 +10,7 @@ import subprocess
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ class Method(IntEnum):
     CLUSTER = 3
     LAZY = 4
     LAZY_SORTED = 5
+    TREE = 6
 
 
 class FpsBatch(ctypes.Structure):
@@ -44,6 +46,15 @@ class FpsBatch(ctypes.Structure):
         ("rows", ctypes.c_int64),
         *((n, ctypes.c_int) for n in ("clouds", "max_points", "max_samples")),
     ]
+
+
+class TreeShape(NamedTuple):
+    """`TreeShape` of csrc/cuda/fps/fps.h."""
+
+    warps: int
+    levels: int
+    in_shared: bool
+    sorts_in_block: bool
 
 
 class SearchBatch(ctypes.Structure):
@@ -141,6 +152,7 @@ def sample(
     method: Method = Method.AUTO,
     seed: int = 0,
     head_points: int = 0,
+    shape: TreeShape | None = None,
 ) -> tuple[list[NDArray[np.int32]], list[NDArray[np.float32]]]:
     """Sample a ragged batch with the CUDA kernels; local indices and distances per cloud."""
     flat = np.ascontiguousarray(np.concatenate(clouds), dtype=np.float32)
@@ -155,7 +167,10 @@ def sample(
     batch.distances = pointer(distances)
     batch.rows, batch.clouds = len(flat), len(clouds)
     batch.max_points, batch.max_samples = max(map(len, clouds)), max(samples)
-    call("fps", batch, int(method), head_points, seed)
+    if shape is not None:
+        call("fps_tree", batch, *map(int, shape), seed)
+    else:
+        call("fps", batch, int(method), head_points, seed)
     cuts = slots[1:-1]
     locals_ = [part - base for part, base in zip(np.split(indices, cuts), offsets, strict=False)]
     return locals_, np.split(distances, cuts)

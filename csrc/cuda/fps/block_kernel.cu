@@ -22,7 +22,7 @@ struct Shared {
   Point points[kCapacity];
   unsigned taken[kCapacity / kWarp];
   BestRecords<kThreads / kWarp> records;
-  TailShared<kThreads> tail;
+  TailShared tail;
 };
 
 template <int kThreads, int kItems>

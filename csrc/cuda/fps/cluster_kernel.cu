@@ -33,7 +33,7 @@ struct Shared {
   Point points[kCapacity];
   unsigned taken[kMaxBlocks * kCapacity / kWarp];
   BestRecords<kThreads / kWarp> records;
-  TailShared<kThreads> tail;
+  TailShared tail;
 };
 
 struct Sample {

@@ -44,15 +44,22 @@ FpsMethod best_method(const FpsBatch& batch, int device) {
 
 FpsPlan fps_plan(const FpsBatch& batch, FpsMethod wanted, int device) {
   const FpsMethod method = wanted == FpsMethod::kAuto ? best_method(batch, device) : wanted;
-  if (method == FpsMethod::kBlock && fits_block(batch, device)) return {method, 0, false, 0};
+  if (method == FpsMethod::kBlock && fits_block(batch, device)) return {method, 0, false, 0, {}};
   if (method == FpsMethod::kCluster && fps_cluster_fits(batch, device)) {
-    return {method, 0, false, 0};
+    return {method, 0, false, 0, {}};
   }
   if (is_lazy(method)) {
     const bool sorted = method == FpsMethod::kLazySorted;
-    return {method, fps_lazy_scratch(batch, device), sorted, fps_lazy_head_points(batch)};
+    return {method, fps_lazy_scratch(batch, device), sorted, fps_lazy_head_points(batch), {}};
   }
-  return {FpsMethod::kGrid, fps_grid_scratch(batch), false, 0};
+  if (method == FpsMethod::kTree && batch.max_points <= fps_tree_capacity()) {
+    return fps_plan_tree(batch, fps_tree_shape(batch, device), device);
+  }
+  return {FpsMethod::kGrid, fps_grid_scratch(batch), false, 0, {}};
+}
+
+FpsPlan fps_plan_tree(const FpsBatch& batch, const TreeShape& shape, int device) {
+  return {FpsMethod::kTree, fps_tree_scratch(batch, shape, device), false, 0, shape};
 }
 
 int fps(const FpsBatch& batch, const FpsPlan& plan, void* scratch, const int64_t* order, int device,
@@ -63,6 +70,7 @@ int fps(const FpsBatch& batch, const FpsPlan& plan, void* scratch, const int64_t
   if (is_lazy(plan.method)) {
     return fps_lazy(batch, plan.head_points, scratch, order, device, stream);
   }
+  if (plan.method == FpsMethod::kTree) return fps_tree(batch, plan.tree, scratch, device, stream);
   return fps_grid(batch, scratch, device, stream);
 }
 

@@ -23,7 +23,15 @@ struct FpsBatch {
 };
 
 // See kernels.h.
-enum class FpsMethod { kAuto, kGrid, kBlock, kCluster, kLazy, kLazySorted };
+enum class FpsMethod { kAuto, kGrid, kBlock, kCluster, kLazy, kLazySorted, kTree };
+
+// How the tree kernel lays out a cloud; whatever holds the largest cloud of a batch is exact.
+struct TreeShape {
+  int warps;            // of a block, which samples one cloud: 1, 2, 4, 8 or 16
+  int levels;           // 1: up to 1024 points a warp; 2: 32 times as many; 3: 1024 times
+  bool in_shared;       // of two levels: leaves' boxes in shared memory, not in global memory
+  bool sorts_in_block;  // the spatial sort in the shared memory of one block a cloud
+};
 
 // Everything fps() decides, from host numbers alone.
 struct FpsPlan {
@@ -31,11 +39,14 @@ struct FpsPlan {
   size_t scratch_bytes;  // device memory that fps() wants, 16-byte aligned
   bool wants_order;      // fps() wants `order`: the rows of each cloud along a Morton curve
   int head_points;       // lazy: points of the head, at most kMaxHeadPoints; any number is exact
+  TreeShape tree;
 };
 constexpr int kMaxHeadPoints = 1792;
 
 // kAuto picks the kernel; any other method is taken where it can run and kGrid where it cannot.
 FpsPlan fps_plan(const FpsBatch& batch, FpsMethod wanted, int device);
+// The tree kernel in a given shape, for tests.
+FpsPlan fps_plan_tree(const FpsBatch& batch, const TreeShape& shape, int device);
 // Queues the kernels on `stream`. Never waits for the device, so a stream capture may record it.
 int fps(const FpsBatch& batch, const FpsPlan& plan, void* scratch, const int64_t* order, int device,
         void* stream);

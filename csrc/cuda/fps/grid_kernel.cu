@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads) step(FpsBatch batch, State state, in
 
 // Writes the last distance, then whatever has no positive distance left.
 __global__ void __launch_bounds__(kThreads) finish(FpsBatch batch, State state) {
-  auto& shared = shared_as<TailShared<kThreads>>();
+  auto& shared = shared_as<TailShared>();
   const int b = blockIdx.x;
   const Cloud cloud = cloud_of(batch, b);
   if (cloud.m == 0) return;
@@ -125,7 +125,7 @@ int fps_grid(const FpsBatch& batch, void* scratch, int device, void* stream) {
   const int parts = parts_per_cloud(batch, device);
   const LaunchShape wide = {static_cast<unsigned>(batch.clouds * parts), kThreads};
   const LaunchShape narrow = {static_cast<unsigned>(batch.clouds), kThreads,
-                              sizeof(TailShared<kThreads>)};
+                              sizeof(TailShared)};
   int code =
       cudaMemsetAsync(scratch, 0, header_bytes(batch.clouds), static_cast<cudaStream_t>(stream));
   if (!code) code = launch(begin, wide, stream, batch, state, parts);

@@ -85,7 +85,7 @@ struct Shared {
     FlushShared flush;
   };
   SelectShared select;
-  TailShared<kThreads> tail;
+  TailShared tail;
   Key keys[kWarps];
   Served served;
 };

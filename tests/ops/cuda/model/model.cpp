@@ -62,6 +62,17 @@ int model_fps(const FpsBatch* batch, int method, int head_points, unsigned seed)
   return fps(*batch, plan, scratch.data(), order.data(), 0, nullptr);
 }
 
+// The tree kernel in a shape that the rule need not pick.
+int model_fps_tree(const FpsBatch* batch, int warps, int levels, int in_shared, int sorts_in_block,
+                   unsigned seed) {
+  model::reset();
+  model::seed(seed);
+  const TreeShape shape = {warps, levels, in_shared != 0, sorts_in_block != 0};
+  const FpsPlan plan = fps_plan_tree(*batch, shape, 0);
+  std::vector<unsigned char> scratch(plan.scratch_bytes + 16, 0xcd);
+  return fps(*batch, plan, scratch.data(), nullptr, 0, nullptr);
+}
+
 int model_plan(const FpsBatch* batch) {
   return static_cast<int>(fps_plan(*batch, FpsMethod::kAuto, 0).method);
 }

@@ -178,6 +178,13 @@ template <typename T>
 T __reduce_add_sync(unsigned, T mine) {
   return warp_fold("add", mine, [](T a, T b) { return static_cast<T>(a + b); });
 }
+template <typename T>
+unsigned __match_any_sync(unsigned, T mine) {
+  const uint64_t* const all = model::warp_exchange("match", to_bits(mine));
+  unsigned equal = 0;
+  for (int lane = 0; lane < 32; ++lane) equal |= unsigned{all[lane] == to_bits(mine)} << lane;
+  return equal;
+}
 inline unsigned __ballot_sync(unsigned, bool mine) {
   const uint64_t* const all = model::warp_exchange("ballot", mine);
   unsigned votes = 0;

@@ -1,0 +1,181 @@
+// Farthest point sampling with one thread block per cloud and a pruning tree.
+//
+// 1. Kernels that look at every point in every step do m * n distances, whatever the hardware. A
+//    sample changes only what is nearer to it than to any other sample: a handful of leaves of 32
+//    neighbors, as on the CPU.
+// 2. A leaf is 32 points, a lane each, in global memory: L1 and L2 are as fast as shared memory
+//    would be, which then bounds no size. Its box, its farthest distance and that point are all
+//    that a step needs to know of a leaf that it leaves out.
+// 3. A leaf belongs to one warp, which alone reads and writes it: warps meet once a sample, to
+//    exchange their farthest points. Neighbors lie in different warps.
+// 4. Up to 1024 points a warp each lane keeps the box of one leaf in registers. Above, it keeps the
+//    box of a node of 32 leaves, and these are in shared memory, or where they do not fit in global
+//    memory; above 32 768 points a warp there is one more level of the same.
+// 5. Two warps to a cloud where there are many clouds, sixteen where there is one: a processor holds
+//    some thirty warps of whatever blocks.
+#include <algorithm>
+
+#include "cuda/common/launch.cuh"
+#include "cuda/fps/kernels.h"
+#include "cuda/fps/tail.cuh"
+#include "cuda/fps/tree/build.cuh"
+#include "cuda/fps/tree/memory.cuh"
+
+namespace farpoint::cuda {
+namespace tree {
+namespace {
+
+// Two sets, used in turn: a warp may write its next record while a slower one still reads the last.
+struct Shared {
+  PointRow at[2][kFan];
+  float distance[2][kFan];
+  PointRow root_at[kMaxWarps][kFan];
+  TailShared tail;
+  Cloud cloud;
+};
+
+// The farthest of all warps. One barrier; every thread gets the result.
+__device__ Farthest block_farthest(const Farthest& mine, Shared& shared, int turn, int warps) {
+  if (warps == 1) return mine;
+  PointRow* const at = shared.at[turn % 2];
+  float* const distance = shared.distance[turn % 2];
+  if (lane_id() == 0) {
+    at[warp_id()] = mine.at;
+    distance[warp_id()] = mine.distance;
+  }
+  __syncthreads();
+  return warp_farthest(lane_id() < warps ? distance[lane_id()] : 0.0f, at);
+}
+
+// Nodes [level] of the block's cloud and this warp.
+template <int kLevels>
+__device__ void find_nodes(const Storage& storage, Node* in_shared, int64_t first,
+                           Node* (&nodes)[kMaxLevels - 1]) {
+  for (int l = 0; l < kLevels - 1; ++l) {
+    Node* const of_cloud = in_shared ? in_shared : storage.nodes[l] + first;
+    nodes[l] = of_cloud + warp_id();
+  }
+}
+
+// `indices` and `distances` are squared here: roots are taken at the end, by all threads at once.
+template <int kLevels>
+__device__ int sample_with(TreePicker<kLevels>& picker, const Cloud& cloud, Shared& shared,
+                           int warps) {
+  const int m = cloud.m;
+  int32_t* const indices = threadIdx.x == 0 ? cloud.indices : nullptr;
+  float* const distances = threadIdx.x == 0 ? cloud.distances : nullptr;
+  const int index_base = cloud.index_base, last = cloud.distances ? m : m - 1;
+  const Farthest first = block_farthest(picker.farthest(), shared, 1, warps);
+  const Point at_start = cloud.point(cloud.start);
+  const bool starts = is_finite(at_start) || first.distance == 0.0f;
+  PointRow sample = starts ? with_row(at_start, cloud.start) : first.at;
+  for (int k = 0;; ++k) {
+    if (indices) indices[k] = index_base + row_of(sample);
+    if (k == last) return m;
+    picker.apply(point_of(sample));
+    const Farthest f = block_farthest(picker.farthest(), shared, k, warps);
+    if (distances) distances[k] = f.distance;
+    if (k + 1 == m || f.distance <= 0.0f) return k + 1;
+    sample = f.at;
+  }
+}
+
+template <int kLevels, bool kInShared>
+__global__ void __launch_bounds__(kMaxWarps* kWarp, 2)
+    sample_in_tree(FpsBatch batch, Storage storage) {
+  auto& shared = shared_as<Shared>();
+  if (threadIdx.x == 0) shared.cloud = cloud_of(batch, blockIdx.x);
+  __syncthreads();
+  const Cloud cloud = shared.cloud;
+  if (cloud.m == 0) return;
+  const int warps = blockDim.x / kWarp;
+  const int64_t leaf = first_leaf(cloud.first_row, blockIdx.x);
+  float* const nearest = storage.nearest + leaf * kLeaf;
+  Node* nodes[kMaxLevels - 1] = {};
+  find_nodes<kLevels>(storage, kInShared ? reinterpret_cast<Node*>(&shared + 1) : nullptr,
+                      first_node(cloud.first_row, blockIdx.x), nodes);
+  TreeBuilder<kLevels> picker(storage.points + leaf * kLeaf, nearest, shared.root_at[warp_id()],
+                              nodes, share_of<kLevels>(warp_id(), warps), warps);
+  picker.build(cloud, storage.order + cloud.first_row);
+  const int emitted = sample_with<kLevels>(picker, cloud, shared, warps);
+  __syncthreads();
+  if (cloud.distances) {
+    for (int k = threadIdx.x; k < emitted; k += blockDim.x) {
+      cloud.put_distance(k, cloud.distances[k]);
+    }
+  }
+  append_tail(cloud, emitted, shared.tail, reinterpret_cast<unsigned*>(nearest));
+}
+
+size_t shared_bytes(int points, const TreeShape& shape) {
+  return sizeof(Shared) + (shape.in_shared ? most_nodes(points) * sizeof(Node) : 0);
+}
+
+int run(const FpsBatch& batch, const TreeShape& shape, const Storage& storage, void* stream) {
+  const LaunchShape launch_shape = {static_cast<unsigned>(batch.clouds),
+                                    static_cast<unsigned>(shape.warps * kWarp),
+                                    shared_bytes(batch.max_points, shape)};
+  void (*const kernel)(FpsBatch, Storage) = shape.levels == 1   ? sample_in_tree<1, false>
+                                            : shape.in_shared   ? sample_in_tree<2, true>
+                                            : shape.levels == 2 ? sample_in_tree<2, false>
+                                                                : sample_in_tree<3, false>;
+  return launch(kernel, launch_shape, stream, batch, storage);
+}
+
+int64_t capacity(int warps, int levels) {
+  int64_t points = int64_t{kLeaf} * warps;
+  for (int l = 0; l < levels; ++l) points *= kFan;
+  return points;
+}
+
+// The largest power of two that is at most v, and at least 1.
+int power_of_two(int64_t v) {
+  int power = 1;
+  while (2 * power <= v) power *= 2;
+  return power;
+}
+
+// As many warps as give a processor some thirty with all its blocks, and each of them 16 leaves.
+int warps_for(const FpsBatch& batch, int64_t shared_bytes, int device) {
+  constexpr int kWarpsOfProcessor = 32, kLeavesOfWarp = 16;
+  const int processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
+  const int64_t nodes = most_nodes(batch.max_points) * static_cast<int64_t>(sizeof(Node));
+  const int64_t blocks =
+      std::min(ceil_div(batch.clouds, processors), std::max<int64_t>(1, shared_bytes / nodes));
+  const int64_t useful = batch.max_points / (kLeaf * kLeavesOfWarp);
+  return power_of_two(
+      std::min<int64_t>({kMaxWarps, kWarpsOfProcessor / blocks, std::max<int64_t>(1, useful)}));
+}
+
+}  // namespace
+}  // namespace tree
+
+int64_t fps_tree_capacity() { return tree::capacity(tree::kMaxWarps, tree::kMaxLevels); }
+
+TreeShape fps_tree_shape(const FpsBatch& batch, int device) {
+  const int shared = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  TreeShape shape = {tree::warps_for(batch, shared, device), 1, false, false};
+  while (batch.max_points > tree::capacity(shape.warps, shape.levels)) ++shape.levels;
+  shape.in_shared = shape.levels == 2;
+  if (tree::shared_bytes(batch.max_points, shape) > static_cast<size_t>(shared)) {
+    shape = {tree::kMaxWarps, 2, false, false};
+    while (batch.max_points > tree::capacity(shape.warps, shape.levels)) ++shape.levels;
+  }
+  shape.sorts_in_block = batch.max_points <= fps_sort_capacity(device);
+  return shape;
+}
+
+size_t fps_tree_scratch(const FpsBatch& batch, const TreeShape& shape, int device) {
+  return tree::layout_of(batch, shape, device).end;
+}
+
+int fps_tree(const FpsBatch& batch, const TreeShape& shape, void* scratch, int device,
+             void* stream) {
+  const tree::Layout at = tree::layout_of(batch, shape, device);
+  const tree::Storage storage = tree::storage_in(static_cast<char*>(scratch), at);
+  const tree::SortStorage sort = tree::sort_storage_in(static_cast<char*>(scratch), at, batch.rows);
+  const int code = tree::sort_in_space(batch, shape.sorts_in_block, sort, device, stream);
+  return code ? code : tree::run(batch, shape, storage, stream);
+}
+
+}  // namespace farpoint::cuda
