@@ -32,6 +32,10 @@ __device__ inline unsigned load_acquire(const unsigned* count) {
   return value;
 }
 
+// Work that the CPU model counts, once a warp; nothing on a device.
+enum class Work { kLeaves, kNodes };
+__device__ inline void tally(Work, int) {}
+
 // Between two looks at a word that another block will change. The hardware needs no help.
 __device__ inline void spin() {}
 

@@ -27,6 +27,21 @@ struct Cloud {
   __device__ bool is_done(int k) const { return k + 1 == m && !distances; }
 };
 
+// The sizes that the host gave, for which grids, scratch memory and outputs were made. A device
+// assertion ends every kernel of the context, as one in torch's own gather does.
+__device__ inline void check_sizes(const FpsBatch& batch, const Cloud& cloud,
+                                   int64_t first_sample) {
+  assert(cloud.n <= batch.max_points && "furthest_point_sample: a cloud exceeds max_points");
+  assert(cloud.m <= batch.max_samples && "furthest_point_sample: more samples than max_samples");
+  assert(cloud.m <= cloud.n && "furthest_point_sample: more samples than points");
+  assert(cloud.first_row >= 0 && cloud.first_row + cloud.n <= batch.rows &&
+         "furthest_point_sample: offsets go beyond xyz");
+  assert(cloud.m >= 0 && first_sample >= 0 && first_sample + cloud.m <= batch.samples &&
+         "furthest_point_sample: sample_offsets go beyond the output");
+  assert((cloud.m == 0 || (cloud.start >= 0 && cloud.start < cloud.n)) &&
+         "furthest_point_sample: start is not a row of its cloud");
+}
+
 __device__ inline Cloud cloud_of(const FpsBatch& batch, int b) {
   Cloud cloud;
   const int64_t* const offsets = batch.offsets;
@@ -37,10 +52,7 @@ __device__ inline Cloud cloud_of(const FpsBatch& batch, int b) {
   const int64_t first_sample = samples ? samples[b] : int64_t{b} * batch.max_samples;
   cloud.m = static_cast<int>(samples ? samples[b + 1] - samples[b] : batch.max_samples);
   cloud.start = batch.start ? static_cast<int>(batch.start[b]) : 0;
-  assert(cloud.n <= batch.max_points && "furthest_point_sample: a cloud exceeds max_points");
-  assert(cloud.m <= cloud.n && "furthest_point_sample: more samples than points");
-  assert((cloud.m == 0 || (cloud.start >= 0 && cloud.start < cloud.n)) &&
-         "furthest_point_sample: start is not a row of its cloud");
+  check_sizes(batch, cloud, first_sample);
   cloud.xyz = batch.xyz + 3 * cloud.first_row;
   cloud.index_base = offsets ? static_cast<int>(cloud.first_row) : 0;
   cloud.indices = batch.indices + first_sample;

@@ -6,15 +6,13 @@ namespace farpoint::cuda {
 
 namespace {
 
-// Above this the lazy kernel serves a step faster than one block can look at all points; a batch
-// that leaves no second processor to a cloud has nothing to gain from it.
-constexpr int kBlockPoints = 4096;
-// The lazy head takes its first samples one by one; fewer than these are faster in a cluster.
-constexpr int kFewestLazySamples = 64;
-// Pairs of a point and a sample from which a sort costs less than looking at most of them.
-constexpr double kPairsWorthSorting = 4e9;
-// A launch per sample is cheaper than setting up anything.
-constexpr int kFewestSamples = 4;
+// A cloud that the tree's sort and first steps cost more than the block kernel's whole steps.
+constexpr int kBlockPoints = 2048;
+constexpr int kUnsortedPoints = 4096, kUnsortedSamples = 128;
+// Eight clouds to a processor: there the tree does fewer instructions from here on.
+constexpr int kFullClouds = 8, kFullBlockPoints = 256;
+// A launch per sample is cheaper than a sort where there are few samples of a few large clouds.
+constexpr int kFewSamples = 64;
 
 bool fits_block(const FpsBatch& batch, int device) {
   return batch.max_points <= fps_block_capacity(device);
@@ -24,20 +22,18 @@ bool is_lazy(FpsMethod method) {
   return method == FpsMethod::kLazy || method == FpsMethod::kLazySorted;
 }
 
-FpsMethod best_for_few(const FpsBatch& batch, int device) {
-  if (fps_cluster_fits(batch, device)) return FpsMethod::kCluster;
-  if (fits_block(batch, device)) return FpsMethod::kBlock;
-  return batch.max_samples < kFewestSamples ? FpsMethod::kGrid : FpsMethod::kLazy;
+bool prefers_block(const FpsBatch& batch, int processors) {
+  if (batch.clouds >= kFullClouds * processors) return batch.max_points <= kFullBlockPoints;
+  const bool unsorted = batch.max_samples < kUnsortedSamples;
+  return batch.max_points <= (unsorted ? kUnsortedPoints : kBlockPoints);
 }
 
 FpsMethod best_method(const FpsBatch& batch, int device) {
   const int processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
-  const bool crowded = 2 * batch.clouds > processors;
-  const bool small = batch.max_points <= kBlockPoints || crowded;
-  if (small && fits_block(batch, device)) return FpsMethod::kBlock;
-  if (batch.max_samples < kFewestLazySamples) return best_for_few(batch, device);
-  const double pairs = static_cast<double>(batch.rows) * batch.max_samples;
-  return pairs < kPairsWorthSorting ? FpsMethod::kLazy : FpsMethod::kLazySorted;
+  if (prefers_block(batch, processors) && fits_block(batch, device)) return FpsMethod::kBlock;
+  if (batch.max_points > fps_tree_capacity()) return FpsMethod::kGrid;
+  const double crowd = 1.0 + 8.0 * batch.clouds / processors;
+  return batch.max_samples * crowd < kFewSamples ? FpsMethod::kGrid : FpsMethod::kTree;
 }
 
 }  // namespace

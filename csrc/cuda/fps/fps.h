@@ -17,6 +17,7 @@ struct FpsBatch {
   int32_t* indices;               // rows of xyz with offsets, rows of the cloud without
   float* distances;               // null: not wanted
   int64_t rows;                   // of xyz, over all clouds
+  int64_t samples;                // places in indices, over all clouds
   int clouds;
   int max_points;
   int max_samples;
@@ -28,7 +29,7 @@ enum class FpsMethod { kAuto, kGrid, kBlock, kCluster, kLazy, kLazySorted, kTree
 // How the tree kernel lays out a cloud; whatever holds the largest cloud of a batch is exact.
 struct TreeShape {
   int warps;            // of a block, which samples one cloud: 1, 2, 4, 8 or 16
-  int levels;           // 1: up to 1024 points a warp; 2: 32 times as many; 3: 1024 times
+  int levels;           // 1: up to 1024 points a warp; 32 times as many with each more, up to 4
   bool in_shared;       // of two levels: leaves' boxes in shared memory, not in global memory
   bool sorts_in_block;  // the spatial sort in the shared memory of one block a cloud
 };

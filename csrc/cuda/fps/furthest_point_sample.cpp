@@ -58,6 +58,7 @@ cuda::FpsBatch dense_batch(const at::Tensor& points, int64_t m, const at::Tensor
   batch.indices = indices.mutable_data_ptr<int32_t>();
   batch.distances = distances.numel() > 0 ? distances.mutable_data_ptr<float>() : nullptr;
   batch.rows = points.size(0) * points.size(1);
+  batch.samples = points.size(0) * m;
   batch.clouds = static_cast<int>(points.size(0));
   batch.max_points = static_cast<int>(points.size(1));
   batch.max_samples = static_cast<int>(m);
@@ -107,6 +108,7 @@ Tensors furthest_point_sample_ragged(const at::Tensor& xyz, const at::Tensor& of
   batch.indices = indices.mutable_data_ptr<int32_t>();
   batch.distances = distances.numel() > 0 ? distances.mutable_data_ptr<float>() : nullptr;
   batch.rows = xyz.size(0);
+  batch.samples = total_samples;
   batch.clouds = static_cast<int>(offsets.size(0) - 1);
   batch.max_points = static_cast<int>(max_points);
   batch.max_samples = static_cast<int>(max_samples);

@@ -124,8 +124,7 @@ int fps_grid(const FpsBatch& batch, void* scratch, int device, void* stream) {
   const State state = state_in(scratch, batch.clouds);
   const int parts = parts_per_cloud(batch, device);
   const LaunchShape wide = {static_cast<unsigned>(batch.clouds * parts), kThreads};
-  const LaunchShape narrow = {static_cast<unsigned>(batch.clouds), kThreads,
-                              sizeof(TailShared)};
+  const LaunchShape narrow = {static_cast<unsigned>(batch.clouds), kThreads, sizeof(TailShared)};
   int code =
       cudaMemsetAsync(scratch, 0, header_bytes(batch.clouds), static_cast<cudaStream_t>(stream));
   if (!code) code = launch(begin, wide, stream, batch, state, parts);

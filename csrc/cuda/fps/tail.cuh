@@ -12,8 +12,7 @@ struct TailShared {
 
 // Appends the rows for which is_left(row) holds, ascending; returns how many samples there are now.
 template <typename IsLeft>
-__device__ int append_rows(const Cloud& cloud, int emitted, TailShared& shared,
-                           IsLeft is_left) {
+__device__ int append_rows(const Cloud& cloud, int emitted, TailShared& shared, IsLeft is_left) {
   const int threads = blockDim.x;
   for (int begin = 0; begin < cloud.n && emitted < cloud.m; begin += threads) {
     const int row = begin + static_cast<int>(threadIdx.x);
@@ -37,8 +36,7 @@ __device__ int append_rows(const Cloud& cloud, int emitted, TailShared& shared,
 
 // `taken(row)` tells whether the row is among the samples so far.
 template <typename IsTaken>
-__device__ void append_tail(const Cloud& cloud, int emitted, TailShared& shared,
-                            IsTaken is_taken) {
+__device__ void append_tail(const Cloud& cloud, int emitted, TailShared& shared, IsTaken is_taken) {
   emitted = append_rows(cloud, emitted, shared,
                         [&](int row) { return is_finite(cloud.point(row)) && !is_taken(row); });
   append_rows(cloud, emitted, shared,
@@ -47,7 +45,7 @@ __device__ void append_tail(const Cloud& cloud, int emitted, TailShared& shared,
 
 // The same where the samples are marked in a bit for each row, which `bits` has room for.
 __device__ inline void append_tail(const Cloud& cloud, int emitted, TailShared& shared,
-                            unsigned* bits) {
+                                   unsigned* bits) {
   if (emitted == cloud.m) return;
   for (int i = threadIdx.x; i <= (cloud.n - 1) / kWarp; i += blockDim.x) bits[i] = 0;
   __syncthreads();

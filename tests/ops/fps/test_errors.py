@@ -18,6 +18,11 @@ EQUAL_SIZES: dict[str, tuple[Call, type[Exception], str]] = {
     "rank, with a start": (lambda x: fps(x[0], 2, start=1), ValueError, r"xyz: .*got \[8, 3\]"),
     "columns": (lambda x: fps(x[..., :2], 2), ValueError, r"xyz: .*got \[2, 8, 2\]"),
     "no points": (lambda x: fps(x[:, :0], 1), ValueError, r"xyz: .*one point.*got \[2, 0, 3\]"),
+    "a stride short of int32": (
+        lambda x: fps(x[:1, :1].expand(1, 2**31 - 2**20, 3), 2),
+        ValueError,
+        r"xyz: expected at most 2146435071 points in a cloud, got \[1, 2146435072, 3\]",
+    ),
     "float64": (lambda x: fps(x.double(), 2), TypeError, "xyz: .*float64: shift to a local origin"),
     "integers": (lambda x: fps(x.int(), 2), TypeError, "xyz: expected float32.*got Int"),
     "m of 0": (lambda x: fps(x, 0), ValueError, "m: expected 1 <= m <= N = 8, got 0"),

@@ -1,4 +1,5 @@
-// Builds a warp's part of a pruning tree: leaves from the rows in spatial order, then the nodes above.
+// Builds a warp's part of a pruning tree: leaves from the rows in spatial order, then the nodes
+// above.
 #pragma once
 
 #include "cuda/fps/tree/picker.cuh"
@@ -74,7 +75,7 @@ class TreeBuilder : public TreePicker<kLevels> {
     const int row = sorted_rows(position < cloud.n ? order[position] : kNoRow);
     const Point p = row != kNoRow ? cloud.point(row) : Point{0.0f, 0.0f, 0.0f};
     const bool counts = row != kNoRow && is_finite(p);
-    const int64_t place = this->place(parent, j);
+    const unsigned place = this->place(parent, j);
     this->points_[place] = with_row(p, row);
     this->nearest_[place] = counts ? infinity() : 0.0f;
     const unsigned finite = __ballot_sync(kAllLanes, counts);

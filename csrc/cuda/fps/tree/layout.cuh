@@ -7,7 +7,7 @@
 namespace farpoint::cuda::tree {
 
 constexpr int kMaxWarps = 16;
-constexpr int kMaxLevels = 3;
+constexpr int kMaxLevels = 4;
 constexpr int kGroup = 4;  // warps that share a neighborhood
 
 // Of all clouds of a batch, in global memory.
@@ -28,8 +28,10 @@ __host__ __device__ inline int64_t first_leaf(int64_t first_row, int64_t cloud) 
 __host__ __device__ inline int64_t first_node(int64_t first_row, int64_t cloud) {
   return first_leaf(first_row, cloud) / kFan + (kGroup + 1) * cloud;
 }
-__host__ __device__ inline int64_t most_nodes(int64_t points) {
-  return ceil_div(ceil_div(points, kLeaf), kFan) + kGroup;
+// Nodes of leaves of one cloud; the warps of a group fill theirs side by side.
+__host__ __device__ inline int64_t nodes_of(int64_t points, int warps) {
+  const int apart = warps < kGroup ? warps : kGroup;
+  return apart * ceil_div(ceil_div(points, kLeaf), kFan * apart);
 }
 
 // The leaves of one warp. Leaf j of its node i is leaf `first + i * per_node + j * apart` of the

@@ -7,7 +7,7 @@
 namespace farpoint::cuda::tree {
 
 // Offsets in bytes. At most 20 for a point in its leaf, 4 for its row in order, 4 for its key, and
-// 3 for nodes that do not fit in shared memory.
+// 5 for nodes that do not fit in shared memory.
 struct Layout {
   size_t points, nearest, order, keys, bounds, counts, nodes[kMaxLevels - 1], end;
 };

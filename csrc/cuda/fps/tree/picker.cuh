@@ -37,8 +37,9 @@ class TreePicker {
   // Child `j` of node `parent`, a leaf or a node by its number in the warp.
   __device__ static int child_of(int parent, int j) { return parent * kFan + j; }
   __device__ Node& node(int level, int n) const { return nodes_[level][n * warps_]; }
-  __device__ int64_t place(int parent, int j) const {
-    return int64_t{parent} * (share_.per_node * kLeaf) + j * (share_.apart * kLeaf);
+  // From this lane's place in the warp's first leaf; unsigned, for one multiplication an address.
+  __device__ unsigned place(int parent, int j) const {
+    return static_cast<unsigned>(parent * share_.per_node + j * share_.apart) * kLeaf;
   }
 
   // Goes down to the `touched` children of a node, leaves at level 0, and brings their new farthest
@@ -57,6 +58,7 @@ class TreePicker {
 
   template <int kLevel>
   __device__ void update_node(int number, int j, Point s, float& farthest, PointRow* at) {
+    tally(Work::kNodes, 1);
     Node& below = node(kLevel, number);
     Child mine = load_child(below);
     const unsigned touched = touched_children(mine, s);
@@ -78,13 +80,14 @@ class TreePicker {
       touched &= ~(1u << j);
       const int k = touched != 0 ? highest_bit(touched) : j;
       touched &= ~(1u << k);
-      const int64_t first = place(parent, j), second = place(parent, k);
+      const unsigned first = place(parent, j), second = place(parent, k);
+      tally(Work::kLeaves, j == k ? 1 : 2);
       const PointRow p = points_[first], q = points_[second];
       const float p_nearest = nearest_[first], q_nearest = nearest_[second];
       const float d = fminf(p_nearest, squared_distance(point_of(p), s));
       const float e = fminf(q_nearest, squared_distance(point_of(q), s));
-      nearest_[first] = d;
-      nearest_[second] = e;
+      if (d < p_nearest) nearest_[first] = d;
+      if (e < q_nearest) nearest_[second] = e;
       set_farthest(j, p, d, farthest, at);
       set_farthest(k, q, e, farthest, at);
     } while (touched != 0);

@@ -180,8 +180,8 @@ int sort_in_space(const FpsBatch& batch, bool in_block, const SortStorage& stora
 int fps_sort_capacity(int device) {
   const int bytes = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   const size_t room = bytes - tree::shared_bytes(0);
-  return static_cast<int>(
-      std::min<size_t>(room / (tree::shared_bytes(1) - tree::shared_bytes(0)), tree::kMostShortRows));
+  return static_cast<int>(std::min<size_t>(room / (tree::shared_bytes(1) - tree::shared_bytes(0)),
+                                           tree::kMostShortRows));
 }
 
 }  // namespace farpoint::cuda

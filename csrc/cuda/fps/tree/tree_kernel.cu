@@ -10,8 +10,9 @@
 //    exchange their farthest points. Neighbors lie in different warps.
 // 4. Up to 1024 points a warp each lane keeps the box of one leaf in registers. Above, it keeps the
 //    box of a node of 32 leaves, and these are in shared memory, or where they do not fit in global
-//    memory; above 32 768 points a warp there is one more level of the same.
-// 5. Two warps to a cloud where there are many clouds, sixteen where there is one: a processor holds
+//    memory; above 32 768 points a warp there are more levels of the same.
+// 5. Two warps to a cloud where there are many clouds, sixteen where there is one: a processor
+// holds
 //    some thirty warps of whatever blocks.
 #include <algorithm>
 
@@ -29,9 +30,12 @@ namespace {
 struct Shared {
   PointRow at[2][kFan];
   float distance[2][kFan];
-  PointRow root_at[kMaxWarps][kFan];
   TailShared tail;
-  Cloud cloud;
+  // Behind it: the farthest points of each warp's root, then the nodes that are in shared memory.
+  __device__ PointRow* root_at(int warp) {
+    return reinterpret_cast<PointRow*>(this + 1) + warp * kFan;
+  }
+  __device__ Node* nodes(int warps) { return reinterpret_cast<Node*>(root_at(warps)); }
 };
 
 // The farthest of all warps. One barrier; every thread gets the result.
@@ -80,25 +84,8 @@ __device__ int sample_with(TreePicker<kLevels>& picker, const Cloud& cloud, Shar
   }
 }
 
-template <int kLevels, bool kInShared>
-__global__ void __launch_bounds__(kMaxWarps* kWarp, 2)
-    sample_in_tree(FpsBatch batch, Storage storage) {
-  auto& shared = shared_as<Shared>();
-  if (threadIdx.x == 0) shared.cloud = cloud_of(batch, blockIdx.x);
-  __syncthreads();
-  const Cloud cloud = shared.cloud;
-  if (cloud.m == 0) return;
-  const int warps = blockDim.x / kWarp;
-  const int64_t leaf = first_leaf(cloud.first_row, blockIdx.x);
-  float* const nearest = storage.nearest + leaf * kLeaf;
-  Node* nodes[kMaxLevels - 1] = {};
-  find_nodes<kLevels>(storage, kInShared ? reinterpret_cast<Node*>(&shared + 1) : nullptr,
-                      first_node(cloud.first_row, blockIdx.x), nodes);
-  TreeBuilder<kLevels> picker(storage.points + leaf * kLeaf, nearest, shared.root_at[warp_id()],
-                              nodes, share_of<kLevels>(warp_id(), warps), warps);
-  picker.build(cloud, storage.order + cloud.first_row);
-  const int emitted = sample_with<kLevels>(picker, cloud, shared, warps);
-  __syncthreads();
+// Squared distances become distances, and rows without a distance of their own follow.
+__device__ void finish(const Cloud& cloud, int emitted, Shared& shared, float* nearest) {
   if (cloud.distances) {
     for (int k = threadIdx.x; k < emitted; k += blockDim.x) {
       cloud.put_distance(k, cloud.distances[k]);
@@ -107,8 +94,35 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, 2)
   append_tail(cloud, emitted, shared.tail, reinterpret_cast<unsigned*>(nearest));
 }
 
+template <int kLevels, bool kInShared>
+__global__ void __launch_bounds__(kMaxWarps* kWarp, kLevels == 1 || kInShared ? 2 : 1)
+    sample_in_tree(FpsBatch batch, Storage storage) {
+  auto& shared = shared_as<Shared>();
+  int emitted = 0;
+  {
+    const Cloud cloud = cloud_of(batch, blockIdx.x);
+    if (cloud.m == 0) return;
+    const int warps = blockDim.x / kWarp;
+    const int64_t leaf = first_leaf(cloud.first_row, blockIdx.x);
+    Node* nodes[kMaxLevels - 1] = {};
+    find_nodes<kLevels>(storage, kInShared ? shared.nodes(warps) : nullptr,
+                        first_node(cloud.first_row, blockIdx.x), nodes);
+    TreeBuilder<kLevels> picker(storage.points + leaf * kLeaf, storage.nearest + leaf * kLeaf,
+                                shared.root_at(warp_id()), nodes,
+                                share_of<kLevels>(warp_id(), warps), warps);
+    picker.build(cloud, storage.order + cloud.first_row);
+    emitted = sample_with<kLevels>(picker, cloud, shared, warps);
+  }
+  __syncthreads();
+  // Made anew: what the loop does not need would cost it registers.
+  const Cloud cloud = cloud_of(batch, blockIdx.x);
+  finish(cloud, emitted, shared, storage.nearest + first_leaf(cloud.first_row, blockIdx.x) * kLeaf);
+}
+
 size_t shared_bytes(int points, const TreeShape& shape) {
-  return sizeof(Shared) + (shape.in_shared ? most_nodes(points) * sizeof(Node) : 0);
+  const size_t roots = shape.warps * kFan * sizeof(PointRow);
+  return sizeof(Shared) + roots +
+         (shape.in_shared ? nodes_of(points, shape.warps) * sizeof(Node) : 0);
 }
 
 int run(const FpsBatch& batch, const TreeShape& shape, const Storage& storage, void* stream) {
@@ -118,7 +132,8 @@ int run(const FpsBatch& batch, const TreeShape& shape, const Storage& storage, v
   void (*const kernel)(FpsBatch, Storage) = shape.levels == 1   ? sample_in_tree<1, false>
                                             : shape.in_shared   ? sample_in_tree<2, true>
                                             : shape.levels == 2 ? sample_in_tree<2, false>
-                                                                : sample_in_tree<3, false>;
+                                            : shape.levels == 3 ? sample_in_tree<3, false>
+                                                                : sample_in_tree<4, false>;
   return launch(kernel, launch_shape, stream, batch, storage);
 }
 
@@ -139,7 +154,7 @@ int power_of_two(int64_t v) {
 int warps_for(const FpsBatch& batch, int64_t shared_bytes, int device) {
   constexpr int kWarpsOfProcessor = 32, kLeavesOfWarp = 16;
   const int processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
-  const int64_t nodes = most_nodes(batch.max_points) * static_cast<int64_t>(sizeof(Node));
+  const int64_t nodes = nodes_of(batch.max_points, 1) * static_cast<int64_t>(sizeof(Node));
   const int64_t blocks =
       std::min(ceil_div(batch.clouds, processors), std::max<int64_t>(1, shared_bytes / nodes));
   const int64_t useful = batch.max_points / (kLeaf * kLeavesOfWarp);

@@ -14,6 +14,7 @@
 namespace model {
 
 Position here;
+int64_t work[2];
 
 namespace {
 

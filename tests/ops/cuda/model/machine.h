@@ -26,6 +26,9 @@ struct Position {
 };
 extern Position here;
 
+// Work that kernels tally, by its kind.
+extern int64_t work[2];
+
 void seed(unsigned value);
 int processors();
 int run(const Launch& launch, const std::function<void()>& kernel);

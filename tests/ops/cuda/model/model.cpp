@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "cuda/fps/fps.h"
+#include "cuda/fps/tree/spatial_sort.h"
 #include "cuda/gather/gather.h"
 #include "cuda/interpolate/interpolate.h"
 #include "cuda/neighbors/neighbors.h"
@@ -50,6 +52,9 @@ extern "C" {
 
 const char* model_failure() { return model::failure(); }
 
+// What kernels have tallied of a kind of work; from 0 again.
+int64_t model_work(int kind) { return std::exchange(model::work[kind], 0); }
+
 int model_fps(const FpsBatch* batch, int method, int head_points, unsigned seed) {
   model::reset();
   model::seed(seed);
@@ -71,6 +76,31 @@ int model_fps_tree(const FpsBatch* batch, int warps, int levels, int in_shared, 
   const FpsPlan plan = fps_plan_tree(*batch, shape, 0);
   std::vector<unsigned char> scratch(plan.scratch_bytes + 16, 0xcd);
   return fps(*batch, plan, scratch.data(), nullptr, 0, nullptr);
+}
+
+// The rows of each cloud in spatial order, sorted by one block a cloud or by several.
+int model_spatial_sort(const FpsBatch* batch, int in_block, int32_t* order, unsigned seed) {
+  model::reset();
+  model::seed(seed);
+  std::vector<unsigned> keys[2];
+  std::vector<int> rows(batch->rows);
+  for (auto& k : keys) k.resize(batch->rows);
+  std::vector<unsigned char> bounds(tree::sort_bounds_bytes(*batch));
+  std::vector<int> counts(tree::sort_counts_bytes(*batch, 0) / sizeof(int));
+  const tree::SortStorage storage = {{keys[0].data(), keys[1].data()},
+                                     {order, rows.data()},
+                                     reinterpret_cast<tree::Bounds*>(bounds.data()),
+                                     counts.data()};
+  return tree::sort_in_space(*batch, in_block != 0, storage, 0, nullptr);
+}
+
+int64_t model_plan_tree(const FpsBatch* batch, int* shape) {
+  const FpsPlan plan = fps_plan(*batch, FpsMethod::kTree, 0);
+  shape[0] = plan.tree.warps;
+  shape[1] = plan.tree.levels;
+  shape[2] = plan.tree.in_shared;
+  shape[3] = plan.tree.sorts_in_block;
+  return static_cast<int64_t>(plan.scratch_bytes);
 }
 
 int model_plan(const FpsBatch* batch) {

@@ -14,6 +14,10 @@ T& shared_as() {
 inline void barrier_sync(int id, int threads) { model::block_barrier(id, threads); }
 inline void add_release(unsigned* count, unsigned amount) { *count += amount; }
 inline unsigned load_acquire(const unsigned* count) { return *count; }
+enum class Work { kLeaves, kNodes };
+inline void tally(Work work, int amount) {
+  if (model::here.thread % 32 == 0) model::work[static_cast<int>(work)] += amount;
+}
 inline void spin() { model::give_way(); }
 
 inline void add_four(float* to, float4 v) {
