@@ -30,10 +30,7 @@ class Method(IntEnum):
     AUTO = 0
     GRID = 1
     BLOCK = 2
-    CLUSTER = 3
-    LAZY = 4
-    LAZY_SORTED = 5
-    TREE = 6
+    TREE = 3
 
 
 class FpsBatch(ctypes.Structure):
@@ -171,7 +168,6 @@ def sample(
     start: list[int] | None = None,
     method: Method = Method.AUTO,
     seed: int = 0,
-    head_points: int = 0,
     shape: TreeShape | None = None,
 ) -> tuple[list[NDArray[np.int32]], list[NDArray[np.float32]]]:
     """Sample a ragged batch with the CUDA kernels; local indices and distances per cloud."""
@@ -185,7 +181,7 @@ def sample(
     if shape is not None:
         call("fps_tree", batch, *map(int, shape), seed)
     else:
-        call("fps", batch, int(method), head_points, seed)
+        call("fps", batch, int(method), seed)
     cuts = slots[1:-1]
     locals_ = [part - base for part, base in zip(np.split(indices, cuts), offsets, strict=False)]
     return locals_, np.split(distances, cuts)

@@ -70,8 +70,8 @@ constexpr Variant variant() {
 }
 
 // Few, fat threads: a warp pays about 55 instructions a step whatever it holds.
-constexpr Variant kVariants[] = {variant<32, 8>(),   variant<128, 8>(),  variant<128, 16>(),
-                                 variant<256, 16>(), variant<512, 16>(), variant<512, 24>()};
+constexpr Variant kVariants[] = {variant<32, 8>(), variant<128, 8>(), variant<128, 16>(),
+                                 variant<256, 16>()};
 
 }  // namespace
 

@@ -18,10 +18,6 @@ bool fits_block(const FpsBatch& batch, int device) {
   return batch.max_points <= fps_block_capacity(device);
 }
 
-bool is_lazy(FpsMethod method) {
-  return method == FpsMethod::kLazy || method == FpsMethod::kLazySorted;
-}
-
 bool prefers_block(const FpsBatch& batch, int processors) {
   if (batch.clouds >= kFullClouds * processors) return batch.max_points <= kFullBlockPoints;
   const bool unsorted = batch.max_samples < kUnsortedSamples;
@@ -38,34 +34,22 @@ FpsMethod best_method(const FpsBatch& batch, int device) {
 
 }  // namespace
 
-FpsPlan fps_plan(const FpsBatch& batch, FpsMethod wanted, int device) {
+FpsPlan fps_plan(const FpsBatch& batch, FpsMethod wanted, int device, int warps) {
   const FpsMethod method = wanted == FpsMethod::kAuto ? best_method(batch, device) : wanted;
-  if (method == FpsMethod::kBlock && fits_block(batch, device)) return {method, 0, false, 0, {}};
-  if (method == FpsMethod::kCluster && fps_cluster_fits(batch, device)) {
-    return {method, 0, false, 0, {}};
-  }
-  if (is_lazy(method)) {
-    const bool sorted = method == FpsMethod::kLazySorted;
-    return {method, fps_lazy_scratch(batch, device), sorted, fps_lazy_head_points(batch), {}};
-  }
+  if (method == FpsMethod::kBlock && fits_block(batch, device)) return {method, 0, {}};
   if (method == FpsMethod::kTree && batch.max_points <= fps_tree_capacity()) {
-    return fps_plan_tree(batch, fps_tree_shape(batch, device), device);
+    return fps_plan_tree(batch, fps_tree_shape(batch, device, warps), device);
   }
-  return {FpsMethod::kGrid, fps_grid_scratch(batch), false, 0, {}};
+  return {FpsMethod::kGrid, fps_grid_scratch(batch), {}};
 }
 
 FpsPlan fps_plan_tree(const FpsBatch& batch, const TreeShape& shape, int device) {
-  return {FpsMethod::kTree, fps_tree_scratch(batch, shape, device), false, 0, shape};
+  return {FpsMethod::kTree, fps_tree_scratch(batch, shape, device), shape};
 }
 
-int fps(const FpsBatch& batch, const FpsPlan& plan, void* scratch, const int64_t* order, int device,
-        void* stream) {
+int fps(const FpsBatch& batch, const FpsPlan& plan, void* scratch, int device, void* stream) {
   if (batch.clouds == 0 || batch.max_samples == 0) return cudaSuccess;
   if (plan.method == FpsMethod::kBlock) return fps_block(batch, stream);
-  if (plan.method == FpsMethod::kCluster) return fps_cluster(batch, device, stream);
-  if (is_lazy(plan.method)) {
-    return fps_lazy(batch, plan.head_points, scratch, order, device, stream);
-  }
   if (plan.method == FpsMethod::kTree) return fps_tree(batch, plan.tree, scratch, device, stream);
   return fps_grid(batch, scratch, device, stream);
 }

@@ -24,7 +24,7 @@ struct FpsBatch {
 };
 
 // See kernels.h.
-enum class FpsMethod { kAuto, kGrid, kBlock, kCluster, kLazy, kLazySorted, kTree };
+enum class FpsMethod { kAuto, kGrid, kBlock, kTree };
 
 // How the tree kernel lays out a cloud; whatever holds the largest cloud of a batch is exact.
 struct TreeShape {
@@ -38,22 +38,15 @@ struct TreeShape {
 struct FpsPlan {
   FpsMethod method;
   size_t scratch_bytes;  // device memory that fps() wants, 16-byte aligned
-  bool wants_order;      // fps() wants `order`: the rows of each cloud along a Morton curve
-  int head_points;       // lazy: points of the head, at most kMaxHeadPoints; any number is exact
   TreeShape tree;
 };
-constexpr int kMaxHeadPoints = 1792;
 
 // kAuto picks the kernel; any other method is taken where it can run and kGrid where it cannot.
-FpsPlan fps_plan(const FpsBatch& batch, FpsMethod wanted, int device);
+// `warps` is that of the tree's shape, or 0 for the rule's choice.
+FpsPlan fps_plan(const FpsBatch& batch, FpsMethod wanted, int device, int warps = 0);
 // The tree kernel in a given shape, for tests.
 FpsPlan fps_plan_tree(const FpsBatch& batch, const TreeShape& shape, int device);
 // Queues the kernels on `stream`. Never waits for the device, so a stream capture may record it.
-int fps(const FpsBatch& batch, const FpsPlan& plan, void* scratch, const int64_t* order, int device,
-        void* stream);
-
-// For a plan that wants an order: sorting the keys (rows) orders the rows of each cloud.
-size_t fps_morton_scratch(const FpsBatch& batch);
-int fps_morton_keys(const FpsBatch& batch, int64_t* keys, void* scratch, int device, void* stream);
+int fps(const FpsBatch& batch, const FpsPlan& plan, void* scratch, int device, void* stream);
 
 }  // namespace farpoint::cuda

@@ -118,32 +118,31 @@ Tensors furthest_point_sample_ragged(const at::Tensor& xyz, const at::Tensor& of
 }
 
 cuda::FpsMethod method_of(std::string_view name) {
-  const char* const names[] = {"auto", "grid", "block", "cluster", "lazy", "lazy_sorted"};
-  for (int i = 0; i < 6; ++i) {
+  const char* const names[] = {"auto", "grid", "block", "tree"};
+  for (int i = 0; i < 4; ++i) {
     if (name == names[i]) return static_cast<cuda::FpsMethod>(i);
   }
-  TORCH_CHECK_VALUE(false, "method: expected auto, grid, block, cluster, lazy or lazy_sorted, got ",
-                    name);
+  TORCH_CHECK_VALUE(false, "method: expected auto, grid, block or tree, got ", name);
 }
 
-// One kernel by its name, for tests and benchmarks; 0 head points leave the number to the rule.
-Tensors cuda_fps(const at::Tensor& xyz, int64_t m, std::string_view method, int64_t head_points) {
+// One kernel by its name, for tests and benchmarks; 0 warps leave their number to the rule.
+Tensors cuda_fps(const at::Tensor& xyz, int64_t m, std::string_view method, int64_t warps) {
   check_clouds(xyz);
   check_sample_count(m, xyz.size(1));
-  TORCH_CHECK_VALUE(head_points >= 0 && head_points <= cuda::kMaxHeadPoints,
-                    "head_points: expected 0 to ", cuda::kMaxHeadPoints, ", got ", head_points);
+  TORCH_CHECK_VALUE(warps >= 0 && warps <= 16 && (warps & (warps - 1)) == 0,
+                    "warps: expected 0, 1, 2, 4, 8 or 16, got ", warps);
   const c10::DeviceGuard guard(xyz.device());
   const auto points = xyz.to(at::kFloat).contiguous();
   auto [indices, distances] = outputs(xyz, {xyz.size(0), m}, /*return_distances=*/true);
   run_fps(dense_batch(points, m, indices, distances), points, method_of(method),
-          static_cast<int>(head_points));
+          static_cast<int>(warps));
   return {indices, distances};
 }
 
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(farpoint, m) {
-  m.def("_cuda_fps(Tensor xyz, int m, str method, int head_points=0) -> (Tensor, Tensor)");
+  m.def("_cuda_fps(Tensor xyz, int m, str method, int warps=0) -> (Tensor, Tensor)");
 }
 
 TORCH_LIBRARY_IMPL(farpoint, CUDA, m) {

@@ -167,9 +167,9 @@ int warps_for(const FpsBatch& batch, int64_t shared_bytes, int device) {
 
 int64_t fps_tree_capacity() { return tree::capacity(tree::kMaxWarps, tree::kMaxLevels); }
 
-TreeShape fps_tree_shape(const FpsBatch& batch, int device) {
+TreeShape fps_tree_shape(const FpsBatch& batch, int device, int warps) {
   const int shared = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  TreeShape shape = {tree::warps_for(batch, shared, device), 1, false, false};
+  TreeShape shape = {warps > 0 ? warps : tree::warps_for(batch, shared, device), 1, false, false};
   while (batch.max_points > tree::capacity(shape.warps, shape.levels)) ++shape.levels;
   shape.in_shared = shape.levels == 2;
   if (tree::shared_bytes(batch.max_points, shape) > static_cast<size_t>(shared)) {
