@@ -89,21 +89,20 @@ __device__ inline void store_child(Node& node, const Child& mine) {
   node.farthest[lane] = mine.farthest;
 }
 
-__device__ inline int highest_bit(unsigned bits) { return 31 - __clz(static_cast<int>(bits)); }
-
-// The one of `tied` lanes whose point has the lowest row; one bit is by far the common case, except
-// in a lattice.
+// The one of `tied` lanes whose point has the lowest row.
 __device__ inline int lowest_row(unsigned tied, const PointRow* at) {
-  if ((tied & (tied - 1)) == 0) return highest_bit(tied);
   const int row = tied >> lane_id() & 1u ? row_of(at[lane_id()]) : kNoRow;
   return highest_bit(__ballot_sync(kAllLanes, row == warp_min(row)));
 }
 
-// Of the children of a node whose farthest points lie `at`.
+// Of the children of a node whose farthest points lie `at`. One of them is by far the common case,
+// except in a lattice: its point is on its way before that is known.
 __device__ inline Farthest warp_farthest(float mine, const PointRow* at) {
   const float largest = warp_max(mine);
   const unsigned tied = __ballot_sync(kAllLanes, mine == largest);
-  return {largest, at[lowest_row(tied, at)]};
+  Farthest best = {largest, at[highest_bit(tied)]};
+  if ((tied & (tied - 1)) != 0) best.at = at[lowest_row(tied, at)];
+  return best;
 }
 
 }  // namespace farpoint::cuda::tree

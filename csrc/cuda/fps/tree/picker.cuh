@@ -77,9 +77,9 @@ class TreePicker {
                                 PointRow* at) {
     do {
       const int j = highest_bit(touched);
-      touched &= ~(1u << j);
-      const int k = touched != 0 ? highest_bit(touched) : j;
-      touched &= ~(1u << k);
+      const unsigned others = touched & ~(1u << j);
+      const int k = highest_bit(others != 0 ? others : touched);
+      touched = others & ~(1u << k);
       const unsigned first = place(parent, j), second = place(parent, k);
       tally(Work::kLeaves, j == k ? 1 : 2);
       const PointRow p = points_[first], q = points_[second];

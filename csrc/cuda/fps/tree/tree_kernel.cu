@@ -53,11 +53,11 @@ __device__ Farthest block_farthest(const Farthest& mine, Shared& shared, int tur
 
 // Nodes [level] of the block's cloud and this warp.
 template <int kLevels>
-__device__ void find_nodes(const Storage& storage, Node* in_shared, int64_t first,
+__device__ void find_nodes(const Storage& storage, Node* in_shared, int64_t first, int warp,
                            Node* (&nodes)[kMaxLevels - 1]) {
   for (int l = 0; l < kLevels - 1; ++l) {
     Node* const of_cloud = in_shared ? in_shared : storage.nodes[l] + first;
-    nodes[l] = of_cloud + warp_id();
+    nodes[l] = of_cloud + warp;
   }
 }
 
@@ -68,20 +68,26 @@ __device__ int sample_with(TreePicker<kLevels>& picker, const Cloud& cloud, Shar
   const int m = cloud.m;
   int32_t* const indices = threadIdx.x == 0 ? cloud.indices : nullptr;
   float* const distances = threadIdx.x == 0 ? cloud.distances : nullptr;
-  const int index_base = cloud.index_base, last = cloud.distances ? m : m - 1;
+  // The last sample moves no later one: its update is only worth doing for the covering radius.
+  const int index_base = cloud.index_base, updates = cloud.distances ? m : m - 1;
   const Farthest first = block_farthest(picker.farthest(), shared, 1, warps);
   const Point at_start = cloud.point(cloud.start);
   const bool starts = is_finite(at_start) || first.distance == 0.0f;
   PointRow sample = starts ? with_row(at_start, cloud.start) : first.at;
-  for (int k = 0;; ++k) {
+  float left = infinity();
+  int k = 0;
+  while ((k < updates) & (left > 0.0f)) {
     if (indices) indices[k] = index_base + row_of(sample);
-    if (k == last) return m;
     picker.apply(point_of(sample));
     const Farthest f = block_farthest(picker.farthest(), shared, k, warps);
-    if (distances) distances[k] = f.distance;
-    if (k + 1 == m || f.distance <= 0.0f) return k + 1;
+    left = f.distance;
+    if (distances) distances[k] = left;
     sample = f.at;
+    ++k;
   }
+  if (left == 0.0f || k == m) return k;
+  if (indices) indices[k] = index_base + row_of(sample);
+  return m;
 }
 
 // Squared distances become distances, and rows without a distance of their own follow.
@@ -103,13 +109,14 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, kLevels == 1 || kInShared ? 
     const Cloud cloud = cloud_of(batch, blockIdx.x);
     if (cloud.m == 0) return;
     const int warps = blockDim.x / kWarp;
+    // Through a shuffle: ptxas would read the special register again in every step.
+    const int warp = __shfl_sync(kAllLanes, warp_id(), 0);
     const int64_t leaf = first_leaf(cloud.first_row, blockIdx.x);
     Node* nodes[kMaxLevels - 1] = {};
     find_nodes<kLevels>(storage, kInShared ? shared.nodes(warps) : nullptr,
-                        first_node(cloud.first_row, blockIdx.x), nodes);
+                        first_node(cloud.first_row, blockIdx.x), warp, nodes);
     TreeBuilder<kLevels> picker(storage.points + leaf * kLeaf, storage.nearest + leaf * kLeaf,
-                                shared.root_at(warp_id()), nodes,
-                                share_of<kLevels>(warp_id(), warps), warps);
+                                shared.root_at(warp), nodes, share_of<kLevels>(warp, warps), warps);
     picker.build(cloud, storage.order + cloud.first_row);
     emitted = sample_with<kLevels>(picker, cloud, shared, warps);
   }

@@ -11,6 +11,8 @@ T& shared_as() {
   return *reinterpret_cast<T*>(model::shared_memory());
 }
 
+inline int highest_bit(unsigned v) { return 31 - __clz(static_cast<int>(v)); }
+
 enum class Work { kLeaves, kNodes };
 inline void tally(Work work, int amount) {
   if (model::here.thread % 32 == 0) model::work[static_cast<int>(work)] += amount;
