@@ -4,7 +4,6 @@ Prints the table of docs/performance_cuda.md and fails when a loop has grown by 
 what stands there, or holds what it must not: local or generic accesses, reads of special registers.
 """
 
-import os
 import re
 import shutil
 import subprocess
@@ -64,7 +63,9 @@ def listing(tool: str, cubin: Path) -> Path:
     target = cubin.with_suffix(".sass")
     if not target.exists() or target.stat().st_mtime < cubin.stat().st_mtime:
         command = [tool, "-c", "-hex", str(cubin)]
-        target.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        target.write_text(
+            subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        )
     return target
 
 
@@ -147,7 +148,11 @@ def complaints(rows: Sequence[Row]) -> list[str]:
         for r in rows
         if r.cycles > GROWTH * before.get(r.loop.name, r.cycles)
     ]
-    return [*missing, *grown, *(f"{r.loop.name} holds forbidden accesses" for r in rows if r.forbidden)]
+    return [
+        *missing,
+        *grown,
+        *(f"{r.loop.name} holds forbidden accesses" for r in rows if r.forbidden),
+    ]
 
 
 def main() -> None:
@@ -156,7 +161,8 @@ def main() -> None:
         print("check_cuda_loops: no nvdisasm or no compiled kernels, loops not analyzed")
         return
     rows = [measure(tool, loop) for loop in LOOPS]
-    print("| loop | cycles | instructions | shared loads of a warp | forbidden |\n|---|---|---|---|---|")
+    print("| loop | cycles | instructions | shared loads of a warp | forbidden |")
+    print("|---|---|---|---|---|")
     print("\n".join(map(str, rows)))
     if found := complaints(rows):
         sys.exit("check_cuda_loops: " + "; ".join(found))

@@ -15,15 +15,25 @@ from pathlib import Path
 # from the last arrival on. Published measurements of sm_90 give or take a third.
 LATENCY = {
     **{"LDS": 33, "STS": 20, "LDG": 40, "STG": 12, "LD": 40, "ST": 12, "LDC": 40, "ATOMS": 70},
-    **{"REDUX": 20, "SHFL": 26, "VOTE": 8, "FLO": 18, "BREV": 14, "POPC": 14, "MUFU": 24, "S2R": 28},
+    **{
+        "REDUX": 20,
+        "SHFL": 26,
+        "VOTE": 8,
+        "FLO": 18,
+        "BREV": 14,
+        "POPC": 14,
+        "MUFU": 24,
+        "S2R": 28,
+    },
 }
 OTHER_LATENCY, BARRIER_LATENCY, READ_LATENCY = 20, 22, 12
 # Of one scheduler: an instruction every second cycle, every eighth; of the processor: every cycle.
-HALF_RATE = frozenset(
-    "FMNMX FSETP FSEL ISETP SEL LOP3 IADD3 VIADD SHF LEA PRMT MOV PLOP3 P2R R2P IMNMX VIMNMX".split()
-)
-EIGHTH_RATE = frozenset("MUFU POPC FLO BREV I2F F2I".split())
-MEMORY = frozenset("LDS STS LDG STG LD ST ATOMS ATOMG RED SHFL LDC S2R".split())
+HALF_RATE = {
+    *("FMNMX", "FSETP", "FSEL", "ISETP", "SEL", "LOP3", "IADD3", "VIADD", "SHF", "LEA", "PRMT"),
+    *("MOV", "PLOP3", "P2R", "R2P", "IMNMX", "VIMNMX"),
+}
+EIGHTH_RATE = {"MUFU", "POPC", "FLO", "BREV", "I2F", "F2I"}
+MEMORY = {"LDS", "STS", "LDG", "STG", "LD", "ST", "ATOMS", "ATOMG", "RED", "SHFL", "LDC", "S2R"}
 SCHEDULERS = 4
 ITERATIONS = 24
 

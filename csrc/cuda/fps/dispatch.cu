@@ -1,4 +1,6 @@
 // Selects and launches the farthest point sampling kernel for a batch, from host numbers alone.
+#include <algorithm>
+
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/kernels.h"
 
@@ -6,11 +8,11 @@ namespace farpoint::cuda {
 
 namespace {
 
-// A cloud that the tree's sort and first steps cost more than the block kernel's whole steps.
-constexpr int kBlockPoints = 2048;
-constexpr int kUnsortedPoints = 4096, kUnsortedSamples = 128;
-// Eight clouds to a processor: there the tree does fewer instructions from here on.
-constexpr int kFullClouds = 8, kFullBlockPoints = 256;
+// Points of the clouds that share a processor, up to which whole steps take no longer than the
+// tree's, and of a cloud in any crowd.
+constexpr int kProcessorPoints = 8192, kFewPoints = 256;
+// Samples that do not pay for a sort of what the block kernel can take.
+constexpr int kUnsortedSamples = 128;
 // A launch per sample is cheaper than a sort where there are few samples of a few large clouds.
 constexpr int kFewSamples = 64;
 
@@ -19,9 +21,9 @@ bool fits_block(const FpsBatch& batch, int device) {
 }
 
 bool prefers_block(const FpsBatch& batch, int processors) {
-  if (batch.clouds >= kFullClouds * processors) return batch.max_points <= kFullBlockPoints;
-  const bool unsorted = batch.max_samples < kUnsortedSamples;
-  return batch.max_points <= (unsorted ? kUnsortedPoints : kBlockPoints);
+  if (batch.max_samples < kUnsortedSamples) return true;
+  const int crowd = std::max(1, (batch.clouds + processors - 1) / processors);
+  return batch.max_points <= std::max(kFewPoints, kProcessorPoints / crowd);
 }
 
 FpsMethod best_method(const FpsBatch& batch, int device) {

@@ -33,13 +33,14 @@ struct RegisterPoints {
 
   __device__ Best best() const {
     float mine = d[0];
+    int item = 0;
 #pragma unroll
-    for (int i = 1; i < kItems; ++i) mine = fmaxf(mine, d[i]);
-    const float largest = warp_max(mine);
-    int row = kNoRow;
-#pragma unroll
-    for (int i = kItems - 1; i >= 0; --i) row = d[i] == largest ? first + i * kWarp : row;
-    return warp_best(mine, largest, row);
+    for (int i = 1; i < kItems; ++i) {
+      const bool farther = d[i] > mine;
+      mine = farther ? d[i] : mine;
+      item = farther ? i : item;
+    }
+    return warp_best(mine, warp_max(mine), first + item * kWarp);
   }
 };
 

@@ -8,6 +8,7 @@
 #include "cuda/common/device.cuh"
 #include "cuda/common/ordered_float.cuh"
 #include "cuda/fps/argmax.cuh"
+#include "cuda/fps/sample.cuh"
 
 namespace farpoint::cuda::tree {
 
@@ -16,19 +17,6 @@ constexpr int kFan = kWarp;
 
 struct Box {
   Point low, high;
-};
-
-// A point and its row in the cloud, in one 16-byte word.
-using PointRow = float4;
-__device__ inline PointRow with_row(Point p, int row) {
-  return make_float4(p.x, p.y, p.z, __int_as_float(row));
-}
-__device__ inline Point point_of(PointRow v) { return {v.x, v.y, v.z}; }
-__device__ inline int row_of(PointRow v) { return __float_as_int(v.w); }
-
-struct Farthest {
-  float distance;  // squared
-  PointRow at;
 };
 
 // The lane's child of a node, in registers.

@@ -18,7 +18,6 @@
 
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/kernels.h"
-#include "cuda/fps/tail.cuh"
 #include "cuda/fps/tree/build.cuh"
 #include "cuda/fps/tree/memory.cuh"
 
@@ -61,44 +60,18 @@ __device__ void find_nodes(const Storage& storage, Node* in_shared, int64_t firs
   }
 }
 
-// `indices` and `distances` are squared here: roots are taken at the end, by all threads at once.
+// All warps of a block.
 template <int kLevels>
-__device__ int sample_with(TreePicker<kLevels>& picker, const Cloud& cloud, Shared& shared,
-                           int warps) {
-  const int m = cloud.m;
-  int32_t* const indices = threadIdx.x == 0 ? cloud.indices : nullptr;
-  float* const distances = threadIdx.x == 0 ? cloud.distances : nullptr;
-  // The last sample moves no later one: its update is only worth doing for the covering radius.
-  const int index_base = cloud.index_base, updates = cloud.distances ? m : m - 1;
-  const Farthest first = block_farthest(picker.farthest(), shared, 1, warps);
-  const Point at_start = cloud.point(cloud.start);
-  const bool starts = is_finite(at_start) || first.distance == 0.0f;
-  PointRow sample = starts ? with_row(at_start, cloud.start) : first.at;
-  float left = infinity();
-  int k = 0;
-  while ((k < updates) & (left > 0.0f)) {
-    if (indices) indices[k] = index_base + row_of(sample);
-    picker.apply(point_of(sample));
-    const Farthest f = block_farthest(picker.farthest(), shared, k, warps);
-    left = f.distance;
-    if (distances) distances[k] = left;
-    sample = f.at;
-    ++k;
-  }
-  if (left == 0.0f || k == m) return k;
-  if (indices) indices[k] = index_base + row_of(sample);
-  return m;
-}
+struct BlockPicker {
+  TreePicker<kLevels>& of_warp;
+  Shared& shared;
+  int warps;
 
-// Squared distances become distances, and rows without a distance of their own follow.
-__device__ void finish(const Cloud& cloud, int emitted, Shared& shared, float* nearest) {
-  if (cloud.distances) {
-    for (int k = threadIdx.x; k < emitted; k += blockDim.x) {
-      cloud.put_distance(k, cloud.distances[k]);
-    }
+  __device__ Farthest farthest(int turn) {
+    return block_farthest(of_warp.farthest(), shared, turn, warps);
   }
-  append_tail(cloud, emitted, shared.tail, reinterpret_cast<unsigned*>(nearest));
-}
+  __device__ void apply(Point sample) { of_warp.apply(sample); }
+};
 
 template <int kLevels, bool kInShared>
 __global__ void __launch_bounds__(kMaxWarps* kWarp, kLevels == 1 || kInShared ? 2 : 1)
@@ -115,15 +88,16 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, kLevels == 1 || kInShared ? 
     Node* nodes[kMaxLevels - 1] = {};
     find_nodes<kLevels>(storage, kInShared ? shared.nodes(warps) : nullptr,
                         first_node(cloud.first_row, blockIdx.x), warp, nodes);
-    TreeBuilder<kLevels> picker(storage.points + leaf * kLeaf, storage.nearest + leaf * kLeaf,
-                                shared.root_at(warp), nodes, share_of<kLevels>(warp, warps), warps);
-    picker.build(cloud, storage.order + cloud.first_row);
-    emitted = sample_with<kLevels>(picker, cloud, shared, warps);
+    TreeBuilder<kLevels> tree(storage.points + leaf * kLeaf, storage.nearest + leaf * kLeaf,
+                              shared.root_at(warp), nodes, share_of<kLevels>(warp, warps), warps);
+    tree.build(cloud, storage.order + cloud.first_row);
+    BlockPicker<kLevels> picker = {tree, shared, warps};
+    emitted = sample_with(picker, cloud);
   }
-  __syncthreads();
   // Made anew: what the loop does not need would cost it registers.
   const Cloud cloud = cloud_of(batch, blockIdx.x);
-  finish(cloud, emitted, shared, storage.nearest + first_leaf(cloud.first_row, blockIdx.x) * kLeaf);
+  float* const nearest = storage.nearest + first_leaf(cloud.first_row, blockIdx.x) * kLeaf;
+  finish(cloud, emitted, shared.tail, reinterpret_cast<unsigned*>(nearest));
 }
 
 size_t shared_bytes(int points, const TreeShape& shape) {
