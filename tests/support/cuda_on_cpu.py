@@ -38,6 +38,7 @@ class FpsBatch(ctypes.Structure):
 
     _fields_ = [
         *((n, ctypes.c_void_p) for n in ("xyz", "offsets", "lengths", "sample_offsets", "start")),
+        ("radius", ctypes.c_void_p),
         ("indices", ctypes.c_void_p),
         ("distances", ctypes.c_void_p),
         *((n, ctypes.c_int64) for n in ("rows", "samples")),
@@ -169,6 +170,8 @@ def sample(
     method: Method = Method.AUTO,
     seed: int = 0,
     shape: TreeShape | None = None,
+    radius: NDArray[np.float32] | None = None,
+    with_distances: bool = True,
 ) -> tuple[list[NDArray[np.int32]], list[NDArray[np.float32]]]:
     """Sample a ragged batch with the CUDA kernels; local indices and distances per cloud."""
     flat = np.ascontiguousarray(np.concatenate(clouds), dtype=np.float32)
@@ -178,6 +181,8 @@ def sample(
     indices = np.full(slots[-1], -7, np.int32)
     distances = np.full(slots[-1], -7, np.float32)
     batch = ragged_batch(flat, offsets, slots, starts, indices, distances)
+    batch.radius = pointer(radius)
+    batch.distances = pointer(distances) if with_distances else None
     if shape is not None:
         call("fps_tree", batch, *map(int, shape), seed)
     else:

@@ -14,10 +14,13 @@ struct FpsBatch {
   const int64_t* lengths;         // (clouds) or null: used without offsets
   const int64_t* sample_offsets;  // (clouds + 1) or null
   const int64_t* start;           // (clouds), counted from the cloud's own first row, or null: 0
-  int32_t* indices;               // rows of xyz with offsets, rows of the cloud without
-  float* distances;               // null: not wanted
-  int64_t rows;                   // of xyz, over all clouds
-  int64_t samples;                // places in indices, over all clouds
+  // (clouds) or null: a cloud ends at the first sample from which no point is farther, and the
+  // places left get index -1 and distance 0. A negative radius ends none.
+  const float* radius;
+  int32_t* indices;  // rows of xyz with offsets, rows of the cloud without
+  float* distances;  // null: not wanted
+  int64_t rows;      // of xyz, over all clouds
+  int64_t samples;   // places in indices, over all clouds
   int clouds;
   int max_points;
   int max_samples;

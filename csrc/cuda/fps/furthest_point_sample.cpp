@@ -22,32 +22,8 @@ Tensors outputs(const at::Tensor& xyz, at::IntArrayRef shape, bool return_distan
           return_distances ? at::empty(shape, distances) : at::empty({0}, distances)};
 }
 
-// Ends each cloud at the first sample whose distance is at most its radius: the places left get
-// index -1 and distance 0. The kernels sample on to the end; every prefix of a sample is a sample.
-void cut(const at::Tensor& indices, const at::Tensor& distances, const at::Tensor& beyond) {
-  indices.masked_fill_(beyond, -1);
-  distances.masked_fill_(beyond, 0);
-}
-
-void cut_dense(const Tensors& sample, const at::Tensor& radius) {
-  const auto& [indices, distances] = sample;
-  const auto reached = distances.slice(1, 0, distances.size(1) - 1).le(radius.unsqueeze(1));
-  cut(indices.slice(1, 1), distances.slice(1, 1), reached);
-}
-
-void cut_ragged(const Tensors& sample, const at::Tensor& radius, const at::Tensor& slots) {
-  const auto& [indices, distances] = sample;
-  const int64_t total = distances.size(0);
-  const auto radii = at::repeat_interleave(radius, slots.diff(), 0, total);
-  auto beyond = at::zeros({total}, distances.options().dtype(at::kBool));
-  beyond.slice(0, 1).copy_(distances.slice(0, 0, total - 1).le(radii.slice(0, 1)));
-  cut(indices, distances, beyond.index_fill_(0, slots.slice(0, 0, slots.size(0) - 1), 0));
-}
-
-// Without the distances where only the cut needed them.
-Tensors asked_for(const Tensors& sample, bool return_distances) {
-  const auto& [indices, distances] = sample;
-  return {indices, return_distances ? distances : at::empty({0}, distances.options())};
+const float* radii_of(const at::Tensor& radius) {
+  return radius.defined() ? radius.const_data_ptr<float>() : nullptr;
 }
 
 // Clouds (B, N, 3), all rows in use, from row 0 on.
@@ -78,14 +54,15 @@ Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
   const c10::DeviceGuard guard(xyz.device());
   const auto points = xyz.to(at::kFloat).contiguous();
   const auto starts = int64_or_none(start), sizes = int64_or_none(lengths);
-  auto [indices, distances] = outputs(xyz, {clouds, m}, return_distances || radius);
-  if (clouds == 0) return asked_for({indices, distances}, return_distances);
+  const auto radii = radius ? radius->contiguous() : at::Tensor();
+  auto [indices, distances] = outputs(xyz, {clouds, m}, return_distances);
+  if (clouds == 0) return {indices, distances};
   auto batch = dense_batch(points, m, indices, distances);
   batch.lengths = pointer_or_null(sizes);
   batch.start = pointer_or_null(starts);
+  batch.radius = radii_of(radii);
   run_fps(batch, points, cuda::FpsMethod::kAuto);
-  if (radius) cut_dense({indices, distances}, *radius);
-  return asked_for({indices, distances}, return_distances);
+  return {indices, distances};
 }
 
 Tensors furthest_point_sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
@@ -98,13 +75,15 @@ Tensors furthest_point_sample_ragged(const at::Tensor& xyz, const at::Tensor& of
   const auto points = xyz.to(at::kFloat).contiguous();
   const auto rows = offsets.contiguous(), slots = sample_offsets.contiguous();
   const auto starts = int64_or_none(start);
-  auto [indices, distances] = outputs(xyz, {total_samples}, return_distances || radius);
-  if (total_samples == 0) return asked_for({indices, distances}, return_distances);
+  const auto radii = radius ? radius->contiguous() : at::Tensor();
+  auto [indices, distances] = outputs(xyz, {total_samples}, return_distances);
+  if (total_samples == 0) return {indices, distances};
   cuda::FpsBatch batch = {};
   batch.xyz = points.const_data_ptr<float>();
   batch.offsets = pointer_or_null(rows);
   batch.sample_offsets = pointer_or_null(slots);
   batch.start = pointer_or_null(starts);
+  batch.radius = radii_of(radii);
   batch.indices = indices.mutable_data_ptr<int32_t>();
   batch.distances = distances.numel() > 0 ? distances.mutable_data_ptr<float>() : nullptr;
   batch.rows = xyz.size(0);
@@ -113,8 +92,7 @@ Tensors furthest_point_sample_ragged(const at::Tensor& xyz, const at::Tensor& of
   batch.max_points = static_cast<int>(max_points);
   batch.max_samples = static_cast<int>(max_samples);
   run_fps(batch, points, cuda::FpsMethod::kAuto);
-  if (radius) cut_ragged({indices, distances}, *radius, slots);
-  return asked_for({indices, distances}, return_distances);
+  return {indices, distances};
 }
 
 cuda::FpsMethod method_of(std::string_view name) {

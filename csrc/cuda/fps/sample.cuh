@@ -28,8 +28,8 @@ __device__ inline PointRow first_sample(const Farthest& first, const Cloud& clou
   return is_finite(start) || first.distance == 0.0f ? with_row(start, cloud.start) : first.at;
 }
 
-// Returns the number of samples with a distance, which is still squared: a distance of zero ends
-// it, for then all finite points lie on samples.
+// Returns the number of samples with a distance, which is still squared. A distance of zero always
+// ends it, for then all finite points lie on samples.
 template <class Picker>
 __device__ int sample_with(Picker& picker, const Cloud& cloud) {
   int32_t* const indices = threadIdx.x == 0 ? cloud.indices : nullptr;
@@ -37,9 +37,10 @@ __device__ int sample_with(Picker& picker, const Cloud& cloud) {
   // The last sample moves no later one: its update is only worth doing for the covering radius.
   const int m = cloud.m, updates = cloud.distances ? m : m - 1, index_base = cloud.index_base;
   PointRow sample = first_sample(picker.farthest(1), cloud);
+  const float enough = fmaxf(cloud.enough, 0.0f);
   float left = infinity();
   int k = 0;
-  while ((k < updates) & (left > 0.0f)) {
+  while ((k < updates) & (k == 0 || left > enough)) {
     if (indices) indices[k] = index_base + row_of(sample);
     picker.apply(point_of(sample));
     const Farthest f = picker.farthest(k);
@@ -48,13 +49,14 @@ __device__ int sample_with(Picker& picker, const Cloud& cloud) {
     sample = f.at;
     ++k;
   }
-  if (left == 0.0f || k == m) return k;
+  if (k == m || (k > 0 && left <= enough)) return k;
   if (indices) indices[k] = index_base + row_of(sample);
   return m;
 }
 
 // Takes the roots of all distances at once, which would delay every sample in the loop, and appends
-// the rows without a distance of their own. `bits` has room for a bit a row.
+// the rows without a distance of their own, unless enough is sampled. `bits` has room for a bit a
+// row.
 __device__ inline void finish(const Cloud& cloud, int emitted, TailShared& shared, unsigned* bits) {
   __syncthreads();
   if (cloud.distances) {
@@ -62,6 +64,7 @@ __device__ inline void finish(const Cloud& cloud, int emitted, TailShared& share
       cloud.put_distance(k, cloud.distances[k]);
     }
   }
+  if (cloud.ends_early()) return clear_rest(cloud, emitted);
   append_tail(cloud, emitted, shared, bits);
 }
 

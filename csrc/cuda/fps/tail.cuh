@@ -43,6 +43,14 @@ __device__ void append_tail(const Cloud& cloud, int emitted, TailShared& shared,
               [&](int row) { return !is_finite(cloud.point(row)) && !is_taken(row); });
 }
 
+// Of a cloud that ended early.
+__device__ inline void clear_rest(const Cloud& cloud, int emitted) {
+  for (int k = emitted + static_cast<int>(threadIdx.x); k < cloud.m; k += blockDim.x) {
+    cloud.indices[k] = -1;
+    cloud.put_distance(k, 0.0f);
+  }
+}
+
 // The same where the samples are marked in a bit for each row, which `bits` has room for.
 __device__ inline void append_tail(const Cloud& cloud, int emitted, TailShared& shared,
                                    unsigned* bits) {

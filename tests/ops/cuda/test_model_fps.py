@@ -5,7 +5,15 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tests.support.awkward_clouds import SHAPES, Cloud, uniform
+from tests.support.awkward_clouds import (
+    SHAPES,
+    Cloud,
+    duplicates,
+    huge,
+    nothing_finite,
+    uniform,
+    with_holes,
+)
 from tests.support.cuda_on_cpu import (
     Method,
     brute_force,
@@ -42,6 +50,40 @@ def test_every_kernel_keeps_the_contract(method: Method, shape: Callable[..., Cl
     rng = np.random.default_rng(7)
     for seed in range(CASES):
         check(*random_batch(rng, shape, 200), method, seed)
+
+
+@pytest.mark.parametrize("m", [1, 2, 90])
+@pytest.mark.parametrize("method", list(Method)[1:])
+def test_indices_alone_are_those_beside_distances(method: Method, m: int) -> None:
+    clouds = [uniform(np.random.default_rng(1), 90), duplicates(np.random.default_rng(1), 100)]
+    expected, _ = sample(clouds, [m, m], [3, 99], method)
+    given, _ = sample(clouds, [m, m], [3, 99], method, with_distances=False)
+    np.testing.assert_array_equal(given, expected)
+
+
+@pytest.mark.parametrize("shape", [uniform, duplicates, with_holes, nothing_finite, huge])
+@pytest.mark.parametrize("method", list(Method)[1:])
+def test_a_cloud_ends_where_the_radius_is_reached(
+    method: Method, shape: Callable[..., Cloud]
+) -> None:
+    """At radii that occur, just below them, at none and beyond all; a negative one ends nothing."""
+    rng = np.random.default_rng(2)
+    n, m = 300, 120
+    cloud = shape(rng, n)
+    indices, distances = brute_force(cloud, m, 7)
+    occurring = distances[[0, 1, 40, m - 1]]
+    below = np.nextafter(occurring, np.float32(-1), dtype=np.float32)
+    radii = np.float32([-1, 0, *occurring, *below, 1e38, np.inf])
+    batch = [cloud] * len(radii), [m] * len(radii), [7] * len(radii)
+    given = sample(*batch, method, 3, radius=radii)
+    for radius, rows, reached in zip(radii, *given, strict=True):
+        count = int((distances <= radius).argmax()) + 1 if (distances <= radius).any() else m
+        np.testing.assert_array_equal(rows[:count], indices[:count])
+        np.testing.assert_array_equal(reached[:count], distances[:count])
+        assert (reached[count:] == 0).all()
+        assert (rows[count:] < 0).all()
+    alone, _ = sample(*batch, method, 3, radius=radii, with_distances=False)
+    np.testing.assert_array_equal(alone, given[0])
 
 
 @pytest.mark.parametrize(
