@@ -2,7 +2,7 @@
 //
 // 1. Public kernels keep points and distances in global memory and reduce through shared memory,
 //    a barrier per level: 26 issue slots and 20 bytes of L1/L2 traffic per point and step.
-// 2. Here both live in registers: 8 issue slots per point and no traffic. A shared copy of the
+// 2. Here both live in registers: 10 issue slots per point and no traffic. A shared copy of the
 //    points serves the one random read of a step, the coordinates of the winner.
 // 3. The tree of barriers became two warp reductions, one barrier and two more warp reductions.
 // 4. Taken points need no mark: a sample is 0 from itself, and when every distance is 0 the rest is

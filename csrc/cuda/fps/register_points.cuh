@@ -33,13 +33,12 @@ struct RegisterPoints {
 
   __device__ Best best() const {
     float mine = d[0];
+#pragma unroll
+    for (int i = 1; i < kItems; ++i) mine = fmaxf(mine, d[i]);
     int item = 0;
 #pragma unroll
-    for (int i = 1; i < kItems; ++i) {
-      const bool farther = d[i] > mine;
-      mine = farther ? d[i] : mine;
-      item = farther ? i : item;
-    }
+    for (int i = kItems - 1; i > 0; --i) item = d[i] == mine ? i : item;
+    item = d[0] == mine ? 0 : item;
     return warp_best(mine, warp_max(mine), first + item * kWarp);
   }
 };
