@@ -14,7 +14,8 @@ import torch
 
 from farpoint.v1 import sampling_pb2
 from farpoint_server import version
-from farpoint_server.codec.sample_request import METHODS, POINT_TYPES
+from farpoint_server.codec.sample_request import METHODS
+from farpoint_server.codec.tensors import POINT_TYPES
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
@@ -26,12 +27,12 @@ from farpoint_server.memory.monitor import MemoryMonitor
 from farpoint_server.memory.options import manager_of
 from farpoint_server.memory.trimmer import Gate
 from farpoint_server.models.registry import Registry
-from farpoint_server.observability.metrics.batches import BatchMeter
 from farpoint_server.observability.metrics.instruments import GAUGES
 from farpoint_server.observability.metrics.memory import MemoryCollector
 from farpoint_server.observability.setup import Telemetry
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.lane import BatchMetrics
 from farpoint_server.scheduling.watchdog import Watchdog
 from farpoint_server.services import registration as services
 from farpoint_server.services.admin import AdminServicer
@@ -40,10 +41,9 @@ from farpoint_server.services.encoding import EncodingServicer
 from farpoint_server.services.open_inference import OpenInferenceServicer
 from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.services.sampling import SamplingServicer
-from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.interceptor import RequestInterceptor
-from farpoint_server.transport.limits.outgoing import Outgoing
+from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
 from farpoint_server.transport.limits.slots import CallLimits
 from farpoint_server.transport.receive import ReceiveTurns
 from farpoint_server.transport.server import GrpcServers
@@ -75,13 +75,17 @@ class App:
         self._telemetry = Telemetry(settings, lambda: self._health.is_serving)
         long_ns = int(settings.long_work_ms * 1e6)
         is_cpu = all(device.type == "cpu" for device in chosen)
+        instruments = self._telemetry.instruments
         self._batcher = Batcher(
-            self._measured(self._engines),
+            self._engines,
             settings.batch_points,
             self._watchdog,
-            background=self._measured(background),
+            background=background,
             long_ns=long_ns,
             batch_ns=long_ns if long_ns and is_cpu else None,
+            metrics=BatchMetrics(
+                instruments.batch_requests.observe, instruments.batch_points.observe
+            ),
         )
         self._threads = ThreadPoolExecutor(2, "codec")
         self._in_flight = InFlight()
@@ -187,9 +191,6 @@ class App:
                 background = Engine(device, most, memory, is_background=True)
             engines.append(Engine(device, threads, memory, background=background))
         return engines
-
-    def _measured(self, engines: Sequence[Engine]) -> list[BatchMeter]:
-        return [BatchMeter(engine, self._telemetry.instruments) for engine in engines]
 
     def _make_interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
         """Those of all calls, the outermost first."""

@@ -11,8 +11,6 @@ from ipaddress import ip_address, ip_network
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
-from structlog.typing import EventDict, WrappedLogger
-
 Fields: TypeAlias = dict[str, Any]
 # What the names of callers begin with that have shown a token.
 TOKEN_PREFIX = "token:"
@@ -38,7 +36,8 @@ class RequestContext:
         self.on_end = on_end
 
 
-_current: ContextVar[RequestContext | None] = ContextVar("request", default=None)
+variable: ContextVar[RequestContext | None] = ContextVar("request", default=None)
+"""The current request; None where there is none."""
 caller: ContextVar[str] = ContextVar("caller", default="")
 """Who is served in turns with others, and has a share of what the server holds. A variable of its
 own, which several rooms read on the way of each request; empty where there is no request."""
@@ -46,10 +45,10 @@ own, which several rooms read on the way of each request; empty where there is n
 
 def current() -> RequestContext:
     """The current request; one without fields where there is none."""
-    request = _current.get()
+    request = variable.get()
     if request is None:
         request = RequestContext({})
-        _current.set(request)
+        variable.set(request)
     return request
 
 
@@ -60,17 +59,17 @@ def bind(**fields: Any) -> None:
 
 def begin(on_end: OnEnd, **fields: Any) -> Fields:
     """Begins the request of an RPC, with the fields that its interceptors have bound already."""
-    known = _current.get()
+    known = variable.get()
     if known is not None:
         fields = known.fields | fields
-    _current.set(RequestContext(fields, on_end))
+    variable.set(RequestContext(fields, on_end))
     return fields
 
 
 def fork(**fields: Any) -> None:
     """Begins a request within an RPC: from now on the current task has fields of its own."""
     request = current()
-    _current.set(RequestContext(request.fields | fields, request.on_end))
+    variable.set(RequestContext(request.fields | fields, request.on_end))
 
 
 def identify(peer: str) -> None:
@@ -106,9 +105,3 @@ def address_of(peer: str) -> str:
     if address.version == 4:
         return f"{scheme}:{host}"
     return f"{scheme}:{ip_network((address, 64), strict=False)}"
-
-
-def merge(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """structlog processor: a line takes from the current request what it does not say itself."""
-    request = _current.get()
-    return event if request is None else {**request.fields, **event}

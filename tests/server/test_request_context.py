@@ -32,13 +32,6 @@ async def test_requests_of_a_stream_have_fields_of_their_own():
     assert len(ended) == 2
 
 
-async def test_a_line_says_what_is_known_and_its_own_words_win():
-    assert request_context.merge(None, "info", {"event": "x"})["event"] == "x"
-    request_context.begin(lambda *_: None, method="Sample", points=3)
-    line = request_context.merge(None, "info", {"event": "x", "points": 4})
-    assert line == {"event": "x", "method": "Sample", "points": 4}
-
-
 async def test_one_call_says_nothing_of_another():
     async def other():
         request_context.begin(lambda *_: None, method="Other")

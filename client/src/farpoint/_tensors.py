@@ -1,5 +1,7 @@
 """Tensor messages from and to numpy arrays, and the dtype in which coordinates are sent."""
 
+from typing import Any
+
 import numpy as np
 
 from farpoint._arrays import Array
@@ -38,25 +40,37 @@ def points_to_tensor(clouds: list[Array]) -> pb.Tensor:
 
 def to_tensor(parts: list[Array]) -> pb.Tensor:
     """Little-endian arrays of one dtype and one row shape, stacked along the first axis."""
-    size = sum(part.nbytes for part in parts)
+    check_payload(sum(part.nbytes for part in parts))
+    tensor = tensor_header(parts)
+    tensor.data = _joined_bytes(parts)
+    return tensor
+
+
+def check_payload(size: int) -> None:
+    """Raises InvalidArgumentError for more bytes than a message can hold."""
     if size > MAX_PAYLOAD_BYTES:
         raise InvalidArgumentError(
             f"points must fit one message of {MAX_PAYLOAD_BYTES} bytes, got {size}: "
             "send fewer clouds at a time",
             field="points.data",
         )
-    tensor = tensor_header(parts)
-    tensor.data = _joined_bytes(parts)
-    return tensor
 
 
 def tensor_header(parts: list[Array]) -> pb.Tensor:
     """As `to_tensor`, without the data."""
     rows = sum(part.shape[0] for part in parts)
     return pb.Tensor(
-        data_type=_TYPES[parts[0].dtype.newbyteorder("<").str],
+        data_type=wire_type(parts[0].dtype, "points.data_type"),
         shape=[rows, *parts[0].shape[1:]],
     )
+
+
+def wire_type(dtype: np.dtype[Any], field: str) -> pb.DataType.ValueType:
+    """The contract's type for a dtype of any byte order; raises InvalidArgumentError."""
+    data_type = _TYPES.get(dtype.newbyteorder("<").str)
+    if data_type is None:
+        raise InvalidArgumentError(f"{dtype} cannot be sent", field=field)
+    return data_type
 
 
 def to_arrays(*tensors: pb.Tensor, checksums: Checksums = Checksums.OFF) -> list[Array]:

@@ -7,9 +7,9 @@ from functools import lru_cache, partial
 import numpy as np
 
 from farpoint.v1 import sampling_pb2, tensor_pb2
-from farpoint_server.codec.fields import Buffer, length_delimited
-from farpoint_server.codec.sample_request import DecodedSampleRequest, ParsedSampleRequest
-from farpoint_server.codec.wire import serialize_tensor
+from farpoint_server.codec.coordinates import DecodedSampleRequest
+from farpoint_server.codec.sample_request import ParsedSampleRequest
+from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tensor
 from farpoint_server.engine.types import Clouds, Int32s, Int64s, Outcome, Samples
 
 Response = sampling_pb2.SampleResponse

@@ -1,6 +1,6 @@
-"""Launches of the farthest point sampling kernels: one for all clouds of a batch."""
+"""Launches of the sampling kernels: one for all clouds of a batch, split into its answers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -11,10 +11,11 @@ import torch
 import farpoint_ops  # noqa: F401  registers the ops
 from farpoint_server.engine.transfer.device import Array
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import Clouds, Float32s, Int32s, Int64s
+from farpoint_server.engine.types import Clouds, Float32s, Int32s, Int64s, Samples
 
-T = TypeVar("T")
 _Array = TypeVar("_Array", Float32s, Int64s)
+# What a request gets that was given up: nobody reads it.
+NOTHING = Samples(np.empty(0, np.int32), None)
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,12 @@ class _Arguments:
     """Whether any request asked for them."""
 
 
-def launch(requests: Sequence[Clouds], cancelled: Int32s) -> tuple[Int32s, Float32s | None]:
-    """Samples every cloud on a CPU, on the thread that calls.
+def launch(requests: Sequence[Clouds], cancelled: Int32s) -> list[Samples]:
+    """The samples of each request, on a CPU, from the thread that calls.
 
     Args:
         requests: One or more, with B clouds together.
         cancelled: Shape (B,): clouds whose flag is nonzero, now or later, are left unfinished.
-
-    Returns:
-        Rows of the joined points, shape (S,), and distances (S,) if any request asked for them.
     """
     arguments = _arguments(requests)
     with torch.inference_mode():
@@ -49,16 +47,13 @@ def launch(requests: Sequence[Clouds], cancelled: Int32s) -> tuple[Int32s, Float
             torch.from_numpy(cancelled),
             arguments.with_distances,
         )
-    return rows.numpy(), distances.numpy() if arguments.with_distances else None
+    return _split(requests, rows.numpy(), distances.numpy() if arguments.with_distances else None)
 
 
 def submit(
-    requests: Sequence[Clouds],
-    cancelled: Int32s,
-    pipeline: Pipeline[Any],
-    finish: Callable[[Int32s | None, Float32s | None], T],
-) -> "Future[T]":
-    """Samples every cloud on a GPU, and does not wait for it.
+    requests: Sequence[Clouds], cancelled: Int32s, pipeline: Pipeline[Any]
+) -> "Future[list[Samples]]":
+    """The samples of each request, on a GPU, which is not waited for.
 
     What all have given up before its kernels are launched is left; what was launched is finished.
 
@@ -66,7 +61,6 @@ def submit(
         requests: One or more, with B clouds together.
         cancelled: Shape (B,): nonzero for each cloud that is given up.
         pipeline: To the GPU.
-        finish: Makes the answer of what `launch` would return; of None where all was given up.
     """
     arguments = _arguments(requests)
     samples = int(arguments.sample_offsets[-1])
@@ -87,9 +81,10 @@ def submit(
         )
         return outputs if arguments.with_distances else outputs[:1]
 
-    def answer(outputs: Sequence[Array]) -> T:
-        rows = outputs[0] if outputs else None
-        return finish(rows, outputs[1] if len(outputs) > 1 else None)
+    def answer(outputs: Sequence[Array]) -> list[Samples]:
+        if not outputs:
+            return [NOTHING] * len(requests)
+        return _split(requests, outputs[0], outputs[1] if len(outputs) > 1 else None)
 
     inputs = ([clouds.points for clouds in requests], [arguments.offsets])
     return pipeline.submit(
@@ -116,3 +111,30 @@ def _offsets(parts: Sequence[Int64s]) -> Int64s:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     lengths.cumsum(out=offsets[1:])
     return offsets
+
+
+def sample_count(clouds: Clouds) -> int:
+    """Points that are wanted of all clouds together."""
+    counts = clouds.sample_counts
+    return int(counts[0]) if len(counts) == 1 else int(counts.sum())
+
+
+def _split(requests: Sequence[Clouds], rows: Int32s, distances: Float32s | None) -> list[Samples]:
+    """Gives each request its own samples, with rows counted from its own first point."""
+    if len(requests) == 1:
+        return [Samples(rows, distances)]
+    samples = []
+    point = sample = 0
+    for clouds in requests:
+        part = slice(sample, sample + sample_count(clouds))
+        samples.append(
+            Samples(
+                rows=rows[part] - np.int32(point),
+                distances=None
+                if distances is None or not clouds.with_distances
+                else distances[part],
+            )
+        )
+        point += len(clouds.points)
+        sample = part.stop
+    return samples

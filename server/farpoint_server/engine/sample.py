@@ -1,4 +1,4 @@
-"""Batches of Sample requests: made, sliced where memory is short, run, and split into answers."""
+"""Sample requests as work of the scheduler: batches are made, and sliced where memory is short."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -9,16 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from farpoint_server.engine.launch import launch, submit
+from farpoint_server.engine.launch import NOTHING, launch, sample_count, submit
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import Clouds, Float32s, Int32s, Samples
+from farpoint_server.engine.types import Clouds, Int32s, Samples
 from farpoint_server.memory.prediction import sample_bytes
 
 # What the CPU kernel takes, to within a factor of two, as it reckons itself where it decides how
 # many threads a cloud is worth: for scans, surfaces and noise, alone or a thousand clouds at once.
 POINT_NS, SAMPLE_NS = 15, 200
-# What a request gets that was given up: nobody reads it.
-_NOTHING = Samples(np.empty(0, np.int32), None)
 
 
 # Not frozen: that takes four times as long to make, and every request makes one.
@@ -36,7 +34,7 @@ class SampleWork:
 
     def __post_init__(self) -> None:
         self.point_count = len(self.clouds.points)
-        self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * _sample_count(self.clouds)
+        self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * sample_count(self.clouds)
 
     @staticmethod
     def batch(requests: "Sequence[SampleWork]") -> "SampleBatch":
@@ -64,7 +62,7 @@ class SampleBatch:
             cancelled = np.zeros(self._ends[-1], np.int32)
         self.cancelled = cancelled
         self.point_count = points = sum([len(clouds.points) for clouds in requests])
-        samples = sum([_sample_count(clouds) for clouds in requests])
+        samples = sum([sample_count(clouds) for clouds in requests])
         self.predicted_bytes = sample_bytes(points, len(cancelled), samples)
 
     def __len__(self) -> int:
@@ -115,23 +113,11 @@ class SampleBatch:
         finished.
         """
         if pipeline is not None:
-            return submit(self.requests, self.cancelled, pipeline, self._answers)
+            return submit(self.requests, self.cancelled, pipeline)
         # The first flag alone is cheap to look at, and is set in few batches.
         if self.cancelled[0] and self.cancelled.all():
-            return self._answers(None, None)
-        return self._answers(*launch(self.requests, self.cancelled))
-
-    def _answers(self, rows: Int32s | None, distances: Float32s | None) -> list[Samples]:
-        """Of rows (S,) and distances (S,) of all requests; None where all were given up."""
-        if rows is None:
-            return [_NOTHING] * len(self)
-        return _split(self.requests, rows, distances)
-
-
-def _sample_count(clouds: Clouds) -> int:
-    """Points that are wanted of all clouds together."""
-    counts = clouds.sample_counts
-    return int(counts[0]) if len(counts) == 1 else int(counts.sum())
+            return [NOTHING] * len(self)
+        return launch(self.requests, self.cancelled)
 
 
 def _part(clouds: Clouds, rows: slice, part: slice) -> Clouds:
@@ -143,24 +129,3 @@ def _part(clouds: Clouds, rows: slice, part: slice) -> Clouds:
         sample_counts=clouds.sample_counts[part],
         starts=clouds.starts[part],
     )
-
-
-def _split(requests: Sequence[Clouds], rows: Int32s, distances: Float32s | None) -> list[Samples]:
-    """Gives each request its own samples, with rows counted from its own first point."""
-    if len(requests) == 1:
-        return [Samples(rows, distances)]
-    samples = []
-    point = sample = 0
-    for clouds in requests:
-        part = slice(sample, sample + _sample_count(clouds))
-        samples.append(
-            Samples(
-                rows=rows[part] - np.int32(point),
-                distances=None
-                if distances is None or not clouds.with_distances
-                else distances[part],
-            )
-        )
-        point += len(clouds.points)
-        sample = part.stop
-    return samples

@@ -19,9 +19,9 @@ from farpoint_server.codec.encode import (
     parse_encode_request,
     serialize_encode_response,
 )
-from farpoint_server.codec.parts import encode_bounds
+from farpoint_server.codec.parts import check_encode
 from farpoint_server.codec.validation import RequestLimits
-from farpoint_server.codec.wire import parse, read_message
+from farpoint_server.codec.wire import read_message
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import Outcome, StageOutput
 from farpoint_server.models.forward import EncodeWork
@@ -64,8 +64,8 @@ class EncodeHandler:
         """
         arrived = time.monotonic()
         raw = await receive(context, self.admission, self.receiving)
-        bounds = encode_bounds(self.limits.clouds)
-        message = parse(read_message, raw, sampling_pb2.EncodeRequest, bounds)
+        check = check_encode(self.limits.clouds)
+        message = read_message(raw, sampling_pb2.EncodeRequest, check)
         model = self.registry.get(message.model)
         request = parse_encode_request(message, len(raw), model.config, self.limits)
         with self.admission.hold(request.points.shape[0], len(raw)):

@@ -12,7 +12,6 @@ from farpoint_server.codec.open_inference import encoder, fps
 from farpoint_server.codec.open_inference.message import InferMessage, read_infer_message
 from farpoint_server.codec.open_inference.points import VERSION
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.wire import parse
 from farpoint_server.errors import InvalidRequestError, NotFoundError, quoted
 from farpoint_server.models.registry import LoadedModel
 from farpoint_server.services.encode_handler import EncodeHandler
@@ -68,7 +67,7 @@ class OpenInferenceServicer:
         """ModelInfer."""
         handler = self.sample_handler
         raw = await receive(context, handler.admission, handler.receiving)
-        message = parse(read_infer_message, raw)
+        message = read_infer_message(raw)
         model = self._find(message.request.model_name, message.request.model_version)
         if message.size > handler.limits.message_bytes:
             expected = f"a message of at most {handler.limits.message_bytes} bytes"

@@ -12,18 +12,18 @@ from functools import partial
 from typing import TypeVar
 
 from farpoint_server import request_context
-from farpoint_server.codec.fields import Buffer
+from farpoint_server.codec.coordinates import DecodedSampleRequest, decode_sample_request
 from farpoint_server.codec.sample_request import (
-    DecodedSampleRequest,
     ParsedSampleRequest,
+    SampleMessage,
     check_message_size,
-    decode_sample_request,
     parse_sample_request,
+    read_sample_message,
 )
 from farpoint_server.codec.sample_response import response_bytes, serialize_sample_response
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.validation import RequestLimits
-from farpoint_server.codec.wire import SampleMessage, parse, read_sample_message
+from farpoint_server.codec.wire import Buffer
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
@@ -71,15 +71,13 @@ class SampleHandler:
         arrived = time.monotonic()
         chunks = await self.handle_message(
             # Not kept here: its bytes are not needed any more where the points had to be copied.
-            self.parse(await receive(context, self.admission, self.receiving)),
+            read_sample_message(
+                await receive(context, self.admission, self.receiving), self.limits.clouds
+            ),
             context.time_remaining(),
             arrived,
         )
         return b"".join(chunks)
-
-    def parse(self, raw: bytes) -> SampleMessage:
-        """A received SampleRequest; raises InvalidRequestError."""
-        return parse(read_sample_message, raw, self.limits.clouds)
 
     async def handle_message(
         self, message: SampleMessage, timeout_s: float | None, arrived: float

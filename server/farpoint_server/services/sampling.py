@@ -11,9 +11,8 @@ from farpoint_server.errors import DrainingError
 from farpoint_server.services import upload
 from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.services.stream import SampleStream
-from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.limits.outgoing import Outgoing
+from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
 
 SERVICE = sampling_pb2.DESCRIPTOR.services_by_name["SamplingService"].full_name
 

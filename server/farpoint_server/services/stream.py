@@ -10,8 +10,9 @@ import grpc
 
 from farpoint.v1 import sampling_pb2
 from farpoint_server import request_context
-from farpoint_server.codec.fields import Buffer, length_delimited
-from farpoint_server.codec.wire import SampleMessage, parse, read_stream_message
+from farpoint_server.codec.sample_request import SampleMessage
+from farpoint_server.codec.streaming import read_stream_message
+from farpoint_server.codec.wire import Buffer, length_delimited
 from farpoint_server.errors import (
     DeadlinePassedError,
     InvalidRequestError,
@@ -21,7 +22,7 @@ from farpoint_server.errors import (
 from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.transport import interceptor
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.limits.outgoing import Outgoing, Response
+from farpoint_server.transport.limits.open_calls import Outgoing, Response
 
 # Requests of one stream that are worked on at a time: enough to convert one while another is
 # computed and a third is written, and few enough that one stream does not fill the server.
@@ -174,4 +175,4 @@ class SampleStream:
             return False
 
     def _parse(self, raw: bytes) -> tuple[SampleMessage, int]:
-        return parse(read_stream_message, raw, self._handler.limits.clouds)
+        return read_stream_message(raw, self._handler.limits.clouds)

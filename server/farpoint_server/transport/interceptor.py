@@ -22,11 +22,9 @@ from farpoint_server.errors import (
     status_of,
 )
 from farpoint_server.request_context import Fields
-from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.handlers import Behavior, Context, Handler, adapt, until_idle
-from farpoint_server.transport.limits.open_calls import OpenCalls, RefusalLog
-from farpoint_server.transport.limits.outgoing import Outgoing
-from farpoint_server.transport.limits.slots import CallLimits
+from farpoint_server.transport.limits.open_calls import InFlight, OpenCalls, Outgoing
+from farpoint_server.transport.limits.slots import CallLimits, RefusalLog
 
 REQUEST_ID_KEY = "x-request-id"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -97,7 +95,6 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[Handler]]",
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler:
-        request_context.bind(request_id=request_id_of(handler_call_details.invocation_metadata))
         handler = await continuation(handler_call_details)
         method = str(handler_call_details.method)
         if handler is None:
@@ -117,7 +114,8 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
 
         async def guarded(request: Any, context: Context) -> Any:
             arrived, code = time.monotonic(), "OK"
-            request_id = request_context.begin(end_request, method=method)["request_id"]
+            request_id = request_id_of(context.invocation_metadata())
+            request_context.begin(end_request, request_id=request_id, method=method)
             request_context.identify(context.peer())
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id),))
             try:
@@ -133,8 +131,8 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
                 clear_tracebacks(error)
                 await _abort(context, request_id, error)
             else:
-                log_end(arrived)
                 call.answer(context, answer)
+                log_end(arrived)
                 return answer
             finally:
                 metrics.end_call(rpc, code, time.monotonic() - arrived)
@@ -146,7 +144,8 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         end_request, slots = partial(self._metrics.end_request, rpc), self._calls.slots_of(rpc)
 
         async def guarded(request: Any, context: Context) -> Any:
-            request_id = request_context.begin(end_request)["request_id"]
+            request_id = request_id_of(context.invocation_metadata())
+            request_context.begin(end_request, request_id=request_id)
             caller = request_context.address_of(context.peer())
             try:
                 if slots is not None:
@@ -183,8 +182,7 @@ def log_end(arrived: float, error: Exception | None = None) -> None:
         arrived: When it began, in seconds of time.monotonic.
         error: What it ended with; None if it was served.
     """
-    request, seconds = request_context.current(), time.monotonic() - arrived
-    request.on_end(seconds, error, request.fields)
+    request, seconds = request_context.variable.get(), time.monotonic() - arrived
     status = "OK" if error is None else code_of(error).name
     ended = {"event": "request", "status": status, "server_ms": round(seconds * 1e3, 3)}
     if error is None:
@@ -193,6 +191,8 @@ def log_end(arrived: float, error: Exception | None = None) -> None:
         log.info(**ended, error=str(error))
     else:
         log.error(**ended, exc_info=error)
+    if request is not None:
+        request.on_end(seconds, error, request.fields)
 
 
 async def _abort(context: Context, request_id: str, error: Exception) -> NoReturn:

@@ -9,10 +9,10 @@ from tests.support.memory_objects import MemoryObjects
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import shared_memory_pb2, tensor_pb2
-from farpoint_server.codec.sample_request import decode_sample_request, parse_sample_request
+from farpoint_server.codec.coordinates import decode_sample_request
+from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.validation import RequestLimits
-from farpoint_server.codec.wire import SampleMessage
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, OverloadedError

@@ -22,15 +22,14 @@ class StandInEngine:
     """Answers each request with its number of points, once `gate` lets it; fails on POISON, and
     has no answer at all for MISCOUNTED."""
 
+    inline_ns = -1
+
     def __init__(self, depth: int = 1) -> None:
         self.depth = depth
         self.gate = asyncio.Event()
         self.batches: list[list[int]] = []
         self.running: SampleBatch | None = None
         self.before_failure = lambda: None
-
-    def run_inline_if_idle(self, work):  # noqa: ARG002
-        return None
 
     async def run(self, batch):
         sizes = [len(clouds.points) for clouds in batch.requests]

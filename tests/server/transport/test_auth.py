@@ -5,8 +5,8 @@ import pytest
 
 from farpoint_server.services.registration import ADMIN, HEALTH, PUBLIC
 from farpoint_server.transport.auth import AuthInterceptor, scope_of
-from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.limits.open_calls import InFlight
 from farpoint_server.transport.tokens import TokenFile
 
 CAMERA, OPS = "c" * 32, "o" * 32

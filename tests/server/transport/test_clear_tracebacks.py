@@ -12,9 +12,8 @@ from farpoint.v1 import sampling_pb2
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.sampling import SamplingServicer
-from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.interceptor import RequestInterceptor
-from farpoint_server.transport.limits.outgoing import Outgoing
+from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
 
 METHOD = "/farpoint.test.Service/Method"
 

@@ -9,8 +9,8 @@ import structlog
 
 from farpoint_server.errors import DeadlinePassedError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.limits.open_calls import InFlight
 from farpoint_server.transport.receive import ReceiveTurns, receive
 
 METHOD = "/farpoint.test.Service/Method"

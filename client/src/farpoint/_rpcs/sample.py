@@ -1,17 +1,18 @@
 """The Sample RPC: its request from checked arguments, and `Sample`s from its response."""
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Sized
 from typing import Any
 
 import numpy as np
 
-from farpoint._arrays import Array, CloudAttributes, split_batch
+from farpoint._arrays import Array, CloudBatch, split_batch
 from farpoint._checksums import Checksums
 from farpoint._rpcs.calls import CallContext, UnaryRpc
 from farpoint._shared_memory import Lease
 from farpoint._tensors import points_to_tensor, to_arrays
 from farpoint.errors import InternalError, InvalidArgumentError
+from farpoint.packed.batch import PackedBatch, packed_batch
 from farpoint.results import Sample
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
@@ -49,7 +50,10 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         checksums: Checksums = Checksums.OFF,
     ) -> None:
         check_nonfinite(nonfinite)
-        self.batch = split_batch(points, attributes, own_attributes=True)
+        packed = packed_batch(points, attributes)
+        self.batch: CloudBatch | PackedBatch = packed or split_batch(
+            points, attributes, own_attributes=True
+        )
         clouds = self.batch.clouds
         self.checksums = checksums
         self.request = pb.SampleRequest()
@@ -64,7 +68,11 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             return_distances=True,
             return_checksums=checksums.are_wanted,
         )
-        tensor = points_to_tensor(clouds) if lease is None else lease.points_to_tensor(clouds)
+        if isinstance(self.batch, PackedBatch):
+            self.batch.write(self.request, lease)
+            return
+        arrays = self.batch.clouds
+        tensor = points_to_tensor(arrays) if lease is None else lease.points_to_tensor(arrays)
         self.request.points.CopyFrom(tensor)
 
     def read(self, response: pb.SampleResponse, context: CallContext) -> Sample | list[Sample]:
@@ -83,16 +91,17 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         origins = self._origins(response)
         self._check(response, indices, distances)
         timings = context.read_timings(response.timings)
-        pairs = zip(self.batch.clouds, self.batch.attributes, strict=True)
         end = 0
-        for i, (cloud, attributes) in enumerate(pairs):
+        clouds: Sequence[Sized] = self.batch.clouds
+        for i, cloud in enumerate(clouds):
             begin, end = end, end + response.lengths[i]
             rows = indices[begin:end]
             check_rows(rows, cloud)
+            points, attributes = self.batch.choose(i, rows)
             yield Sample(
                 indices=rows,
-                points=cloud[rows],
-                attributes=_gather(attributes, rows),
+                points=points,
+                attributes=attributes,
                 distances=distances[begin:end],
                 timings=timings,
                 origin=None if origins is None else origins[i],
@@ -103,7 +112,11 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         return to_arrays(*tensors, checksums=self.checksums)
 
     def _origins(self, response: pb.SampleResponse) -> Array | None:
-        if self.request.points.data_type != tensor_pb2.DATA_TYPE_FLOAT64:
+        if isinstance(self.batch, PackedBatch):
+            is_shifted = response.HasField("origins")
+        else:
+            is_shifted = self.request.points.data_type == tensor_pb2.DATA_TYPE_FLOAT64
+        if not is_shifted:
             return None
         [origins] = self._arrays(response.origins)
         expected = len(self.batch.clouds), 3
@@ -132,7 +145,7 @@ def check_nonfinite(nonfinite: str) -> None:
         )
 
 
-def check_rows(rows: Array, cloud: Array) -> None:
+def check_rows(rows: Array, cloud: Sized) -> None:
     """Raises InternalError for indices that are not rows of the cloud."""
     if rows.min() < 0 or rows.max() >= len(cloud):
         raise InternalError(
@@ -140,7 +153,7 @@ def check_rows(rows: Array, cloud: Array) -> None:
         )
 
 
-def _check_sample_counts(m: object, clouds: list[Array]) -> list[int]:
+def _check_sample_counts(m: object, clouds: Sequence[Sized]) -> list[int]:
     """One count for all clouds or one per cloud, as the request states them."""
     counts = _whole_numbers(m, len(clouds), "m", "sample_counts")
     for i, (cloud, count) in enumerate(zip(clouds, _spread(counts, clouds), strict=True)):
@@ -152,7 +165,7 @@ def _check_sample_counts(m: object, clouds: list[Array]) -> list[int]:
     return counts
 
 
-def _check_start_indices(start: object, clouds: list[Array]) -> list[int]:
+def _check_start_indices(start: object, clouds: Sequence[Sized]) -> list[int]:
     """One start row for all clouds or one per cloud, as the request states them."""
     starts = _whole_numbers(start, len(clouds), "start", "start_indices")
     for i, (cloud, row) in enumerate(zip(clouds, _spread(starts, clouds), strict=True)):
@@ -164,7 +177,7 @@ def _check_start_indices(start: object, clouds: list[Array]) -> list[int]:
     return starts
 
 
-def _spread(values: list[int], clouds: list[Array]) -> list[int]:
+def _spread(values: list[int], clouds: Sequence[Sized]) -> list[int]:
     return values * len(clouds) if len(values) == 1 else values
 
 
@@ -181,9 +194,3 @@ def _whole_numbers(value: Any, clouds: int, name: str, field: str) -> list[int]:
             field=field,
         )
     return numbers
-
-
-def _gather(attributes: CloudAttributes, rows: Array) -> CloudAttributes:
-    if isinstance(attributes, dict):
-        return {name: values[rows] for name, values in attributes.items()}
-    return None if attributes is None else attributes[rows]

@@ -35,8 +35,9 @@ class UploadRpc(UnaryRpc[pb.SampleLargeResponse, Sample | list[Sample]]):
 
 def _messages(request: pb.SampleRequest, chunk_bytes: int) -> Iterator[pb.SampleLargeRequest]:
     """The request without the data of its points, then the data in chunks."""
-    data = memoryview(request.points.data)
-    request.points.ClearField("data")
+    points = request.packed_cloud if request.HasField("packed_cloud") else request.points
+    data = memoryview(points.data)
+    points.ClearField("data")
     yield pb.SampleLargeRequest(request=request)
     step = max(1, chunk_bytes)
     for begin in range(0, len(data), step):

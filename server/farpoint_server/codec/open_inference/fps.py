@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from farpoint_server.codec.coordinates import DecodedSampleRequest
 from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.points import (
     POINT_TYPES,
@@ -16,7 +17,7 @@ from farpoint_server.codec.open_inference.tensors import (
     requested_outputs,
 )
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.sample_request import DecodedSampleRequest, ParsedSampleRequest
+from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.sample_response import rows_within
 from farpoint_server.codec.validation import RequestLimits, check_range
 from farpoint_server.engine.types import Int64s, Outcome, Samples

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from farpoint_server.codec.fields import Buffer
 from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.validation import check_shape
+from farpoint_server.codec.tensors import check_shape
+from farpoint_server.codec.wire import Buffer
 from farpoint_server.errors import InvalidRequestError, quoted
 
 # The field of InferTensorContents and the size of an element. What has no field travels raw.

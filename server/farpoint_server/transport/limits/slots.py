@@ -1,6 +1,9 @@
 """Limits on the open calls of one caller and of all, by kind of service."""
 
+import time
 from collections import Counter
+
+import structlog
 
 from farpoint_server.errors import TooManyCallsError
 from farpoint_server.request_context import TOKEN_PREFIX
@@ -8,6 +11,8 @@ from farpoint_server.request_context import TOKEN_PREFIX
 # All callers, one caller. A fleet behind one address may watch the health of a few dozen channels.
 PROBES = (256, 64)
 ADMIN = (64, 32)
+LOG_INTERVAL_S = 1.0
+log = structlog.get_logger("farpoint.rpc")
 
 
 class CallSlots:
@@ -78,3 +83,19 @@ class CallLimits:
         if rpc.startswith("farpoint.v1.AdminService/"):
             return self._admin
         return self._probes if rpc.startswith("grpc.") else self._requests
+
+
+class RefusalLog:
+    """Logs refused calls: a line a second at most, with their number since the line before."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._logged = -LOG_INTERVAL_S
+
+    def add(self, error: TooManyCallsError) -> None:
+        """Counts a refused call, and logs it if none was logged in this second."""
+        self._count += 1
+        now = time.monotonic()
+        if now - self._logged >= LOG_INTERVAL_S:
+            log.warning("calls refused", calls=self._count, error=str(error))
+            self._count, self._logged = 0, now

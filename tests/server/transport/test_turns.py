@@ -2,7 +2,7 @@
 
 import asyncio
 
-from farpoint_server.transport.limits.turns import Turns
+from farpoint_server.transport.receive import Turns
 
 
 async def wait_in_line(turns: Turns, caller: str, served: list[str]) -> None:
