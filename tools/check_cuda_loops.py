@@ -34,7 +34,13 @@ class Loop:
 
 
 def tree(name: str, template: str, warps: int, busy: int) -> Loop:
-    return Loop(f"{name}, {warps} warps, {busy} busy", "tree/tree_kernel", template, warps, busy)
+    return Loop(
+        f"{name}, {warps} warp{'s' if warps > 1 else ''}, {busy} busy",
+        "tree/tree_kernel",
+        template,
+        warps,
+        busy,
+    )
 
 
 def block(threads: int, items: int) -> Loop:
