@@ -115,6 +115,18 @@ def test_a_sample_goes_down_to_few_leaves(name: str, shape: TreeShape, most: flo
     assert leaves / 4096 < most
 
 
+@pytest.mark.parametrize("far", [1e3, 1e6, 1e30])
+def test_points_far_outside_leave_the_rest_sorted(far: float) -> None:
+    """Of 128 leaves; cells of equal size would hold the whole cube in one."""
+    rng = np.random.default_rng(0)
+    cloud = uniform(rng, 4096)
+    cloud[rng.integers(0, 4096, 5)] = far * rng.standard_normal((5, 3))
+    work()
+    check([cloud], [512], [0], TreeShape(8, 1, False, True))
+    leaves, _ = work()
+    assert leaves / 512 < 20
+
+
 @pytest.mark.parametrize(
     ("clouds", "points", "shape"),
     [

@@ -6,18 +6,6 @@
 
 namespace farpoint::cuda::tree {
 
-// The rows of all lanes, ascending: a bitonic sort.
-__device__ inline int sorted_rows(int row) {
-  for (int run = 2; run <= kWarp; run *= 2) {
-    for (int step = run / 2; step > 0; step /= 2) {
-      const int other = __shfl_xor_sync(kAllLanes, row, step);
-      const bool lower = (lane_id() & step) == 0, ascends = (lane_id() & run) == 0;
-      row = lower == ascends ? min(row, other) : max(row, other);
-    }
-  }
-  return row;
-}
-
 template <int kLevels>
 class TreeBuilder : public TreePicker<kLevels> {
  public:
@@ -72,7 +60,7 @@ class TreeBuilder : public TreePicker<kLevels> {
   __device__ Child build_leaf(const Cloud& cloud, const int* order, int parent, int j,
                               PointRow& first) {
     const int position = this->share_.leaf(parent, j) * kLeaf + lane_id();
-    const int row = sorted_rows(position < cloud.n ? order[position] : kNoRow);
+    const int row = warp_sorted(position < cloud.n ? order[position] : kNoRow);
     const Point p = row != kNoRow ? cloud.point(row) : Point{0.0f, 0.0f, 0.0f};
     const bool counts = row != kNoRow && is_finite(p);
     const unsigned place = this->place(parent, j);

@@ -37,18 +37,48 @@ __device__ inline void widen_all(Bounds& bounds, const Cloud& cloud, int begin, 
   }
 }
 
-// The cells over a bounding box. The longest side has 2^kAxisBits of them: cells are cubes, so that
-// leaves stay near cubic whatever the shape of the cloud.
+// Of the values that count, in any lane; infinite where there are none.
+__device__ inline float warp_median(float v, bool counts) {
+  const int sorted = warp_sorted(ordered(counts ? v : infinity()));
+  const int count = __popc(__ballot_sync(kAllLanes, counts));
+  return from_ordered(__shfl_sync(kAllLanes, sorted, count / 2));
+}
+
+// Where half of a cloud is, by the look of 32 rows: immune to what lies far outside.
+struct Bulk {
+  Point center;
+  float radius;  // the largest of the axes' median distances from the center
+
+  __device__ static Bulk of(const Cloud& cloud) {
+    const Point p = cloud.point(static_cast<int>(int64_t{cloud.n} * lane_id() / kWarp));
+    const bool counts = is_finite(p);
+    const Point c = {warp_median(p.x, counts), warp_median(p.y, counts), warp_median(p.z, counts)};
+    const float x = warp_median(fabsf(p.x - c.x), counts),
+                y = warp_median(fabsf(p.y - c.y), counts);
+    return {c, fmaxf(fmaxf(x, y), warp_median(fabsf(p.z - c.z), counts))};
+  }
+};
+
+// Cells of a cloud, 2^kAxisBits along the longest side of its bounding box: cubes, so that leaves
+// stay near cubic whatever the shape of the cloud. Where the box is much larger than the bulk of
+// the cloud, a few points that lie far outside would leave all others in one cell: then cells grow
+// with their distance from the bulk, up to infinity.
 struct Grid {
   Point low;
   float cells;  // in a unit of length
+  bool grows;   // `low` is the center of the bulk, and a unit its radius
 
-  __device__ static Grid over(const Bounds& b) {
+  // Called by whole warps.
+  __device__ static Grid over(const Bounds& b, const Cloud& cloud) {
+    constexpr float kFar = 64.0f;
     const float low[] = {-from_rank(b.below[0]), -from_rank(b.below[1]), -from_rank(b.below[2])};
     float side = 0.0f;
     for (int a = 0; a < 3; ++a) side = fmaxf(side, from_rank(b.above[a]) - low[a]);
+    const Bulk bulk = Bulk::of(cloud);
+    if (side > kFar * bulk.radius && bulk.radius > 0.0f)
+      return {bulk.center, 1.0f / bulk.radius, true};
     const float cells = (1 << kAxisBits) / side;
-    return {{low[0], low[1], low[2]}, is_finite(cells) ? cells : 0.0f};
+    return {{low[0], low[1], low[2]}, is_finite(cells) ? cells : 0.0f, false};
   }
 
   // The lowest ten bits of v, two zeros after each.
@@ -61,8 +91,10 @@ struct Grid {
 
   // fmaxf takes 0 for the NaN that an overflowing side makes.
   __device__ unsigned step(float v, float low) const {
-    constexpr float kLast = (1 << kAxisBits) - 1;
-    return static_cast<unsigned>(fminf(fmaxf((v - low) * cells, 0.0f), kLast));
+    constexpr float kMiddle = 1 << (kAxisBits - 1), kLast = 2 * kMiddle - 1;
+    float place = (v - low) * cells;
+    if (grows) place = kMiddle + kMiddle * (place / (1.0f + fabsf(place)));
+    return static_cast<unsigned>(fminf(fmaxf(place, 0.0f), kLast));
   }
 
   __device__ unsigned code_of(Point p) const {

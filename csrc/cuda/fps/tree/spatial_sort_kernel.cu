@@ -29,7 +29,7 @@ struct SharedHead {
 
 template <typename Row>
 __device__ void write_codes(Items<Row> to, const Cloud& cloud, const Bounds& bounds, Range rows) {
-  const Grid grid = Grid::over(bounds);
+  const Grid grid = Grid::over(bounds, cloud);
   for (int row = rows.begin + static_cast<int>(threadIdx.x); row < rows.end; row += kSortThreads) {
     to.keys[row] = grid.code_of(cloud.point(row));
     to.rows[row] = static_cast<Row>(row);
