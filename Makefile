@@ -19,8 +19,8 @@ help:  ## This list.
 demo: ext  ## Start a server, sample a scan through the client, show the result, stop.
 	$(BIN)/python examples/demo.py $(if $(CLOUD),'$(CLOUD)')
 
-test: ext  ## Set everything up and run every test.
-	$(BIN)/python -m pytest
+test: ext  ## Set everything up and run every test, two files at a time: most wait for a server.
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 dev: $(DEV)  ## The virtual environment with every package, editable.
 

@@ -57,13 +57,14 @@ def bind(**fields: Any) -> None:
     current().fields.update(fields)
 
 
-def begin(on_end: OnEnd, **fields: Any) -> Fields:
+def begin(on_end: OnEnd, **fields: Any) -> RequestContext:
     """Begins the request of an RPC, with the fields that its interceptors have bound already."""
     known = variable.get()
     if known is not None:
         fields = known.fields | fields
-    variable.set(RequestContext(fields, on_end))
-    return fields
+    request = RequestContext(fields, on_end)
+    variable.set(request)
+    return request
 
 
 def fork(**fields: Any) -> None:

@@ -197,7 +197,7 @@ def raw_cloud(points: np.ndarray):
     request = pb.SampleRequest()
     batch = packed_batch(ros_message(columns_of(points)), None)
     assert batch is not None
-    batch.write(request, None)
+    request.packed_cloud.data = b"".join(batch.describe(request, None))
     return request.packed_cloud
 
 

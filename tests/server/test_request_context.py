@@ -9,7 +9,7 @@ from farpoint_server import request_context
 
 async def test_what_interceptors_said_belongs_to_the_call():
     request_context.bind(caller="someone")
-    fields = request_context.begin(lambda *_: None, method="Sample")
+    fields = request_context.begin(lambda *_: None, method="Sample").fields
     request_context.bind(points=5)
     assert fields == {"caller": "someone", "method": "Sample", "points": 5}
 

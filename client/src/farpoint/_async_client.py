@@ -107,7 +107,8 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         rpc = SampleStreamRpc(
             m, start, nonfinite, latest_only, start_call(timeout), self._checksums
         )
-        answers = self._stubs.sampling.SampleStream(rpc.requests_async(clouds), **rpc.options)
+        stubs = self._stubs or self._open_stubs()
+        answers = stubs.sampling.SampleStream(rpc.requests_async(clouds), **rpc.options)
         try:
             async for answer in answers:
                 for item in rpc.read(answer):
@@ -217,7 +218,8 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
 
     async def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
         try:
-            response = await rpc.method(self._stubs)(rpc.request, **context.rpc_options())
+            stubs = self._stubs or self._open_stubs()
+            response = await rpc.method(stubs)(rpc.request, **context.rpc_options())
         except grpc.RpcError as error:
             raise from_rpc_error(error, context.request_id) from error
         return rpc.read(response, context)

@@ -101,10 +101,11 @@ class Client(BaseClient[grpc.Channel]):
         Args:
             points: one cloud (N, 3), or a batch: (B, N, 3) or a list of (Ni, 3). Arrays of numpy,
                 torch or anything else with ``__array__`` or ``__dlpack__``, of any byte order
-                and strides. float16, bfloat16 and float32 are sampled as they are; float64 is
-                shifted to a local origin first, so map coordinates stay exact; integers are
-                sent as float32 (up to 16 bits) or float64. Clouds of several types become the
-                smallest type that holds all.
+                and strides; objects of point cloud libraries; a `PackedCloud` or a message of
+                ROS or Foxglove like one, which is sent as it lies in memory. float16, bfloat16
+                and float32 are sampled as they are; float64 is shifted to a local origin first,
+                so map coordinates stay exact; integers are sent as float32 (up to 16 bits) or
+                float64. Clouds of several types become the smallest type that holds all.
             m: points to choose from each cloud, from 1 to N; one number or one per cloud.
             attributes: values to gather at the chosen points, with one row per point: an array
                 (N, ...) or a dict of arrays. For a batch one of these per cloud, or a dict with
@@ -144,7 +145,8 @@ class Client(BaseClient[grpc.Channel]):
         from the iterable as fast as the server and the reader of the answers keep up.
 
         Args:
-            clouds: one cloud (N, 3) at a time, of any size; as for `sample`.
+            clouds: one cloud (N, 3) at a time, of any size, or a message with one; as for
+                `sample`.
             m: points to choose from each cloud.
             start: row of each cloud that is chosen first.
             nonfinite: as for `sample`.
@@ -287,7 +289,8 @@ class Client(BaseClient[grpc.Channel]):
     def _read_stream(
         self, rpc: SampleStreamRpc, clouds: Iterable[CloudLike]
     ) -> Iterator[StreamedSample]:
-        answers = self._stubs.sampling.SampleStream(rpc.requests(clouds), **rpc.options)
+        stubs = self._stubs or self._open_stubs()
+        answers = stubs.sampling.SampleStream(rpc.requests(clouds), **rpc.options)
         try:
             for answer in answers:
                 yield from rpc.read(answer)
@@ -311,7 +314,8 @@ class Client(BaseClient[grpc.Channel]):
 
     def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
         try:
-            response = rpc.method(self._stubs)(rpc.request, **context.rpc_options())
+            stubs = self._stubs or self._open_stubs()
+            response = rpc.method(stubs)(rpc.request, **context.rpc_options())
         except grpc.RpcError as error:
             raise from_rpc_error(error, context.request_id) from error
         return rpc.read(response, context)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from farpoint.v1 import packed_cloud_pb2, tensor_pb2
-from farpoint_server.codec.packed_layout import PACKED, Layout, parse_layout
+from farpoint_server.codec.packed_layout import AXES, PACKED, Layout, parse_layout
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.codec.wire import ELEMENT_TYPES, Buffer, tensor_chunks
@@ -38,11 +38,22 @@ class PackedView(NamedTuple):
         return (self.layout.points, 3)
 
     def owned(self) -> "PackedView":
-        """With the data copied if it is shared."""
+        """With the coordinates copied if they are shared: of the records nothing else is needed."""
         if not self.is_shared:
             return self
-        copied = np.frombuffer(self.data, np.uint8).copy()
-        return self._replace(data=copied.data, is_shared=False)
+        layout = self.layout
+        dtype = np.dtype([(name, axis.dtype) for name, axis in zip(AXES, layout.axes, strict=True)])
+        records = np.empty((layout.height, layout.width), dtype)
+        for name, column in zip(AXES, self._columns(widen=False), strict=True):
+            records[name] = column
+        ends = np.cumsum([axis.dtype.itemsize for axis in layout.axes]).tolist()
+        x, y, z = (
+            axis._replace(offset=end - axis.dtype.itemsize)
+            for axis, end in zip(layout.axes, ends, strict=True)
+        )
+        step = dtype.itemsize
+        moved = layout._replace(axes=(x, y, z), point_step=step, row_step=layout.width * step)
+        return PackedView(moved, records.reshape(-1).view(np.uint8).data)
 
     def array(self) -> npt.NDArray[Any]:
         """The coordinates (P, 3) in float32, or float64 where they need it.
@@ -56,7 +67,7 @@ class PackedView(NamedTuple):
         for i, column in enumerate(self._columns()):
             if column.dtype.kind in "iu" and column.dtype.itemsize == 8:
                 _check_exact(column)
-            points[..., i] = column
+            points[..., i] = _aligned(column)
         return points.reshape(-1, 3)
 
     def take(self, rows: Int32s, checksum: bool = False) -> list[Buffer]:
@@ -79,6 +90,17 @@ class PackedView(NamedTuple):
             if axis.data_type == _BFLOAT16 and widen:
                 column = (column.astype(np.uint32) << 16).view(np.float32)
             yield column
+
+
+def _aligned(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A column that numpy reads at full speed: records of 22 bytes, say, are moved as bytes first.
+
+    Numbers across their natural boundaries take three times as long.
+    """
+    if column.flags.aligned:
+        return column
+    blocks = column.view(np.dtype((np.void, column.dtype.itemsize)))
+    return np.ascontiguousarray(blocks).view(column.dtype)
 
 
 def _check_exact(column: npt.NDArray[Any]) -> None:

@@ -23,9 +23,9 @@ from farpoint_server.codec.wire import (
     Buffer,
     UnusualError,
     cut,
+    cut_any,
     length_delimited,
     read_message,
-    walk,
 )
 from farpoint_server.engine.types import Int64s
 from farpoint_server.errors import InvalidRequestError, quoted
@@ -68,6 +68,8 @@ class ParsedSampleRequest(NamedTuple):
     return_distances: bool
     return_checksums: bool = False
 
+    message_bytes: int = 0
+    """Of the message, which holds its data until it is answered."""
     shared_bytes: int = 0
     """Bytes of its tensors that are still to be copied from the caller's memory."""
 
@@ -95,14 +97,9 @@ def read_sample_message(raw: Buffer, clouds: int) -> SampleMessage:
 
 def _split(raw: memoryview) -> tuple[bytes, memoryview]:
     """A SampleRequest without the data of its points, and that data."""
-    number, inner = (_POINTS, _DATA) if _has(raw, _POINTS) else (_PACKED, _PACKED_DATA)
-    around, points = cut(raw, number)
-    rest, data = cut(points, inner)
+    number, around, points = cut_any(raw, (_POINTS, _PACKED))
+    rest, data = cut(points, _DATA if number == _POINTS else _PACKED_DATA)
     return b"".join((around, length_delimited(number, [rest])[0], rest)), data
-
-
-def _has(message: memoryview, number: int) -> bool:
-    return any(field == number for field, *_ in walk(message))
 
 
 def check_message_size(message: SampleMessage, limits: RequestLimits) -> None:
@@ -133,6 +130,7 @@ def parse_sample_request(
     Raises:
         InvalidRequestError: names the first field that is wrong.
     """
+    check_message_size(message, limits)
     request = message.request
     _check_enums(request)
     points = _parse_points(request, message.points_data, limits, regions)
@@ -153,6 +151,7 @@ def parse_sample_request(
         return_points=request.return_points,
         return_distances=request.return_distances,
         return_checksums=request.return_checksums,
+        message_bytes=message.size,
         shared_bytes=shared_bytes,
     )
 

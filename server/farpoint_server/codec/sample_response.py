@@ -8,6 +8,7 @@ import numpy as np
 
 from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_server.codec.coordinates import DecodedSampleRequest
+from farpoint_server.codec.packed import PackedView
 from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tensor
 from farpoint_server.engine.types import Clouds, Int32s, Int64s, Outcome, Samples
@@ -33,7 +34,9 @@ def rows_within(clouds: Clouds, rows: Int32s) -> Int32s:
 def response_bytes(request: ParsedSampleRequest, outcome: Outcome[Samples]) -> int:
     """Bytes of the tensors of a response that have a row per sample, at most."""
     points = request.points.shape[0]
-    row = 8 + len(request.points.data) // points
+    # What is packed becomes float64 at most, whatever lies between.
+    is_packed = isinstance(request.points, PackedView)
+    row = 8 + (24 if is_packed else len(request.points.data) // points)
     for _, values in request.attributes:
         row += len(values.data) // points
     return row * len(outcome.result.rows)

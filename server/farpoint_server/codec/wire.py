@@ -61,17 +61,23 @@ def cut(message: memoryview, number: int) -> tuple[bytes, memoryview]:
     Raises:
         UnusualError: the field is there more than once or not at all, or the message is odd.
     """
-    found: tuple[int, int, int] | None = None
+    _, around, inside = cut_any(message, (number,))
+    return around, inside
+
+
+def cut_any(message: memoryview, numbers: Sequence[int]) -> tuple[int, bytes, memoryview]:
+    """As `cut` for the only field of several numbers; its number comes first."""
+    found: tuple[int, int, int, int] | None = None
     for field, begin, inside, end in walk(message):
-        if field != number:
+        if field not in numbers:
             continue
         if found is not None or inside == begin:
             raise UnusualError
-        found = begin, inside, end
+        found = field, begin, inside, end
     if found is None:
         raise UnusualError
-    begin, inside, end = found
-    return b"".join((message[:begin], message[end:])), message[inside:end]
+    field, begin, inside, end = found
+    return field, b"".join((message[:begin], message[end:])), message[inside:end]
 
 
 def walk(message: memoryview) -> Iterator[tuple[int, int, int, int]]:

@@ -101,7 +101,9 @@ class Engine:
             DeviceFailedError: the device works no more; while it is awaited.
         """
         if self.pipeline is None:
-            return self._thread.call(partial(self._run, batch))
+            forward = methodcaller("run", self.device, None)
+            run: Callable[[], list[Any]] = partial(self.memory.run, batch, forward, _service_error)
+            return self._thread.call(run)
         return self._run_in_pipeline(batch, self.pipeline)
 
     def run_inline_if_idle(self, work: Work[Answer]) -> Answer | None:
@@ -146,34 +148,20 @@ class Engine:
         if self.pipeline is not None:
             self.pipeline.stop()
 
-    def _run(self, batch: Batch[Answer]) -> list[Answer | ServiceError]:
-        """On the thread of a CPU's engine."""
-        try:
-            answers: list[Any] = self.memory.run(batch, methodcaller("run", self.device, None))
-        except DeviceLost as error:
-            raise _service_error(error) from error
-        for index, answer in enumerate(answers):
-            if isinstance(answer, OutOfMemory):
-                answers[index] = _service_error(answer)
-        return answers
-
     async def _run_in_pipeline(
         self, batch: Batch[Answer], pipeline: Pipeline[Any]
     ) -> list[Answer | ServiceError]:
+        begun = await self.call(partial(self._begin, batch, pipeline))
         try:
-            begun: list[Any] = await self.call(partial(self._begin, batch, pipeline))
-            answers = [await self._completed(answer) for answer in begun]
+            return [await self._completed(answer) for answer in begun]
         except DeviceLost as error:
             raise _service_error(error) from error
-        return [_service_error(a) if isinstance(a, OutOfMemory) else a for a in answers]
 
-    def _begin(
-        self, batch: Batch[Answer], pipeline: Pipeline[Any]
-    ) -> list[Answer | _Pending[Answer] | OutOfMemory]:
+    def _begin(self, batch: Batch[Answer], pipeline: Pipeline[Any]) -> list[Any]:
         """A batch that is still on its way back stays so only where there is memory beside it."""
         beside = self.memory.has_room_beside(batch.predicted_bytes)
         pipeline.wait(DEPTH - 1 if beside else 0)
-        return self.memory.run(batch, partial(self._forward, batch))
+        return self.memory.run(batch, partial(self._forward, batch), _service_error)
 
     def _forward(
         self, whole: Batch[Answer], part: Batch[Answer]
@@ -188,9 +176,7 @@ class Engine:
         self.pipeline.wait(0)
         return [*answers.result()]
 
-    async def _completed(
-        self, answer: Answer | _Pending[Answer] | OutOfMemory
-    ) -> Answer | OutOfMemory:
+    async def _completed(self, answer: Any) -> Any:
         if not isinstance(answer, _Pending):
             return answer
         try:

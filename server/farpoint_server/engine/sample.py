@@ -1,22 +1,26 @@
-"""Sample requests as work of the scheduler: batches are made, and sliced where memory is short."""
+"""Batches of Sample requests: made, sliced where memory is short, run, and split into answers."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
 
-from farpoint_server.engine.launch import NOTHING, launch, sample_count, submit
+import farpoint_ops  # noqa: F401  registers the ops
+from farpoint_server.engine.submit import KernelInputs, submit
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import Clouds, Int32s, Samples
+from farpoint_server.engine.types import Clouds, Float32s, Int32s, Int64s, Samples
 from farpoint_server.memory.prediction import sample_bytes
 
 # What the CPU kernel takes, to within a factor of two, as it reckons itself where it decides how
 # many threads a cloud is worth: for scans, surfaces and noise, alone or a thousand clouds at once.
 POINT_NS, SAMPLE_NS = 15, 200
+# What a request gets that was given up: nobody reads it.
+_NOTHING = Samples(np.empty(0, np.int32), None)
+_Array = TypeVar("_Array", Float32s, Int64s)
 
 
 # Not frozen: that takes four times as long to make, and every request makes one.
@@ -34,7 +38,7 @@ class SampleWork:
 
     def __post_init__(self) -> None:
         self.point_count = len(self.clouds.points)
-        self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * sample_count(self.clouds)
+        self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * _sample_count(self.clouds)
 
     @staticmethod
     def batch(requests: "Sequence[SampleWork]") -> "SampleBatch":
@@ -57,12 +61,18 @@ class SampleBatch:
 
     def __init__(self, requests: Sequence[Clouds], cancelled: Int32s | None = None) -> None:
         self.requests = tuple(requests)
-        self._ends = list(accumulate([len(clouds.lengths) for clouds in requests]))
+        if len(requests) == 1:  # as small work, which is done at once, always is
+            (alone,) = requests
+            self._ends, points = [len(alone.lengths)], len(alone.points)
+            samples = _sample_count(alone)
+        else:
+            self._ends = list(accumulate([len(clouds.lengths) for clouds in requests]))
+            points = sum([len(clouds.points) for clouds in requests])
+            samples = sum([_sample_count(clouds) for clouds in requests])
         if cancelled is None:
             cancelled = np.zeros(self._ends[-1], np.int32)
         self.cancelled = cancelled
-        self.point_count = points = sum([len(clouds.points) for clouds in requests])
-        samples = sum([sample_count(clouds) for clouds in requests])
+        self.point_count = points
         self.predicted_bytes = sample_bytes(points, len(cancelled), samples)
 
     def __len__(self) -> int:
@@ -113,11 +123,49 @@ class SampleBatch:
         finished.
         """
         if pipeline is not None:
-            return submit(self.requests, self.cancelled, pipeline)
+            return self._submit(pipeline)
         # The first flag alone is cheap to look at, and is set in few batches.
         if self.cancelled[0] and self.cancelled.all():
-            return [NOTHING] * len(self)
+            return [_NOTHING] * len(self)
         return launch(self.requests, self.cancelled)
+
+    def _submit(self, pipeline: Pipeline[Any]) -> "Future[list[Samples]]":
+        inputs = _kernel_inputs(self.requests)
+
+        def answer(rows: Int32s | None, distances: Float32s | None) -> list[Samples]:
+            if rows is None:
+                return [_NOTHING] * len(self)
+            return _split(self.requests, rows, distances)
+
+        points = [clouds.points for clouds in self.requests]
+        return submit(points, inputs, self.cancelled, pipeline, answer)
+
+
+def launch(requests: Sequence[Clouds], cancelled: Int32s) -> list[Samples]:
+    """The samples of each request, on a CPU, from the thread that calls.
+
+    Args:
+        requests: One or more, with B clouds together.
+        cancelled: Shape (B,): clouds whose flag is nonzero, now or later, are left unfinished.
+    """
+    inputs = _kernel_inputs(requests)
+    with torch.inference_mode():
+        rows, distances = torch.ops.farpoint._furthest_point_sample_cancellable(
+            torch.from_numpy(_join([clouds.points for clouds in requests])),
+            torch.from_numpy(inputs.offsets),
+            torch.from_numpy(inputs.sample_offsets),
+            torch.from_numpy(inputs.starts),
+            int(inputs.sample_offsets[-1]),
+            torch.from_numpy(cancelled),
+            inputs.with_distances,
+        )
+    return _split(requests, rows.numpy(), distances.numpy() if inputs.with_distances else None)
+
+
+def _sample_count(clouds: Clouds) -> int:
+    """Points that are wanted of all clouds together."""
+    counts = clouds.sample_counts
+    return int(counts[0]) if len(counts) == 1 else int(counts.sum())
 
 
 def _part(clouds: Clouds, rows: slice, part: slice) -> Clouds:
@@ -129,3 +177,45 @@ def _part(clouds: Clouds, rows: slice, part: slice) -> Clouds:
         sample_counts=clouds.sample_counts[part],
         starts=clouds.starts[part],
     )
+
+
+def _kernel_inputs(requests: Sequence[Clouds]) -> KernelInputs:
+    return KernelInputs(
+        _offsets([clouds.lengths for clouds in requests]),
+        _offsets([clouds.sample_counts for clouds in requests]),
+        np.ascontiguousarray(_join([clouds.starts for clouds in requests])),
+        any(clouds.with_distances for clouds in requests),
+    )
+
+
+def _join(arrays: Sequence[_Array]) -> _Array:
+    """A request that is alone in its batch is not copied."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _offsets(parts: Sequence[Int64s]) -> Int64s:
+    lengths = _join(parts)
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    lengths.cumsum(out=offsets[1:])
+    return offsets
+
+
+def _split(requests: Sequence[Clouds], rows: Int32s, distances: Float32s | None) -> list[Samples]:
+    """Gives each request its own samples, with rows counted from its own first point."""
+    if len(requests) == 1:
+        return [Samples(rows, distances)]
+    samples = []
+    point = sample = 0
+    for clouds in requests:
+        part = slice(sample, sample + int(clouds.sample_counts.sum()))
+        samples.append(
+            Samples(
+                rows=rows[part] - np.int32(point),
+                distances=None
+                if distances is None or not clouds.with_distances
+                else distances[part],
+            )
+        )
+        point += len(clouds.points)
+        sample = part.stop
+    return samples

@@ -106,9 +106,9 @@ class Lane:
 
     async def _serve(self, engine: int) -> None:
         while True:
-            jobs = (
-                [] if self._running[engine] and self._is_busy(engine) else self.queue.take_batch()
-            )
+            jobs: list[Job] = []
+            if self.queue.count and not (self._running[engine] and self._is_busy(engine)):
+                jobs = self.queue.take_batch()
             if not jobs:
                 self.queue.arrived.clear()
                 await self.queue.arrived.wait()

@@ -63,7 +63,8 @@ class EncodeHandler:
             ServiceError: the request is wrong, or it cannot be done now.
         """
         arrived = time.monotonic()
-        raw = await receive(context, self.admission, self.receiving)
+        self.admission.check_room()
+        raw = await receive(context, self.receiving)
         check = check_encode(self.limits.clouds)
         message = read_message(raw, sampling_pb2.EncodeRequest, check)
         model = self.registry.get(message.model)

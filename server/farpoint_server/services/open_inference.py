@@ -66,7 +66,8 @@ class OpenInferenceServicer:
     async def infer(self, _: object, context: Context) -> pb.ModelInferResponse:
         """ModelInfer."""
         handler = self.sample_handler
-        raw = await receive(context, handler.admission, handler.receiving)
+        handler.admission.check_room()
+        raw = await receive(context, handler.receiving)
         message = read_infer_message(raw)
         model = self._find(message.request.model_name, message.request.model_version)
         if message.size > handler.limits.message_bytes:
@@ -81,9 +82,8 @@ class OpenInferenceServicer:
     ) -> pb.ModelInferResponse:
         handler = self.sample_handler
         request = fps.parse_fps_request(message, handler.limits)
-        with handler.admission.hold(request.points.shape[0], message.size):
-            serialize = partial(fps.serialize_fps_response, message.request)
-            return await handler.sample(request, timeout_s, serialize)
+        serialize = partial(fps.serialize_fps_response, message.request)
+        return await handler.sample(request, timeout_s, serialize)
 
     async def _encode(
         self, model: LoadedModel, message: InferMessage, timeout_s: float | None

@@ -31,10 +31,6 @@ class SamplingServicer:
     outgoing: Outgoing
     idle_s: float
 
-    def sample(self, _: object, context: Context) -> Awaitable[bytes]:
-        """Sample."""
-        return self.handler.handle(context)
-
     async def sample_stream(self, _: object, context: Context) -> None:
         """SampleStream."""
         stream = SampleStream(context, self.handler, self.outgoing, self.idle_s)
@@ -54,7 +50,7 @@ class SamplingServicer:
     def add_to(self, server: grpc.aio.Server) -> None:
         """Registers the servicer. On the wire one message is a stream of one message."""
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            "Sample": grpc.stream_unary_rpc_method_handler(self.sample),
+            "Sample": grpc.stream_unary_rpc_method_handler(self.handler.handle),
             "SampleLarge": grpc.stream_unary_rpc_method_handler(self.sample_large),
             "SampleStream": grpc.stream_stream_rpc_method_handler(self.sample_stream),
             "GetServerInfo": grpc.unary_unary_rpc_method_handler(

@@ -4,13 +4,15 @@ import asyncio
 import itertools
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeAlias
 
 import grpc
 
 from farpoint.v1 import sampling_pb2
 from farpoint_server import request_context
-from farpoint_server.codec.sample_request import SampleMessage
+from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
+from farpoint_server.codec.sample_response import serialize_sample_response
 from farpoint_server.codec.streaming import read_stream_message
 from farpoint_server.codec.wire import Buffer, length_delimited
 from farpoint_server.errors import (
@@ -156,9 +158,12 @@ class SampleStream:
         request_context.fork(request_index=index)
         head = response(request_index=index).SerializeToString()
         try:
-            message, _mode = self._parse(raw)
-            timeout_s = self._context.time_remaining()
-            chunks = await self._handler.handle_message(message, timeout_s, arrived)
+            handler = self._handler
+            chunks = await handler.sample(
+                parse_sample_request(self._parse(raw)[0], handler.limits, handler.regions),
+                self._context.time_remaining(),
+                partial(serialize_sample_response, arrived),
+            )
         except Exception as error:
             interceptor.log_end(arrived, error)
             clear_tracebacks(error)

@@ -49,7 +49,9 @@ async def handle(handler: SampleHandler, context: Context) -> bytes:
         request = parse_sample_request(message, handler.limits)
         del message, data
         serialize = partial(serialize_sample_response, arrived)
-        chunks = await handler.sample(request, context.time_remaining(), serialize)
+        chunks = await handler.sample(
+            request, context.time_remaining(), serialize, is_admitted=True
+        )
     field = sampling_pb2.SampleLargeResponse.RESPONSE_FIELD_NUMBER
     return b"".join(length_delimited(field, chunks))
 

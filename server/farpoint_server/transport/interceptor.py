@@ -7,6 +7,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, NoReturn, Protocol
 
@@ -34,6 +35,7 @@ PACKAGES = ("farpoint.", "inference.")
 IDLE_S = 3600.0
 
 log = structlog.get_logger("farpoint.rpc")
+_request_id: ContextVar[str] = ContextVar("request_id")
 
 
 class RequestMetrics(Protocol):
@@ -95,6 +97,8 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[Handler]]",
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler:
+        # The context of the call would make its metadata anew.
+        _request_id.set(request_id_of(handler_call_details.invocation_metadata))
         handler = await continuation(handler_call_details)
         method = str(handler_call_details.method)
         if handler is None:
@@ -114,8 +118,8 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
 
         async def guarded(request: Any, context: Context) -> Any:
             arrived, code = time.monotonic(), "OK"
-            request_id = request_id_of(context.invocation_metadata())
-            request_context.begin(end_request, request_id=request_id, method=method)
+            request_id = _request_id.get()
+            current = request_context.begin(end_request, request_id=request_id, method=method)
             request_context.identify(context.peer())
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id),))
             try:
@@ -132,7 +136,9 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
                 await _abort(context, request_id, error)
             else:
                 call.answer(context, answer)
-                log_end(arrived)
+                seconds = time.monotonic() - arrived
+                log.info("request", status=code, server_ms=round(seconds * 1e3, 3))
+                current.on_end(seconds, None, current.fields)
                 return answer
             finally:
                 metrics.end_call(rpc, code, time.monotonic() - arrived)
@@ -144,7 +150,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         end_request, slots = partial(self._metrics.end_request, rpc), self._calls.slots_of(rpc)
 
         async def guarded(request: Any, context: Context) -> Any:
-            request_id = request_id_of(context.invocation_metadata())
+            request_id = _request_id.get()
             request_context.begin(end_request, request_id=request_id)
             caller = request_context.address_of(context.peer())
             try:

@@ -9,7 +9,6 @@ import grpc
 
 from farpoint_server import request_context
 from farpoint_server.errors import DeadlinePassedError
-from farpoint_server.scheduling.admission import Admission
 from farpoint_server.transport.handlers import Context, read_end
 
 # Twelve megabytes take some ten milliseconds on one machine; a slow sender does not hold up others.
@@ -143,15 +142,13 @@ class _Reading:
             self._task.cancel()
 
 
-async def receive(context: Context, admission: Admission, turns: ReceiveTurns) -> bytes:
+async def receive(context: Context, turns: ReceiveTurns) -> bytes:
     """The bytes of the first message of a call whose handler reads for itself.
 
     Raises:
-        OverloadedError: there is no room; nothing was received.
         DeadlinePassedError: the message did not arrive in time.
         InvalidRequestError: the caller sent no message.
     """
-    admission.check_room()
     raw = await turns.read(context)
     if raw is grpc.aio.EOF:
         await read_end(context)

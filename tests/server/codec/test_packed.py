@@ -13,9 +13,11 @@ from farpoint_server.codec.sample_request import (
     check_message_size,
     parse_sample_request,
 )
+from farpoint_server.codec.sample_response import response_bytes
 from farpoint_server.codec.streaming import upload_size
 from farpoint_server.codec.tensors import parse_tensor
 from farpoint_server.codec.validation import MAX_PACKED_FIELDS, RequestLimits
+from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError
 
 LIMITS = RequestLimits(message_bytes=1 << 20, points=1000, clouds=5)
@@ -136,6 +138,11 @@ def test_coordinates_are_those_of_the_unpacked_cloud(types, order, height, gap):
     assert origins is None or origins.tobytes() == expected_origins.tobytes()
     rows = np.array([39, 0, 7], np.int32)
     assert b"".join(view.take(rows, True)) == b"".join(plain.take(rows, True))
+    owned = view._replace(is_shared=True).owned()
+    assert not owned.is_shared
+    assert len(owned.data) == sum(column.nbytes for column in columns)
+    assert owned.array().tobytes() == view.array().tobytes()
+    assert owned.take(rows) == view.take(rows)
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
@@ -151,6 +158,17 @@ def test_bfloat16_is_read_by_its_bits(order):
     sent = tensor_pb2.Tensor.FromString(b"".join(view.take(np.array([3, 1], np.int32))))
     assert sent.data_type == tensor_pb2.DATA_TYPE_BFLOAT16
     assert sent.data == stacked[[3, 1]].astype("<u2").tobytes()
+
+
+def test_what_is_shared_is_copied_before_it_can_change():
+    memory = bytearray(packed([np.arange(4, dtype=np.float32)] * 3, "<").data)
+    message = packed([np.arange(4, dtype=np.float32)] * 3, "<")
+    view = parse_packed(message, LIMITS, memoryview(memory))
+    assert view.owned() is view
+    owned = view._replace(is_shared=True).owned()
+    memory[:] = bytes(len(memory))
+    assert not view.array().any()
+    assert owned.array().tolist() == [[i, i, i] for i in range(4)]
 
 
 @pytest.mark.parametrize("wrong", [2**53 + 1, -(2**53) - 1])
@@ -266,6 +284,17 @@ def test_rows_of_an_organized_cloud_count_whether_finite_or_not():
         decode_sample_request(parse_sample_request(whole(sent), LIMITS))
     assert caught.value.field == "packed_cloud.data"
     assert "2 rows with NaN" in str(caught.value)
+
+
+@pytest.mark.parametrize(("dtype", "row"), [("int8", 8 + 12), ("int32", 8 + 24)])
+def test_a_response_is_no_larger_than_said(dtype, row):
+    """Its coordinates may be wider than what was sent."""
+    columns = [np.arange(4).astype(dtype) for _ in range(3)]
+    sent = request(packed(columns, "<", before=0), return_points=True)
+    parsed = parse_sample_request(whole(sent), LIMITS)
+    samples = Samples(np.arange(4, dtype=np.int32), None)
+    assert response_bytes(parsed, Outcome(samples, 0, 0)) >= 4 * row
+    assert len(b"".join(parsed.points.take(samples.rows))) >= 4 * (row - 8)
 
 
 def test_the_largest_field_of_a_message_that_is_too_large_is_named():

@@ -196,7 +196,8 @@ async def test_what_a_request_refers_to_counts_in_flight(regions, made):
 
     handler = SampleHandler(LIMITS, admission, None, Batcher(), [], None, regions)
     sent = message(tensor(regions.add(made(SIZE)), 0))
-    await handler.handle_message(sent, 1.0, 0.0)
+    request = parse_sample_request(sent, LIMITS, handler.regions)
+    await handler.sample(request, 1.0, lambda *_: [])
     assert held == [(20, 20, sent.size + 240, 1.0)]
     assert (admission.points, admission.bytes) == (0, 0)
 

@@ -1,16 +1,16 @@
 """The Sample RPC: its request from checked arguments, and `Sample`s from its response."""
 
 import operator
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Sequence, Sized
 from typing import Any
 
 import numpy as np
 
 from farpoint._arrays import Array, CloudBatch, split_batch
-from farpoint._checksums import Checksums
 from farpoint._rpcs.calls import CallContext, UnaryRpc
+from farpoint._rpcs.serialized import SerializedRequest, with_packed_data
 from farpoint._shared_memory import Lease
-from farpoint._tensors import points_to_tensor, to_arrays
+from farpoint._tensors import Checksums, points_to_tensor, to_arrays
 from farpoint.errors import InternalError, InvalidArgumentError
 from farpoint.packed.batch import PackedBatch, packed_batch
 from farpoint.results import Sample
@@ -37,7 +37,11 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
     """
 
     method = operator.attrgetter("sampling.Sample")
-    request: pb.SampleRequest
+    head: pb.SampleRequest
+    """The request, without `data`."""
+    data: list[memoryview]
+    """Of a packed cloud, one piece after the other."""
+    request: pb.SampleRequest | SerializedRequest
 
     def __init__(
         self,
@@ -50,16 +54,17 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         checksums: Checksums = Checksums.OFF,
     ) -> None:
         check_nonfinite(nonfinite)
-        packed = packed_batch(points, attributes)
+        packed = None if isinstance(points, np.ndarray) else packed_batch(points, attributes)
         self.batch: CloudBatch | PackedBatch = packed or split_batch(
             points, attributes, own_attributes=True
         )
         clouds = self.batch.clouds
         self.checksums = checksums
-        self.request = pb.SampleRequest()
+        self.head, self.data = pb.SampleRequest(), []
+        self.request = self.head
         if not clouds:  # nothing to ask for
             return
-        self.request = pb.SampleRequest(
+        self.head = self.request = pb.SampleRequest(
             lengths=[len(cloud) for cloud in clouds],
             sample_counts=_check_sample_counts(m, clouds),
             start_indices=_check_start_indices(start, clouds),
@@ -69,11 +74,13 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             return_checksums=checksums.are_wanted,
         )
         if isinstance(self.batch, PackedBatch):
-            self.batch.write(self.request, lease)
+            self.data = self.batch.describe(self.head, lease)
+            if self.data:
+                self.request = with_packed_data(self.head, self.data)
             return
         arrays = self.batch.clouds
         tensor = points_to_tensor(arrays) if lease is None else lease.points_to_tensor(arrays)
-        self.request.points.CopyFrom(tensor)
+        self.head.points.CopyFrom(tensor)
 
     def read(self, response: pb.SampleResponse, context: CallContext) -> Sample | list[Sample]:
         """One `Sample`, or a list where a batch was asked for.
@@ -82,23 +89,23 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             InternalError: the response does not fit the request.
             DataLossError: it was damaged.
         """
-        samples = list(self._samples(response, context))
-        return samples[0] if self.batch.single else samples
-
-    def _samples(self, response: pb.SampleResponse, context: CallContext) -> Iterator[Sample]:
-        indices, distances = self._arrays(response.indices, response.distances)
-        indices, distances = indices.astype(np.int64), distances.astype(np.float32)
-        origins = self._origins(response)
-        self._check(response, indices, distances)
+        self._check(response)
+        is_shifted = self._is_shifted(response)
         timings = context.read_timings(response.timings)
-        end = 0
+        indices, distances = to_arrays(
+            response.indices, response.distances, checksums=self.checksums
+        )
+        indices, distances = indices.astype(np.int64), distances.astype(np.float32)
+        origins = self._origins(response) if is_shifted else None
+        samples, end = [], 0
         clouds: Sequence[Sized] = self.batch.clouds
         for i, cloud in enumerate(clouds):
             begin, end = end, end + response.lengths[i]
             rows = indices[begin:end]
-            check_rows(rows, cloud)
+            if rows.min() < 0 or rows.max() >= len(cloud):
+                raise wrong_rows(rows, cloud)
             points, attributes = self.batch.choose(i, rows)
-            yield Sample(
+            sample = Sample(
                 indices=rows,
                 points=points,
                 attributes=attributes,
@@ -107,18 +114,17 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
                 origin=None if origins is None else origins[i],
                 request_id=context.request_id,
             )
+            samples.append(sample)
+        return samples[0] if self.batch.single else samples
 
-    def _arrays(self, *tensors: tensor_pb2.Tensor) -> list[Array]:
-        return to_arrays(*tensors, checksums=self.checksums)
-
-    def _origins(self, response: pb.SampleResponse) -> Array | None:
+    def _is_shifted(self, response: pb.SampleResponse) -> bool:
+        """Whether the server sampled around origins of its own, as it does in float64."""
         if isinstance(self.batch, PackedBatch):
-            is_shifted = response.HasField("origins")
-        else:
-            is_shifted = self.request.points.data_type == tensor_pb2.DATA_TYPE_FLOAT64
-        if not is_shifted:
-            return None
-        [origins] = self._arrays(response.origins)
+            return response.HasField("origins")
+        return self.head.points.data_type == tensor_pb2.DATA_TYPE_FLOAT64
+
+    def _origins(self, response: pb.SampleResponse) -> Array:
+        [origins] = to_arrays(response.origins, checksums=self.checksums)
         expected = len(self.batch.clouds), 3
         if origins.shape != expected:
             raise InternalError(
@@ -126,13 +132,14 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             )
         return origins
 
-    def _check(self, response: pb.SampleResponse, indices: Array, distances: Array) -> None:
-        counts = list(self.request.sample_counts)
+    def _check(self, response: pb.SampleResponse) -> None:
+        counts = list(self.head.sample_counts)
         expected = counts * len(self.batch.clouds) if len(counts) == 1 else counts
         lengths = list(response.lengths)
-        if lengths != expected or not len(indices) == len(distances) == sum(lengths):
+        indices, distances = response.indices.shape[:1], response.distances.shape[:1]
+        if lengths != expected or not indices == distances == [sum(lengths)]:
             raise InternalError(
-                f"the server answered with {len(indices)} indices and {len(distances)} distances "
+                f"the server answered with {sum(indices)} indices and {sum(distances)} distances "
                 f"for clouds of {lengths} samples, expected {expected}"
             )
 
@@ -145,12 +152,11 @@ def check_nonfinite(nonfinite: str) -> None:
         )
 
 
-def check_rows(rows: Array, cloud: Sized) -> None:
-    """Raises InternalError for indices that are not rows of the cloud."""
-    if rows.min() < 0 or rows.max() >= len(cloud):
-        raise InternalError(
-            f"the server answered with rows {rows.min()} to {rows.max()} of {len(cloud)} points"
-        )
+def wrong_rows(rows: Array, cloud: Sized) -> InternalError:
+    """For indices that are not rows of the cloud."""
+    return InternalError(
+        f"the server answered with rows {rows.min()} to {rows.max()} of {len(cloud)} points"
+    )
 
 
 def _check_sample_counts(m: object, clouds: Sequence[Sized]) -> list[int]:

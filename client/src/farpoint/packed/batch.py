@@ -26,8 +26,11 @@ class PackedBatch:
     single: bool
     """Whether the caller passed one cloud and not a list, and so wants one result."""
 
-    def write(self, request: pb.SampleRequest, lease: Lease | None) -> None:
-        """Puts the clouds into a request, or large ones into memory that it refers to.
+    def describe(self, request: pb.SampleRequest, lease: Lease | None) -> list[memoryview]:
+        """Describes the clouds in a request; their data, which is still to be put there.
+
+        Returns:
+            Pieces, one after the other; none if the request refers to shared memory that has them.
 
         Raises:
             InvalidArgumentError: they do not fit a message, or the server shares less memory.
@@ -46,10 +49,10 @@ class PackedBatch:
             parts = [_without_gaps(cloud) for cloud in self.clouds]
         name = None if lease is None else lease.share([np.frombuffer(p, np.uint8) for p in parts])
         if name is None:
-            check_payload(sum(map(len, parts)))
-            message.data = b"".join(parts) if others else _as_bytes(parts[0])
-        else:
-            message.shared_memory.region = name
+            check_payload(sum(map(len, parts)), "packed_cloud.data")
+            return parts
+        message.shared_memory.region = name
+        return []
 
     def choose(self, i: int, rows: Array) -> tuple[Array, CloudAttributes]:
         """Coordinates and attributes of some rows of a cloud."""
@@ -111,9 +114,3 @@ def _without_gaps(cloud: PackedCloud) -> memoryview:
         return view
     rows = np.ndarray((cloud.height, row), np.uint8, cloud.data, strides=(cloud.row_step, 1))
     return np.ascontiguousarray(rows).reshape(-1).data
-
-
-def _as_bytes(view: memoryview) -> bytes:
-    """Bytes of a view, which protobuf wants; copied unless that is what they are."""
-    owner = view.obj
-    return owner if isinstance(owner, bytes) and len(owner) == len(view) else view.tobytes()

@@ -5,8 +5,7 @@ theirs is as good, whatever library it is of.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -47,6 +46,8 @@ class PackedCloud:
     row_step: int = 0
     """Bytes from one row to the next; 0 for rows with nothing between them."""
     is_bigendian: bool = False
+    _dtype: np.dtype[Any] = field(init=False)
+    """Of a record."""
 
     @classmethod
     def from_ros(cls, message: PointCloud2Like) -> "PackedCloud":
@@ -98,9 +99,11 @@ class PackedCloud:
             )
         # The class is frozen.
         vars(self).update(
-            fields=tuple(self.fields), data=_view(self.data), row_step=self.row_step or row
+            fields=tuple(self.fields),
+            data=_view(self.data),
+            row_step=self.row_step or row,
+            _dtype=record_dtype(self.fields, self.point_step, self.is_bigendian),
         )
-        assert self._dtype is not None  # raises if the fields are wrong
         if len(self.data) < self.size:
             raise InvalidArgumentError(
                 f"expected {self.size} bytes of points, got {len(self.data)}",
@@ -111,7 +114,7 @@ class PackedCloud:
         return self.width * self.height
 
     def __repr__(self) -> str:
-        names = ", ".join(field.name for field in self.fields)
+        names = ", ".join(f.name for f in self.fields)
         return f"PackedCloud({len(self)} points of {self.point_step} bytes: {names})"
 
     @property
@@ -161,10 +164,6 @@ class PackedCloud:
             self.fields, taken.tobytes(), step, count, is_bigendian=self.is_bigendian
         )
 
-    @cached_property
-    def _dtype(self) -> np.dtype[Any]:
-        return record_dtype(self.fields, self.point_step, self.is_bigendian)
-
     def _rows(self, dtype: np.dtype[Any]) -> NDArray[Any]:
         """(height, width), in place."""
         shape, steps = (self.height, self.width), (self.row_step, self.point_step)
@@ -191,7 +190,7 @@ def as_packed(value: object) -> PackedCloud | None:
     """A packed cloud, or a message of ROS or Foxglove as one; None for anything else."""
     if isinstance(value, PackedCloud):
         return value
-    if isinstance(value, np.ndarray) or not (hasattr(value, "fields") and hasattr(value, "data")):
+    if not (hasattr(value, "fields") and hasattr(value, "data")):
         return None
     if hasattr(value, "point_step"):
         return PackedCloud.from_ros(value)  # type: ignore[arg-type]

@@ -63,6 +63,7 @@ def parse_fps_request(message: InferMessage, limits: RequestLimits) -> ParsedSam
         ignore_nonfinite=_ignore_nonfinite(request),
         return_points=False,
         return_distances="distances" in requested_outputs(request, OUTPUTS),
+        message_bytes=message.size,
     )
 
 

@@ -14,10 +14,10 @@ from google.protobuf.message import Message
 
 from farpoint_server import request_context
 from farpoint_server.errors import DrainingError, TooManyCallsError
-from farpoint_server.scheduling.admission import Admission
+from farpoint_server.scheduling.admission import Admission, CallSlots
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.limits.connections import close_connection
-from farpoint_server.transport.limits.slots import CallLimits, CallSlots
+from farpoint_server.transport.limits.slots import CallLimits
 
 TIMEOUT_S = 30.0
 # Two megabits per second. A peer that reads more slowly holds memory that many others could use.
@@ -203,13 +203,13 @@ class OpenCall:
     def close(self, _: Context) -> None:
         """The call has ended."""
         self._in_flight.leave()
-        if self._slots is not None:
-            self._slots.leave(self._caller)
         # Dropped, since it holds the context, whose callbacks hold this object: a circle that only
         # the garbage collector would undo.
         response, self._response = self._response, None
         if self._outgoing is not None and response is not None:
             self._outgoing.end(response)
+        if self._slots is not None:
+            self._slots.leave(self._caller)
 
 
 def _size(response: Any) -> int:

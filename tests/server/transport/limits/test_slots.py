@@ -3,7 +3,8 @@
 import pytest
 
 from farpoint_server.errors import TooManyCallsError
-from farpoint_server.transport.limits.slots import ADMIN, PROBES, CallLimits, CallSlots
+from farpoint_server.scheduling.admission import CallSlots
+from farpoint_server.transport.limits.slots import ADMIN, PROBES, CallLimits
 
 RPC = "farpoint.v1.SamplingService/Sample"
 
