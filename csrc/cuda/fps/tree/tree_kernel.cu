@@ -50,7 +50,7 @@ __device__ Farthest block_farthest(const Farthest& mine, Shared& shared, int tur
   return warp_farthest(lane_id() < warps ? distance[lane_id()] : 0.0f, at);
 }
 
-// Nodes [level] of the block's cloud and this warp.
+// Where the nodes of this warp begin, level by level.
 template <int kLevels>
 __device__ void find_nodes(const Storage& storage, Node* in_shared, int64_t first, int warp,
                            Node* (&nodes)[kMaxLevels - 1]) {
