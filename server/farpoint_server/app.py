@@ -14,6 +14,7 @@ import torch
 
 from farpoint.v1 import sampling_pb2
 from farpoint_server import version
+from farpoint_server.codec.open_inference.posix_memory import PosixMemory
 from farpoint_server.codec.sample_request import METHODS
 from farpoint_server.codec.tensors import POINT_TYPES
 from farpoint_server.codec.validation import RequestLimits
@@ -38,7 +39,10 @@ from farpoint_server.services import registration as services
 from farpoint_server.services.admin import AdminServicer
 from farpoint_server.services.encode_handler import EncodeHandler
 from farpoint_server.services.encoding import EncodingServicer
-from farpoint_server.services.open_inference import OpenInferenceServicer
+from farpoint_server.services.model_statistics import ModelStatistics
+from farpoint_server.services.open_inference.infer_handler import InferHandler
+from farpoint_server.services.open_inference.repository import ModelRepository
+from farpoint_server.services.open_inference.servicer import OpenInferenceServicer
 from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.services.sampling import SamplingServicer
 from farpoint_server.transport.health import Health
@@ -213,12 +217,19 @@ class App:
         )
         receiving = ReceiveTurns(settings.receive_turns)
         shared = (self._admission, receiving, self._batcher)
+        statistics = ModelStatistics()
         sample_handler = SampleHandler(
-            limits, *shared, self._engines, self._threads, self._shared_memory.regions
+            limits, *shared, self._engines, self._threads, self._shared_memory.regions, statistics
         )
         encode_limits = replace(limits, points=min(limits.points, settings.max_encode_points))
         encode_handler = EncodeHandler(
-            encode_limits, *shared, self._models, self._threads, self._engines
+            encode_limits, *shared, self._models, self._threads, self._engines, statistics
+        )
+        infer_handler = InferHandler(
+            sample_handler,
+            encode_handler,
+            ModelRepository(self._models, statistics, chosen, lambda: self._health.is_serving),
+            PosixMemory(settings.system_shared_memory_prefix, settings.max_bytes_in_flight),
         )
         services.Servicers(
             SamplingServicer(
@@ -229,7 +240,9 @@ class App:
                 settings.idle_timeout_s,
             ),
             EncodingServicer(encode_handler),
-            OpenInferenceServicer(sample_handler, encode_handler, lambda: self._health.is_serving),
+            OpenInferenceServicer(
+                infer_handler, self._in_flight, self._outgoing, settings.idle_timeout_s
+            ),
             AdminServicer(self._monitor, self._models, self._allocator_settings),
             self._health,
         ).add_to(self._servers)

@@ -143,3 +143,6 @@ class Outcome(Generic[Answer]):
     result: Answer
     queue_ms: float
     compute_ms: float
+    batch_requests: int = 1
+    """Requests of its batch, said with the first answer alone, so that a batch counts once; 0
+    with the others."""

@@ -8,10 +8,10 @@ from grpc_health.v1 import health_pb2  # type: ignore[import-untyped]
 from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.config.network import NetworkSettings
-from farpoint_server.services import open_inference
 from farpoint_server.services.admin import AdminServicer
 from farpoint_server.services.encoding import EncodingServicer
-from farpoint_server.services.open_inference import OpenInferenceServicer
+from farpoint_server.services.open_inference import servicer as open_inference
+from farpoint_server.services.open_inference.servicer import OpenInferenceServicer
 from farpoint_server.services.sampling import SamplingServicer
 from farpoint_server.transport import reflection
 from farpoint_server.transport.health import Health
@@ -36,8 +36,11 @@ class Servicers:
         """Registers every service; health and reflection are at each port."""
         self.sampling.add_to(servers.public)
         self.encoding.add_to(servers.public)
-        self.open_inference.add_to(servers.public)
+        self.open_inference.add_to(servers.public, is_admin=servers.admin is servers.public)
         shown = {servers.public: [*PUBLIC]}
+        if servers.admin not in (None, servers.public):
+            self.open_inference.add_admin_to(servers.admin)
+            shown[servers.admin] = [open_inference.DESCRIPTOR]
         if servers.admin is not None:
             admin_pb2_grpc.add_AdminServiceServicer_to_server(self.admin, servers.admin)
             shown.setdefault(servers.admin, []).extend(ADMIN)
