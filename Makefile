@@ -50,6 +50,7 @@ check: ext  ## Formatters, linters, types, layers, generated code, every CUDA ke
 	tools/check_proto.sh
 	tools/check_web.sh
 	$(BIN)/python tools/check_cuda.py
+	$(BIN)/python tools/check_cuda_loops.py
 
 bench: ext  ## Every benchmark that needs no GPU, against the peers that install here.
 	-for peer in $(PEERS); do $(BIN)/python -m pip install -q -c constraints.txt $$peer; done

@@ -11,6 +11,9 @@
 
 namespace farpoint {
 
+// Rows are int32, and kernels look a stride past the last one before they stop.
+constexpr int64_t kMostPoints = std::numeric_limits<int32_t>::max() - (1 << 20);
+
 inline bool is_index_type(at::ScalarType type) { return type == at::kInt || type == at::kLong; }
 
 inline void check_index_type(const char* name, const at::Tensor& idx) {
@@ -41,15 +44,15 @@ inline void check_cloud_shape(const at::Tensor& xyz) {
                     xyz.sizes());
   TORCH_CHECK_VALUE(xyz.size(1) >= 1, "xyz: expected at least one point in a cloud, got ",
                     xyz.sizes());
-  TORCH_CHECK_VALUE(xyz.size(1) <= std::numeric_limits<int32_t>::max(),
-                    "xyz: expected at most 2147483647 points in a cloud, got ", xyz.sizes());
+  TORCH_CHECK_VALUE(xyz.size(1) <= kMostPoints, "xyz: expected at most ", kMostPoints,
+                    " points in a cloud, got ", xyz.sizes());
 }
 
 inline void check_flat_shape(const at::Tensor& xyz) {
   TORCH_CHECK_VALUE(xyz.dim() == 2 && xyz.size(1) == 3, "xyz: expected shape (N, 3), got ",
                     xyz.sizes());
-  TORCH_CHECK_VALUE(xyz.size(0) <= std::numeric_limits<int32_t>::max(),
-                    "xyz: expected at most 2147483647 points, got ", xyz.sizes());
+  TORCH_CHECK_VALUE(xyz.size(0) <= kMostPoints, "xyz: expected at most ", kMostPoints,
+                    " points, got ", xyz.sizes());
 }
 
 // One integer for each cloud, int32 or int64.

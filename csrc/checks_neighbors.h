@@ -73,8 +73,8 @@ inline void check_nearest_sample(const at::Tensor& xyz, const at::Tensor& sample
                     xyz.sizes());
   check_coordinates("xyz", xyz);
   check_points_beside("samples", samples, xyz);
-  TORCH_CHECK_VALUE(std::max(xyz.size(1), samples.size(1)) <= std::numeric_limits<int32_t>::max(),
-                    "xyz, samples: expected at most 2147483647 points in a cloud, got ",
+  TORCH_CHECK_VALUE(std::max(xyz.size(1), samples.size(1)) <= kMostPoints,
+                    "xyz, samples: expected at most ", kMostPoints, " points in a cloud, got ",
                     xyz.sizes(), " and ", samples.sizes());
   check_per_cloud("lengths", lengths, xyz.size(0), xyz);
   check_per_cloud("sample_lengths", sample_lengths, xyz.size(0), xyz);

@@ -19,9 +19,8 @@ inline void check_sampled(const at::Tensor& xyz, int64_t rank) {
   const int64_t points = xyz.size(rank - 2);
   TORCH_CHECK_VALUE(rank == 2 || points >= 1, "xyz: expected at least one point in a cloud, got ",
                     xyz.sizes());
-  TORCH_CHECK_VALUE(points <= std::numeric_limits<int32_t>::max(),
-                    "xyz: expected at most 2147483647 points", rank == 3 ? " in a cloud" : "",
-                    ", got ", xyz.sizes());
+  TORCH_CHECK_VALUE(points <= kMostPoints, "xyz: expected at most ", kMostPoints, " points",
+                    rank == 3 ? " in a cloud" : "", ", got ", xyz.sizes());
   check_coordinates("xyz", xyz);
 }
 

@@ -57,6 +57,7 @@ std::tuple<at::Tensor, at::Tensor> with_distances(const at::Tensor& given, int64
   layout.start = pointer_or_null(starts);
   layout.indices = indices.mutable_data_ptr<int32_t>();
   layout.rows = clouds * n;
+  layout.samples = clouds * m;
   layout.clouds = static_cast<int>(clouds);
   layout.max_points = static_cast<int>(n);
   layout.max_samples = static_cast<int>(m);

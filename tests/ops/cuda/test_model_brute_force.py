@@ -34,7 +34,7 @@ def batch_of(
 ) -> BruteFpsBatch:
     batch = BruteFpsBatch()
     batch.values, batch.distances = pointer(values), pointer(distances)
-    batch.layout.indices = pointer(indices)
+    batch.layout.indices, batch.layout.samples = pointer(indices), len(indices)
     batch.wide = values.dtype == np.float64
     return batch
 

@@ -23,6 +23,11 @@ EQUAL_SIZES: dict[str, tuple[Call, type[Exception], str]] = {
     "no columns": (lambda x: fps(x[..., :0], 2), ValueError, r"xyz: .*got \[2, 8, 0\]"),
     "columns": (lambda x: fps(x.repeat(1, 1, 22), 2), ValueError, r"xyz: .*got \[2, 8, 66\]"),
     "no points": (lambda x: fps(x[:, :0], 1), ValueError, r"xyz: .*one point.*got \[2, 0, 3\]"),
+    "a stride short of int32": (
+        lambda x: fps(x[:1, :1].expand(1, 2**31 - 2**20, 3), 2),
+        ValueError,
+        r"xyz: expected at most 2146435071 points in a cloud, got \[1, 2146435072, 3\]",
+    ),
     "integers": (lambda x: fps(x.int(), 2), TypeError, "xyz: expected float32.*got Int"),
     "m of 0": (lambda x: fps(x, 0), ValueError, "m: expected 1 <= m <= N = 8, got 0"),
     "m negative": (lambda x: fps(x, -3), ValueError, "m: .*got -3"),
