@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#pragma GCC visibility push(default)
 namespace farpoint::cuda {
 
 // A batch of clouds. Rows of cloud b start at offsets[b], or at b * max_points without offsets; its
@@ -45,3 +46,4 @@ size_t fps_morton_scratch(const FpsBatch& batch);
 int fps_morton_keys(const FpsBatch& batch, int64_t* keys, void* scratch, int device, void* stream);
 
 }  // namespace farpoint::cuda
+#pragma GCC visibility pop
