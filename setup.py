@@ -36,7 +36,8 @@ class BuildLibraries(build_ext):
     """`build_ext` with ninja in build/native, whose bindings are for the torch of this Python."""
 
     def run(self) -> None:
-        libraries = build_libraries(find_packages(), ROOT / "build" / "native")
+        folder = Path(os.environ.get("FARPOINT_BUILD") or ROOT / "build" / "native")
+        libraries = build_libraries(find_packages(), folder)
         install(libraries, (ROOT / "ops" if self.inplace else Path(self.build_lib)) / LIBRARIES)
 
     def get_outputs(self) -> list[str]:

@@ -127,6 +127,7 @@ def build(environments: list[Environment]) -> tuple[Path, Path]:
         "PATH": path,
         "FARPOINT_TORCH": os.pathsep.join(torches.values()),
         "FARPOINT_CUDA": cuda,
+        "FARPOINT_BUILD": str(FOLDER / "native"),
     }
     command = [tools, "-m", "build", "--no-isolation", "-o", built, ROOT]
     seconds = run(*command, "--sdist", log=FOLDER / "sdist.log", PATH=path)
