@@ -158,7 +158,9 @@ def check_contents(wheel: Path, environments: list[Environment]) -> None:
 def prove_wheel(wheel: Path, environment: Environment) -> None:
     options = ["install", "--no-deps", "--force-reinstall", "--no-index", "--no-cache-dir"]
     seconds = environment.pip(*options, wheel, log="install.log")
-    code = "import torch, time; t = time.monotonic(); import farpoint_ops; print(time.monotonic() - t)"
+    code = (
+        "import torch, time; t = time.monotonic(); import farpoint_ops; print(time.monotonic() - t)"
+    )
     command = [str(environment.interpreter), "-c", code]
     imported = subprocess.run(command, check=True, capture_output=True, text=True, cwd=FOLDER)
     milliseconds = float(imported.stdout) * 1e3

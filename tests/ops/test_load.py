@@ -40,7 +40,8 @@ def command(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     return "run `make ext` to build"
 
 
-def test_no_libraries(libraries: Path, command: str) -> None:
+@pytest.mark.usefixtures("libraries")
+def test_no_libraries(command: str) -> None:
     with pytest.raises(ImportError, match=f"are missing: {command}"):
         _load.load()
 

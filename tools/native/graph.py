@@ -61,7 +61,7 @@ class Graph:
         self._build, self._nvcc = build, nvcc
         flags = f"{CXX_FLAGS} {os.environ.get('CXXFLAGS', '')}"
         self._lines = [
-            *(f"cxx = {find_cxx()}", f"cxxflags = {flags}"),
+            *(f"builddir = {build}", f"cxx = {find_cxx()}", f"cxxflags = {flags}"),
             *(f"ldflags = {os.environ.get('LDFLAGS', '')}", f"nvcc = {nvcc}"),
             f"nvccflags = {NVCC_FLAGS} {' '.join(architecture_flags()) if nvcc else ''}",
             RULES.format(csrc=CSRC),
