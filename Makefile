@@ -67,11 +67,11 @@ mutants: ext  ## Small faults put into the server one at a time: which do its te
 	$(BIN)/python -m pip install -q -c constraints.txt cosmic-ray
 	$(BIN)/python tools/mutants.py
 
-wheels: ext  ## Wheels and source distributions of farpoint, farpoint-ops and farpoint-server, in dist/.
+wheels: dev  ## Wheels and sources of farpoint, farpoint-ops and farpoint-server in dist/, tested with every torch.
 	rm -rf dist
 	$(BIN)/python -m build -o dist --no-isolation client
 	$(BIN)/python -m build -o dist --no-isolation server
-	$(BIN)/python -m build -o dist --no-isolation .
+	$(BIN)/python tools/wheels.py
 	$(BIN)/twine check --strict dist/*
 
 docs: $(VENV)/.docs  ## The site of docs/ with every reference, its links checked, in build/docs/.
@@ -81,7 +81,7 @@ gpu-check:  ## All that needs a GPU, with `python3` as it stands: no virtual env
 	tools/gpu_check.sh
 
 clean:  ## Removes all that the others made.
-	rm -rf $(VENV) build dist demo ops/farpoint_ops/*.so
+	rm -rf $(VENV) build dist demo ops/farpoint_ops/lib
 
 $(VENV)/.docs: $(DEV)
 	FARPOINT_SKIP_EXTENSION=1 $(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[docs]'

@@ -4,7 +4,6 @@
 // 1,). Everything that decides a launch is a host number (total_samples, max_points, max_samples),
 // so that no backend has to wait for a device to read one.
 
-#include <Python.h>
 #include <torch/library.h>
 
 #include <vector>
@@ -89,14 +88,4 @@ TORCH_LIBRARY(farpoint, m) {
   // For tests and benchmarks: the instruction set of the CPU kernels ("plain", "avx2", "avx512"),
   // after limiting it where a name is given; "" lifts the limit. Results never depend on it.
   m.def("_cpu_simd(str? limit=None) -> str");
-}
-
-extern "C" PyMODINIT_FUNC PyInit__C() {
-  static PyModuleDef definition = {
-      PyModuleDef_HEAD_INIT, "_C", nullptr, -1, nullptr, nullptr, nullptr, nullptr, nullptr};
-  PyObject* module = PyModule_Create(&definition);
-  if (module && PyModule_AddStringConstant(module, "torch_version", FARPOINT_TORCH_VERSION) < 0) {
-    Py_CLEAR(module);
-  }
-  return module;
 }

@@ -1,8 +1,8 @@
 // CPU implementation of the furthest_point_sample ops: checks, tasks per cloud, registration.
 #include "cpu/kernels/fps/furthest_point_sample.h"
 
-#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 #include <torch/library.h>
 
 #include <atomic>

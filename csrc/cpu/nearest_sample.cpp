@@ -1,6 +1,7 @@
 // CPU implementation of nearest_sample and count_points.
 #include <ATen/Dispatch.h>
-#include <ATen/Functions.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include <limits>

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#pragma GCC visibility push(default)
 namespace farpoint::cuda {
 
 // A batch of clouds. Rows of cloud b start at offsets[b], or at b * max_points without offsets; its
@@ -53,3 +54,4 @@ FpsPlan fps_plan_tree(const FpsBatch& batch, const TreeShape& shape, int device)
 int fps(const FpsBatch& batch, const FpsPlan& plan, void* scratch, int device, void* stream);
 
 }  // namespace farpoint::cuda
+#pragma GCC visibility pop

@@ -1,7 +1,8 @@
 // CUDA implementation of knn, ball_query, nearest_sample and count_points: checks, registration.
 #include "cuda/neighbors/neighbors.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include <limits>

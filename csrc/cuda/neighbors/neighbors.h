@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#pragma GCC visibility push(default)
 namespace farpoint::cuda {
 
 struct SearchBatch {
@@ -44,3 +45,4 @@ int count(const void* assignment, bool wide_index, int32_t* counts, int64_t batc
           int64_t m, void* stream);
 
 }  // namespace farpoint::cuda
+#pragma GCC visibility pop
