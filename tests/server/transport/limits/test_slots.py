@@ -1,10 +1,14 @@
 """Who gets a slot for a call, and who is refused for what."""
 
+from types import SimpleNamespace
+
 import pytest
+from structlog.testing import capture_logs
 
 from farpoint_server.errors import TooManyCallsError
 from farpoint_server.scheduling.admission import CallSlots
-from farpoint_server.transport.limits.slots import ADMIN, PROBES, CallLimits
+from farpoint_server.transport.limits import slots as module
+from farpoint_server.transport.limits.slots import ADMIN, PROBES, CallLimits, RefusalLog
 
 RPC = "farpoint.v1.SamplingService/Sample"
 
@@ -85,3 +89,45 @@ def test_each_kind_of_call_has_slots_of_its_own(rpc, most):
     for other in others:
         if limits.of(other) is not limits.of(rpc):
             enter(limits.of(other), "a")
+
+
+def test_how_many_probes_and_operators_there_may_be():
+    assert (PROBES, ADMIN) == ((256, 64), (64, 32))
+
+
+@pytest.mark.parametrize(("total", "per_caller", "most"), [(1, None, 1), (3, None, 1), (3, 2, 2)])
+def test_a_caller_has_half_of_all_requests_or_what_the_settings_say(total, per_caller, most):
+    slots = CallLimits(total, per_caller, retry_ms=9).of(RPC)
+    enter(slots, "a", most)
+    with pytest.raises(TooManyCallsError, match=f"at most {most}") as caught:
+        enter(slots, "a")
+    assert caught.value.retry_ms == 9
+
+
+def test_a_slot_that_is_given_back_is_one():
+    slots = CallSlots(total=9, per_caller=3, retry_ms=1)
+    enter(slots, "a", 3)
+    slots.leave("a")
+    enter(slots, "a")
+    with pytest.raises(TooManyCallsError):
+        enter(slots, "a")
+    for _ in range(3):
+        slots.leave("a")
+    assert (slots._open, slots._count) == ({}, 0)
+
+
+def test_refusals_are_one_line_a_second_with_their_number(monkeypatch):
+    now = SimpleNamespace(s=0.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now.s))
+    refusals, error = RefusalLog(), TooManyCallsError("all 4 calls", 1)
+    with capture_logs() as log:
+        for moment in (0.0, 0.5, 0.999, 1.0, 1.5, 2.0):
+            now.s = moment
+            refusals.add(error)
+    assert [line["calls"] for line in log] == [1, 3, 2]
+    assert log[0] == {
+        "event": "calls refused",
+        "log_level": "warning",
+        "calls": 1,
+        "error": "all 4 calls",
+    }
