@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from farpoint_server.errors import AddressUnavailableError
 from farpoint_server.transport import http_server
 from farpoint_server.transport.http_server import BoundedConnection, HttpServer
 
@@ -180,3 +181,20 @@ async def test_many_small_chunks_do_not_hold_the_event_loop(served, monkeypatch)
     assert b"200" in await reader.readline()
     assert sum(steps) > 6 * 200_000
     assert max(steps) <= http_server.READ_BYTES
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [("127.0.0.1:port", "invalid literal"), ("192.0.2.1:0", "Cannot assign requested address")],
+)
+def test_an_address_that_cannot_be_bound_is_named_with_its_flag(address, why):
+    said = f"--http-listen {address}: cannot be bound: .*{why}"
+    with pytest.raises(AddressUnavailableError, match=said):
+        HttpServer("--http-listen", address)
+
+
+def test_the_bounds_that_are_documented():
+    """See docs/security.md; an answer under way has a second when the server stops."""
+    assert http_server.STOP_S == 1.0
+    assert (http_server.MAX_CONNECTIONS, http_server.MAX_HEADER_BYTES) == (256, 16384)
+    assert (http_server.HEADER_TIMEOUT_S, http_server.TRANSFER_TIMEOUT_S) == (5.0, 60.0)
