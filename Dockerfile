@@ -32,9 +32,11 @@ COPY client client
 COPY ops ops
 COPY server server
 COPY csrc csrc
+COPY tools/native tools/native
 # hadolint ignore=DL3042
 RUN --mount=type=cache,target=/root/.cache/pip \
-    pip wheel --no-build-isolation --no-deps -w /wheels ./client . ./server \
+    export FARPOINT_CUDA="$(if command -v nvcc > /dev/null; then echo 1; else echo 0; fi)" \
+ && pip wheel --no-build-isolation --no-deps -w /wheels ./client . ./server \
  && pip install -c constraints.txt /wheels/*.whl \
  && pip uninstall -y ninja wheel
 

@@ -1,61 +1,62 @@
-"""The compiled half of farpoint_ops; everything else is in pyproject.toml."""
+"""The compiled part of farpoint_ops; everything else is in pyproject.toml."""
 
 import os
+import shutil
+import sys
 from pathlib import Path
 
-import torch
-from setuptools import setup
-from torch.utils.cpp_extension import (
-    CUDA_HOME,
-    BuildExtension,
-    CppExtension,
-    CUDAExtension,
-    include_paths,
-)
+from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
 
-ROOT = Path(__file__).parent
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / "tools"))  # a build runs this file with no path to its folder
 
-# No -march: a wheel runs on any machine of its architecture, and kernels choose SIMD at run time.
-# No -std: torch's build adds the one its headers need. OpenMP drives at::parallel_for. The torch
-# version makes ninja build anew for another torch, and lets the import refuse a stale build.
-CXX = [
-    *("-O3", "-g0", "-Wall", "-Wextra", "-Werror=return-type", "-fvisibility=hidden", "-fopenmp"),
-    # A contracted product would round once where the contract says twice. GCC 12 warns of its own
-    # AVX-512 header.
-    *("-ffp-contract=off", "-Wno-maybe-uninitialized", "-Wno-uninitialized"),
-    f'-DFARPOINT_TORCH_VERSION="{torch.__version__}"',
-    # As system headers, so that warnings are about this project.
-    *(f"-isystem{path}" for path in include_paths()),
-]
-LINK = ["-fopenmp"]
+from native.graph import build_libraries  # noqa: E402
+from native.torch_package import find_packages  # noqa: E402
+
+LIBRARIES = Path("farpoint_ops", "lib")
 
 
-def sources(*patterns: str) -> list[str]:
-    return sorted(str(p.relative_to(ROOT)) for pat in patterns for p in (ROOT / "csrc").glob(pat))
+def install(libraries: list[Path], target: Path) -> None:
+    """Makes `target` hold these libraries alone; what did not change stays as it is."""
+    target.mkdir(parents=True, exist_ok=True)
+    for old in set(target.glob("*.so")) - {target / path.name for path in libraries}:
+        old.unlink()
+    for path in libraries:
+        installed = target / path.name
+        if installed.exists() and installed.stat().st_mtime >= path.stat().st_mtime:
+            continue
+        new = installed.with_suffix(".new")  # a process that runs keeps the file it has loaded
+        shutil.copy2(path, new)
+        new.replace(installed)
 
 
-def extension() -> CppExtension:
-    """A CUDA torch with nvcc gets the CUDA kernels; any other torch the CPU kernels alone."""
-    cpu = sources("*.cpp", "cpu/**/*.cpp", "autograd/**/*.cpp")
-    options = {
-        "name": "farpoint_ops._C",
-        "include_dirs": [str(ROOT / "csrc")],
-        "extra_link_args": LINK,
-    }
-    if torch.version.cuda is None or CUDA_HOME is None:
-        return CppExtension(sources=cpu, extra_compile_args={"cxx": CXX}, **options)
-    if not torch.cuda.is_available():  # torch would build for GPUs that lack instructions in use
-        os.environ.setdefault("TORCH_CUDA_ARCH_LIST", "8.0;9.0;10.0+PTX")
-    return CUDAExtension(
-        sources=cpu + sources("cuda/**/*.cpp", "cuda/**/*.cu"),
-        extra_compile_args={
-            "cxx": [*CXX, "-DFARPOINT_WITH_CUDA"],
-            "nvcc": ["-O3", "-lineinfo"],
-        },
-        **options,
-    )
+class BuildLibraries(build_ext):
+    """`build_ext` with ninja in build/native, whose bindings are for the torch of this Python."""
+
+    def run(self) -> None:
+        folder = Path(os.environ.get("FARPOINT_BUILD") or ROOT / "build" / "native")
+        libraries = build_libraries(find_packages(), folder)
+        install(libraries, (ROOT / "ops" if self.inplace else Path(self.build_lib)) / LIBRARIES)
+
+    def get_outputs(self) -> list[str]:
+        return [str(path) for path in (Path(self.build_lib) / LIBRARIES).glob("*.so")]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        return {}
+
+
+class AnyPythonWheel(bdist_wheel):
+    """A wheel for every Python 3, since nothing that is compiled knows Python."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        return "py3", "none", super().get_tag()[2]
 
 
 # `make` installs the Python files alone and lets `build_ext --inplace` compile only what changed.
 skip = os.environ.get("FARPOINT_SKIP_EXTENSION") == "1"
-setup(ext_modules=[] if skip else [extension()], cmdclass={"build_ext": BuildExtension})
+setup(
+    ext_modules=[] if skip else [Extension("farpoint_ops.lib", sources=[])],
+    cmdclass={} if skip else {"build_ext": BuildLibraries, "bdist_wheel": AnyPythonWheel},
+)

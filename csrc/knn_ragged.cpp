@@ -1,6 +1,6 @@
 // Implementation of knn_ragged on every device: knn, cloud by cloud. The offsets are read on the
 // host, so a device that holds them is waited for.
-#include <ATen/Functions.h>
+#include <ATen/ops/full.h>
 #include <torch/library.h>
 
 #include <limits>

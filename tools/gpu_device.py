@@ -1,6 +1,6 @@
 """Print the CUDA device that `make gpu-check` would use, or say what is missing.
 
-With --kernels: whether the extension that was built holds the CUDA kernels.
+With --kernels: whether the ops that were built hold the CUDA kernels.
 """
 
 import sys
@@ -25,10 +25,9 @@ def find_kernels() -> str:
 
     if not torch._C._dispatch_has_kernel_for_dispatch_key("farpoint::gather_points", "CUDA"):
         raise SystemExit(
-            "gpu-check: the extension was built without CUDA kernels: is nvcc on PATH or in "
-            "CUDA_HOME?"
+            "gpu-check: the ops were built without CUDA kernels: is nvcc on PATH or in CUDA_HOME?"
         )
-    return "the extension holds CUDA kernels"
+    return "the ops hold CUDA kernels"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,11 @@
 // turn the gradient of every point that shares a sum with them into NaN. Neither do the places that
 // a cloud of fewer than k points leaves, in which the nearest row stands again.
 
-#include <ATen/Functions.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
 #include <tuple>

@@ -2,8 +2,9 @@
 #include "cpu/kernels/interpolate.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include "checks_interpolate.h"

@@ -1,5 +1,5 @@
 // CPU implementation of knn: checks, threads over queries, registration.
-#include <ATen/Functions.h>
+#include <ATen/ops/empty.h>
 #include <torch/library.h>
 
 #include <tuple>

@@ -1,29 +1,63 @@
-"""Import of the compiled extension; where that fails, one sentence says what to do."""
+"""Load of the compiled ops that fit the installed torch; where that fails, one sentence says why.
 
-import importlib
+lib/ holds the kernels and a thin binding for each minor version of torch, since C++ of one minor
+does not run with another.
+"""
+
+from pathlib import Path
 
 import torch
 
-_REMEDY = "run `make ext` to build them for the torch that is installed"
+LIBRARIES = Path(__file__).parent / "lib"
+_PREFIX = "libfarpoint_torch_"
+_FROM_SOURCE = (
+    "pip install --no-cache-dir --no-deps --force-reinstall --no-binary farpoint-ops farpoint-ops"
+)
+
+
+def _remedy() -> str:
+    """The command that compiles a binding, in a checkout or in an installed package."""
+    in_checkout = (Path(__file__).parents[2] / "csrc").is_dir()
+    command = "make ext" if in_checkout else _FROM_SOURCE
+    return f"run `{command}` to build for the torch that is installed"
+
+
+def _bound_versions() -> list[str]:
+    """The minor versions of torch that there are bindings for, oldest first."""
+    names = (path.stem.removeprefix(_PREFIX) for path in LIBRARIES.glob(f"{_PREFIX}*.so"))
+    minors = [name.split("_") for name in names if not name.endswith("_cuda")]
+    return [".".join(minor) for minor in sorted(minors, key=lambda minor: [int(n) for n in minor])]
+
+
+def _binding() -> Path:
+    """The binding for this torch."""
+    minor = "_".join(torch.__version__.split(".")[:2])
+    binding = LIBRARIES / f"{_PREFIX}{minor}.so"
+    if binding.is_file():
+        return binding
+    versions = _bound_versions()
+    if not versions:
+        raise ImportError(f"The compiled ops of farpoint_ops are missing: {_remedy()}")
+    raise ImportError(
+        f"farpoint_ops is compiled for torch {', '.join(versions)}, not for {torch.__version__}: "
+        f"{_remedy()}"
+    )
 
 
 def load() -> None:
-    """Register the compiled ops with torch.
+    """Register the compiled ops with torch, those for CUDA where torch is a build for it.
 
     Raises:
-        ImportError: The extension is missing, or was built for another torch.
+        ImportError: There is no binding for this torch, or it does not load.
     """
+    binding = _binding()
+    cuda = binding.with_name(f"{binding.stem}_cuda.so")
     try:
-        extension = importlib.import_module("farpoint_ops._C")
-    except ModuleNotFoundError as error:
-        raise ImportError(f"The compiled ops of farpoint_ops are missing: {_REMEDY}") from error
-    except ImportError as error:
+        torch.ops.load_library(binding)
+        if torch.version.cuda is not None and cuda.is_file():
+            torch.ops.load_library(cuda)
+    except OSError as error:
         raise ImportError(
-            f"The compiled ops of farpoint_ops do not load with torch {torch.__version__}: "
-            f"{_REMEDY}"
+            f"The compiled ops of farpoint_ops do not load with torch {torch.__version__} "
+            f"({error.__cause__ or error}): {_remedy()}"
         ) from error
-    if extension.torch_version != torch.__version__:
-        raise ImportError(
-            f"The compiled ops of farpoint_ops were built for torch {extension.torch_version}, "
-            f"not for {torch.__version__}: {_REMEDY}"
-        )

@@ -7,7 +7,7 @@ is logged copies the context and looks through all of it.
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import lru_cache
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -95,14 +95,23 @@ def address_of(peer: str) -> str:
         machine have a host in common, so each connection is a caller of its own, as far as gRPC
         tells them apart: those of a unix socket it does not.
     """
-    scheme, _, rest = peer.partition(":")
-    host = unquote(rest.rpartition(":")[0]).strip("[]").partition("%")[0]
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return peer
-    if address.is_loopback:
+    scheme, address = peer.partition(":")[0], _ip_address_of(peer)
+    if address is None or address.is_loopback:
         return peer
     if address.version == 4:
-        return f"{scheme}:{host}"
+        return f"{scheme}:{address}"
     return f"{scheme}:{ip_network((address, 64), strict=False)}"
+
+
+def is_local(peer: str) -> bool:
+    """Whether a peer, as gRPC names it, is on this machine."""
+    address = _ip_address_of(peer)
+    return peer.startswith("unix:") if address is None else address.is_loopback
+
+
+def _ip_address_of(peer: str) -> IPv4Address | IPv6Address | None:
+    host = unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]").partition("%")[0]
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None

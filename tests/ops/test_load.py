@@ -1,9 +1,9 @@
-"""Import of the compiled extension, and its error messages when that fails."""
+"""Load of the compiled ops, and its error messages when that fails."""
 
-import importlib
+import importlib.metadata
 import subprocess
 import sys
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,30 +16,80 @@ def test_the_ops_need_no_grpc() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        (ModuleNotFoundError("No module named 'farpoint_ops._C'"), "are missing: run `make ext`"),
-        (ImportError("undefined symbol: _ZN3c10"), "do not load with torch .*: run `make ext`"),
-    ],
-)
-def test_an_extension_that_does_not_load(
-    monkeypatch: pytest.MonkeyPatch, error: ImportError, sentence: str
+@pytest.fixture
+def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of libraries, empty."""
+    monkeypatch.setattr(_load, "LIBRARIES", tmp_path)
+    return tmp_path
+
+
+def add(folder: Path, *minors: str) -> None:
+    for minor in minors:
+        (folder / f"libfarpoint_torch_{minor}.so").touch()
+
+
+@pytest.fixture(params=["checkout", "installed"])
+def command(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What to run, in a checkout and where the package is installed."""
+    package = tmp_path / "checkout" / "ops" / "farpoint_ops"
+    package.mkdir(parents=True)
+    monkeypatch.setattr(_load, "__file__", str(package / "_load.py"))
+    if request.param == "installed":
+        return "run `pip install .*--no-binary farpoint-ops farpoint-ops` to build"
+    (tmp_path / "checkout" / "csrc").mkdir()
+    return "run `make ext` to build"
+
+
+@pytest.mark.usefixtures("libraries")
+def test_no_libraries(command: str) -> None:
+    with pytest.raises(ImportError, match=f"are missing: {command}"):
+        _load.load()
+
+
+@pytest.mark.parametrize("version", ["3.1.0", "2.15.0+cu132", "2.16.0a0+git1234"])
+def test_a_torch_that_is_newer_than_the_wheel(
+    libraries: Path, command: str, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    def fail(_: str) -> None:
-        raise error
+    add(libraries, "2_9", "2_11", "2_14", "2_14_cuda")
+    monkeypatch.setattr(torch, "__version__", version)
+    with pytest.raises(ImportError) as caught:
+        _load.load()
+    sentence = rf"for torch 2\.9, 2\.11, 2\.14, not for {version.split('+')[0]}.*: {command}"
+    caught.match(sentence)
+    assert "\n" not in str(caught.value)
 
-    monkeypatch.setattr(importlib, "import_module", fail)
-    with pytest.raises(ImportError, match=sentence):
+
+def test_a_binding_that_does_not_load(libraries: Path, command: str) -> None:
+    add(libraries, "_".join(torch.__version__.split(".")[:2]))
+    with pytest.raises(ImportError, match=rf"do not load with torch .*too short.*: {command}"):
         _load.load()
 
 
-def test_an_extension_built_for_another_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    stale = SimpleNamespace(torch_version="2.11.0")
-    monkeypatch.setattr(importlib, "import_module", lambda _: stale)
-    with pytest.raises(ImportError, match=r"for torch 2\.11\.0, not for .*run `make ext`"):
-        _load.load()
+@pytest.mark.parametrize(("cuda", "loaded"), [(None, 1), ("13.0", 2), ("12.8", 2)])
+def test_a_cuda_torch_gets_the_cuda_binding(
+    libraries: Path, monkeypatch: pytest.MonkeyPatch, cuda: str | None, loaded: int
+) -> None:
+    add(libraries, "2_13", "2_13_cuda", "2_12")
+    found: list[str] = []
+    monkeypatch.setattr(torch, "__version__", "2.13.1")
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(torch.ops, "load_library", lambda path: found.append(path.name))
+    _load.load()
+    assert found == ["libfarpoint_torch_2_13.so", "libfarpoint_torch_2_13_cuda.so"][:loaded]
 
 
-def test_the_extension_knows_its_torch() -> None:
-    assert importlib.import_module("farpoint_ops._C").torch_version == torch.__version__
+def test_a_wheel_without_cuda_kernels_loads_in_a_cuda_torch(
+    libraries: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(libraries, "2_13")
+    found: list[str] = []
+    monkeypatch.setattr(torch, "__version__", "2.13.0")
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.ops, "load_library", lambda path: found.append(path.name))
+    _load.load()
+    assert found == ["libfarpoint_torch_2_13.so"]
+
+
+def test_the_command_names_the_distribution() -> None:
+    """The sentence sends people to pip with a name that it knows."""
+    assert importlib.metadata.metadata("farpoint-ops")["Name"] in _load._FROM_SOURCE

@@ -54,11 +54,12 @@ class Client(BaseClient[grpc.Channel]):
     def sample(
         self,
         points: CloudArray,
-        m: int | Sequence[int],
+        m: int | Sequence[int] | None = None,
         *,
         attributes: Attributes | None = None,
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
+        radius: float | None = None,
         timeout: float | None = None,
     ) -> Sample: ...
 
@@ -66,11 +67,12 @@ class Client(BaseClient[grpc.Channel]):
     def sample(  # type: ignore[overload-overlap]
         self,
         points: BatchArray | Sequence[CloudLike],
-        m: int | Sequence[int],
+        m: int | Sequence[int] | None = None,
         *,
         attributes: Attributes | None = None,
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
+        radius: float | None = None,
         timeout: float | None = None,
     ) -> list[Sample]: ...
 
@@ -78,25 +80,27 @@ class Client(BaseClient[grpc.Channel]):
     def sample(
         self,
         points: CloudLike,
-        m: int | Sequence[int],
+        m: int | Sequence[int] | None = None,
         *,
         attributes: Attributes | None = None,
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
+        radius: float | None = None,
         timeout: float | None = None,
     ) -> Sample: ...
 
     def sample(
         self,
         points: Any,
-        m: int | Sequence[int],
+        m: int | Sequence[int] | None = None,
         *,
         attributes: Attributes | None = None,
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
+        radius: float | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Chooses m points of each cloud by farthest point sampling.
+        """Chooses points of each cloud by farthest point sampling: m, or as many as a radius takes.
 
         Args:
             points: one cloud (N, 3), or a batch: (B, N, 3) or a list of (Ni, 3). Arrays of numpy,
@@ -106,13 +110,17 @@ class Client(BaseClient[grpc.Channel]):
                 and float32 are sampled as they are; float64 is shifted to a local origin first,
                 so map coordinates stay exact; integers are sent as float32 (up to 16 bits) or
                 float64. Clouds of several types become the smallest type that holds all.
-            m: points to choose from each cloud, from 1 to N; one number or one per cloud.
+            m: points to choose from each cloud, from 1 to N; one number or one per cloud. With
+                `radius` at most so many, and None for as many as it takes.
             attributes: values to gather at the chosen points, with one row per point: an array
                 (N, ...) or a dict of arrays. For a batch one of these per cloud, or a dict with
                 one array per cloud under each name. They are gathered here and never sent.
             start: row that is chosen first; one number or one per cloud.
             nonfinite: "reject" makes a row with NaN or infinity an error; "ignore" never chooses
                 such rows. Indices refer to the rows as passed in either way.
+            radius: where the sampling of each cloud ends, in the unit of its coordinates: at the
+                first covering radius that is at most this, rounded to float32. The result is the
+                beginning of the one without it.
             timeout: seconds; None takes the client's.
 
         Returns:
@@ -124,7 +132,7 @@ class Client(BaseClient[grpc.Channel]):
         """
         context = start_call(timeout, self._timeout)
         with nullcontext() if self._memory is None else Lease(self._memory, context) as lease:
-            rpc = SampleRpc(points, m, attributes, start, nonfinite, lease, self._checksums)
+            rpc = SampleRpc(points, m, attributes, start, nonfinite, lease, self._checksums, radius)
             if not rpc.batch.clouds:
                 return []
             return self._invoke(self._within_limit(rpc, context), context)
@@ -132,10 +140,11 @@ class Client(BaseClient[grpc.Channel]):
     def sample_stream(
         self,
         clouds: Iterable[CloudLike],
-        m: int,
+        m: int | None = None,
         *,
         start: int = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
+        radius: float | None = None,
         latest_only: bool = False,
         timeout: float | None = None,
     ) -> Iterator[StreamedSample]:
@@ -150,6 +159,7 @@ class Client(BaseClient[grpc.Channel]):
             m: points to choose from each cloud.
             start: row of each cloud that is chosen first.
             nonfinite: as for `sample`.
+            radius: as for `sample`; `m` may be None then.
             latest_only: for a live sensor that may be faster than the server: of the clouds that
                 wait, all but the newest are dropped unanswered.
             timeout: seconds for the whole stream; None is without limit.
@@ -162,7 +172,7 @@ class Client(BaseClient[grpc.Channel]):
             FarpointError: the stream itself failed, while it is read.
         """
         rpc = SampleStreamRpc(
-            m, start, nonfinite, latest_only, start_call(timeout), self._checksums
+            m, start, nonfinite, latest_only, start_call(timeout), self._checksums, radius
         )
         return self._read_stream(rpc, clouds)
 

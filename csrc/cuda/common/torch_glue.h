@@ -2,7 +2,7 @@
 // header, so that torch's CPU build compiles it too.
 #pragma once
 
-#include <ATen/Functions.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#pragma GCC visibility push(default)
 namespace farpoint::cuda {
 
 struct GatherShape {
@@ -17,3 +18,4 @@ int gather(const void* features, const void* idx, void* out, const GatherShape& 
            int element_bytes, bool wide_index, int device, void* stream);
 
 }  // namespace farpoint::cuda
+#pragma GCC visibility pop

@@ -1,6 +1,8 @@
 // CUDA implementation of gather_points, group_points and scatter_points: checks, registration.
 #include <ATen/Context.h>
-#include <ATen/Functions.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/sort.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include <string_view>

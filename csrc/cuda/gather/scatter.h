@@ -4,6 +4,7 @@
 
 #include "cuda/gather/gather.h"
 
+#pragma GCC visibility push(default)
 namespace farpoint::cuda {
 
 struct ScatterTypes {
@@ -39,3 +40,4 @@ int scatter_sorted(const void* values, const int64_t* order, const int64_t* sort
                    const GatherShape& shape, bool wide_value, void* stream);
 
 }  // namespace farpoint::cuda
+#pragma GCC visibility pop

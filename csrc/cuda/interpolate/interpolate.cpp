@@ -2,7 +2,10 @@
 #include "cuda/interpolate/interpolate.h"
 
 #include <ATen/Context.h>
-#include <ATen/Functions.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/sort.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include "checks_interpolate.h"

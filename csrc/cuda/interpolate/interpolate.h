@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#pragma GCC visibility push(default)
 namespace farpoint::cuda {
 
 struct InterpolateShape {
@@ -31,3 +32,4 @@ int interpolate_dot(const void* values, const void* features, const void* idx, v
                     const InterpolateShape& shape, InterpolateTypes types, void* stream);
 
 }  // namespace farpoint::cuda
+#pragma GCC visibility pop

@@ -40,9 +40,12 @@ def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
     lengths, counts = request.lengths, request.sample_counts
     each_count, each_start = (_broadcast(v, len(lengths)) for v in (counts, request.starts))
     points, origins = to_float32(request.points, lengths)
-    needed = counts if request.ignore_nonfinite else None
+    radius = request.covering_radius
+    needed = None
+    if request.ignore_nonfinite:
+        needed = counts if radius is None else np.ones(1, np.int64)
     check_finite(points, lengths, needed, request.points.field)
-    clouds = Clouds(points, lengths, each_count, each_start, request.return_distances)
+    clouds = Clouds(points, lengths, each_count, each_start, request.return_distances, radius)
     return DecodedSampleRequest(request, clouds, origins)
 
 

@@ -67,6 +67,8 @@ class ParsedSampleRequest(NamedTuple):
     return_points: bool
     return_distances: bool
     return_checksums: bool = False
+    covering_radius: float | None = None
+    """Where the sampling of each cloud ends; None for its number of samples alone."""
 
     message_bytes: int = 0
     """Of the message, which holds its data until it is answered."""
@@ -135,7 +137,10 @@ def parse_sample_request(
     _check_enums(request)
     points = _parse_points(request, message.points_data, limits, regions)
     lengths = read_lengths(request.lengths, points.shape[0], limits)
-    counts = read_sample_counts(request.sample_counts, lengths)
+    radius = read_covering_radius(request)
+    counts = lengths
+    if request.sample_counts or radius is None:
+        counts = read_sample_counts(request.sample_counts, lengths)
     attributes: tuple[tuple[str, TensorView], ...] = ()
     shared_bytes = len(points.data) if points.is_shared else 0
     if request.attributes:
@@ -151,9 +156,23 @@ def parse_sample_request(
         return_points=request.return_points,
         return_distances=request.return_distances,
         return_checksums=request.return_checksums,
+        covering_radius=radius,
         message_bytes=message.size,
         shared_bytes=shared_bytes,
     )
+
+
+def read_covering_radius(request: sampling_pb2.SampleRequest) -> float | None:
+    """Where sampling ends, if the request says.
+
+    Raises:
+        InvalidRequestError: it is negative or NaN.
+    """
+    if not request.HasField("covering_radius"):
+        return None
+    if not request.covering_radius >= 0:
+        raise InvalidRequestError("covering_radius", "0 or more", request.covering_radius)
+    return request.covering_radius
 
 
 def points_field(request: sampling_pb2.SampleRequest) -> str:

@@ -23,12 +23,17 @@ _TIMING_TAGS = tuple(
 _TIMINGS_HEAD = bytes(length_delimited(Response.TIMINGS_FIELD_NUMBER, [bytes(_TIMINGS.size)])[0])
 
 
-def rows_within(clouds: Clouds, rows: Int32s) -> Int32s:
+def rows_within(clouds: Clouds, samples: Samples) -> Int32s:
     """Rows of all clouds together as rows of each cloud."""
     if len(clouds.lengths) == 1:
-        return rows
+        return samples.rows
     firsts = (clouds.lengths.cumsum() - clouds.lengths).astype(np.int32)
-    return rows - np.repeat(firsts, clouds.sample_counts)
+    return samples.rows - np.repeat(firsts, counts_of(clouds, samples))
+
+
+def counts_of(clouds: Clouds, samples: Samples) -> Int64s:
+    """Samples of each cloud, shape (B,)."""
+    return clouds.sample_counts if samples.counts is None else samples.counts
 
 
 def response_bytes(request: ParsedSampleRequest, outcome: Outcome[Samples]) -> int:
@@ -54,8 +59,8 @@ def serialize_sample_response(
     """
     request, samples = decoded.request, outcome.result
     tensor = partial(serialize_tensor, checksum=request.return_checksums)
-    rows = rows_within(decoded.clouds, samples.rows)
-    chunks: list[Buffer] = [_lengths(decoded.clouds.sample_counts)]
+    rows = rows_within(decoded.clouds, samples)
+    chunks: list[Buffer] = [_lengths(counts_of(decoded.clouds, samples))]
     chunks += length_delimited(
         Response.INDICES_FIELD_NUMBER, tensor(rows, tensor_pb2.DATA_TYPE_INT32)
     )

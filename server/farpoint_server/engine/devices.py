@@ -59,7 +59,7 @@ def _why_no_cuda(index: int) -> str | None:
         return f"torch finds {torch.cuda.device_count()} GPUs, cuda:0 onwards"
     op = "farpoint::furthest_point_sample_ragged"
     if not torch._C._dispatch_has_kernel_for_dispatch_key(op, "CUDA"):
-        return "farpoint_ops is built without its CUDA kernels (`make ext` needs nvcc)"
+        return "farpoint_ops is built without its CUDA kernels (FARPOINT_CUDA=1 builds them)"
     return None
 
 

@@ -12,7 +12,7 @@ import torch
 import farpoint_ops  # noqa: F401  registers the ops
 from farpoint_server.engine.submit import KernelInputs, submit
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import Clouds, Float32s, Int32s, Int64s, Samples
+from farpoint_server.engine.types import Clouds, Float32s, Float64s, Int32s, Int64s, Samples
 from farpoint_server.memory.prediction import sample_bytes
 
 # What the CPU kernel takes, to within a factor of two, as it reckons itself where it decides how
@@ -33,12 +33,19 @@ class SampleWork:
     """Points of all clouds."""
     cost_ns: int = field(init=False)
     """Nanoseconds that the CPU kernel is predicted to take on one core."""
+    kind: str = field(init=False)
+    """Those that end at a radius take as much longer or shorter as their like."""
     shares_launch: ClassVar[bool] = True
-    kind: ClassVar[str] = "sample"
 
     def __post_init__(self) -> None:
-        self.point_count = len(self.clouds.points)
-        self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * _sample_count(self.clouds)
+        clouds = self.clouds
+        self.point_count = len(clouds.points)
+        samples = _sample_count(clouds)
+        self.kind = "sample"
+        if clouds.covering_radius is not None:
+            self.kind = "sample to a radius"
+            samples = int(np.minimum(clouds.sample_counts, most_samples(clouds)).sum())
+        self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * samples
 
     @staticmethod
     def batch(requests: "Sequence[SampleWork]") -> "SampleBatch":
@@ -107,9 +114,12 @@ class SampleBatch:
     def join(self, first: Samples, second: Samples) -> Samples:
         """The answer to a request from those to its halves, of which this is the first."""
         rows = np.concatenate([first.rows, second.rows + np.int32(self.point_count)])
-        if first.distances is None or second.distances is None:
-            return Samples(rows, None)
-        return Samples(rows, np.concatenate([first.distances, second.distances]))
+        counts = distances = None
+        if first.counts is not None and second.counts is not None:
+            counts = np.concatenate([first.counts, second.counts])
+        if first.distances is not None and second.distances is not None:
+            distances = np.concatenate([first.distances, second.distances])
+        return Samples(rows, distances, counts)
 
     def run(
         self,
@@ -158,6 +168,7 @@ def launch(requests: Sequence[Clouds], cancelled: Int32s) -> list[Samples]:
             int(inputs.sample_offsets[-1]),
             torch.from_numpy(cancelled),
             inputs.with_distances,
+            None if inputs.radii is None else torch.from_numpy(inputs.radii),
         )
     return _split(requests, rows.numpy(), distances.numpy() if inputs.with_distances else None)
 
@@ -166,6 +177,22 @@ def _sample_count(clouds: Clouds) -> int:
     """Points that are wanted of all clouds together."""
     counts = clouds.sample_counts
     return int(counts[0]) if len(counts) == 1 else int(counts.sum())
+
+
+def most_samples(clouds: Clouds) -> Float64s:
+    """The most samples that each cloud can have when it ends at its radius, shape (B,).
+
+    Each was farther than the radius from those before. So balls of half of it around them do not
+    overlap; they lie in the cloud's box, widened by half of it on each side, and fill at most 0.74
+    of that (Hales, "A Proof of the Kepler Conjecture", 2005).
+    """
+    firsts = clouds.lengths.cumsum() - clouds.lengths
+    points = np.where(np.isfinite(clouds.points), clouds.points, 0)
+    sides = np.maximum.reduceat(points, firsts) - np.minimum.reduceat(points, firsts)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        cells = (sides.astype(np.float64) / (clouds.covering_radius or 0.0) + 1).prod(axis=1)
+    # 0.7405 of the box, by a ball of pi / 6 of the radius cubed.
+    return np.asarray(np.nan_to_num(1.4143 * cells, nan=np.inf))
 
 
 def _part(clouds: Clouds, rows: slice, part: slice) -> Clouds:
@@ -185,7 +212,16 @@ def _kernel_inputs(requests: Sequence[Clouds]) -> KernelInputs:
         _offsets([clouds.sample_counts for clouds in requests]),
         np.ascontiguousarray(_join([clouds.starts for clouds in requests])),
         any(clouds.with_distances for clouds in requests),
+        _radii(requests),
     )
+
+
+def _radii(requests: Sequence[Clouds]) -> Float32s | None:
+    """Where each cloud ends, negative for one that has no covering radius."""
+    if all(clouds.covering_radius is None for clouds in requests):
+        return None
+    given = [-1.0 if c.covering_radius is None else c.covering_radius for c in requests]
+    return np.repeat(np.array(given, np.float32), [len(c.lengths) for c in requests])
 
 
 def _join(arrays: Sequence[_Array]) -> _Array:
@@ -203,19 +239,25 @@ def _offsets(parts: Sequence[Int64s]) -> Int64s:
 def _split(requests: Sequence[Clouds], rows: Int32s, distances: Float32s | None) -> list[Samples]:
     """Gives each request its own samples, with rows counted from its own first point."""
     if len(requests) == 1:
-        return [Samples(rows, distances)]
+        return [_ended(requests[0], Samples(rows, distances))]
     samples = []
     point = sample = 0
     for clouds in requests:
         part = slice(sample, sample + int(clouds.sample_counts.sum()))
-        samples.append(
-            Samples(
-                rows=rows[part] - np.int32(point),
-                distances=None
-                if distances is None or not clouds.with_distances
-                else distances[part],
-            )
-        )
+        own = distances[part] if distances is not None and clouds.with_distances else None
+        ended = _ended(clouds, Samples(rows[part], own))
+        samples.append(ended._replace(rows=ended.rows - np.int32(point)))
         point += len(clouds.points)
         sample = part.stop
     return samples
+
+
+def _ended(clouds: Clouds, samples: Samples) -> Samples:
+    """Without the places behind the sample at which a covering radius ended a cloud."""
+    if clouds.covering_radius is None:
+        return samples
+    kept = samples.rows >= 0
+    first_places = clouds.sample_counts.cumsum() - clouds.sample_counts
+    distances = None if samples.distances is None else samples.distances[kept]
+    counts = np.add.reduceat(kept, first_places, dtype=np.int64)
+    return Samples(samples.rows[kept], distances, counts)

@@ -27,6 +27,8 @@ class KernelInputs:
     """Shape (B,): row of each cloud that is chosen first."""
     with_distances: bool
     """Whether any request asked for them."""
+    radii: Float32s | None = None
+    """Shape (B,): where each cloud ends, negative for none; None if no request has one."""
 
 
 def submit(
@@ -53,7 +55,11 @@ def submit(
     most_samples = int(np.diff(inputs.sample_offsets).max())
 
     def kernel(
-        joined: torch.Tensor, offsets: torch.Tensor, slots: torch.Tensor, starts: torch.Tensor
+        joined: torch.Tensor,
+        offsets: torch.Tensor,
+        slots: torch.Tensor,
+        starts: torch.Tensor,
+        radii: torch.Tensor | None = None,
     ) -> Sequence[torch.Tensor]:
         if cancelled.all():
             return ()
@@ -61,7 +67,7 @@ def submit(
             torch.ops.farpoint.furthest_point_sample_ragged(
                 *(joined, offsets, slots, starts),
                 *(samples, longest, most_samples),
-                inputs.with_distances,
+                *(inputs.with_distances, radii),
             )
         )
         return outputs if inputs.with_distances else outputs[:1]
@@ -71,4 +77,5 @@ def submit(
         return answer(rows, outputs[1] if len(outputs) > 1 else None)
 
     arrays = (points, [inputs.offsets], [inputs.sample_offsets], [inputs.starts])
-    return pipeline.submit(arrays, kernel, finish)
+    radii = () if inputs.radii is None else ([inputs.radii],)
+    return pipeline.submit((*arrays, *radii), kernel, finish)

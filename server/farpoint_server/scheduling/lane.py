@@ -153,7 +153,7 @@ class Lane:
 
     def _answer(self, jobs: Sequence[Job], answers: Sequence[Any], begun: float) -> None:
         compute_s = time.monotonic() - begun
-        is_complete = True
+        is_complete, batch_requests = True, len(jobs)
         # Paired before any is told: of a wrong number nobody knows whose answer is whose.
         for job, answer in [*zip(jobs, answers, strict=True)]:
             if isinstance(answer, ServiceError):
@@ -163,7 +163,8 @@ class Lane:
                 is_complete = False
             else:
                 queue_ms = (begun - job.accepted) * 1e3
-                job.answer.set_result(Outcome(answer, queue_ms, compute_s * 1e3))
+                job.answer.set_result(Outcome(answer, queue_ms, compute_s * 1e3, batch_requests))
+                batch_requests = 0
         # What was given up, or refused for its memory, did not take its time.
         if is_complete:
             self._costs.observe([job.work for job in jobs], compute_s * 1e9)

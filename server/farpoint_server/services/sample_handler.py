@@ -15,6 +15,7 @@ from typing import TypeVar
 from farpoint.v1.tensor_pb2 import DATA_TYPE_FLOAT32
 from farpoint_server import request_context
 from farpoint_server.codec.coordinates import DecodedSampleRequest, decode_sample_request
+from farpoint_server.codec.open_inference.fps import NAME
 from farpoint_server.codec.sample_request import (
     ParsedSampleRequest,
     parse_sample_request,
@@ -30,6 +31,7 @@ from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.memory.prediction import sample_bytes
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.services.model_statistics import MOST_NOTED, Ended, ModelStatistics
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.receive import ReceiveTurns, receive
 
@@ -54,6 +56,7 @@ class SampleHandler:
         engines: Any of them may get a request.
         threads: Where large messages are decoded and serialized.
         regions: Shared memory that requests may refer to.
+        statistics: Where requests are counted.
     """
 
     limits: RequestLimits
@@ -63,6 +66,7 @@ class SampleHandler:
     engines: Sequence[Engine]
     threads: ThreadPoolExecutor
     regions: Regions = field(default_factory=Regions)
+    statistics: ModelStatistics = field(default_factory=ModelStatistics)
 
     async def handle(self, _: object, context: Context) -> bytes:
         """Sample: the serialized SampleResponse to the one message of a call.
@@ -103,10 +107,25 @@ class SampleHandler:
         Raises:
             ServiceError: the request is wrong, or it cannot be done now.
         """
-        points = request.points.shape[0]
+        begun = time.monotonic_ns()
+        try:
+            return await self._sample(request, timeout_s, serialize, is_admitted, begun)
+        except BaseException:
+            self.statistics.fail(NAME, begun)
+            raise
+
+    async def _sample(
+        self,
+        request: ParsedSampleRequest,
+        timeout_s: float | None,
+        serialize: Callable[[DecodedSampleRequest, Outcome[Samples]], T],
+        is_admitted: bool,
+        begun: int,
+    ) -> T:
+        points, clouds = request.points.shape[0], len(request.lengths)
         current = request_context.variable.get()
         fields = {} if current is None else current.fields
-        fields["points"], fields["clouds"] = points, len(request.lengths)
+        fields["points"], fields["clouds"] = points, clouds
         size = request.message_bytes + request.shared_bytes
         with nullcontext() if is_admitted else self.admission.hold(points, size):
             for engine in self.engines:
@@ -120,13 +139,21 @@ class SampleHandler:
                 decoded = decode_sample_request(request)
             else:
                 decoded = await loop.run_in_executor(self.threads, decode_sample_request, request)
+            decoded_at = time.monotonic_ns()
             outcome = await self.batcher.run(SampleWork(decoded.clouds), timeout_s)
+            times = begun, decoded_at, time.monotonic_ns()
+            waited, took = outcome.queue_ms, outcome.compute_ms
             fields["samples"] = len(outcome.result.rows)
-            fields["queue_ms"] = round(outcome.queue_ms, 3)
-            fields["compute_ms"] = round(outcome.compute_ms, 3)
+            fields["queue_ms"], fields["compute_ms"] = round(waited, 3), round(took, 3)
             if response_bytes(request, outcome) <= INLINE_BYTES:
-                return serialize(decoded, outcome)
-            return await loop.run_in_executor(self.threads, serialize, decoded, outcome)
+                response = serialize(decoded, outcome)
+            else:
+                response = await loop.run_in_executor(self.threads, serialize, decoded, outcome)
+        counted = NAME, clouds, outcome.batch_requests, waited, took
+        self.statistics.noted.append(Ended(*counted, *times, time.monotonic_ns()))
+        if len(self.statistics.noted) >= MOST_NOTED:
+            self.statistics.count()
+        return response
 
 
 def _largest_cloud_bytes(request: ParsedSampleRequest) -> int:

@@ -12,6 +12,7 @@ from farpoint_server.services import upload
 from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.services.stream import SampleStream
 from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.http.calls import HandlerRegistry
 from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
 
 SERVICE = sampling_pb2.DESCRIPTOR.services_by_name["SamplingService"].full_name
@@ -47,7 +48,7 @@ class SamplingServicer:
         """GetServerInfo."""
         return self.info
 
-    def add_to(self, server: grpc.aio.Server) -> None:
+    def add_to(self, server: HandlerRegistry) -> None:
         """Registers the servicer. On the wire one message is a stream of one message."""
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             "Sample": grpc.stream_unary_rpc_method_handler(self.handler.handle),

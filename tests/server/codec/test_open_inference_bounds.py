@@ -82,10 +82,14 @@ def test_a_model_says_what_it_takes_and_gives():
     assert [(t.name, t.datatype, list(t.shape)) for t in said.inputs] == [
         ("points", "FP32", [-1, 3]),
         ("sample_count", "INT64", [1]),
+        ("features", "FP32", [-1, -1]),
+        ("start", "INT64", [1]),
     ]
     assert [(t.name, t.datatype, list(t.shape)) for t in said.outputs] == [
         ("indices", "INT32", [-1]),
         ("distances", "FP32", [-1]),
+        ("points", "FP32", [-1, 3]),
+        ("features", "FP32", [-1, -1]),
     ]
 
 

@@ -358,3 +358,16 @@ async def test_when_every_engine_hangs_nothing_is_accepted_until_one_is_back(wat
     await settle()
     assert said == [False, True]
     assert int((await batcher.run(cloud(20), None)).result.rows[0]) == 20
+
+
+async def test_the_requests_of_a_batch_are_told_to_one_of_them(batcher, engine):
+    """So that whoever counts batches by the answers counts each once."""
+    alone = asyncio.ensure_future(batcher.run(cloud(1), None))
+    await settle()
+    together = [asyncio.ensure_future(batcher.run(cloud(n), None)) for n in (2, 3, 4)]
+    given_up = together.pop(0)
+    await settle()
+    given_up.cancel()
+    engine.gate.set()
+    assert (await alone).batch_requests == 1
+    assert [outcome.batch_requests for outcome in await asyncio.gather(*together)] == [2, 0]

@@ -110,3 +110,11 @@ def test_every_service_has_its_scope():
 @pytest.mark.parametrize("method", ["/a.Later/M", "", "/", "//grpc.health.v1.Health/Check", "x"])
 def test_what_is_not_listed_needs_admin(method):
     assert scope_of(method) == "admin"
+
+
+def test_models_are_loaded_by_administrators_whatever_the_protocol():
+    service = "/inference.GRPCInferenceService"
+    for method in ("RepositoryModelLoad", "RepositoryModelUnload"):
+        assert scope_of(f"{service}/{method}") == "admin"
+    for method in ("RepositoryIndex", "ModelStreamInfer", "SystemSharedMemoryRegister"):
+        assert scope_of(f"{service}/{method}") == "sample"

@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Sequence, Sized
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         nonfinite: str = "reject",
         lease: Lease | None = None,
         checksums: Checksums = Checksums.OFF,
+        radius: float | None = None,
     ) -> None:
         check_nonfinite(nonfinite)
         packed = None if isinstance(points, np.ndarray) else packed_batch(points, attributes)
@@ -64,9 +66,13 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         self.request = self.head
         if not clouds:  # nothing to ask for
             return
+        if radius is not None:
+            check_radius(radius)
+        unbounded = m is None and radius is not None
         self.head = self.request = pb.SampleRequest(
             lengths=[len(cloud) for cloud in clouds],
-            sample_counts=_check_sample_counts(m, clouds),
+            sample_counts=[] if unbounded else _check_sample_counts(m, clouds),
+            covering_radius=radius,
             start_indices=_check_start_indices(start, clouds),
             method=pb.SAMPLING_METHOD_FARTHEST_POINT,
             nonfinite_policy=_NONFINITE[nonfinite],
@@ -133,11 +139,14 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         return origins
 
     def _check(self, response: pb.SampleResponse) -> None:
-        counts = list(self.head.sample_counts)
+        counts = list(self.head.sample_counts) or list(self.head.lengths)
         expected = counts * len(self.batch.clouds) if len(counts) == 1 else counts
         lengths = list(response.lengths)
         indices, distances = response.indices.shape[:1], response.distances.shape[:1]
-        if lengths != expected or not indices == distances == [sum(lengths)]:
+        fits = lengths == expected
+        if self.head.HasField("covering_radius") and len(lengths) == len(expected):
+            fits = all(1 <= n <= most for n, most in zip(lengths, expected, strict=True))
+        if not fits or not indices == distances == [sum(lengths)]:
             raise InternalError(
                 f"the server answered with {sum(indices)} indices and {sum(distances)} distances "
                 f"for clouds of {lengths} samples, expected {expected}"
@@ -149,6 +158,14 @@ def check_nonfinite(nonfinite: str) -> None:
     if nonfinite not in _NONFINITE:
         raise InvalidArgumentError(
             f'nonfinite must be "reject" or "ignore", got {nonfinite!r}', field="nonfinite_policy"
+        )
+
+
+def check_radius(radius: object) -> None:
+    """Raises InvalidArgumentError for anything but a number that is not negative."""
+    if isinstance(radius, bool) or not isinstance(radius, Real) or not float(radius) >= 0:
+        raise InvalidArgumentError(
+            f"radius must be a number that is 0 or more, got {radius!r}", field="covering_radius"
         )
 
 

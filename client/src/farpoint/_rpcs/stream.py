@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from farpoint._rpcs.calls import CallContext
-from farpoint._rpcs.sample import SampleRpc, check_nonfinite
+from farpoint._rpcs.sample import SampleRpc, check_nonfinite, check_radius
 from farpoint._rpcs.serialized import SerializedRequest, in_stream
 from farpoint._tensors import Checksums
 from farpoint.errors import InternalError, InvalidArgumentError, from_status
@@ -34,16 +34,19 @@ class SampleStreamRpc:
 
     def __init__(
         self,
-        m: int,
+        m: int | None,
         start: int,
         nonfinite: str,
         latest_only: bool,
         context: CallContext,
         checksums: Checksums = Checksums.OFF,
+        radius: float | None = None,
     ) -> None:
         check_nonfinite(nonfinite)
+        if radius is not None:
+            check_radius(radius)
         self.context = context
-        self._arguments = m, None, start, nonfinite, None, checksums
+        self._arguments = m, None, start, nonfinite, None, checksums, radius
         self._mode = pb.STREAM_MODE_LATEST if latest_only else pb.STREAM_MODE_EVERY
         self._sent = 0
         self._entries: deque[_Entry] = deque()

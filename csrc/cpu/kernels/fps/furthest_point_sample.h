@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
+#pragma GCC visibility push(default)
 namespace farpoint::cpu {
 
 struct FpsTask {
@@ -28,3 +29,4 @@ int64_t estimate_nanoseconds(const FpsTask* tasks, int64_t count);
 void furthest_point_sample(const FpsTask* tasks, int64_t count, int threads);
 
 }  // namespace farpoint::cpu
+#pragma GCC visibility pop

@@ -10,6 +10,7 @@
 
 #include "cpu/kernels/neighbors/backend.h"
 
+#pragma GCC visibility push(default)
 namespace farpoint::cpu {
 
 // A cloud made ready for searches, which any number of threads may run at once.
@@ -41,3 +42,4 @@ class Neighbors {
 };
 
 }  // namespace farpoint::cpu
+#pragma GCC visibility pop

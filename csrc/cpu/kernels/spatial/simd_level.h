@@ -3,6 +3,7 @@
 
 #include <string>
 
+#pragma GCC visibility push(default)
 namespace farpoint::cpu {
 
 enum class SimdLevel { kPlain, kAvx2, kAvx512 };
@@ -17,3 +18,4 @@ const char* name_of(SimdLevel level);
 void limit_simd(const std::string& name);
 
 }  // namespace farpoint::cpu
+#pragma GCC visibility pop

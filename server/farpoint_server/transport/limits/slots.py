@@ -10,6 +10,7 @@ from farpoint_server.scheduling.admission import CallSlots
 # All callers, one caller. A fleet behind one address may watch the health of a few dozen channels.
 PROBES = (256, 64)
 ADMIN = (64, 32)
+ADMIN_RPCS = ("farpoint.v1.AdminService/", "inference.GRPCInferenceService/RepositoryModel")
 LOG_INTERVAL_S = 1.0
 log = structlog.get_logger("farpoint.rpc")
 
@@ -34,7 +35,7 @@ class CallLimits:
 
     def of(self, rpc: str) -> CallSlots:
         """The slots of "package.Service/Method"."""
-        if rpc.startswith("farpoint.v1.AdminService/"):
+        if rpc.startswith(ADMIN_RPCS):
             return self._admin
         return self._probes if rpc.startswith("grpc.") else self._requests
 

@@ -24,6 +24,7 @@ def enter(slots: CallSlots, caller: str, times: int = 1) -> None:
         (RPC, 5),
         ("inference.GRPCInferenceService/ModelInfer", 5),
         ("farpoint.v1.AdminService/GetMemory", ADMIN[1]),
+        ("inference.GRPCInferenceService/RepositoryModelLoad", ADMIN[1]),
         ("grpc.health.v1.Health/Watch", PROBES[1]),
         ("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", PROBES[1]),
     ],

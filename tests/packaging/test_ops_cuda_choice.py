@@ -1,0 +1,93 @@
+"""Whether a build of farpoint-ops makes the CUDA kernels, and for which GPUs (FARPOINT_CUDA)."""
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NVCC = Path("/toolkit/bin/nvcc")
+
+
+@pytest.fixture
+def compilers(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module of the build, with neither settings nor a GPU."""
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    for name in ("FARPOINT_CUDA", "TORCH_CUDA_ARCH_LIST", "CUDA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    module = importlib.import_module("native.compilers")
+    monkeypatch.setattr(module, "has_gpu", lambda: False)
+    return module
+
+
+def choose(compilers: ModuleType, cuda: str | None) -> Path | None:
+    package = importlib.import_module("native.torch_package").TorchPackage
+    chosen: Path | None = compilers.choose_nvcc([package(Path("torch"), "2.13.0", cuda)])
+    return chosen
+
+
+@pytest.mark.parametrize(
+    ("wanted", "cuda", "nvcc", "gpu", "built"),
+    [
+        (None, "13.0", NVCC, True, True),
+        ("auto", "12.8", NVCC, True, True),
+        ("auto", "13.0", NVCC, False, False),  # PyPI's torch and an nvcc by chance
+        ("auto", None, NVCC, True, False),
+        ("auto", "13.0", None, True, False),
+        ("1", "13.0", NVCC, False, True),
+        ("1", None, NVCC, False, True),
+        ("0", "13.0", NVCC, True, False),
+    ],
+)
+def test_cuda_kernels_are_built(
+    compilers: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: str | None,
+    cuda: str | None,
+    nvcc: Path | None,
+    gpu: bool,
+    built: bool,
+) -> None:
+    if wanted is not None:
+        monkeypatch.setenv("FARPOINT_CUDA", wanted)
+    monkeypatch.setattr(compilers, "find_nvcc", lambda: nvcc)
+    monkeypatch.setattr(compilers, "has_gpu", lambda: gpu)
+    assert choose(compilers, cuda) == (NVCC if built else None)
+
+
+def test_what_is_left_out_is_said(
+    compilers: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compilers, "find_nvcc", lambda: NVCC)
+    choose(compilers, "13.0")
+    assert "CPU kernels alone (there is no GPU); FARPOINT_CUDA=1 builds" in capsys.readouterr().out
+
+
+def test_another_value_is_refused(compilers: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FARPOINT_CUDA", "yes")
+    with pytest.raises(SystemExit, match="FARPOINT_CUDA: expected auto, 0 or 1, got yes"):
+        choose(compilers, None)
+
+
+def test_a_wheel_holds_three_architectures_and_ptx(compilers: ModuleType) -> None:
+    flags = compilers.architecture_flags()
+    assert [flag.rpartition("code=")[2] for flag in flags] == [
+        *("sm_80", "sm_90", "sm_100"),
+        "compute_100",
+    ]
+
+
+def test_a_build_for_this_machine_is_for_its_gpus(
+    compilers: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compilers, "has_gpu", lambda: True)
+    assert compilers.architecture_flags() == ["-arch=native"]
+    monkeypatch.setenv("FARPOINT_CUDA", "1")
+    assert len(compilers.architecture_flags()) == 4
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.6 12.0+PTX")
+    assert compilers.architecture_flags() == [
+        "-gencode=arch=compute_86,code=sm_86",
+        "-gencode=arch=compute_120,code=sm_120",
+        "-gencode=arch=compute_120,code=compute_120",
+    ]

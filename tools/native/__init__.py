@@ -1,0 +1,1 @@
+"""Build of the compiled ops: two libraries of kernels and a binding for each torch."""
