@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 # The contract on the wire: of the client, of raw stubs, and of Open Inference.
-TESTS = ("test_sample.py", "test_encode.py", "test_stream.py", "test_inference.py")
+TESTS = ("test_sample.py", "test_encode.py", "test_stream.py", "open_inference/test_inference.py")
 OTHERS = [major for major in (6, 7) if not google.protobuf.__version__.startswith(f"{major}.")]
 SAYS_VERSION = "import google.protobuf as p; print(p.__version__)"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.browser import Page
 from tests.support.servers.server_process import RunningServer
+from tests.web.browser import Page
 
 import farpoint
 

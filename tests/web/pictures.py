@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PIL import Image
-from tests.support.browser import Page
 from tests.support.servers.server_process import RunningServer
+from tests.web.browser import Page
 
 IMAGES = Path("docs") / "images"
 

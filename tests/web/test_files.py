@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.browser import Page
 from tests.support.clouds import DATA
+from tests.web.browser import Page
 
 import farpoint
 from farpoint.io import read_cloud

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.browser import Page
+from tests.web.browser import Page
 
 import farpoint
 from farpoint.io import read_cloud

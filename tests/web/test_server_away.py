@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.browser import Page
 from tests.support.clouds import DATA
 from tests.support.servers.server_process import RunningServer
+from tests.web.browser import Page
 
 TOKEN = "4e6f7420612073656372657421204e6f"
 

@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
-from tests.support.plain_libraries import PLAIN_DPCC, PLAIN_POINTNET2, PLAIN_POINTOPS
+from tests.ops.compat.plain_libraries import PLAIN_DPCC, PLAIN_POINTNET2, PLAIN_POINTOPS
 from torch import Tensor, nn
 from torch.nn import functional
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.e2e.open_inference.triton import CLOUD, fps_inputs, refusal, tensor, triton
 from tests.support.servers.server_process import RunningServer
-from tests.support.triton import CLOUD, fps_inputs, refusal, tensor, triton
 
 import farpoint
 

@@ -7,8 +7,8 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+from tests.e2e.open_inference.triton import CLOUD, fps_inputs, triton
 from tests.support.servers.server_process import RunningServer
-from tests.support.triton import CLOUD, fps_inputs, triton
 
 import farpoint
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
