@@ -5,22 +5,23 @@ BIN := $(VENV)/bin
 DEV := $(VENV)/.dev
 PROTOS := $(wildcard proto/farpoint/v1/*.proto)
 CLOUD ?=
+STAY ?=
 # open3d-cpu also wants the system's libusb-1.0, libGL and libX11; torch-cluster compiles for minutes.
 PEERS := fpsample torch-quickfps scipy pykdtree threadpoolctl open3d-cpu
 # Compiling one torch file takes about a gigabyte; two at a time suit a small machine.
 export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test dev ext proto check bench soak mutants wheels docs gpu-check serve clean
+.PHONY: help demo test dev ext proto web check bench soak mutants wheels docs gpu-check serve clean
 
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ext  ## Start a server, sample a scan through the client, show the result, stop.
-	$(BIN)/python examples/demo.py $(if $(CLOUD),'$(CLOUD)')
+demo: ext  ## Start a server, sample a scan through the client, show the result, stop; STAY=1 stays.
+	$(BIN)/python examples/demo.py $(if $(CLOUD),'$(CLOUD)') $(if $(STAY),--stay)
 
-test: ext  ## Set everything up and run every test.
-	$(BIN)/python -m pytest
+test: ext  ## Set everything up and run every test, two files at a time: most wait for a server.
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 dev: $(DEV)  ## The virtual environment with every package, editable.
 
@@ -28,11 +29,16 @@ ext: dev  ## The compiled ops; ninja builds only what changed, or all of it for 
 	@mkdir -p build && echo "Compiling the ops; the first time takes a minute or two."
 	@$(BIN)/python setup.py -q build_ext --inplace > build/ext.log 2>&1 || { cat build/ext.log; exit 1; }
 
-serve: ext  ## A server on the default address.
+serve: export FARPOINT_HTTP_LISTEN ?= 127.0.0.1:8080
+serve: ext  ## A server on the default address, and its page at http://127.0.0.1:8080/.
 	$(BIN)/farpoint-server
 
 proto: dev  ## Generated code from proto/.
 	tools/generate_proto.sh client/src server
+
+web: dev  ## The page's bundle from web/; needs Node.
+	cd web && npm ci
+	tools/build_web.sh src/gen ../server/farpoint_server/web
 
 check: ext  ## Formatters, linters, types, layers, generated code, every CUDA kernel.
 	$(BIN)/ruff format --check .
@@ -42,7 +48,9 @@ check: ext  ## Formatters, linters, types, layers, generated code, every CUDA ke
 	$(BIN)/clang-format --dry-run --Werror $$(git ls-files 'csrc/*.cpp' 'csrc/*.h' 'csrc/*.cu' 'csrc/*.cuh')
 	tools/check_generated.sh
 	tools/check_proto.sh
+	tools/check_web.sh
 	$(BIN)/python tools/check_cuda.py
+	$(BIN)/python tools/check_cuda_loops.py
 
 bench: ext  ## Every benchmark that needs no GPU, against the peers that install here.
 	-for peer in $(PEERS); do $(BIN)/python -m pip install -q -c constraints.txt $$peer; done

@@ -11,6 +11,9 @@
 
 namespace farpoint {
 
+// Rows are int32, and kernels look a stride past the last one before they stop.
+constexpr int64_t kMostPoints = std::numeric_limits<int32_t>::max() - (1 << 20);
+
 inline bool is_index_type(at::ScalarType type) { return type == at::kInt || type == at::kLong; }
 
 inline void check_index_type(const char* name, const at::Tensor& idx) {
@@ -23,14 +26,17 @@ inline void check_same_device(const char* name, const at::Tensor& tensor, const 
                     first.device(), ", got one on ", tensor.device());
 }
 
-// float32 and the halves, which are widened exactly; float64 would be rounded, so it is refused.
+// The halves are widened to float32; float64 is computed in.
 inline void check_coordinates(const char* name, const at::Tensor& xyz) {
   const auto type = xyz.scalar_type();
-  TORCH_CHECK_TYPE(type != at::kDouble, name,
-                   ": expected float32, float16 or bfloat16 coordinates, got float64: shift to a "
-                   "local origin in float64, then cast to float32");
-  TORCH_CHECK_TYPE(type == at::kFloat || type == at::kHalf || type == at::kBFloat16, name,
-                   ": expected float32, float16 or bfloat16 coordinates, got ", type);
+  TORCH_CHECK_TYPE(
+      type == at::kFloat || type == at::kHalf || type == at::kBFloat16 || type == at::kDouble, name,
+      ": expected float32, float16, bfloat16 or float64 coordinates, got ", type);
+}
+
+// Distances between float64 coordinates are float64, between all others float32.
+inline at::ScalarType distance_type(const at::Tensor& xyz) {
+  return xyz.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
 inline void check_cloud_shape(const at::Tensor& xyz) {
@@ -38,29 +44,15 @@ inline void check_cloud_shape(const at::Tensor& xyz) {
                     xyz.sizes());
   TORCH_CHECK_VALUE(xyz.size(1) >= 1, "xyz: expected at least one point in a cloud, got ",
                     xyz.sizes());
-  TORCH_CHECK_VALUE(xyz.size(1) <= std::numeric_limits<int32_t>::max(),
-                    "xyz: expected at most 2147483647 points in a cloud, got ", xyz.sizes());
-}
-
-inline void check_clouds(const at::Tensor& xyz) {
-  check_cloud_shape(xyz);
-  check_coordinates("xyz", xyz);
+  TORCH_CHECK_VALUE(xyz.size(1) <= kMostPoints, "xyz: expected at most ", kMostPoints,
+                    " points in a cloud, got ", xyz.sizes());
 }
 
 inline void check_flat_shape(const at::Tensor& xyz) {
   TORCH_CHECK_VALUE(xyz.dim() == 2 && xyz.size(1) == 3, "xyz: expected shape (N, 3), got ",
                     xyz.sizes());
-  TORCH_CHECK_VALUE(xyz.size(0) <= std::numeric_limits<int32_t>::max(),
-                    "xyz: expected at most 2147483647 points, got ", xyz.sizes());
-}
-
-inline void check_flat_clouds(const at::Tensor& xyz) {
-  check_flat_shape(xyz);
-  check_coordinates("xyz", xyz);
-}
-
-inline void check_sample_count(int64_t m, int64_t points) {
-  TORCH_CHECK_VALUE(m >= 1 && m <= points, "m: expected 1 <= m <= N = ", points, ", got ", m);
+  TORCH_CHECK_VALUE(xyz.size(0) <= kMostPoints, "xyz: expected at most ", kMostPoints,
+                    " points, got ", xyz.sizes());
 }
 
 // One integer for each cloud, int32 or int64.
@@ -71,34 +63,6 @@ inline void check_per_cloud(const char* name, const std::optional<at::Tensor>& v
   TORCH_CHECK_VALUE(values->dim() == 1 && values->size(0) == count, name, ": expected shape (",
                     count, ",), got ", values->sizes());
   check_same_device(name, *values, xyz);
-}
-
-// The radius of each cloud at which its sampling ends, float32.
-inline void check_radius(const std::optional<at::Tensor>& radius, int64_t count,
-                         const at::Tensor& xyz) {
-  if (!radius) return;
-  TORCH_CHECK_TYPE(radius->scalar_type() == at::kFloat, "radius: expected float32, got ",
-                   radius->scalar_type());
-  TORCH_CHECK_VALUE(radius->dim() == 1 && radius->size(0) == count, "radius: expected shape (",
-                    count, ",), got ", radius->sizes());
-  check_same_device("radius", *radius, xyz);
-}
-
-// `offsets` and `sample_offsets` are int64 (B + 1,), with B taken from `offsets`.
-inline void check_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
-                         const at::Tensor& sample_offsets, const std::optional<at::Tensor>& start,
-                         const std::optional<at::Tensor>& radius) {
-  check_flat_clouds(xyz);
-  TORCH_CHECK_TYPE(offsets.scalar_type() == at::kLong, "offsets: expected int64, got ",
-                   offsets.scalar_type());
-  TORCH_CHECK_VALUE(offsets.dim() == 1 && offsets.size(0) >= 1,
-                    "offsets: expected shape (B + 1,), got ", offsets.sizes());
-  check_same_device("offsets", offsets, xyz);
-  TORCH_CHECK_TYPE(sample_offsets.scalar_type() == at::kLong,
-                   "sample_offsets: expected int64, got ", sample_offsets.scalar_type());
-  check_per_cloud("sample_offsets", sample_offsets, offsets.size(0), xyz);
-  check_per_cloud("start", start, offsets.size(0) - 1, xyz);
-  check_radius(radius, offsets.size(0) - 1, xyz);
 }
 
 inline void check_features(const char* name, const at::Tensor& features) {

@@ -16,11 +16,10 @@ inline void check_points_beside(const char* name, const at::Tensor& points, cons
   check_same_device(name, points, xyz);
 }
 
-// Distances are differentiable, so float64 is allowed: gradients are checked in it.
 inline void check_knn(const at::Tensor& xyz, const at::Tensor& queries, int64_t k,
                       const std::optional<at::Tensor>& lengths) {
   check_cloud_shape(xyz);
-  if (xyz.scalar_type() != at::kDouble) check_coordinates("xyz", xyz);
+  check_coordinates("xyz", xyz);
   check_points_beside("queries", queries, xyz);
   TORCH_CHECK_VALUE(k >= 1, "k: expected k >= 1, got ", k);
   check_per_cloud("lengths", lengths, xyz.size(0), xyz);
@@ -30,7 +29,7 @@ inline void check_knn(const at::Tensor& xyz, const at::Tensor& queries, int64_t 
 inline void check_knn_ragged(const at::Tensor& xyz, const at::Tensor& queries, int64_t k,
                              const at::Tensor& offsets, const at::Tensor& query_offsets) {
   check_flat_shape(xyz);
-  if (xyz.scalar_type() != at::kDouble) check_coordinates("xyz", xyz);
+  check_coordinates("xyz", xyz);
   TORCH_CHECK_VALUE(queries.dim() == 2 && queries.size(1) == 3,
                     "queries: expected shape (M, 3), got ", queries.sizes());
   TORCH_CHECK_TYPE(queries.scalar_type() == xyz.scalar_type(), "queries: expected ",
@@ -49,7 +48,8 @@ inline void check_knn_ragged(const at::Tensor& xyz, const at::Tensor& queries, i
 inline void check_ball_query(const at::Tensor& xyz, const at::Tensor& centers, double radius,
                              int64_t k, const std::optional<at::Tensor>& lengths,
                              double min_radius) {
-  check_clouds(xyz);
+  check_cloud_shape(xyz);
+  check_coordinates("xyz", xyz);
   check_points_beside("centers", centers, xyz);
   TORCH_CHECK_VALUE(radius > 0, "radius: expected a positive number, got ", radius);
   TORCH_CHECK_VALUE(min_radius >= 0 && min_radius < radius,
@@ -59,9 +59,10 @@ inline void check_ball_query(const at::Tensor& xyz, const at::Tensor& centers, d
   check_per_cloud("lengths", lengths, xyz.size(0), xyz);
 }
 
-// Points nearer than the root of this are in the ball: float32, as distances are.
-inline float squared_radius(double radius) {
-  const auto narrow = static_cast<float>(radius);
+// Points nearer than the root of this are in the ball: computed as distances are.
+template <class Real = float>
+Real squared_radius(double radius) {
+  const auto narrow = static_cast<Real>(radius);
   return narrow * narrow;
 }
 
@@ -72,8 +73,8 @@ inline void check_nearest_sample(const at::Tensor& xyz, const at::Tensor& sample
                     xyz.sizes());
   check_coordinates("xyz", xyz);
   check_points_beside("samples", samples, xyz);
-  TORCH_CHECK_VALUE(std::max(xyz.size(1), samples.size(1)) <= std::numeric_limits<int32_t>::max(),
-                    "xyz, samples: expected at most 2147483647 points in a cloud, got ",
+  TORCH_CHECK_VALUE(std::max(xyz.size(1), samples.size(1)) <= kMostPoints,
+                    "xyz, samples: expected at most ", kMostPoints, " points in a cloud, got ",
                     xyz.sizes(), " and ", samples.sizes());
   check_per_cloud("lengths", lengths, xyz.size(0), xyz);
   check_per_cloud("sample_lengths", sample_lengths, xyz.size(0), xyz);

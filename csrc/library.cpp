@@ -12,22 +12,29 @@ TORCH_LIBRARY(farpoint, m) {
   m.set_python_module("farpoint_ops._fakes");
   const std::vector<at::Tag> tags = {at::Tag::pt2_compliant_tag};
 
-  // (B, N, 3) -> int32 (B, m), float32 (B, m); the distances are empty (0,) unless asked for. With
-  // radius, float32 (B,), a cloud ends at the first sample whose distance is at most that: the
-  // places left hold index -1 and distance 0.
+  // (B, N, D), D from 1 to 64 -> int32 (B, m), distances (B, m), float64 for float64 coordinates
+  // and float32 for others; they are empty (0,) unless asked for. With radius (B,), in the type of
+  // the distances, a cloud ends at the first sample whose distance is at most that: the places left
+  // hold index -1 and distance 0.
   m.def(
       "furthest_point_sample(Tensor xyz, SymInt m, Tensor? start=None, Tensor? lengths=None, "
       "bool return_distances=False, Tensor? radius=None) -> (Tensor, Tensor)",
       tags);
-  // (sum N, 3) -> int32 (total_samples,), float32 (total_samples,); indices are rows of `xyz`.
+  // (sum N, D) -> int32 (total_samples,), distances (total_samples,); indices are rows of `xyz`.
   m.def(
       "furthest_point_sample_ragged(Tensor xyz, Tensor offsets, Tensor sample_offsets, "
       "Tensor? start, SymInt total_samples, SymInt max_points, SymInt max_samples, "
       "bool return_distances=False, Tensor? radius=None) -> (Tensor, Tensor)",
       tags);
+  // (B, N, N) -> int32 (B, m), distances (B, m): as above for points whose distances are given,
+  // from the row's point to the column's.
+  m.def(
+      "furthest_point_sample_with_distances(Tensor distances, SymInt m, Tensor? start=None, "
+      "Tensor? lengths=None, bool return_distances=False) -> (Tensor, Tensor)",
+      tags);
   // For servers, on the CPU alone: as above, with an int32 flag (B,) for each cloud. A cloud whose
   // flag becomes nonzero while the op runs is given up within one sample, and its outputs are then
-  // undefined; the other clouds are finished.
+  // undefined; the other clouds are finished. A cloud whose radius is negative has none.
   m.def(
       "_furthest_point_sample_cancellable(Tensor xyz, Tensor offsets, Tensor sample_offsets, "
       "Tensor? start, int total_samples, Tensor cancelled, bool return_distances=False, "
@@ -60,7 +67,8 @@ TORCH_LIBRARY(farpoint, m) {
       "ball_query(Tensor xyz, Tensor centers, float radius, SymInt k, Tensor? lengths=None, "
       "float min_radius=0.0) -> (Tensor, Tensor)",
       tags);
-  // (B, N, 3), (B, M, 3) -> int32 (B, N), float32 (B, N); -1 and inf where there is no sample.
+  // (B, N, 3), (B, M, 3) -> int32 (B, N), squared distances (B, N), of the type as above; -1 and
+  // inf where there is no sample.
   m.def(
       "nearest_sample(Tensor xyz, Tensor samples, Tensor? lengths=None, "
       "Tensor? sample_lengths=None) -> (Tensor, Tensor)",

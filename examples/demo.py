@@ -1,9 +1,9 @@
 """Command that starts a server, samples a cloud through the client and plots the result.
 
-    python examples/demo.py [CLOUD]
+    python examples/demo.py [CLOUD] [--stay]
 
 CLOUD is any file that docs/files.md lists. Without one, a LiDAR scan is ray-cast. Everything is
-written to the folder demo/.
+written to the folder demo/. With --stay the server stays until Ctrl-C, for a look at its page.
 """
 
 import argparse
@@ -33,7 +33,7 @@ class DemoError(Exception):
     """The demo cannot go on."""
 
 
-def main(path: Path | None, console: Console) -> None:
+def main(path: Path | None, stay: bool, console: Console) -> None:
     OUTPUT.mkdir(exist_ok=True)
     cloud = read_cloud(path or _cast_scan(console))
     finite = np.isfinite(cloud.points).all(axis=1)
@@ -41,11 +41,17 @@ def main(path: Path | None, console: Console) -> None:
         raise DemoError(f"{path} has no point with finite coordinates")
     m = max(1, min(SAMPLES, int(finite.sum()) // 4))
     console.print("Starting farpoint-server …")
-    with running_server(OUTPUT / "server.log") as address, farpoint.Client(address) as client:
-        info = client.server_info()
-        sample = client.sample(cloud.points, m, nonfinite="ignore", timeout=TIMEOUT_S)
-    console.print(_report(cloud, finite, sample, info))
-    console.print(*_write(cloud, finite, sample), sep="\n", soft_wrap=True)
+    with running_server(OUTPUT / "server.log") as ready:
+        with farpoint.Client(ready.address) as client:
+            info = client.server_info()
+            sample = client.sample(cloud.points, m, nonfinite="ignore", timeout=TIMEOUT_S)
+        console.print(_report(cloud, finite, sample, info))
+        console.print(*_write(cloud, finite, sample), sep="\n", soft_wrap=True)
+        if stay and ready.page is not None:
+            console.print(f"Look at {ready.page}; Ctrl-C ends it.", soft_wrap=True)
+            signal.pause()
+    if not stay:
+        console.print("The same in a browser: make demo STAY=1, or make serve.")
 
 
 def _cast_scan(console: Console) -> Path:
@@ -95,10 +101,12 @@ def _write(cloud: Cloud, finite: np.ndarray, sample: farpoint.Sample) -> list[st
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("cloud", nargs="?", type=Path)
+    parser.add_argument("--stay", action="store_true", help="until Ctrl-C, with the page")
     # As an exception, so that the server is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        main(parser.parse_args().cloud, Console(highlight=False))
+        given = parser.parse_args()
+        main(given.cloud, given.stay, Console(highlight=False))
     except (DemoError, ServerError, farpoint.FarpointError, OSError) as error:
         sys.exit(f"The demo failed: {error}")
     except KeyboardInterrupt:

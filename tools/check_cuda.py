@@ -1,7 +1,7 @@
 """Compile every CUDA kernel for each architecture and check its glue, with no GPU at hand.
 
 Prints the registers and spills of each kernel, as the Markdown table that the page on performance
-holds, and fails when a farthest point sampling kernel spills.
+holds, and fails when a farthest point sampling kernel spills or has anything in local memory.
 """
 
 import os
@@ -23,6 +23,7 @@ BUILD = ROOT / "build" / "cuda"
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 JOBS = 2
 NVCC_FLAGS = ("-O3", "-std=c++17", "-lineinfo", "-Xptxas", "-v", f"-I{INCLUDE}")
+STACK = re.compile(r"(\d+) bytes stack frame")
 SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
 
@@ -34,6 +35,7 @@ class Kernel:
     name: str
     registers: int
     spilled_bytes: int
+    stack_bytes: int
 
 
 def find_nvcc() -> str | None:
@@ -69,10 +71,11 @@ def kernels_in(log: str, source: str, arch: str) -> Iterator[Kernel]:
     for block in log.split("Compiling entry function ")[1:]:
         symbol = block.split("'")[1]
         spills, registers = SPILLS.search(block), REGISTERS.search(block)
-        if not spills or not registers:
+        stack = STACK.search(block)
+        if not spills or not registers or not stack:
             raise SystemExit(f"{source}: ptxas reported neither registers nor spills for {symbol}")
         spilled = int(spills[1]) + int(spills[2])
-        yield Kernel(source, arch, demangle(symbol), int(registers[1]), spilled)
+        yield Kernel(source, arch, demangle(symbol), int(registers[1]), spilled, int(stack[1]))
 
 
 def object_of(source: Path) -> Path:
@@ -142,9 +145,9 @@ def main() -> None:
         reports = list(pool.map(lambda job: compile_kernels(nvcc, *job), jobs))
     kernels = [kernel for report in reports for kernel in report]
     print(markdown(kernels))
-    spilling = {k.name for k in kernels if k.spilled_bytes and k.source.startswith("fps/")}
-    if spilling:
-        sys.exit(f"check_cuda: sampling kernels spill registers: {', '.join(sorted(spilling))}")
+    local = {k.name for k in kernels if k.stack_bytes and k.source.startswith("fps/")}
+    if local:
+        sys.exit(f"check_cuda: sampling kernels use local memory: {', '.join(sorted(local))}")
 
 
 if __name__ == "__main__":

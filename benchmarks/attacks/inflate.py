@@ -22,8 +22,8 @@ from benchmarks.service.load import SAMPLE, UNLIMITED, request
 from benchmarks.service.memory import serving
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec.fields import length_delimited
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as oi
+from farpoint_server.codec.wire import length_delimited
 
 POINTS = 2000
 GOOD = request(np.random.default_rng(0).random((POINTS, 3), np.float32), 2)

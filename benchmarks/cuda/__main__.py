@@ -32,13 +32,13 @@ SIZES = [
 BATCHED = [(16384, 4096), (4096, 1024), (1024, 256), (65536, 16384)]
 BATCHES = [32, 16, 128]
 MOST_LIDAR_POINTS = 1 << 20  # casting more rays takes longer than measuring
-METHODS = ("block", "grid", "cluster", "lazy", "lazy_sorted")
+METHODS = ("block", "grid", "tree")
 # What the model of docs/performance_cuda.md assumes: (operation, size) to cycles.
-LATENCIES = {("redux", 32): 25, ("barrier", 128): 30, ("mail", 8): 220, ("grid", 0): 1400}
+LATENCIES = {("redux", 32): 20, ("barrier", 256): 22, ("load", 1): 40, ("load", 1024): 270}
 
 
-def forced(method: str, head_points: int = 0) -> Sampler:
-    return lambda xyz, m: torch.ops.farpoint._cuda_fps(xyz, m, method, head_points)
+def forced(method: str, warps: int = 0) -> Sampler:
+    return lambda xyz, m: torch.ops.farpoint._cuda_fps(xyz, m, method, warps)
 
 
 def clouds(shape: Callable[[int], Any], n: int, batch: int) -> torch.Tensor:
@@ -101,22 +101,24 @@ def methods(until: float) -> Rows:
     return each_size(measure, until)
 
 
-def heads(_: float) -> Rows:
-    """The lazy head with other heads, to set fps_lazy_head_points by."""
-    for n, m in ((16384, 4096), (262144, 16384)):
-        xyz = clouds(lidar, n, 1)
-        for points in (512, 1024, 1536, 1792):
-            step = step_microseconds(forced("lazy", points), xyz, m)["us_per_step"]
-            yield {"points": n, "samples": m, "head_points": points, "us_per_step": step}
+def warps(until: float) -> Rows:
+    """The tree with any number of warps, alone and in full batches, to set warps_for() by."""
+    processors = torch.cuda.get_device_properties(0).multi_processor_count
+    for n, m, batches in ((4096, 1024, (1, 16)), (16384, 4096, (1, 10)), (65536, 16384, (1, 2))):
+        for batch in batches:
+            xyz = clouds(lidar, n, batch if batch == 1 else batch * processors)
+            for count in (1, 2, 4, 8, 16):
+                if time.monotonic() > until:
+                    return
+                step = step_microseconds(forced("tree", count), xyz, m)["us_per_step"]
+                row = {"points": n, "samples": m, "batch": len(xyz), "warps": count}
+                yield row | {"us_per_step": step}
 
 
 def latencies(_: float) -> Rows:
-    processors = torch.cuda.get_device_properties(0).multi_processor_count
     for (what, size), assumed in LATENCIES.items():
-        if what == "mail" and torch.cuda.get_device_capability()[0] < 9:
-            continue
-        measured = library.latency_cycles(what, size or processors)
-        row = {"what": what, "size": size or processors, "assumed": assumed, "cycles": measured}
+        measured = library.latency_cycles(what, size)
+        row = {"what": what, "size": size, "assumed": assumed, "cycles": measured}
         print(json.dumps(row), flush=True)
         yield row
 
@@ -138,7 +140,7 @@ SECTIONS: dict[str, Callable[[float], Rows]] = {
     "sampling": all_sampling,
     "batches": batches,
     "methods": methods,
-    "heads": heads,
+    "warps": warps,
 }
 
 

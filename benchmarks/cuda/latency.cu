@@ -1,6 +1,6 @@
-// The four latencies that the model in docs/performance_cuda.md rests on, in clock cycles per
+// The latencies that the static model in docs/performance_cuda.md assumes, in clock cycles per
 // operation: each kernel runs a dependent chain of kRounds of one operation.
-#include "cuda/common/block_group.cuh"
+#include "cuda/common/device.cuh"
 #include "cuda/common/launch.cuh"
 
 namespace farpoint::cuda {
@@ -28,67 +28,27 @@ __global__ void barrier(float* cycles, unsigned*) {
   report(begin, cycles);
 }
 
-// Every block sends 20 bytes to every block of its cluster and waits for theirs, as
-// cluster_kernel.cu does.
-struct Messages {
-  alignas(16) float4 slots[2][32];
-  uint64_t barriers[2];
-};
-
-__global__ void mail_round(float* cycles, unsigned* sink, int blocks) {
-  auto& shared = shared_as<Messages>();
-  if (threadIdx.x == 0) {
-    mbarrier_init(&shared.barriers[0]);
-    mbarrier_init(&shared.barriers[1]);
-  }
-  __syncthreads();
-  cluster_sync();
-  const int rank = static_cast<int>(cluster_rank());
-  float v = static_cast<float>(threadIdx.x);
+// Loads that depend on one another, over `kilobytes` of zeros: from L1 where these fit there, from
+// L2 where they do not.
+__global__ void load(float* cycles, unsigned* words, int kilobytes) {
+  const unsigned last = kilobytes * 256 - 1;
+  unsigned at = 0, sum = 0;
+  for (unsigned i = 0; i <= last; i += 32) sum += words[i];
   const Clock begin = clock64();
-  for (int i = 0; i < kRounds; ++i) {
-    uint64_t* const arrivals = &shared.barriers[i % 2];
-    if (threadIdx.x == 0) mbarrier_expect(arrivals, blocks * 20);
-    if (static_cast<int>(threadIdx.x) < blocks) {
-      send(threadIdx.x, &shared.slots[i % 2][2 * rank], arrivals, make_float4(v, v, v, v), v);
-    }
-    mbarrier_wait(arrivals, i / 2 % 2);
-    v += shared.slots[i % 2][2 * rank].x;
-  }
+  for (int i = 0; i < kRounds; ++i) at = (words[at] + at + 32 * 33) & last;
   report(begin, cycles);
-  cluster_sync();
-  if (threadIdx.x == 0) *sink = __float_as_uint(v);
-}
-
-__global__ void grid_round(float* cycles, unsigned* arrived) {
-  auto& group = shared_as<BlockGroup>();
-  if (threadIdx.x == 0) group = {arrived, 0, gridDim.x, blockIdx.x};
-  __syncthreads();
-  const Clock begin = clock64();
-  for (int i = 0; i < kRounds; ++i) group.sync();
-  report(begin, cycles);
-}
-
-int run_cluster(int blocks, float* cycles, unsigned* scratch, void* stream) {
-  const int code = cudaFuncSetAttribute(reinterpret_cast<const void*>(mail_round),
-                                        cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-  LaunchShape shape = {static_cast<unsigned>(blocks), kWarp, sizeof(Messages)};
-  shape.cluster = static_cast<unsigned>(blocks);
-  return code ? code : launch(mail_round, shape, stream, cycles, scratch, blocks);
+  if (at + sum == 1) *words = at;
 }
 
 }  // namespace
 }  // namespace farpoint::cuda
 
-// `cycles` receives one number and `scratch` is a zeroed word, both on the device. `size` is the
-// number of threads for "barrier" and of blocks for "mail" and "grid".
+// `cycles` receives one number; `scratch` is 4 MB of zeros, both on the device. `size` is the number
+// of threads for "barrier" and of kilobytes for "load", a power of two.
 extern "C" int latency(const char* what, int size, float* cycles, unsigned* scratch, void* stream) {
   using namespace farpoint::cuda;
-  const auto blocks = static_cast<unsigned>(size);
+  const auto threads = static_cast<unsigned>(size);
   if (what[0] == 'r') return launch(redux, {1, kWarp}, stream, cycles, scratch);
-  if (what[0] == 'b') return launch(barrier, {1, blocks}, stream, cycles, scratch);
-  if (what[0] == 'm') return run_cluster(size, cycles, scratch, stream);
-  LaunchShape shape = {blocks, 512, sizeof(BlockGroup)};
-  shape.cooperative = true;
-  return launch(grid_round, shape, stream, cycles, scratch);
+  if (what[0] == 'b') return launch(barrier, {1, threads}, stream, cycles, scratch);
+  return launch(load, {1, 1}, stream, cycles, scratch, size);
 }

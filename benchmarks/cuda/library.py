@@ -56,10 +56,10 @@ def one_block_fps(xyz: torch.Tensor, m: int) -> torch.Tensor:
 
 
 def latency_cycles(what: str, size: int) -> float:
-    """Clock cycles of one operation: "redux", "barrier", "mail" or "grid"; see latency.cu."""
+    """Clock cycles of one operation: "redux", "barrier" or "load"; see latency.cu."""
     cycles = torch.zeros(1, device="cuda")
     for _ in range(2):  # the first one warms up
-        scratch = torch.zeros(1, dtype=torch.int32, device="cuda")
+        scratch = torch.zeros(1 << 20, dtype=torch.int32, device="cuda")
         arguments = (what.encode(), size, _pointer(cycles), _pointer(scratch), _stream())
         _check(library().latency(*arguments), f"latency {what} {size}")
     return float(cycles.item())

@@ -69,15 +69,17 @@ def farpoint(*, kernels: bool) -> None:
     """The server as it is; without kernels, the samples of a cloud are its first rows."""
     from farpoint_server import __main__ as command
     from farpoint_server.engine import sample
+    from farpoint_server.engine.types import Samples
 
-    def first_rows(requests, cancelled):
-        if len(cancelled) == 1:
-            return np.arange(requests[0].sample_counts[0], dtype=np.int32), None
-        lengths = np.concatenate([clouds.lengths for clouds in requests])
-        counts = np.concatenate([clouds.sample_counts for clouds in requests])
-        firsts = lengths.cumsum() - lengths
-        pairs = zip(firsts, counts, strict=True)
-        return np.concatenate([np.arange(f, f + m, dtype=np.int32) for f, m in pairs]), None
+    def first_rows(requests, cancelled):  # noqa: ARG001
+        return [Samples(rows_of(clouds), None) for clouds in requests]
+
+    def rows_of(clouds):
+        if len(clouds.lengths) == 1:
+            return np.arange(clouds.sample_counts[0], dtype=np.int32)
+        firsts = clouds.lengths.cumsum() - clouds.lengths
+        pairs = zip(firsts, clouds.sample_counts, strict=True)
+        return np.concatenate([np.arange(f, f + m, dtype=np.int32) for f, m in pairs])
 
     if not kernels:
         sample.launch = first_rows

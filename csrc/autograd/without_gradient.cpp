@@ -43,6 +43,15 @@ Tensors furthest_point_sample_ragged(const Tensor& xyz, const Tensor& offsets,
   });
 }
 
+Tensors furthest_point_sample_with_distances(const Tensor& distances, c10::SymInt m,
+                                             const OptionalTensor& start,
+                                             const OptionalTensor& lengths, bool return_distances) {
+  static const auto op =
+      op_handle<Tensors(const Tensor&, c10::SymInt, const OptionalTensor&, const OptionalTensor&,
+                        bool)>("farpoint::furthest_point_sample_with_distances");
+  return below_autograd([&] { return op.call(distances, m, start, lengths, return_distances); });
+}
+
 Tensors ball_query(const Tensor& xyz, const Tensor& centers, double radius, c10::SymInt k,
                    const OptionalTensor& lengths, double min_radius) {
   static const auto op = op_handle<Tensors(const Tensor&, const Tensor&, double, c10::SymInt,
@@ -75,6 +84,7 @@ Tensors knn_ragged(const Tensor& xyz, const Tensor& queries, c10::SymInt k, cons
 TORCH_LIBRARY_IMPL(farpoint, Autograd, m) {
   m.impl("furthest_point_sample", furthest_point_sample);
   m.impl("furthest_point_sample_ragged", furthest_point_sample_ragged);
+  m.impl("furthest_point_sample_with_distances", furthest_point_sample_with_distances);
   m.impl("ball_query", ball_query);
   m.impl("nearest_sample", nearest_sample);
   m.impl("count_points", count_points);

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "checks.h"
+#include "checks_sampling.h"
 #include "cpu/interruptible.h"
 
 namespace farpoint {
@@ -37,14 +37,16 @@ void check_samples(int64_t m, int64_t points, int64_t cloud) {
                     ", the points of cloud ", cloud, ", got ", m);
 }
 
-// The radius at which each cloud ends; negative for one that does not end early.
-std::vector<float> radii_of(const std::optional<at::Tensor>& radius, int64_t clouds) {
-  if (!radius) return std::vector<float>(clouds, -1.f);
-  const auto values = radius->contiguous();
-  const float* first = values.const_data_ptr<float>();
+// The radius at which each cloud ends; negative for one that does not end early, which only
+// servers may ask for.
+std::vector<double> radii_of(const std::optional<at::Tensor>& radius, int64_t clouds,
+                             bool may_be_negative = false) {
+  if (!radius) return std::vector<double>(clouds, -1);
+  const auto values = radius->to(at::kDouble).contiguous();
+  const double* first = values.const_data_ptr<double>();
   for (int64_t b = 0; b < clouds; ++b) {
-    TORCH_CHECK_VALUE(first[b] >= 0, "radius: expected a non-negative number for cloud ", b,
-                      ", got ", first[b]);
+    TORCH_CHECK_VALUE(first[b] >= 0 || may_be_negative,
+                      "radius: expected a non-negative number for cloud ", b, ", got ", first[b]);
   }
   return {first, first + clouds};
 }
@@ -53,8 +55,8 @@ std::vector<float> radii_of(const std::optional<at::Tensor>& radius, int64_t clo
 Tensors outputs(const at::Tensor& xyz, at::IntArrayRef shape, bool return_distances,
                 bool ends_early) {
   auto indices = at::empty(shape, xyz.options().dtype(at::kInt));
-  auto distances = return_distances ? at::empty(shape, xyz.options().dtype(at::kFloat))
-                                    : at::empty({0}, xyz.options().dtype(at::kFloat));
+  const auto options = xyz.options().dtype(distance_type(xyz));
+  auto distances = return_distances ? at::empty(shape, options) : at::empty({0}, options);
   if (ends_early) {
     indices.fill_(-1);
     distances.zero_();
@@ -62,34 +64,101 @@ Tensors outputs(const at::Tensor& xyz, at::IntArrayRef shape, bool return_distan
   return {indices, distances};
 }
 
-Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
-                              const std::optional<at::Tensor>& start,
-                              const std::optional<at::Tensor>& lengths, bool return_distances,
-                              const std::optional<at::Tensor>& radius) {
-  check_clouds(xyz);
-  const int64_t batch = xyz.size(0), n = xyz.size(1);
-  check_sample_count(m, n);
-  check_per_cloud("start", start, batch, xyz);
-  check_per_cloud("lengths", lengths, batch, xyz);
-  check_radius(radius, batch, xyz);
-  const auto points = xyz.to(at::kFloat).contiguous();
+// One cloud of a batch: rows of the coordinates, places of the outputs.
+struct CloudSample {
+  int64_t row, n, m, start, place;
+  double radius = -1;
+  const std::atomic<int>* cancelled = nullptr;
+};
+
+struct Sampling {
+  at::Tensor points;  // contiguous; a matrix of distances has its N columns
+  bool matrix = false;
+  std::vector<CloudSample> clouds;
+  Tensors outputs;
+  bool return_distances;
+};
+
+template <class Real>
+Real* distances_at(const Sampling& s, int64_t place) {
+  return s.return_distances ? std::get<1>(s.outputs).mutable_data_ptr<Real>() + place : nullptr;
+}
+
+void run_spatial(const Sampling& s) {
+  const float* const xyz = s.points.const_data_ptr<float>();
+  int32_t* const indices = std::get<0>(s.outputs).mutable_data_ptr<int32_t>();
+  std::vector<cpu::FpsTask> tasks;
+  for (const auto& c : s.clouds) {
+    tasks.push_back({xyz + c.row * 3, c.n, c.m, c.start, indices + c.place,
+                     distances_at<float>(s, c.place), c.cancelled, static_cast<float>(c.radius)});
+  }
+  run_interruptibly(tasks, at::get_num_threads());
+}
+
+template <class Real>
+void run_brute_force(const Sampling& s) {
+  const Real* const values = s.points.const_data_ptr<Real>();
+  const int64_t columns = s.points.size(-1);
+  int32_t* const indices = std::get<0>(s.outputs).mutable_data_ptr<int32_t>();
+  std::vector<cpu::BruteTask<Real>> tasks;
+  for (const auto& c : s.clouds) {
+    tasks.push_back({values + c.row * columns, c.n, columns, s.matrix, c.m, c.start,
+                     indices + c.place, distances_at<Real>(s, c.place), c.cancelled,
+                     static_cast<Real>(c.radius)});
+  }
+  run_interruptibly(tasks, at::get_num_threads());
+}
+
+void run(const Sampling& s) {
+  if (s.points.scalar_type() == at::kDouble) return run_brute_force<double>(s);
+  if (s.matrix || s.points.size(-1) > 3) return run_brute_force<float>(s);
+  run_spatial(s);
+}
+
+// The clouds of (B, N, ...), each with m samples.
+void add_dense_clouds(Sampling& s, int64_t m, const std::optional<at::Tensor>& start,
+                      const std::optional<at::Tensor>& lengths,
+                      const std::optional<at::Tensor>& radius) {
+  const int64_t batch = s.points.size(0), n = s.points.size(1);
   const auto starts = int64_or_none(start), sizes = int64_or_none(lengths);
   const auto radii = radii_of(radius, batch);
-  auto [indices, distances] = outputs(xyz, {batch, m}, return_distances, radius.has_value());
-
-  std::vector<cpu::FpsTask> tasks;
   for (int64_t b = 0; b < batch; ++b) {
     const int64_t size = value_or(sizes, b, n), first = value_or(starts, b, 0);
     TORCH_CHECK_VALUE(size >= m && size <= n, "lengths: expected m = ", m, " <= length <= N = ", n,
                       " for cloud ", b, ", got ", size);
     check_start(first, size, b);
-    tasks.push_back({points.const_data_ptr<float>() + b * n * 3, size, m, first,
-                     indices.mutable_data_ptr<int32_t>() + b * m,
-                     return_distances ? distances.mutable_data_ptr<float>() + b * m : nullptr,
-                     nullptr, radii[b]});
+    s.clouds.push_back({b * n, size, m, first, b * m, radii[b]});
   }
-  run_interruptibly(tasks, at::get_num_threads());
-  return {indices, distances};
+}
+
+Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
+                              const std::optional<at::Tensor>& start,
+                              const std::optional<at::Tensor>& lengths, bool return_distances,
+                              const std::optional<at::Tensor>& radius) {
+  check_dense(xyz, m, start, lengths, radius);
+  Sampling s = {sampled_coordinates(xyz),
+                false,
+                {},
+                outputs(xyz, {xyz.size(0), m}, return_distances, radius.has_value()),
+                return_distances};
+  add_dense_clouds(s, m, start, lengths, radius);
+  run(s);
+  return s.outputs;
+}
+
+Tensors furthest_point_sample_with_distances(const at::Tensor& distances, int64_t m,
+                                             const std::optional<at::Tensor>& start,
+                                             const std::optional<at::Tensor>& lengths,
+                                             bool return_distances) {
+  check_distance_matrix(distances, m, start, lengths);
+  Sampling s = {distances.to(distance_type(distances)).contiguous(),
+                true,
+                {},
+                outputs(distances, {distances.size(0), m}, return_distances, false),
+                return_distances};
+  add_dense_clouds(s, m, start, lengths, std::nullopt);
+  run(s);
+  return s.outputs;
 }
 
 void check_offsets(const char* name, const at::Tensor& offsets, int64_t total) {
@@ -119,32 +188,32 @@ Tensors sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
   const auto rows = offsets.contiguous(), slots = sample_offsets.contiguous();
   check_offsets("offsets", rows, xyz.size(0));
   check_offsets("sample_offsets", slots, total_samples);
-  const auto points = xyz.to(at::kFloat).contiguous();
   const auto starts = int64_or_none(start);
-  const auto radii = radii_of(radius, rows.size(0) - 1);
-  auto [indices, distances] = outputs(xyz, {total_samples}, return_distances, radius.has_value());
+  const auto radii = radii_of(radius, rows.size(0) - 1, cancelled != nullptr);
+  Sampling s = {sampled_coordinates(xyz),
+                false,
+                {},
+                outputs(xyz, {total_samples}, return_distances, radius.has_value()),
+                return_distances};
 
   const int64_t* row = rows.const_data_ptr<int64_t>();
   const int64_t* slot = slots.const_data_ptr<int64_t>();
-  std::vector<cpu::FpsTask> tasks;
   for (int64_t b = 0; b + 1 < rows.size(0); ++b) {
     const int64_t size = row[b + 1] - row[b], m = slot[b + 1] - slot[b];
     const int64_t first = value_or(starts, b, 0);
     check_samples(m, size, b);
     check_start(first, size, b);
-    tasks.push_back({points.const_data_ptr<float>() + row[b] * 3, size, m, first,
-                     indices.mutable_data_ptr<int32_t>() + slot[b],
-                     return_distances ? distances.mutable_data_ptr<float>() + slot[b] : nullptr,
-                     cancelled ? cancelled + b : nullptr, radii[b]});
+    s.clouds.push_back(
+        {row[b], size, m, first, slot[b], radii[b], cancelled ? cancelled + b : nullptr});
   }
-  run_interruptibly(tasks, at::get_num_threads());
-  for (size_t b = 0; b < tasks.size(); ++b) {
-    int32_t* const index = tasks[b].indices;
-    for (int64_t i = 0; i < tasks[b].m; ++i) {
-      if (index[i] >= 0) index[i] += static_cast<int32_t>(row[b]);
+  run(s);
+  for (const auto& c : s.clouds) {
+    int32_t* const index = std::get<0>(s.outputs).mutable_data_ptr<int32_t>() + c.place;
+    for (int64_t i = 0; i < c.m; ++i) {
+      if (index[i] >= 0) index[i] += static_cast<int32_t>(c.row);
     }
   }
-  return {indices, distances};
+  return s.outputs;
 }
 
 Tensors furthest_point_sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
@@ -179,6 +248,7 @@ TORCH_LIBRARY_IMPL(farpoint, CPU, m) {
   m.impl("furthest_point_sample", furthest_point_sample);
   m.impl("_furthest_point_sample_cancellable", furthest_point_sample_cancellable);
   m.impl("furthest_point_sample_ragged", furthest_point_sample_ragged);
+  m.impl("furthest_point_sample_with_distances", furthest_point_sample_with_distances);
 }
 
 }  // namespace farpoint

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "cpu/kernels/brute_force/sample.h"
 #include "cpu/kernels/fps/furthest_point_sample.h"
 
 namespace farpoint {
@@ -11,5 +12,7 @@ namespace farpoint {
 // its signal handlers, is an error soon after one of them raised. Tasks with a flag of their own
 // are left to whoever raises it.
 void run_interruptibly(std::vector<cpu::FpsTask>& tasks, int threads);
+void run_interruptibly(std::vector<cpu::BruteTask<float>>& tasks, int threads);
+void run_interruptibly(std::vector<cpu::BruteTask<double>>& tasks, int threads);
 
 }  // namespace farpoint

@@ -21,28 +21,62 @@ void forget_infinite(int32_t* rows, const float* squared, int64_t count) {
   }
 }
 
-std::tuple<at::Tensor, at::Tensor> nearest_sample(const at::Tensor& xyz, const at::Tensor& samples,
-                                                  const std::optional<at::Tensor>& lengths,
-                                                  const std::optional<at::Tensor>& sample_lengths) {
-  check_nearest_sample(xyz, samples, lengths, sample_lengths);
-  const int64_t batch = xyz.size(0), n = xyz.size(1), m = samples.size(1);
-  const auto sizes = sizes_of("lengths", lengths, batch, 0, n);
-  const auto sample_sizes = sizes_of("sample_lengths", sample_lengths, batch, 0, m);
-  const auto points = xyz.to(at::kFloat).contiguous(), to = samples.to(at::kFloat).contiguous();
-  auto assignment = at::full({batch, n}, -1, xyz.options().dtype(at::kInt));
-  auto squared = at::full({batch, n}, std::numeric_limits<double>::infinity(), points.options());
+using Tensors = std::tuple<at::Tensor, at::Tensor>;
 
-  const auto clouds = make_searchable(to.const_data_ptr<float>(), m, sample_sizes, n,
-                                      cpu::Neighbors::Use::kNearest);
-  const auto* point = points.const_data_ptr<float>();
-  auto* rows = assignment.mutable_data_ptr<int32_t>();
-  auto* distances = squared.mutable_data_ptr<float>();
-  for_each_share(batch, n, [&](int64_t b, int64_t begin, int64_t end) {
-    const int64_t first = b * n + begin, count = std::min(end, sizes[b]) - begin;
-    if (count <= 0) return;
-    clouds[b]->nearest(point + 3 * first, count, 1, rows + first, distances + first);
-    forget_infinite(rows + first, distances + first, count);
+// Contiguous points (B, N, 3) and samples (B, M, 3) of one type, and how many of each count.
+struct Assignment {
+  at::Tensor points, samples;
+  std::vector<int64_t> sizes, sample_sizes;
+};
+
+// Calls search(cloud, first row of the batch, rows) for the rows that are no padding.
+template <class Search>
+void for_each_row(const Assignment& given, const Search& search) {
+  const int64_t n = given.points.size(1);
+  for_each_share(given.points.size(0), n, [&](int64_t b, int64_t begin, int64_t end) {
+    const int64_t count = std::min(end, given.sizes[b]) - begin;
+    if (count > 0) search(b, b * n + begin, count);
   });
+}
+
+void assign_narrow(const Assignment& given, int32_t* rows, float* squared) {
+  const auto clouds =
+      make_searchable(given.samples.const_data_ptr<float>(), given.samples.size(1),
+                      given.sample_sizes, given.points.size(1), cpu::Neighbors::Use::kNearest);
+  const auto* point = given.points.const_data_ptr<float>();
+  for_each_row(given, [&](int64_t b, int64_t first, int64_t count) {
+    clouds[b]->nearest(point + 3 * first, count, 1, rows + first, squared + first);
+    forget_infinite(rows + first, squared + first, count);
+  });
+}
+
+void assign_wide(const Assignment& given, int32_t* rows, double* squared) {
+  const auto clouds = make_searchable(given.samples.const_data_ptr<double>(), given.samples.size(1),
+                                      given.sample_sizes);
+  const auto* point = given.points.const_data_ptr<double>();
+  for_each_row(given, [&](int64_t b, int64_t first, int64_t count) {
+    clouds[b].nearest(point + 3 * first, count, rows + first, squared + first);
+  });
+}
+
+Tensors nearest_sample(const at::Tensor& xyz, const at::Tensor& samples,
+                       const std::optional<at::Tensor>& lengths,
+                       const std::optional<at::Tensor>& sample_lengths) {
+  check_nearest_sample(xyz, samples, lengths, sample_lengths);
+  const int64_t batch = xyz.size(0), n = xyz.size(1);
+  const auto type = distance_type(xyz);
+  const Assignment given = {xyz.to(type).contiguous(), samples.to(type).contiguous(),
+                            sizes_of("lengths", lengths, batch, 0, n),
+                            sizes_of("sample_lengths", sample_lengths, batch, 0, samples.size(1))};
+  auto assignment = at::full({batch, n}, -1, xyz.options().dtype(at::kInt));
+  auto squared =
+      at::full({batch, n}, std::numeric_limits<double>::infinity(), given.points.options());
+  auto* rows = assignment.mutable_data_ptr<int32_t>();
+  if (type == at::kDouble) {
+    assign_wide(given, rows, squared.mutable_data_ptr<double>());
+  } else {
+    assign_narrow(given, rows, squared.mutable_data_ptr<float>());
+  }
   return {assignment, squared};
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "cpu/kernels/brute_force/wide_cloud.h"
 #include "cpu/kernels/neighbors/neighbors.h"
 
 namespace farpoint {
@@ -39,6 +40,17 @@ inline std::vector<std::unique_ptr<cpu::Neighbors>> make_searchable(
           std::make_unique<cpu::Neighbors>(xyz + b * n * 3, sizes[b], queries, use, threads);
     }
   });
+  return clouds;
+}
+
+// Likewise those of float64 (B, n, 3).
+inline std::vector<cpu::WideCloud> make_searchable(const double* xyz, int64_t n,
+                                                   const std::vector<int64_t>& sizes) {
+  std::vector<cpu::WideCloud> clouds;
+  for (const int64_t size : sizes) {
+    clouds.emplace_back(xyz, size);
+    xyz += 3 * n;
+  }
   return clouds;
 }
 

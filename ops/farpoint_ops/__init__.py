@@ -6,10 +6,19 @@ load()
 
 from farpoint_ops import _fakes as _fakes  # noqa: E402  the ops exist from here on
 from farpoint_ops import _interrupt, _vmap  # noqa: E402
-from farpoint_ops.fps import furthest_point_sample  # noqa: E402
+from farpoint_ops.fps import (  # noqa: E402
+    furthest_point_sample,
+    furthest_point_sample_with_distances,
+)
 from farpoint_ops.fps_ragged import furthest_point_sample_ragged  # noqa: E402
 from farpoint_ops.gather import gather_points, group_points  # noqa: E402
 from farpoint_ops.interpolate import interpolate  # noqa: E402
+from farpoint_ops.methods import (  # noqa: E402
+    poisson_disk_sample,
+    random_sample,
+    voxel_grid_mean,
+    voxel_grid_sample,
+)
 from farpoint_ops.neighbors import (  # noqa: E402
     ball_query,
     count_points,
@@ -25,9 +34,14 @@ __all__ = [
     "count_points",
     "furthest_point_sample",
     "furthest_point_sample_ragged",
+    "furthest_point_sample_with_distances",
     "gather_points",
     "group_points",
     "interpolate",
     "knn",
     "nearest_sample",
+    "poisson_disk_sample",
+    "random_sample",
+    "voxel_grid_mean",
+    "voxel_grid_sample",
 ]

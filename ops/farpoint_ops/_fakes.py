@@ -8,9 +8,13 @@ from torch.library import register_fake
 Size = int | torch.SymInt
 
 
+def _distance_type(xyz: Tensor) -> torch.dtype:
+    return torch.float64 if xyz.dtype == torch.float64 else torch.float32
+
+
 def _samples(xyz: Tensor, shape: tuple[Size, ...], return_distances: bool) -> tuple[Tensor, Tensor]:
     indices = xyz.new_empty(shape, dtype=torch.int32)
-    distances = xyz.new_empty(shape if return_distances else (0,), dtype=torch.float32)
+    distances = xyz.new_empty(shape if return_distances else (0,), dtype=_distance_type(xyz))
     return indices, distances
 
 
@@ -39,6 +43,16 @@ def _furthest_point_sample_ragged(
     return _samples(xyz, (total_samples,), return_distances)
 
 
+def _furthest_point_sample_with_distances(
+    distances: Tensor,
+    m: Size,
+    start: Tensor | None = None,  # noqa: ARG001
+    lengths: Tensor | None = None,  # noqa: ARG001
+    return_distances: bool = False,
+) -> tuple[Tensor, Tensor]:
+    return _samples(distances, (distances.size(0), m), return_distances)
+
+
 def _gather_points(features: Tensor, idx: Tensor) -> Tensor:
     return features.new_empty((*features.shape[:2], idx.size(1)))
 
@@ -58,8 +72,7 @@ def _knn(
     lengths: Tensor | None = None,  # noqa: ARG001
 ) -> tuple[Tensor, Tensor]:
     shape = (*queries.shape[:-1], k)
-    wide = torch.float64 if xyz.dtype == torch.float64 else torch.float32
-    return xyz.new_empty(shape, dtype=wide), xyz.new_empty(shape, dtype=torch.int32)
+    return xyz.new_empty(shape, dtype=_distance_type(xyz)), xyz.new_empty(shape, dtype=torch.int32)
 
 
 def _knn_ragged(
@@ -91,7 +104,7 @@ def _nearest_sample(
     sample_lengths: Tensor | None = None,  # noqa: ARG001
 ) -> tuple[Tensor, Tensor]:
     assignment = xyz.new_empty(xyz.shape[:2], dtype=torch.int32)
-    return assignment, xyz.new_empty(xyz.shape[:2], dtype=torch.float32)
+    return assignment, xyz.new_empty(xyz.shape[:2], dtype=_distance_type(xyz))
 
 
 def _count_points(assignment: Tensor, m: Size) -> Tensor:
@@ -113,6 +126,7 @@ def _interpolate_dot(values: Tensor, features: Tensor, idx: Tensor) -> Tensor:  
 for _fake in (
     _furthest_point_sample,
     _furthest_point_sample_ragged,
+    _furthest_point_sample_with_distances,
     _gather_points,
     _scatter_points,
     _group_points,

@@ -53,9 +53,9 @@ def load() -> None:
     binding = _binding()
     cuda = binding.with_name(f"{binding.stem}_cuda.so")
     try:
-        torch.ops.load_library(binding)
+        torch.ops.load_library(binding)  # type: ignore[no-untyped-call]
         if torch.version.cuda is not None and cuda.is_file():
-            torch.ops.load_library(cuda)
+            torch.ops.load_library(cuda)  # type: ignore[no-untyped-call]
     except OSError as error:
         raise ImportError(
             f"The compiled ops of farpoint_ops do not load with torch {torch.__version__} "

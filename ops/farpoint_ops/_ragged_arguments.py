@@ -41,7 +41,7 @@ def ragged_batch(
     """The arguments of `furthest_point_sample_ragged`, checked where that costs no graph break."""
     check_tensor("xyz", xyz)
     if xyz.dim() != 2:
-        raise ValueError(f"xyz: expected shape (N, 3), got {list(xyz.shape)}")
+        raise ValueError(f"xyz: expected shape (N, D), got {list(xyz.shape)}")
     given = (offsets, samples, start)
     if torch.compiler.is_compiling() and any(isinstance(a, Tensor) for a in given):
         return _traced(xyz, offsets, samples, start, generator)

@@ -26,24 +26,28 @@ def check_nonfinite(policy: str) -> None:
         raise ValueError(f"nonfinite: expected 'last', 'reject' or 'ignore', got {policy!r}")
 
 
-def dense_shape(xyz: Tensor) -> tuple[int, int]:
-    """B and N of clouds (B, N, 3)."""
+def dense_shape(xyz: Tensor, name: str) -> tuple[int, int]:
+    """B and N of clouds (B, N, D), or of matrices (B, N, N)."""
     if xyz.dim() != 3:
-        raise ValueError(f"xyz: expected shape (B, N, 3), got {list(xyz.shape)}")
+        raise ValueError(f"{name}: expected shape (B, N, D), got {list(xyz.shape)}")
     if xyz.size(1) == 0:
-        raise ValueError(f"xyz: expected at least one point in a cloud, got {list(xyz.shape)}")
+        raise ValueError(f"{name}: expected at least one point in a cloud, got {list(xyz.shape)}")
     return xyz.size(0), xyz.size(1)
 
 
 def dense_starts(
-    start: Start, xyz: Tensor, lengths: Tensor | None, generator: torch.Generator | None
+    start: Start,
+    xyz: Tensor,
+    lengths: Tensor | None,
+    generator: torch.Generator | None,
+    name: str = "xyz",
 ) -> Tensor | None:
     """Int64 or int32 (B,) on the device of `xyz`; None stands for row 0 everywhere."""
     if type(start) is int and start == 0:  # nearly always, and the tests below take a microsecond
         return None
     if isinstance(start, Tensor) and start.device == xyz.device:
         return start
-    batch, n = dense_shape(xyz)
+    batch, n = dense_shape(xyz, name)
     if isinstance(start, str):
         check_random(start)
         sizes = torch.full((batch,), n, device=xyz.device) if lengths is None else lengths
@@ -77,16 +81,17 @@ def random_starts(sizes: Tensor, generator: torch.Generator | None) -> Tensor:
 
 
 def radii(radius: Radius, xyz: Tensor, clouds: int) -> Tensor:
-    """Float32 (B,) on the device of `xyz`; values that are on the host are checked."""
+    """(B,) on the device of `xyz`, in the type of distances; values on the host are checked."""
+    dtype = torch.float64 if xyz.dtype == torch.float64 else torch.float32
     if isinstance(radius, Tensor) and radius.dim() == 1 and radius.device == xyz.device:
-        return radius.to(torch.float32)  # the op checks what it can see
+        return radius.to(dtype)  # the op checks what it can see
     values = radius.tolist() if isinstance(radius, Tensor) else radius
     each = [float(v) for v in values] if isinstance(values, Sequence) else [float(values)] * clouds
     check_count("radius", each, clouds)
     for b, value in enumerate(each):
         if not value >= 0:
             raise ValueError(f"radius: expected a non-negative number for cloud {b}, got {value}")
-    return torch.tensor(each, dtype=torch.float32, device=xyz.device)
+    return torch.tensor(each, dtype=dtype, device=xyz.device)
 
 
 def require(holds: Tensor, error: Callable[[], ValueError]) -> None:

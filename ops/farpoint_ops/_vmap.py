@@ -91,6 +91,7 @@ def register() -> None:
     """Give torch the rules."""
     for name in (
         "furthest_point_sample",
+        "furthest_point_sample_with_distances",
         "gather_points",
         "scatter_points",
         "group_points",

@@ -4,8 +4,9 @@ Eldar, Lindenbaum, Porat and Zeevi, "The Farthest Point Strategy for Progressive
 IEEE Transactions on Image Processing 6(9), 1997. The contract is the same, bit for bit, on every
 device:
 
-* a squared distance is ``fma(dz, dz, fma(dy, dy, dx * dx))`` in float32, and float16 and bfloat16
-  coordinates are widened to float32 first;
+* a squared distance is ``fma(dz, dz, fma(dy, dy, dx * dx))``, and so on for more dimensions in
+  ascending order, ``fma(d_i, d_i, sum of the dimensions before)``: in float64 for float64
+  coordinates, in float32 for all others (float16 and bfloat16 are widened first);
 * the next sample is the point farthest from all samples so far, the lowest index on a tie;
 * no index is sampled twice, even where points coincide;
 * a point with a NaN or an infinity is sampled only when no finite one is left, lowest index first,
@@ -103,7 +104,8 @@ def furthest_point_sample(
     """Pick m points of every cloud, each the farthest from those before it.
 
     Args:
-        xyz: Coordinates (B, N, 3); float32, float16 or bfloat16.
+        xyz: Coordinates (B, N, D), D from 1 to 64; float32, float16, bfloat16 or float64. Any
+            space will do: positions on a map, or features.
         m: Points to sample from each cloud; with `radius` the most.
         start: Row of the first sample, one for all clouds or one for each, or "random": any row
             of each cloud, all equally likely. Where that row is not finite, the first finite row
@@ -113,23 +115,25 @@ def furthest_point_sample(
         lengths: Points of each cloud (B,); rows behind them are padding and never read. All of
             the N rows when None.
         radius: Where sampling ends, in the unit of `xyz`, one for all clouds or one for each: at
-            the first covering radius that is at most this, rounded to float32.
+            the first covering radius that is at most this, rounded to the type of the distances.
         nonfinite: What is done about points with a NaN or an infinity. "last" samples them when
             no finite one is left, "reject" is an error where there is one, and "ignore" never
             samples one. The last two wait for the device.
         return_distances: Also return the covering radius after each sample.
 
     Returns:
-        Indices, int32 (B, m). With `return_distances` also float32 (B, m), in the unit of `xyz`:
-        the largest distance from a finite point of the cloud to the nearest of the samples so far;
-        the last is the covering radius of the whole sample. With `radius` both are flat, cloud
-        after cloud, and int64 offsets (B + 1,) come last: those of cloud b are the places from
-        offsets[b] to offsets[b + 1]. Nothing carries a gradient.
+        Indices, int32 (B, m). With `return_distances` also distances (B, m), in the unit of
+        `xyz`, float64 for float64 coordinates and float32 for others: the largest distance from a
+        finite point of the cloud to the nearest of the samples so far; the last is the covering
+        radius of the whole sample. With `radius` both are flat, cloud after cloud, and int64
+        offsets (B + 1,) come last: those of cloud b are the places from offsets[b] to
+        offsets[b + 1]. Nothing carries a gradient.
 
     Raises:
         TypeError: A dtype is not one of those above.
-        ValueError: `xyz` is not (B, N, 3) with N > 0, m is not in 1..N, a length not in m..N, a
-            radius negative, a point not finite with "reject", or fewer than m with "ignore".
+        ValueError: `xyz` is not (B, N, D) with N > 0 and D in 1..64, m is not in 1..N, a length
+            not in m..N, a radius negative, a point not finite with "reject", or fewer than m
+            with "ignore".
         IndexError: A start is not a row of its cloud.
         KeyboardInterrupt: Ctrl-C, or what else a signal handler raises, during a long call on the
             CPU from the main thread; within 100 ms.
@@ -162,6 +166,57 @@ def furthest_point_sample(
     return (indices[kept], *([distances[kept]] if return_distances else []), offsets)
 
 
+def furthest_point_sample_with_distances(
+    distances: Tensor,
+    m: int,
+    *,
+    start: Start = 0,
+    generator: torch.Generator | None = None,
+    lengths: Integers | None = None,
+    return_distances: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Pick m points of every cloud, each the farthest from those before it by given distances.
+
+    For spaces that coordinates cannot give, or of more than 64 dimensions: Yang, Sun, Liu and
+    Jia, "3DSSD", CVPR 2020, add distances of positions to those of features. Squared distances
+    sample the same points.
+
+    Args:
+        distances: Of every pair of points (B, N, N), from the sample, a row, to the point, a
+            column; not negative; float32, float16, bfloat16 or float64. NaN is no distance, and
+            the diagonal is not read: the next sample is the point whose lowest distance from the
+            samples so far is the largest, the lowest index on a tie, and no index comes twice.
+        m: Points to sample from each cloud.
+        start: Row of the first sample, as for `furthest_point_sample`.
+        generator: Of the random starts, likewise.
+        lengths: Points of each cloud (B,); rows and columns behind them are never read.
+        return_distances: Also return the largest distance left after each sample.
+
+    Returns:
+        Indices, int32 (B, m). With `return_distances` also (B, m), float64 for float64 and
+        float32 for others: the largest of the lowest distances, as it was given. Nothing carries
+        a gradient.
+
+    Raises:
+        TypeError: A dtype is not one of those above.
+        ValueError: `distances` is not (B, N, N) with N > 0, m is not in 1..N, or a length is not
+            in m..N.
+        IndexError: A start is not a row of its cloud.
+        KeyboardInterrupt: As for `furthest_point_sample`.
+    """
+    check_tensor("distances", distances)
+    samples = integer("m", m)
+    sizes = check_lengths("lengths", lengths, distances, low=samples)
+    starts = dense_starts(start, distances, sizes, generator, name="distances")
+    try:
+        indices, lowest = torch.ops.farpoint.furthest_point_sample_with_distances(
+            distances, samples, starts, sizes, return_distances
+        )
+    except RuntimeError as error:
+        reraise(error)
+    return (indices, lowest) if return_distances else indices
+
+
 def _in_use(xyz: Tensor, lengths: Tensor | None) -> Tensor | None:
     """Rows (B, N) that are no padding; None is all."""
     if lengths is None:
@@ -171,7 +226,7 @@ def _in_use(xyz: Tensor, lengths: Tensor | None) -> Tensor | None:
 
 def _check_sampled(xyz: Tensor, rows: Tensor, m: int, lengths: Tensor | None) -> None:
     """The rows (B,) that were sampled last are finite: then all are."""
-    picked = xyz.gather(1, rows.long()[:, None, None].expand(-1, 1, 3))[:, 0]
+    picked = xyz.gather(1, rows.long()[:, None, None].expand(-1, 1, xyz.size(2)))[:, 0]
 
     def too_few() -> ValueError:
         finite, counted = xyz.isfinite().all(-1), _in_use(xyz, lengths)

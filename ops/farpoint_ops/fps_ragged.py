@@ -90,7 +90,8 @@ def furthest_point_sample_ragged(
     """Pick points of every cloud of a flat batch, as `furthest_point_sample` does for each.
 
     Args:
-        xyz: Coordinates (N, 3) of all clouds, one behind the other; float32, float16 or bfloat16.
+        xyz: Coordinates (N, D) of all clouds, one behind the other, D from 1 to 64; float32,
+            float16, bfloat16 or float64.
         offsets: B + 1 integers; cloud b is the rows from offsets[b] to offsets[b + 1].
         samples: Points to sample, one number for all clouds or one for each; with `radius` the
             most.
@@ -103,7 +104,7 @@ def furthest_point_sample_ragged(
 
     Returns:
         Rows of `xyz`, int32 (sum of samples,), cloud after cloud; with `return_distances` also
-        float32 of the same shape, and with `radius` also the offsets of the answer, int64
+        distances of the same shape, and with `radius` also the offsets of the answer, int64
         (B + 1,), as for `furthest_point_sample`. Nothing carries a gradient.
 
     Raises:

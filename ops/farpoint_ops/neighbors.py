@@ -1,9 +1,9 @@
 """Exact k nearest neighbors, ball query and nearest sample.
 
 One contract on every device. A squared distance is ``fma(dz, dz, fma(dy, dy, dx * dx))`` of the
-differences, in float32 (float16 and bfloat16 coordinates are widened first), and the lowest row
-wins a tie. A point with a NaN or an infinity is infinitely far from everything and comes behind
-every finite one.
+differences, in float64 for float64 coordinates and in float32 for all others (float16 and bfloat16
+are widened first), and the lowest row wins a tie. A point with a NaN or an infinity is infinitely
+far from everything and comes behind every finite one.
 """
 
 import torch
@@ -58,12 +58,13 @@ def ball_query(
     `min_radius` it is the dilated query of Yang, Sun, Liu and Jia, "3DSSD", CVPR 2020.
 
     Args:
-        xyz: Coordinates (B, N, 3); float32, float16 or bfloat16.
+        xyz: Coordinates (B, N, 3); float32, float16, bfloat16 or float64, whose points are
+            compared one by one.
         centers: Coordinates (B, M, 3) in the dtype of `xyz`.
-        radius: Of the ball, in the unit of `xyz`, rounded to float32; a point at that distance is
-            outside.
+        radius: Of the ball, in the unit of `xyz`, rounded to the type of distances; a point at
+            that distance is outside.
         k: Places for each center; may exceed N.
-        min_radius: Points nearer than this, rounded to float32, are left out, save those that
+        min_radius: Points nearer than this, rounded likewise, are left out, save those that
             coincide with the center; a point at that distance is inside.
         lengths: Points of each cloud (B,), at least 1, as for `knn`.
 
@@ -98,13 +99,15 @@ def nearest_sample(
     He, Ren, Tang, Zhang, Xue and Fu, "Density-preserving Deep Point Cloud Compression", CVPR 2022.
 
     Args:
-        xyz: Coordinates (B, N, 3); float32, float16 or bfloat16.
+        xyz: Coordinates (B, N, 3); float32, float16, bfloat16 or float64, whose points are
+            compared one by one.
         samples: Coordinates (B, M, 3) in the dtype of `xyz`.
         lengths: Points of each cloud (B,), 0..N; rows behind them are padding and never read.
         sample_lengths: Samples of each cloud (B,), 0..M, likewise.
 
     Returns:
-        Rows of `samples`, int32 (B, N), and squared distances, float32 (B, N): -1 and infinity for
+        Rows of `samples`, int32 (B, N), and squared distances (B, N), float64 for float64
+        coordinates and float32 for others: -1 and infinity for
         padding and for points that no sample is a finite distance from, such as those that are
         not finite themselves, or all of a cloud without samples. Neither carries a gradient;
         ``knn(samples, xyz, 1)`` has one.

@@ -14,7 +14,9 @@ import torch
 
 from farpoint.v1 import sampling_pb2
 from farpoint_server import version
-from farpoint_server.codec.sample_request import METHODS, POINT_TYPES
+from farpoint_server.codec.open_inference.posix_memory import PosixMemory
+from farpoint_server.codec.sample_request import METHODS
+from farpoint_server.codec.tensors import POINT_TYPES
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
@@ -26,24 +28,29 @@ from farpoint_server.memory.monitor import MemoryMonitor
 from farpoint_server.memory.options import manager_of
 from farpoint_server.memory.trimmer import Gate
 from farpoint_server.models.registry import Registry
-from farpoint_server.observability.metrics.batches import BatchMeter
 from farpoint_server.observability.metrics.instruments import GAUGES
 from farpoint_server.observability.metrics.memory import MemoryCollector
 from farpoint_server.observability.setup import Telemetry
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.lane import BatchMetrics
 from farpoint_server.scheduling.watchdog import Watchdog
 from farpoint_server.services import registration as services
 from farpoint_server.services.admin import AdminServicer
 from farpoint_server.services.encode_handler import EncodeHandler
 from farpoint_server.services.encoding import EncodingServicer
-from farpoint_server.services.open_inference import OpenInferenceServicer
+from farpoint_server.services.model_statistics import ModelStatistics
+from farpoint_server.services.open_inference import rest
+from farpoint_server.services.open_inference.infer_handler import InferHandler
+from farpoint_server.services.open_inference.repository import ModelRepository
+from farpoint_server.services.open_inference.servicer import OpenInferenceServicer
 from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.services.sampling import SamplingServicer
-from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.health import Health
+from farpoint_server.transport.http.body import BodyLimits
+from farpoint_server.transport.http.port import HttpPort
 from farpoint_server.transport.interceptor import RequestInterceptor
-from farpoint_server.transport.limits.outgoing import Outgoing
+from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
 from farpoint_server.transport.limits.slots import CallLimits
 from farpoint_server.transport.receive import ReceiveTurns
 from farpoint_server.transport.server import GrpcServers
@@ -75,13 +82,17 @@ class App:
         self._telemetry = Telemetry(settings, lambda: self._health.is_serving)
         long_ns = int(settings.long_work_ms * 1e6)
         is_cpu = all(device.type == "cpu" for device in chosen)
+        instruments = self._telemetry.instruments
         self._batcher = Batcher(
-            self._measured(self._engines),
+            self._engines,
             settings.batch_points,
             self._watchdog,
-            background=self._measured(background),
+            background=background,
             long_ns=long_ns,
             batch_ns=long_ns if long_ns and is_cpu else None,
+            metrics=BatchMetrics(
+                instruments.batch_requests.observe, instruments.batch_points.observe
+            ),
         )
         self._threads = ThreadPoolExecutor(2, "codec")
         self._in_flight = InFlight()
@@ -105,6 +116,14 @@ class App:
             count_refusal=self._telemetry.calls.count_refusal,
         )
         self._servers = GrpcServers(settings, self._make_interceptors())
+        bodies = BodyLimits(
+            self._admission,
+            self._threads,
+            settings.max_message_bytes,
+            settings.max_request_clouds,
+            gzip=settings.compression == "on",
+        )
+        self._http = HttpPort(settings, self._servers, bodies)
         self._register(chosen)
 
     async def start(self) -> None:
@@ -117,7 +136,8 @@ class App:
         self._batcher.start()
         self._monitor.start()
         await self._servers.start()
-        await self._telemetry.start()
+        routes = [*self._telemetry.routes, *rest.routes(self._http.exchange)]
+        await self._http.start(routes, services.SERVICES)
         await self._health.set_all(serving=True)
         names = ", ".join(str(engine.device) for engine in self._engines)
         log.info(
@@ -125,7 +145,8 @@ class App:
             address=addresses.public[0],
             addresses=addresses.public,
             admin_addresses=addresses.admin,
-            http_address=self._telemetry.http_address,
+            http_address=self._http.address,
+            page=self._http.url,
             shared_memory_address=self._shared_memory.address,
             device=names,
         )
@@ -162,6 +183,7 @@ class App:
         """
         unanswered = self._in_flight.calls
         await self._servers.stop(grace_s)
+        await self._http.stop()
         self._shared_memory.stop()
         await self._monitor.stop()
         await self._batcher.stop()
@@ -188,9 +210,6 @@ class App:
             engines.append(Engine(device, threads, memory, background=background))
         return engines
 
-    def _measured(self, engines: Sequence[Engine]) -> list[BatchMeter]:
-        return [BatchMeter(engine, self._telemetry.instruments) for engine in engines]
-
     def _make_interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
         """Those of all calls, the outermost first."""
         settings = self._settings
@@ -212,12 +231,19 @@ class App:
         )
         receiving = ReceiveTurns(settings.receive_turns)
         shared = (self._admission, receiving, self._batcher)
+        statistics = ModelStatistics()
         sample_handler = SampleHandler(
-            limits, *shared, self._engines, self._threads, self._shared_memory.regions
+            limits, *shared, self._engines, self._threads, self._shared_memory.regions, statistics
         )
         encode_limits = replace(limits, points=min(limits.points, settings.max_encode_points))
         encode_handler = EncodeHandler(
-            encode_limits, *shared, self._models, self._threads, self._engines
+            encode_limits, *shared, self._models, self._threads, self._engines, statistics
+        )
+        infer_handler = InferHandler(
+            sample_handler,
+            encode_handler,
+            ModelRepository(self._models, statistics, chosen, lambda: self._health.is_serving),
+            PosixMemory(settings.system_shared_memory_prefix, settings.max_bytes_in_flight),
         )
         services.Servicers(
             SamplingServicer(
@@ -228,10 +254,12 @@ class App:
                 settings.idle_timeout_s,
             ),
             EncodingServicer(encode_handler),
-            OpenInferenceServicer(sample_handler, encode_handler, lambda: self._health.is_serving),
+            OpenInferenceServicer(
+                infer_handler, self._in_flight, self._outgoing, settings.idle_timeout_s
+            ),
             AdminServicer(self._monitor, self._models, self._allocator_settings),
             self._health,
-        ).add_to(self._servers)
+        ).add_to(self._servers, self._http.exchange.calls, settings.admin_over_http)
         self._show_state()
 
     def _show_state(self) -> None:

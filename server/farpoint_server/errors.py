@@ -13,6 +13,7 @@ ServiceError                  answered to the caller, who reads its text
 ├── TooLargeError             the caller must change the request: it can never fit
 ├── UnauthenticatedError      the caller must show a token that the server knows
 ├── PermissionDeniedError     the caller's token is for something else
+├── UnsupportedError          this server does not do that, or not at this address
 └── NotFoundError             what the request names is not on this server
 StartError                    the server cannot start; printed without a traceback
 ├── DeviceUnavailableError
@@ -134,7 +135,11 @@ class PermissionDeniedError(ServiceError):
 
 
 class NotFoundError(ServiceError):
-    """The request names a model or a version that the server does not have."""
+    """The request names a model, a version or a region that the server does not have."""
+
+
+class UnsupportedError(ServiceError):
+    """The server does not do what is asked, or not at this address or with these settings."""
 
 
 class StartError(Exception):
@@ -172,6 +177,7 @@ STATUS: dict[type[ServiceError], grpc.StatusCode] = {
     UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
     PermissionDeniedError: grpc.StatusCode.PERMISSION_DENIED,
     NotFoundError: grpc.StatusCode.NOT_FOUND,
+    UnsupportedError: grpc.StatusCode.UNIMPLEMENTED,
     EngineHungError: grpc.StatusCode.UNAVAILABLE,
     DeviceFailedError: grpc.StatusCode.UNAVAILABLE,
     TooLargeError: grpc.StatusCode.RESOURCE_EXHAUSTED,

@@ -7,11 +7,9 @@ is logged copies the context and looks through all of it.
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import lru_cache
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, TypeAlias
 from urllib.parse import unquote
-
-from structlog.typing import EventDict, WrappedLogger
 
 Fields: TypeAlias = dict[str, Any]
 # What the names of callers begin with that have shown a token.
@@ -38,7 +36,8 @@ class RequestContext:
         self.on_end = on_end
 
 
-_current: ContextVar[RequestContext | None] = ContextVar("request", default=None)
+variable: ContextVar[RequestContext | None] = ContextVar("request", default=None)
+"""The current request; None where there is none."""
 caller: ContextVar[str] = ContextVar("caller", default="")
 """Who is served in turns with others, and has a share of what the server holds. A variable of its
 own, which several rooms read on the way of each request; empty where there is no request."""
@@ -46,10 +45,10 @@ own, which several rooms read on the way of each request; empty where there is n
 
 def current() -> RequestContext:
     """The current request; one without fields where there is none."""
-    request = _current.get()
+    request = variable.get()
     if request is None:
         request = RequestContext({})
-        _current.set(request)
+        variable.set(request)
     return request
 
 
@@ -58,19 +57,20 @@ def bind(**fields: Any) -> None:
     current().fields.update(fields)
 
 
-def begin(on_end: OnEnd, **fields: Any) -> Fields:
+def begin(on_end: OnEnd, **fields: Any) -> RequestContext:
     """Begins the request of an RPC, with the fields that its interceptors have bound already."""
-    known = _current.get()
+    known = variable.get()
     if known is not None:
         fields = known.fields | fields
-    _current.set(RequestContext(fields, on_end))
-    return fields
+    request = RequestContext(fields, on_end)
+    variable.set(request)
+    return request
 
 
 def fork(**fields: Any) -> None:
     """Begins a request within an RPC: from now on the current task has fields of its own."""
     request = current()
-    _current.set(RequestContext(request.fields | fields, request.on_end))
+    variable.set(RequestContext(request.fields | fields, request.on_end))
 
 
 def identify(peer: str) -> None:
@@ -95,20 +95,23 @@ def address_of(peer: str) -> str:
         machine have a host in common, so each connection is a caller of its own, as far as gRPC
         tells them apart: those of a unix socket it does not.
     """
-    scheme, _, rest = peer.partition(":")
-    host = unquote(rest.rpartition(":")[0]).strip("[]").partition("%")[0]
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return peer
-    if address.is_loopback:
+    scheme, address = peer.partition(":")[0], _ip_address_of(peer)
+    if address is None or address.is_loopback:
         return peer
     if address.version == 4:
-        return f"{scheme}:{host}"
+        return f"{scheme}:{address}"
     return f"{scheme}:{ip_network((address, 64), strict=False)}"
 
 
-def merge(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """structlog processor: a line takes from the current request what it does not say itself."""
-    request = _current.get()
-    return event if request is None else {**request.fields, **event}
+def is_local(peer: str) -> bool:
+    """Whether a peer, as gRPC names it, is on this machine."""
+    address = _ip_address_of(peer)
+    return peer.startswith("unix:") if address is None else address.is_loopback
+
+
+def _ip_address_of(peer: str) -> IPv4Address | IPv6Address | None:
+    host = unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]").partition("%")[0]
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None

@@ -1,4 +1,4 @@
-"""docs/clients.md: the Node client runs, with packages that npm brings below build/node."""
+"""docs/clients.md: the commands for curl run, and so does the Node client, with packages of npm."""
 
 import shutil
 import subprocess
@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from tests.support.pages import ROOT, code_blocks
 from tests.support.servers.server_process import RunningServer
+
+import farpoint
 
 PACKAGES = ("@grpc/grpc-js", "@grpc/proto-loader")
 PREFIX = ROOT / "build" / "node"
@@ -43,3 +45,22 @@ def test_the_node_client_samples(node: str, server: RunningServer) -> None:
     assert rows[0] == 0
     assert len(np.unique(rows)) == 256
     assert 0 <= rows.min() <= rows.max() < 10_000
+
+
+def test_curl_samples_a_scan(server: RunningServer) -> None:
+    if missing := [name for name in ("bash", "curl", "base64", "od") if not shutil.which(name)]:
+        pytest.skip(f"the optional extra {', '.join(missing)}")
+    (code,) = code_blocks("clients.md", "bash")
+    http = server.wait_for(lambda line: line["event"] == "ready")["http_address"]
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", code.replace("127.0.0.1:8080", http)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    with farpoint.Client(server.address) as client:
+        cloud = farpoint.io.read_cloud(ROOT / "tests" / "data" / "street_kitti_part.bin")
+        wanted = client.sample(cloud.points, 8)
+    assert list(map(int, done.stdout.split())) == wanted.indices.tolist()

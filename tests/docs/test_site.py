@@ -12,10 +12,11 @@ from tools.docs.contract import read_contract, render_contract
 from tools.docs.metrics import render_metrics
 from tools.docs.settings import render_settings
 
-from farpoint.v1 import admin_pb2, sampling_pb2, shared_memory_pb2, tensor_pb2
+from farpoint.v1 import admin_pb2, packed_cloud_pb2, sampling_pb2, shared_memory_pb2, tensor_pb2
 from farpoint_server.config.settings import Settings
 
-FILES = [m.DESCRIPTOR for m in (admin_pb2, sampling_pb2, shared_memory_pb2, tensor_pb2)]
+CONTRACT = (admin_pb2, packed_cloud_pb2, sampling_pb2, shared_memory_pb2, tensor_pb2)
+FILES = [module.DESCRIPTOR for module in CONTRACT]
 
 
 @pytest.fixture(scope="module")

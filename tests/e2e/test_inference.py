@@ -7,7 +7,6 @@ import grpc
 import numpy as np
 import pytest
 import torch
-from google.protobuf import descriptor_pb2
 from tests.support.messages import details
 from tests.support.servers.server_process import RunningServer
 
@@ -38,7 +37,7 @@ def request(points, count, datatype="FP32", **fields):
 
 
 def outputs(response):
-    types = {"INT32": "<i4", "FP32": "<f4", "FP64": "<f8"}
+    types = {"INT32": "<i4", "FP32": "<f4", "FP64": "<f8", "FP16": "<f2", "BF16": "<u2"}
     return {
         tensor.name: np.frombuffer(data, types[tensor.datatype]).reshape(tensor.shape)
         for tensor, data in zip(response.outputs, response.raw_output_contents, strict=True)
@@ -56,6 +55,8 @@ def test_the_server_and_the_model_say_what_they_are(inference):
     assert [(t.name, t.datatype) for t in metadata.inputs] == [
         ("points", "FP32"),
         ("sample_count", "INT64"),
+        ("features", "FP32"),
+        ("start", "INT64"),
     ]
 
 
@@ -97,6 +98,16 @@ def test_errors_have_the_status_and_the_details_of_the_sampling_service(inferenc
         with pytest.raises(grpc.RpcError) as caught:
             inference.ModelInfer(made)
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    "method", ["TraceSetting", "LogSettings", "RepositoryModelLoad", "Nonsense"]
+)
+def test_what_is_not_there_is_unimplemented_in_words(channel, method):
+    with pytest.raises(grpc.RpcError) as caught:
+        channel.unary_unary(f"/inference.GRPCInferenceService/{method}")(b"")
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert method == "Nonsense" or caught.value.details().startswith(method)
 
 
 @pytest.fixture(scope="module")
@@ -208,73 +219,3 @@ def test_an_encoder_is_there_as_long_as_it_is_loaded(colored, colored_server):
         with pytest.raises(grpc.RpcError, match=r"fps, density_small, colored") as caught:
             ask()
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-
-
-@pytest.fixture(scope="module")
-def stock(server: RunningServer):
-    """NVIDIA's client, in an environment that has it; it needs protobuf 6."""
-    triton = pytest.importorskip("tritonclient.grpc", reason="tritonclient is not installed")
-    with triton.InferenceServerClient(server.address) as client:
-        yield client
-
-
-def test_a_stock_client_runs_the_model(stock, client):
-    triton = pytest.importorskip("tritonclient.grpc")
-    assert stock.is_server_live()
-    assert stock.is_server_ready()
-    assert stock.is_model_ready("fps")
-    assert stock.get_server_metadata().name == "farpoint-server"
-    named = {tensor.name: tensor for tensor in stock.get_model_metadata("fps").inputs}
-    points = triton.InferInput("points", CLOUD.shape, named["points"].datatype)
-    points.set_data_from_numpy(CLOUD)
-    count = triton.InferInput("sample_count", [1], named["sample_count"].datatype)
-    count.set_data_from_numpy(np.array([20]))
-    result = stock.infer("fps", [points, count], parameters={"start_index": 7})
-    expected = client.sample(CLOUD, 20, start=7)
-    for name in ("indices", "distances"):
-        wanted = np.array([getattr(sample, name) for sample in expected])
-        assert np.array_equal(result.as_numpy(name), wanted)
-
-
-def test_a_stock_client_runs_an_encoder(stock, client):
-    triton = pytest.importorskip("tritonclient.grpc")
-    assert stock.is_model_ready(SHIPPED)
-    (named,) = stock.get_model_metadata(SHIPPED).inputs
-    points = triton.InferInput(named.name, CLOUD.shape, named.datatype)
-    points.set_data_from_numpy(CLOUD)
-    wanted = [triton.InferRequestedOutput(name) for name in ("features_0", "indices_0")]
-    result = stock.infer(SHIPPED, [points], outputs=wanted)
-    stages = [encoding.stages[0] for encoding in client.encode(CLOUD, SHIPPED)]
-    for kind in ("features", "indices"):
-        expected = np.array([getattr(stage, kind) for stage in stages])
-        np.testing.assert_array_equal(result.as_numpy(f"{kind}_0"), expected)
-
-
-def test_a_stock_client_reads_our_errors(stock):
-    triton = pytest.importorskip("tritonclient.grpc")
-    points = triton.InferInput("points", [3], "FP32")
-    points.set_data_from_numpy(CLOUD[0, 0])
-    with pytest.raises(triton.InferenceServerException, match=r"inputs: expected the input"):
-        stock.infer("fps", [points])
-
-
-def test_the_contract_is_wire_compatible_with_the_stock_clients():
-    service = pytest.importorskip("tritonclient.grpc.service_pb2")
-    theirs, ours = (
-        descriptor_pb2.FileDescriptorProto.FromString(file.DESCRIPTOR.serialized_pb)
-        for file in (service, pb)
-    )
-    known = {message.name: message for message in theirs.message_type}
-    for message in ours.message_type:
-        assert_subset(message, known[message.name])
-
-
-def assert_subset(ours, theirs):
-    fields = {field.number: field for field in theirs.field}
-    for field in ours.field:
-        other = fields[field.number]
-        assert (field.name, field.type, field.label) == (other.name, other.type, other.label)
-        assert field.type_name.rpartition(".")[2] == other.type_name.rpartition(".")[2]
-    nested = {message.name: message for message in theirs.nested_type}
-    for message in ours.nested_type:
-        assert_subset(message, nested[message.name])

@@ -1,8 +1,10 @@
 """`make demo`, without its setting up: what a newcomer runs first."""
 
 import os
+import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -69,3 +71,22 @@ def test_a_failure_is_one_sentence_and_status_1(
     assert done.stderr.startswith("The demo failed: ")
     assert reason in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_it_stays_until_it_is_told_to_end_where_that_is_asked(tmp_path: Path) -> None:
+    np.save(tmp_path / "good.npy", np.random.default_rng(0).random((9, 3)))
+    process = subprocess.Popen(
+        [sys.executable, "-u", DEMO, "good.npy", "--stay"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        line = next(line for line in process.stdout if line.startswith("Look at "))
+        with urllib.request.urlopen(line.split()[2].rstrip(";"), timeout=60) as page:
+            assert page.headers["content-type"].startswith("text/html")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    assert '"stopped"' in (tmp_path / "demo" / "server.log").read_text()

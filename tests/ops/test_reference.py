@@ -48,3 +48,18 @@ def test_infinities_stay_infinite() -> None:
     inf, one, big = (torch.tensor([v]) for v in (torch.inf, 1.0, 3e38))
     assert fma(inf, inf, one).item() == fma(one, one, inf).item() == torch.inf
     assert fma(big, big, big).item() == torch.inf
+
+
+def test_fma_of_doubles_is_rounded_once() -> None:
+    """Against exact fractions, with sums that cancel and products of any size."""
+    generator = torch.Generator().manual_seed(1)
+    a, b, c = torch.randn(3, 4000, dtype=torch.float64, generator=generator)
+    c[1000:] = -(a * b)[1000:] * (1 + torch.randint(-3, 4, (3000,)) * 2.0**-52)
+    b[2000:] *= 1e100
+    c[2500:] *= 1e90
+    exact = [
+        Fraction(x) * Fraction(y) + Fraction(z)
+        for x, y, z in zip(*(t.tolist() for t in (a, b, c)), strict=True)
+    ]
+    expected = torch.tensor([float(v) for v in exact], dtype=torch.float64)
+    assert torch.equal(fma(a, b, c), expected)

@@ -55,6 +55,18 @@ SAMPLES: dict[str, Callable[[torch.device], tuple[Any, Arguments]]] = {
             *(20, 12, 12, True),
         ),
     ),
+    "fps in 5 dimensions": lambda d: (
+        ops.furthest_point_sample,
+        (clouds(d, 2, 20, 5).double().requires_grad_(), 5, None, None, True),
+    ),
+    "ragged in 2 dimensions": lambda d: (
+        ops.furthest_point_sample_ragged,
+        (clouds(d, 20, 2), int64(d, 0, 8, 20), int64(d, 0, 2, 5), None, 5, 12, 3, True),
+    ),
+    "fps by distances": lambda d: (
+        ops.furthest_point_sample_with_distances,
+        (clouds(d, 2, 9, 9).abs().requires_grad_(), 5, int64(d, 1, 2), int64(d, 9, 7), True),
+    ),
     "gather": lambda d: (
         ops.gather_points,
         (clouds(d, 2, 4, 9).requires_grad_(), int64(d, 0, 8, 8).expand(2, 3)),
@@ -113,6 +125,14 @@ SAMPLES: dict[str, Callable[[torch.device], tuple[Any, Arguments]]] = {
     "ball query": lambda d: (
         ops.ball_query,
         (clouds(d, 2, 9, 3).requires_grad_(), clouds(d, 2, 4, 3), 0.9, 3, int64(d, 9, 4)),
+    ),
+    "ball query in float64": lambda d: (
+        ops.ball_query,
+        (clouds(d, 2, 9, 3).double().requires_grad_(), clouds(d, 2, 4, 3).double(), 0.9, 3),
+    ),
+    "nearest sample in float64": lambda d: (
+        ops.nearest_sample,
+        (clouds(d, 2, 9, 3).double().requires_grad_(), clouds(d, 2, 4, 3).double()),
     ),
     "nearest sample": lambda d: (
         ops.nearest_sample,

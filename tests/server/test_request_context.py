@@ -9,7 +9,7 @@ from farpoint_server import request_context
 
 async def test_what_interceptors_said_belongs_to_the_call():
     request_context.bind(caller="someone")
-    fields = request_context.begin(lambda *_: None, method="Sample")
+    fields = request_context.begin(lambda *_: None, method="Sample").fields
     request_context.bind(points=5)
     assert fields == {"caller": "someone", "method": "Sample", "points": 5}
 
@@ -30,13 +30,6 @@ async def test_requests_of_a_stream_have_fields_of_their_own():
     assert (second["request_index"], second["points"]) == (2, 2)
     assert request_context.current().fields == {"method": "SampleStream"}
     assert len(ended) == 2
-
-
-async def test_a_line_says_what_is_known_and_its_own_words_win():
-    assert request_context.merge(None, "info", {"event": "x"})["event"] == "x"
-    request_context.begin(lambda *_: None, method="Sample", points=3)
-    line = request_context.merge(None, "info", {"event": "x", "points": 4})
-    assert line == {"event": "x", "method": "Sample", "points": 4}
 
 
 async def test_one_call_says_nothing_of_another():
@@ -75,3 +68,23 @@ async def test_a_token_is_one_caller_from_wherever_and_in_each_request_of_a_stre
 
 async def test_outside_of_a_request_there_is_no_caller():
     assert request_context.caller.get() == ""
+
+
+@pytest.mark.parametrize(
+    ("peer", "is_local"),
+    [
+        ("unix:", True),
+        ("unix:/run/a.sock", True),
+        ("ipv4:127.0.0.1:5000", True),
+        ("ipv4:127.8.9.1:5000", True),
+        ("ipv6:%5B::1%5D:5000", True),
+        ("ipv4:10.1.2.3:5000", False),
+        ("ipv6:%5B2001:db8::1%5D:5000", False),
+        ("ipv6:%5Bfe80::1%25lo%5D:5000", False),
+        ("ipv4:unix:5000", False),
+        ("what gRPC may name one day", False),
+        ("", False),
+    ],
+)
+def test_who_is_on_this_machine(peer, is_local):
+    assert request_context.is_local(peer) == is_local

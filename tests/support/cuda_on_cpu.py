@@ -10,6 +10,7 @@ import subprocess
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +30,7 @@ class Method(IntEnum):
     AUTO = 0
     GRID = 1
     BLOCK = 2
-    CLUSTER = 3
-    LAZY = 4
-    LAZY_SORTED = 5
+    TREE = 3
 
 
 class FpsBatch(ctypes.Structure):
@@ -39,11 +38,34 @@ class FpsBatch(ctypes.Structure):
 
     _fields_ = [
         *((n, ctypes.c_void_p) for n in ("xyz", "offsets", "lengths", "sample_offsets", "start")),
+        ("radius", ctypes.c_void_p),
         ("indices", ctypes.c_void_p),
         ("distances", ctypes.c_void_p),
-        ("rows", ctypes.c_int64),
+        *((n, ctypes.c_int64) for n in ("rows", "samples")),
         *((n, ctypes.c_int) for n in ("clouds", "max_points", "max_samples")),
     ]
+
+
+class BruteFpsBatch(ctypes.Structure):
+    """`BruteFpsBatch` of csrc/cuda/fps/brute_force.h."""
+
+    _fields_ = [
+        ("layout", FpsBatch),
+        ("values", ctypes.c_void_p),
+        ("distances", ctypes.c_void_p),
+        ("dims", ctypes.c_int),
+        ("matrix", ctypes.c_bool),
+        ("wide", ctypes.c_bool),
+    ]
+
+
+class TreeShape(NamedTuple):
+    """`TreeShape` of csrc/cuda/fps/fps.h."""
+
+    warps: int
+    levels: int
+    in_shared: bool
+    sorts_in_block: bool
 
 
 class SearchBatch(ctypes.Structure):
@@ -92,6 +114,8 @@ def library() -> ctypes.CDLL:
             _run(["g++", "-shared", *objects], target)
     lib = ctypes.CDLL(str(target))
     lib.model_failure.restype = ctypes.c_char_p
+    lib.model_plan_tree.restype = ctypes.c_int64
+    lib.model_work.restype = ctypes.c_int64
     return lib
 
 
@@ -134,13 +158,33 @@ def search_batch(
     )
 
 
+def ragged_batch(
+    xyz: NDArray[np.float32],
+    offsets: NDArray[np.int64],
+    slots: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    distances: NDArray[np.float32],
+) -> FpsBatch:
+    """A batch over arrays that must outlive it, its sizes taken from them."""
+    batch = FpsBatch()
+    batch.xyz, batch.offsets, batch.start = map(pointer, (xyz, offsets, starts))
+    batch.sample_offsets, batch.indices = pointer(slots), pointer(indices)
+    batch.distances = pointer(distances)
+    batch.rows, batch.samples, batch.clouds = len(xyz), len(indices), len(starts)
+    batch.max_points, batch.max_samples = int(np.diff(offsets).max()), int(np.diff(slots).max())
+    return batch
+
+
 def sample(
     clouds: list[NDArray[np.float32]],
     samples: list[int],
     start: list[int] | None = None,
     method: Method = Method.AUTO,
     seed: int = 0,
-    head_points: int = 0,
+    shape: TreeShape | None = None,
+    radius: NDArray[np.float32] | None = None,
+    with_distances: bool = True,
 ) -> tuple[list[NDArray[np.int32]], list[NDArray[np.float32]]]:
     """Sample a ragged batch with the CUDA kernels; local indices and distances per cloud."""
     flat = np.ascontiguousarray(np.concatenate(clouds), dtype=np.float32)
@@ -149,16 +193,32 @@ def sample(
     starts = np.asarray(start or [0] * len(clouds), dtype=np.int64)
     indices = np.full(slots[-1], -7, np.int32)
     distances = np.full(slots[-1], -7, np.float32)
-    batch = FpsBatch()
-    batch.xyz, batch.offsets, batch.start = map(pointer, (flat, offsets, starts))
-    batch.sample_offsets, batch.indices = pointer(slots), pointer(indices)
-    batch.distances = pointer(distances)
-    batch.rows, batch.clouds = len(flat), len(clouds)
-    batch.max_points, batch.max_samples = max(map(len, clouds)), max(samples)
-    call("fps", batch, int(method), head_points, seed)
+    batch = ragged_batch(flat, offsets, slots, starts, indices, distances)
+    batch.radius = pointer(radius)
+    batch.distances = pointer(distances) if with_distances else None
+    if shape is not None:
+        call("fps_tree", batch, *map(int, shape), seed)
+    else:
+        call("fps", batch, int(method), seed)
     cuts = slots[1:-1]
     locals_ = [part - base for part, base in zip(np.split(indices, cuts), offsets, strict=False)]
     return locals_, np.split(distances, cuts)
+
+
+def spatial_order(cloud: NDArray[np.float32], in_block: bool, seed: int) -> NDArray[np.int32]:
+    """Rows of a cloud as the tree kernel sorts them, by one block or by several."""
+    zeros, order = np.zeros(1, np.int64), np.full(len(cloud), -7, np.int32)
+    offsets, slots = np.array([0, len(cloud)], np.int64), np.array([0, 1], np.int64)
+    unused = np.zeros(1, np.int32), np.zeros(1, np.float32)
+    batch = ragged_batch(np.ascontiguousarray(cloud), offsets, slots, zeros, *unused)
+    call("spatial_sort", batch, int(in_block), order, seed)
+    return order
+
+
+def work() -> tuple[int, int]:
+    """Leaves and nodes that the tree kernel has gone down to since the last call."""
+    leaves, nodes = (int(library().model_work(kind)) for kind in (0, 1))
+    return leaves, nodes
 
 
 def planned(clouds: int, points: int, samples: int) -> Method:
@@ -167,6 +227,24 @@ def planned(clouds: int, points: int, samples: int) -> Method:
     batch.clouds, batch.max_points, batch.max_samples = clouds, points, samples
     batch.rows = clouds * points
     return Method(library().model_plan(ctypes.byref(batch)))
+
+
+class TreePlan(NamedTuple):
+    """The shape of the tree that the rule picks, and the scratch memory that it takes."""
+
+    shape: TreeShape
+    scratch_bytes: int
+
+
+def planned_tree(clouds: int, points: int) -> TreePlan:
+    """The tree kernel's plan for equal clouds on the model's 4 processors."""
+    batch = FpsBatch()
+    batch.clouds, batch.max_points, batch.max_samples = clouds, points, points // 4
+    batch.rows = clouds * points
+    shape = (ctypes.c_int * 4)()
+    scratch_bytes = library().model_plan_tree(ctypes.byref(batch), shape)
+    warps, levels, in_shared, sorts_in_block = shape
+    return TreePlan(TreeShape(warps, levels, bool(in_shared), bool(sorts_in_block)), scratch_bytes)
 
 
 def brute_force(

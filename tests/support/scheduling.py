@@ -15,14 +15,13 @@ MS = 1_000_000
 class GatedEngine:
     """Answers each request with its number of points, once `gate` lets it."""
 
+    inline_ns = -1
+
     def __init__(self) -> None:
         self.depth = 1
         self.gate = asyncio.Event()
         self.batches: list[list[int]] = []
         self.running: SampleBatch | None = None
-
-    def run_inline_if_idle(self, work):  # noqa: ARG002
-        return None
 
     async def run(self, batch):
         self.batches.append([len(clouds.points) for clouds in batch.requests])

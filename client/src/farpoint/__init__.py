@@ -33,6 +33,7 @@ from farpoint.errors import (
 )
 from farpoint.memory import DeviceMemory, Memory, Trim, TrimTotal
 from farpoint.models import Encoding, Model, Stage
+from farpoint.packed import PackedCloud, PackedField
 from farpoint.results import Device, Limits, Sample, ServerInfo, StreamedSample, Timings
 
 __all__ = [
@@ -53,6 +54,8 @@ __all__ = [
     "Memory",
     "Model",
     "NotFoundError",
+    "PackedCloud",
+    "PackedField",
     "PermissionDeniedError",
     "ResourceExhaustedError",
     "Sample",

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from farpoint.errors import InvalidArgumentError
+from farpoint.packed import as_packed
 
 Attributes: TypeAlias = dict[str, Any]
 Adapter: TypeAlias = Callable[[Any], tuple[Any, Attributes]]
@@ -61,14 +62,15 @@ def adapt(value: object) -> tuple[Any, Attributes | None]:
     """
     adapter = _adapter(type(value))
     if adapter is None:
-        return value, None
+        packed = as_packed(value)
+        return (value, None) if packed is None else (packed.points, packed.attributes or None)
     points, attributes = adapter(value)
     return points, attributes or None
 
 
 def is_adaptable(value: object) -> bool:
     """Whether `adapt` knows what to do with it."""
-    return _adapter(type(value)) is not None
+    return _adapter(type(value)) is not None or as_packed(value) is not None
 
 
 def _adapter(kind: type) -> Adapter | None:

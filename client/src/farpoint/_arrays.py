@@ -1,6 +1,6 @@
 """Array arguments (numpy, torch, DLPack, lists) as numpy arrays, one for each cloud of a batch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -17,6 +17,8 @@ from farpoint._adapters import (
     is_adaptable,
 )
 from farpoint.errors import InvalidArgumentError
+from farpoint.packed import PackedCloud
+from farpoint.packed.fields import FoxgloveCloudLike, PointCloud2Like
 
 Array: TypeAlias = NDArray[Any]
 
@@ -39,7 +41,16 @@ ArrayLike: TypeAlias = SupportsArray | SupportsDLPack
 CloudArray: TypeAlias = np.ndarray[tuple[int, int], np.dtype[Any]]
 BatchArray: TypeAlias = np.ndarray[tuple[int, int, int], np.dtype[Any]]
 CloudLike: TypeAlias = (
-    ArrayLike | HasPoints | HasPoint | HasVertices | HasPos | HasXyz | Sequence[Sequence[float]]
+    ArrayLike
+    | HasPoints
+    | HasPoint
+    | HasVertices
+    | HasPos
+    | HasXyz
+    | PackedCloud
+    | PointCloud2Like
+    | FoxgloveCloudLike
+    | Sequence[Sequence[float]]
 )
 Attributes: TypeAlias = ArrayLike | Mapping[str, Any] | Sequence[Any]
 CloudAttributes: TypeAlias = Array | dict[str, Array] | None
@@ -93,6 +104,17 @@ class CloudBatch:
     single: bool
     """Whether the caller passed one cloud and not a list, and so wants one result."""
 
+    def choose(self, i: int, rows: Array) -> tuple[Array, CloudAttributes]:
+        """Coordinates and attributes of some rows of a cloud."""
+        return self.clouds[i][rows], gather_attributes(self.attributes[i], rows)
+
+
+def gather_attributes(attributes: CloudAttributes, rows: Array) -> CloudAttributes:
+    """The attributes of some rows."""
+    if isinstance(attributes, dict):
+        return {name: values[rows] for name, values in attributes.items()}
+    return None if attributes is None else attributes[rows]
+
 
 def split_batch(points: object, attributes: Any, *, own_attributes: bool = False) -> CloudBatch:
     """The clouds of `points`, (N, 3), (B, N, 3) or a list of (Ni, 3), and their attributes.
@@ -109,7 +131,7 @@ def split_batch(points: object, attributes: Any, *, own_attributes: bool = False
         points, own = _adapted(points)
         attributes = own if attributes is None and own_attributes else attributes
     clouds, single = _split_clouds(points)
-    return CloudBatch(clouds, _split_attributes(attributes, clouds, single), single)
+    return CloudBatch(clouds, split_attributes(attributes, clouds, single), single)
 
 
 def _adapted(points: Any) -> tuple[Any, Any]:
@@ -153,7 +175,9 @@ def _check_cloud(cloud: Array, name: str) -> None:
         )
 
 
-def _split_attributes(attributes: Any, clouds: list[Array], single: bool) -> list[CloudAttributes]:
+def split_attributes(
+    attributes: Any, clouds: Sequence[Sized], single: bool
+) -> list[CloudAttributes]:
     """What belongs to each cloud: arrays with one row per point, alone or by name."""
     if attributes is None or not clouds:
         return [None] * len(clouds)
@@ -169,7 +193,7 @@ def _split_attributes(attributes: Any, clouds: list[Array], single: bool) -> lis
     ]
 
 
-def _one_each(values: Any, clouds: list[Array], name: str) -> Sequence[Any]:
+def _one_each(values: Any, clouds: Sequence[Sized], name: str) -> Sequence[Any]:
     """`values` as a sequence with one entry per cloud; an array gives its first axis."""
     entries = values if isinstance(values, (list, tuple)) else list(as_array(values, name))
     if len(entries) != len(clouds):
@@ -180,7 +204,7 @@ def _one_each(values: Any, clouds: list[Array], name: str) -> Sequence[Any]:
     return entries
 
 
-def _per_point(values: Any, cloud: Array, name: str) -> CloudAttributes:
+def _per_point(values: Any, cloud: Sized, name: str) -> CloudAttributes:
     if values is None:
         return None
     if isinstance(values, Mapping):
@@ -188,7 +212,7 @@ def _per_point(values: Any, cloud: Array, name: str) -> CloudAttributes:
     return _rows(values, cloud, name)
 
 
-def _rows(values: Any, cloud: Array, name: str) -> Array:
+def _rows(values: Any, cloud: Sized, name: str) -> Array:
     array = as_array(values, name)
     if array.ndim == 0 or len(array) != len(cloud):
         raise InvalidArgumentError(

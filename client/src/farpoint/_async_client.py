@@ -39,11 +39,12 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
     async def sample(
         self,
         points: CloudArray,
-        m: int | Sequence[int],
+        m: int | Sequence[int] | None = None,
         *,
         attributes: Attributes | None = None,
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
+        radius: float | None = None,
         timeout: float | None = None,
     ) -> Sample: ...
 
@@ -51,11 +52,12 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
     async def sample(  # type: ignore[overload-overlap]
         self,
         points: BatchArray | Sequence[CloudLike],
-        m: int | Sequence[int],
+        m: int | Sequence[int] | None = None,
         *,
         attributes: Attributes | None = None,
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
+        radius: float | None = None,
         timeout: float | None = None,
     ) -> list[Sample]: ...
 
@@ -63,28 +65,33 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
     async def sample(
         self,
         points: CloudLike,
-        m: int | Sequence[int],
+        m: int | Sequence[int] | None = None,
         *,
         attributes: Attributes | None = None,
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
+        radius: float | None = None,
         timeout: float | None = None,
     ) -> Sample: ...
 
     async def sample(
         self,
         points: Any,
-        m: int | Sequence[int],
+        m: int | Sequence[int] | None = None,
         *,
         attributes: Attributes | None = None,
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
+        radius: float | None = None,
         timeout: float | None = None,
     ) -> Any:
         """Chooses m points of each cloud by farthest point sampling; see `Client.sample`."""
         context = start_call(timeout, self._timeout)
         with nullcontext() if self._memory is None else Lease(self._memory, context) as lease:
-            arguments = points, m, attributes, start, nonfinite, lease, self._checksums
+            arguments = (
+                *(points, m, attributes, start, nonfinite),
+                *(lease, self._checksums, radius),
+            )
             if lease is None:
                 rpc = SampleRpc(*arguments)
             else:  # the first time, the server is waited for
@@ -96,18 +103,20 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
     async def sample_stream(
         self,
         clouds: Iterable[CloudLike] | AsyncIterable[CloudLike],
-        m: int,
+        m: int | None = None,
         *,
         start: int = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
+        radius: float | None = None,
         latest_only: bool = False,
         timeout: float | None = None,
     ) -> AsyncIterator[StreamedSample]:
         """Samples clouds as they come, and answers in their order; see `Client.sample_stream`."""
         rpc = SampleStreamRpc(
-            m, start, nonfinite, latest_only, start_call(timeout), self._checksums
+            m, start, nonfinite, latest_only, start_call(timeout), self._checksums, radius
         )
-        answers = self._stubs.sampling.SampleStream(rpc.requests_async(clouds), **rpc.options)
+        stubs = self._stubs or self._open_stubs()
+        answers = stubs.sampling.SampleStream(rpc.requests_async(clouds), **rpc.options)
         try:
             async for answer in answers:
                 for item in rpc.read(answer):
@@ -217,7 +226,8 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
 
     async def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
         try:
-            response = await rpc.method(self._stubs)(rpc.request, **context.rpc_options())
+            stubs = self._stubs or self._open_stubs()
+            response = await rpc.method(stubs)(rpc.request, **context.rpc_options())
         except grpc.RpcError as error:
             raise from_rpc_error(error, context.request_id) from error
         return rpc.read(response, context)

@@ -10,10 +10,10 @@ from weakref import WeakSet
 import grpc
 
 from farpoint._channel import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, checked_target
-from farpoint._checksums import choose_checksums
 from farpoint._rpcs.calls import Stubs
 from farpoint._security import PathLike, Security, Tls, read_security
 from farpoint._shared_memory import SharedMemory
+from farpoint._tensors import choose_checksums
 from farpoint.errors import FailedPreconditionError
 
 Channel = TypeVar("Channel", grpc.Channel, grpc.aio.Channel)
@@ -76,35 +76,31 @@ class BaseClient(Generic[Channel]):
         self._memory = None if path is None else SharedMemory(path)
         self._message_limit: int | None = None
         self._channel: Channel | None = None
-        self._opened: Stubs | None = None
+        self._stubs: Stubs | None = None
         self._lock = threading.Lock()
 
-    @property
-    def _stubs(self) -> Stubs:
+    def _open_stubs(self) -> Stubs:
         """Of the channel, opened now if it is not.
 
         Raises:
             FailedPreconditionError: gRPC cannot work in this process.
             ValueError: the client is closed.
         """
-        return self._opened or self._open_stubs()
-
-    def _open_stubs(self) -> Stubs:
         with self._lock:
             if self._is_closed:
                 raise ValueError("the client is closed")
-            if self._opened is None:
+            if self._stubs is None:
                 _forks.check()
                 self._channel = type(self)._open(self._arguments.target, self._security)
-                self._opened = Stubs(self._channel)
+                self._stubs = Stubs(self._channel)
                 _forks.note(self)
-            return self._opened
+            return self._stubs
 
     def _end(self) -> Channel | None:
         """The channel, which is to be closed, if one was opened; the client takes no more calls."""
         with self._lock:
             self._is_closed = True
-            channel, self._channel, self._opened = self._channel, None, None
+            channel, self._channel, self._stubs = self._channel, None, None
             _forks.clients.discard(self)
         if self._memory is not None:
             self._memory.close()
@@ -144,7 +140,7 @@ class _Forks:
         """Channels and shared memory belong to the parent; the clients begin anew."""
         self.is_broken |= not _SURVIVES_FORK and self.has_opened
         for client in list(self.clients):
-            self.inherited.append((client._channel, client._opened))
+            self.inherited.append((client._channel, client._stubs))
             if client._memory is not None:
                 client._memory.forget()
             client._begin()

@@ -54,11 +54,12 @@ class Client(BaseClient[grpc.Channel]):
     def sample(
         self,
         points: CloudArray,
-        m: int | Sequence[int],
+        m: int | Sequence[int] | None = None,
         *,
         attributes: Attributes | None = None,
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
+        radius: float | None = None,
         timeout: float | None = None,
     ) -> Sample: ...
 
@@ -66,11 +67,12 @@ class Client(BaseClient[grpc.Channel]):
     def sample(  # type: ignore[overload-overlap]
         self,
         points: BatchArray | Sequence[CloudLike],
-        m: int | Sequence[int],
+        m: int | Sequence[int] | None = None,
         *,
         attributes: Attributes | None = None,
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
+        radius: float | None = None,
         timeout: float | None = None,
     ) -> list[Sample]: ...
 
@@ -78,40 +80,47 @@ class Client(BaseClient[grpc.Channel]):
     def sample(
         self,
         points: CloudLike,
-        m: int | Sequence[int],
+        m: int | Sequence[int] | None = None,
         *,
         attributes: Attributes | None = None,
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
+        radius: float | None = None,
         timeout: float | None = None,
     ) -> Sample: ...
 
     def sample(
         self,
         points: Any,
-        m: int | Sequence[int],
+        m: int | Sequence[int] | None = None,
         *,
         attributes: Attributes | None = None,
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
+        radius: float | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Chooses m points of each cloud by farthest point sampling.
+        """Chooses points of each cloud by farthest point sampling: m, or as many as a radius takes.
 
         Args:
             points: one cloud (N, 3), or a batch: (B, N, 3) or a list of (Ni, 3). Arrays of numpy,
                 torch or anything else with ``__array__`` or ``__dlpack__``, of any byte order
-                and strides. float16, bfloat16 and float32 are sampled as they are; float64 is
-                shifted to a local origin first, so map coordinates stay exact; integers are
-                sent as float32 (up to 16 bits) or float64. Clouds of several types become the
-                smallest type that holds all.
-            m: points to choose from each cloud, from 1 to N; one number or one per cloud.
+                and strides; objects of point cloud libraries; a `PackedCloud` or a message of
+                ROS or Foxglove like one, which is sent as it lies in memory. float16, bfloat16
+                and float32 are sampled as they are; float64 is shifted to a local origin first,
+                so map coordinates stay exact; integers are sent as float32 (up to 16 bits) or
+                float64. Clouds of several types become the smallest type that holds all.
+            m: points to choose from each cloud, from 1 to N; one number or one per cloud. With
+                `radius` at most so many, and None for as many as it takes.
             attributes: values to gather at the chosen points, with one row per point: an array
                 (N, ...) or a dict of arrays. For a batch one of these per cloud, or a dict with
                 one array per cloud under each name. They are gathered here and never sent.
             start: row that is chosen first; one number or one per cloud.
             nonfinite: "reject" makes a row with NaN or infinity an error; "ignore" never chooses
                 such rows. Indices refer to the rows as passed in either way.
+            radius: where the sampling of each cloud ends, in the unit of its coordinates: at the
+                first covering radius that is at most this, rounded to float32. The result is the
+                beginning of the one without it.
             timeout: seconds; None takes the client's.
 
         Returns:
@@ -123,7 +132,7 @@ class Client(BaseClient[grpc.Channel]):
         """
         context = start_call(timeout, self._timeout)
         with nullcontext() if self._memory is None else Lease(self._memory, context) as lease:
-            rpc = SampleRpc(points, m, attributes, start, nonfinite, lease, self._checksums)
+            rpc = SampleRpc(points, m, attributes, start, nonfinite, lease, self._checksums, radius)
             if not rpc.batch.clouds:
                 return []
             return self._invoke(self._within_limit(rpc, context), context)
@@ -131,10 +140,11 @@ class Client(BaseClient[grpc.Channel]):
     def sample_stream(
         self,
         clouds: Iterable[CloudLike],
-        m: int,
+        m: int | None = None,
         *,
         start: int = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
+        radius: float | None = None,
         latest_only: bool = False,
         timeout: float | None = None,
     ) -> Iterator[StreamedSample]:
@@ -144,10 +154,12 @@ class Client(BaseClient[grpc.Channel]):
         from the iterable as fast as the server and the reader of the answers keep up.
 
         Args:
-            clouds: one cloud (N, 3) at a time, of any size; as for `sample`.
+            clouds: one cloud (N, 3) at a time, of any size, or a message with one; as for
+                `sample`.
             m: points to choose from each cloud.
             start: row of each cloud that is chosen first.
             nonfinite: as for `sample`.
+            radius: as for `sample`; `m` may be None then.
             latest_only: for a live sensor that may be faster than the server: of the clouds that
                 wait, all but the newest are dropped unanswered.
             timeout: seconds for the whole stream; None is without limit.
@@ -160,7 +172,7 @@ class Client(BaseClient[grpc.Channel]):
             FarpointError: the stream itself failed, while it is read.
         """
         rpc = SampleStreamRpc(
-            m, start, nonfinite, latest_only, start_call(timeout), self._checksums
+            m, start, nonfinite, latest_only, start_call(timeout), self._checksums, radius
         )
         return self._read_stream(rpc, clouds)
 
@@ -287,7 +299,8 @@ class Client(BaseClient[grpc.Channel]):
     def _read_stream(
         self, rpc: SampleStreamRpc, clouds: Iterable[CloudLike]
     ) -> Iterator[StreamedSample]:
-        answers = self._stubs.sampling.SampleStream(rpc.requests(clouds), **rpc.options)
+        stubs = self._stubs or self._open_stubs()
+        answers = stubs.sampling.SampleStream(rpc.requests(clouds), **rpc.options)
         try:
             for answer in answers:
                 yield from rpc.read(answer)
@@ -311,7 +324,8 @@ class Client(BaseClient[grpc.Channel]):
 
     def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
         try:
-            response = rpc.method(self._stubs)(rpc.request, **context.rpc_options())
+            stubs = self._stubs or self._open_stubs()
+            response = rpc.method(stubs)(rpc.request, **context.rpc_options())
         except grpc.RpcError as error:
             raise from_rpc_error(error, context.request_id) from error
         return rpc.read(response, context)

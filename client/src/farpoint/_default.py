@@ -29,11 +29,12 @@ class _Environment:
 @overload
 def sample(
     points: CloudArray,
-    m: int | Sequence[int],
+    m: int | Sequence[int] | None = None,
     *,
     attributes: Attributes | None = None,
     start: int | Sequence[int] = 0,
     nonfinite: Literal["reject", "ignore"] = "reject",
+    radius: float | None = None,
     timeout: float | None = None,
 ) -> Sample: ...
 
@@ -41,11 +42,12 @@ def sample(
 @overload
 def sample(  # type: ignore[overload-overlap]  # a batch in one array is an array too
     points: BatchArray | Sequence[CloudLike],
-    m: int | Sequence[int],
+    m: int | Sequence[int] | None = None,
     *,
     attributes: Attributes | None = None,
     start: int | Sequence[int] = 0,
     nonfinite: Literal["reject", "ignore"] = "reject",
+    radius: float | None = None,
     timeout: float | None = None,
 ) -> list[Sample]: ...
 
@@ -53,22 +55,24 @@ def sample(  # type: ignore[overload-overlap]  # a batch in one array is an arra
 @overload
 def sample(
     points: CloudLike,
-    m: int | Sequence[int],
+    m: int | Sequence[int] | None = None,
     *,
     attributes: Attributes | None = None,
     start: int | Sequence[int] = 0,
     nonfinite: Literal["reject", "ignore"] = "reject",
+    radius: float | None = None,
     timeout: float | None = None,
 ) -> Sample: ...
 
 
 def sample(
     points: Any,
-    m: int | Sequence[int],
+    m: int | Sequence[int] | None = None,
     *,
     attributes: Attributes | None = None,
     start: int | Sequence[int] = 0,
     nonfinite: Literal["reject", "ignore"] = "reject",
+    radius: float | None = None,
     timeout: float | None = None,
 ) -> Any:
     """Chooses m points of each cloud by farthest point sampling; see `Client.sample`.
@@ -80,7 +84,12 @@ def sample(
     """
     client = default_client()
     return client.sample(
-        points, m, attributes=attributes, start=start, nonfinite=nonfinite, timeout=timeout
+        *(points, m),
+        attributes=attributes,
+        start=start,
+        nonfinite=nonfinite,
+        radius=radius,
+        timeout=timeout,
     )
 
 

@@ -29,7 +29,7 @@ SHARED_FROM_BYTES = 1 << 17
 SMALLEST_STEP_BITS = 20
 ANSWER_BYTES = 1 << 16
 HANDOVER_TIMEOUT_S = 5.0
-UNKNOWN_REGION = "points.shared_memory.region"
+UNKNOWN_REGION = ".shared_memory.region"
 
 
 class Region:
@@ -175,10 +175,27 @@ class Lease:
             FarpointError: the server took none.
         """
         parts = in_common_dtype(clouds)
-        size = sum(part.nbytes for part in parts)
-        if size < SHARED_FROM_BYTES:
+        name = self.share(parts)
+        if name is None:
             return to_tensor(parts)
         tensor = tensor_header(parts)
+        tensor.shared_memory.region = name
+        return tensor
+
+    def share(self, parts: list[Array]) -> bytes | None:
+        """Writes arrays of one dtype and one row shape, stacked, to a region; its name.
+
+        Returns:
+            None if they are so small that they are sent as fast.
+
+        Raises:
+            InvalidArgumentError: the server shares less memory.
+            DeadlineExceededError: the server did not take a region within the call's time.
+            FarpointError: the server took none.
+        """
+        size = sum(part.nbytes for part in parts)
+        if size < SHARED_FROM_BYTES:
+            return None
         with self._lock:
             self._is_writing = True
         try:
@@ -190,8 +207,7 @@ class Lease:
                 self._is_writing = False
             if self._is_over:
                 self._give_back()
-        tensor.shared_memory.region = region.name
-        return tensor
+        return region.name
 
     def __enter__(self) -> "Lease":
         return self
@@ -202,7 +218,9 @@ class Lease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        unknown = isinstance(error, InvalidArgumentError) and error.field == UNKNOWN_REGION
+        unknown = isinstance(error, InvalidArgumentError) and (error.field or "").endswith(
+            UNKNOWN_REGION
+        )
         is_lost = unknown and not all(region.is_open for region in self._regions)
         self._is_over = True
         self._give_back()

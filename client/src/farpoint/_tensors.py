@@ -1,10 +1,15 @@
-"""Tensor messages from and to numpy arrays, and the dtype in which coordinates are sent."""
+"""Tensor messages from and to numpy arrays: the dtypes that are sent, the checksums that come."""
 
+import enum
+import struct
+from functools import lru_cache
+from typing import Any
+
+import google_crc32c
 import numpy as np
 
 from farpoint._arrays import Array
-from farpoint._checksums import Checksums, check_tensor
-from farpoint.errors import InternalError, InvalidArgumentError
+from farpoint.errors import DataLossError, InternalError, InvalidArgumentError
 from farpoint.v1 import tensor_pb2 as pb
 
 _TYPES: dict[str, pb.DataType.ValueType] = {
@@ -27,6 +32,28 @@ _DTYPES = {data_type: np.dtype(name) for name, data_type in _TYPES.items()}
 MAX_PAYLOAD_BYTES = 2**31 - 2**24
 
 
+class Checksums(enum.Enum):
+    """What a client does about them."""
+
+    OFF = enum.auto()
+    WELCOME = enum.auto()
+    """Asked for and checked; a server that knows none is older, and answers without."""
+    REQUIRED = enum.auto()
+    """An answer without them is an error."""
+
+    @property
+    def are_wanted(self) -> bool:
+        """Whether to ask for them."""
+        return self is not Checksums.OFF
+
+
+def choose_checksums(wanted: bool | None, is_plain: bool) -> Checksums:
+    """For a client's argument; None stands for where nothing else finds damage."""
+    if wanted is None:
+        return Checksums.WELCOME if is_plain else Checksums.OFF
+    return Checksums.REQUIRED if wanted else Checksums.OFF
+
+
 def points_to_tensor(clouds: list[Array]) -> pb.Tensor:
     """The message of clouds (Ni, 3), stacked to (ΣNi, 3) in their common dtype.
 
@@ -38,25 +65,37 @@ def points_to_tensor(clouds: list[Array]) -> pb.Tensor:
 
 def to_tensor(parts: list[Array]) -> pb.Tensor:
     """Little-endian arrays of one dtype and one row shape, stacked along the first axis."""
-    size = sum(part.nbytes for part in parts)
+    check_payload(sum(part.nbytes for part in parts))
+    tensor = tensor_header(parts)
+    tensor.data = _joined_bytes(parts)
+    return tensor
+
+
+def check_payload(size: int, field: str = "points.data") -> None:
+    """Raises InvalidArgumentError for more bytes than a message can hold."""
     if size > MAX_PAYLOAD_BYTES:
         raise InvalidArgumentError(
             f"points must fit one message of {MAX_PAYLOAD_BYTES} bytes, got {size}: "
             "send fewer clouds at a time",
-            field="points.data",
+            field=field,
         )
-    tensor = tensor_header(parts)
-    tensor.data = _joined_bytes(parts)
-    return tensor
 
 
 def tensor_header(parts: list[Array]) -> pb.Tensor:
     """As `to_tensor`, without the data."""
     rows = sum(part.shape[0] for part in parts)
     return pb.Tensor(
-        data_type=_TYPES[parts[0].dtype.newbyteorder("<").str],
+        data_type=wire_type(parts[0].dtype, "points.data_type"),
         shape=[rows, *parts[0].shape[1:]],
     )
+
+
+def wire_type(dtype: np.dtype[Any], field: str) -> pb.DataType.ValueType:
+    """The contract's type for a dtype of any byte order; raises InvalidArgumentError."""
+    data_type = _TYPES.get(dtype.newbyteorder("<").str)
+    if data_type is None:
+        raise InvalidArgumentError(f"{dtype} cannot be sent", field=field)
+    return data_type
 
 
 def to_arrays(*tensors: pb.Tensor, checksums: Checksums = Checksums.OFF) -> list[Array]:
@@ -117,7 +156,7 @@ def _joined_bytes(parts: list[Array]) -> bytes:
 
 def _to_array(tensor: pb.Tensor, checksums: Checksums) -> Array:
     data = tensor.data
-    check_tensor(tensor, data, checksums)
+    _check_checksum(tensor, data, checksums)
     dtype = _DTYPES.get(tensor.data_type)
     if dtype is None:
         raise InternalError(f"the server answered with the unknown data type {tensor.data_type}")
@@ -127,3 +166,22 @@ def _to_array(tensor: pb.Tensor, checksums: Checksums) -> Array:
         raise InternalError(
             f"the server answered with {len(data)} bytes for {dtype} {list(tensor.shape)}"
         ) from error
+
+
+def _check_checksum(tensor: pb.Tensor, data: bytes, checksums: Checksums) -> None:
+    """Raises DataLossError for a tensor, whose `data` is given, that was damaged on the way."""
+    if not tensor.HasField("crc32c"):
+        if checksums is Checksums.REQUIRED:
+            raise DataLossError("the server answered without the checksums that were asked for")
+        return
+    head = _head_crc(tensor.data_type, *tensor.shape)
+    if google_crc32c.extend(head, data) != tensor.crc32c:
+        raise DataLossError(
+            f"the answer was damaged on its way: the checksum of {len(data)} bytes does not fit"
+        )
+
+
+@lru_cache(256)
+def _head_crc(*numbers: int) -> int:
+    """Of the type and the sizes, which are often the same."""
+    return int(google_crc32c.value(struct.pack(f"<{len(numbers)}q", *numbers)))

@@ -47,6 +47,18 @@ __device__ inline float warp_max(float v) {
 }
 __device__ inline int warp_min(int v) { return __reduce_min_sync(kAllLanes, v); }
 
+// The values of all lanes, ascending: a bitonic sort.
+__device__ inline int warp_sorted(int v) {
+  for (int run = 2; run <= kWarp; run *= 2) {
+    for (int step = run / 2; step > 0; step /= 2) {
+      const int other = __shfl_xor_sync(kAllLanes, v, step);
+      const bool lower = (lane_id() & step) == 0, ascends = (lane_id() & run) == 0;
+      v = lower == ascends ? min(v, other) : max(v, other);
+    }
+  }
+  return v;
+}
+
 __device__ inline unsigned lanes_below() { return (1u << lane_id()) - 1u; }
 
 }  // namespace farpoint::cuda

@@ -15,35 +15,43 @@ struct FpsBatch {
   const int64_t* lengths;         // (clouds) or null: used without offsets
   const int64_t* sample_offsets;  // (clouds + 1) or null
   const int64_t* start;           // (clouds), counted from the cloud's own first row, or null: 0
-  int32_t* indices;               // rows of xyz with offsets, rows of the cloud without
-  float* distances;               // null: not wanted
-  int64_t rows;                   // of xyz, over all clouds
+  // (clouds) or null: a cloud ends at the first sample from which no point is farther, and the
+  // places left get index -1 and distance 0. A negative radius ends none.
+  const float* radius;
+  int32_t* indices;  // rows of xyz with offsets, rows of the cloud without
+  float* distances;  // null: not wanted
+  int64_t rows;      // of xyz, over all clouds
+  int64_t samples;   // places in indices, over all clouds
   int clouds;
   int max_points;
   int max_samples;
 };
 
 // See kernels.h.
-enum class FpsMethod { kAuto, kGrid, kBlock, kCluster, kLazy, kLazySorted };
+enum class FpsMethod { kAuto, kGrid, kBlock, kTree };
+
+// How the tree kernel lays out a cloud; whatever holds the largest cloud of a batch is exact.
+struct TreeShape {
+  int warps;            // of a block, which samples one cloud: 1, 2, 4, 8 or 16
+  int levels;           // 1: up to 1024 points a warp; 32 times as many with each more, up to 4
+  bool in_shared;       // of two levels: leaves' boxes in shared memory, not in global memory
+  bool sorts_in_block;  // the spatial sort in the shared memory of one block a cloud
+};
 
 // Everything fps() decides, from host numbers alone.
 struct FpsPlan {
   FpsMethod method;
   size_t scratch_bytes;  // device memory that fps() wants, 16-byte aligned
-  bool wants_order;      // fps() wants `order`: the rows of each cloud along a Morton curve
-  int head_points;       // lazy: points of the head, at most kMaxHeadPoints; any number is exact
+  TreeShape tree;
 };
-constexpr int kMaxHeadPoints = 1792;
 
 // kAuto picks the kernel; any other method is taken where it can run and kGrid where it cannot.
-FpsPlan fps_plan(const FpsBatch& batch, FpsMethod wanted, int device);
+// `warps` is that of the tree's shape, or 0 for the rule's choice.
+FpsPlan fps_plan(const FpsBatch& batch, FpsMethod wanted, int device, int warps = 0);
+// The tree kernel in a given shape, for tests.
+FpsPlan fps_plan_tree(const FpsBatch& batch, const TreeShape& shape, int device);
 // Queues the kernels on `stream`. Never waits for the device, so a stream capture may record it.
-int fps(const FpsBatch& batch, const FpsPlan& plan, void* scratch, const int64_t* order, int device,
-        void* stream);
-
-// For a plan that wants an order: sorting the keys (rows) orders the rows of each cloud.
-size_t fps_morton_scratch(const FpsBatch& batch);
-int fps_morton_keys(const FpsBatch& batch, int64_t* keys, void* scratch, int device, void* stream);
+int fps(const FpsBatch& batch, const FpsPlan& plan, void* scratch, int device, void* stream);
 
 }  // namespace farpoint::cuda
 #pragma GCC visibility pop

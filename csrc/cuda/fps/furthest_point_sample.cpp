@@ -5,7 +5,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "checks.h"
+#include "checks_sampling.h"
 #include "cuda/common/torch_glue.h"
 #include "cuda/fps/run.h"
 
@@ -17,13 +17,23 @@ namespace {
 using Tensors = std::tuple<at::Tensor, at::Tensor>;
 
 Tensors outputs(const at::Tensor& xyz, at::IntArrayRef shape, bool return_distances) {
-  const auto distances = xyz.options().dtype(at::kFloat);
+  const auto distances = xyz.options().dtype(distance_type(xyz));
   return {at::empty(shape, xyz.options().dtype(at::kInt)),
           return_distances ? at::empty(shape, distances) : at::empty({0}, distances)};
 }
 
+// Whether coordinates are sampled by brute force: other than three float32 dimensions.
+bool is_brute(const at::Tensor& points) {
+  return points.scalar_type() == at::kDouble || points.size(-1) > 3;
+}
+
+// The other kernels end at a radius themselves.
+const float* radii_of(const at::Tensor& radius, const at::Tensor& points) {
+  return radius.defined() && !is_brute(points) ? radius.const_data_ptr<float>() : nullptr;
+}
+
 // Ends each cloud at the first sample whose distance is at most its radius: the places left get
-// index -1 and distance 0. The kernels sample on to the end; every prefix of a sample is a sample.
+// index -1 and distance 0. Brute force samples on to the end; every prefix of a sample is a sample.
 void cut(const at::Tensor& indices, const at::Tensor& distances, const at::Tensor& beyond) {
   indices.masked_fill_(beyond, -1);
   distances.masked_fill_(beyond, 0);
@@ -50,40 +60,46 @@ Tensors asked_for(const Tensors& sample, bool return_distances) {
   return {indices, return_distances ? distances : at::empty({0}, distances.options())};
 }
 
-// Clouds (B, N, 3), all rows in use, from row 0 on.
-cuda::FpsBatch dense_batch(const at::Tensor& points, int64_t m, const at::Tensor& indices,
-                           const at::Tensor& distances) {
+// Clouds (B, N, ...), all rows in use, from row 0 on.
+cuda::FpsBatch dense_batch(const at::Tensor& points, int64_t m, const at::Tensor& indices) {
   cuda::FpsBatch batch = {};
-  batch.xyz = points.const_data_ptr<float>();
   batch.indices = indices.mutable_data_ptr<int32_t>();
-  batch.distances = distances.numel() > 0 ? distances.mutable_data_ptr<float>() : nullptr;
   batch.rows = points.size(0) * points.size(1);
+  batch.samples = points.size(0) * m;
   batch.clouds = static_cast<int>(points.size(0));
   batch.max_points = static_cast<int>(points.size(1));
   batch.max_samples = static_cast<int>(m);
   return batch;
 }
 
+// `points` as they are sampled, and distances that are empty where they are not wanted.
+void run(cuda::FpsBatch batch, const at::Tensor& points, const at::Tensor& distances,
+         cuda::FpsMethod method = cuda::FpsMethod::kAuto, int warps = 0) {
+  if (is_brute(points)) return run_fps_by_brute_force(batch, points, distances);
+  batch.xyz = points.const_data_ptr<float>();
+  batch.distances = distances.numel() > 0 ? distances.mutable_data_ptr<float>() : nullptr;
+  run_fps(batch, points, method, warps);
+}
+
 Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
                               const std::optional<at::Tensor>& start,
                               const std::optional<at::Tensor>& lengths, bool return_distances,
                               const std::optional<at::Tensor>& radius) {
-  check_clouds(xyz);
-  const int64_t clouds = xyz.size(0), n = xyz.size(1);
-  check_sample_count(m, n);
-  check_per_cloud("start", start, clouds, xyz);
-  check_per_cloud("lengths", lengths, clouds, xyz);
-  check_radius(radius, clouds, xyz);
+  check_dense(xyz, m, start, lengths, radius);
+  const int64_t clouds = xyz.size(0);
   const c10::DeviceGuard guard(xyz.device());
-  const auto points = xyz.to(at::kFloat).contiguous();
+  const auto points = sampled_coordinates(xyz);
   const auto starts = int64_or_none(start), sizes = int64_or_none(lengths);
-  auto [indices, distances] = outputs(xyz, {clouds, m}, return_distances || radius);
+  const auto radii = radius ? radius->contiguous() : at::Tensor();
+  const bool cuts = radius && is_brute(points);
+  auto [indices, distances] = outputs(xyz, {clouds, m}, return_distances || cuts);
   if (clouds == 0) return asked_for({indices, distances}, return_distances);
-  auto batch = dense_batch(points, m, indices, distances);
+  auto batch = dense_batch(points, m, indices);
   batch.lengths = pointer_or_null(sizes);
   batch.start = pointer_or_null(starts);
-  run_fps(batch, points, cuda::FpsMethod::kAuto);
-  if (radius) cut_dense({indices, distances}, *radius);
+  batch.radius = radii_of(radii, points);
+  run(batch, points, distances);
+  if (cuts) cut_dense({indices, distances}, *radius);
   return asked_for({indices, distances}, return_distances);
 }
 
@@ -94,54 +110,55 @@ Tensors furthest_point_sample_ragged(const at::Tensor& xyz, const at::Tensor& of
                                      const std::optional<at::Tensor>& radius) {
   check_ragged(xyz, offsets, sample_offsets, start, radius);
   const c10::DeviceGuard guard(xyz.device());
-  const auto points = xyz.to(at::kFloat).contiguous();
+  const auto points = sampled_coordinates(xyz);
   const auto rows = offsets.contiguous(), slots = sample_offsets.contiguous();
   const auto starts = int64_or_none(start);
-  auto [indices, distances] = outputs(xyz, {total_samples}, return_distances || radius);
+  const auto radii = radius ? radius->contiguous() : at::Tensor();
+  const bool cuts = radius && is_brute(points);
+  auto [indices, distances] = outputs(xyz, {total_samples}, return_distances || cuts);
   if (total_samples == 0) return asked_for({indices, distances}, return_distances);
   cuda::FpsBatch batch = {};
-  batch.xyz = points.const_data_ptr<float>();
   batch.offsets = pointer_or_null(rows);
   batch.sample_offsets = pointer_or_null(slots);
   batch.start = pointer_or_null(starts);
+  batch.radius = radii_of(radii, points);
   batch.indices = indices.mutable_data_ptr<int32_t>();
-  batch.distances = distances.numel() > 0 ? distances.mutable_data_ptr<float>() : nullptr;
   batch.rows = xyz.size(0);
+  batch.samples = total_samples;
   batch.clouds = static_cast<int>(offsets.size(0) - 1);
   batch.max_points = static_cast<int>(max_points);
   batch.max_samples = static_cast<int>(max_samples);
-  run_fps(batch, points, cuda::FpsMethod::kAuto);
-  if (radius) cut_ragged({indices, distances}, *radius, slots);
+  run(batch, points, distances);
+  if (cuts) cut_ragged({indices, distances}, *radius, slots);
   return asked_for({indices, distances}, return_distances);
 }
 
 cuda::FpsMethod method_of(std::string_view name) {
-  const char* const names[] = {"auto", "grid", "block", "cluster", "lazy", "lazy_sorted"};
-  for (int i = 0; i < 6; ++i) {
+  const char* const names[] = {"auto", "grid", "block", "tree"};
+  for (int i = 0; i < 4; ++i) {
     if (name == names[i]) return static_cast<cuda::FpsMethod>(i);
   }
-  TORCH_CHECK_VALUE(false, "method: expected auto, grid, block, cluster, lazy or lazy_sorted, got ",
-                    name);
+  TORCH_CHECK_VALUE(false, "method: expected auto, grid, block or tree, got ", name);
 }
 
-// One kernel by its name, for tests and benchmarks; 0 head points leave the number to the rule.
-Tensors cuda_fps(const at::Tensor& xyz, int64_t m, std::string_view method, int64_t head_points) {
-  check_clouds(xyz);
-  check_sample_count(m, xyz.size(1));
-  TORCH_CHECK_VALUE(head_points >= 0 && head_points <= cuda::kMaxHeadPoints,
-                    "head_points: expected 0 to ", cuda::kMaxHeadPoints, ", got ", head_points);
+// One kernel by its name, for tests and benchmarks; 0 warps leave their number to the rule.
+Tensors cuda_fps(const at::Tensor& xyz, int64_t m, std::string_view method, int64_t warps) {
+  check_dense(xyz, m, std::nullopt, std::nullopt, std::nullopt);
+  TORCH_CHECK_VALUE(is_spatial(xyz), "xyz: expected float32 coordinates in 3 dimensions");
+  TORCH_CHECK_VALUE(warps >= 0 && warps <= 16 && (warps & (warps - 1)) == 0,
+                    "warps: expected 0, 1, 2, 4, 8 or 16, got ", warps);
   const c10::DeviceGuard guard(xyz.device());
-  const auto points = xyz.to(at::kFloat).contiguous();
+  const auto points = sampled_coordinates(xyz);
   auto [indices, distances] = outputs(xyz, {xyz.size(0), m}, /*return_distances=*/true);
-  run_fps(dense_batch(points, m, indices, distances), points, method_of(method),
-          static_cast<int>(head_points));
+  run(dense_batch(points, m, indices), points, distances, method_of(method),
+      static_cast<int>(warps));
   return {indices, distances};
 }
 
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(farpoint, m) {
-  m.def("_cuda_fps(Tensor xyz, int m, str method, int head_points=0) -> (Tensor, Tensor)");
+  m.def("_cuda_fps(Tensor xyz, int m, str method, int warps=0) -> (Tensor, Tensor)");
 }
 
 TORCH_LIBRARY_IMPL(farpoint, CUDA, m) {

@@ -61,7 +61,9 @@ __global__ void __launch_bounds__(kThreads) step(FpsBatch batch, State state, in
   const Key winner = state.words[k % kWords * batch.clouds + b];
   const bool writes = part == 0 && threadIdx.x == 0;
   if (writes) state.words[(k + 2) % kWords * batch.clouds + b] = 0;
-  if (distance_bits(winner) == 0) return;
+  const bool enough = k > 0 && distance_of(winner) <= cloud.enough;
+  if (writes && enough) cloud.put_distance(k - 1, distance_of(winner));
+  if (enough || distance_bits(winner) == 0) return;
   const int sample = row_of(winner);
   if (writes) {
     cloud.put_index(k, sample);
@@ -82,7 +84,7 @@ __global__ void __launch_bounds__(kThreads) step(FpsBatch batch, State state, in
 
 // Writes the last distance, then whatever has no positive distance left.
 __global__ void __launch_bounds__(kThreads) finish(FpsBatch batch, State state) {
-  auto& shared = shared_as<TailShared<kThreads>>();
+  auto& shared = shared_as<TailShared>();
   const int b = blockIdx.x;
   const Cloud cloud = cloud_of(batch, b);
   if (cloud.m == 0) return;
@@ -93,9 +95,11 @@ __global__ void __launch_bounds__(kThreads) finish(FpsBatch batch, State state) 
   if (threadIdx.x == 0) {
     if (found == 0) cloud.put_index(0, cloud.start);
     const bool full = found == cloud.m;
-    cloud.put_distance(emitted - 1, full ? distance_of(last) : 0.0f);
+    const bool has_distance = cloud.ends_early() && found > 0 && !full;
+    if (!has_distance) cloud.put_distance(emitted - 1, full ? distance_of(last) : 0.0f);
   }
   if (emitted == cloud.m) return;
+  if (cloud.ends_early()) return clear_rest(cloud, emitted);
   __syncthreads();
   for (int k = threadIdx.x; k < emitted; k += kThreads) {
     nearest[cloud.indices[k] - cloud.index_base] = -1.0f;
@@ -124,8 +128,7 @@ int fps_grid(const FpsBatch& batch, void* scratch, int device, void* stream) {
   const State state = state_in(scratch, batch.clouds);
   const int parts = parts_per_cloud(batch, device);
   const LaunchShape wide = {static_cast<unsigned>(batch.clouds * parts), kThreads};
-  const LaunchShape narrow = {static_cast<unsigned>(batch.clouds), kThreads,
-                              sizeof(TailShared<kThreads>)};
+  const LaunchShape narrow = {static_cast<unsigned>(batch.clouds), kThreads, sizeof(TailShared)};
   int code =
       cudaMemsetAsync(scratch, 0, header_bytes(batch.clouds), static_cast<cudaStream_t>(stream));
   if (!code) code = launch(begin, wide, stream, batch, state, parts);

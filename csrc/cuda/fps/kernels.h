@@ -13,15 +13,12 @@ int fps_block(const FpsBatch& batch, void* stream);
 size_t fps_grid_scratch(const FpsBatch& batch);
 int fps_grid(const FpsBatch& batch, void* scratch, int device, void* stream);
 
-// Cluster: a cluster of blocks per cloud, sm_90 and later.
-bool fps_cluster_fits(const FpsBatch& batch, int device);
-int fps_cluster(const FpsBatch& batch, int device, void* stream);
-
-// Lazy: any size, one persistent launch. Lazy, sorted: the same with `order`, each cloud's rows
-// along a Morton curve as rows of xyz; null for lazy.
-size_t fps_lazy_scratch(const FpsBatch& batch, int device);
-int fps_lazy_head_points(const FpsBatch& batch);
-int fps_lazy(const FpsBatch& batch, int head_points, void* scratch, const int64_t* order,
-             int device, void* stream);
+// Tree: one block per cloud and a pruning tree over the points in spatial order.
+int64_t fps_tree_capacity();
+int fps_sort_capacity(int device);  // most points of a cloud that one block sorts
+TreeShape fps_tree_shape(const FpsBatch& batch, int device, int warps);  // 0: any
+size_t fps_tree_scratch(const FpsBatch& batch, const TreeShape& shape, int device);
+int fps_tree(const FpsBatch& batch, const TreeShape& shape, void* scratch, int device,
+             void* stream);
 
 }  // namespace farpoint::cuda

@@ -35,11 +35,11 @@ struct RegisterPoints {
     float mine = d[0];
 #pragma unroll
     for (int i = 1; i < kItems; ++i) mine = fmaxf(mine, d[i]);
-    const float largest = warp_max(mine);
-    int row = kNoRow;
+    int item = 0;
 #pragma unroll
-    for (int i = kItems - 1; i >= 0; --i) row = d[i] == largest ? first + i * kWarp : row;
-    return warp_best(mine, largest, row);
+    for (int i = kItems - 1; i > 0; --i) item = d[i] == mine ? i : item;
+    item = d[0] == mine ? 0 : item;
+    return warp_best(mine, warp_max(mine), first + item * kWarp);
   }
 };
 

@@ -9,6 +9,11 @@ namespace farpoint {
 
 // Samples `batch`, whose coordinates are those of `points`. Refuses a method that cannot take it.
 void run_fps(const cuda::FpsBatch& batch, const at::Tensor& points, cuda::FpsMethod method,
-             int head_points = 0);
+             int warps = 0);
+
+// Likewise in any number of dimensions, or in float64: contiguous rows of `points` that `layout`
+// describes; empty `distances` are not wanted.
+void run_fps_by_brute_force(const cuda::FpsBatch& layout, const at::Tensor& points,
+                            const at::Tensor& distances);
 
 }  // namespace farpoint

@@ -30,7 +30,7 @@ Tensors knn(const at::Tensor& xyz, const at::Tensor& queries, int64_t k,
             const OptionalTensor& lengths) {
   check_knn(xyz, queries, k, lengths);
   const c10::DeviceGuard guard(xyz.device());
-  const auto type = xyz.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto type = distance_type(xyz);
   const auto points = xyz.to(type).contiguous(), from = queries.to(type).contiguous();
   const auto sizes = int64_or_none(lengths);
   auto idx = at::empty({xyz.size(0), queries.size(1), k}, xyz.options().dtype(at::kInt));
@@ -45,15 +45,22 @@ Tensors ball_query(const at::Tensor& xyz, const at::Tensor& centers, double radi
                    const OptionalTensor& lengths, double min_radius) {
   check_ball_query(xyz, centers, radius, k, lengths, min_radius);
   const c10::DeviceGuard guard(xyz.device());
-  const auto points = xyz.to(at::kFloat).contiguous(), from = centers.to(at::kFloat).contiguous();
+  const bool wide = xyz.scalar_type() == at::kDouble;
+  const auto type = distance_type(xyz);
+  const auto points = xyz.to(type).contiguous(), from = centers.to(type).contiguous();
   const auto sizes = int64_or_none(lengths);
   auto idx = at::empty({xyz.size(0), centers.size(1), k}, xyz.options().dtype(at::kInt));
   auto counts = at::empty({xyz.size(0), centers.size(1)}, idx.options());
-  check_cuda(
-      "ball_query",
-      cuda::ball_query(search_batch(points, from, sizes), squared_radius(min_radius),
-                       squared_radius(radius), static_cast<int>(k), idx.mutable_data_ptr<int32_t>(),
-                       counts.mutable_data_ptr<int32_t>(), current_stream(xyz.device())));
+  const auto batch = search_batch(points, from, sizes);
+  auto* const rows = idx.mutable_data_ptr<int32_t>();
+  auto* const found = counts.mutable_data_ptr<int32_t>();
+  void* const stream = current_stream(xyz.device());
+  const int most = static_cast<int>(k);
+  check_cuda("ball_query",
+             wide ? cuda::ball_query_wide(batch, squared_radius<double>(min_radius),
+                                          squared_radius<double>(radius), most, rows, found, stream)
+                  : cuda::ball_query(batch, squared_radius(min_radius), squared_radius(radius),
+                                     most, rows, found, stream));
   return {idx, counts};
 }
 
@@ -61,14 +68,19 @@ Tensors nearest_sample(const at::Tensor& xyz, const at::Tensor& samples,
                        const OptionalTensor& lengths, const OptionalTensor& sample_lengths) {
   check_nearest_sample(xyz, samples, lengths, sample_lengths);
   const c10::DeviceGuard guard(xyz.device());
-  const auto points = xyz.to(at::kFloat).contiguous(), to = samples.to(at::kFloat).contiguous();
+  const bool wide = xyz.scalar_type() == at::kDouble;
+  const auto type = distance_type(xyz);
+  const auto points = xyz.to(type).contiguous(), to = samples.to(type).contiguous();
   const auto sizes = int64_or_none(lengths), sample_sizes = int64_or_none(sample_lengths);
   auto assignment = at::empty({xyz.size(0), xyz.size(1)}, xyz.options().dtype(at::kInt));
   auto squared = at::empty(assignment.sizes(), points.options());
-  check_cuda("nearest_sample",
-             cuda::nearest(search_batch(to, points, sample_sizes), pointer_or_null(sizes),
-                           assignment.mutable_data_ptr<int32_t>(),
-                           squared.mutable_data_ptr<float>(), current_stream(xyz.device())));
+  const auto batch = search_batch(to, points, sample_sizes);
+  auto* const rows = assignment.mutable_data_ptr<int32_t>();
+  void* const stream = current_stream(xyz.device());
+  check_cuda("nearest_sample", wide ? cuda::nearest_wide(batch, pointer_or_null(sizes), rows,
+                                                         squared.mutable_data_ptr<double>(), stream)
+                                    : cuda::nearest(batch, pointer_or_null(sizes), rows,
+                                                    squared.mutable_data_ptr<float>(), stream));
   return {assignment, squared};
 }
 

@@ -34,6 +34,12 @@ int ball_query(const SearchBatch& batch, float inner, float limit, int k, int32_
 int nearest(const SearchBatch& batch, const int64_t* query_lengths, int32_t* rows, float* squared,
             void* stream);
 
+// The same two in float64.
+int ball_query_wide(const SearchBatch& batch, double inner, double limit, int k, int32_t* rows,
+                    int32_t* found, void* stream);
+int nearest_wide(const SearchBatch& batch, const int64_t* query_lengths, int32_t* rows,
+                 double* squared, void* stream);
+
 // counts (batch, m), zero before: how often each of 0..m-1 occurs in assignment (batch, n).
 int count(const void* assignment, bool wide_index, int32_t* counts, int64_t batch, int64_t n,
           int64_t m, void* stream);

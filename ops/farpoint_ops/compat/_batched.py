@@ -1,7 +1,9 @@
 """Shared by the batched drop-ins: nearest neighbors without a gradient, grouping around centers."""
 
 import math
+from typing import Any
 
+import torch
 from torch import Tensor, cat, nn
 from torch.nn.functional import pad
 
@@ -34,19 +36,43 @@ def join(xyz: Tensor, features: Tensor | None, use_xyz: bool) -> Tensor:
     return cat([xyz, features], dim=1) if use_xyz else features
 
 
+def fill_uniformly(idx: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Groups whose places behind the rows found hold random ones of those, and their numbers.
+
+    Args:
+        idx: Rows (B, M, K) as `ball_query` returns them.
+        counts: Rows found (B, M).
+
+    Returns:
+        Rows (B, M, K), and different rows of each group, float32 (B, M): 1 where none was found.
+    """
+    different = counts.clamp(min=1)
+    places = torch.arange(idx.size(-1), device=idx.device).expand_as(idx)
+    drawn = (torch.rand(idx.shape, device=idx.device) * different[..., None]).long()
+    drawn = drawn.minimum(different[..., None].long() - 1)  # a product may round up
+    filled = idx.gather(-1, torch.where(places < different[..., None], places, drawn))
+    return filled, different.float()
+
+
 class GroupAll(nn.Module):
     """All points of a cloud as one group."""
 
-    def __init__(self, use_xyz: bool = True) -> None:
+    def __init__(self, use_xyz: bool = True, ret_grouped_xyz: bool = False) -> None:
         super().__init__()
-        self.use_xyz = use_xyz
+        self.use_xyz, self.ret_grouped_xyz = use_xyz, ret_grouped_xyz
 
     def forward(
         self,
         xyz: Tensor,
         new_xyz: Tensor | None,  # noqa: ARG002  as QueryAndGroup has it
         features: Tensor | None = None,
-    ) -> Tensor:
-        """(B, N, 3), anything, (B, C, N) -> (B, 3 + C, 1, N)."""
+    ) -> Any:
+        """(B, N, 3), anything, (B, C, N) -> (B, 3 + C, 1, N).
+
+        With `ret_grouped_xyz` also the coordinates (B, 3, 1, N).
+        """
         grouped = xyz.transpose(1, 2).unsqueeze(2)
-        return grouped if features is None else join(grouped, features.unsqueeze(2), self.use_xyz)
+        joined = grouped
+        if features is not None:
+            joined = join(grouped, features.unsqueeze(2), self.use_xyz)
+        return (joined, grouped) if self.ret_grouped_xyz else joined

@@ -2,22 +2,32 @@
 
 Qi, Yi, Su and Guibas, "PointNet++: Deep Hierarchical Feature Learning on Point Sets in a Metric
 Space", NeurIPS 2017. Change ``from pointnet2_ops import pointnet2_utils`` to
-``from farpoint_ops.compat import pointnet2 as pointnet2_utils``.
+``from farpoint_ops.compat import pointnet2 as pointnet2_utils``. It stands in for the
+``pointnet2_utils`` of VoteNet and of OpenPCDet's ``pointnet2_batch`` too.
 
 Features are (B, C, N), coordinates (B, N, 3), indices int32. Indices and distances carry no
 gradient; features and weights do.
 """
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from farpoint_ops import fps, neighbors
 from farpoint_ops.compat._applied import Applied
-from farpoint_ops.compat._batched import GroupAll, group_around, join, nearest
+from farpoint_ops.compat._batched import (
+    GroupAll,
+    fill_uniformly,
+    group_around,
+    join,
+    nearest,
+)
 from farpoint_ops.gather import gather_points, group_points
 from farpoint_ops.interpolate import interpolate
 
 __all__ = [
     "BallQuery",
+    "FarthestPointSampling",
     "FurthestPointSampling",
     "GatherOperation",
     "GroupAll",
@@ -26,6 +36,7 @@ __all__ = [
     "ThreeInterpolate",
     "ThreeNN",
     "ball_query",
+    "farthest_point_sample",
     "furthest_point_sample",
     "gather_operation",
     "grouping_operation",
@@ -69,21 +80,52 @@ def ball_query(radius: float, nsample: int, xyz: Tensor, new_xyz: Tensor) -> Ten
 
 
 class QueryAndGroup(nn.Module):
-    """Groups of up to `nsample` points within `radius` of each center, relative to it."""
+    """Groups of up to `nsample` points within `radius` of each center, relative to it.
 
-    def __init__(self, radius: float, nsample: int, use_xyz: bool = True) -> None:
+    The arguments behind `use_xyz` are those of VoteNet's: also return the coordinates, divide
+    them by the radius, fill groups with random ones of their rows instead of the first, and also
+    return how many different rows each has.
+    """
+
+    def __init__(
+        self,
+        radius: float,
+        nsample: int,
+        use_xyz: bool = True,
+        ret_grouped_xyz: bool = False,
+        normalize_xyz: bool = False,
+        sample_uniformly: bool = False,
+        ret_unique_cnt: bool = False,
+    ) -> None:
         super().__init__()
+        if ret_unique_cnt and not sample_uniformly:
+            raise ValueError("ret_unique_cnt: expected sample_uniformly with it, got False")
         self.radius, self.nsample, self.use_xyz = radius, nsample, use_xyz
+        self.ret_grouped_xyz, self.normalize_xyz = ret_grouped_xyz, normalize_xyz
+        self.sample_uniformly, self.ret_unique_cnt = sample_uniformly, ret_unique_cnt
 
-    def forward(self, xyz: Tensor, new_xyz: Tensor, features: Tensor | None = None) -> Tensor:
-        """(B, N, 3), (B, npoint, 3), (B, C, N) -> (B, 3 + C, npoint, nsample)."""
-        idx = ball_query(self.radius, self.nsample, xyz, new_xyz)
+    def forward(self, xyz: Tensor, new_xyz: Tensor, features: Tensor | None = None) -> Any:
+        """(B, N, 3), (B, npoint, 3), (B, C, N) -> (B, 3 + C, npoint, nsample).
+
+        Then, where asked for, the coordinates as they were joined (B, 3, npoint, nsample), and
+        the numbers of different rows, float32 (B, npoint).
+        """
+        idx, counts = neighbors.ball_query(xyz, new_xyz, self.radius, self.nsample)
+        if self.sample_uniformly:
+            idx, unique = fill_uniformly(idx, counts)
         _, relative = group_around(xyz, new_xyz, idx)
+        if self.normalize_xyz:
+            relative = relative / self.radius
         grouped = None if features is None else group_points(features, idx)
-        return join(relative, grouped, self.use_xyz)
+        answer = [join(relative, grouped, self.use_xyz)]
+        answer += [relative] if self.ret_grouped_xyz else []
+        answer += [unique] if self.ret_unique_cnt else []
+        return answer[0] if len(answer) == 1 else tuple(answer)
 
 
+farthest_point_sample = furthest_point_sample
 FurthestPointSampling = Applied(furthest_point_sample)
+FarthestPointSampling = FurthestPointSampling
 GatherOperation = Applied(gather_operation)
 ThreeNN = Applied(three_nn)
 ThreeInterpolate = Applied(three_interpolate)

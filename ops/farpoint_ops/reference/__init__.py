@@ -22,6 +22,7 @@ from farpoint_ops.reference.neighbors import (
 from farpoint_ops.reference.sampling import (
     furthest_point_sample,
     furthest_point_sample_ragged,
+    furthest_point_sample_with_distances,
     random_starts,
 )
 
@@ -31,6 +32,7 @@ __all__ = [
     "fma",
     "furthest_point_sample",
     "furthest_point_sample_ragged",
+    "furthest_point_sample_with_distances",
     "gather_points",
     "group_points",
     "interpolate",

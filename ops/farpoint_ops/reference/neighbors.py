@@ -62,7 +62,8 @@ def ball_query(
     min_radius: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """(B, N, 3), (B, M, 3) -> rows int32 (B, M, k), counts int32 (B, M)."""
-    inner, limit = torch.tensor([min_radius, radius], dtype=torch.float32).square().tolist()
+    dtype = torch.promote_types(xyz.dtype, torch.float32)
+    inner, limit = torch.tensor([min_radius, radius], dtype=dtype).square().tolist()
     idx = torch.zeros(*centers.shape[:2], k, dtype=torch.int32, device=xyz.device)
     counts = idx[..., 0].clone()
     for b, size in enumerate(_sizes(lengths, xyz)):
@@ -82,9 +83,10 @@ def nearest_sample(
     lengths: Tensor | None = None,
     sample_lengths: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(B, N, 3), (B, M, 3) -> samples int32 (B, N), squared distances float32 (B, N)."""
+    """(B, N, 3), (B, M, 3) -> samples int32 (B, N), squared distances (B, N)."""
+    dtype = torch.promote_types(xyz.dtype, torch.float32)
     idx = torch.full(xyz.shape[:2], -1, dtype=torch.int32, device=xyz.device)
-    squared = torch.full(xyz.shape[:2], torch.inf, device=xyz.device)
+    squared = torch.full(xyz.shape[:2], torch.inf, dtype=dtype, device=xyz.device)
     sizes = zip(_sizes(lengths, xyz), _sizes(sample_lengths, samples), strict=True)
     for b, (points, wanted) in enumerate(sizes):
         if points and wanted:

@@ -1,5 +1,7 @@
 """Farthest point sampling in plain torch, one sample at a time."""
 
+from math import sqrt
+
 import torch
 from torch import Tensor
 
@@ -9,8 +11,8 @@ from farpoint_ops.reference.distance import squared_distance
 def _sample_cloud(
     points: Tensor, m: int, start: int, radius: float | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Indices (m,) and covering radii (m,) of one cloud (N, 3); fewer where a radius ends it."""
-    points = points.float()
+    """Indices (m,) and covering radii (m,) of one cloud (N, D); fewer where a radius ends it."""
+    points = points if points.dtype == torch.float64 else points.float()
     finite = points.isfinite().all(-1)
     if not finite[start] and finite.any():
         start = int(finite.nonzero()[0])
@@ -25,23 +27,46 @@ def _sample_cloud(
         rank = torch.where(rank >= 0, distance, rank)
         rank[row] = -2.0
         indices.append(row)
-        # Not the float32 sqrt of torch, whose vector code is an ulp off here and there.
-        radii.append(rank.max().clamp(min=0).double().sqrt().float())
-        if radius is not None and radii[-1] <= torch.tensor(radius, dtype=torch.float32):
+        # Not the sqrt of torch, whose vector code is an ulp off here and there.
+        radii.append(torch.tensor(sqrt(max(float(rank.max()), 0.0)), dtype=points.dtype))
+        if radius is not None and radii[-1] <= torch.tensor(radius, dtype=points.dtype):
             break
-    return torch.tensor(indices, dtype=torch.int32, device=points.device), torch.stack(radii)
+    device = points.device
+    return torch.tensor(indices, dtype=torch.int32, device=device), torch.stack(radii).to(device)
 
 
 def furthest_point_sample(
     xyz: Tensor, m: int, start: Tensor | None = None, lengths: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Indices int32 (B, m) and covering radii float32 (B, m) of clouds (B, N, 3)."""
+    """Indices int32 (B, m) and covering radii (B, m) of clouds (B, N, D)."""
     batch, n = xyz.shape[:2]
     starts = [0] * batch if start is None else start.tolist()
     sizes = [n] * batch if lengths is None else lengths.tolist()
     samples = [_sample_cloud(xyz[b, : sizes[b]], m, starts[b]) for b in range(batch)]
     indices, radii = zip(*samples, strict=True)
     return torch.stack(indices), torch.stack(radii)
+
+
+def furthest_point_sample_with_distances(
+    distances: Tensor, m: int, start: Tensor | None = None, lengths: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Indices int32 (B, m) and the largest distances left (B, m) of matrices (B, N, N)."""
+    batch, n = distances.shape[:2]
+    starts = [0] * batch if start is None else start.tolist()
+    sizes = [n] * batch if lengths is None else lengths.tolist()
+    indices = torch.empty(batch, m, dtype=torch.int32)
+    left = torch.empty(batch, m, dtype=torch.promote_types(distances.dtype, torch.float32))
+    for b, size in enumerate(sizes):
+        matrix = distances[b, :size, :size].to(left.dtype).nan_to_num(torch.inf, torch.inf)
+        lowest, row = torch.full((size,), torch.inf, dtype=left.dtype), starts[b]
+        for i in range(m):
+            indices[b, i] = row
+            lowest = torch.minimum(lowest, matrix[row])
+            lowest[indices[b, : i + 1].long()] = 0
+            left[b, i] = lowest.max()
+            taken = torch.zeros(size).bool().index_fill(0, indices[b, : i + 1].long(), True)
+            row = int(lowest.masked_fill(taken, -1).argmax())
+    return indices, left
 
 
 def furthest_point_sample_ragged(

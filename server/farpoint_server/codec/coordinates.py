@@ -1,13 +1,17 @@
-"""Coordinates of every accepted dtype as float32 arrays; float64 is shifted to a local origin."""
+"""Requests decoded: coordinates of every dtype as float32, float64 shifted to a local origin."""
+
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from farpoint.v1 import tensor_pb2
+from farpoint_server.codec.packed import PackedView
+from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.tensors import TensorView
 from farpoint_server.codec.validation import check_range
 from farpoint_server.codec.wire import ELEMENT_TYPES
-from farpoint_server.engine.types import Float32s, Int64s
+from farpoint_server.engine.types import Clouds, Float32s, Int64s
 from farpoint_server.errors import InvalidRequestError
 
 Float64s = npt.NDArray[np.float64]
@@ -16,15 +20,55 @@ Float64s = npt.NDArray[np.float64]
 _HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
-def to_float32(points: TensorView, lengths: Int64s) -> tuple[Float32s, Float64s | None]:
+class DecodedSampleRequest(NamedTuple):
+    """The work of one request, and what its response needs besides."""
+
+    request: ParsedSampleRequest
+    clouds: Clouds
+    origins: Float64s | None
+    """Shape (B, 3): what was subtracted from each float64 cloud; None for other types."""
+
+
+def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
+    """Work for the engine; the coordinates are validated here.
+
+    Raises:
+        InvalidRequestError: a row is not finite, or with nonfinite=IGNORE too few rows are.
+    """
+    if request.shared_bytes:
+        request = request.owned()
+    lengths, counts = request.lengths, request.sample_counts
+    each_count, each_start = (_broadcast(v, len(lengths)) for v in (counts, request.starts))
+    points, origins = to_float32(request.points, lengths)
+    radius = request.covering_radius
+    needed = None
+    if request.ignore_nonfinite:
+        needed = counts if radius is None else np.ones(1, np.int64)
+    check_finite(points, lengths, needed, request.points.field)
+    clouds = Clouds(points, lengths, each_count, each_start, request.return_distances, radius)
+    return DecodedSampleRequest(request, clouds, origins)
+
+
+def _broadcast(values: Int64s, clouds: int) -> Int64s:
+    """One value for each cloud."""
+    return values if len(values) == clouds else np.broadcast_to(values, clouds)
+
+
+def to_float32(
+    points: TensorView | PackedView, lengths: Int64s
+) -> tuple[Float32s, Float64s | None]:
     """The clouds of a request in float32, finite or not, and what was subtracted from each.
 
     float32 is used as it is, without a copy; halves are widened, which is exact; float64 is
-    shifted in float64 to the first finite point of each cloud before it is narrowed.
+    shifted in float64 to the first finite point of each cloud before it is narrowed. The fields of
+    a packed cloud are copied once, and of bytes that are shared nothing else is read.
 
     Returns:
         Points (P, 3), and origins (B, 3) for float64 or None.
     """
+    if isinstance(points, PackedView):
+        packed = points.array()
+        return _shift(packed, lengths) if packed.dtype == np.float64 else (packed, None)
     raw = np.frombuffer(points.data, ELEMENT_TYPES[points.data_type]).reshape(points.shape)
     if points.data_type == tensor_pb2.DATA_TYPE_FLOAT64:
         return _shift(raw.astype(np.float64, copy=False), lengths)
@@ -63,7 +107,9 @@ def _origins(points: Float64s, lengths: Int64s) -> Float64s:
     return origins
 
 
-def check_finite(points: Float32s, lengths: Int64s, needed: Int64s | None) -> None:
+def check_finite(
+    points: Float32s, lengths: Int64s, needed: Int64s | None, field: str = "points"
+) -> None:
     """Raises InvalidRequestError for rows that are not finite.
 
     Args:
@@ -71,19 +117,24 @@ def check_finite(points: Float32s, lengths: Int64s, needed: Int64s | None) -> No
         lengths: Shape (B,): points of each cloud.
         needed: Shape (B,), or (1,) for all clouds: finite rows that a cloud must have, whatever
             the others are; None if all rows must be.
+        field: Path of the points in the request.
     """
     if np.isfinite(points).all():
         return
     finite = np.asarray(np.isfinite(points).all(axis=1))
     if needed is None:
         expected = "finite coordinates (nonfinite_policy IGNORE samples around others)"
-        raise nonfinite(points, finite, lengths, expected)
+        raise nonfinite(points, finite, lengths, expected, field)
     available = np.add.reduceat(finite, lengths.cumsum() - lengths, dtype=np.int64)
     check_range(needed, 1, available, "sample_counts", "the finite points of cloud {}")
 
 
 def nonfinite(
-    points: Float32s, finite: npt.NDArray[np.bool_], lengths: Int64s, expected: str
+    points: Float32s,
+    finite: npt.NDArray[np.bool_],
+    lengths: Int64s,
+    expected: str,
+    field: str = "points",
 ) -> InvalidRequestError:
     """What is said of the first row that is not `finite`."""
     row = int(finite.argmin())
@@ -91,7 +142,7 @@ def nonfinite(
     cloud = int(np.searchsorted(stops, row, side="right"))
     values = ", ".join(str(value) for value in points[row])
     return InvalidRequestError(
-        "points.data",
+        f"{field}.data",
         expected,
         f"{len(finite) - int(finite.sum())} rows with NaN or infinity, the first at row "
         f"{row - int(stops[cloud] - lengths[cloud])} of cloud {cloud}: ({values})",

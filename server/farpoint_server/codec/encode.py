@@ -10,11 +10,9 @@ import numpy.typing as npt
 from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_models import EncoderConfig
 from farpoint_server.codec.coordinates import nonfinite, to_float32
-from farpoint_server.codec.fields import Buffer, length_delimited
-from farpoint_server.codec.sample_request import check_points
-from farpoint_server.codec.tensors import TensorView, enum_name, parse_tensor
+from farpoint_server.codec.tensors import TensorView, check_points, enum_name, parse_tensor
 from farpoint_server.codec.validation import RequestLimits, read_lengths
-from farpoint_server.codec.wire import serialize_tensor
+from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tensor
 from farpoint_server.engine.types import EncoderInput, Float32s, Int64s, Outcome, StageOutput
 from farpoint_server.errors import InvalidRequestError
 

@@ -4,14 +4,15 @@ A repeated field costs two bytes on the wire and hundreds in memory, so the limi
 message bounds neither the memory nor the time of its parsing. One walk over its fields does.
 """
 
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
 
-from farpoint.v1 import sampling_pb2, tensor_pb2
-from farpoint_server.codec.fields import (
+from farpoint.v1 import packed_cloud_pb2, sampling_pb2, tensor_pb2
+from farpoint_server.codec.validation import MAX_ATTRIBUTES, MAX_DIMENSIONS, MAX_PACKED_FIELDS
+from farpoint_server.codec.wire import (
     BYTES,
     END_GROUP,
     FIXED_SIZES,
@@ -20,7 +21,6 @@ from farpoint_server.codec.fields import (
     UnusualError,
     read_varint,
 )
-from farpoint_server.codec.validation import MAX_ATTRIBUTES, MAX_DIMENSIONS
 from farpoint_server.errors import InvalidRequestError
 
 # Fields of a message and of those inside it, whatever they are: some 5 ms of walking. Numbers
@@ -47,6 +47,8 @@ class Bound(NamedTuple):
 
 Bounds = Mapping[int, Bound]
 """By the field's number; what is not named may be there as often as MAX_FIELDS allows."""
+Check: TypeAlias = Callable[[memoryview], None]
+"""Raises for a serialized message that has too many parts."""
 
 
 def check_parts(message: memoryview, bounds: Bounds) -> None:
@@ -112,33 +114,42 @@ _TENSOR: Bounds = {_Tensor.SHAPE_FIELD_NUMBER: Bound("shape", numbers=MAX_DIMENS
 _ATTRIBUTE: Bounds = {
     tensor_pb2.Attribute.VALUES_FIELD_NUMBER: Bound("values", parts=_TENSOR),
 }
+_PACKED: Bounds = {
+    packed_cloud_pb2.PackedCloud.FIELDS_FIELD_NUMBER: Bound("fields", MAX_PACKED_FIELDS),
+}
 
 
-@lru_cache(8)
-def sample_bounds(clouds: int) -> Bounds:
-    """Of a SampleRequest of at most so many clouds."""
+def _sample_bounds(clouds: int) -> Bounds:
     return {
         _Sample.POINTS_FIELD_NUMBER: Bound("points", parts=_TENSOR),
         _Sample.LENGTHS_FIELD_NUMBER: Bound("lengths", numbers=clouds),
         _Sample.SAMPLE_COUNTS_FIELD_NUMBER: Bound("sample_counts", numbers=clouds),
         _Sample.START_INDICES_FIELD_NUMBER: Bound("start_indices", numbers=clouds),
         _Sample.ATTRIBUTES_FIELD_NUMBER: Bound("attributes", MAX_ATTRIBUTES, parts=_ATTRIBUTE),
+        _Sample.PACKED_CLOUD_FIELD_NUMBER: Bound("packed_cloud", parts=_PACKED),
     }
 
 
 @lru_cache(8)
-def stream_bounds(clouds: int) -> Bounds:
-    """Of a SampleStreamRequest, or a SampleLargeRequest, whose request is of the same number."""
-    number = sampling_pb2.SampleStreamRequest.REQUEST_FIELD_NUMBER
-    return {number: Bound("", parts=sample_bounds(clouds))}
+def check_sample(clouds: int) -> Check:
+    """For a SampleRequest of at most so many clouds."""
+    return partial(check_parts, bounds=_sample_bounds(clouds))
 
 
 @lru_cache(8)
-def encode_bounds(clouds: int) -> Bounds:
-    """Of an EncodeRequest of at most so many clouds."""
+def check_stream(clouds: int) -> Check:
+    """For a SampleStreamRequest, or a SampleLargeRequest, whose request is of the same number."""
+    number = sampling_pb2.SampleStreamRequest.REQUEST_FIELD_NUMBER
+    return partial(check_parts, bounds={number: Bound("", parts=_sample_bounds(clouds))})
+
+
+@lru_cache(8)
+def check_encode(clouds: int) -> Check:
+    """For an EncodeRequest of at most so many clouds."""
     kind = sampling_pb2.EncodeRequest
-    return {
+    bounds: Bounds = {
         kind.POINTS_FIELD_NUMBER: Bound("points", parts=_TENSOR),
         kind.LENGTHS_FIELD_NUMBER: Bound("lengths", numbers=clouds),
         kind.ATTRIBUTES_FIELD_NUMBER: Bound("attributes", parts=_TENSOR),
     }
+    return partial(check_parts, bounds=bounds)

@@ -1,45 +1,60 @@
-"""SampleRequest messages: parsed and validated first, decoded to arrays once they are admitted."""
+"""SampleRequest messages: parsed, and validated without a look at the coordinates."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from farpoint.v1 import sampling_pb2, tensor_pb2
-from farpoint_server.codec.coordinates import Float64s, check_finite, to_float32
+from farpoint.v1 import packed_cloud_pb2, sampling_pb2, tensor_pb2
+from farpoint_server.codec import wire
+from farpoint_server.codec.packed import PackedView, parse_packed
+from farpoint_server.codec.packed_layout import PACKED
+from farpoint_server.codec.parts import check_sample
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.tensors import Enum, TensorView, enum_name, parse_tensor
+from farpoint_server.codec.tensors import Enum, TensorView, check_points, parse_tensor
 from farpoint_server.codec.validation import (
     MAX_ATTRIBUTES,
     MAX_DIMENSIONS,
+    MAX_NAME,
     RequestLimits,
     read_lengths,
     read_sample_counts,
     read_starts,
 )
-from farpoint_server.codec.wire import SampleMessage
-from farpoint_server.engine.types import Clouds, Int64s
+from farpoint_server.codec.wire import (
+    Buffer,
+    UnusualError,
+    cut,
+    cut_any,
+    length_delimited,
+    read_message,
+)
+from farpoint_server.engine.types import Int64s
 from farpoint_server.errors import InvalidRequestError, quoted
 
-POINT_TYPES = (
-    tensor_pb2.DATA_TYPE_FLOAT32,
-    tensor_pb2.DATA_TYPE_FLOAT64,
-    tensor_pb2.DATA_TYPE_FLOAT16,
-    tensor_pb2.DATA_TYPE_BFLOAT16,
-)
-# Of the name of an attribute, which the answer repeats, in characters.
-MAX_NAME = 256
 METHODS = (sampling_pb2.SAMPLING_METHOD_FARTHEST_POINT,)
+_POINTS = sampling_pb2.SampleRequest.POINTS_FIELD_NUMBER
+_PACKED = sampling_pb2.SampleRequest.PACKED_CLOUD_FIELD_NUMBER
+_DATA = tensor_pb2.Tensor.DATA_FIELD_NUMBER
+_PACKED_DATA = packed_cloud_pb2.PackedCloud.DATA_FIELD_NUMBER
 # Read once: an enum makes them anew each time that it is asked.
 _METHOD_NUMBERS = frozenset(sampling_pb2.SamplingMethod.values())
 _POLICY_NUMBERS = frozenset(sampling_pb2.NonfinitePolicy.values())
 
 
+class SampleMessage(NamedTuple):
+    """A SampleRequest as it arrived."""
+
+    request: sampling_pb2.SampleRequest
+    """Without the data of `points` or of `packed_cloud`, if `points_data` is given."""
+    points_data: Buffer | None
+    size: int
+    """Of the whole message in bytes."""
+
+
 class ParsedSampleRequest(NamedTuple):
     """A request whose sizes and numbers are valid; its coordinates are still to be looked at."""
 
-    points: TensorView
-    """Shape (P, 3), of one of POINT_TYPES."""
+    points: TensorView | PackedView
+    """Shape (P, 3), of one of POINT_TYPES or with fields that become one."""
     attributes: tuple[tuple[str, TensorView], ...]
     """Name and values, shape (P, ...)."""
     lengths: Int64s
@@ -52,7 +67,11 @@ class ParsedSampleRequest(NamedTuple):
     return_points: bool
     return_distances: bool
     return_checksums: bool = False
+    covering_radius: float | None = None
+    """Where the sampling of each cloud ends; None for its number of samples alone."""
 
+    message_bytes: int = 0
+    """Of the message, which holds its data until it is answered."""
     shared_bytes: int = 0
     """Bytes of its tensors that are still to be copied from the caller's memory."""
 
@@ -62,13 +81,27 @@ class ParsedSampleRequest(NamedTuple):
         return self._replace(points=self.points.owned(), attributes=attributes, shared_bytes=0)
 
 
-class DecodedSampleRequest(NamedTuple):
-    """The work of one request, and what its response needs besides."""
+def read_sample_message(raw: Buffer, clouds: int) -> SampleMessage:
+    """Parses a serialized SampleRequest of at most so many clouds.
 
-    request: ParsedSampleRequest
-    clouds: Clouds
-    origins: Float64s | None
-    """Shape (B, 3): what was subtracted from each float64 cloud; None for other types."""
+    Raises:
+        InvalidRequestError: it is none, or has more parts than such a request can have.
+    """
+    kind, check = sampling_pb2.SampleRequest, check_sample(clouds)
+    if len(raw) >= wire.SPLIT_BYTES:
+        try:
+            head, data = _split(memoryview(raw))
+            return SampleMessage(read_message(head, kind, check), data, len(raw))
+        except UnusualError:
+            pass
+    return SampleMessage(read_message(raw, kind, check), None, len(raw))
+
+
+def _split(raw: memoryview) -> tuple[bytes, memoryview]:
+    """A SampleRequest without the data of its points, and that data."""
+    number, around, points = cut_any(raw, (_POINTS, _PACKED))
+    rest, data = cut(points, _DATA if number == _POINTS else _PACKED_DATA)
+    return b"".join((around, length_delimited(number, [rest])[0], rest)), data
 
 
 def check_message_size(message: SampleMessage, limits: RequestLimits) -> None:
@@ -79,7 +112,8 @@ def check_message_size(message: SampleMessage, limits: RequestLimits) -> None:
     tensors = {f"attributes[{i}].values": a.values.ByteSize() for i, a in attributes}
     # All that was cut out of the message is data of its points.
     cut_out = message.size - message.request.ByteSize()
-    tensors["points"] = message.request.points.ByteSize() + cut_out
+    name = points_field(message.request)
+    tensors[name] = getattr(message.request, name).ByteSize() + cut_out
     largest = max(tensors, key=lambda field: tensors[field])
     expected = f"a message of at most {limits.message_bytes} bytes"
     raise InvalidRequestError(f"{largest}.data", expected, f"{message.size} bytes")
@@ -98,12 +132,15 @@ def parse_sample_request(
     Raises:
         InvalidRequestError: names the first field that is wrong.
     """
+    check_message_size(message, limits)
     request = message.request
     _check_enums(request)
-    check_points(request.points, limits)
-    points = parse_tensor(request.points, "points", message.points_data, regions)
+    points = _parse_points(request, message.points_data, limits, regions)
     lengths = read_lengths(request.lengths, points.shape[0], limits)
-    counts = read_sample_counts(request.sample_counts, lengths)
+    radius = read_covering_radius(request)
+    counts = lengths
+    if request.sample_counts or radius is None:
+        counts = read_sample_counts(request.sample_counts, lengths)
     attributes: tuple[tuple[str, TensorView], ...] = ()
     shared_bytes = len(points.data) if points.is_shared else 0
     if request.attributes:
@@ -119,29 +156,53 @@ def parse_sample_request(
         return_points=request.return_points,
         return_distances=request.return_distances,
         return_checksums=request.return_checksums,
+        covering_radius=radius,
+        message_bytes=message.size,
         shared_bytes=shared_bytes,
     )
 
 
-def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
-    """Work for the engine; the coordinates are validated here.
+def read_covering_radius(request: sampling_pb2.SampleRequest) -> float | None:
+    """Where sampling ends, if the request says.
 
     Raises:
-        InvalidRequestError: a row is not finite, or with nonfinite=IGNORE too few rows are.
+        InvalidRequestError: it is negative or NaN.
     """
-    if request.shared_bytes:
-        request = request.owned()
-    lengths, counts = request.lengths, request.sample_counts
-    each_count, each_start = (_broadcast(v, len(lengths)) for v in (counts, request.starts))
-    points, origins = to_float32(request.points, lengths)
-    check_finite(points, lengths, counts if request.ignore_nonfinite else None)
-    clouds = Clouds(points, lengths, each_count, each_start, request.return_distances)
-    return DecodedSampleRequest(request, clouds, origins)
+    if not request.HasField("covering_radius"):
+        return None
+    if not request.covering_radius >= 0:
+        raise InvalidRequestError("covering_radius", "0 or more", request.covering_radius)
+    return request.covering_radius
 
 
-def _broadcast(values: Int64s, clouds: int) -> Int64s:
-    """One value for each cloud."""
-    return values if len(values) == clouds else np.broadcast_to(values, clouds)
+def points_field(request: sampling_pb2.SampleRequest) -> str:
+    """Name of the field with the clouds."""
+    return PACKED if request.HasField("packed_cloud") else "points"
+
+
+def _parse_points(
+    request: sampling_pb2.SampleRequest,
+    data: Buffer | None,
+    limits: RequestLimits,
+    regions: Regions | None,
+) -> TensorView | PackedView:
+    """The points of a request, whose coordinates are still to be looked at.
+
+    Args:
+        request: As it was sent.
+        data: Of its points, if that was cut out.
+        limits: How many there may be at most.
+        regions: Where their data may be instead; None if it may not.
+
+    Raises:
+        InvalidRequestError: their description is wrong, or does not fit the data.
+    """
+    if request.HasField("packed_cloud"):
+        if request.HasField("points"):
+            raise InvalidRequestError(PACKED, "nothing beside points", "both")
+        return parse_packed(request.packed_cloud, limits, data, regions)
+    check_points(request.points, limits)
+    return parse_tensor(request.points, "points", data, regions)
 
 
 def _check_enums(request: sampling_pb2.SampleRequest) -> None:
@@ -155,19 +216,6 @@ def _check_enums(request: sampling_pb2.SampleRequest) -> None:
 def _unknown(field: str, enum: Enum, value: int) -> InvalidRequestError:
     names = ", ".join(name for name, _ in enum.items())
     return InvalidRequestError(field, f"one of {names}", value)
-
-
-def check_points(points: tensor_pb2.Tensor, limits: RequestLimits) -> None:
-    """Checks the type and the shape of the points; raises InvalidRequestError."""
-    if points.data_type not in POINT_TYPES:
-        names = ", ".join(enum_name(tensor_pb2.DataType, t) for t in POINT_TYPES)
-        got = enum_name(tensor_pb2.DataType, points.data_type)
-        raise InvalidRequestError("points.data_type", f"one of {names}", got)
-    shape = points.shape
-    if len(shape) != 2 or shape[1] != 3:
-        raise InvalidRequestError("points.shape", "(P, 3)", tuple(shape[:MAX_DIMENSIONS]))
-    if not 1 <= shape[0] <= limits.points:
-        raise InvalidRequestError("points.shape", f"1 to {limits.points} points", tuple(shape))
 
 
 def _parse_attributes(

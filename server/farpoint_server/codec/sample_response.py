@@ -7,9 +7,10 @@ from functools import lru_cache, partial
 import numpy as np
 
 from farpoint.v1 import sampling_pb2, tensor_pb2
-from farpoint_server.codec.fields import Buffer, length_delimited
-from farpoint_server.codec.sample_request import DecodedSampleRequest, ParsedSampleRequest
-from farpoint_server.codec.wire import serialize_tensor
+from farpoint_server.codec.coordinates import DecodedSampleRequest
+from farpoint_server.codec.packed import PackedView
+from farpoint_server.codec.sample_request import ParsedSampleRequest
+from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tensor
 from farpoint_server.engine.types import Clouds, Int32s, Int64s, Outcome, Samples
 
 Response = sampling_pb2.SampleResponse
@@ -22,18 +23,25 @@ _TIMING_TAGS = tuple(
 _TIMINGS_HEAD = bytes(length_delimited(Response.TIMINGS_FIELD_NUMBER, [bytes(_TIMINGS.size)])[0])
 
 
-def rows_within(clouds: Clouds, rows: Int32s) -> Int32s:
+def rows_within(clouds: Clouds, samples: Samples) -> Int32s:
     """Rows of all clouds together as rows of each cloud."""
     if len(clouds.lengths) == 1:
-        return rows
+        return samples.rows
     firsts = (clouds.lengths.cumsum() - clouds.lengths).astype(np.int32)
-    return rows - np.repeat(firsts, clouds.sample_counts)
+    return samples.rows - np.repeat(firsts, counts_of(clouds, samples))
+
+
+def counts_of(clouds: Clouds, samples: Samples) -> Int64s:
+    """Samples of each cloud, shape (B,)."""
+    return clouds.sample_counts if samples.counts is None else samples.counts
 
 
 def response_bytes(request: ParsedSampleRequest, outcome: Outcome[Samples]) -> int:
     """Bytes of the tensors of a response that have a row per sample, at most."""
     points = request.points.shape[0]
-    row = 8 + len(request.points.data) // points
+    # What is packed becomes float64 at most, whatever lies between.
+    is_packed = isinstance(request.points, PackedView)
+    row = 8 + (24 if is_packed else len(request.points.data) // points)
     for _, values in request.attributes:
         row += len(values.data) // points
     return row * len(outcome.result.rows)
@@ -51,8 +59,8 @@ def serialize_sample_response(
     """
     request, samples = decoded.request, outcome.result
     tensor = partial(serialize_tensor, checksum=request.return_checksums)
-    rows = rows_within(decoded.clouds, samples.rows)
-    chunks: list[Buffer] = [_lengths(decoded.clouds.sample_counts)]
+    rows = rows_within(decoded.clouds, samples)
+    chunks: list[Buffer] = [_lengths(counts_of(decoded.clouds, samples))]
     chunks += length_delimited(
         Response.INDICES_FIELD_NUMBER, tensor(rows, tensor_pb2.DATA_TYPE_INT32)
     )

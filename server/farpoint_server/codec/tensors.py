@@ -1,19 +1,26 @@
 """farpoint.v1.Tensor messages as numpy arrays: data type, shape and data are validated."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec.fields import Buffer
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.validation import check_shape
-from farpoint_server.codec.wire import ELEMENT_TYPES, DataType, tensor_chunks
+from farpoint_server.codec.validation import MAX_DIMENSIONS, RequestLimits
+from farpoint_server.codec.wire import ELEMENT_TYPES, Buffer, DataType, tensor_chunks
 from farpoint_server.engine.types import Int32s
 from farpoint_server.errors import InvalidRequestError
+
+# Types that points may have.
+POINT_TYPES: tuple[DataType, ...] = (
+    tensor_pb2.DATA_TYPE_FLOAT32,
+    tensor_pb2.DATA_TYPE_FLOAT64,
+    tensor_pb2.DATA_TYPE_FLOAT16,
+    tensor_pb2.DATA_TYPE_BFLOAT16,
+)
 
 
 class Enum(Protocol):
@@ -35,6 +42,8 @@ class TensorView(NamedTuple):
     data: Buffer
     is_shared: bool = False
     """Whether the caller may change the data meanwhile, and it may not be aligned either."""
+    field: str = "points"
+    """Of a request, with these points."""
 
     def owned(self) -> "TensorView":
         """With the data copied if it is shared: what was checked must still hold when it is used.
@@ -87,6 +96,31 @@ def parse_tensor(
         expected = f"{size} bytes for {shape} of {enum_name(tensor_pb2.DataType, data_type)}"
         raise InvalidRequestError(f"{field}.data", expected, f"{arrived} bytes")
     return TensorView(data_type, shape, _aligned(data, data_type))
+
+
+def check_shape(sizes: Sequence[int], field: str) -> tuple[int, ...]:
+    """The shape of a tensor; raises InvalidRequestError for many dimensions or a negative size."""
+    # Before anything is multiplied: a product of many sizes takes seconds.
+    if len(sizes) > MAX_DIMENSIONS:
+        expected = f"at most {MAX_DIMENSIONS} dimensions"
+        raise InvalidRequestError(f"{field}.shape", expected, len(sizes))
+    shape = tuple(sizes)
+    if shape and min(shape) < 0:
+        raise InvalidRequestError(f"{field}.shape", "no negative size", shape)
+    return shape
+
+
+def check_points(points: tensor_pb2.Tensor, limits: RequestLimits) -> None:
+    """Checks the type and the shape of the points; raises InvalidRequestError."""
+    if points.data_type not in POINT_TYPES:
+        names = ", ".join(enum_name(tensor_pb2.DataType, t) for t in POINT_TYPES)
+        got = enum_name(tensor_pb2.DataType, points.data_type)
+        raise InvalidRequestError("points.data_type", f"one of {names}", got)
+    shape = points.shape
+    if len(shape) != 2 or shape[1] != 3:
+        raise InvalidRequestError("points.shape", "(P, 3)", tuple(shape[:MAX_DIMENSIONS]))
+    if not 1 <= shape[0] <= limits.points:
+        raise InvalidRequestError("points.shape", f"1 to {limits.points} points", tuple(shape))
 
 
 def data_bytes(tensor: tensor_pb2.Tensor, field: str) -> int:

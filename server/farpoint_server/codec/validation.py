@@ -10,6 +10,9 @@ from farpoint_server.errors import InvalidRequestError
 
 MAX_DIMENSIONS = 32
 MAX_ATTRIBUTES = 256
+MAX_PACKED_FIELDS = 256
+# Of an attribute or a field of a packed cloud, in characters: answers and errors repeat it.
+MAX_NAME = 256
 # The row that is chosen first, where a request does not say.
 _FIRST_ROW = np.zeros(1, np.int64)
 
@@ -21,18 +24,6 @@ class RequestLimits:
     message_bytes: int
     points: int
     clouds: int
-
-
-def check_shape(sizes: Sequence[int], field: str) -> tuple[int, ...]:
-    """The shape of a tensor; raises InvalidRequestError for many dimensions or a negative size."""
-    # Before anything is multiplied: a product of many sizes takes seconds.
-    if len(sizes) > MAX_DIMENSIONS:
-        expected = f"at most {MAX_DIMENSIONS} dimensions"
-        raise InvalidRequestError(f"{field}.shape", expected, len(sizes))
-    shape = tuple(sizes)
-    if shape and min(shape) < 0:
-        raise InvalidRequestError(f"{field}.shape", "no negative size", shape)
-    return shape
 
 
 def read_lengths(values: Sequence[int], points: int, limits: RequestLimits) -> Int64s:

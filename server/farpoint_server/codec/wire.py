@@ -1,34 +1,31 @@
-"""Zero-copy protobuf parsing and serialization for messages that hold large tensors.
+"""Protobuf wire format: fields walked, cut out and written; tensors without a copy of their data.
 
 A protobuf parser copies every bytes field out of a message, and a reader copies it again. Here the
 data of tensors is cut out of the received bytes as views, and what is left, some hundred bytes,
 goes through protobuf. A response is put together from its chunks in one copy. Whatever is unusual
-is left to protobuf. What goes through it is small, or it was seen before to have few parts.
+is left to protobuf. The format is https://protobuf.dev/programming-guides/encoding.
 """
 
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
+import google_crc32c
 import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError, Message
 
-from farpoint.v1 import sampling_pb2, tensor_pb2
-from farpoint_server.codec.checksum import checksum_field
-from farpoint_server.codec.fields import (
-    Buffer,
-    UnusualError,
-    cut,
-    length_delimited,
-    nested_head,
-)
-from farpoint_server.codec.parts import Bounds, check_parts, sample_bounds, stream_bounds
+from farpoint.v1 import tensor_pb2
 from farpoint_server.errors import InvalidRequestError
 
-T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 DataType: TypeAlias = "tensor_pb2.DataType.ValueType"
+Buffer: TypeAlias = bytes | memoryview
+"""Bytes: what is a view has one dimension and elements of one byte."""
+VARINT, FIXED64, BYTES, START_GROUP, END_GROUP, FIXED32 = range(6)
+FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
+MAX_FIELDS = 64
 
 # Little-endian on every host. bfloat16, which numpy has not, is held as its bits.
 ELEMENT_TYPES: dict[int, np.dtype[Any]] = {
@@ -49,72 +46,123 @@ ELEMENT_TYPES: dict[int, np.dtype[Any]] = {
 # Below this size a copy costs less than the search for it, and too few parts fit to do harm.
 SPLIT_BYTES = 1 << 14
 
-_POINTS = sampling_pb2.SampleRequest.POINTS_FIELD_NUMBER
 _DATA = tensor_pb2.Tensor.DATA_FIELD_NUMBER
+_CHECKSUM = struct.Struct("<BI")
+_CHECKSUM_TAG = tensor_pb2.Tensor.CRC32C_FIELD_NUMBER << 3 | FIXED32
 
 
-class SampleMessage(NamedTuple):
-    """A SampleRequest as it arrived."""
-
-    request: sampling_pb2.SampleRequest
-    """Without `points.data`, if `points_data` is given."""
-    points_data: Buffer | None
-    size: int
-    """Of the whole message in bytes."""
+class UnusualError(Exception):
+    """Something that our own senders never write; protobuf says what it means, if anything."""
 
 
-def parse(read: Callable[..., T], raw: bytes, *options: Any) -> T:
-    """What `read` makes of a serialized message.
-
-    Args:
-        read: One of the functions below.
-        raw: The message as it arrived.
-        options: What else `read` wants.
+def cut(message: memoryview, number: int) -> tuple[bytes, memoryview]:
+    """A message without its only field of a number, which holds bytes, and these bytes.
 
     Raises:
-        InvalidRequestError: it is none, or one of too many parts.
+        UnusualError: the field is there more than once or not at all, or the message is odd.
+    """
+    _, around, inside = cut_any(message, (number,))
+    return around, inside
+
+
+def cut_any(message: memoryview, numbers: Sequence[int]) -> tuple[int, bytes, memoryview]:
+    """As `cut` for the only field of several numbers; its number comes first."""
+    found: tuple[int, int, int, int] | None = None
+    for field, begin, inside, end in walk(message):
+        if field not in numbers:
+            continue
+        if found is not None or inside == begin:
+            raise UnusualError
+        found = field, begin, inside, end
+    if found is None:
+        raise UnusualError
+    field, begin, inside, end = found
+    return field, b"".join((message[:begin], message[end:])), message[inside:end]
+
+
+def walk(message: memoryview) -> Iterator[tuple[int, int, int, int]]:
+    """Number, first byte, first byte inside (the first byte again if not bytes) and end of each.
+
+    Raises:
+        UnusualError: there are more than MAX_FIELDS, or they are none that our senders write.
+    """
+    at = 0
+    for _ in range(MAX_FIELDS):
+        if at == len(message):
+            return
+        begin = at
+        tag, at = read_varint(message, at)
+        kind = tag & 7
+        inside = begin
+        if kind == VARINT:
+            _, at = read_varint(message, at)
+        elif kind == BYTES:
+            size, inside = read_varint(message, at)
+            at = inside + size
+        elif kind in FIXED_SIZES:
+            at += FIXED_SIZES[kind]
+        else:
+            raise UnusualError
+        if tag < 8 or at > len(message):
+            raise UnusualError
+        yield tag >> 3, begin, inside, at
+    raise UnusualError
+
+
+def read_varint(message: memoryview, at: int, bits: int = 35) -> tuple[int, int]:
+    """The number at a place, of at most `bits`, and the place behind it; raises UnusualError."""
+    value = 0
+    for shift in range(0, bits, 7):
+        if at == len(message):
+            break
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise UnusualError
+
+
+def length_delimited(number: int, chunks: Sequence[Buffer]) -> list[Buffer]:
+    """A field that holds bytes or a message, as chunks: its head, then its content."""
+    return [nested_head(number, sum(map(len, chunks))), *chunks]
+
+
+# A caller's clouds are often of one size, and so is all that is said of sizes.
+@lru_cache(1024)
+def nested_head(number: int, size: int) -> bytes:
+    """The tag and the size of a field that holds bytes or a message."""
+    return packed_varint(number << 3 | BYTES) + packed_varint(size)
+
+
+def packed_varint(value: int) -> bytes:
+    """A number as it is written."""
+    packed = bytearray()
+    while value >= 0x80:
+        packed.append(value & 0x7F | 0x80)
+        value >>= 7
+    packed.append(value)
+    return bytes(packed)
+
+
+def read_message(raw: Buffer, kind: type[M], check: Callable[[memoryview], object]) -> M:
+    """Parses a serialized message.
+
+    Args:
+        raw: The message.
+        kind: Its type.
+        check: Raises for a large message that has too many parts; see codec/parts.py.
+
+    Raises:
+        InvalidRequestError: it is none, or has more parts than it may have.
     """
     try:
-        return read(raw, *options)
+        if len(raw) >= SPLIT_BYTES:
+            check(memoryview(raw))
+        return kind.FromString(bytes(raw))
     except DecodeError as error:
         got = f"{len(raw)} other bytes"
         raise InvalidRequestError("request", "a serialized message", got) from error
-
-
-def read_message(raw: Buffer, kind: type[M], bounds: Bounds) -> M:
-    """Parses a serialized message whose parts are bounded.
-
-    Raises:
-        InvalidRequestError: it has more parts than `bounds` say.
-        google.protobuf.message.DecodeError: it is none.
-    """
-    if len(raw) >= SPLIT_BYTES:
-        check_parts(memoryview(raw), bounds)
-    return kind.FromString(bytes(raw))
-
-
-def read_sample_message(raw: Buffer, clouds: int) -> SampleMessage:
-    """Parses a serialized SampleRequest of at most so many clouds.
-
-    Raises:
-        InvalidRequestError: it has more parts than such a request can have.
-        google.protobuf.message.DecodeError: it is none.
-    """
-    kind, bounds = sampling_pb2.SampleRequest, sample_bounds(clouds)
-    if len(raw) >= SPLIT_BYTES:
-        try:
-            head, data = _split(memoryview(raw))
-            return SampleMessage(read_message(head, kind, bounds), data, len(raw))
-        except UnusualError:
-            pass
-    return SampleMessage(read_message(raw, kind, bounds), None, len(raw))
-
-
-def _split(raw: memoryview) -> tuple[bytes, memoryview]:
-    """A SampleRequest without the data of its points, and that data."""
-    around, points = cut(raw, _POINTS)
-    tensor, data = cut(points, _DATA)
-    return b"".join((around, length_delimited(_POINTS, [tensor])[0], tensor)), data
 
 
 def serialize_tensor(
@@ -131,7 +179,7 @@ def tensor_chunks(
     """The Tensor of elements that are bytes already, as chunks; `data` is not copied."""
     chunks = [_tensor_head(data_type, tuple(shape)), nested_head(_DATA, len(data)), data]
     if checksum:
-        chunks.append(checksum_field(data_type, shape, data))
+        chunks.append(_checksum_field(data_type, shape, data))
     return chunks
 
 
@@ -142,36 +190,15 @@ def _tensor_head(data_type: int, shape: tuple[int, ...]) -> bytes:
     return head.SerializeToString()
 
 
-def read_upload_data(raw: bytes, clouds: int) -> Buffer | None:
-    """The data in a serialized SampleLargeRequest; None if it holds something else.
-
-    Raises:
-        InvalidRequestError: it has more parts than such a message can have.
-        google.protobuf.message.DecodeError: it is no such message.
-    """
-    try:
-        rest, data = cut(memoryview(raw), sampling_pb2.SampleLargeRequest.POINTS_DATA_FIELD_NUMBER)
-        if not rest:
-            return data
-    except UnusualError:
-        pass
-    message = read_message(raw, sampling_pb2.SampleLargeRequest, stream_bounds(clouds))
-    return message.points_data if message.HasField("points_data") else None
+def _checksum_field(data_type: int, shape: Sequence[int], data: Buffer) -> bytes:
+    """The serialized field `crc32c` of a tensor."""
+    # google_crc32c takes arrays, not memoryviews.
+    elements = np.frombuffer(data, np.uint8) if len(data) else b""
+    crc = google_crc32c.extend(_head_crc(data_type, tuple(shape)), elements)
+    return _CHECKSUM.pack(_CHECKSUM_TAG, crc)
 
 
-def read_stream_message(raw: bytes, clouds: int) -> tuple[SampleMessage, int]:
-    """The request in a serialized SampleStreamRequest, and its mode.
-
-    Raises:
-        InvalidRequestError: it has more parts than such a message can have.
-        google.protobuf.message.DecodeError: it is no such message.
-    """
-    kind, bounds = sampling_pb2.SampleStreamRequest, stream_bounds(clouds)
-    if len(raw) >= SPLIT_BYTES:
-        try:
-            rest, request = cut(memoryview(raw), kind.REQUEST_FIELD_NUMBER)
-            return read_sample_message(request, clouds), read_message(rest, kind, bounds).mode
-        except UnusualError:
-            pass
-    message = read_message(raw, kind, bounds)
-    return SampleMessage(message.request, None, len(raw)), message.mode
+@lru_cache(1024)
+def _head_crc(data_type: int, shape: tuple[int, ...]) -> int:
+    head = struct.pack(f"<{1 + len(shape)}q", data_type, *shape)
+    return int(google_crc32c.value(head))

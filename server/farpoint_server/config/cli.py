@@ -71,8 +71,8 @@ def _problem_of_file(path: str) -> str | None:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="farpoint-server",
-        description="Serves farthest point sampling over gRPC. Logs to standard error; the line "
-        '"ready" has the bound address.',
+        description="Serves farthest point sampling over gRPC and HTTP. Logs to standard error; "
+        'the line "ready" has the bound address.',
         epilog="A flag wins over the environment, the environment over the file. SIGTERM, "
         "SIGINT or SIGHUP finishes accepted requests and ends with status 0; a second one ends at "
         "once, and with status 1 if a request was not answered.",
@@ -98,7 +98,12 @@ def _parser() -> argparse.ArgumentParser:
 def _metavar(name: str, field: FieldInfo) -> str:
     if get_origin(field.annotation) is Literal:
         return "|".join(get_args(field.annotation))
-    by_name = {"device": "DEVICE", "encoder": "NAME=PATH", "otlp_endpoint": "URL"}
+    by_name = {
+        "device": "DEVICE",
+        "encoder": "NAME=PATH",
+        "http_origins": "ORIGIN",
+        "otlp_endpoint": "URL",
+    }
     if name.endswith("listen"):
         return "ADDRESS"
     if Path in (field.annotation, *get_args(field.annotation)):

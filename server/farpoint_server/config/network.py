@@ -1,5 +1,6 @@
 """Settings of TLS, tokens, listening addresses, limits of connections, metrics and traces."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -42,7 +43,7 @@ class NetworkSettings(BaseSettings):
         (),
         description="Address of the admin service, which is nowhere else: HOST:PORT or "
         "unix:PATH. Beyond loopback it needs tokens_file or tls_client_ca. The "
-        "addresses of listen, repeated here, serve both.",
+        "addresses of listen and http_listen, repeated here, serve both.",
     )
     max_connections: int = Field(
         1024,
@@ -61,6 +62,13 @@ class NetworkSettings(BaseSettings):
         ge=1,
         description="Most bytes of memory that all callers together share at a time. It is theirs; "
         "what a request reads of it counts in max_bytes_in_flight as well.",
+    )
+    system_shared_memory_prefix: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_.-]{1,64}$",
+        description="Lets clients of Triton's protocol on this machine register system shared "
+        "memory (POSIX) whose keys begin so, and have inputs read from it and outputs written to "
+        "it. Any of them may then use any such object that the server can open. Linux only.",
     )
     max_streams: int = Field(
         1024,
@@ -93,8 +101,15 @@ class NetworkSettings(BaseSettings):
     )
     http_listen: str | None = Field(
         None,
-        description="HOST:PORT of /metrics (Prometheus) and /healthz, in plain HTTP and without "
-        "tokens.",
+        description="HOST:PORT of HTTP: a page to look at, the unary calls (Connect protocol, JSON "
+        "too), /metrics (Prometheus) and /healthz. Calls need TLS and tokens as over gRPC; the "
+        "page, /metrics and /healthz need no token and no client certificate.",
+    )
+    http_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Origin whose web pages may call over HTTP, such as https://viewer.example; * "
+        "for any. Repeat the flag, or separate by commas, for several. Without it only the "
+        "server's own page may. On loopback also the names by which a proxy asks for this server.",
     )
     otlp_endpoint: str | None = Field(
         None,
@@ -123,6 +138,22 @@ class NetworkSettings(BaseSettings):
                 raise ValueError(f"expected HOST:PORT, got {value!r}")
         return value
 
+    @field_validator("http_origins", mode="before")
+    @classmethod
+    def _split_origins(cls, value: Any) -> Any:
+        """A flag that is repeated may itself have commas."""
+        if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
+            return split_commas(value)
+        return tuple(origin for part in value for origin in split_commas(part))
+
+    @field_validator("http_origins")
+    @classmethod
+    def _check_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in value:
+            if origin != "*" and not re.fullmatch(r"https?://[^/?#@\s]+", origin):
+                raise ValueError(f"expected http(s)://HOST, without a path, or *, got {origin!r}")
+        return value
+
     @field_validator("shared_memory_listen")
     @classmethod
     def _check_socket(cls, value: str | None) -> str | None:
@@ -148,3 +179,8 @@ class NetworkSettings(BaseSettings):
                     "give tokens_file or tls_client_ca"
                 )
         return self
+
+    @property
+    def admin_over_http(self) -> bool:
+        """Whether the admin service is on the HTTP port too."""
+        return self.http_listen is not None and self.http_listen in self.admin_listen

@@ -192,7 +192,8 @@ class Settings(NetworkSettings, MemorySettings, ModelSettings):
 
     def unguarded(self) -> dict[str, list[str]] | None:
         """Addresses of calls beyond this machine and what guards them not; None if all is well."""
-        addresses = [a for a in (*self.listen, *self.admin_listen) if not is_local(a)]
+        http = () if self.http_listen is None else (self.http_listen,)
+        addresses = [a for a in (*self.listen, *self.admin_listen, *http) if not is_local(a)]
         missing = ["--tls-certificate and --tls-key"] if self.tls_key is None else []
         if self.tokens_file is None and self.tls_client_ca is None:
             missing.append("--tokens-file or --tls-client-ca")

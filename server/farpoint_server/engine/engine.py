@@ -2,10 +2,11 @@
 
 import asyncio
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from operator import methodcaller
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -75,10 +76,11 @@ class Engine:
         self.depth = 1 if self.pipeline is None else DEPTH
         """Batches that may be given to the engine before it has answered the first of them."""
         runs_inline = self.pipeline is None and not is_background
+        self.inline_ns = inline_limit_ns(available_cores()) if runs_inline else -1
+        """Nanoseconds that work may be predicted to take to be run on the event loop."""
         self._thread = EngineThread(
             f"engine-{device}{'-background' if is_background else ''}",
             partial(prepare_thread, cpu_threads, is_background),
-            inline_ns=inline_limit_ns(available_cores()) if runs_inline else -1,
         )
 
     async def start(self) -> None:
@@ -89,29 +91,35 @@ class Engine:
         if self.background is not None:
             await self.background.start()
 
-    async def run(self, batch: Batch[Answer]) -> list[Answer | ServiceError]:
+    def run(self, batch: Batch[Answer]) -> Awaitable[list[Answer | ServiceError]]:
         """The answer to each request of a batch, in order, from one launch where memory allows.
 
         Where memory runs out, a batch takes several launches, and what does not fit alone is
         answered with an error.
 
         Raises:
-            DeviceFailedError: the device works no more.
+            DeviceFailedError: the device works no more; while it is awaited.
         """
-        try:
-            answers: list[Any] = await self.call(partial(self._run, batch))
-            if self.pipeline is not None:
-                answers = [await self._completed(answer) for answer in answers]
-        except DeviceLost as error:
-            raise _service_error(error) from error
-        return [_service_error(a) if isinstance(a, OutOfMemory) else a for a in answers]
+        if self.pipeline is None:
+            forward = methodcaller("run", self.device, None)
+            run: Callable[[], list[Any]] = partial(self.memory.run, batch, forward, _service_error)
+            return self._thread.call(run)
+        return self._run_in_pipeline(batch, self.pipeline)
 
     def run_inline_if_idle(self, work: Work[Answer]) -> Answer | None:
         """The answer to small work, at once and on the event loop; None if it has to wait.
 
         What fails here is left to `run`, which knows what the failure means.
         """
-        return self._thread.run_inline_if_idle(partial(self._run_inline, work), work.cost_ns)
+        if work.cost_ns > self.inline_ns or not self._thread.is_idle:
+            return None
+        batch = work.batch([work])
+        try:
+            run = partial(batch.run, self.device, None)
+            answers = self.memory.run_inline(run, batch.predicted_bytes)
+        except Exception:
+            return None
+        return answers[0] if isinstance(answers, list) else None
 
     def check(self, predicted_bytes: int) -> None:
         """Raises TooLargeError for work that this device can never do."""
@@ -140,21 +148,20 @@ class Engine:
         if self.pipeline is not None:
             self.pipeline.stop()
 
-    def _run_inline(self, work: Work[Answer]) -> Answer | None:
-        batch = work.batch([work])
+    async def _run_in_pipeline(
+        self, batch: Batch[Answer], pipeline: Pipeline[Any]
+    ) -> list[Answer | ServiceError]:
+        begun = await self.call(partial(self._begin, batch, pipeline))
         try:
-            run = partial(batch.run, self.device, None)
-            answers = self.memory.run_inline(run, batch.predicted_bytes)
-        except Exception:
-            return None
-        return answers[0] if isinstance(answers, list) else None
+            return [await self._completed(answer) for answer in begun]
+        except DeviceLost as error:
+            raise _service_error(error) from error
 
-    def _run(self, batch: Batch[Answer]) -> list[Answer | _Pending[Answer] | OutOfMemory]:
+    def _begin(self, batch: Batch[Answer], pipeline: Pipeline[Any]) -> list[Any]:
         """A batch that is still on its way back stays so only where there is memory beside it."""
-        if self.pipeline is not None:
-            beside = self.memory.has_room_beside(batch.predicted_bytes)
-            self.pipeline.wait(DEPTH - 1 if beside else 0)
-        return self.memory.run(batch, partial(self._forward, batch))
+        beside = self.memory.has_room_beside(batch.predicted_bytes)
+        pipeline.wait(DEPTH - 1 if beside else 0)
+        return self.memory.run(batch, partial(self._forward, batch), _service_error)
 
     def _forward(
         self, whole: Batch[Answer], part: Batch[Answer]
@@ -169,9 +176,7 @@ class Engine:
         self.pipeline.wait(0)
         return [*answers.result()]
 
-    async def _completed(
-        self, answer: Answer | _Pending[Answer] | OutOfMemory
-    ) -> Answer | OutOfMemory:
+    async def _completed(self, answer: Any) -> Any:
         if not isinstance(answer, _Pending):
             return answer
         try:

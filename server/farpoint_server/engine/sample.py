@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
 
-from farpoint_server.engine.launch import launch, submit
+import farpoint_ops  # noqa: F401  registers the ops
+from farpoint_server.engine.submit import KernelInputs, submit
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import Clouds, Float32s, Int32s, Samples
+from farpoint_server.engine.types import Clouds, Float32s, Float64s, Int32s, Int64s, Samples
 from farpoint_server.memory.prediction import sample_bytes
 
 # What the CPU kernel takes, to within a factor of two, as it reckons itself where it decides how
@@ -19,6 +20,7 @@ from farpoint_server.memory.prediction import sample_bytes
 POINT_NS, SAMPLE_NS = 15, 200
 # What a request gets that was given up: nobody reads it.
 _NOTHING = Samples(np.empty(0, np.int32), None)
+_Array = TypeVar("_Array", Float32s, Int64s)
 
 
 # Not frozen: that takes four times as long to make, and every request makes one.
@@ -31,12 +33,19 @@ class SampleWork:
     """Points of all clouds."""
     cost_ns: int = field(init=False)
     """Nanoseconds that the CPU kernel is predicted to take on one core."""
+    kind: str = field(init=False)
+    """Those that end at a radius take as much longer or shorter as their like."""
     shares_launch: ClassVar[bool] = True
-    kind: ClassVar[str] = "sample"
 
     def __post_init__(self) -> None:
-        self.point_count = len(self.clouds.points)
-        self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * _sample_count(self.clouds)
+        clouds = self.clouds
+        self.point_count = len(clouds.points)
+        samples = _sample_count(clouds)
+        self.kind = "sample"
+        if clouds.covering_radius is not None:
+            self.kind = "sample to a radius"
+            samples = int(np.minimum(clouds.sample_counts, most_samples(clouds)).sum())
+        self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * samples
 
     @staticmethod
     def batch(requests: "Sequence[SampleWork]") -> "SampleBatch":
@@ -59,12 +68,18 @@ class SampleBatch:
 
     def __init__(self, requests: Sequence[Clouds], cancelled: Int32s | None = None) -> None:
         self.requests = tuple(requests)
-        self._ends = list(accumulate([len(clouds.lengths) for clouds in requests]))
+        if len(requests) == 1:  # as small work, which is done at once, always is
+            (alone,) = requests
+            self._ends, points = [len(alone.lengths)], len(alone.points)
+            samples = _sample_count(alone)
+        else:
+            self._ends = list(accumulate([len(clouds.lengths) for clouds in requests]))
+            points = sum([len(clouds.points) for clouds in requests])
+            samples = sum([_sample_count(clouds) for clouds in requests])
         if cancelled is None:
             cancelled = np.zeros(self._ends[-1], np.int32)
         self.cancelled = cancelled
-        self.point_count = points = sum([len(clouds.points) for clouds in requests])
-        samples = sum([_sample_count(clouds) for clouds in requests])
+        self.point_count = points
         self.predicted_bytes = sample_bytes(points, len(cancelled), samples)
 
     def __len__(self) -> int:
@@ -99,9 +114,12 @@ class SampleBatch:
     def join(self, first: Samples, second: Samples) -> Samples:
         """The answer to a request from those to its halves, of which this is the first."""
         rows = np.concatenate([first.rows, second.rows + np.int32(self.point_count)])
-        if first.distances is None or second.distances is None:
-            return Samples(rows, None)
-        return Samples(rows, np.concatenate([first.distances, second.distances]))
+        counts = distances = None
+        if first.counts is not None and second.counts is not None:
+            counts = np.concatenate([first.counts, second.counts])
+        if first.distances is not None and second.distances is not None:
+            distances = np.concatenate([first.distances, second.distances])
+        return Samples(rows, distances, counts)
 
     def run(
         self,
@@ -115,23 +133,66 @@ class SampleBatch:
         finished.
         """
         if pipeline is not None:
-            return submit(self.requests, self.cancelled, pipeline, self._answers)
+            return self._submit(pipeline)
         # The first flag alone is cheap to look at, and is set in few batches.
         if self.cancelled[0] and self.cancelled.all():
-            return self._answers(None, None)
-        return self._answers(*launch(self.requests, self.cancelled))
-
-    def _answers(self, rows: Int32s | None, distances: Float32s | None) -> list[Samples]:
-        """Of rows (S,) and distances (S,) of all requests; None where all were given up."""
-        if rows is None:
             return [_NOTHING] * len(self)
-        return _split(self.requests, rows, distances)
+        return launch(self.requests, self.cancelled)
+
+    def _submit(self, pipeline: Pipeline[Any]) -> "Future[list[Samples]]":
+        inputs = _kernel_inputs(self.requests)
+
+        def answer(rows: Int32s | None, distances: Float32s | None) -> list[Samples]:
+            if rows is None:
+                return [_NOTHING] * len(self)
+            return _split(self.requests, rows, distances)
+
+        points = [clouds.points for clouds in self.requests]
+        return submit(points, inputs, self.cancelled, pipeline, answer)
+
+
+def launch(requests: Sequence[Clouds], cancelled: Int32s) -> list[Samples]:
+    """The samples of each request, on a CPU, from the thread that calls.
+
+    Args:
+        requests: One or more, with B clouds together.
+        cancelled: Shape (B,): clouds whose flag is nonzero, now or later, are left unfinished.
+    """
+    inputs = _kernel_inputs(requests)
+    with torch.inference_mode():
+        rows, distances = torch.ops.farpoint._furthest_point_sample_cancellable(
+            torch.from_numpy(_join([clouds.points for clouds in requests])),
+            torch.from_numpy(inputs.offsets),
+            torch.from_numpy(inputs.sample_offsets),
+            torch.from_numpy(inputs.starts),
+            int(inputs.sample_offsets[-1]),
+            torch.from_numpy(cancelled),
+            inputs.with_distances,
+            None if inputs.radii is None else torch.from_numpy(inputs.radii),
+        )
+    return _split(requests, rows.numpy(), distances.numpy() if inputs.with_distances else None)
 
 
 def _sample_count(clouds: Clouds) -> int:
     """Points that are wanted of all clouds together."""
     counts = clouds.sample_counts
     return int(counts[0]) if len(counts) == 1 else int(counts.sum())
+
+
+def most_samples(clouds: Clouds) -> Float64s:
+    """The most samples that each cloud can have when it ends at its radius, shape (B,).
+
+    Each was farther than the radius from those before. So balls of half of it around them do not
+    overlap; they lie in the cloud's box, widened by half of it on each side, and fill at most 0.74
+    of that (Hales, "A Proof of the Kepler Conjecture", 2005).
+    """
+    firsts = clouds.lengths.cumsum() - clouds.lengths
+    points = np.where(np.isfinite(clouds.points), clouds.points, 0)
+    sides = np.maximum.reduceat(points, firsts) - np.minimum.reduceat(points, firsts)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        cells = (sides.astype(np.float64) / (clouds.covering_radius or 0.0) + 1).prod(axis=1)
+    # 0.7405 of the box, by a ball of pi / 6 of the radius cubed.
+    return np.asarray(np.nan_to_num(1.4143 * cells, nan=np.inf))
 
 
 def _part(clouds: Clouds, rows: slice, part: slice) -> Clouds:
@@ -145,22 +206,58 @@ def _part(clouds: Clouds, rows: slice, part: slice) -> Clouds:
     )
 
 
+def _kernel_inputs(requests: Sequence[Clouds]) -> KernelInputs:
+    return KernelInputs(
+        _offsets([clouds.lengths for clouds in requests]),
+        _offsets([clouds.sample_counts for clouds in requests]),
+        np.ascontiguousarray(_join([clouds.starts for clouds in requests])),
+        any(clouds.with_distances for clouds in requests),
+        _radii(requests),
+    )
+
+
+def _radii(requests: Sequence[Clouds]) -> Float32s | None:
+    """Where each cloud ends, negative for one that has no covering radius."""
+    if all(clouds.covering_radius is None for clouds in requests):
+        return None
+    given = [-1.0 if c.covering_radius is None else c.covering_radius for c in requests]
+    return np.repeat(np.array(given, np.float32), [len(c.lengths) for c in requests])
+
+
+def _join(arrays: Sequence[_Array]) -> _Array:
+    """A request that is alone in its batch is not copied."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _offsets(parts: Sequence[Int64s]) -> Int64s:
+    lengths = _join(parts)
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    lengths.cumsum(out=offsets[1:])
+    return offsets
+
+
 def _split(requests: Sequence[Clouds], rows: Int32s, distances: Float32s | None) -> list[Samples]:
     """Gives each request its own samples, with rows counted from its own first point."""
     if len(requests) == 1:
-        return [Samples(rows, distances)]
+        return [_ended(requests[0], Samples(rows, distances))]
     samples = []
     point = sample = 0
     for clouds in requests:
-        part = slice(sample, sample + _sample_count(clouds))
-        samples.append(
-            Samples(
-                rows=rows[part] - np.int32(point),
-                distances=None
-                if distances is None or not clouds.with_distances
-                else distances[part],
-            )
-        )
+        part = slice(sample, sample + int(clouds.sample_counts.sum()))
+        own = distances[part] if distances is not None and clouds.with_distances else None
+        ended = _ended(clouds, Samples(rows[part], own))
+        samples.append(ended._replace(rows=ended.rows - np.int32(point)))
         point += len(clouds.points)
         sample = part.stop
     return samples
+
+
+def _ended(clouds: Clouds, samples: Samples) -> Samples:
+    """Without the places behind the sample at which a covering radius ended a cloud."""
+    if clouds.covering_radius is None:
+        return samples
+    kept = samples.rows >= 0
+    first_places = clouds.sample_counts.cumsum() - clouds.sample_counts
+    distances = None if samples.distances is None else samples.distances[kept]
+    counts = np.add.reduceat(kept, first_places, dtype=np.int64)
+    return Samples(samples.rows[kept], distances, counts)

@@ -57,35 +57,26 @@ class _Call:
 
 
 class EngineThread:
-    """A queue and a thread; small work that meets it idle runs on the event loop instead.
+    """A queue and a thread.
 
     A ThreadPoolExecutor of one costs a condition, two futures and a chain of callbacks a call.
 
     Args:
         name: Of the thread.
         prepare: Runs on it first.
-        inline_ns: Nanoseconds that work may be predicted to take to be run on the event loop.
     """
 
-    def __init__(self, name: str, prepare: Callable[[], object], inline_ns: int = -1) -> None:
-        self._inline_ns = inline_ns
+    def __init__(self, name: str, prepare: Callable[[], object]) -> None:
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._prepare = prepare
         self._unsettled = 0
         # A kernel that hangs does not keep the process.
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
-    def run_inline_if_idle(self, function: Callable[[], T], cost_ns: int) -> T | None:
-        """Runs small work at once, on the event loop, if the thread has nothing to do.
-
-        While the loop is here nothing can be handed to the thread, so it stays idle until then.
-
-        Returns:
-            None, with nothing done, if the thread is busy or the work is not small.
-        """
-        if self._unsettled or cost_ns > self._inline_ns:
-            return None
-        return function()
+    @property
+    def is_idle(self) -> bool:
+        """Whether the thread has nothing to do; it stays so until the event loop goes on."""
+        return not self._unsettled
 
     def call(self, function: Callable[[], T]) -> "asyncio.Future[T]":
         """The result of the function, which runs after those that were given before.

@@ -13,6 +13,7 @@ from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.memory.oom import SliceableBatch
 
 Float32s = npt.NDArray[np.float32]
+Float64s = npt.NDArray[np.float64]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Answer = TypeVar("Answer")
@@ -27,10 +28,12 @@ class Clouds:
     lengths: Int64s
     """Shape (B,): points of each cloud."""
     sample_counts: Int64s
-    """Shape (B,)."""
+    """Shape (B,): samples of each cloud, with a covering radius at most."""
     starts: Int64s
     """Shape (B,): row of each cloud, from its own first row, that is chosen first."""
     with_distances: bool = False
+    covering_radius: float | None = None
+    """Where the sampling of each cloud ends; None for its number of samples alone."""
 
 
 class Samples(NamedTuple):
@@ -40,6 +43,8 @@ class Samples(NamedTuple):
     """Shape (S,): rows of `Clouds.points`."""
     distances: Float32s | None
     """Shape (S,): covering radius of each prefix; None if not asked for."""
+    counts: Int64s | None = None
+    """Shape (B,): samples of each cloud where a covering radius decided; None for as asked."""
 
 
 @dataclass(frozen=True)
@@ -143,3 +148,6 @@ class Outcome(Generic[Answer]):
     result: Answer
     queue_ms: float
     compute_ms: float
+    batch_requests: int = 1
+    """Requests of its batch, said with the first answer alone, so that a batch counts once; 0
+    with the others."""

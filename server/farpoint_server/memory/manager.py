@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from farpoint_server.memory import procfs
 from farpoint_server.memory.allocator import Allocator
@@ -117,24 +117,37 @@ class Manager:
             raise
 
     def run(
-        self, batch: Batch, forward: Callable[[Batch], list[Answer]]
-    ) -> list[Answer | OutOfMemory]:
+        self,
+        batch: Batch,
+        forward: Callable[[Batch], list[Answer]],
+        explain: Callable[[OutOfMemory | DeviceLost], Exception] = lambda finding: finding,
+    ) -> list[Answer | Exception]:
         """The answer to each request of a batch, or what is said to it instead.
 
         Args:
             batch: Given to `forward` as it is, if neither a bound nor a lack of memory cuts it.
             forward: Answers a batch; the answers lie in host memory when it returns.
+            explain: What callers are told of a finding; by default itself.
 
         Raises:
-            DeviceLost: now or earlier, the device failed for good.
+            DeviceLost: now or earlier, the device failed for good; or what that is explained as.
         """
-        if not self.bounded or len(batch) == 1:
-            answers = self._run_part(batch, forward)
-        else:
-            answers = [a for part in self._parts(batch) for a in self._run_part(part, forward)]
+        answers: list[Any]
+        try:
+            if not self.bounded or len(batch) == 1:
+                answers = self._run_part(batch, forward)
+            else:
+                answers = [a for part in self._parts(batch) for a in self._run_part(part, forward)]
+        except DeviceLost as lost:
+            told = explain(lost)
+            if told is lost:
+                raise
+            raise told from lost
         refused = 0
-        for answer in answers:
-            refused += isinstance(answer, OutOfMemory)
+        for index, answer in enumerate(answers):
+            if isinstance(answer, OutOfMemory):
+                answers[index] = explain(answer)
+                refused += 1
         if refused:
             self._refused.add(refused)
             self._snapshot = self._look()

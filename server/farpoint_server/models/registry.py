@@ -73,11 +73,17 @@ class Registry:
         self._engines = engines
         self._readiness = readiness
         self._models: dict[str, LoadedModel] = {}
+        self._sources: dict[str, Path | None] = {DEFAULT_NAME: None}
 
     @property
     def models(self) -> list[LoadedModel]:
         """All that are ready; the first is the one for requests that name none."""
         return list(self._models.values())
+
+    @property
+    def sources(self) -> Mapping[str, Path | None]:
+        """The file of each model that is or was loaded; None for farpoint_models' weights."""
+        return self._sources
 
     def get(self, name: str) -> LoadedModel:
         """The model of a name, or the first one for an empty name; raises NotFoundError."""
@@ -102,6 +108,7 @@ class Registry:
             raise InvalidRequestError("path", expected, shortened(str(error))) from error
         encoders = {engine.device: await _warmed_up(encoder, engine) for engine in self._engines}
         model = self._models[name] = LoadedModel(name, encoder.config, encoders)
+        self._sources[name] = path
         await self._readiness.know(name)
         log.info("model loaded", model=name, path=str(path or DEFAULT))
         return model

@@ -177,8 +177,9 @@ def _fields_of(level: str, event: EventDict) -> EventDict:
 
     A traceback becomes text at once, since errors that are dealt with lose theirs.
     """
-    known = request_context.merge(None, level, event)
-    fields = {**known, "level": level, "timestamp": time.time()}
+    request = request_context.variable.get()
+    known = {} if request is None else request.fields
+    fields = {**known, **event, "level": level, "timestamp": time.time()}
     if "exc_info" in fields:
         fields = dict(structlog.processors.format_exc_info(None, level, fields))
     return fields

@@ -1,4 +1,4 @@
-"""Metrics over HTTP and OpenTelemetry traces, set up as the settings say."""
+"""Prometheus metrics and OpenTelemetry traces, set up as the settings say."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -11,13 +11,12 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.registry import Collector
-from starlette.applications import Starlette
+from starlette.routing import Route
 
 from farpoint_server.config.network import NetworkSettings
 from farpoint_server.observability import http
 from farpoint_server.observability.metrics.calls import CallMetrics
 from farpoint_server.observability.metrics.instruments import Instruments
-from farpoint_server.transport.http_server import HttpServer
 from farpoint_server.transport.tracing import TracingInterceptor
 
 
@@ -29,7 +28,7 @@ class Telemetry:
         is_serving: Whether the server is healthy.
 
     Raises:
-        StartError: the address of HTTP cannot be bound, or OpenTelemetry is not installed.
+        StartError: OpenTelemetry is not installed.
     """
 
     def __init__(self, settings: NetworkSettings, is_serving: Callable[[], bool]) -> None:
@@ -41,8 +40,6 @@ class Telemetry:
         endpoint = settings.otlp_endpoint
         self._tracing = TracingInterceptor(endpoint) if endpoint else None
         self._is_serving = is_serving
-        address = settings.http_listen
-        self._http = HttpServer("--http-listen", address) if address else None
 
     @property
     def interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
@@ -50,9 +47,9 @@ class Telemetry:
         return [self._tracing] if self._tracing else []
 
     @property
-    def http_address(self) -> str | None:
-        """Where /metrics is, with the port that was taken."""
-        return self._http.address if self._http else None
+    def routes(self) -> Sequence[Route]:
+        """/metrics and health, for the application of HTTP."""
+        return http.routes(self._registry, self._is_serving)
 
     def add_gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Adds a metric that is read at each scrape, on the thread of the scrape."""
@@ -62,14 +59,7 @@ class Telemetry:
         """Adds metrics that are made at each scrape."""
         self._registry.register(collector)
 
-    async def start(self) -> None:
-        """Answers HTTP from now on."""
-        if self._http:
-            await self._http.start(Starlette(routes=http.routes(self._registry, self._is_serving)))
-
     async def stop(self) -> None:
-        """Closes HTTP and sends the traces that wait. May take a second."""
-        if self._http:
-            await self._http.stop()
+        """Sends the traces that wait. May take a second."""
         if self._tracing:
             await asyncio.to_thread(self._tracing.stop)

@@ -8,13 +8,14 @@ queued at all (see engine/thread.py).
 import asyncio
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from farpoint_server import request_context
 from farpoint_server.engine.types import Answer, Outcome, Work
 from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, EngineHungError
 from farpoint_server.scheduling.cost import CostModel
 from farpoint_server.scheduling.job import Job
-from farpoint_server.scheduling.lane import BatchRunner, Lane
+from farpoint_server.scheduling.lane import BatchMetrics, BatchRunner, Lane
 from farpoint_server.scheduling.queue import JobQueue
 from farpoint_server.scheduling.watchdog import HUNG, Watchdog
 
@@ -35,6 +36,7 @@ class Batcher:
         long_ns: Predicted nanoseconds above which work is long.
         batch_ns: Predicted nanoseconds after which a batch takes no further request; None is
             without limit, as for a GPU, which runs the clouds of a batch beside one another.
+        metrics: Told of every batch.
     """
 
     def __init__(
@@ -46,27 +48,24 @@ class Batcher:
         background: Sequence[BatchRunner] = (),
         long_ns: int = 0,
         batch_ns: int | None = None,
+        metrics: BatchMetrics | None = None,
     ) -> None:
         lanes = [engines, background] if background else [engines]
         watchdog = watchdog or Watchdog(None, len(engines), lanes=len(lanes))
-        self._costs = CostModel()
+        self._watchdog = watchdog
+        self._costs = costs = CostModel()
         self._long_ns = long_ns
+        self._metrics = metrics or BatchMetrics()
         self._lanes = [
-            Lane(
-                lane,
-                JobQueue(batch_points, batch_ns),
-                watchdog,
-                position * len(engines),
-                self._costs,
-            )
-            for position, lane in enumerate(lanes)
+            Lane(lane, JobQueue(batch_points, batch_ns), watchdog, index, costs, self._metrics)
+            for index, lane in enumerate(lanes)
         ]
         self._short, self._long = self._lanes[0], self._lanes[-1]
 
     @property
     def waiting_requests(self) -> int:
         """Requests that no engine has begun."""
-        return sum(len(lane.queue) for lane in self._lanes)
+        return sum(lane.queue.count for lane in self._lanes)
 
     @property
     def waiting_points(self) -> int:
@@ -108,30 +107,33 @@ class Batcher:
             EngineHungError: no engine answers.
             DeviceFailedError: the device works no more.
         """
-        if not len(self._short.queue) and (timeout_s is None or timeout_s > 0):
-            if self._short.is_hung:
+        if not self._short.queue.count and (timeout_s is None or timeout_s > 0):
+            if self._watchdog.hung_lanes[self._short.index]:
                 raise EngineHungError(HUNG)
             begun = time.monotonic()
             for engine in self._short.engines:
+                if work.cost_ns > engine.inline_ns:
+                    continue
                 answer = engine.run_inline_if_idle(work)
                 if answer is not None:
+                    self._metrics.requests(1)
+                    self._metrics.points(work.point_count)
                     return Outcome(answer, 0.0, (time.monotonic() - begun) * 1e3)
-        cost_ns = self._costs.predict_ns(work)
-        lane = self._long if cost_ns > self._long_ns else self._short
-        if lane.is_hung:
-            raise EngineHungError(HUNG)
-        return await self._enqueue(lane, work, cost_ns, timeout_s)
+        return await self._enqueue(work, timeout_s)
 
-    async def _enqueue(
-        self, lane: Lane, work: Work[Answer], cost_ns: int, timeout_s: float | None
-    ) -> Outcome[Answer]:
-        loop = asyncio.get_running_loop()
+    async def _enqueue(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
+        cost_ns, loop = self._costs.predict_ns(work), asyncio.get_running_loop()
+        lane = self._long if cost_ns > self._long_ns else self._short
+        if self._watchdog.hung_lanes[lane.index]:
+            raise EngineHungError(HUNG)
         job = Job(work, loop.create_future(), request_context.caller.get(), cost_ns)
         timer = None
         if timeout_s is not None:
-            self._check_deadline(lane, job, timeout_s)
+            predicted_s = lane.queue.ahead_ns(job) / 1e9 / len(lane.engines)
+            if predicted_s > CLEARLY * timeout_s:
+                self._refuse_if_known(work, predicted_s, timeout_s)
             timer = loop.call_later(timeout_s, _expire, job)
-        lane.add(job)
+        lane.queue.add(job)
         try:
             return await job.answer
         except BaseException:
@@ -143,10 +145,9 @@ class Batcher:
             if timer is not None:
                 timer.cancel()
 
-    def _check_deadline(self, lane: Lane, job: Job, timeout_s: float) -> None:
+    def _refuse_if_known(self, work: Work[Any], predicted_s: float, timeout_s: float) -> None:
         """Refuses what would be given up in the end, after it took the time of others."""
-        predicted_s = lane.queue.ahead_ns(job) / 1e9 / len(lane.engines)
-        if predicted_s > CLEARLY * timeout_s and timeout_s > 0 and self._costs.is_known(job.work):
+        if timeout_s > 0 and self._costs.is_known(work):
             raise DeadlineTooCloseError(
                 f"the work would end in about {predicted_s:.3g} s, and the deadline is in "
                 f"{timeout_s:.3g} s"

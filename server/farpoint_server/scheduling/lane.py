@@ -8,8 +8,8 @@ what is not would gain more from those who still arrive. Only the event loop tou
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import structlog
 
@@ -31,7 +31,12 @@ class BatchRunner(Protocol):
         """Batches that it may be given at a time."""
         ...
 
-    def run(self, batch: Batch[Answer]) -> Coroutine[Any, Any, list[Answer | ServiceError]]:
+    @property
+    def inline_ns(self) -> int:
+        """What work may be predicted to take to be run on the event loop; negative for none."""
+        ...
+
+    def run(self, batch: Batch[Answer]) -> Awaitable[list[Answer | ServiceError]]:
         """The answer to each request of a batch, in order, or what is said to it instead."""
         ...
 
@@ -40,15 +45,23 @@ class BatchRunner(Protocol):
         ...
 
 
+class BatchMetrics(NamedTuple):
+    """Told of the size of each batch that an engine is given."""
+
+    requests: Callable[[float], object] = bool
+    points: Callable[[float], object] = bool
+
+
 class Lane:
     """One queue before any number of engines.
 
     Args:
         engines: Each runs one batch at a time, or as many as its depth.
         queue: What waits for them.
-        watchdog: Told of every batch that runs.
-        first: The watchdog's position of the first engine; the others follow.
+        watchdog: Told of the batches that take too long.
+        index: The watchdog's index of the lane.
         costs: Learns from every batch.
+        metrics: Told of every batch.
     """
 
     def __init__(
@@ -56,24 +69,26 @@ class Lane:
         engines: Sequence[BatchRunner],
         queue: JobQueue,
         watchdog: Watchdog,
-        first: int,
+        index: int,
         costs: CostModel,
+        metrics: BatchMetrics,
     ) -> None:
         self.engines = engines
         self.queue = queue
         self.died = asyncio.Event()
         """Set once a worker ended by a bug, after which the queue is not served as it was."""
         self._watchdog = watchdog
-        self._first = first
+        self.index = index
+        self._first = index * len(engines)
         self._costs = costs
-        self._arrived = asyncio.Event()
+        self._metrics = metrics
         self._running = [0] * len(engines)
         self._workers: list[asyncio.Task[None]] = []
 
     @property
     def is_hung(self) -> bool:
         """Whether no engine is left that could answer."""
-        return self._watchdog.are_hung(self._positions)
+        return self._watchdog.hung_lanes[self.index]
 
     def start(self) -> None:
         """Begins to serve the queue."""
@@ -89,21 +104,14 @@ class Lane:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
 
-    def add(self, job: Job) -> None:
-        """Has a job wait."""
-        self.queue.add(job)
-        self._arrived.set()
-
-    @property
-    def _positions(self) -> range:
-        return range(self._first, self._first + len(self.engines))
-
     async def _serve(self, engine: int) -> None:
         while True:
-            jobs = self._take(engine)
+            jobs: list[Job] = []
+            if self.queue.count and not (self._running[engine] and self._is_busy(engine)):
+                jobs = self.queue.take_batch()
             if not jobs:
-                self._arrived.clear()
-                await self._arrived.wait()
+                self.queue.arrived.clear()
+                await self.queue.arrived.wait()
                 continue
             self._running[engine] += 1
             try:
@@ -116,37 +124,49 @@ class Lane:
                 raise
             self._running[engine] -= 1
 
-    def _take(self, engine: int) -> list[Job]:
-        is_hung = self._watchdog.late[self._first + engine] > 0
-        if self._running[engine] and (is_hung or not self.queue.has_full_batch):
-            return []
-        return self.queue.take_batch()
+    def _is_busy(self, engine: int) -> bool:
+        """Whether an engine that is at a batch should not be given another one now."""
+        return self._watchdog.late[self._first + engine] > 0 or not self.queue.has_full_batch
 
     async def _run(self, engine: int, jobs: Sequence[Job]) -> None:
         begun = time.monotonic()
         batch = jobs[0].work.batch([job.work for job in jobs])
         for index, job in enumerate(jobs):
             job.place = (batch, index)
+        self._metrics.requests(len(jobs))
+        self._metrics.points(batch.point_count)
+        late: list[int] = []
+        limit_s, loop = self._watchdog.limit_s, asyncio.get_running_loop()
+        timer = limit_s and loop.call_later(limit_s, self._hang, engine, jobs, late)
         try:
-            answers = await self._watch(engine, batch, jobs)
+            try:
+                answers = await self.engines[engine].run(batch)
+            finally:
+                if timer:
+                    timer.cancel()
+                if late:
+                    self._watchdog.count(late.pop(), -1)
         except Exception as error:
             await self._blame(engine, jobs, error)
             return
+        self._answer(jobs, answers, begun)
+
+    def _answer(self, jobs: Sequence[Job], answers: Sequence[Any], begun: float) -> None:
         compute_s = time.monotonic() - begun
-        self._learn(jobs, answers, compute_s)
+        is_complete, batch_requests = True, len(jobs)
         # Paired before any is told: of a wrong number nobody knows whose answer is whose.
         for job, answer in [*zip(jobs, answers, strict=True)]:
             if isinstance(answer, ServiceError):
+                is_complete = False
                 job.fail(answer)
-            elif not job.answer.done():
+            elif job.answer.done():
+                is_complete = False
+            else:
                 queue_ms = (begun - job.accepted) * 1e3
-                job.answer.set_result(Outcome(answer, queue_ms, compute_s * 1e3))
-
-    def _learn(self, jobs: Sequence[Job], answers: Sequence[object], compute_s: float) -> None:
+                job.answer.set_result(Outcome(answer, queue_ms, compute_s * 1e3, batch_requests))
+                batch_requests = 0
         # What was given up, or refused for its memory, did not take its time.
-        if not any(job.answer.done() for job in jobs) and not any(
-            isinstance(answer, ServiceError) for answer in answers
-        ):
+        if is_complete:
             self._costs.observe([job.work for job in jobs], compute_s * 1e9)
 
     async def _blame(self, engine: int, jobs: Sequence[Job], error: Exception) -> None:
@@ -158,12 +178,9 @@ class Lane:
             if job.is_wanted:
                 await self._run(engine, [job])
 
-    async def _watch(
-        self, engine: int, batch: Batch[Any], jobs: Sequence[Job]
-    ) -> list[Any | ServiceError]:
-        def tell() -> None:
-            for job in [*jobs, *(self.queue.take_all() if self.is_hung else ())]:
-                job.fail(EngineHungError(HUNG))
-
-        position = self._first + engine
-        return await self._watchdog.watch(position, self.engines[engine].run(batch), tell)
+    def _hang(self, engine: int, jobs: Sequence[Job], late: list[int]) -> None:
+        """A batch takes too long: its callers are told, and with the last engine all who wait."""
+        late.append(self._first + engine)
+        self._watchdog.count(self._first + engine, 1)
+        for job in [*jobs, *(self.queue.take_all() if self.is_hung else ())]:
+            job.fail(EngineHungError(HUNG))

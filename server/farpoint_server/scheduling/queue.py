@@ -1,17 +1,138 @@
-"""The queue of one lane: jobs that wait for an engine, and how batches are made of them."""
+"""The queue of one lane: callers take turns by predicted time, and batches are made of their jobs.
+
+Turns are deficit round robin (Shreedhar and Varghese, 1995).
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterator
 
 from farpoint_server.scheduling.job import Job
-from farpoint_server.scheduling.round_robin import RoundRobin
+
+# What a caller may run at its turn before the next one has its own. Smaller shares finer; a job
+# that is larger waits for as many rounds as it takes.
+QUANTUM_NS = 10_000_000
+
+
+class _Caller:
+    """The jobs of one caller, first come, first served, and what it may still run."""
+
+    __slots__ = ("cost_ns", "deficit_ns", "jobs")
+
+    def __init__(self) -> None:
+        self.jobs: OrderedDict[int, Job] = OrderedDict()
+        self.cost_ns = 0
+        self.deficit_ns = QUANTUM_NS
+
+    @property
+    def first(self) -> Job:
+        return next(iter(self.jobs.values()))
+
+    @property
+    def has_turn(self) -> bool:
+        return self.deficit_ns >= self.first.cost_ns
+
+
+class RoundRobin:
+    """Jobs in an order in which every caller who waits gets the same time.
+
+    The caller at the front runs its jobs while its deficit pays for them; then it gets another
+    quantum and goes to the back. One with nothing left leaves, and its deficit with it: nobody
+    saves up. So a job waits for at most as much of each other caller as its own caller has queued
+    up to it, and a quantum or one job more. To add, discard or take a job is O(1); only a round in
+    which nobody could pay is O(callers).
+    """
+
+    def __init__(self) -> None:
+        self._callers: OrderedDict[str, _Caller] = OrderedDict()
+        self.count = 0
+        """Jobs that wait."""
+        self.cost_ns = 0
+
+    def __iter__(self) -> Iterator[Job]:
+        """All jobs, those of a caller in their order."""
+        for caller in self._callers.values():
+            yield from caller.jobs.values()
+
+    @property
+    def callers(self) -> int:
+        """Callers who wait."""
+        return len(self._callers)
+
+    def cost_of(self, caller: str) -> int:
+        """Predicted nanoseconds of a caller's jobs."""
+        known = self._callers.get(caller)
+        return 0 if known is None else known.cost_ns
+
+    def add(self, job: Job) -> None:
+        """Puts a job behind those of its caller."""
+        caller = self._callers.get(job.caller)
+        if caller is None:
+            caller = self._callers[job.caller] = _Caller()
+        caller.jobs[id(job)] = job
+        caller.cost_ns += job.cost_ns
+        self._count(job, 1)
+
+    def discard(self, job: Job) -> bool:
+        """Takes a job out, for which its caller pays nothing; whether it still waited."""
+        caller = self._callers.get(job.caller)
+        if caller is None or caller.jobs.pop(id(job), None) is None:
+            return False
+        caller.cost_ns -= job.cost_ns
+        self._count(job, -1)
+        if not caller.jobs:
+            del self._callers[job.caller]
+        return True
+
+    def peek(self) -> Job:
+        """The job whose turn it is; at least one must wait."""
+        if len(self._callers) > 1:
+            self._rotate()
+        return next(iter(self._callers.values())).first
+
+    def take(self) -> Job:
+        """Takes that job out, and has its caller pay if somebody still waits for the answer."""
+        job = self.peek()
+        caller = self._callers[job.caller]
+        if not job.answer.done():
+            # Nobody else may have waited when its turn came; then it owes nothing.
+            caller.deficit_ns = max(0, caller.deficit_ns - job.cost_ns)
+        self.discard(job)
+        return job
+
+    def _rotate(self) -> None:
+        """Brings a caller to the front who can pay for its first job."""
+        for _ in range(len(self._callers)):
+            name, caller = next(iter(self._callers.items()))
+            if caller.has_turn:
+                return
+            caller.deficit_ns += QUANTUM_NS
+            self._callers.move_to_end(name)
+        self._skip_rounds()
+        while not next(iter(self._callers.values())).has_turn:
+            self._callers.move_to_end(next(iter(self._callers)))
+
+    def _skip_rounds(self) -> None:
+        """Adds at once the quanta of all rounds in which nobody could pay yet."""
+        callers = self._callers.values()
+        lacking = min(caller.first.cost_ns - caller.deficit_ns for caller in callers)
+        rounds = max(0, -(-lacking // QUANTUM_NS))
+        for caller in callers:
+            caller.deficit_ns += rounds * QUANTUM_NS
+
+    def _count(self, job: Job, sign: int) -> None:
+        self.count += sign
+        self.cost_ns += sign * job.cost_ns
 
 
 class JobQueue:
     """Two lines, for jobs that share batches and for jobs that run alone.
 
     Alone runs what has more than half of a batch's points, or is of a kind that shares no launch.
-    In each line callers have their turns (see round_robin.py); a batch is taken from the line whose
-    next job is older. But after a job that ran alone the others have their turn: however many of
-    the former wait, one of the latter waits for one of them at most, and one that runs alone for
-    one batch of jobs that came later.
+    In each line callers have their turns; a batch is taken from the line whose next job is older.
+    But after a job that ran alone the others have their turn: however many of the former wait, one
+    of the latter waits for one of them at most, and one that runs alone for one batch of jobs that
+    came later.
 
     Args:
         batch_points: Points after which a batch takes no further job.
@@ -24,19 +145,17 @@ class JobQueue:
         self._shared = RoundRobin()
         self._alone = RoundRobin()
         self._last_was_alone = False
-
-    def __len__(self) -> int:
-        return self._shared.count + self._alone.count
-
-    @property
-    def points(self) -> int:
-        """Points of all jobs."""
-        return self._shared.points + self._alone.points
+        self.count = 0
+        """Jobs that wait."""
+        self.points = 0
+        """Points of them all."""
+        self.arrived = asyncio.Event()
+        """Set by each job that is added."""
 
     @property
     def has_full_batch(self) -> bool:
         """Whether the next batch is there already, and would not be larger later."""
-        if not len(self):
+        if not self.count:
             return False
         return self._next_line() is self._alone or self.points >= self._batch_points
 
@@ -53,11 +172,17 @@ class JobQueue:
         return own + min(line.cost_ns - queued, others * own)
 
     def add(self, job: Job) -> None:
+        """Has a job wait."""
         self._line_of(job).add(job)
+        self.count += 1
+        self.points += job.work.point_count
+        self.arrived.set()
 
     def discard(self, job: Job) -> None:
         """Takes a job out, if it still waits."""
-        self._line_of(job).discard(job)
+        if self._line_of(job).discard(job):
+            self.count -= 1
+            self.points -= job.work.point_count
 
     def take_batch(self) -> list[Job]:
         """The jobs whose turn it is, all of one kind; empty when nobody waits."""
@@ -69,7 +194,8 @@ class JobQueue:
             job = line.peek()
             if batch and not self._may_join(job, batch, points, cost_ns):
                 break
-            line.take()
+            self.count -= 1
+            self.points -= line.take().work.point_count
             if not job.answer.done():
                 batch.append(job)
                 points += job.work.point_count

@@ -1,12 +1,9 @@
 """Watchdog that reports engines which do not come back from a batch."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable
 
 import structlog
 
-T = TypeVar("T")
 HUNG = "the engine does not answer; use another server"
 log = structlog.get_logger("farpoint.watchdog")
 
@@ -33,9 +30,11 @@ class Watchdog:
         report: Callable[[bool], None] = lambda _: None,
         lanes: int = 1,
     ) -> None:
-        self._limit_s = limit_s
+        self.limit_s = limit_s
         self.late = [0] * engines * lanes
         """Batches that each engine is late with, as many as its depth at most."""
+        self.hung_lanes = [False] * lanes
+        """Whether each lane has no engine left that could answer."""
         self._lanes = [range(lane * engines, (lane + 1) * engines) for lane in range(lanes)]
         self._report = report
 
@@ -47,41 +46,16 @@ class Watchdog:
     @property
     def all_hung(self) -> bool:
         """Whether in some lane no engine is left that could answer."""
-        return any(map(self.are_hung, self._lanes))
+        return any(self.hung_lanes)
 
-    def are_hung(self, engines: range) -> bool:
-        """Whether all engines at these positions hang."""
-        return all(self.late[engine] for engine in engines)
-
-    def is_hung(self, engine: int) -> bool:
-        """Whether the engine at this position hangs."""
-        return self.late[engine] > 0
-
-    async def watch(
-        self, engine: int, batch: Coroutine[Any, Any, T], on_hang: Callable[[], None]
-    ) -> T:
-        """The result of an engine's batch; `on_hang` is called if it takes longer than it may."""
-        late = False
-
-        def hang() -> None:
-            nonlocal late
-            late = True
-            self._count(engine, 1)
-            log.error("engine hung", engine=engine, limit_s=self._limit_s, hung=self.hung)
-            on_hang()
-
-        timer = self._limit_s and asyncio.get_running_loop().call_later(self._limit_s, hang)
-        try:
-            return await batch
-        finally:
-            if timer:
-                timer.cancel()
-            if late:
-                self._count(engine, -1)
-                log.warning("engine hangs no more", engine=engine, hung=self.hung)
-
-    def _count(self, engine: int, late: int) -> None:
+    def count(self, engine: int, late: int) -> None:
+        """An engine is late with one batch more, or with one fewer."""
         before = self.all_hung
         self.late[engine] += late
+        self.hung_lanes = [all(self.late[e] for e in lane) for lane in self._lanes]
+        if late > 0:
+            log.error("engine hung", engine=engine, limit_s=self.limit_s, hung=self.hung)
+        else:
+            log.warning("engine hangs no more", engine=engine, hung=self.hung)
         if self.all_hung != before:
             self._report(before)

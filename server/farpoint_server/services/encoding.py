@@ -10,6 +10,7 @@ from farpoint.v1 import sampling_pb2
 from farpoint_server.models.registry import LoadedModel
 from farpoint_server.services.encode_handler import EncodeHandler
 from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.http.calls import HandlerRegistry
 
 SERVICE = sampling_pb2.DESCRIPTOR.services_by_name["SamplingService"].full_name
 
@@ -31,7 +32,7 @@ class EncodingServicer:
         models = map(describe_model, self.handler.registry.models)
         return sampling_pb2.ListModelsResponse(models=models)
 
-    def add_to(self, server: grpc.aio.Server) -> None:
+    def add_to(self, server: HandlerRegistry) -> None:
         """Registers the servicer; the message of Encode is received when there is room for it."""
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             "Encode": grpc.stream_unary_rpc_method_handler(self.encode),

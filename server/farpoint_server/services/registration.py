@@ -1,25 +1,32 @@
 """Registration of the gRPC servicers at the public and the admin server."""
 
 from dataclasses import dataclass
+from typing import cast
 
+import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2  # type: ignore[import-untyped]
 
 from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.config.network import NetworkSettings
-from farpoint_server.services import open_inference
 from farpoint_server.services.admin import AdminServicer
 from farpoint_server.services.encoding import EncodingServicer
-from farpoint_server.services.open_inference import OpenInferenceServicer
+from farpoint_server.services.open_inference import servicer as open_inference
+from farpoint_server.services.open_inference.servicer import OpenInferenceServicer
 from farpoint_server.services.sampling import SamplingServicer
 from farpoint_server.transport import reflection
 from farpoint_server.transport.health import Health
+from farpoint_server.transport.http.calls import HandlerRegistry, Registries, UnaryCalls
 from farpoint_server.transport.server import GrpcServers
 
 HEALTH: ServiceDescriptor = health_pb2.DESCRIPTOR.services_by_name["Health"]
 PUBLIC = (sampling_pb2.DESCRIPTOR.services_by_name["SamplingService"], open_inference.DESCRIPTOR)
 ADMIN = (admin_pb2.DESCRIPTOR.services_by_name["AdminService"],)
+
+
+SERVICES = (*PUBLIC, *ADMIN, HEALTH)
+"""All that can be called over HTTP, where it is registered."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +39,30 @@ class Servicers:
     admin: AdminServicer
     health: Health
 
-    def add_to(self, servers: GrpcServers) -> None:
-        """Registers every service; health and reflection are at each port."""
-        self.sampling.add_to(servers.public)
-        self.encoding.add_to(servers.public)
-        self.open_inference.add_to(servers.public)
+    def add_to(self, servers: GrpcServers, http: UnaryCalls, admin_over_http: bool) -> None:
+        """Registers every service; health is at each port, reflection at those of gRPC."""
+        public = Registries(servers.public, http)
+        self.sampling.add_to(public)
+        self.encoding.add_to(public)
+        self.open_inference.add_to(public)
+        self.open_inference.add_admin_to(servers.public, servers.admin is servers.public)
+        self.open_inference.add_admin_to(http, admin_over_http)
+        self.health.add_to(public)
         shown = {servers.public: [*PUBLIC]}
+        if servers.admin not in (None, servers.public):
+            self.open_inference.add_descriptions_to(servers.admin)
+            self.open_inference.add_admin_to(servers.admin, True)
+            shown[servers.admin] = [open_inference.DESCRIPTOR]
+        admin: list[HandlerRegistry] = [http] if admin_over_http else []
         if servers.admin is not None:
-            admin_pb2_grpc.add_AdminServiceServicer_to_server(self.admin, servers.admin)
+            admin.append(servers.admin)
             shown.setdefault(servers.admin, []).extend(ADMIN)
+        # Which asks no more of a server than this.
+        everywhere = cast(grpc.aio.Server, Registries(*admin))
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(self.admin, everywhere)
         for server, services in shown.items():
-            self.health.add_to(server)
+            if server is not servers.public:
+                self.health.add_to(server)
             reflection.add_to(server, (*services, HEALTH))
 
 

@@ -7,35 +7,39 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
+from farpoint.v1.tensor_pb2 import DATA_TYPE_FLOAT32
 from farpoint_server import request_context
-from farpoint_server.codec.fields import Buffer
+from farpoint_server.codec.coordinates import DecodedSampleRequest, decode_sample_request
+from farpoint_server.codec.open_inference.fps import NAME
 from farpoint_server.codec.sample_request import (
-    DecodedSampleRequest,
     ParsedSampleRequest,
-    check_message_size,
-    decode_sample_request,
     parse_sample_request,
+    read_sample_message,
 )
 from farpoint_server.codec.sample_response import response_bytes, serialize_sample_response
 from farpoint_server.codec.shared_memory import Regions
+from farpoint_server.codec.tensors import TensorView
 from farpoint_server.codec.validation import RequestLimits
-from farpoint_server.codec.wire import SampleMessage, parse, read_sample_message
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.memory.prediction import sample_bytes
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.services.model_statistics import MOST_NOTED, Ended, ModelStatistics
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.receive import ReceiveTurns, receive
 
-# Less is decoded or serialized on the event loop: the way to another thread costs more, and gRPC
-# itself copies every message there.
-INLINE_BYTES = 1 << 21
+# Less is decoded or serialized on the event loop, 0.12 ms for a megabyte: the way to another thread
+# costs more CPU, and gRPC itself copies every message there.
+INLINE_BYTES = 3 << 20
+# float32 is only looked at, for NaN and infinity: a megabyte takes 25 us, and float64 120.
+INLINE_FLOAT32_BYTES = 1 << 23
 
 T = TypeVar("T")
 
@@ -52,6 +56,7 @@ class SampleHandler:
         engines: Any of them may get a request.
         threads: Where large messages are decoded and serialized.
         regions: Shared memory that requests may refer to.
+        statistics: Where requests are counted.
     """
 
     limits: RequestLimits
@@ -61,71 +66,94 @@ class SampleHandler:
     engines: Sequence[Engine]
     threads: ThreadPoolExecutor
     regions: Regions = field(default_factory=Regions)
+    statistics: ModelStatistics = field(default_factory=ModelStatistics)
 
-    async def handle(self, context: Context) -> bytes:
-        """The serialized SampleResponse to the one message of a call.
+    async def handle(self, _: object, context: Context) -> bytes:
+        """Sample: the serialized SampleResponse to the one message of a call.
 
         Raises:
             ServiceError: the request is wrong, or it cannot be done now.
         """
         arrived = time.monotonic()
-        chunks = await self.handle_message(
+        self.admission.check_room()
+        chunks = await self.sample(
             # Not kept here: its bytes are not needed any more where the points had to be copied.
-            self.parse(await receive(context, self.admission, self.receiving)),
+            parse_sample_request(
+                read_sample_message(await receive(context, self.receiving), self.limits.clouds),
+                self.limits,
+                self.regions,
+            ),
             context.time_remaining(),
-            arrived,
+            partial(serialize_sample_response, arrived),
         )
         return b"".join(chunks)
-
-    def parse(self, raw: bytes) -> SampleMessage:
-        """A received SampleRequest; raises InvalidRequestError."""
-        return parse(read_sample_message, raw, self.limits.clouds)
-
-    async def handle_message(
-        self, message: SampleMessage, timeout_s: float | None, arrived: float
-    ) -> list[Buffer]:
-        """The serialized SampleResponse to a message, as chunks.
-
-        Args:
-            message: The request. Not kept longer than its data is needed, if the caller does not.
-            timeout_s: Seconds that the caller will still wait; None for ever.
-            arrived: When the request did, in seconds of time.monotonic.
-
-        Raises:
-            ServiceError: the request is wrong, or it cannot be done now.
-        """
-        check_message_size(message, self.limits)
-        request = parse_sample_request(message, self.limits, self.regions)
-        size = message.size + request.shared_bytes
-        del message
-        with self.admission.hold(request.points.shape[0], size):
-            serialize = partial(serialize_sample_response, arrived)
-            return await self.sample(request, timeout_s, serialize)
 
     async def sample(
         self,
         request: ParsedSampleRequest,
         timeout_s: float | None,
         serialize: Callable[[DecodedSampleRequest, Outcome[Samples]], T],
+        *,
+        is_admitted: bool = False,
     ) -> T:
-        """The response to a request that is admitted, as `serialize` makes it."""
-        loop = asyncio.get_running_loop()
-        fields = request_context.current().fields
-        fields["points"], fields["clouds"] = request.points.shape[0], len(request.lengths)
-        for engine in self.engines:
-            if engine.memory.bounded:
-                engine.check(_largest_cloud_bytes(request))
-        if max(len(request.points.data), request.shared_bytes) <= INLINE_BYTES:
-            decoded = decode_sample_request(request)
-        else:
-            decoded = await loop.run_in_executor(self.threads, decode_sample_request, request)
-        outcome = await self.batcher.run(SampleWork(decoded.clouds), timeout_s)
-        fields["samples"] = len(outcome.result.rows)
-        fields["queue_ms"] = round(outcome.queue_ms, 3)
-        fields["compute_ms"] = round(outcome.compute_ms, 3)
-        if response_bytes(request, outcome) <= INLINE_BYTES:
-            return serialize(decoded, outcome)
-        return await loop.run_in_executor(self.threads, serialize, decoded, outcome)
+        """The response to a request, as `serialize` makes it.
+
+        Args:
+            request: Not kept longer than its data is needed, if the caller does not.
+            timeout_s: Seconds that the caller will still wait; None for ever.
+            serialize: Given the decoded request and the outcome, of a large one on a thread.
+            is_admitted: Whether the caller has it count already.
+
+        Raises:
+            ServiceError: the request is wrong, or it cannot be done now.
+        """
+        begun = time.monotonic_ns()
+        try:
+            return await self._sample(request, timeout_s, serialize, is_admitted, begun)
+        except BaseException:
+            self.statistics.fail(NAME, begun)
+            raise
+
+    async def _sample(
+        self,
+        request: ParsedSampleRequest,
+        timeout_s: float | None,
+        serialize: Callable[[DecodedSampleRequest, Outcome[Samples]], T],
+        is_admitted: bool,
+        begun: int,
+    ) -> T:
+        points, clouds = request.points.shape[0], len(request.lengths)
+        current = request_context.variable.get()
+        fields = {} if current is None else current.fields
+        fields["points"], fields["clouds"] = points, clouds
+        size = request.message_bytes + request.shared_bytes
+        with nullcontext() if is_admitted else self.admission.hold(points, size):
+            for engine in self.engines:
+                if engine.memory.bounded:
+                    engine.check(_largest_cloud_bytes(request))
+            loop = asyncio.get_running_loop()
+            tensor = request.points
+            is_float32 = type(tensor) is TensorView and tensor.data_type == DATA_TYPE_FLOAT32
+            most = INLINE_FLOAT32_BYTES if is_float32 else INLINE_BYTES
+            if len(tensor.data) <= most and request.shared_bytes <= INLINE_BYTES:
+                decoded = decode_sample_request(request)
+            else:
+                decoded = await loop.run_in_executor(self.threads, decode_sample_request, request)
+            decoded_at = time.monotonic_ns()
+            outcome = await self.batcher.run(SampleWork(decoded.clouds), timeout_s)
+            times = begun, decoded_at, time.monotonic_ns()
+            waited, took = outcome.queue_ms, outcome.compute_ms
+            fields["samples"] = len(outcome.result.rows)
+            fields["queue_ms"], fields["compute_ms"] = round(waited, 3), round(took, 3)
+            if response_bytes(request, outcome) <= INLINE_BYTES:
+                response = serialize(decoded, outcome)
+            else:
+                response = await loop.run_in_executor(self.threads, serialize, decoded, outcome)
+        counted = NAME, clouds, outcome.batch_requests, waited, took
+        self.statistics.noted.append(Ended(*counted, *times, time.monotonic_ns()))
+        if len(self.statistics.noted) >= MOST_NOTED:
+            self.statistics.count()
+        return response
 
 
 def _largest_cloud_bytes(request: ParsedSampleRequest) -> int:

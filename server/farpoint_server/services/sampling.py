@@ -11,9 +11,9 @@ from farpoint_server.errors import DrainingError
 from farpoint_server.services import upload
 from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.services.stream import SampleStream
-from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.limits.outgoing import Outgoing
+from farpoint_server.transport.http.calls import HandlerRegistry
+from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
 
 SERVICE = sampling_pb2.DESCRIPTOR.services_by_name["SamplingService"].full_name
 
@@ -32,10 +32,6 @@ class SamplingServicer:
     outgoing: Outgoing
     idle_s: float
 
-    def sample(self, _: object, context: Context) -> Awaitable[bytes]:
-        """Sample."""
-        return self.handler.handle(context)
-
     async def sample_stream(self, _: object, context: Context) -> None:
         """SampleStream."""
         stream = SampleStream(context, self.handler, self.outgoing, self.idle_s)
@@ -52,10 +48,10 @@ class SamplingServicer:
         """GetServerInfo."""
         return self.info
 
-    def add_to(self, server: grpc.aio.Server) -> None:
+    def add_to(self, server: HandlerRegistry) -> None:
         """Registers the servicer. On the wire one message is a stream of one message."""
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            "Sample": grpc.stream_unary_rpc_method_handler(self.sample),
+            "Sample": grpc.stream_unary_rpc_method_handler(self.handler.handle),
             "SampleLarge": grpc.stream_unary_rpc_method_handler(self.sample_large),
             "SampleStream": grpc.stream_stream_rpc_method_handler(self.sample_stream),
             "GetServerInfo": grpc.unary_unary_rpc_method_handler(

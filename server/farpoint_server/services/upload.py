@@ -8,22 +8,16 @@ import grpc
 import numpy as np
 
 from farpoint.v1 import sampling_pb2
-from farpoint_server.codec.fields import length_delimited
-from farpoint_server.codec.parts import stream_bounds
+from farpoint_server.codec.parts import check_stream
 from farpoint_server.codec.sample_request import (
+    SampleMessage,
     check_message_size,
-    check_points,
     parse_sample_request,
 )
 from farpoint_server.codec.sample_response import serialize_sample_response
-from farpoint_server.codec.tensors import data_bytes
+from farpoint_server.codec.streaming import read_upload_data, upload_size
 from farpoint_server.codec.validation import RequestLimits
-from farpoint_server.codec.wire import (
-    SampleMessage,
-    parse,
-    read_message,
-    read_upload_data,
-)
+from farpoint_server.codec.wire import length_delimited, read_message
 from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
 from farpoint_server.scheduling.admission import Hold
 from farpoint_server.services.sample_handler import SampleHandler
@@ -47,14 +41,17 @@ async def handle(handler: SampleHandler, context: Context) -> bytes:
     arrived = time.monotonic()
     head = await _receive_head(context, handler.limits)
     check_message_size(SampleMessage(head, None, head.ByteSize()), handler.limits)
-    size = _points_bytes(head, handler.limits, handler.admission.max_bytes)
+    points, size = upload_size(head, handler.limits, handler.admission.max_bytes)
     handler.admission.check_room()
     with handler.admission.hold(0, 0) as hold:
-        message = await _receive_points(context, head, size, handler.limits.clouds, hold)
+        data = await _receive_points(context, points, size, handler.limits.clouds, hold)
+        message = SampleMessage(head, data, head.ByteSize())
         request = parse_sample_request(message, handler.limits)
-        del message
+        del message, data
         serialize = partial(serialize_sample_response, arrived)
-        chunks = await handler.sample(request, context.time_remaining(), serialize)
+        chunks = await handler.sample(
+            request, context.time_remaining(), serialize, is_admitted=True
+        )
     field = sampling_pb2.SampleLargeResponse.RESPONSE_FIELD_NUMBER
     return b"".join(length_delimited(field, chunks))
 
@@ -68,34 +65,17 @@ async def _receive_head(context: Context, limits: RequestLimits) -> sampling_pb2
     raw = await _receive(context)
     if raw is None:
         raise InvalidRequestError("part", "a request first", "no message")
-    bounds = stream_bounds(limits.clouds)
-    message: sampling_pb2.SampleLargeRequest = parse(
-        read_message, raw, sampling_pb2.SampleLargeRequest, bounds
-    )
+    message = read_message(raw, sampling_pb2.SampleLargeRequest, check_stream(limits.clouds))
     kind = message.WhichOneof("part")
     if kind != "request":
         raise InvalidRequestError("part", "a request first", kind or "an empty message")
-    if message.request.points.data:
-        got = f"{len(message.request.points.data)} bytes"
-        raise InvalidRequestError("request.points.data", "none: points_data has it", got)
     return message.request
 
 
-def _points_bytes(
-    request: sampling_pb2.SampleRequest, limits: RequestLimits, max_bytes: int
-) -> int:
-    """Bytes that are to come; raises InvalidRequestError if they could never be accepted."""
-    check_points(request.points, limits)
-    size = data_bytes(request.points, "points")
-    if size > max_bytes:
-        raise InvalidRequestError("points.shape", f"at most {max_bytes} bytes of points", size)
-    return size
-
-
 async def _receive_points(
-    context: Context, request: sampling_pb2.SampleRequest, size: int, clouds: int, hold: Hold
-) -> SampleMessage:
-    """The rest of the messages: `size` bytes of points, which `hold` counts as they arrive.
+    context: Context, points: int, size: int, clouds: int, hold: Hold
+) -> memoryview:
+    """The data of so many points, `size` bytes, which `hold` counts as they arrive.
 
     Raises:
         InvalidRequestError: more or less than that arrived, or something else.
@@ -105,20 +85,20 @@ async def _receive_points(
     data = np.empty(size, np.uint8)
     filled, admitted, began = 0, 0, time.monotonic()
     while (raw := await _receive(context, _patience_s(began, filled))) is not None:
-        points_data = parse(read_upload_data, raw, clouds)
+        points_data = read_upload_data(raw, clouds)
         if points_data is None:
             raise InvalidRequestError("part", "points_data", "something else")
         chunk = np.frombuffer(points_data, np.uint8)
         if filled + len(chunk) > size:
             got = f"{filled + len(chunk)} or more"
             raise InvalidRequestError("points_data", f"{size} bytes in all", got)
-        points = request.points.shape[0] * (filled + len(chunk)) // max(size, 1)
-        hold.add(points - admitted, len(chunk))
+        arrived = points * (filled + len(chunk)) // max(size, 1)
+        hold.add(arrived - admitted, len(chunk))
         data[filled : filled + len(chunk)] = chunk
-        filled, admitted = filled + len(chunk), points
+        filled, admitted = filled + len(chunk), arrived
     if filled < size:
         raise InvalidRequestError("points_data", f"{size} bytes in all", filled)
-    return SampleMessage(request, data.data, request.ByteSize())
+    return data.data
 
 
 def _patience_s(began: float, filled: int) -> float:

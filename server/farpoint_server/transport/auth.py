@@ -24,6 +24,11 @@ SCOPE_OF_SERVICE = {
     "farpoint.v1.SamplingService": "sample",
     "inference.GRPCInferenceService": "sample",
 }
+# What a method needs instead of its service's scope.
+SCOPE_OF_METHOD = {
+    "/inference.GRPCInferenceService/RepositoryModelLoad": "admin",
+    "/inference.GRPCInferenceService/RepositoryModelUnload": "admin",
+}
 
 
 class AuthInterceptor(grpc.aio.ServerInterceptor):
@@ -82,6 +87,8 @@ def scope_of(method: str) -> str | None:
 
     A service that is not listed needs admin, so that forgetting to list one opens nothing.
     """
+    if method in SCOPE_OF_METHOD:
+        return SCOPE_OF_METHOD[method]
     service = method.removeprefix("/").rpartition("/")[0]
     return None if service.startswith(OPEN) else SCOPE_OF_SERVICE.get(service, "admin")
 

@@ -8,6 +8,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-un
 
 from farpoint_server.errors import quoted
 from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.http.calls import HandlerRegistry
 
 SERVICE = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -94,7 +95,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     def _of(self, service: str) -> int:
         return int(self._status.get(service, SERVICE_UNKNOWN))
 
-    def add_to(self, server: grpc.aio.Server) -> None:
+    def add_to(self, server: HandlerRegistry) -> None:
         """Registers the servicer."""
         read = health_pb2.HealthCheckRequest.FromString
         write = health_pb2.HealthCheckResponse.SerializeToString

@@ -7,6 +7,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, NoReturn, Protocol
 
@@ -22,11 +23,9 @@ from farpoint_server.errors import (
     status_of,
 )
 from farpoint_server.request_context import Fields
-from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.handlers import Behavior, Context, Handler, adapt, until_idle
-from farpoint_server.transport.limits.open_calls import OpenCalls, RefusalLog
-from farpoint_server.transport.limits.outgoing import Outgoing
-from farpoint_server.transport.limits.slots import CallLimits
+from farpoint_server.transport.limits.open_calls import InFlight, OpenCalls, Outgoing
+from farpoint_server.transport.limits.slots import CallLimits, RefusalLog
 
 REQUEST_ID_KEY = "x-request-id"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -36,6 +35,7 @@ PACKAGES = ("farpoint.", "inference.")
 IDLE_S = 3600.0
 
 log = structlog.get_logger("farpoint.rpc")
+_request_id: ContextVar[str] = ContextVar("request_id")
 
 
 class RequestMetrics(Protocol):
@@ -97,7 +97,8 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[Handler]]",
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler:
-        request_context.bind(request_id=request_id_of(handler_call_details.invocation_metadata))
+        # The context of the call would make its metadata anew.
+        _request_id.set(request_id_of(handler_call_details.invocation_metadata))
         handler = await continuation(handler_call_details)
         method = str(handler_call_details.method)
         if handler is None:
@@ -117,7 +118,8 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
 
         async def guarded(request: Any, context: Context) -> Any:
             arrived, code = time.monotonic(), "OK"
-            request_id = request_context.begin(end_request, method=method)["request_id"]
+            request_id = _request_id.get()
+            current = request_context.begin(end_request, request_id=request_id, method=method)
             request_context.identify(context.peer())
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id),))
             try:
@@ -133,8 +135,10 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
                 clear_tracebacks(error)
                 await _abort(context, request_id, error)
             else:
-                log_end(arrived)
                 call.answer(context, answer)
+                seconds = time.monotonic() - arrived
+                log.info("request", status=code, server_ms=round(seconds * 1e3, 3))
+                current.on_end(seconds, None, current.fields)
                 return answer
             finally:
                 metrics.end_call(rpc, code, time.monotonic() - arrived)
@@ -146,7 +150,8 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         end_request, slots = partial(self._metrics.end_request, rpc), self._calls.slots_of(rpc)
 
         async def guarded(request: Any, context: Context) -> Any:
-            request_id = request_context.begin(end_request)["request_id"]
+            request_id = _request_id.get()
+            request_context.begin(end_request, request_id=request_id)
             caller = request_context.address_of(context.peer())
             try:
                 if slots is not None:
@@ -183,8 +188,7 @@ def log_end(arrived: float, error: Exception | None = None) -> None:
         arrived: When it began, in seconds of time.monotonic.
         error: What it ended with; None if it was served.
     """
-    request, seconds = request_context.current(), time.monotonic() - arrived
-    request.on_end(seconds, error, request.fields)
+    request, seconds = request_context.variable.get(), time.monotonic() - arrived
     status = "OK" if error is None else code_of(error).name
     ended = {"event": "request", "status": status, "server_ms": round(seconds * 1e3, 3)}
     if error is None:
@@ -193,6 +197,8 @@ def log_end(arrived: float, error: Exception | None = None) -> None:
         log.info(**ended, error=str(error))
     else:
         log.error(**ended, exc_info=error)
+    if request is not None:
+        request.on_end(seconds, error, request.fields)
 
 
 async def _abort(context: Context, request_id: str, error: Exception) -> NoReturn:

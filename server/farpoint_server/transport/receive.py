@@ -2,20 +2,62 @@
 
 import asyncio
 import time
+from collections import OrderedDict, deque
 from typing import Any
 
 import grpc
 
 from farpoint_server import request_context
 from farpoint_server.errors import DeadlinePassedError
-from farpoint_server.scheduling.admission import Admission
 from farpoint_server.transport.handlers import Context, read_end
-from farpoint_server.transport.limits.turns import Turns
 
 # Twelve megabytes take some ten milliseconds on one machine; a slow sender does not hold up others.
 TURN_S = 0.5
 # A message that took longer would hold its memory for nothing; SampleLarge sends it in pieces.
 TIMEOUT_S = 120.0
+
+
+class Turns:
+    """Some turns, handed out by caller: first come, first served among the waiters of one.
+
+    A semaphore on which one caller with many waiters holds up no other.
+
+    Args:
+        count: Turns at the same time.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        # The caller whose turn it is next comes first.
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    async def acquire(self, caller: str) -> None:
+        """Takes a turn, which is waited for if none is free."""
+        if self._free:
+            self._free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(caller, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.release()
+            raise
+
+    def release(self) -> None:
+        """Gives a turn back, or on to the next caller."""
+        while self._waiting:
+            caller, turns = next(iter(self._waiting.items()))
+            turn = turns.popleft()
+            if turns:
+                self._waiting.move_to_end(caller)
+            else:
+                del self._waiting[caller]
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
 
 
 class ReceiveTurns:
@@ -100,15 +142,13 @@ class _Reading:
             self._task.cancel()
 
 
-async def receive(context: Context, admission: Admission, turns: ReceiveTurns) -> bytes:
+async def receive(context: Context, turns: ReceiveTurns) -> bytes:
     """The bytes of the first message of a call whose handler reads for itself.
 
     Raises:
-        OverloadedError: there is no room; nothing was received.
         DeadlinePassedError: the message did not arrive in time.
         InvalidRequestError: the caller sent no message.
     """
-    admission.check_room()
     raw = await turns.read(context)
     if raw is grpc.aio.EOF:
         await read_end(context)

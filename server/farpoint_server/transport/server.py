@@ -40,7 +40,9 @@ class GrpcServers:
     Attributes:
         public: Serves `listen`.
         admin: Serves `admin_listen`: the public one if all its addresses are in `listen`, None
-            if there are none.
+            if there are none but that of HTTP.
+        interceptors: Of both, the outermost first.
+        tls: Files of TLS; None for plain text.
 
     Args:
         settings: The server's.
@@ -54,15 +56,22 @@ class GrpcServers:
         self, settings: Settings, interceptors: Sequence[grpc.aio.ServerInterceptor]
     ) -> None:
         self._settings = settings
-        self._tls = tls_files(settings)
+        self.tls = tls_files(settings)
         self._auth: AuthInterceptor | None = None
         if settings.tokens_file is not None:
             self._auth = AuthInterceptor(TokenFile(settings.tokens_file))
             interceptors = [*interceptors, self._auth]
+        self.interceptors = interceptors
         self.public = _make_server(settings, interceptors)
         self.admin: grpc.aio.Server | None = None
-        if settings.admin_listen:
-            shared = set(settings.admin_listen) <= set(settings.listen)
+        # That of HTTP is not bound here, unless gRPC's has the same name, as 127.0.0.1:0 may be.
+        self._admin_listen = [
+            address
+            for address in settings.admin_listen
+            if address in settings.listen or address != settings.http_listen
+        ]
+        if self._admin_listen:
+            shared = set(self._admin_listen) <= set(settings.listen)
             self.admin = self.public if shared else _make_server(settings, interceptors)
 
     def bind(self) -> Addresses:
@@ -75,7 +84,7 @@ class GrpcServers:
         public = self._bind_all(self.public, "--listen", named)
         if self.admin is None:
             return Addresses(public, ())
-        admin = self._settings.admin_listen
+        admin = self._admin_listen
         if self.admin is self.public:
             pairs = zip(named, public, strict=True)
             return Addresses(public, [bound for name, bound in pairs if name in admin])
@@ -113,10 +122,10 @@ class GrpcServers:
                 with claim_unix(address.removeprefix("unix:")):
                     server.add_insecure_port(address)
                 return address
-            if self._tls is None:
+            if self.tls is None:
                 port = server.add_insecure_port(address)
             else:
-                port = server.add_secure_port(address, self._tls.make_credentials())
+                port = server.add_secure_port(address, self.tls.make_credentials())
         except (OSError, RuntimeError) as error:
             why = reason_of(error) if isinstance(error, OSError) else _why_not(address)
             raise AddressUnavailableError(f"{flag} {address}: cannot be bound: {why}") from error

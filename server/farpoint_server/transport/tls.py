@@ -1,7 +1,8 @@
-"""TLS credentials of the gRPC servers, from files that may be replaced while they run."""
+"""TLS credentials of the gRPC and HTTP servers, from files that may be replaced while they run."""
 
 import ssl
 from pathlib import Path
+from typing import NamedTuple
 
 import grpc
 
@@ -9,6 +10,13 @@ from farpoint_server.config.network import NetworkSettings
 from farpoint_server.errors import SecretsUnusableError
 from farpoint_server.transport.reloading import ReloadedFiles
 from farpoint_server.transport.sockets import reason_of
+
+
+class _Loaded(NamedTuple):
+    """The same files, for gRPC and for Python's own TLS."""
+
+    grpc: grpc.ServerCertificateConfiguration
+    http: ssl.SSLContext
 
 
 class TlsFiles:
@@ -38,12 +46,25 @@ class TlsFiles:
         gRPC gives the certificates that credentials begin with to the first port that they are
         used for, and asks for *changes* from then on; a second port would begin with none.
         """
-        begin = self._files.get()
+        begin = self._files.get().grpc
         return grpc.dynamic_ssl_server_credentials(
             begin,
             _Changes(self._files, begin),  # type: ignore[arg-type]  # None is what gRPC documents
             require_client_authentication=self._require_client,
         )
+
+    @property
+    def requires_client(self) -> bool:
+        """Whether callers must show a certificate."""
+        return self._require_client
+
+    def http_context(self) -> ssl.SSLContext:
+        """The context of a new connection of HTTP; another one once a file has changed.
+
+        A client certificate is asked for, and one that is shown must be good; that there is one is
+        for the application to check, since probes of health have none.
+        """
+        return self._files.get().http
 
 
 def tls_files(settings: NetworkSettings) -> TlsFiles | None:
@@ -62,27 +83,25 @@ class _Changes:
 
     def __init__(
         self,
-        files: ReloadedFiles[grpc.ServerCertificateConfiguration],
+        files: ReloadedFiles[_Loaded],
         given: grpc.ServerCertificateConfiguration,
     ) -> None:
         self._files = files
         self._given = given
 
     def __call__(self) -> grpc.ServerCertificateConfiguration | None:
-        current = self._files.get()
+        current = self._files.get().grpc
         if current is self._given:
             return None
         self._given = current
         return current
 
 
-def _load(
-    certificate: Path, key: Path, client_ca: Path | None
-) -> grpc.ServerCertificateConfiguration:
+def _load(certificate: Path, key: Path, client_ca: Path | None) -> _Loaded:
     pair = (_read("--tls-key", key), _read("--tls-certificate", certificate))
     root = None if client_ca is None else _read("--tls-client-ca", client_ca)
-    _check(certificate, key, client_ca)
-    return grpc.ssl_server_certificate_configuration([pair], root)
+    context = _make_context(certificate, key, client_ca)
+    return _Loaded(grpc.ssl_server_certificate_configuration([pair], root), context)
 
 
 def _read(flag: str, path: Path) -> bytes:
@@ -92,9 +111,10 @@ def _read(flag: str, path: Path) -> bytes:
         raise ValueError(f"{flag} {path}: {reason_of(error)}") from error
 
 
-def _check(certificate: Path, key: Path, client_ca: Path | None) -> None:
+def _make_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
     """Raises ValueError, where gRPC would only log later that no handshake succeeds."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_alpn_protocols(["http/1.1"])
     try:
         flags = f"--tls-certificate {certificate}, --tls-key {key}"
         # The password would otherwise be asked for on the terminal.
@@ -102,6 +122,8 @@ def _check(certificate: Path, key: Path, client_ca: Path | None) -> None:
         if client_ca is not None:
             flags = f"--tls-client-ca {client_ca}"
             context.load_verify_locations(client_ca)
+            context.verify_mode = ssl.CERT_OPTIONAL
     except ssl.SSLError as error:
         reason = (error.reason or "no PEM file of the expected kind").lower().replace("_", " ")
         raise ValueError(f"{flags}: {reason}") from error
+    return context

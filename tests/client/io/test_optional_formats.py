@@ -10,7 +10,6 @@ from tests.support.clouds import cloud_file
 
 import farpoint
 from farpoint.io import read_cloud, write_subset
-from farpoint.io.formats.robot.pointcloud2 import records_of
 
 POINTS = np.random.default_rng(5).normal(size=(200, 3))
 ROWS = np.array([150, 3, 77])
@@ -188,7 +187,7 @@ def cloud_message(**changes):
 )
 def test_messages_that_contradict_themselves(changes, error):
     with pytest.raises(ValueError, match=error):
-        records_of(cloud_message(**changes))
+        farpoint.PackedCloud.from_ros(cloud_message(**changes))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from typing_extensions import assert_type
 
 import farpoint
-from farpoint import Client, AsyncClient, Encoding, Sample
+from farpoint import Client, AsyncClient, Encoding, PackedCloud, Sample
 from farpoint.io import Cloud
 
 
@@ -28,6 +28,16 @@ class Tensor:
 
 class Data:
     pos: Tensor | None
+
+
+class PointCloud2:
+    fields: list[Any]
+    height: int
+    width: int
+    is_bigendian: bool
+    point_step: int
+    row_step: int
+    data: bytes
 
 
 def sync(
@@ -54,6 +64,15 @@ def sync(
     assert_type(farpoint.sample(points, 4), Sample)
     assert_type(farpoint.sample(batch, 4), list[Sample])
     assert_type(farpoint.sample([points], 4), list[Sample])
+
+
+def robots(client: Client, message: PointCloud2, cloud: PackedCloud) -> None:
+    assert_type(client.sample(message, 4), Sample)
+    assert_type(client.sample(cloud, 4), Sample)
+    assert_type(client.sample([message, message], 4), list[Sample])
+    assert_type(farpoint.sample(message, 4), Sample)
+    assert_type(PackedCloud.from_ros(message), PackedCloud)
+    client.sample_stream(iter([message]), 4)
 
 
 async def awaited(client: AsyncClient, points: NDArray[np.float32], cloud: Cloud) -> None:

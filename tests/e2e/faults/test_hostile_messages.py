@@ -9,8 +9,8 @@ from tests.support.messages import details, sample_request, tensor
 from tests.support.servers.server_process import RunningServer
 from tests.support.wire_format import field
 
+from farpoint.v1 import packed_cloud_pb2, tensor_pb2
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import tensor_pb2
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as oi
 
 # Receiving a message takes three times its size: in gRPC, on the way to Python, and there.
@@ -46,6 +46,10 @@ HEAD = pb.SampleRequest(
     points=tensor_pb2.Tensor(data_type=1, shape=[2000, 3]), sample_counts=[2]
 ).SerializeToString()
 NAMED = tensor_pb2.Attribute(name=LONG, values=tensor(CLOUD[:, 0])).SerializeToString()
+NAMED_FIELD = packed_cloud_pb2.PackedCloud(
+    fields=[packed_cloud_pb2.PackedField(name=LONG, data_type=1)],
+    **{"width": 1, "height": 1, "point_step": 12, "data": bytes(12)},
+).SerializeToString()
 ATTACKS = {
     "attributes": (SAMPLE, GOOD + attributes(), "attributes"),
     "an attribute's name": (SAMPLE, GOOD + field(7, NAMED), "attributes[0].name"),
@@ -53,6 +57,12 @@ ATTACKS = {
     "counts": (SAMPLE, GOOD + field(3, NUMBERS), "sample_counts"),
     "starts": (SAMPLE, GOOD + field(4, NUMBERS), "start_indices"),
     "lengths": (SAMPLE, GOOD + field(2, NUMBERS), "lengths"),
+    "packed fields": (SAMPLE, field(11, field(1, b"") * 1_000_000), "packed_cloud.fields"),
+    "a packed field's name": (
+        SAMPLE,
+        field(3, b"\1") + field(11, NAMED_FIELD),
+        "packed_cloud.fields[0].name",
+    ),
     "dimensions": (SAMPLE, GOOD + field(1, field(2, NUMBERS)), "points.shape"),
     "unknown fields": (SAMPLE, GOOD + b"\xf8\7\1" * 1_000_000, "request"),
     "stream": (STREAM, field(1, GOOD + attributes()), "attributes"),

@@ -9,7 +9,7 @@ from torch import Tensor
 import farpoint_ops
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
-METHODS = ("grid", "block", "cluster", "lazy", "lazy_sorted")
+METHODS = ("grid", "block", "tree")
 SCATTER_METHODS = ("rows", "vectors", "atomic")
 
 
@@ -23,40 +23,27 @@ def clouds(kind: str, batch: int, n: int) -> Tensor:
     return xyz
 
 
-def cuda_fps(xyz: Tensor, m: int, method: str, head: int = 0) -> tuple[Tensor, Tensor]:
+def cuda_fps(xyz: Tensor, m: int, method: str, warps: int = 0) -> tuple[Tensor, Tensor]:
     """Samples of one kernel; skips where this device cannot run it."""
     try:
-        indices, distances = torch.ops.farpoint._cuda_fps(xyz.cuda(), m, method, head)
+        indices, distances = torch.ops.farpoint._cuda_fps(xyz.cuda(), m, method, warps)
     except ValueError as error:
         pytest.skip(str(error))
     return indices, distances
 
 
-def check(xyz: Tensor, m: int, method: str, head: int = 0) -> None:
-    indices, distances = cuda_fps(xyz, m, method, head)
+def check(xyz: Tensor, m: int, method: str, warps: int = 0) -> None:
+    indices, distances = cuda_fps(xyz, m, method, warps)
     expected = farpoint_ops.furthest_point_sample(xyz, m, return_distances=True)
     assert torch.equal(indices.cpu(), expected[0])
     assert torch.equal(distances.cpu(), expected[1])
 
 
 @pytest.mark.parametrize("kind", ["random", "ties", "holes"])
-@pytest.mark.parametrize("n", [700, 4500])
+@pytest.mark.parametrize("n", [700, 4000])
 @pytest.mark.parametrize("method", METHODS)
 def test_small_clouds(method: str, n: int, kind: str) -> None:
-    """4500 points are the fewest that two blocks of a cluster share."""
     check(clouds(kind, 3, n), 60, method)
-
-
-def test_a_cluster_is_refused_only_where_there_are_none() -> None:
-    """`check` skips what a device refuses; here a refusal of the cluster kernel is a failure."""
-    if torch.cuda.get_device_capability() < (9, 0):
-        pytest.skip("clusters begin with sm_90")
-    for n in (1, 700, 4500, 32_000):  # up to 8 blocks, which every such device has
-        xyz = clouds("random", 1, n)
-        indices, distances = torch.ops.farpoint._cuda_fps(xyz.cuda(), 1, "cluster")
-        expected = farpoint_ops.furthest_point_sample(xyz, 1, return_distances=True)
-        assert torch.equal(indices.cpu(), expected[0])
-        assert torch.equal(distances.cpu(), expected[1])
 
 
 def small_arguments() -> dict[str, tuple[Any, ...]]:
@@ -151,18 +138,19 @@ def test_a_graph_replays_gather_and_its_backward() -> None:
 @pytest.mark.parametrize("kind", ["random", "ties", "holes"])
 @pytest.mark.parametrize("n", [5000, 12_000, 60_000, 120_000, 300_000])
 @pytest.mark.parametrize("method", METHODS)
-def test_clouds_of_many_blocks(method: str, n: int, kind: str) -> None:
+def test_large_clouds(method: str, n: int, kind: str) -> None:
     check(clouds(kind, 2, n), 600, method)
 
 
-@pytest.mark.parametrize("head", [2, 50, 1024, 1792])
-@pytest.mark.parametrize("method", ["lazy", "lazy_sorted"])
-def test_heads_of_any_size(method: str, head: int) -> None:
-    check(clouds("ties", 1, 40_000), 400, method, head)
+@pytest.mark.parametrize("warps", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("n", [1024, 9000, 40_000, 200_000])
+def test_trees_of_any_number_of_warps(n: int, warps: int) -> None:
+    """One to three levels, in registers, shared and global memory."""
+    check(clouds("ties", 2, n), 400, "tree", warps)
 
 
 def test_more_clouds_than_processors() -> None:
-    check(clouds("random", 300, 900), 64, "lazy")
+    check(clouds("random", 300, 900), 64, "tree")
 
 
 @pytest.mark.parametrize("n", [1000, 9000, 100_000])
@@ -173,13 +161,13 @@ def test_races_would_show_in_a_hundred_runs(n: int) -> None:
         assert torch.equal(farpoint_ops.furthest_point_sample(xyz, 128), first)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["grid", "tree"])
 def test_a_graph_replays_on_new_clouds(method: str) -> None:
     xyz, other = clouds("random", 2, 6000).cuda(), clouds("random", 2, 6001)[:, :6000]
     cuda_fps(xyz, 80, method)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        indices, _ = torch.ops.farpoint._cuda_fps(xyz, 80, method, 0)
+        indices, _ = torch.ops.farpoint._cuda_fps(xyz, 80, method)
     xyz.copy_(other)
     graph.replay()
     assert torch.equal(indices.cpu(), farpoint_ops.furthest_point_sample(other, 80))

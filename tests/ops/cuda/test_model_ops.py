@@ -234,6 +234,25 @@ def test_nearest_sample(kind: str) -> None:
     np.testing.assert_array_equal(squared, expected[1].numpy())
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_searches_in_float64(kind: str) -> None:
+    rng = np.random.default_rng(5)
+    xyz, others = (cloud(kind, rng, n).astype(np.float64) for n in (300, 40))
+    sizes, asked = np.array([300, 41]), np.array([40, 7])
+    for radius, inner, k in ((1.0, 0.5, 8), (1e30, 0.0, 70), (1e-6, 0.0, 1)):
+        rows, found = np.empty((2, 40, k), np.int32), np.empty((2, 40), np.int32)
+        limits = np.array([inner, radius]) ** 2
+        call("ball_query_wide", search_batch(xyz, others, sizes), limits, k, rows, found)
+        expected = OPS.ball_query(*tensors(xyz, others), radius, k, *tensors(sizes), inner)
+        np.testing.assert_array_equal(rows, expected[0].numpy())
+        np.testing.assert_array_equal(found, expected[1].numpy())
+    rows, squared = np.empty((2, 40), np.int32), np.empty((2, 40))
+    call("nearest_wide", search_batch(xyz, others, sizes), asked, rows, squared)
+    expected = OPS.nearest_sample(*tensors(others, xyz, asked, sizes))
+    np.testing.assert_array_equal(rows, expected[0].numpy())
+    np.testing.assert_array_equal(squared, expected[1].numpy())
+
+
 @pytest.mark.parametrize("index", INDEX_TYPES)
 def test_count_points(index: type) -> None:
     assignment = (np.random.default_rng(8).integers(-1, 20, (3, 500))).astype(index)

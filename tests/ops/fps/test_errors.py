@@ -14,11 +14,20 @@ Call = Callable[[Tensor], object]
 
 # Clouds (2, 8, 3) as `x`.
 EQUAL_SIZES: dict[str, tuple[Call, type[Exception], str]] = {
-    "rank": (lambda x: fps(x[0], 2), ValueError, r"xyz: expected shape \(B, N, 3\), got \[8, 3\]"),
+    "rank": (
+        lambda x: fps(x[0], 2),
+        ValueError,
+        r"xyz: expected shape \(B, N, D\) with D from 1 to 64, got \[8, 3\]",
+    ),
     "rank, with a start": (lambda x: fps(x[0], 2, start=1), ValueError, r"xyz: .*got \[8, 3\]"),
-    "columns": (lambda x: fps(x[..., :2], 2), ValueError, r"xyz: .*got \[2, 8, 2\]"),
+    "no columns": (lambda x: fps(x[..., :0], 2), ValueError, r"xyz: .*got \[2, 8, 0\]"),
+    "columns": (lambda x: fps(x.repeat(1, 1, 22), 2), ValueError, r"xyz: .*got \[2, 8, 66\]"),
     "no points": (lambda x: fps(x[:, :0], 1), ValueError, r"xyz: .*one point.*got \[2, 0, 3\]"),
-    "float64": (lambda x: fps(x.double(), 2), TypeError, "xyz: .*float64: shift to a local origin"),
+    "a stride short of int32": (
+        lambda x: fps(x[:1, :1].expand(1, 2**31 - 2**20, 3), 2),
+        ValueError,
+        r"xyz: expected at most 2146435071 points in a cloud, got \[1, 2146435072, 3\]",
+    ),
     "integers": (lambda x: fps(x.int(), 2), TypeError, "xyz: expected float32.*got Int"),
     "m of 0": (lambda x: fps(x, 0), ValueError, "m: expected 1 <= m <= N = 8, got 0"),
     "m negative": (lambda x: fps(x, -3), ValueError, "m: .*got -3"),
@@ -52,9 +61,14 @@ RAGGED: dict[str, tuple[Call, type[Exception], str]] = {
     "rank": (
         lambda x: ragged(x[None], [0, 1], 1),
         ValueError,
-        r"xyz: expected shape \(N, 3\), got \[1, 10, 3\]",
+        r"xyz: expected shape \(N, D\), got \[1, 10, 3\]",
     ),
-    "float64": (lambda x: ragged(x.double(), [0, 10], 1), TypeError, "xyz: .*got float64"),
+    "columns": (
+        lambda x: ragged(x.repeat(1, 22), [0, 10], 1),
+        ValueError,
+        r"xyz: expected shape \(N, D\) with D from 1 to 64, got \[10, 66\]",
+    ),
+    "integers": (lambda x: ragged(x.int(), [0, 10], 1), TypeError, "xyz: expected .*got Int"),
     "offsets short": (lambda x: ragged(x, [0, 9], 1), ValueError, r"offsets: .*10, got \[0, 9\]"),
     "offsets late": (lambda x: ragged(x, [1, 10], 1), ValueError, "offsets: .*0 to 10"),
     "no offsets": (lambda x: ragged(x, [], 1), ValueError, r"offsets: .*got \[\]"),

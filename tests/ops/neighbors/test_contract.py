@@ -94,6 +94,35 @@ def test_float64_neighbors(device: torch.device) -> None:
     assert torch.equal(all_rows[0].cpu(), reference.knn(cloud.cpu(), cloud[:, :4].cpu(), 200)[0])
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e25])
+def test_float64_ball_query_and_nearest_sample(cloud: Tensor, scale: float) -> None:
+    """Far from the origin, where float32 merges the points; and where its squares overflow."""
+    few = cloud[:250]
+    points = (few.double() * scale + 1e7 * scale)[None]
+    others = (queries_near(few).double() * scale + 1e7 * scale)[:, ::4]
+    for radius, inner, k in ((0.5, 0.0, 5), (1.5, 0.7, 40), (1e200, 0.0, 3)):
+        shell = radius * scale, k, None, inner * scale
+        actual = ball_query(points, others, *shell[:2], min_radius=shell[3])
+        assert_same(actual, reference.ball_query(points.cpu(), others.cpu(), *shell))
+    actual = nearest_sample(points, others)
+    assert actual[1].dtype == torch.float64
+    assert_same(actual, reference.nearest_sample(points.cpu(), others.cpu()))
+
+
+def test_float64_lengths_are_kept(device: torch.device) -> None:
+    points, others = random(device, 2, 70, 3).double(), random(device, 2, 9, 3).double()
+    sizes, few = torch.tensor([70, 4], device=device), torch.tensor([0, 9], device=device)
+    assert_same(
+        ball_query(points, others, 0.7, 10, lengths=sizes),
+        reference.ball_query(points.cpu(), others.cpu(), 0.7, 10, sizes),
+    )
+    assert_same(
+        nearest_sample(points, others, lengths=sizes, sample_lengths=few),
+        reference.nearest_sample(points.cpu(), others.cpu(), sizes, few),
+    )
+    assert nearest_sample(points, others[:, :0])[0].eq(-1).all()
+
+
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_padding_is_never_read(device: torch.device, dtype: torch.dtype) -> None:
     cloud, others = random(device, 3, 80, 3), random(device, 3, 30, 3)

@@ -43,11 +43,7 @@ CASES: dict[str, tuple[Call, type[Exception], str]] = {
         "lengths: expected int32 or int64, got Float",
     ),
     "knn no tensor": (lambda x, _: knn(x, [[0.0]], 1), TypeError, "queries: .*got list"),
-    "ball float64": (
-        lambda x, q: ball_query(x.double(), q.double(), 1, 2),
-        TypeError,
-        "xyz: .*float64: shift to a local origin",
-    ),
+    "ball integers": (lambda x, q: ball_query(x.int(), q.int(), 1, 2), TypeError, "xyz: .*got Int"),
     "ball centers": (
         lambda x, q: ball_query(x, q[..., :2], 1, 2),
         ValueError,
@@ -75,7 +71,11 @@ CASES: dict[str, tuple[Call, type[Exception], str]] = {
         ValueError,
         "lengths: expected 1 <= length <= 8 for cloud 0, got 0",
     ),
-    "nearest float64": (lambda x, q: nearest_sample(x.double(), q), TypeError, "xyz: .*float64"),
+    "nearest dtypes": (
+        lambda x, q: nearest_sample(x.double(), q),
+        TypeError,
+        "samples: expected Double as xyz, got Float",
+    ),
     "nearest sample length": (
         lambda x, q: nearest_sample(x, q, sample_lengths=[5, 6]),
         ValueError,

@@ -97,7 +97,7 @@ WRONG = {
         changed(lambda r: r.inputs[1].shape.extend([2**62] * 300)),
         "inputs[sample_count].shape",
     ),
-    "more outputs than there are": (request(outputs=[{"name": "indices"}] * 3), "outputs"),
+    "more outputs than there are": (request(outputs=[{"name": "indices"}] * 4), "outputs"),
     "a flat cloud": (request(shape=(30,)), "inputs[points].shape"),
     "no point": (request(CLOUD[:0], shape=(0, 3)), "inputs[points].shape"),
     "too many points": (request(np.zeros((101, 3), np.float32)), "inputs[points].shape"),
@@ -183,6 +183,8 @@ def test_typed_contents_of_any_size_are_those_numbers(points, datatype, field, r
 
 
 def test_the_messages_are_in_a_pool_of_their_own():
-    """So that a package which brings the same protocol can be loaded beside them."""
+    """So that a package which brings the same protocol can be loaded beside them, as it is here
+    where NVIDIA's client is installed."""
     with pytest.raises(KeyError):
-        descriptor_pool.Default().FindMessageTypeByName("inference.ModelInferRequest")
+        descriptor_pool.Default().FindFileByName(pb.DESCRIPTOR.name)
+    assert pb.DESCRIPTOR.pool is not descriptor_pool.Default()

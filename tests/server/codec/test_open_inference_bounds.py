@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.codec.open_inference.message import whole
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.sample_request import decode_sample_request
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError
@@ -82,10 +82,14 @@ def test_a_model_says_what_it_takes_and_gives():
     assert [(t.name, t.datatype, list(t.shape)) for t in said.inputs] == [
         ("points", "FP32", [-1, 3]),
         ("sample_count", "INT64", [1]),
+        ("features", "FP32", [-1, -1]),
+        ("start", "INT64", [1]),
     ]
     assert [(t.name, t.datatype, list(t.shape)) for t in said.outputs] == [
         ("indices", "INT32", [-1]),
         ("distances", "FP32", [-1]),
+        ("points", "FP32", [-1, 3]),
+        ("features", "FP32", [-1, -1]),
     ]
 
 

@@ -8,11 +8,11 @@ from tests.support.wire_format import field
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec import parts, wire
+from farpoint_server.codec import parts, sample_request, streaming, wire
 from farpoint_server.codec.open_inference.message import BOUNDS, read_infer_message
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as oi
-from farpoint_server.codec.parts import Bound, check_parts, encode_bounds, sample_bounds
-from farpoint_server.codec.validation import MAX_ATTRIBUTES, MAX_DIMENSIONS
+from farpoint_server.codec.parts import Bound, check_encode, check_parts, check_sample
+from farpoint_server.codec.validation import MAX_ATTRIBUTES, MAX_DIMENSIONS, MAX_PACKED_FIELDS
 from farpoint_server.errors import InvalidRequestError
 
 CLOUDS = 4
@@ -28,6 +28,7 @@ SAMPLE = {
     "lengths in a group": b"\xf3\1" + UNPACKED + b"\xf4\1",
     "attributes": field(7, b"") * (MAX_ATTRIBUTES + 1),
     "points.shape": field(1, DIMENSIONS),
+    "packed_cloud.fields": field(11, field(1, b"") * (MAX_PACKED_FIELDS + 1)),
     "attributes.values.shape": field(7, field(2, DIMENSIONS)),
     "request of unknown fields": b"\xf8\7\1" * (parts.MAX_FIELDS + 1),
     "request of unknown fields within": field(1, b"\xf8\7\1" * (parts.MAX_FIELDS + 1)),
@@ -49,7 +50,7 @@ INFER = {
 @pytest.mark.parametrize("case", SAMPLE)
 def test_a_sample_request_of_too_many_parts_is_refused(case):
     with pytest.raises(InvalidRequestError) as caught:
-        check_parts(memoryview(SAMPLE[case]), sample_bounds(CLOUDS))
+        check_sample(CLOUDS)(memoryview(SAMPLE[case]))
     assert caught.value.field == case.partition(" ")[0]
 
 
@@ -64,7 +65,7 @@ def test_an_inference_request_of_too_many_parts_is_refused(case):
 def test_an_encode_request_of_too_many_parts_is_refused(number, name):
     for raw, wrong in ((field(number, DIMENSIONS), name), (field(2, MANY), "lengths")):
         with pytest.raises(InvalidRequestError) as caught:
-            check_parts(memoryview(raw), encode_bounds(CLOUDS))
+            check_encode(CLOUDS)(memoryview(raw))
         assert caught.value.field == wrong
 
 
@@ -77,15 +78,15 @@ def test_the_largest_request_that_is_allowed_passes():
         start_indices=[2**62] * CLOUDS,
         attributes=[tensor_pb2.Attribute(values=values)] * MAX_ATTRIBUTES,
     )
-    check_parts(memoryview(request.SerializeToString()), sample_bounds(CLOUDS))
+    check_sample(CLOUDS)(memoryview(request.SerializeToString()))
 
 
 READERS = {
-    "Sample": (lambda raw: wire.read_sample_message(raw, CLOUDS), b""),
-    "SampleStream": (lambda raw: wire.read_stream_message(field(1, raw), CLOUDS), b""),
-    "SampleLarge": (lambda raw: wire.read_upload_data(field(1, raw), CLOUDS), b""),
+    "Sample": (lambda raw: sample_request.read_sample_message(raw, CLOUDS), b""),
+    "SampleStream": (lambda raw: streaming.read_stream_message(field(1, raw), CLOUDS), b""),
+    "SampleLarge": (lambda raw: streaming.read_upload_data(field(1, raw), CLOUDS), b""),
     "with data": (
-        lambda raw: wire.read_sample_message(raw, CLOUDS),
+        lambda raw: sample_request.read_sample_message(raw, CLOUDS),
         field(1, field(3, bytes(20_000))),
     ),
 }
@@ -106,9 +107,9 @@ def test_the_reader_of_inference_requests_checks_what_is_large(more):
     assert caught.value.field == "outputs.parameters"
 
 
-def test_a_small_message_is_left_to_protobuf(monkeypatch):
-    monkeypatch.setattr(wire, "check_parts", None)
-    assert wire.read_sample_message(field(2, b"\1" * 99), CLOUDS).request.lengths == [1] * 99
+def test_a_small_message_is_left_to_protobuf():
+    raw = field(2, b"\1" * 99)
+    assert wire.read_message(raw, pb.SampleRequest, check=None).lengths == [1] * 99
 
 
 BOUND = {

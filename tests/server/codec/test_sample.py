@@ -10,16 +10,15 @@ from hypothesis import strategies as st
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
 from farpoint_server.codec import sample_response
-from farpoint_server.codec.coordinates import to_float32
-from farpoint_server.codec.sample_request import (
+from farpoint_server.codec.coordinates import (
     DecodedSampleRequest,
     decode_sample_request,
-    parse_sample_request,
+    to_float32,
 )
+from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
 from farpoint_server.codec.sample_response import serialize_sample_response
 from farpoint_server.codec.tensors import TensorView
 from farpoint_server.codec.validation import RequestLimits
-from farpoint_server.codec.wire import SampleMessage
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError
 

@@ -6,13 +6,12 @@ import pytest
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
 from farpoint_server.codec.sample_request import (
+    SampleMessage,
     check_message_size,
-    check_points,
     parse_sample_request,
 )
-from farpoint_server.codec.tensors import data_bytes, parse_tensor
+from farpoint_server.codec.tensors import check_points, data_bytes, parse_tensor
 from farpoint_server.codec.validation import MAX_DIMENSIONS, RequestLimits
-from farpoint_server.codec.wire import SampleMessage
 from farpoint_server.errors import InvalidRequestError
 
 LIMITS = RequestLimits(message_bytes=1000, points=100, clouds=5)

@@ -9,10 +9,10 @@ from tests.support.memory_objects import MemoryObjects
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import shared_memory_pb2, tensor_pb2
-from farpoint_server.codec.sample_request import decode_sample_request, parse_sample_request
+from farpoint_server.codec.coordinates import decode_sample_request
+from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.validation import RequestLimits
-from farpoint_server.codec.wire import SampleMessage
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, OverloadedError
@@ -196,7 +196,8 @@ async def test_what_a_request_refers_to_counts_in_flight(regions, made):
 
     handler = SampleHandler(LIMITS, admission, None, Batcher(), [], None, regions)
     sent = message(tensor(regions.add(made(SIZE)), 0))
-    await handler.handle_message(sent, 1.0, 0.0)
+    request = parse_sample_request(sent, LIMITS, handler.regions)
+    await handler.sample(request, 1.0, lambda *_: [])
     assert held == [(20, 20, sent.size + 240, 1.0)]
     assert (admission.points, admission.bytes) == (0, 0)
 

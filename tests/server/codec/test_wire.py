@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 from google.protobuf.message import DecodeError, Message
 
+from farpoint.v1 import packed_cloud_pb2, tensor_pb2
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import tensor_pb2
-from farpoint_server.codec import fields, wire
-from farpoint_server.codec.sample_request import decode_sample_request, parse_sample_request
+from farpoint_server.codec import wire
+from farpoint_server.codec.coordinates import decode_sample_request
+from farpoint_server.codec.sample_request import (
+    SampleMessage,
+    parse_sample_request,
+    read_sample_message,
+)
+from farpoint_server.codec.streaming import read_stream_message, read_upload_data
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.errors import InvalidRequestError
 
@@ -27,6 +33,17 @@ def message(points: int, **fields) -> pb.SampleRequest:
     )
 
 
+def packed_message(points: int, **fields) -> pb.SampleRequest:
+    described = [
+        packed_cloud_pb2.PackedField(name=name, offset=4 * i, data_type=1)
+        for i, name in enumerate("xyz")
+    ]
+    cloud = packed_cloud_pb2.PackedCloud(
+        fields=described, width=points // 2, height=2, point_step=12, data=bytes(12 * points)
+    )
+    return pb.SampleRequest(packed_cloud=cloud, sample_counts=[1], **fields)
+
+
 ATTRIBUTE = tensor_pb2.Attribute(name="é", values=tensor_pb2.Tensor(data_type=7, data=b"x" * 40))
 SEEDS = [
     message(4).SerializeToString(),
@@ -35,6 +52,9 @@ SEEDS = [
     message(4).SerializeToString() * 2,
     pb.SampleRequest().SerializeToString(),
     pb.SampleRequest(sample_counts=range(70)).SerializeToString() + message(4).SerializeToString(),
+    packed_message(4).SerializeToString(),
+    packed_message(20, lengths=[5, 15], attributes=[ATTRIBUTE]).SerializeToString(),
+    packed_message(4).SerializeToString() + message(4).SerializeToString(),
 ]
 
 
@@ -72,16 +92,17 @@ def parsed(kind: type[Message], raw: bytes) -> Message | None:
 def read(function, raw: bytes, *options):
     try:
         return function(raw, *options)
-    except DecodeError:
+    except InvalidRequestError:
         return None
 
 
-def whole(read: wire.SampleMessage) -> pb.SampleRequest:
+def whole(read: SampleMessage) -> pb.SampleRequest:
     """With what was cut out put back."""
     request = pb.SampleRequest()
     request.CopyFrom(read.request)
     if read.points_data is not None:
-        request.points.data = bytes(read.points_data)
+        points = request.points if request.HasField("points") else request.packed_cloud
+        points.data = bytes(read.points_data)
     return request
 
 
@@ -90,7 +111,10 @@ def test_damaged_requests_mean_what_protobuf_says_and_are_work_or_named_as_wrong
     outcomes = {"no message": 0, "wrong": 0, "work": 0, "cut": 0}
     for i in range(INPUTS):
         raw = mutated(SEEDS[i % len(SEEDS)], chance)
-        expected, got = parsed(pb.SampleRequest, raw), read(wire.read_sample_message, raw, CLOUDS)
+        expected, got = (
+            parsed(pb.SampleRequest, raw),
+            read(read_sample_message, raw, CLOUDS),
+        )
         assert (expected is None) == (got is None), raw
         if got is None:
             outcomes["no message"] += 1
@@ -114,17 +138,21 @@ def test_damaged_messages_of_streams_mean_what_protobuf_says():
         pb.SampleStreamRequest(request=message(20), mode=2).SerializeToString(),
         pb.SampleLargeRequest(points_data=b"x" * 40).SerializeToString(),
         pb.SampleLargeRequest(request=message(4)).SerializeToString(),
+        pb.SampleStreamRequest(request=packed_message(20)).SerializeToString(),
     ]
     for i in range(20_000):
-        raw = mutated(seeds[i % 3], chance)
+        raw = mutated(seeds[i % 4], chance)
         expected, got = (
             parsed(pb.SampleStreamRequest, raw),
-            read(wire.read_stream_message, raw, CLOUDS),
+            read(read_stream_message, raw, CLOUDS),
         )
         assert (expected is None) == (got is None), raw
         if got is not None:
             assert (whole(got[0]), got[1]) == (expected.request, expected.mode), raw
-        large, data = parsed(pb.SampleLargeRequest, raw), read(wire.read_upload_data, raw, CLOUDS)
+        large, data = (
+            parsed(pb.SampleLargeRequest, raw),
+            read(read_upload_data, raw, CLOUDS),
+        )
         expected_data = large.points_data if large and large.HasField("points_data") else None
         assert (None if data is None else bytes(data)) == expected_data, raw
 
@@ -132,14 +160,14 @@ def test_damaged_messages_of_streams_mean_what_protobuf_says():
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384, 1 << 21])
 def test_a_field_put_together_by_hand_is_what_protobuf_writes(size):
     data = np.random.default_rng(0).bytes(size)
-    chunks = fields.length_delimited(1, wire.tensor_chunks(9, [size], data))
+    chunks = wire.length_delimited(1, wire.tensor_chunks(9, [size], data))
     tensor = tensor_pb2.Tensor(data_type=9, shape=[size], data=data)
     assert pb.SampleRequest.FromString(b"".join(chunks)) == pb.SampleRequest(points=tensor)
 
 
 def test_the_points_are_not_copied():
     raw = message(100).SerializeToString()
-    got = wire.read_sample_message(raw, CLOUDS)
+    got = read_sample_message(raw, CLOUDS)
     assert np.shares_memory(np.frombuffer(got.points_data, "u1"), np.frombuffer(raw, "u1"))
     assert got.request.points.data == b""
 
@@ -149,7 +177,7 @@ def test_points_that_lie_across_the_boundaries_of_numbers_are_moved(before):
     data = memoryview(bytes(before) + message(7).points.data)[before:]
     request = message(7)
     request.points.ClearField("data")
-    parsed = parse_sample_request(wire.SampleMessage(request, data, 100), LIMITS)
+    parsed = parse_sample_request(SampleMessage(request, data, 100), LIMITS)
     array = parsed.points.array()
     assert array.ctypes.data % 4 == 0
     assert array.ravel().tolist() == list(range(21))

@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 
 from farpoint_server.errors import AddressUnavailableError
 from farpoint_server.observability.http import routes
-from farpoint_server.transport.http_server import HttpServer
+from farpoint_server.transport.http.server import HttpServer
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from farpoint_server.observability.metrics.calls import CallMetrics, reason_of
 from farpoint_server.observability.metrics.instruments import Instruments
 from farpoint_server.observability.metrics.memory import MemoryCollector
 from farpoint_server.request_context import bind
-from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.limits.open_calls import InFlight
 
 RPC = "farpoint.test.Service/Method"
 DASHBOARD = Path(__file__).parents[3] / "deploy/grafana/farpoint.json"

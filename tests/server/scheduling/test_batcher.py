@@ -22,15 +22,14 @@ class StandInEngine:
     """Answers each request with its number of points, once `gate` lets it; fails on POISON, and
     has no answer at all for MISCOUNTED."""
 
+    inline_ns = -1
+
     def __init__(self, depth: int = 1) -> None:
         self.depth = depth
         self.gate = asyncio.Event()
         self.batches: list[list[int]] = []
         self.running: SampleBatch | None = None
         self.before_failure = lambda: None
-
-    def run_inline_if_idle(self, work):  # noqa: ARG002
-        return None
 
     async def run(self, batch):
         sizes = [len(clouds.points) for clouds in batch.requests]
@@ -359,3 +358,16 @@ async def test_when_every_engine_hangs_nothing_is_accepted_until_one_is_back(wat
     await settle()
     assert said == [False, True]
     assert int((await batcher.run(cloud(20), None)).result.rows[0]) == 20
+
+
+async def test_the_requests_of_a_batch_are_told_to_one_of_them(batcher, engine):
+    """So that whoever counts batches by the answers counts each once."""
+    alone = asyncio.ensure_future(batcher.run(cloud(1), None))
+    await settle()
+    together = [asyncio.ensure_future(batcher.run(cloud(n), None)) for n in (2, 3, 4)]
+    given_up = together.pop(0)
+    await settle()
+    given_up.cancel()
+    engine.gate.set()
+    assert (await alone).batch_requests == 1
+    assert [outcome.batch_requests for outcome in await asyncio.gather(*together)] == [2, 0]

@@ -115,26 +115,16 @@ async def test_while_one_engine_hangs_the_other_encodes(engines, model, batcher_
     batcher = batcher_of(engines, 1000, watchdog)
     with pytest.raises(EngineHungError):
         await batcher.run(EncodeWork(model, CLOUD), None)
-    assert (watchdog.hung, watchdog.is_hung(0), watchdog.is_hung(1)) == (1, True, False)
+    assert (watchdog.hung, watchdog.late) == (1, [1, 0])
     free = DensityEncoder(CONFIG).eval()
     other = {engine.device: free for engine in engines}
     for _ in range(3):
         assert (await batcher.run(EncodeWork(other, CLOUD), None)).result[0].counts.sum() == 50
 
 
-async def test_an_engine_that_is_late_with_two_batches_is_one_that_hangs(engines):
+def test_an_engine_that_is_late_with_two_batches_is_one_that_hangs():
     said: list[bool] = []
-    watchdog = Watchdog(0.02, 2, said.append)
-    release = threading.Event()
-    late = [
-        asyncio.create_task(
-            watchdog.watch(0, engines[0].call(lambda: release.wait(10)), lambda: None)
-        )
-        for _ in range(2)
-    ]
-    await until(lambda: watchdog.is_hung(0))
-    await asyncio.sleep(0.05)
-    assert (watchdog.hung, said) == (1, [])
-    release.set()
-    await asyncio.gather(*late)
-    assert watchdog.hung == 0
+    watchdog = Watchdog(None, 2, said.append)
+    for late, hung in ((1, 1), (1, 1), (-1, 1), (-1, 0)):
+        watchdog.count(0, late)
+        assert (watchdog.hung, watchdog.all_hung, said) == (hung, False, [])

@@ -12,14 +12,14 @@ from farpoint_server.engine import engine as engine_module
 from farpoint_server.engine import sample
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleBatch, SampleWork
-from farpoint_server.engine.thread import EngineThread, inline_limit_ns
-from farpoint_server.engine.types import Clouds
+from farpoint_server.engine.thread import inline_limit_ns
+from farpoint_server.engine.types import Clouds, Samples
 from farpoint_server.errors import DeadlinePassedError
 from farpoint_server.memory.options import Options, manager_of
 from farpoint_server.memory.trimmer import Gate
-from farpoint_server.observability.metrics.batches import BatchMeter
 from farpoint_server.observability.metrics.instruments import Instruments
 from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.lane import BatchMetrics
 
 RANDOM = np.random.default_rng(5)
 CPU = torch.device("cpu")
@@ -91,9 +91,7 @@ def is_here(thread: threading.Thread) -> bool:
 def test_points_samples_and_cores_decide_what_is_small(lengths, counts, on_two_cores, on_more):
     cost_ns = SampleWork(clouds(lengths, counts)).cost_ns
     for cores, expected in ((2, on_two_cores), (16, on_more)):
-        thread = EngineThread("engine", lambda: None, inline_limit_ns(cores))
-        assert (thread.run_inline_if_idle(lambda: "done", cost_ns) == "done") == expected
-        thread.stop()
+        assert (cost_ns <= inline_limit_ns(cores)) == expected
 
 
 async def test_small_work_is_done_on_the_event_loop_and_other_work_is_not(batcher, launches):
@@ -146,7 +144,7 @@ async def test_no_trim_begins_while_small_work_is_done(engine, gate, monkeypatch
     def launch(requests, cancelled):  # noqa: ARG001
         with gate.try_exclusive() as trims:
             seen.append(trims)
-        return np.zeros(9, np.int32), None
+        return [Samples(np.zeros(9, np.int32), None)]
 
     monkeypatch.setattr(sample, "launch", launch)
     assert engine.run_inline_if_idle(SMALL) is not None
@@ -176,13 +174,8 @@ async def test_work_whose_time_is_over_is_not_done(batcher, launches):
 
 async def test_it_is_counted_as_a_batch(engine):
     registry = CollectorRegistry()
-    meter = BatchMeter(engine, Instruments(registry))
-    turn = threading.Event()
-    busy = asyncio.ensure_future(engine.call(turn.wait))
-    await asyncio.sleep(0)
-    assert meter.run_inline_if_idle(SMALL) is None
-    turn.set()
-    await busy
-    assert meter.run_inline_if_idle(SMALL) is not None
+    instruments = Instruments(registry)
+    metrics = BatchMetrics(instruments.batch_requests.observe, instruments.batch_points.observe)
+    await Batcher([engine], 10_000, metrics=metrics).run(SMALL, None)
     assert registry.get_sample_value("farpoint_batch_requests_count") == 1
     assert registry.get_sample_value("farpoint_batch_points_sum") == 100

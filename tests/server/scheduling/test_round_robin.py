@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from tests.support.scheduling import MS, job
 
-from farpoint_server.scheduling.round_robin import QUANTUM_NS, RoundRobin
+from farpoint_server.scheduling.queue import QUANTUM_NS, RoundRobin
 
 QUANTUM_MS = QUANTUM_NS / MS
 
@@ -32,7 +32,7 @@ def take(line, count=None):
 async def test_the_jobs_of_one_caller_come_in_their_order(line):
     jobs = add(line, "a", 5, 50, 1)
     assert [line.take() for _ in range(3)] == jobs
-    assert line.count == line.cost_ns == line.points == line.callers == 0
+    assert line.count == line.cost_ns == line.callers == 0
 
 
 async def test_callers_take_turns_whoever_came_first_and_with_however_many(line):

@@ -8,17 +8,17 @@ import pytest
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec.sample_request import decode_sample_request, parse_sample_request
+from farpoint_server.codec.coordinates import decode_sample_request
+from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
 from farpoint_server.codec.sample_response import response_bytes, serialize_sample_response
 from farpoint_server.codec.validation import RequestLimits
-from farpoint_server.codec.wire import SampleMessage
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.services.sample_handler import INLINE_BYTES, SampleHandler
+from farpoint_server.services.sample_handler import INLINE_FLOAT32_BYTES, SampleHandler
 
 LIMITS = RequestLimits(message_bytes=1 << 26, points=1 << 20, clouds=5)
-LARGE = INLINE_BYTES // 12 + 1
+LARGE = INLINE_FLOAT32_BYTES // 12 + 1
 
 
 class FirstRows:
@@ -44,9 +44,9 @@ def handler(max_points: int, threads: ThreadPoolExecutor | None = None) -> Sampl
 async def test_what_is_wrong_is_told_so_also_where_there_is_no_room():
     full = handler(max_points=0)
     with pytest.raises(InvalidRequestError):
-        await full.handle_message(message(3, 4), None, 0.0)
+        parse_sample_request(message(3, 4), full.limits)
     with pytest.raises(OverloadedError):
-        await full.handle_message(message(3, 2), None, 0.0)
+        await full.sample(parse_sample_request(message(3, 2), full.limits), None, lambda *_: [])
 
 
 @pytest.mark.parametrize(

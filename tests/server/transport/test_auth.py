@@ -5,8 +5,8 @@ import pytest
 
 from farpoint_server.services.registration import ADMIN, HEALTH, PUBLIC
 from farpoint_server.transport.auth import AuthInterceptor, scope_of
-from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.limits.open_calls import InFlight
 from farpoint_server.transport.tokens import TokenFile
 
 CAMERA, OPS = "c" * 32, "o" * 32
@@ -110,3 +110,11 @@ def test_every_service_has_its_scope():
 @pytest.mark.parametrize("method", ["/a.Later/M", "", "/", "//grpc.health.v1.Health/Check", "x"])
 def test_what_is_not_listed_needs_admin(method):
     assert scope_of(method) == "admin"
+
+
+def test_models_are_loaded_by_administrators_whatever_the_protocol():
+    service = "/inference.GRPCInferenceService"
+    for method in ("RepositoryModelLoad", "RepositoryModelUnload"):
+        assert scope_of(f"{service}/{method}") == "admin"
+    for method in ("RepositoryIndex", "ModelStreamInfer", "SystemSharedMemoryRegister"):
+        assert scope_of(f"{service}/{method}") == "sample"

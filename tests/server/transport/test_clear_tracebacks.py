@@ -8,14 +8,18 @@ from unittest.mock import AsyncMock, Mock
 import grpc
 import pytest
 
-from farpoint.v1 import sampling_pb2
+from farpoint.v1 import sampling_pb2, tensor_pb2
+from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.sampling import SamplingServicer
-from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.interceptor import RequestInterceptor
-from farpoint_server.transport.limits.outgoing import Outgoing
+from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
 
+ONE_POINT = sampling_pb2.SampleRequest(
+    points=tensor_pb2.Tensor(data_type=tensor_pb2.DATA_TYPE_FLOAT32, shape=[1, 3], data=bytes(12)),
+    sample_counts=[1],
+)
 METHOD = "/farpoint.test.Service/Method"
 
 
@@ -91,14 +95,15 @@ async def test_a_failed_request_of_a_stream_leaves_nothing_either():
         messages.append(weakref.ref(message))
         await wait_for_work_that_fails(message)
 
-    request = sampling_pb2.SampleStreamRequest().SerializeToString()
+    request = sampling_pb2.SampleStreamRequest(request=ONE_POINT).SerializeToString()
     context = AsyncMock(
         read=AsyncMock(side_effect=[request, grpc.aio.EOF]),
         invocation_metadata=Mock(return_value=()),
         time_remaining=Mock(return_value=None),
     )
     outgoing = Outgoing(Admission(1, 1, 1))
-    servicer = SamplingServicer(Mock(handle_message=answer), InFlight(), Mock(), outgoing, 300)
+    handler = Mock(sample=answer, limits=RequestLimits(100, 1, 1), regions=None)
+    servicer = SamplingServicer(handler, InFlight(), Mock(), outgoing, 300)
     await servicer.sample_stream(None, context)
     (written,) = context.write.await_args.args
     assert sampling_pb2.SampleStreamResponse.FromString(written).error.message == "full"

@@ -8,8 +8,8 @@ import pytest
 import structlog
 
 from farpoint_server.errors import OverloadedError
-from farpoint_server.transport.drain import InFlight
 from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.limits.open_calls import InFlight
 
 METHOD = "/farpoint.test.Service/Method"
 

@@ -7,10 +7,12 @@ import grpc
 import pytest
 import structlog
 
+from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.errors import DeadlinePassedError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.transport.drain import InFlight
+from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.limits.open_calls import InFlight
 from farpoint_server.transport.receive import ReceiveTurns, receive
 
 METHOD = "/farpoint.test.Service/Method"
@@ -136,8 +138,9 @@ async def test_who_leaves_when_it_is_its_turn_gives_it_to_the_next():
 
 async def test_a_full_server_receives_nothing():
     sender, admission = Sender(arrived=True), Admission(max_points=1, max_bytes=1, retry_ms=1)
+    handler = SampleHandler(RequestLimits(1, 1, 1), admission, ReceiveTurns(1), None, [], None)
     with admission.hold(1, 1), pytest.raises(OverloadedError):
-        await receive(sender, admission, ReceiveTurns(1))
+        await handler.handle(None, sender)
     assert not sender.begun.is_set()
 
 
@@ -149,10 +152,9 @@ def turns():
 @pytest.fixture
 async def channel(turns):
     """To a server whose one method receives for itself."""
-    admission = Admission(10, 1000, 1)
 
     async def length(_: object, context: grpc.aio.ServicerContext) -> bytes:
-        return str(len(await receive(context, admission, turns))).encode()
+        return str(len(await receive(context, turns))).encode()
 
     server = grpc.aio.server(interceptors=[RequestInterceptor(InFlight())])
     handler = grpc.stream_unary_rpc_method_handler(length)

@@ -6,7 +6,6 @@ as only a bug could make it. After one of UNWATCHED_POINTS memory cannot be poll
 """
 
 from collections.abc import Sequence
-from typing import Any
 from unittest.mock import Mock
 
 import torch
@@ -21,10 +20,10 @@ OOM_POINTS = 1300
 LOST_POINTS = 1301
 MISCOUNTED_POINTS = 1302
 UNWATCHED_POINTS = 1303
-launch, split = sample.launch, sample._split
+launch = sample.launch
 
 
-def launch_and_fail(requests: Sequence[Clouds], cancelled: Int32s) -> object:
+def launch_and_fail(requests: Sequence[Clouds], cancelled: Int32s) -> list[Samples]:
     lengths = [length for clouds in requests for length in clouds.lengths]
     if LOST_POINTS in lengths:
         raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
@@ -32,15 +31,11 @@ def launch_and_fail(requests: Sequence[Clouds], cancelled: Int32s) -> object:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
     if UNWATCHED_POINTS in lengths:
         Manager.poll = Mock(side_effect=RuntimeError("a bug"))
-    return launch(requests, cancelled)
-
-
-def split_and_forget(requests: Sequence[Clouds], *arrays: Any) -> list[Samples]:
-    answers = split(requests, *arrays)
+    answers = launch(requests, cancelled)
     return answers[1:] if MISCOUNTED_POINTS in requests[0].lengths else answers
 
 
 if __name__ == "__main__":
-    sample.launch, sample._split = launch_and_fail, split_and_forget
+    sample.launch = launch_and_fail
     monitor.MAX_FAILURES = 3
     command.main()

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from farpoint._rpcs.serialized import SerializedRequest, take_serialized
 from farpoint.errors import InvalidArgumentError
 from farpoint.memory import Memory, Trim, read_memory, read_trims
 from farpoint.models import Model, read_model
@@ -83,6 +84,7 @@ class Stubs:
 
     def __init__(self, channel: grpc.Channel | grpc.aio.Channel) -> None:
         self.sampling: Any = sampling_pb2_grpc.SamplingServiceStub(channel)
+        take_serialized(self.sampling, channel)
         self.admin: Any = admin_pb2_grpc.AdminServiceStub(channel)
 
 
@@ -91,7 +93,7 @@ class UnaryRpc(ABC, Generic[Response, Result]):
 
     method: ClassVar["attrgetter[Any]"]
     """Finds the stub's method in `Stubs`."""
-    request: Message | Iterator[Message]
+    request: Message | SerializedRequest | Iterator[Message]
 
     @abstractmethod
     def read(self, response: Response, context: CallContext, /) -> Result:

@@ -5,10 +5,9 @@ from operator import attrgetter
 import numpy as np
 
 from farpoint._arrays import Array, CloudAttributes, split_batch
-from farpoint._checksums import Checksums
 from farpoint._rpcs.calls import CallContext, UnaryRpc
-from farpoint._rpcs.sample import check_rows
-from farpoint._tensors import points_to_tensor, to_arrays, to_tensor
+from farpoint._rpcs.sample import wrong_rows
+from farpoint._tensors import Checksums, points_to_tensor, to_arrays, to_tensor
 from farpoint.errors import InternalError, InvalidArgumentError
 from farpoint.models import Encoding, Stage
 from farpoint.v1 import sampling_pb2 as pb
@@ -77,10 +76,10 @@ class EncodeRpc(UnaryRpc[pb.EncodeResponse, Encoding | list[Encoding]]):
         )
         indices, counts = indices.astype(np.int64), counts.astype(np.int64)
         features, distances = features.astype(np.float32), distances.astype(np.float32)
-        rows = {len(indices), len(features), len(counts), len(distances), sum(stage.lengths)}
-        if len(stage.lengths) != len(clouds) or len(rows) != 1:
+        sizes = {len(indices), len(features), len(counts), len(distances), sum(stage.lengths)}
+        if len(stage.lengths) != len(clouds) or len(sizes) != 1:
             raise InternalError(
-                f"the server answered with {sorted(rows)} rows for clouds of "
+                f"the server answered with {sorted(sizes)} rows for clouds of "
                 f"{list(stage.lengths)} points, expected as many of each of {len(clouds)}"
             )
         stages = []
@@ -88,11 +87,13 @@ class EncodeRpc(UnaryRpc[pb.EncodeResponse, Encoding | list[Encoding]]):
         for cloud, length in zip(clouds, stage.lengths, strict=True):
             part = slice(end, end + length)
             end = part.stop
-            check_rows(indices[part], cloud)
+            rows = indices[part]
+            if rows.min() < 0 or rows.max() >= len(cloud):
+                raise wrong_rows(rows, cloud)
             stages.append(
                 Stage(
-                    indices=indices[part],
-                    points=cloud[indices[part]],
+                    indices=rows,
+                    points=cloud[rows],
                     features=features[part],
                     counts=counts[part],
                     mean_distances=distances[part],

@@ -1,17 +1,19 @@
 """The Sample RPC: its request from checked arguments, and `Sample`s from its response."""
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Sequence, Sized
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from farpoint._arrays import Array, CloudAttributes, split_batch
-from farpoint._checksums import Checksums
+from farpoint._arrays import Array, CloudBatch, split_batch
 from farpoint._rpcs.calls import CallContext, UnaryRpc
+from farpoint._rpcs.serialized import SerializedRequest, with_packed_data
 from farpoint._shared_memory import Lease
-from farpoint._tensors import points_to_tensor, to_arrays
+from farpoint._tensors import Checksums, points_to_tensor, to_arrays
 from farpoint.errors import InternalError, InvalidArgumentError
+from farpoint.packed.batch import PackedBatch, packed_batch
 from farpoint.results import Sample
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
@@ -36,7 +38,11 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
     """
 
     method = operator.attrgetter("sampling.Sample")
-    request: pb.SampleRequest
+    head: pb.SampleRequest
+    """The request, without `data`."""
+    data: list[memoryview]
+    """Of a packed cloud, one piece after the other."""
+    request: pb.SampleRequest | SerializedRequest
 
     def __init__(
         self,
@@ -47,25 +53,40 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         nonfinite: str = "reject",
         lease: Lease | None = None,
         checksums: Checksums = Checksums.OFF,
+        radius: float | None = None,
     ) -> None:
         check_nonfinite(nonfinite)
-        self.batch = split_batch(points, attributes, own_attributes=True)
+        packed = None if isinstance(points, np.ndarray) else packed_batch(points, attributes)
+        self.batch: CloudBatch | PackedBatch = packed or split_batch(
+            points, attributes, own_attributes=True
+        )
         clouds = self.batch.clouds
         self.checksums = checksums
-        self.request = pb.SampleRequest()
+        self.head, self.data = pb.SampleRequest(), []
+        self.request = self.head
         if not clouds:  # nothing to ask for
             return
-        self.request = pb.SampleRequest(
+        if radius is not None:
+            check_radius(radius)
+        unbounded = m is None and radius is not None
+        self.head = self.request = pb.SampleRequest(
             lengths=[len(cloud) for cloud in clouds],
-            sample_counts=_check_sample_counts(m, clouds),
+            sample_counts=[] if unbounded else _check_sample_counts(m, clouds),
+            covering_radius=radius,
             start_indices=_check_start_indices(start, clouds),
             method=pb.SAMPLING_METHOD_FARTHEST_POINT,
             nonfinite_policy=_NONFINITE[nonfinite],
             return_distances=True,
             return_checksums=checksums.are_wanted,
         )
-        tensor = points_to_tensor(clouds) if lease is None else lease.points_to_tensor(clouds)
-        self.request.points.CopyFrom(tensor)
+        if isinstance(self.batch, PackedBatch):
+            self.data = self.batch.describe(self.head, lease)
+            if self.data:
+                self.request = with_packed_data(self.head, self.data)
+            return
+        arrays = self.batch.clouds
+        tensor = points_to_tensor(arrays) if lease is None else lease.points_to_tensor(arrays)
+        self.head.points.CopyFrom(tensor)
 
     def read(self, response: pb.SampleResponse, context: CallContext) -> Sample | list[Sample]:
         """One `Sample`, or a list where a batch was asked for.
@@ -74,38 +95,42 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             InternalError: the response does not fit the request.
             DataLossError: it was damaged.
         """
-        samples = list(self._samples(response, context))
-        return samples[0] if self.batch.single else samples
-
-    def _samples(self, response: pb.SampleResponse, context: CallContext) -> Iterator[Sample]:
-        indices, distances = self._arrays(response.indices, response.distances)
-        indices, distances = indices.astype(np.int64), distances.astype(np.float32)
-        origins = self._origins(response)
-        self._check(response, indices, distances)
+        self._check(response)
+        is_shifted = self._is_shifted(response)
         timings = context.read_timings(response.timings)
-        pairs = zip(self.batch.clouds, self.batch.attributes, strict=True)
-        end = 0
-        for i, (cloud, attributes) in enumerate(pairs):
+        indices, distances = to_arrays(
+            response.indices, response.distances, checksums=self.checksums
+        )
+        indices, distances = indices.astype(np.int64), distances.astype(np.float32)
+        origins = self._origins(response) if is_shifted else None
+        samples, end = [], 0
+        clouds: Sequence[Sized] = self.batch.clouds
+        for i, cloud in enumerate(clouds):
             begin, end = end, end + response.lengths[i]
             rows = indices[begin:end]
-            check_rows(rows, cloud)
-            yield Sample(
+            if rows.min() < 0 or rows.max() >= len(cloud):
+                raise wrong_rows(rows, cloud)
+            points, attributes = self.batch.choose(i, rows)
+            sample = Sample(
                 indices=rows,
-                points=cloud[rows],
-                attributes=_gather(attributes, rows),
+                points=points,
+                attributes=attributes,
                 distances=distances[begin:end],
                 timings=timings,
                 origin=None if origins is None else origins[i],
                 request_id=context.request_id,
             )
+            samples.append(sample)
+        return samples[0] if self.batch.single else samples
 
-    def _arrays(self, *tensors: tensor_pb2.Tensor) -> list[Array]:
-        return to_arrays(*tensors, checksums=self.checksums)
+    def _is_shifted(self, response: pb.SampleResponse) -> bool:
+        """Whether the server sampled around origins of its own, as it does in float64."""
+        if isinstance(self.batch, PackedBatch):
+            return response.HasField("origins")
+        return self.head.points.data_type == tensor_pb2.DATA_TYPE_FLOAT64
 
-    def _origins(self, response: pb.SampleResponse) -> Array | None:
-        if self.request.points.data_type != tensor_pb2.DATA_TYPE_FLOAT64:
-            return None
-        [origins] = self._arrays(response.origins)
+    def _origins(self, response: pb.SampleResponse) -> Array:
+        [origins] = to_arrays(response.origins, checksums=self.checksums)
         expected = len(self.batch.clouds), 3
         if origins.shape != expected:
             raise InternalError(
@@ -113,13 +138,17 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             )
         return origins
 
-    def _check(self, response: pb.SampleResponse, indices: Array, distances: Array) -> None:
-        counts = list(self.request.sample_counts)
+    def _check(self, response: pb.SampleResponse) -> None:
+        counts = list(self.head.sample_counts) or list(self.head.lengths)
         expected = counts * len(self.batch.clouds) if len(counts) == 1 else counts
         lengths = list(response.lengths)
-        if lengths != expected or not len(indices) == len(distances) == sum(lengths):
+        indices, distances = response.indices.shape[:1], response.distances.shape[:1]
+        fits = lengths == expected
+        if self.head.HasField("covering_radius") and len(lengths) == len(expected):
+            fits = all(1 <= n <= most for n, most in zip(lengths, expected, strict=True))
+        if not fits or not indices == distances == [sum(lengths)]:
             raise InternalError(
-                f"the server answered with {len(indices)} indices and {len(distances)} distances "
+                f"the server answered with {sum(indices)} indices and {sum(distances)} distances "
                 f"for clouds of {lengths} samples, expected {expected}"
             )
 
@@ -132,15 +161,22 @@ def check_nonfinite(nonfinite: str) -> None:
         )
 
 
-def check_rows(rows: Array, cloud: Array) -> None:
-    """Raises InternalError for indices that are not rows of the cloud."""
-    if rows.min() < 0 or rows.max() >= len(cloud):
-        raise InternalError(
-            f"the server answered with rows {rows.min()} to {rows.max()} of {len(cloud)} points"
+def check_radius(radius: object) -> None:
+    """Raises InvalidArgumentError for anything but a number that is not negative."""
+    if isinstance(radius, bool) or not isinstance(radius, Real) or not float(radius) >= 0:
+        raise InvalidArgumentError(
+            f"radius must be a number that is 0 or more, got {radius!r}", field="covering_radius"
         )
 
 
-def _check_sample_counts(m: object, clouds: list[Array]) -> list[int]:
+def wrong_rows(rows: Array, cloud: Sized) -> InternalError:
+    """For indices that are not rows of the cloud."""
+    return InternalError(
+        f"the server answered with rows {rows.min()} to {rows.max()} of {len(cloud)} points"
+    )
+
+
+def _check_sample_counts(m: object, clouds: Sequence[Sized]) -> list[int]:
     """One count for all clouds or one per cloud, as the request states them."""
     counts = _whole_numbers(m, len(clouds), "m", "sample_counts")
     for i, (cloud, count) in enumerate(zip(clouds, _spread(counts, clouds), strict=True)):
@@ -152,7 +188,7 @@ def _check_sample_counts(m: object, clouds: list[Array]) -> list[int]:
     return counts
 
 
-def _check_start_indices(start: object, clouds: list[Array]) -> list[int]:
+def _check_start_indices(start: object, clouds: Sequence[Sized]) -> list[int]:
     """One start row for all clouds or one per cloud, as the request states them."""
     starts = _whole_numbers(start, len(clouds), "start", "start_indices")
     for i, (cloud, row) in enumerate(zip(clouds, _spread(starts, clouds), strict=True)):
@@ -164,7 +200,7 @@ def _check_start_indices(start: object, clouds: list[Array]) -> list[int]:
     return starts
 
 
-def _spread(values: list[int], clouds: list[Array]) -> list[int]:
+def _spread(values: list[int], clouds: Sequence[Sized]) -> list[int]:
     return values * len(clouds) if len(values) == 1 else values
 
 
@@ -181,9 +217,3 @@ def _whole_numbers(value: Any, clouds: int, name: str, field: str) -> list[int]:
             field=field,
         )
     return numbers
-
-
-def _gather(attributes: CloudAttributes, rows: Array) -> CloudAttributes:
-    if isinstance(attributes, dict):
-        return {name: values[rows] for name, values in attributes.items()}
-    return None if attributes is None else attributes[rows]

@@ -3,14 +3,17 @@
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from farpoint._checksums import Checksums
 from farpoint._rpcs.calls import CallContext
-from farpoint._rpcs.sample import SampleRpc, check_nonfinite
+from farpoint._rpcs.sample import SampleRpc, check_nonfinite, check_radius
+from farpoint._rpcs.serialized import SerializedRequest, in_stream
+from farpoint._tensors import Checksums
 from farpoint.errors import InternalError, InvalidArgumentError, from_status
 from farpoint.results import Sample, StreamedSample
 from farpoint.v1 import sampling_pb2 as pb
+
+Request: TypeAlias = pb.SampleStreamRequest | SerializedRequest
 
 
 @dataclass(frozen=True)
@@ -31,16 +34,19 @@ class SampleStreamRpc:
 
     def __init__(
         self,
-        m: int,
+        m: int | None,
         start: int,
         nonfinite: str,
         latest_only: bool,
         context: CallContext,
         checksums: Checksums = Checksums.OFF,
+        radius: float | None = None,
     ) -> None:
         check_nonfinite(nonfinite)
+        if radius is not None:
+            check_radius(radius)
         self.context = context
-        self._arguments = m, None, start, nonfinite, None, checksums
+        self._arguments = m, None, start, nonfinite, None, checksums, radius
         self._mode = pb.STREAM_MODE_LATEST if latest_only else pb.STREAM_MODE_EVERY
         self._sent = 0
         self._entries: deque[_Entry] = deque()
@@ -51,7 +57,7 @@ class SampleStreamRpc:
         """Keyword arguments of the stub's method: its time begins when the answers are read."""
         return {"timeout": self.context.timeout, "metadata": self.context.metadata}
 
-    def requests(self, clouds: Iterable[object]) -> Iterator[pb.SampleStreamRequest]:
+    def requests(self, clouds: Iterable[object]) -> Iterator[Request]:
         """What is to be sent; a failure of `clouds` ends it and is kept for `finish`."""
         try:
             for index, points in enumerate(clouds):
@@ -61,7 +67,7 @@ class SampleStreamRpc:
 
     async def requests_async(
         self, clouds: Iterable[object] | AsyncIterable[object]
-    ) -> AsyncIterator[pb.SampleStreamRequest]:
+    ) -> AsyncIterator[Request]:
         """As `requests`."""
         try:
             index = 0
@@ -94,12 +100,12 @@ class SampleStreamRpc:
         if self._failure is not None:
             raise self._failure
 
-    def _request(self, index: int, points: object) -> Iterator[pb.SampleStreamRequest]:
+    def _request(self, index: int, points: object) -> Iterator[Request]:
         rpc = self._sample_rpc(points)
         self._entries.append(_Entry(index, self._sent, rpc))
         if isinstance(rpc, SampleRpc):
             self._sent += 1
-            yield pb.SampleStreamRequest(request=rpc.request, mode=self._mode)
+            yield in_stream(rpc.request, self._mode)
 
     def _sample_rpc(self, points: object) -> SampleRpc | InvalidArgumentError:
         try:

@@ -27,17 +27,20 @@ class UploadRpc(UnaryRpc[pb.SampleLargeResponse, Sample | list[Sample]]):
 
     def __init__(self, rpc: SampleRpc, limit: int) -> None:
         self._rpc = rpc
-        self.request = _messages(rpc.request, min(CHUNK_BYTES, limit // 2))
+        self.request = _messages(rpc, min(CHUNK_BYTES, limit // 2))
 
     def read(self, response: pb.SampleLargeResponse, context: CallContext) -> Sample | list[Sample]:
         return self._rpc.read(response.response, context)
 
 
-def _messages(request: pb.SampleRequest, chunk_bytes: int) -> Iterator[pb.SampleLargeRequest]:
+def _messages(rpc: SampleRpc, chunk_bytes: int) -> Iterator[pb.SampleLargeRequest]:
     """The request without the data of its points, then the data in chunks."""
-    data = memoryview(request.points.data)
-    request.points.ClearField("data")
-    yield pb.SampleLargeRequest(request=request)
+    pieces = rpc.data
+    if not pieces:
+        pieces = [memoryview(rpc.head.points.data)]
+        rpc.head.points.ClearField("data")
+    yield pb.SampleLargeRequest(request=rpc.head)
     step = max(1, chunk_bytes)
-    for begin in range(0, len(data), step):
-        yield pb.SampleLargeRequest(points_data=bytes(data[begin : begin + step]))
+    for data in pieces:
+        for begin in range(0, len(data), step):
+            yield pb.SampleLargeRequest(points_data=bytes(data[begin : begin + step]))

@@ -20,6 +20,7 @@ _WORDS = {
     "NONFINITE_POLICY_IGNORE": "--nonfinite ignore",
     "nonfinite_policy": "--nonfinite",
     "sample_counts": "-m",
+    "covering_radius": "--radius",
     "start_indices": "--start",
     "FARPOINT_MAX_MESSAGE_BYTES": "the server's --max-message-bytes",
 }

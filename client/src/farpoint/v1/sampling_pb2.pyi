@@ -4,6 +4,7 @@ isort:skip_file
 """
 
 from collections import abc as _abc
+from farpoint.v1 import packed_cloud_pb2 as _packed_cloud_pb2
 from farpoint.v1 import tensor_pb2 as _tensor_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -117,6 +118,8 @@ class SampleRequest(_message.Message):
     RETURN_POINTS_FIELD_NUMBER: _builtins.int
     RETURN_DISTANCES_FIELD_NUMBER: _builtins.int
     RETURN_CHECKSUMS_FIELD_NUMBER: _builtins.int
+    PACKED_CLOUD_FIELD_NUMBER: _builtins.int
+    COVERING_RADIUS_FIELD_NUMBER: _builtins.int
     method: Global___SamplingMethod.ValueType
     nonfinite_policy: Global___NonfinitePolicy.ValueType
     return_points: _builtins.bool
@@ -126,6 +129,11 @@ class SampleRequest(_message.Message):
     return_checksums: _builtins.bool
     """Whether each tensor of the answer has a checksum, which tells damage on the
     way, as plain text does not. TLS does so by itself.
+    """
+    covering_radius: _builtins.float
+    """Where the sampling of each cloud ends, in the unit of the coordinates: at the first covering
+    radius that is at most this. The answer is the beginning of the one without it; its `lengths`
+    say how many samples it took. Not negative; infinity takes one sample of each cloud.
     """
     @_builtins.property
     def points(self) -> _tensor_pb2.Tensor:
@@ -140,7 +148,9 @@ class SampleRequest(_message.Message):
 
     @_builtins.property
     def sample_counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Samples wanted of each cloud: one number for all, or one per cloud."""
+        """Samples wanted of each cloud: one number for all, or one per cloud. With `covering_radius` at
+        most so many; empty then means no bound but the points of the cloud.
+        """
 
     @_builtins.property
     def start_indices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -152,6 +162,10 @@ class SampleRequest(_message.Message):
     @_builtins.property
     def attributes(self) -> _containers.RepeatedCompositeFieldContainer[_tensor_pb2.Attribute]:
         """Per-point values of shape (P, ...) to gather at the chosen points."""
+
+    @_builtins.property
+    def packed_cloud(self) -> _packed_cloud_pb2.PackedCloud:
+        """The clouds one after the other as they lie in memory, instead of `points`."""
 
     def __init__(
         self,
@@ -166,12 +180,16 @@ class SampleRequest(_message.Message):
         return_points: _builtins.bool = ...,
         return_distances: _builtins.bool = ...,
         return_checksums: _builtins.bool = ...,
+        packed_cloud: _packed_cloud_pb2.PackedCloud | None = ...,
+        covering_radius: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["points", b"points"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_covering_radius", b"_covering_radius", "covering_radius", b"covering_radius", "packed_cloud", b"packed_cloud", "points", b"points"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "lengths", b"lengths", "method", b"method", "nonfinite_policy", b"nonfinite_policy", "points", b"points", "return_checksums", b"return_checksums", "return_distances", b"return_distances", "return_points", b"return_points", "sample_counts", b"sample_counts", "start_indices", b"start_indices"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_covering_radius", b"_covering_radius", "attributes", b"attributes", "covering_radius", b"covering_radius", "lengths", b"lengths", "method", b"method", "nonfinite_policy", b"nonfinite_policy", "packed_cloud", b"packed_cloud", "points", b"points", "return_checksums", b"return_checksums", "return_distances", b"return_distances", "return_points", b"return_points", "sample_counts", b"sample_counts", "start_indices", b"start_indices"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__covering_radius: _TypeAlias = _typing.Literal["covering_radius"]  # noqa: Y015
+    _WhichOneofArgType__covering_radius: _TypeAlias = _typing.Literal["_covering_radius", b"_covering_radius"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__covering_radius) -> _WhichOneofReturnType__covering_radius | None: ...
 
 Global___SampleRequest: _TypeAlias = SampleRequest  # noqa: Y015
 
@@ -198,7 +216,9 @@ class SampleResponse(_message.Message):
 
     @_builtins.property
     def points(self) -> _tensor_pb2.Tensor:
-        """Shape (S, 3), in the type that was sent. Only if asked for."""
+        """Shape (S, 3), in the type that was sent, or that the fields of a packed cloud are converted to.
+        Only if asked for.
+        """
 
     @_builtins.property
     def distances(self) -> _tensor_pb2.Tensor:
@@ -336,10 +356,12 @@ class SampleLargeRequest(_message.Message):
     REQUEST_FIELD_NUMBER: _builtins.int
     POINTS_DATA_FIELD_NUMBER: _builtins.int
     points_data: _builtins.bytes
-    """The next bytes of `points.data`; any number at a time."""
+    """The next bytes of that data; any number at a time. Those of a packed cloud end with its last
+    point.
+    """
     @_builtins.property
     def request(self) -> Global___SampleRequest:
-        """Complete but for `points.data`, which is empty."""
+        """Complete but for `points.data` or `packed_cloud.data`, which is empty."""
 
     def __init__(
         self,

@@ -14,14 +14,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <limits>
-#include <numeric>
 #include <vector>
 
 #include "cpu/kernels/finite.h"
+#include "cpu/kernels/fps/batch.h"
 #include "cpu/kernels/fps/job.h"
-#include "cpu/kernels/spatial/parallel.h"
 #include "cpu/kernels/spatial/simd_level.h"
 
 namespace farpoint::cpu {
@@ -103,9 +101,8 @@ void sample(const FpsTask& task, int threads) {
   if (sample_finite(task, threads) == kNotFinite) sample_around_nonfinite(task, threads);
 }
 
-// Nanoseconds, to within a factor of two; a thread takes some 30 000 to start and stop.
+// Nanoseconds, to within a factor of two.
 int64_t cost(const FpsTask& task) { return 15 * task.n + 200 * task.m; }
-constexpr int64_t kWorthAThread = 100'000;
 // Threads within one cloud wait for each other now and then, and look at every other part for each
 // sample, so more than a few would not help.
 constexpr int64_t kWorthAPart = 500'000;
@@ -117,56 +114,22 @@ int most_parts(const FpsTask& task) {
   return static_cast<int>(std::clamp<int64_t>(parts, 1, kMostParts));
 }
 
-// The tasks of one call, the longest first so that the last to finish is a short one.
-class Batch {
- public:
-  Batch(const FpsTask* tasks, int64_t count, int threads) : tasks_(tasks), order_(count) {
-    std::iota(order_.begin(), order_.end(), int64_t{0});
-    std::stable_sort(order_.begin(), order_.end(),
-                     [=](int64_t a, int64_t b) { return cost(tasks[a]) > cost(tasks[b]); });
-    const int64_t work = estimate_nanoseconds(tasks, count);
-    const int64_t useful = std::max<int64_t>(1, work / kWorthAThread);
-    across_ = static_cast<int>(std::min({int64_t{threads}, count, useful}));
-    within_ = std::max(1, threads / std::max(1, across_));
+struct Fps {
+  using Task = FpsTask;
+  static int64_t cost(const FpsTask& task) { return cpu::cost(task); }
+  static void run(const FpsTask& task, int threads) {
+    sample(task, std::min(threads, most_parts(task)));
   }
-
-  void run() {
-    if (across_ > 0) {
-      run_on_threads(across_, [](void* self, int) { static_cast<Batch*>(self)->work(); }, this);
-    }
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
-  void work() {
-    try {
-      for (size_t i; !failed_ && (i = next_++) < order_.size();) {
-        const FpsTask& task = tasks_[order_[i]];
-        sample(task, std::min(within_, most_parts(task)));
-      }
-    } catch (...) {
-      if (!failed_.exchange(true)) error_ = std::current_exception();
-    }
-  }
-
-  const FpsTask* tasks_;
-  std::vector<int64_t> order_;
-  int across_, within_;
-  std::atomic<size_t> next_{0};
-  std::atomic<bool> failed_{false};
-  std::exception_ptr error_;
 };
 
 }  // namespace
 
 int64_t estimate_nanoseconds(const FpsTask* tasks, int64_t count) {
-  int64_t sum = 0;
-  for (int64_t i = 0; i < count; ++i) sum += cost(tasks[i]);
-  return sum;
+  return estimate_cost<Fps>(tasks, count);
 }
 
 void furthest_point_sample(const FpsTask* tasks, int64_t count, int threads) {
-  Batch(tasks, count, threads).run();
+  Batch<Fps>(tasks, count, threads).run();
 }
 
 }  // namespace farpoint::cpu

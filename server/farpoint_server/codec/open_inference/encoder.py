@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from farpoint.v1 import tensor_pb2
 from farpoint_models import EncoderConfig
 from farpoint_server.codec.encode import ParsedEncodeRequest
 from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.points import (
     POINT_TYPES,
     VERSION,
+    datatype_of,
+    flat_rows,
     is_batched,
     parse_points,
 )
@@ -22,16 +23,12 @@ from farpoint_server.codec.open_inference.tensors import (
     requested_outputs,
 )
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.tensors import TensorView, parse_tensor
+from farpoint_server.codec.tensors import TensorView
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.engine.types import Outcome, StageOutput
 from farpoint_server.errors import InvalidRequestError
 
-ATTRIBUTE_TYPES = {
-    "FP32": tensor_pb2.DATA_TYPE_FLOAT32,
-    "FP64": tensor_pb2.DATA_TYPE_FLOAT64,
-    "FP16": tensor_pb2.DATA_TYPE_FLOAT16,
-}
+ATTRIBUTE_TYPES = ("FP32", "FP64", "FP16")
 
 
 def metadata(name: str, config: EncoderConfig) -> pb.ModelMetadataResponse:
@@ -54,12 +51,12 @@ def parse_encoder_request(
         InvalidRequestError: names the first field that is wrong.
     """
     requested_outputs(message.request, _outputs(config))
-    types = {"points": tuple(POINT_TYPES)}
+    types: dict[str, Sequence[str]] = {"points": POINT_TYPES}
     if config.attributes:
-        types["attributes"] = tuple(ATTRIBUTE_TYPES)
-    points, *attributes = parse_inputs(message, types)
-    flat, lengths = parse_points(points, limits)
-    extra = _parse_attributes(points, attributes[0], config.attributes) if attributes else None
+        types["attributes"] = ATTRIBUTE_TYPES
+    inputs = parse_inputs(message, types)
+    flat, lengths = parse_points(inputs["points"], limits)
+    extra = _parse_attributes(inputs, config.attributes) if config.attributes else None
     return ParsedEncodeRequest(flat, extra, lengths, return_points=False)
 
 
@@ -76,7 +73,7 @@ def serialize_encoder_response(
         for i, stage in enumerate(outcome.result)
         for kind, array in _tensors(parsed, stage).items()
     }
-    points_type = next(tensor.datatype for tensor in request.inputs if tensor.name == "points")
+    points_type = datatype_of(request, "points")
     clouds = [len(parsed.lengths)] if is_batched(request) else []
     response = pb.ModelInferResponse(model_name=model, model_version=VERSION, id=request.id)
     outputs = _outputs(config)
@@ -106,14 +103,13 @@ def _outputs(config: EncoderConfig) -> Mapping[str, tuple[str, Sequence[int]]]:
     }
 
 
-def _parse_attributes(points: InputTensor, attributes: InputTensor, channels: int) -> TensorView:
-    shape = (*points.shape[:-1], channels)
+def _parse_attributes(inputs: Mapping[str, InputTensor], channels: int) -> TensorView:
+    attributes = inputs["attributes"]
+    shape = (*inputs["points"].shape[:-1], channels)
     if attributes.shape != shape:
         expected = f"{shape}, since the model takes {channels} with each point"
         raise InvalidRequestError("inputs[attributes].shape", expected, attributes.shape)
-    rows = int(np.prod(shape[:-1]))
-    flat = tensor_pb2.Tensor(data_type=ATTRIBUTE_TYPES[attributes.datatype], shape=[rows, channels])
-    return parse_tensor(flat, "inputs[attributes]", attributes.data)
+    return flat_rows(attributes, "inputs[attributes]", 1)
 
 
 def _tensors(

@@ -1,41 +1,62 @@
 """Open Inference messages of the model `fps`: parsed and validated; and serialized."""
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import numpy.typing as npt
 
+from farpoint_server.codec.coordinates import DecodedSampleRequest
 from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.points import (
     POINT_TYPES,
     VERSION,
+    datatype_of,
+    flat_rows,
     is_batched,
     parse_points,
 )
 from farpoint_server.codec.open_inference.tensors import (
+    TYPES,
+    InputTensor,
     model_metadata,
     parse_inputs,
     requested_outputs,
 )
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.sample_request import DecodedSampleRequest, ParsedSampleRequest
+from farpoint_server.codec.packed import PackedView
+from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.sample_response import rows_within
+from farpoint_server.codec.tensors import TensorView
 from farpoint_server.codec.validation import RequestLimits, check_range
-from farpoint_server.engine.types import Int64s, Outcome, Samples
+from farpoint_server.engine.types import Int32s, Int64s, Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, quoted
 
 NAME = "fps"
-INPUTS = {"points": tuple(POINT_TYPES), "sample_count": ("INT64", "INT32")}
-OUTPUTS = {"indices": "INT32", "distances": "FP32"}
+INTEGERS = ("INT64", "INT32")
+INPUTS = {"points": POINT_TYPES, "sample_count": INTEGERS}
+OPTIONAL = {"features": tuple(TYPES), "start": INTEGERS}
+OUTPUTS: Mapping[str, tuple[str, Sequence[int]]] = {
+    "indices": ("INT32", [-1]),
+    "distances": ("FP32", [-1]),
+    "points": ("FP32", [-1, 3]),
+    "features": ("FP32", [-1, -1]),
+}
 POLICIES = {"reject": False, "ignore": True}
 
 
 def metadata() -> pb.ModelMetadataResponse:
-    """Points (N, 3) or (B, N, 3), and one sample count M; indices and distances (M) or (B, M)."""
-    return model_metadata(
-        NAME,
-        VERSION,
-        inputs={"points": ("FP32", [-1, 3]), "sample_count": ("INT64", [1])},
-        outputs={name: (type_, [-1]) for name, type_ in OUTPUTS.items()},
-    )
+    """Points (N, 3) or (B, N, 3), one sample count M, and if wanted features of any type.
+
+    The outputs have M rows, or (B, M): `points` and `features` are rows of the inputs of these
+    names, in their types.
+    """
+    inputs: Mapping[str, tuple[str, Sequence[int]]] = {
+        "points": ("FP32", [-1, 3]),
+        "sample_count": ("INT64", [1]),
+        "features": ("FP32", [-1, -1]),
+        "start": ("INT64", [1]),
+    }
+    return model_metadata(NAME, VERSION, inputs, OUTPUTS)
 
 
 def parse_fps_request(message: InferMessage, limits: RequestLimits) -> ParsedSampleRequest:
@@ -48,20 +69,24 @@ def parse_fps_request(message: InferMessage, limits: RequestLimits) -> ParsedSam
         InvalidRequestError: names the first field that is wrong.
     """
     request = message.request
-    points, count = parse_inputs(message, INPUTS)
-    view, lengths = parse_points(points, limits)
-    values = np.frombuffer(count.data, "<i8" if count.datatype == "INT64" else "<i4")
-    if len(values) != 1:
-        raise InvalidRequestError("inputs[sample_count].shape", "one element", count.shape)
+    inputs = parse_inputs(message, INPUTS, OPTIONAL)
+    view, lengths = parse_points(inputs["points"], limits)
+    count = _integers(inputs["sample_count"])
+    if len(count) != 1:
+        shape = inputs["sample_count"].shape
+        raise InvalidRequestError("inputs[sample_count].shape", "one element", shape)
+    check_range(count, 1, lengths, "inputs[sample_count]", "the points of cloud {}")
+    wanted = requested_outputs(request, _known_outputs(request))
     return ParsedSampleRequest(
         points=view,
-        attributes=(),
+        attributes=_features(inputs),
         lengths=lengths,
-        sample_counts=_checked(values, 1, lengths, "inputs[sample_count]"),
-        starts=_checked(_start(request), 0, lengths - 1, "parameters[start_index]"),
+        sample_counts=count,
+        starts=_starts(request, inputs, lengths),
         ignore_nonfinite=_ignore_nonfinite(request),
-        return_points=False,
-        return_distances="distances" in requested_outputs(request, OUTPUTS),
+        return_points="points" in wanted,
+        return_distances="distances" in wanted,
+        message_bytes=message.size,
     )
 
 
@@ -70,29 +95,74 @@ def serialize_fps_response(
 ) -> pb.ModelInferResponse:
     """The answer, with the outputs that were asked for, in that order, raw."""
     clouds, samples = decoded.clouds, outcome.result
-    rows = rows_within(clouds, samples.rows)
-    arrays: dict[str, npt.NDArray[np.generic]] = {"indices": rows.astype("<i4")}
-    if samples.distances is not None:
-        arrays["distances"] = samples.distances.astype("<f4", copy=False)
-    shape = [len(clouds.lengths), -1] if is_batched(request) else [-1]
+    leading = [len(clouds.lengths), -1] if is_batched(request) else [-1]
     response = pb.ModelInferResponse(model_name=NAME, model_version=VERSION, id=request.id)
-    for name in requested_outputs(request, OUTPUTS):
-        array = arrays[name].reshape(shape)
-        response.outputs.add(name=name, datatype=OUTPUTS[name], shape=array.shape)
+    for name in requested_outputs(request, _known_outputs(request)):
+        array = _output(name, decoded, samples)
+        type_ = datatype_of(request, name) if name in ("points", "features") else OUTPUTS[name][0]
+        # -1 is not to be guessed where a row has no elements.
+        rows = [clouds.sample_counts[0] if size == -1 else size for size in leading]
+        response.outputs.add(name=name, datatype=type_, shape=[*rows, *array.shape[1:]])
         response.raw_output_contents.append(array.tobytes())
     return response
 
 
-def _checked(values: npt.NDArray[np.integer], low: int, high: Int64s, field: str) -> Int64s:
-    numbers = values.astype(np.int64)
-    check_range(numbers, low, high, field, "the points of cloud {}")
-    return numbers
+def _output(name: str, decoded: DecodedSampleRequest, samples: Samples) -> npt.NDArray[np.generic]:
+    """One output of all clouds, (S, ...), little-endian."""
+    if name == "indices":
+        return rows_within(decoded.clouds, samples).astype("<i4", copy=False)
+    if name == "distances" and samples.distances is not None:
+        return samples.distances.astype("<f4", copy=False)
+    if name == "points":
+        return _taken(decoded.request.points, samples.rows)
+    return _taken(dict(decoded.request.attributes)[name], samples.rows)
 
 
-def _start(request: pb.ModelInferRequest) -> Int64s:
-    if "start_index" not in request.parameters:
-        return np.zeros(1, np.int64)
-    return np.array([request.parameters["start_index"].int64_param])
+def _taken(view: TensorView | PackedView, rows: Int32s) -> npt.NDArray[np.generic]:
+    taken: npt.NDArray[np.generic] = view.array().take(rows, axis=0)
+    return taken
+
+
+def _known_outputs(request: pb.ModelInferRequest) -> list[str]:
+    """Those that the request can be given: features are rows of what it brings."""
+    has_features = any(tensor.name == "features" for tensor in request.inputs)
+    return [name for name in OUTPUTS if name != "features" or has_features]
+
+
+def _features(inputs: Mapping[str, InputTensor]) -> tuple[tuple[str, TensorView], ...]:
+    if "features" not in inputs:
+        return ()
+    features, leading = inputs["features"], inputs["points"].shape[:-1]
+    if features.shape[: len(leading)] != leading:
+        expected = f"({', '.join(map(str, leading))}, ...), a row for each point"
+        raise InvalidRequestError("inputs[features].shape", expected, features.shape)
+    trailing = len(features.shape) - len(leading)
+    return (("features", flat_rows(features, "inputs[features]", trailing)),)
+
+
+def _starts(
+    request: pb.ModelInferRequest, inputs: Mapping[str, InputTensor], lengths: Int64s
+) -> Int64s:
+    """Shape (1,) or (B,), from the input or from the parameter; 0 without either."""
+    field, starts = "inputs[start]", np.zeros(1, np.int64)
+    if "start" in inputs:
+        starts = _integers(inputs["start"])
+        if len(starts) not in (1, len(lengths)):
+            expected = f"one element, or one for each of the {len(lengths)} clouds"
+            raise InvalidRequestError("inputs[start].shape", expected, inputs["start"].shape)
+    if "start_index" in request.parameters:
+        field = "parameters[start_index]"
+        if "start" in inputs:
+            raise InvalidRequestError(field, "none beside the input 'start'", "both")
+        starts = np.array([request.parameters["start_index"].int64_param])
+    check_range(starts, 0, lengths - 1, field, "the points of cloud {}")
+    return starts
+
+
+def _integers(tensor: InputTensor) -> Int64s:
+    return np.frombuffer(tensor.data, "<i8" if tensor.datatype == "INT64" else "<i4").astype(
+        np.int64
+    )
 
 
 def _ignore_nonfinite(request: pb.ModelInferRequest) -> bool:

@@ -1,15 +1,17 @@
 """ModelInferRequest messages: data of tensors, raw or typed, is cut out of the received bytes."""
 
 from collections.abc import Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
 from farpoint_server.codec import wire
-from farpoint_server.codec.fields import Buffer, UnusualError, cut, length_delimited, walk
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.parts import Bound, Bounds
+from farpoint_server.codec.parts import Bound, Bounds, check_parts
 from farpoint_server.codec.validation import MAX_DIMENSIONS
+from farpoint_server.codec.wire import Buffer, UnusualError, cut, length_delimited, walk
 
 _Request, _Input, _Contents = (
     pb.ModelInferRequest,
@@ -50,6 +52,7 @@ def _bounds() -> Bounds:
 
 
 BOUNDS = _bounds()
+_check = partial(check_parts, bounds=BOUNDS)
 
 
 class InferMessage(NamedTuple):
@@ -63,6 +66,8 @@ class InferMessage(NamedTuple):
     """By the place of an input: name of the field of its contents, and the elements as bytes."""
     size: int
     """Of the whole message in bytes."""
+    shared: Mapping[int, Buffer] = MappingProxyType({})
+    """By the place of an input: what was read for it from shared memory."""
 
     def typed_contents(self, index: int, field: str, dtype: "np.dtype[np.generic]") -> Buffer:
         """The elements of an input in one field of its contents, as bytes; none if it is empty."""
@@ -85,15 +90,14 @@ def read_infer_message(raw: bytes) -> InferMessage:
     """Parses a serialized ModelInferRequest.
 
     Raises:
-        InvalidRequestError: it has more parts than such a request can have.
-        google.protobuf.message.DecodeError: it is none.
+        InvalidRequestError: it is none, or has more parts than such a request can have.
     """
     if len(raw) >= wire.SPLIT_BYTES:
         try:
             return _split(memoryview(raw))
         except UnusualError:
             pass
-    return whole(wire.read_message(raw, _Request, BOUNDS), len(raw))
+    return whole(wire.read_message(raw, _Request, _check), len(raw))
 
 
 def whole(request: pb.ModelInferRequest, size: int = 0) -> InferMessage:
@@ -120,7 +124,7 @@ def _split(message: memoryview) -> InferMessage:
             if found is not None:
                 continue
         kept.append(message[begin:end])
-    request = wire.read_message(b"".join(kept), _Request, BOUNDS)
+    request = wire.read_message(b"".join(kept), _Request, _check)
     return InferMessage(request, tuple(raw), typed, len(message))
 
 

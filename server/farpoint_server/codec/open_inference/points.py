@@ -1,9 +1,11 @@
-"""The Open Inference input `points` of every model: one cloud, or several of one size."""
+"""The Open Inference input `points` of every model, and tensors with a row for each point."""
+
+import math
 
 import numpy as np
 
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec.open_inference.tensors import InputTensor
+from farpoint_server.codec.open_inference.tensors import TYPES, InputTensor
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.codec.tensors import TensorView, parse_tensor
 from farpoint_server.codec.validation import RequestLimits
@@ -11,24 +13,37 @@ from farpoint_server.engine.types import Int64s
 from farpoint_server.errors import InvalidRequestError
 
 VERSION = "1"
-POINT_TYPES = {
-    "FP32": tensor_pb2.DATA_TYPE_FLOAT32,
-    "FP16": tensor_pb2.DATA_TYPE_FLOAT16,
-    "BF16": tensor_pb2.DATA_TYPE_BFLOAT16,
-    "FP64": tensor_pb2.DATA_TYPE_FLOAT64,
-}
+POINT_TYPES = ("FP32", "FP16", "BF16", "FP64")
 
 
 def parse_points(points: InputTensor, limits: RequestLimits) -> tuple[TensorView, Int64s]:
     """The points of all clouds, (P, 3), and the length of each; raises InvalidRequestError."""
     clouds, length = _sizes(points, limits)
-    flat = tensor_pb2.Tensor(data_type=POINT_TYPES[points.datatype], shape=[clouds * length, 3])
-    return parse_tensor(flat, "inputs[points]", points.data), np.full(clouds, length)
+    return flat_rows(points, "inputs[points]", 1), np.full(clouds, length)
+
+
+def flat_rows(tensor: InputTensor, field: str, trailing: int) -> TensorView:
+    """A tensor with one row for each point of all clouds, (P, ...).
+
+    Args:
+        tensor: Shape (N, ...) or (B, N, ...), as long as its shape says.
+        field: Its path in the request.
+        trailing: Dimensions of a row.
+    """
+    split = len(tensor.shape) - trailing
+    shape = [math.prod(tensor.shape[:split]), *tensor.shape[split:]]
+    flat = tensor_pb2.Tensor(data_type=TYPES[tensor.datatype][1], shape=shape)
+    return parse_tensor(flat, field, tensor.data)
 
 
 def is_batched(request: pb.ModelInferRequest) -> bool:
     """Whether a request that was read has a dimension of clouds, and so has the answer."""
     return next(len(tensor.shape) for tensor in request.inputs if tensor.name == "points") == 3
+
+
+def datatype_of(request: pb.ModelInferRequest, name: str) -> str:
+    """The datatype of an input of a request that was read."""
+    return next(tensor.datatype for tensor in request.inputs if tensor.name == name)
 
 
 def _sizes(points: InputTensor, limits: RequestLimits) -> tuple[int, int]:

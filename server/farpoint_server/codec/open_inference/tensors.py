@@ -6,20 +6,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from farpoint_server.codec.fields import Buffer
+from farpoint.v1 import tensor_pb2
 from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.validation import check_shape
+from farpoint_server.codec.tensors import check_shape
+from farpoint_server.codec.wire import ELEMENT_TYPES, Buffer
 from farpoint_server.errors import InvalidRequestError, quoted
 
-# The field of InferTensorContents and the size of an element. What has no field travels raw.
-TYPES: Mapping[str, tuple[str | None, np.dtype[np.generic]]] = {
-    "FP16": (None, np.dtype("<f2")),
-    "BF16": (None, np.dtype("<u2")),
-    "FP32": ("fp32_contents", np.dtype("<f4")),
-    "FP64": ("fp64_contents", np.dtype("<f8")),
-    "INT32": ("int_contents", np.dtype("<i4")),
-    "INT64": ("int64_contents", np.dtype("<i8")),
+# The field of InferTensorContents, and the type in farpoint.v1. What has no field travels raw.
+TYPES: Mapping[str, tuple[str | None, tensor_pb2.DataType.ValueType]] = {
+    "FP16": (None, tensor_pb2.DATA_TYPE_FLOAT16),
+    "BF16": (None, tensor_pb2.DATA_TYPE_BFLOAT16),
+    "FP32": ("fp32_contents", tensor_pb2.DATA_TYPE_FLOAT32),
+    "FP64": ("fp64_contents", tensor_pb2.DATA_TYPE_FLOAT64),
+    "INT8": (None, tensor_pb2.DATA_TYPE_INT8),
+    "INT16": (None, tensor_pb2.DATA_TYPE_INT16),
+    "INT32": ("int_contents", tensor_pb2.DATA_TYPE_INT32),
+    "INT64": ("int64_contents", tensor_pb2.DATA_TYPE_INT64),
+    "UINT8": (None, tensor_pb2.DATA_TYPE_UINT8),
+    "UINT16": (None, tensor_pb2.DATA_TYPE_UINT16),
+    "UINT32": ("uint_contents", tensor_pb2.DATA_TYPE_UINT32),
+    "UINT64": ("uint64_contents", tensor_pb2.DATA_TYPE_UINT64),
+    "BOOL": ("bool_contents", tensor_pb2.DATA_TYPE_BOOL),
 }
 SHARED_MEMORY = "shared_memory_region"
 CLASSIFICATION = "classification"
@@ -35,24 +43,40 @@ class InputTensor:
     data: Buffer
 
 
-def parse_inputs(message: InferMessage, wanted: Mapping[str, tuple[str, ...]]) -> list[InputTensor]:
-    """The inputs of a request.
+def dtype_of(datatype: str) -> "np.dtype[np.generic]":
+    """The elements of a datatype in numpy, little-endian; bfloat16 as its bits."""
+    return ELEMENT_TYPES[TYPES[datatype][1]]
+
+
+def parse_inputs(
+    message: InferMessage,
+    wanted: Mapping[str, Iterable[str]],
+    optional: Mapping[str, Iterable[str]] | None = None,
+) -> Mapping[str, InputTensor]:
+    """The inputs of a request, by name.
 
     Args:
         message: Its inputs may be in any order.
         wanted: Name of each input, and the datatypes that it may have.
-
-    Returns:
-        One for each of `wanted`, in its order.
+        optional: The same, of inputs that may be left out.
 
     Raises:
         InvalidRequestError: there is another, one is missing, or one does not fit its shape.
     """
-    places = _places(message.request, wanted)
-    if len(message.raw) not in (0, len(places)):
-        expected = f"none, or one for each of the {len(places)} inputs"
+    known = {**wanted, **(optional or {})}
+    places = _places(message.request, known)
+    for name in wanted:
+        if name not in places:
+            raise InvalidRequestError("inputs", f"the input {name!r}", "none of this name")
+    unshared = len(places) - len(message.shared)
+    if len(message.raw) not in (0, unshared):
+        expected = f"none, or one for each of the {unshared} inputs"
         raise InvalidRequestError("raw_input_contents", expected, len(message.raw))
-    return [_parse_input(message, places[name], name, types) for name, types in wanted.items()]
+    return {
+        name: _parse_input(message, places[name], name, types)
+        for name, types in known.items()
+        if name in places
+    }
 
 
 def requested_outputs(request: pb.ModelInferRequest, known: Iterable[str]) -> list[str]:
@@ -68,10 +92,9 @@ def requested_outputs(request: pb.ModelInferRequest, known: Iterable[str]) -> li
         if output.name not in names:
             expected = f"one of {', '.join(names)}"
             raise InvalidRequestError(f"outputs[{index}].name", expected, quoted(output.name))
-        for parameter in (SHARED_MEMORY, CLASSIFICATION):
-            if parameter in output.parameters:
-                field = f"outputs[{index}].parameters"
-                raise InvalidRequestError(field, "a tensor in the message", parameter)
+        if CLASSIFICATION in output.parameters:
+            field = f"outputs[{index}].parameters"
+            raise InvalidRequestError(field, "a tensor as it is", CLASSIFICATION)
     return [output.name for output in request.outputs] or names
 
 
@@ -92,27 +115,20 @@ def model_metadata(
     )
 
 
-def _places(
-    request: pb.ModelInferRequest, wanted: Mapping[str, tuple[str, ...]]
-) -> Mapping[str, int]:
+def _places(request: pb.ModelInferRequest, known: Iterable[str]) -> Mapping[str, int]:
     places: dict[str, int] = {}
     for index, tensor in enumerate(request.inputs):
-        if tensor.name not in wanted or tensor.name in places:
-            expected = f"each of {', '.join(wanted)} once"
+        if tensor.name not in known or tensor.name in places:
+            expected = f"each of {', '.join(known)} once"
             raise InvalidRequestError(f"inputs[{index}].name", expected, quoted(tensor.name))
         places[tensor.name] = index
-    for name in wanted:
-        if name not in places:
-            raise InvalidRequestError("inputs", f"the input {name!r}", "none of this name")
     return places
 
 
-def _parse_input(
-    message: InferMessage, index: int, name: str, types: tuple[str, ...]
-) -> InputTensor:
+def _parse_input(message: InferMessage, index: int, name: str, types: Iterable[str]) -> InputTensor:
     tensor = message.request.inputs[index]
     field = f"inputs[{name}]"
-    if SHARED_MEMORY in tensor.parameters:
+    if SHARED_MEMORY in tensor.parameters and index not in message.shared:
         expected = "a tensor in the message, not in shared memory"
         raise InvalidRequestError(f"{field}.parameters", expected, SHARED_MEMORY)
     if tensor.datatype not in types:
@@ -121,23 +137,29 @@ def _parse_input(
         )
     shape = check_shape(tensor.shape, field)
     data = _data(message, index, field)
-    size = math.prod(shape) * TYPES[tensor.datatype][1].itemsize
+    size = math.prod(shape) * dtype_of(tensor.datatype).itemsize
     if len(data) != size:
         expected = f"{size} bytes for {shape} of {tensor.datatype}"
-        raise InvalidRequestError(f"{field}.contents", expected, f"{len(data)} bytes")
+        where = "parameters[shared_memory_byte_size]" if index in message.shared else "contents"
+        raise InvalidRequestError(f"{field}.{where}", expected, f"{len(data)} bytes")
     return InputTensor(tensor.datatype, shape, data)
 
 
 def _data(message: InferMessage, index: int, field: str) -> Buffer:
     tensor = message.request.inputs[index]
+    is_typed = index in message.typed or tensor.contents.ByteSize() > 0
+    if index in message.shared:
+        if is_typed:
+            raise InvalidRequestError(f"{field}.contents", "none beside shared memory", "elements")
+        return message.shared[index]
     if message.raw:
-        if index in message.typed or tensor.contents.ByteSize() > 0:
+        if is_typed:
             raise InvalidRequestError(
                 f"{field}.contents", "none beside raw_input_contents", "elements"
             )
-        return message.raw[index]
-    name, dtype = TYPES[tensor.datatype]
+        return message.raw[index - sum(place < index for place in message.shared)]
+    name, _ = TYPES[tensor.datatype]
     if name is None:
         expected = f"{tensor.datatype} in raw_input_contents"
         raise InvalidRequestError(f"{field}.contents", expected, "no raw contents")
-    return message.typed_contents(index, name, dtype)
+    return message.typed_contents(index, name, dtype_of(tensor.datatype))

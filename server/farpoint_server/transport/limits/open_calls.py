@@ -1,20 +1,144 @@
-"""Open gRPC calls: accepted within limits, and counted until gRPC has sent their answers."""
+"""Open gRPC calls: accepted, and counted until gRPC has sent their answers; slow readers are cut.
 
+A drain waits for the calls that are open. A response takes memory until its peer has read it.
+"""
+
+import asyncio
+import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import structlog
 from google.protobuf.message import Message
 
 from farpoint_server import request_context
-from farpoint_server.errors import TooManyCallsError
-from farpoint_server.transport.drain import InFlight
+from farpoint_server.errors import DrainingError, TooManyCallsError
+from farpoint_server.scheduling.admission import Admission, CallSlots
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.limits.outgoing import Outgoing, Response
-from farpoint_server.transport.limits.slots import CallLimits, CallSlots
+from farpoint_server.transport.limits.connections import close_connection
+from farpoint_server.transport.limits.slots import CallLimits
 
-LOG_INTERVAL_S = 1.0
+TIMEOUT_S = 30.0
+# Two megabits per second. A peer that reads more slowly holds memory that many others could use.
+BYTES_PER_S = 1 << 18
 log = structlog.get_logger("farpoint.rpc")
+
+
+class InFlight:
+    """Counts calls, so that a draining server knows when the last one is answered."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self.draining = asyncio.Event()
+        """Set once nothing more is accepted; a stream that is open then ends by itself."""
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def calls(self) -> int:
+        """Calls that are accepted and not yet answered."""
+        return self._calls
+
+    def enter(self) -> None:
+        """Accepts a call; raises DrainingError once `drain` was called."""
+        if self.draining.is_set():
+            raise DrainingError("the server is shutting down")
+        self._calls += 1
+        self._idle.clear()
+
+    def leave(self) -> None:
+        """Ends a call that was accepted."""
+        self._calls -= 1
+        if self._calls == 0:
+            self._idle.set()
+
+    async def drain(self) -> None:
+        """Accepts nothing more, and returns when the last call is answered."""
+        self.draining.set()
+        await self._idle.wait()
+
+
+class Response:
+    """A response of `size` bytes that has to be read by `due`, in seconds of time.monotonic."""
+
+    __slots__ = ("caller", "context", "due", "is_cut", "size")
+
+    def __init__(self, context: Context, caller: str, size: int) -> None:
+        self.context, self.caller, self.size = context, caller, size
+        self.due = math.inf
+        self.is_cut = False
+
+
+class Outgoing:
+    """The responses that are made and not yet sent.
+
+    A peer has `timeout_s` and what the size takes at `bytes_per_s`; then its connection is closed,
+    with all of its calls. gRPC has sent a response once HTTP/2's flow control has let all of it
+    through, and the socket has taken it.
+
+    Args:
+        admission: Where the bytes count. They are never refused, but others are in their place.
+        timeout_s: Seconds that a peer may let a response wait.
+        bytes_per_s: The least rate at which a response has to be read.
+        count_refusal: Given "send_timeout" for each peer that is cut off.
+    """
+
+    def __init__(
+        self,
+        admission: Admission,
+        timeout_s: float = TIMEOUT_S,
+        bytes_per_s: int = BYTES_PER_S,
+        count_refusal: Callable[[str], object] = str,
+    ) -> None:
+        self._admission = admission
+        self._timeout_s = timeout_s
+        self._bytes_per_s = bytes_per_s
+        self._count_refusal = count_refusal
+        self._responses: set[Response] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def hold(self, context: Context, size: int) -> Response:
+        """Counts a response of the current request, which gRPC is given later."""
+        response = Response(context, request_context.caller.get(), size)
+        self.count(response)
+        return response
+
+    def count(self, response: Response) -> None:
+        """Counts a response until it ends."""
+        self._admission.add_response(response.caller, response.size)
+
+    def begin(self, response: Response) -> None:
+        """gRPC is given a response that is held; from now on the peer has to read."""
+        response.due = time.monotonic() + self._timeout_s + response.size / self._bytes_per_s
+        self._responses.add(response)
+        # One timer for all; one for each would cost more than all else here.
+        if self._timer is None:
+            self._set_timer()
+
+    def end(self, response: Response) -> None:
+        """A response is sent, or given up."""
+        self._responses.discard(response)
+        self._admission.remove(response.caller, 0, response.size)
+
+    def _set_timer(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._timeout_s / 4, self._look)
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        for response in self._responses:
+            if now >= response.due and not response.is_cut:
+                self._cut(response)
+        self._timer = None
+        if self._responses:
+            self._set_timer()
+
+    def _cut(self, response: Response) -> None:
+        response.is_cut = True
+        self._count_refusal("send_timeout")
+        peer = response.context.peer()
+        closed = close_connection(peer)
+        log.warning("peer does not read", peer=peer, bytes=response.size, closed=closed)
 
 
 class OpenCalls:
@@ -45,15 +169,14 @@ class OpenCalls:
             TooManyCallsError: the caller has no slot.
         """
         caller = request_context.caller.get()
-        if slots is not None:
-            slots.enter(caller)
-        try:
-            self._in_flight.enter()
-        except BaseException:
-            if slots is not None:
-                slots.leave(caller)
-            raise
+        self._in_flight.enter()
         call = OpenCall(self._in_flight, slots, caller, self._outgoing)
+        if slots is not None:
+            try:
+                slots.enter(caller)
+            except TooManyCallsError:
+                self._in_flight.leave()
+                raise
         context.add_done_callback(call.close)  # type: ignore[arg-type]
         return call
 
@@ -73,35 +196,20 @@ class OpenCall:
     def answer(self, context: Context, response: Any) -> None:
         """The handler has returned what gRPC now sends."""
         if self._outgoing is not None and response is not None:
-            self._response = self._outgoing.hold(context, _size(response))
+            self._response = Response(context, self._caller, _size(response))
             self._outgoing.begin(self._response)
+            self._outgoing.count(self._response)
 
     def close(self, _: Context) -> None:
         """The call has ended."""
         self._in_flight.leave()
-        if self._slots is not None:
-            self._slots.leave(self._caller)
         # Dropped, since it holds the context, whose callbacks hold this object: a circle that only
         # the garbage collector would undo.
         response, self._response = self._response, None
         if self._outgoing is not None and response is not None:
             self._outgoing.end(response)
-
-
-class RefusalLog:
-    """Logs refused calls: a line a second at most, with their number since the line before."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._logged = -LOG_INTERVAL_S
-
-    def add(self, error: TooManyCallsError) -> None:
-        """Counts a refused call, and logs it if none was logged in this second."""
-        self._count += 1
-        now = time.monotonic()
-        if now - self._logged >= LOG_INTERVAL_S:
-            log.warning("calls refused", calls=self._count, error=str(error))
-            self._count, self._logged = 0, now
+        if self._slots is not None:
+            self._slots.leave(self._caller)
 
 
 def _size(response: Any) -> int:

@@ -14,12 +14,12 @@
 namespace model {
 
 Position here;
+int64_t work[2];
 
 namespace {
 
 constexpr size_t kStack = 64 * 1024;
 constexpr unsigned kLanes = 32;
-constexpr unsigned kBarriers = 16;
 constexpr long kMostPasses = 4'000'000;
 
 struct Barrier {
@@ -35,7 +35,7 @@ struct Warp {
 
 struct Block {
   std::unique_ptr<unsigned char[]> shared;
-  Barrier barriers[kBarriers];
+  Barrier barrier;
   std::vector<Warp> warps;
 };
 
@@ -54,8 +54,7 @@ jmp_buf scheduler;
 Fiber* running;
 Launch current;
 const std::function<void()>* body;
-std::vector<Block> blocks;
-std::vector<Barrier> clusters;
+Block block;
 std::vector<Fiber> fibers;
 
 unsigned char* stack_of(size_t fiber) {
@@ -100,9 +99,9 @@ void resume(Fiber& fiber, size_t slot) {
   start(fiber, slot);
 }
 
-// Now and then every block gets a new speed, so that some run far ahead of others.
+// Now and then every warp gets a new speed, so that some run far ahead of others.
 struct Pace {
-  std::vector<unsigned> one_in;  // turns of a block
+  std::vector<unsigned> one_in;  // turns of a warp
   int passes_left = 0;
 
   void step(size_t count) {
@@ -112,16 +111,16 @@ struct Pace {
     one_in.resize(count);
     for (unsigned& speed : one_in) speed = kSpeeds[random_engine() % 4];
   }
-  bool lets(unsigned block) const { return random_engine() % one_in[block] == 0; }
+  bool lets(size_t warp) const { return random_engine() % one_in[warp] == 0; }
 };
 
-// One turn for every warp whose block's pace allows it; tells whether anything could have run.
+// One turn for every warp whose pace allows it; tells whether anything could have run.
 bool pass(std::vector<size_t>& warps, const Pace& pace) {
   std::shuffle(warps.begin(), warps.end(), random_engine);
   const bool backwards = random_engine() % 2 != 0;
   bool alive = false;
   for (const size_t first : warps) {
-    const bool runs = pace.lets(fibers[first].position.block);
+    const bool runs = pace.lets(first / kLanes);
     const size_t count = std::min<size_t>(kLanes, fibers.size() - first);
     for (size_t i = 0; i < count && failed.empty(); ++i) {
       const size_t slot = first + (backwards ? count - 1 - i : i);
@@ -142,21 +141,26 @@ void run_fibers() {
   for (size_t first = 0; first < fibers.size(); first += kLanes) warps.push_back(first);
   Pace pace;
   for (long passes = 0; failed.empty() && !all_done(); ++passes) {
-    pace.step(blocks.size());
+    pace.step(warps.size());
     if (passes > kMostPasses) failed = "the kernel does not end";
     if (!pass(warps, pace)) failed = failed.empty() ? "deadlock: every thread waits" : failed;
   }
 }
 
-void add_block(unsigned block) {
+void add_threads(unsigned number) {
+  fibers.clear();
   for (unsigned t = 0; t < current.threads; ++t) {
     Fiber fiber;
-    fiber.position = {t, block, current.threads, current.blocks};
+    fiber.position = {t, number, current.threads, current.blocks};
     fibers.push_back(fiber);
   }
 }
 
-Block& my_block() { return blocks[here.block]; }
+void wait_while(const unsigned* word, unsigned value) {
+  running->waits_for = word;
+  running->unwanted = value;
+  if (_setjmp(running->state) == 0) leave();
+}
 
 // Exited threads are not counted out, as on the oldest devices: all must arrive.
 void arrive(Barrier& barrier, unsigned expected) {
@@ -167,6 +171,14 @@ void arrive(Barrier& barrier, unsigned expected) {
     return;
   }
   wait_while(&barrier.generation, generation);
+}
+
+void begin_block(unsigned number) {
+  block = Block();
+  block.shared.reset(new unsigned char[current.shared_bytes + 1]);
+  std::memset(block.shared.get(), 0xcd, current.shared_bytes + 1);
+  block.warps.resize((current.threads + kLanes - 1) / kLanes);
+  add_threads(number);
 }
 
 }  // namespace
@@ -186,45 +198,20 @@ int run(const Launch& launch, const std::function<void()>& kernel) {
   if (!failed.empty()) return 1;
   current = launch;
   body = &kernel;
-  blocks = std::vector<Block>(launch.blocks);
-  clusters = std::vector<Barrier>(launch.blocks / launch.cluster);
-  for (Block& block : blocks) {
-    block.shared.reset(new unsigned char[launch.shared_bytes + 1]);
-    std::memset(block.shared.get(), 0xcd, launch.shared_bytes + 1);
-    block.warps.resize((launch.threads + kLanes - 1) / kLanes);
-  }
   std::vector<unsigned> order(launch.blocks);
   for (unsigned b = 0; b < launch.blocks; ++b) order[b] = b;
   std::shuffle(order.begin(), order.end(), random_engine);
-  fibers.clear();
-  for (const unsigned block : order) {
-    add_block(block);
-    if (launch.co_resident) continue;
+  for (const unsigned number : order) {
+    begin_block(number);
     run_fibers();
-    fibers.clear();
   }
-  run_fibers();
   return failed.empty() ? 0 : 1;
 }
 
-void wait_while(const unsigned* word, unsigned value) {
-  running->waits_for = word;
-  running->unwanted = value;
-  if (_setjmp(running->state) == 0) leave();
-}
-
-void give_way() {
-  if (_setjmp(running->state) == 0) leave();
-}
-
-void block_barrier(unsigned id, unsigned threads) { arrive(my_block().barriers[id], threads); }
-
-void cluster_barrier() {
-  arrive(clusters[here.block / current.cluster], current.cluster * current.threads);
-}
+void block_barrier() { arrive(block.barrier, here.threads); }
 
 const uint64_t* warp_exchange(const char* what, uint64_t mine) {
-  Warp& warp = my_block().warps[here.thread / kLanes];
+  Warp& warp = block.warps[here.thread / kLanes];
   const unsigned generation = warp.turn.generation;
   if (warp.turn.arrived != 0 && std::strcmp(warp.what, what) != 0) {
     fail("lanes of a warp meet in different operations");
@@ -236,12 +223,6 @@ const uint64_t* warp_exchange(const char* what, uint64_t mine) {
   return offered;
 }
 
-unsigned char* shared_memory() { return my_block().shared.get(); }
-
-unsigned rank_in_cluster() { return here.block % current.cluster; }
-
-unsigned char* shared_memory_of(unsigned rank) {
-  return blocks[here.block / current.cluster * current.cluster + rank].shared.get();
-}
+unsigned char* shared_memory() { return block.shared.get(); }
 
 }  // namespace model

@@ -1,8 +1,8 @@
 // CUDA device emulator in one CPU thread: every CUDA thread is a fiber that runs until it waits.
 //
-// Blocks of an ordinary launch run one after another in a random order, which is all that CUDA
-// promises; blocks of a cooperative or clustered launch run together. Warps take turns in a random
-// order and lanes forwards or backwards, so that a result which depends on luck shows.
+// Blocks run one after another in a random order, which is all that CUDA promises. Warps take turns
+// in a random order, some of them rarely, and lanes forwards or backwards, so that a result which
+// depends on luck shows.
 #pragma once
 
 #include <csetjmp>
@@ -16,8 +16,6 @@ struct Launch {
   unsigned blocks;
   unsigned threads;
   size_t shared_bytes;
-  unsigned cluster;
-  bool co_resident;
 };
 
 // Who is running; the kernels read these through threadIdx and blockIdx.
@@ -25,6 +23,9 @@ struct Position {
   unsigned thread, block, threads, blocks;
 };
 extern Position here;
+
+// Work that kernels tally, by its kind.
+extern int64_t work[2];
 
 void seed(unsigned value);
 int processors();
@@ -36,15 +37,10 @@ const char* failure();
 void reset();
 
 // Called from inside kernels.
-void wait_while(const unsigned* word, unsigned value);
-void give_way();
-void block_barrier(unsigned id, unsigned threads);
-void cluster_barrier();
+void block_barrier();
 // Each lane offers a value and gets those of all 32; `what` tells the operation, so that lanes
 // which take different turns are noticed.
 const uint64_t* warp_exchange(const char* what, uint64_t mine);
 unsigned char* shared_memory();
-unsigned char* shared_memory_of(unsigned rank_in_cluster);
-unsigned rank_in_cluster();
 
 }  // namespace model

@@ -1,12 +1,13 @@
 // C interface of the emulated kernels for ctypes: the launchers of csrc/cuda on the CPU.
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstring>
-#include <numeric>
+#include <utility>
 #include <vector>
 
+#include "cuda/fps/brute_force.h"
 #include "cuda/fps/fps.h"
+#include "cuda/fps/tree/spatial_sort.h"
 #include "cuda/gather/gather.h"
 #include "cuda/interpolate/interpolate.h"
 #include "cuda/neighbors/neighbors.h"
@@ -17,18 +18,7 @@ using namespace farpoint::cuda;
 
 namespace {
 
-// What the torch side does with a sort of torch.
-bool morton_order(const FpsBatch& batch, std::vector<int64_t>& order) {
-  std::vector<int64_t> keys(batch.rows);
-  std::vector<unsigned char> scratch(fps_morton_scratch(batch));
-  if (fps_morton_keys(batch, keys.data(), scratch.data(), 0, nullptr)) return false;
-  order.resize(batch.rows);
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return keys[a] < keys[b]; });
-  return true;
-}
-
-// Likewise with a transpose of torch.
+// What the torch side does with a transpose of torch.
 int scatter_turned(const float* values, const void* idx, float* out, const GatherShape& shape,
                    bool wide_index) {
   const int64_t pitch = scatter_pitch(shape.channels);
@@ -50,20 +40,74 @@ extern "C" {
 
 const char* model_failure() { return model::failure(); }
 
-int model_fps(const FpsBatch* batch, int method, int head_points, unsigned seed) {
+// What kernels have tallied of a kind of work; from 0 again.
+int64_t model_work(int kind) { return std::exchange(model::work[kind], 0); }
+
+int model_fps(const FpsBatch* batch, int method, unsigned seed) {
   model::reset();
   model::seed(seed);
-  FpsPlan plan = fps_plan(*batch, static_cast<FpsMethod>(method), 0);
+  const FpsPlan plan = fps_plan(*batch, static_cast<FpsMethod>(method), 0);
   std::vector<unsigned char> scratch(plan.scratch_bytes + 16, 0xcd);
   if (plan.method != static_cast<FpsMethod>(method) && method != 0) return -1;
-  std::vector<int64_t> order;
-  if (plan.wants_order && !morton_order(*batch, order)) return 1;
-  if (head_points > 0) plan.head_points = head_points;
-  return fps(*batch, plan, scratch.data(), order.data(), 0, nullptr);
+  return fps(*batch, plan, scratch.data(), 0, nullptr);
+}
+
+// The tree kernel in a shape that the rule need not pick.
+int model_fps_tree(const FpsBatch* batch, int warps, int levels, int in_shared, int sorts_in_block,
+                   unsigned seed) {
+  model::reset();
+  model::seed(seed);
+  const TreeShape shape = {warps, levels, in_shared != 0, sorts_in_block != 0};
+  const FpsPlan plan = fps_plan_tree(*batch, shape, 0);
+  std::vector<unsigned char> scratch(plan.scratch_bytes + 16, 0xcd);
+  return fps(*batch, plan, scratch.data(), 0, nullptr);
+}
+
+// The rows of each cloud in spatial order, sorted by one block a cloud or by several.
+int model_spatial_sort(const FpsBatch* batch, int in_block, int32_t* order, unsigned seed) {
+  model::reset();
+  model::seed(seed);
+  std::vector<unsigned> keys[2];
+  std::vector<int> rows(batch->rows);
+  for (auto& k : keys) k.resize(batch->rows);
+  std::vector<unsigned char> bounds(tree::sort_bounds_bytes(*batch));
+  std::vector<int> counts(tree::sort_counts_bytes(*batch, 0) / sizeof(int));
+  const tree::SortStorage storage = {{keys[0].data(), keys[1].data()},
+                                     {order, rows.data()},
+                                     reinterpret_cast<tree::Bounds*>(bounds.data()),
+                                     counts.data()};
+  return tree::sort_in_space(*batch, in_block != 0, storage, 0, nullptr);
+}
+
+int64_t model_plan_tree(const FpsBatch* batch, int* shape) {
+  const FpsPlan plan = fps_plan(*batch, FpsMethod::kTree, 0);
+  shape[0] = plan.tree.warps;
+  shape[1] = plan.tree.levels;
+  shape[2] = plan.tree.in_shared;
+  shape[3] = plan.tree.sorts_in_block;
+  return static_cast<int64_t>(plan.scratch_bytes);
 }
 
 int model_plan(const FpsBatch* batch) {
   return static_cast<int>(fps_plan(*batch, FpsMethod::kAuto, 0).method);
+}
+
+int model_fps_brute_force(const BruteFpsBatch* batch) {
+  model::reset();
+  std::vector<double> nearest(batch->layout.rows, -7.0);
+  return fps_brute_force(*batch, nearest.data(), nullptr);
+}
+
+int model_ball_query_wide(const SearchBatch* batch, const double* limits, int k, int32_t* rows,
+                          int32_t* found) {
+  model::reset();
+  return ball_query_wide(*batch, limits[0], limits[1], k, rows, found, nullptr);
+}
+
+int model_nearest_wide(const SearchBatch* batch, const int64_t* query_lengths, int32_t* rows,
+                       double* squared) {
+  model::reset();
+  return nearest_wide(*batch, query_lengths, rows, squared, nullptr);
 }
 
 int model_gather(const void* features, const void* idx, void* out, const GatherShape* shape,

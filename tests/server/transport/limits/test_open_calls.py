@@ -4,9 +4,7 @@ import gc
 import weakref
 
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.transport.drain import InFlight
-from farpoint_server.transport.limits.open_calls import OpenCalls
-from farpoint_server.transport.limits.outgoing import Outgoing
+from farpoint_server.transport.limits.open_calls import InFlight, OpenCalls, Outgoing
 
 
 class Context:

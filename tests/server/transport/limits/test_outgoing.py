@@ -4,9 +4,9 @@ import pytest
 import structlog
 
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.transport.limits import outgoing
+from farpoint_server.transport.limits import open_calls
 from farpoint_server.transport.limits.connections import close_connection, parse_peer
-from farpoint_server.transport.limits.outgoing import Outgoing
+from farpoint_server.transport.limits.open_calls import Outgoing
 
 
 class Peer:
@@ -20,7 +20,7 @@ class Peer:
 def cut(monkeypatch):
     """Peers whose connections were closed."""
     closed: list[str] = []
-    monkeypatch.setattr(outgoing, "close_connection", lambda peer: bool(closed.append(peer)))
+    monkeypatch.setattr(open_calls, "close_connection", lambda peer: bool(closed.append(peer)))
     return closed
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from farpoint_server.errors import TooManyCallsError
-from farpoint_server.transport.limits.slots import ADMIN, PROBES, CallLimits, CallSlots
+from farpoint_server.scheduling.admission import CallSlots
+from farpoint_server.transport.limits.slots import ADMIN, PROBES, CallLimits
 
 RPC = "farpoint.v1.SamplingService/Sample"
 
@@ -70,6 +71,7 @@ def test_a_refused_call_is_not_counted():
         (RPC, 5),
         ("inference.GRPCInferenceService/ModelInfer", 5),
         ("farpoint.v1.AdminService/GetMemory", ADMIN[1]),
+        ("inference.GRPCInferenceService/RepositoryModelLoad", ADMIN[1]),
         ("grpc.health.v1.Health/Watch", PROBES[1]),
         ("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", PROBES[1]),
     ],

@@ -46,15 +46,16 @@ def choose(client: Client, points: Array, options: Options) -> Choice:
     """
     rows = candidates(points, options, 0)
     m = _amount(len(rows), options)
-    if m == len(rows) and options.all_if_fewer:
+    if m == len(rows) and options.all_if_fewer and options.radius is None:
         return Choice(rows, 0.0)
     place = _start(rows, options)
     if options.skip_zero:
-        sample = client.sample(points[rows], m, start=place)
+        sample = client.sample(points[rows], m, start=place, radius=options.radius)
         indices = rows[sample.indices]
     else:
         policy: Literal["ignore", "reject"] = "ignore" if options.ignore_nonfinite else "reject"
-        sample = client.sample(points, m, start=int(rows[place]), nonfinite=policy)
+        first = int(rows[place])
+        sample = client.sample(points, m, start=first, nonfinite=policy, radius=options.radius)
         indices = sample.indices
     return Choice(
         indices,
@@ -129,8 +130,14 @@ def choose_in_parts(
         limit: points that the server takes at once.
 
     Raises:
-        InvalidArgumentError: as `choose`, or m is more than half of the limit.
+        InvalidArgumentError: as `choose`, m is more than half of the limit, or there is a radius.
     """
+    if options.radius is not None:
+        raise InvalidArgumentError(
+            f"--radius samples a cloud whole, and the server takes {limit} points at once: "
+            "choose a number with -m",
+            field="radius",
+        )
     pool = _Pool(client, limit, options)
     begin = 0
     for points in parts:

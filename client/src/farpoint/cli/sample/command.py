@@ -9,7 +9,7 @@ import typer
 
 from farpoint._channel import DEFAULT_TIMEOUT_S
 from farpoint.cli.connection import Connection
-from farpoint.cli.sample.options import Options, parse_amount
+from farpoint.cli.sample.options import Amount, Options, parse_amount
 from farpoint.cli.sample.plan import plan_tasks
 from farpoint.cli.sample.run import run_tasks
 from farpoint.errors import InvalidArgumentError
@@ -39,8 +39,19 @@ def sample(
         ),
     ],
     samples: Annotated[
-        str, typer.Option("-m", "--samples", help="Points to choose per cloud: 1024, or 5%.")
-    ],
+        str | None,
+        typer.Option(
+            "-m",
+            "--samples",
+            help="Points to choose per cloud: 1024, or 5%; with --radius at most.",
+        ),
+    ] = None,
+    radius: Annotated[
+        float | None,
+        typer.Option(
+            metavar="R", help="Choose as many as it takes for no point to be farther from one."
+        ),
+    ] = None,
     output: Annotated[
         str | None,
         typer.Option(
@@ -127,7 +138,8 @@ def sample(
     """
     workers = _workers(jobs)
     options = Options(
-        amount=parse_amount(samples),
+        amount=_amount(samples, radius),
+        radius=radius,
         start=start,
         ignore_nonfinite=nonfinite is Nonfinite.ignore,
         skip_zero=skip_zero,
@@ -147,6 +159,14 @@ def sample(
         failed = run_tasks(client, tasks, options)
     if failed:
         raise typer.Exit(1)
+
+
+def _amount(samples: str | None, radius: float | None) -> Amount:
+    if samples is not None:
+        return parse_amount(samples)
+    if radius is None:
+        raise InvalidArgumentError("-m, or --radius, says how many points to choose", field="m")
+    return Amount(share=1.0)
 
 
 def _read_options(

@@ -42,6 +42,8 @@ class Options:
     """The command line, as far as it is the same for every file.
 
     Attributes:
+        amount: how many points to choose; with a radius at most.
+        radius: where sampling ends, at a covering radius of at most this; None for nowhere.
         start: row that is chosen first; None is the first that may be chosen.
         ignore_nonfinite: rows with NaN or infinity are never chosen, instead of an error.
         skip_zero: rows that are exactly (0, 0, 0) are never chosen: no-returns of a scanner.
@@ -51,6 +53,7 @@ class Options:
     """
 
     amount: Amount
+    radius: float | None = None
     start: int | None = None
     ignore_nonfinite: bool = False
     skip_zero: bool = False

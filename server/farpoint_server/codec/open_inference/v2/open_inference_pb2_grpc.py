@@ -65,6 +65,66 @@ class GRPCInferenceServiceStub(object):
                 request_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelInferRequest.SerializeToString,
                 response_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelInferResponse.FromString,
                 _registered_method=True)
+        self.ModelStreamInfer = channel.stream_stream(
+                '/inference.GRPCInferenceService/ModelStreamInfer',
+                request_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelInferRequest.SerializeToString,
+                response_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelStreamInferResponse.FromString,
+                _registered_method=True)
+        self.ModelConfig = channel.unary_unary(
+                '/inference.GRPCInferenceService/ModelConfig',
+                request_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelConfigRequest.SerializeToString,
+                response_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelConfigResponse.FromString,
+                _registered_method=True)
+        self.ModelStatistics = channel.unary_unary(
+                '/inference.GRPCInferenceService/ModelStatistics',
+                request_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelStatisticsRequest.SerializeToString,
+                response_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelStatisticsResponse.FromString,
+                _registered_method=True)
+        self.RepositoryIndex = channel.unary_unary(
+                '/inference.GRPCInferenceService/RepositoryIndex',
+                request_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.RepositoryIndexRequest.SerializeToString,
+                response_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.RepositoryIndexResponse.FromString,
+                _registered_method=True)
+        self.RepositoryModelLoad = channel.unary_unary(
+                '/inference.GRPCInferenceService/RepositoryModelLoad',
+                request_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.RepositoryModelLoadRequest.SerializeToString,
+                response_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.RepositoryModelLoadResponse.FromString,
+                _registered_method=True)
+        self.RepositoryModelUnload = channel.unary_unary(
+                '/inference.GRPCInferenceService/RepositoryModelUnload',
+                request_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.RepositoryModelUnloadRequest.SerializeToString,
+                response_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.RepositoryModelUnloadResponse.FromString,
+                _registered_method=True)
+        self.SystemSharedMemoryStatus = channel.unary_unary(
+                '/inference.GRPCInferenceService/SystemSharedMemoryStatus',
+                request_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.SystemSharedMemoryStatusRequest.SerializeToString,
+                response_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.SystemSharedMemoryStatusResponse.FromString,
+                _registered_method=True)
+        self.SystemSharedMemoryRegister = channel.unary_unary(
+                '/inference.GRPCInferenceService/SystemSharedMemoryRegister',
+                request_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.SystemSharedMemoryRegisterRequest.SerializeToString,
+                response_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.SystemSharedMemoryRegisterResponse.FromString,
+                _registered_method=True)
+        self.SystemSharedMemoryUnregister = channel.unary_unary(
+                '/inference.GRPCInferenceService/SystemSharedMemoryUnregister',
+                request_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.SystemSharedMemoryUnregisterRequest.SerializeToString,
+                response_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.SystemSharedMemoryUnregisterResponse.FromString,
+                _registered_method=True)
+        self.CudaSharedMemoryStatus = channel.unary_unary(
+                '/inference.GRPCInferenceService/CudaSharedMemoryStatus',
+                request_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.CudaSharedMemoryStatusRequest.SerializeToString,
+                response_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.CudaSharedMemoryStatusResponse.FromString,
+                _registered_method=True)
+        self.CudaSharedMemoryRegister = channel.unary_unary(
+                '/inference.GRPCInferenceService/CudaSharedMemoryRegister',
+                request_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.CudaSharedMemoryRegisterRequest.SerializeToString,
+                response_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.CudaSharedMemoryRegisterResponse.FromString,
+                _registered_method=True)
+        self.CudaSharedMemoryUnregister = channel.unary_unary(
+                '/inference.GRPCInferenceService/CudaSharedMemoryUnregister',
+                request_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.CudaSharedMemoryUnregisterRequest.SerializeToString,
+                response_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.CudaSharedMemoryUnregisterResponse.FromString,
+                _registered_method=True)
 
 
 class GRPCInferenceServiceServicer(object):
@@ -113,6 +173,90 @@ class GRPCInferenceServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ModelStreamInfer(self, request_iterator, context):
+        """Runs a model for each request; responses come in the order of the requests.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ModelConfig(self, request, context):
+        """Inputs, outputs and devices of a model, as Triton's configuration.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ModelStatistics(self, request, context):
+        """Counts and times of the requests to a model since the server started.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RepositoryIndex(self, request, context):
+        """Models that are loaded or can be.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RepositoryModelLoad(self, request, context):
+        """Loads a model, or loads it anew. At the admin addresses alone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RepositoryModelUnload(self, request, context):
+        """Unloads a model. At the admin addresses alone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SystemSharedMemoryStatus(self, request, context):
+        """Regions of system shared memory (POSIX) that are registered.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SystemSharedMemoryRegister(self, request, context):
+        """Registers a region, which inputs and outputs may then refer to.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SystemSharedMemoryUnregister(self, request, context):
+        """Forgets a region, or all of them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CudaSharedMemoryStatus(self, request, context):
+        """Regions of CUDA memory: none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CudaSharedMemoryRegister(self, request, context):
+        """Unimplemented.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CudaSharedMemoryUnregister(self, request, context):
+        """Has nothing to forget.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GRPCInferenceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -145,6 +289,66 @@ def add_GRPCInferenceServiceServicer_to_server(servicer, server):
                     servicer.ModelInfer,
                     request_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelInferRequest.FromString,
                     response_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelInferResponse.SerializeToString,
+            ),
+            'ModelStreamInfer': grpc.stream_stream_rpc_method_handler(
+                    servicer.ModelStreamInfer,
+                    request_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelInferRequest.FromString,
+                    response_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelStreamInferResponse.SerializeToString,
+            ),
+            'ModelConfig': grpc.unary_unary_rpc_method_handler(
+                    servicer.ModelConfig,
+                    request_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelConfigRequest.FromString,
+                    response_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelConfigResponse.SerializeToString,
+            ),
+            'ModelStatistics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ModelStatistics,
+                    request_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelStatisticsRequest.FromString,
+                    response_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelStatisticsResponse.SerializeToString,
+            ),
+            'RepositoryIndex': grpc.unary_unary_rpc_method_handler(
+                    servicer.RepositoryIndex,
+                    request_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.RepositoryIndexRequest.FromString,
+                    response_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.RepositoryIndexResponse.SerializeToString,
+            ),
+            'RepositoryModelLoad': grpc.unary_unary_rpc_method_handler(
+                    servicer.RepositoryModelLoad,
+                    request_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.RepositoryModelLoadRequest.FromString,
+                    response_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.RepositoryModelLoadResponse.SerializeToString,
+            ),
+            'RepositoryModelUnload': grpc.unary_unary_rpc_method_handler(
+                    servicer.RepositoryModelUnload,
+                    request_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.RepositoryModelUnloadRequest.FromString,
+                    response_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.RepositoryModelUnloadResponse.SerializeToString,
+            ),
+            'SystemSharedMemoryStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.SystemSharedMemoryStatus,
+                    request_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.SystemSharedMemoryStatusRequest.FromString,
+                    response_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.SystemSharedMemoryStatusResponse.SerializeToString,
+            ),
+            'SystemSharedMemoryRegister': grpc.unary_unary_rpc_method_handler(
+                    servicer.SystemSharedMemoryRegister,
+                    request_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.SystemSharedMemoryRegisterRequest.FromString,
+                    response_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.SystemSharedMemoryRegisterResponse.SerializeToString,
+            ),
+            'SystemSharedMemoryUnregister': grpc.unary_unary_rpc_method_handler(
+                    servicer.SystemSharedMemoryUnregister,
+                    request_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.SystemSharedMemoryUnregisterRequest.FromString,
+                    response_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.SystemSharedMemoryUnregisterResponse.SerializeToString,
+            ),
+            'CudaSharedMemoryStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.CudaSharedMemoryStatus,
+                    request_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.CudaSharedMemoryStatusRequest.FromString,
+                    response_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.CudaSharedMemoryStatusResponse.SerializeToString,
+            ),
+            'CudaSharedMemoryRegister': grpc.unary_unary_rpc_method_handler(
+                    servicer.CudaSharedMemoryRegister,
+                    request_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.CudaSharedMemoryRegisterRequest.FromString,
+                    response_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.CudaSharedMemoryRegisterResponse.SerializeToString,
+            ),
+            'CudaSharedMemoryUnregister': grpc.unary_unary_rpc_method_handler(
+                    servicer.CudaSharedMemoryUnregister,
+                    request_deserializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.CudaSharedMemoryUnregisterRequest.FromString,
+                    response_serializer=farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.CudaSharedMemoryUnregisterResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -310,6 +514,330 @@ class GRPCInferenceService(object):
             '/inference.GRPCInferenceService/ModelInfer',
             farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelInferRequest.SerializeToString,
             farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelInferResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ModelStreamInfer(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/inference.GRPCInferenceService/ModelStreamInfer',
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelInferRequest.SerializeToString,
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelStreamInferResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ModelConfig(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/ModelConfig',
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelConfigRequest.SerializeToString,
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ModelStatistics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/ModelStatistics',
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelStatisticsRequest.SerializeToString,
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.ModelStatisticsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RepositoryIndex(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/RepositoryIndex',
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.RepositoryIndexRequest.SerializeToString,
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.RepositoryIndexResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RepositoryModelLoad(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/RepositoryModelLoad',
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.RepositoryModelLoadRequest.SerializeToString,
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.RepositoryModelLoadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RepositoryModelUnload(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/RepositoryModelUnload',
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.RepositoryModelUnloadRequest.SerializeToString,
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.RepositoryModelUnloadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SystemSharedMemoryStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/SystemSharedMemoryStatus',
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.SystemSharedMemoryStatusRequest.SerializeToString,
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.SystemSharedMemoryStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SystemSharedMemoryRegister(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/SystemSharedMemoryRegister',
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.SystemSharedMemoryRegisterRequest.SerializeToString,
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.SystemSharedMemoryRegisterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SystemSharedMemoryUnregister(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/SystemSharedMemoryUnregister',
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.SystemSharedMemoryUnregisterRequest.SerializeToString,
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.SystemSharedMemoryUnregisterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CudaSharedMemoryStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/CudaSharedMemoryStatus',
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.CudaSharedMemoryStatusRequest.SerializeToString,
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.CudaSharedMemoryStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CudaSharedMemoryRegister(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/CudaSharedMemoryRegister',
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.CudaSharedMemoryRegisterRequest.SerializeToString,
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.CudaSharedMemoryRegisterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CudaSharedMemoryUnregister(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/CudaSharedMemoryUnregister',
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.CudaSharedMemoryUnregisterRequest.SerializeToString,
+            farpoint__server_dot_codec_dot_open__inference_dot_v2_dot_open__inference__pb2.CudaSharedMemoryUnregisterResponse.FromString,
             options,
             channel_credentials,
             insecure,

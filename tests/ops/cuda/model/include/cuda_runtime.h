@@ -45,29 +45,13 @@ using cudaStream_t = struct Stream*;
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorLaunchFailure = 719 };
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount,
-  cudaDevAttrMaxSharedMemoryPerBlockOptin,
-  cudaDevAttrComputeCapabilityMajor
+  cudaDevAttrMaxSharedMemoryPerBlockOptin
 };
-enum cudaFuncAttribute {
-  cudaFuncAttributeMaxDynamicSharedMemorySize,
-  cudaFuncAttributeNonPortableClusterSizeAllowed
-};
-enum cudaLaunchAttributeID { cudaLaunchAttributeCooperative, cudaLaunchAttributeClusterDimension };
-struct cudaLaunchAttribute {
-  cudaLaunchAttributeID id;
-  struct {
-    int cooperative;
-    struct {
-      unsigned x, y, z;
-    } clusterDim;
-  } val;
-};
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   size_t dynamicSmemBytes;
   cudaStream_t stream;
-  cudaLaunchAttribute* attrs;
-  unsigned numAttrs;
 };
 
 inline cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
@@ -77,34 +61,15 @@ inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream
 }
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 inline const char* cudaGetErrorString(cudaError_t) { return model::failure(); }
-// As in CUDA, an error where the launch names no size of a cluster, be it 1.
-template <typename Kernel>
-cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, Kernel,
-                                           const cudaLaunchConfig_t* config) {
-  for (unsigned i = 0; i < config->numAttrs; ++i) {
-    if (config->attrs[i].id == cudaLaunchAttributeClusterDimension) *clusters = 4;
-    if (config->attrs[i].id == cudaLaunchAttributeClusterDimension) return cudaSuccess;
-  }
-  return cudaErrorInvalidValue;
-}
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  *value = attribute == cudaDevAttrMultiProcessorCount            ? model::processors()
-           : attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 227 * 1024
-                                                                  : 9;
+  *value = attribute == cudaDevAttrMultiProcessorCount ? model::processors() : 227 * 1024;
   return cudaSuccess;
 }
 
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments... arguments) {
-  model::Launch launch{config->gridDim.x, config->blockDim.x, config->dynamicSmemBytes, 1, false};
-  for (unsigned i = 0; i < config->numAttrs; ++i) {
-    const cudaLaunchAttribute& attribute = config->attrs[i];
-    launch.co_resident = true;
-    if (attribute.id == cudaLaunchAttributeClusterDimension) {
-      launch.cluster = attribute.val.clusterDim.x;
-    }
-  }
+  const model::Launch launch = {config->gridDim.x, config->blockDim.x, config->dynamicSmemBytes};
   const int code = model::run(launch, [&] { kernel(arguments...); });
   return code ? cudaErrorLaunchFailure : cudaSuccess;
 }
@@ -142,7 +107,7 @@ T __ldcg(const T* p) {
 }
 
 // Warps and blocks.
-inline void __syncthreads() { model::block_barrier(0, model::here.threads); }
+inline void __syncthreads() { model::block_barrier(); }
 inline void __syncwarp() { model::warp_exchange("syncwarp", 0); }
 inline void __threadfence() {}
 
@@ -177,6 +142,13 @@ T __reduce_min_sync(unsigned, T mine) {
 template <typename T>
 T __reduce_add_sync(unsigned, T mine) {
   return warp_fold("add", mine, [](T a, T b) { return static_cast<T>(a + b); });
+}
+template <typename T>
+unsigned __match_any_sync(unsigned, T mine) {
+  const uint64_t* const all = model::warp_exchange("match", to_bits(mine));
+  unsigned equal = 0;
+  for (int lane = 0; lane < 32; ++lane) equal |= unsigned{all[lane] == to_bits(mine)} << lane;
+  return equal;
 }
 inline unsigned __ballot_sync(unsigned, bool mine) {
   const uint64_t* const all = model::warp_exchange("ballot", mine);

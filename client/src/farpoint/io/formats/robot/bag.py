@@ -10,9 +10,9 @@ from farpoint._arrays import Array
 from farpoint.io.cloud import Cloud
 from farpoint.io.extras import require
 from farpoint.io.formats.pcd.pcd import unpack_color
-from farpoint.io.formats.robot.pointcloud2 import records_of
 from farpoint.io.options import ReadOptions
 from farpoint.io.records import split_records
+from farpoint.packed import PackedCloud
 
 MESSAGE_TYPE = "sensor_msgs/msg/PointCloud2"
 
@@ -33,7 +33,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:
             message = _message(reader, connections, topic, options.message, total)
     except highlevel.AnyReaderError as error:
         raise ValueError(str(error)) from error
-    points, attributes = split_records(records_of(message))
+    points, attributes = split_records(PackedCloud.from_ros(message).records)
     attributes = _native(attributes)
     for name in {"rgb", "rgba"} & set(attributes):
         attributes[name] = unpack_color(attributes[name], len(name))

@@ -1,0 +1,52 @@
+// Where the pruning tree of a cloud lies in memory, and which leaves each warp of its block owns.
+#pragma once
+
+#include "cuda/fps/cloud.cuh"
+#include "cuda/fps/tree/node.cuh"
+
+namespace farpoint::cuda::tree {
+
+constexpr int kMaxWarps = 16;
+constexpr int kMaxLevels = 4;
+constexpr int kGroup = 4;  // warps that share a neighborhood
+
+// Of all clouds of a batch, in global memory.
+struct Storage {
+  PointRow* points;  // (leaves, 32), padded with kNoRow
+  float* nearest;    // (leaves, 32): squared distance to the nearest sample, 0 where there is none
+  int* order;        // (rows): the rows of each cloud in spatial order
+  Node* nodes[kMaxLevels - 1];  // of leaves, and of such nodes; null where in shared memory
+};
+
+__host__ __device__ inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// A cloud's first leaf is known without a sum over the clouds before it.
+__host__ __device__ inline int64_t first_leaf(int64_t first_row, int64_t cloud) {
+  return first_row / kLeaf + cloud;
+}
+// Likewise its first node: leaves / 32, rounded up, and up to 4 more as warps share leaves.
+__host__ __device__ inline int64_t first_node(int64_t first_row, int64_t cloud) {
+  return first_leaf(first_row, cloud) / kFan + (kGroup + 1) * cloud;
+}
+// Nodes of leaves of one cloud; the warps of a group fill theirs side by side.
+__host__ __device__ inline int64_t nodes_of(int64_t points, int warps) {
+  const int apart = warps < kGroup ? warps : kGroup;
+  return apart * ceil_div(ceil_div(points, kLeaf), kFan * apart);
+}
+
+// The leaves of one warp. Leaf j of its node i is leaf `first + i * per_node + j * apart` of the
+// cloud: neighbors go to different warps, so that a sample finds all of them at work.
+struct Share {
+  int first, apart, per_node;
+
+  __device__ int leaf(int node, int j) const { return first + node * per_node + j * apart; }
+};
+
+template <int kLevels>
+__device__ Share share_of(int warp, int warps) {
+  // Nodes stay small where a warp has many: they spread over the warps of a group.
+  const int apart = kLevels == 1 || warps < kGroup ? warps : kGroup;
+  return {warp / apart * (kFan * apart) + warp % apart, apart, kFan * warps};
+}
+
+}  // namespace farpoint::cuda::tree

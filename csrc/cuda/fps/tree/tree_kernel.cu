@@ -1,0 +1,177 @@
+// Farthest point sampling with one thread block per cloud and a pruning tree.
+//
+// 1. Kernels that look at every point in every step do m * n distances, whatever the hardware. A
+//    sample changes only what is nearer to it than to any other sample: a handful of leaves of 32
+//    neighbors, as on the CPU.
+// 2. A leaf is 32 points, a lane each, in global memory: L1 and L2 are as fast as shared memory
+//    would be, which then bounds no size. Its box, its farthest distance and that point are all
+//    that a step needs to know of a leaf that it leaves out.
+// 3. A leaf belongs to one warp, which alone reads and writes it: warps meet once a sample, to
+//    exchange their farthest points. Neighbors lie in different warps.
+// 4. Up to 1024 points a warp each lane keeps the box of one leaf in registers. Above, it keeps the
+//    box of a node of 32 leaves, and these are in shared memory, or where they do not fit in global
+//    memory; above 32 768 points a warp there are more levels of the same.
+// 5. Two warps to a cloud where there are many clouds, sixteen where there is one: a processor
+// holds
+//    some thirty warps of whatever blocks.
+#include <algorithm>
+
+#include "cuda/common/launch.cuh"
+#include "cuda/fps/kernels.h"
+#include "cuda/fps/tree/build.cuh"
+#include "cuda/fps/tree/memory.cuh"
+
+namespace farpoint::cuda {
+namespace tree {
+namespace {
+
+// Two sets, used in turn: a warp may write its next record while a slower one still reads the last.
+struct Shared {
+  PointRow at[2][kFan];
+  float distance[2][kFan];
+  TailShared tail;
+  // Behind it: the farthest points of each warp's root, then the nodes that are in shared memory.
+  __device__ PointRow* root_at(int warp) {
+    return reinterpret_cast<PointRow*>(this + 1) + warp * kFan;
+  }
+  __device__ Node* nodes(int warps) { return reinterpret_cast<Node*>(root_at(warps)); }
+};
+
+// The farthest of all warps. One barrier; every thread gets the result.
+__device__ Farthest block_farthest(const Farthest& mine, Shared& shared, int turn, int warps) {
+  if (warps == 1) return mine;
+  PointRow* const at = shared.at[turn % 2];
+  float* const distance = shared.distance[turn % 2];
+  if (lane_id() == 0) {
+    at[warp_id()] = mine.at;
+    distance[warp_id()] = mine.distance;
+  }
+  __syncthreads();
+  return warp_farthest(lane_id() < warps ? distance[lane_id()] : 0.0f, at);
+}
+
+// Where the nodes of this warp begin, level by level.
+template <int kLevels>
+__device__ void find_nodes(const Storage& storage, Node* in_shared, int64_t first, int warp,
+                           Node* (&nodes)[kMaxLevels - 1]) {
+  for (int l = 0; l < kLevels - 1; ++l) {
+    Node* const of_cloud = in_shared ? in_shared : storage.nodes[l] + first;
+    nodes[l] = of_cloud + warp;
+  }
+}
+
+// All warps of a block.
+template <int kLevels>
+struct BlockPicker {
+  TreePicker<kLevels>& of_warp;
+  Shared& shared;
+  int warps;
+
+  __device__ Farthest farthest(int turn) {
+    return block_farthest(of_warp.farthest(), shared, turn, warps);
+  }
+  __device__ void apply(Point sample) { of_warp.apply(sample); }
+};
+
+template <int kLevels, bool kInShared>
+__global__ void __launch_bounds__(kMaxWarps* kWarp, kLevels == 1 || kInShared ? 2 : 1)
+    sample_in_tree(FpsBatch batch, Storage storage) {
+  auto& shared = shared_as<Shared>();
+  int emitted = 0;
+  {
+    const Cloud cloud = cloud_of(batch, blockIdx.x);
+    if (cloud.m == 0) return;
+    const int warps = blockDim.x / kWarp;
+    // Through a shuffle: ptxas would read the special register again in every step.
+    const int warp = __shfl_sync(kAllLanes, warp_id(), 0);
+    const int64_t leaf = first_leaf(cloud.first_row, blockIdx.x);
+    Node* nodes[kMaxLevels - 1] = {};
+    find_nodes<kLevels>(storage, kInShared ? shared.nodes(warps) : nullptr,
+                        first_node(cloud.first_row, blockIdx.x), warp, nodes);
+    TreeBuilder<kLevels> tree(storage.points + leaf * kLeaf, storage.nearest + leaf * kLeaf,
+                              shared.root_at(warp), nodes, share_of<kLevels>(warp, warps), warps);
+    tree.build(cloud, storage.order + cloud.first_row);
+    BlockPicker<kLevels> picker = {tree, shared, warps};
+    emitted = sample_with(picker, cloud);
+  }
+  // Made anew: what the loop does not need would cost it registers.
+  const Cloud cloud = cloud_of(batch, blockIdx.x);
+  float* const nearest = storage.nearest + first_leaf(cloud.first_row, blockIdx.x) * kLeaf;
+  finish(cloud, emitted, shared.tail, reinterpret_cast<unsigned*>(nearest));
+}
+
+size_t shared_bytes(int points, const TreeShape& shape) {
+  const size_t roots = shape.warps * kFan * sizeof(PointRow);
+  return sizeof(Shared) + roots +
+         (shape.in_shared ? nodes_of(points, shape.warps) * sizeof(Node) : 0);
+}
+
+int run(const FpsBatch& batch, const TreeShape& shape, const Storage& storage, void* stream) {
+  const LaunchShape launch_shape = {static_cast<unsigned>(batch.clouds),
+                                    static_cast<unsigned>(shape.warps * kWarp),
+                                    shared_bytes(batch.max_points, shape)};
+  void (*const kernel)(FpsBatch, Storage) = shape.levels == 1   ? sample_in_tree<1, false>
+                                            : shape.in_shared   ? sample_in_tree<2, true>
+                                            : shape.levels == 2 ? sample_in_tree<2, false>
+                                            : shape.levels == 3 ? sample_in_tree<3, false>
+                                                                : sample_in_tree<4, false>;
+  return launch(kernel, launch_shape, stream, batch, storage);
+}
+
+int64_t capacity(int warps, int levels) {
+  int64_t points = int64_t{kLeaf} * warps;
+  for (int l = 0; l < levels; ++l) points *= kFan;
+  return points;
+}
+
+// The largest power of two that is at most v, and at least 1.
+int power_of_two(int64_t v) {
+  int power = 1;
+  while (2 * power <= v) power *= 2;
+  return power;
+}
+
+// As many warps as give a processor some thirty with all its blocks, and each of them 16 leaves.
+int warps_for(const FpsBatch& batch, int64_t shared_bytes, int device) {
+  constexpr int kWarpsOfProcessor = 32, kLeavesOfWarp = 16;
+  const int processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
+  const int64_t nodes = nodes_of(batch.max_points, 1) * static_cast<int64_t>(sizeof(Node));
+  const int64_t blocks =
+      std::min(ceil_div(batch.clouds, processors), std::max<int64_t>(1, shared_bytes / nodes));
+  const int64_t useful = batch.max_points / (kLeaf * kLeavesOfWarp);
+  return power_of_two(
+      std::min<int64_t>({kMaxWarps, kWarpsOfProcessor / blocks, std::max<int64_t>(1, useful)}));
+}
+
+}  // namespace
+}  // namespace tree
+
+int64_t fps_tree_capacity() { return tree::capacity(tree::kMaxWarps, tree::kMaxLevels); }
+
+TreeShape fps_tree_shape(const FpsBatch& batch, int device, int warps) {
+  const int shared = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  TreeShape shape = {warps > 0 ? warps : tree::warps_for(batch, shared, device), 1, false, false};
+  while (batch.max_points > tree::capacity(shape.warps, shape.levels)) ++shape.levels;
+  shape.in_shared = shape.levels == 2;
+  if (tree::shared_bytes(batch.max_points, shape) > static_cast<size_t>(shared)) {
+    shape = {tree::kMaxWarps, 2, false, false};
+    while (batch.max_points > tree::capacity(shape.warps, shape.levels)) ++shape.levels;
+  }
+  shape.sorts_in_block = batch.max_points <= fps_sort_capacity(device);
+  return shape;
+}
+
+size_t fps_tree_scratch(const FpsBatch& batch, const TreeShape& shape, int device) {
+  return tree::layout_of(batch, shape, device).end;
+}
+
+int fps_tree(const FpsBatch& batch, const TreeShape& shape, void* scratch, int device,
+             void* stream) {
+  const tree::Layout at = tree::layout_of(batch, shape, device);
+  const tree::Storage storage = tree::storage_in(static_cast<char*>(scratch), at);
+  const tree::SortStorage sort = tree::sort_storage_in(static_cast<char*>(scratch), at, batch.rows);
+  const int code = tree::sort_in_space(batch, shape.sorts_in_block, sort, device, stream);
+  return code ? code : tree::run(batch, shape, storage, stream);
+}
+
+}  // namespace farpoint::cuda

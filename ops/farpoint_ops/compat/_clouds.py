@@ -1,0 +1,82 @@
+"""Shared by the drop-ins: clouds of any dimension, searched one at a time."""
+
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize, pad
+
+from farpoint_ops import neighbors
+
+# Pairs of a point and a query that are looked at together.
+_PAIRS = 1 << 22
+
+
+def squared_pairs(cloud: Tensor, queries: Tensor) -> Tensor:
+    """(n, D), (m, D) -> squared distances (m, n)."""
+    return (queries[:, None] - cloud).square().sum(-1)
+
+
+def cosine_pairs(cloud: Tensor, queries: Tensor) -> Tensor:
+    """(n, D), (m, D) -> one minus the cosine of the angle between them (m, n)."""
+    return 1 - normalize(queries, dim=1) @ normalize(cloud, dim=1).T
+
+
+def in_space(points: Tensor) -> Tensor | None:
+    """(n, 3) of points of up to three dimensions, in which the ops search; None of others."""
+    dims = points.size(-1)
+    return pad(points, (0, 3 - dims)) if dims <= 3 else None
+
+
+def nearest_in(
+    cloud: Tensor,
+    queries: Tensor,
+    k: int,
+    pairs: Callable[[Tensor, Tensor], Tensor] = squared_pairs,
+) -> Tensor:
+    """Rows int64 (m, k) of the k <= n nearest points, nearest first, the lowest row on a tie."""
+    points, others = in_space(cloud), in_space(queries)
+    if pairs is squared_pairs and points is not None and others is not None:
+        return neighbors.knn(points.detach()[None], others.detach()[None], k)[0][0].long()
+    parts = torch.split(queries.detach(), max(1, _PAIRS // max(1, len(cloud))))
+    rows = [pairs(cloud.detach(), p).sort(dim=1, stable=True).indices[:, :k] for p in parts]
+    return torch.cat(rows)
+
+
+def within(cloud: Tensor, queries: Tensor, radius: float, k: int) -> tuple[Tensor, Tensor]:
+    """Lowest k rows nearer than the radius, int64 (m, k), and which places are taken (m, k)."""
+    points, others = in_space(cloud), in_space(queries)
+    places = torch.arange(k, device=cloud.device)
+    if points is not None and others is not None:
+        idx, counts = neighbors.ball_query(points.detach()[None], others.detach()[None], radius, k)
+        return idx[0].long(), places < counts[0][:, None]
+    rows = []
+    for part in torch.split(queries.detach(), max(1, _PAIRS // max(1, len(cloud)))):
+        inside = squared_pairs(cloud.detach(), part) < radius * radius
+        order = (~inside).long().sort(dim=1, stable=True).indices[:, :k]
+        rows.append(order.where(inside.gather(1, order), -1))
+    found = pad(torch.cat(rows), (0, max(0, k - len(cloud))), value=-1)
+    return found.clamp(min=0), found >= 0
+
+
+def sizes_of(batch: Tensor | None, points: Tensor, clouds: int | None) -> list[int]:
+    """Points of each cloud, from the cloud of each point (n,), ascending; None is one cloud."""
+    if batch is None:
+        return [len(points)]
+    if batch.dim() != 1 or len(batch) != len(points):
+        raise ValueError(f"batch: expected shape ({len(points)},), got {list(batch.shape)}")
+    if bool((batch.diff() < 0).any()):
+        raise ValueError("batch: expected the clouds one behind the other, got one that falls")
+    sizes: list[int] = batch.bincount(minlength=clouds or 0).tolist()
+    return sizes
+
+
+def pairs_of_clouds(sizes: list[int], others: list[int]) -> Iterator[tuple[slice, slice]]:
+    """The rows of each cloud in two batches; a cloud that one of them lacks is empty there."""
+    count = max(len(sizes), len(others))
+    ends, other_ends = (
+        list(accumulate([*s, *[0] * (count - len(s))], initial=0)) for s in (sizes, others)
+    )
+    for b in range(count):
+        yield slice(ends[b], ends[b + 1]), slice(other_ends[b], other_ends[b + 1])

@@ -1,0 +1,66 @@
+"""Protobuf messages in their JSON form, bounded before they are parsed."""
+
+import json
+from typing import Any, TypeVar
+
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+from farpoint_server.codec.parts import MAX_FIELDS
+from farpoint_server.errors import InvalidRequestError, shortened
+
+# A million points of float32 in base64. Each step of the parser holds all of Python up, some ten
+# milliseconds at this size.
+MAX_BYTES = 1 << 24
+# A number for each cloud, in each of the fields that have one.
+FIELDS_PER_CLOUD = 4
+MAX_DEPTH = 32
+
+M = TypeVar("M", bound=Message)
+
+
+def read_json(raw: bytes, kind: type[Message], clouds: int) -> bytes:
+    """The serialized message of a JSON text.
+
+    Args:
+        raw: The text, UTF-8.
+        kind: The message.
+        clouds: The most that it may be about.
+
+    Raises:
+        InvalidRequestError: it is something else, or one of too many parts.
+    """
+    most = MAX_FIELDS + FIELDS_PER_CLOUD * clouds
+    # None of these is in base64, which all large values are; each costs up to a hundred bytes.
+    parts = sum(raw.count(mark) for mark in (b",", b"[", b"{"))
+    if parts > most:
+        raise InvalidRequestError("request", f"JSON of at most {most} values", parts)
+    try:
+        text: Any = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise _refusal(str(error)) from error
+    if not isinstance(text, dict):
+        raise _refusal(f"JSON {type(text).__name__}")
+    return parse(text, kind).SerializeToString()
+
+
+def parse(fields: dict[str, Any], kind: type[M]) -> M:
+    """The message of an object of JSON; raises InvalidRequestError if it is another."""
+    try:
+        return json_format.ParseDict(fields, kind(), max_recursion_depth=MAX_DEPTH)
+    except (json_format.Error, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise _refusal(str(error)) from error
+
+
+def write_json(raw: bytes, kind: type[Message]) -> bytes:
+    """The JSON text of a serialized message."""
+    return dump(json_format.MessageToDict(kind.FromString(raw)))
+
+
+def dump(value: Any) -> bytes:
+    """JSON without spaces, UTF-8."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _refusal(why: str) -> InvalidRequestError:
+    return InvalidRequestError("request", "a message in JSON", shortened(why))

@@ -1,0 +1,95 @@
+"""Values of JSON as what they have to be: objects, lists, text, and tensors of numbers."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from farpoint_server.codec.open_inference.tensors import TYPES, dtype_of
+from farpoint_server.codec.wire import Buffer
+from farpoint_server.errors import InvalidRequestError, quoted
+
+# Numbers of JSON take some thirty times their size while they are read, and a tenth of a second of
+# the whole interpreter for each of these.
+MAX_BYTES = 1 << 20
+# In the JSON of a response, which takes as long.
+MAX_NUMBERS = 1 << 17
+BINARY_SIZE = "binary_data_size"
+BINARY = "binary_data"
+
+
+def read_json(text: memoryview) -> Any:
+    """What a text says; raises InvalidRequestError if it is no JSON, or too long."""
+    if len(text) > MAX_BYTES:
+        expected = f"at most {MAX_BYTES} bytes of JSON; send tensors as {BINARY_SIZE}"
+        raise InvalidRequestError("request", expected, f"{len(text)} bytes")
+    try:
+        return json.loads(bytes(text))
+    except (ValueError, RecursionError):
+        raise InvalidRequestError("request", "a JSON object", f"{len(text)} other bytes") from None
+
+
+def check_object(value: Any, field: str) -> Mapping[str, Any]:
+    """A value that has to be an object; raises InvalidRequestError."""
+    if not isinstance(value, dict):
+        raise InvalidRequestError(field, "a JSON object", type(value).__name__)
+    return value
+
+
+def check_list(value: Any, field: str) -> list[Any]:
+    """A value that has to be a list; raises InvalidRequestError."""
+    if not isinstance(value, list):
+        raise InvalidRequestError(field, "a JSON list", type(value).__name__)
+    return value
+
+
+def check_text(value: Any, field: str) -> str:
+    """A value that has to be text; raises InvalidRequestError."""
+    if not isinstance(value, str):
+        raise InvalidRequestError(field, "a string", type(value).__name__)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequestError(field, "Unicode text", "half of a surrogate pair") from None
+    return value
+
+
+def tensor_bytes(
+    item: Mapping[str, Any], datatype: str, shape: tuple[int, ...], field: str
+) -> bytes:
+    """The `data` of an input, flat or in lists of lists, as the bytes of a tensor.
+
+    Raises:
+        InvalidRequestError: it is no such tensor.
+    """
+    if datatype not in TYPES or datatype == "BF16":
+        raise InvalidRequestError(field, f"{BINARY_SIZE} for {quoted(datatype)}", "numbers")
+    data = check_list(item.get("data", None), field)
+    dtype = dtype_of(datatype)
+    kinds = {"f": "iuf", "b": "b"}.get(dtype.kind, "iu")
+    try:
+        array = np.array(data)
+    except ValueError:
+        raise InvalidRequestError(field, "lists of equal length", "others") from None
+    if array.size and (array.dtype.kind not in kinds):
+        raise InvalidRequestError(field, f"numbers of {datatype}", "others")
+    if array.ndim > 1 and array.shape != shape:
+        raise InvalidRequestError(field, f"{shape}, or one list", array.shape)
+    with np.errstate(over="ignore"):
+        converted = array.astype(dtype)
+    if dtype.kind in "iu" and not np.array_equal(converted, array):
+        raise InvalidRequestError(field, f"numbers within {datatype}", "larger ones")
+    return converted.tobytes()
+
+
+def tensor_numbers(name: str, datatype: str, data: Buffer) -> list[Any]:
+    """The elements of an output for JSON, flat; raises InvalidRequestError if it has no such."""
+    array = np.frombuffer(data, dtype_of(datatype))
+    if array.size > MAX_NUMBERS:
+        expected = f"{BINARY} for more than {MAX_NUMBERS} numbers"
+        raise InvalidRequestError(f"outputs[{name}]", expected, array.size)
+    if datatype == "BF16" or (array.dtype.kind == "f" and not np.isfinite(array).all()):
+        got = datatype if datatype == "BF16" else "NaN or infinity"
+        raise InvalidRequestError(f"outputs[{name}]", f"{BINARY}, as JSON has no such number", got)
+    return list(array.tolist())

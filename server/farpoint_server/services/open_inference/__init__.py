@@ -1,0 +1,1 @@
+"""inference.GRPCInferenceService: the Open Inference Protocol v2 with Triton's extensions."""

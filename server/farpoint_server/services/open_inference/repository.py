@@ -1,0 +1,149 @@
+"""The models as Triton's model repository: found, described, listed, loaded and unloaded."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from farpoint_server.codec.open_inference import encoder, fps
+from farpoint_server.codec.open_inference.model_config import model_config, model_statistics
+from farpoint_server.codec.open_inference.points import VERSION
+from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
+from farpoint_server.errors import InvalidRequestError, NotFoundError, UnsupportedError, quoted
+from farpoint_server.models.registry import LoadedModel, Registry
+from farpoint_server.services.model_statistics import ModelStatistics
+
+READY, UNAVAILABLE = "READY", "UNAVAILABLE"
+CONFIG = "config"
+
+
+@dataclass(frozen=True)
+class ModelRepository:
+    """The model `fps`, which is always there, and the encoders of the registry.
+
+    Args:
+        registry: The loaded encoders.
+        statistics: Of all models.
+        devices: Where each of them runs.
+        is_serving: Whether the server is healthy.
+    """
+
+    registry: Registry
+    statistics: ModelStatistics
+    devices: Sequence[torch.device]
+    is_serving: Callable[[], bool]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the models that are ready."""
+        return [fps.NAME, *(model.name for model in self.registry.models)]
+
+    def find(self, name: str, version: str) -> LoadedModel | None:
+        """The encoder of a name, None for `fps`; raises NotFoundError."""
+        names = self.names
+        if name not in names:
+            expected = f"one of {', '.join(names)}"
+            raise NotFoundError(f"model_name: expected {expected}, got {quoted(name)}")
+        if version not in ("", VERSION):
+            raise NotFoundError(f"model_version: expected {VERSION!r}, got {quoted(version)}")
+        return None if name == fps.NAME else self.registry.get(name)
+
+    def is_ready(self, name: str, version: str) -> bool:
+        """Whether a model takes requests; one that is not there does not."""
+        return name in self.names and version in ("", VERSION) and self.is_serving()
+
+    def metadata(self, name: str, version: str) -> pb.ModelMetadataResponse:
+        """What a model takes and gives; raises NotFoundError."""
+        model = self.find(name, version)
+        return encoder.metadata(model.name, model.config) if model else fps.metadata()
+
+    def config(self, name: str, version: str) -> pb.ModelConfigResponse:
+        """The configuration of a model; raises NotFoundError."""
+        optional = fps.OPTIONAL if name == fps.NAME else ()
+        return model_config(self.metadata(name, version), optional, self.devices)
+
+    def describe_statistics(self, name: str, version: str) -> pb.ModelStatisticsResponse:
+        """The statistics of a model, or of all for an empty name; raises NotFoundError."""
+        if name:
+            self.find(name, version)
+        names = [name] if name else self.names
+        return pb.ModelStatisticsResponse(model_stats=[self._statistics(n) for n in names])
+
+    def index(self, request: pb.RepositoryIndexRequest) -> pb.RepositoryIndexResponse:
+        """Every model that is loaded, or was, or can be without a path."""
+        _check_repository(request.repository_name)
+        response = pb.RepositoryIndexResponse()
+        ready = self.names if self.is_serving() else []
+        for name in dict.fromkeys((*self.names, *self.registry.sources)):
+            if name in ready:
+                response.models.add(name=name, version=VERSION, state=READY)
+            elif not request.ready:
+                reason = "unloaded" if name not in self.names else "the server is not ready"
+                response.models.add(name=name, version=VERSION, state=UNAVAILABLE, reason=reason)
+        return response
+
+    async def load(self, request: pb.RepositoryModelLoadRequest) -> None:
+        """Loads a model, or loads it anew: from the path in its configuration, or as before.
+
+        Raises:
+            NotFoundError: there is neither.
+            InvalidRequestError: it cannot be loaded.
+        """
+        _check_repository(request.repository_name)
+        name, path = request.model_name, _path_of(request.parameters)
+        if name == fps.NAME:
+            return
+        if path is None:
+            if name not in self.registry.sources:
+                known = ", ".join(self.registry.sources)
+                raise NotFoundError(
+                    f"model_name: expected one of {known}, or a path in the parameters of "
+                    f"{CONFIG!r}, got {quoted(name)}"
+                )
+            path = self.registry.sources[name]
+        await self.registry.load(name, path)
+        self.statistics.forget(name)
+
+    async def unload(self, request: pb.RepositoryModelUnloadRequest) -> None:
+        """Unloads a model; requests that use it still hold it. Raises NotFoundError."""
+        _check_repository(request.repository_name)
+        name = request.model_name
+        if name == fps.NAME:
+            raise InvalidRequestError("model_name", "an encoder", "'fps', which is built in")
+        await self.registry.unload(name)
+        self.statistics.forget(name)
+
+    def _statistics(self, name: str) -> pb.ModelStatistics:
+        of = self.statistics.of(name)
+        batches = [(size, count, ns) for size, (count, ns) in sorted(of.batches.items())]
+        return model_statistics(
+            name, of.last_ms, of.inferences, of.executions, of.phases(), batches
+        )
+
+
+def _check_repository(name: str) -> None:
+    if name:
+        raise UnsupportedError(f"repository_name: expected none, got {quoted(name)}")
+
+
+def _path_of(parameters: Mapping[str, pb.ModelRepositoryParameter]) -> Path | None:
+    """The path in the parameters of a model's configuration; None without one."""
+    for name in parameters:
+        if name.startswith("file:"):
+            field = f"parameters[{name[:64]}]"
+            raise InvalidRequestError(field, "a path on the server in 'config'", "a file's content")
+    if CONFIG not in parameters:
+        return None
+    try:
+        config: Any = json.loads(parameters[CONFIG].string_param)
+        path = config.get("parameters", {}).get("path", {}).get("string_value", "")
+    except (ValueError, AttributeError, RecursionError):
+        path = None
+    if not isinstance(path, str):
+        expected = 'JSON such as {"parameters": {"path": {"string_value": "FILE"}}}'
+        got = quoted(parameters[CONFIG].string_param)
+        raise InvalidRequestError(f"parameters[{CONFIG}]", expected, got)
+    return Path(path) if path else None

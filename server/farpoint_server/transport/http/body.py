@@ -1,0 +1,136 @@
+"""Body of an HTTP request: received when it is asked for, bounded, and counted as it arrives."""
+
+import asyncio
+import zlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from starlette.types import Receive
+
+from farpoint_server.errors import InvalidRequestError
+from farpoint_server.scheduling.admission import Admission, Hold
+
+# Unpacked at a time: some milliseconds.
+PIECE_BYTES = 1 << 20
+# What is converted on the event loop; the way to another thread costs more.
+INLINE_BYTES = 1 << 14
+GZIP_BITS = 16 + zlib.MAX_WBITS
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class BodyLimits:
+    """What bodies may be.
+
+    Args:
+        admission: Where their bytes count while they are received.
+        threads: Where large ones are unpacked and converted.
+        max_bytes: Of one body, unpacked.
+        clouds: That one request may have.
+        gzip: Whether they may be compressed.
+    """
+
+    admission: Admission
+    threads: ThreadPoolExecutor
+    max_bytes: int
+    clouds: int
+    gzip: bool
+
+
+class Body:
+    """The body of one request.
+
+    Args:
+        receive: Of ASGI.
+        length: What Content-Length says; None if there is none.
+        gzipped: Whether it is compressed.
+        limits: What it may be.
+
+    Attributes:
+        ended: Set once all of it has been received, or nobody is there to send more.
+    """
+
+    def __init__(
+        self, receive: Receive, length: int | None, gzipped: bool, limits: BodyLimits
+    ) -> None:
+        self._receive = receive
+        self._length = length
+        self._gzipped = gzipped
+        self._limits = limits
+        self.ended = asyncio.Event()
+
+    async def read(self, convert: Callable[[bytes], bytes] | None, max_bytes: int) -> bytes:
+        """All of it, as `convert` makes it.
+
+        Raises:
+            OverloadedError: there is no room for it.
+            InvalidRequestError: it is larger than `max_bytes` or than the limit.
+            asyncio.CancelledError: the caller has left.
+        """
+        most = min(max_bytes, self._limits.max_bytes)
+        with self._limits.admission.hold(0, 0) as hold:
+            raw = await self._read_all(most, hold)
+            if self._gzipped:
+                raw = await self._unpack(raw, most, hold)
+            if convert is None:
+                return raw
+            # The text and what is made of it are in memory together.
+            hold.add(0, len(raw))
+            return await self.run(convert, raw)
+
+    async def run(self, convert: Callable[[bytes], T], raw: bytes) -> T:
+        """What a function makes of some bytes, on another thread if they are many."""
+        if len(raw) <= INLINE_BYTES:
+            return convert(raw)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._limits.threads, convert, raw)
+
+    async def _read_all(self, most: int, hold: Hold) -> bytes:
+        if self._length is not None and self._length > most:
+            raise _too_large(most, f"{self._length} bytes")
+        parts, size = [], 0
+        while True:
+            event = await self._receive()
+            if event["type"] == "http.disconnect":
+                self.ended.set()
+                raise asyncio.CancelledError
+            part: bytes = event.get("body", b"")
+            size += len(part)
+            if size > most:
+                raise _too_large(most, "more")
+            hold.add(0, len(part))
+            parts.append(part)
+            if not event.get("more_body", False):
+                self.ended.set()
+                return _join(parts)
+
+    async def _unpack(self, packed: bytes, most: int, hold: Hold) -> bytes:
+        loop, unpacker = asyncio.get_running_loop(), zlib.decompressobj(GZIP_BITS)
+        parts, size = [], 0
+        while not unpacker.eof:
+            try:
+                part = await loop.run_in_executor(
+                    self._limits.threads, unpacker.decompress, packed, PIECE_BYTES
+                )
+            except zlib.error as error:
+                raise InvalidRequestError("request", "a body in gzip", str(error)) from error
+            packed = unpacker.unconsumed_tail
+            if not part and not packed and not unpacker.eof:
+                raise InvalidRequestError("request", "a body in gzip", "a part of one")
+            size += len(part)
+            if size > most:
+                raise _too_large(most, "more when it is unpacked")
+            hold.add(0, len(part))
+            parts.append(part)
+        return _join(parts)
+
+
+def _join(parts: Sequence[bytes]) -> bytes:
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(most: int, got: str) -> InvalidRequestError:
+    return InvalidRequestError("request", f"a body of at most {most} bytes", got)

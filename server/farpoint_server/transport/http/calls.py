@@ -1,0 +1,118 @@
+"""Methods of a gRPC server, called without HTTP/2: the same handlers, interceptors and limits."""
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, cast
+
+import grpc
+from google.rpc import status_pb2
+
+from farpoint_server import request_context
+from farpoint_server.transport.handlers import Context, Handler, kind_of
+from farpoint_server.transport.http.context import CallDetails, HttpContext
+from farpoint_server.transport.interceptor import DETAILS_KEY
+
+
+class HandlerRegistry(Protocol):
+    """Where servicers register their methods: a grpc.aio.Server, or what stands in for one."""
+
+    def add_generic_rpc_handlers(
+        self, generic_rpc_handlers: "Sequence[grpc.GenericRpcHandler]"
+    ) -> None: ...
+
+    def add_registered_method_handlers(
+        self, service_name: str, method_handlers: "Mapping[str, grpc.RpcMethodHandler[Any, Any]]"
+    ) -> None: ...
+
+
+class Registries:
+    """Registers methods at several servers: one handler for each method, whoever asks for it."""
+
+    def __init__(self, *registries: HandlerRegistry) -> None:
+        self._registries = registries
+
+    def add_generic_rpc_handlers(
+        self, generic_rpc_handlers: "Sequence[grpc.GenericRpcHandler]"
+    ) -> None:
+        """As grpc.aio.Server."""
+        for registry in self._registries:
+            registry.add_generic_rpc_handlers(generic_rpc_handlers)
+
+    def add_registered_method_handlers(
+        self, service_name: str, method_handlers: "Mapping[str, grpc.RpcMethodHandler[Any, Any]]"
+    ) -> None:
+        """As grpc.aio.Server."""
+        for registry in self._registries:
+            registry.add_registered_method_handlers(service_name, method_handlers)
+
+
+class UnaryCalls:
+    """Runs single calls of registered methods, each in a task of its own.
+
+    Args:
+        interceptors: Those of the gRPC servers, the outermost first.
+    """
+
+    def __init__(self, interceptors: Sequence[grpc.aio.ServerInterceptor]) -> None:
+        self._interceptors = interceptors
+        self._handlers: list[grpc.GenericRpcHandler] = []
+
+    def add_generic_rpc_handlers(
+        self, generic_rpc_handlers: "Sequence[grpc.GenericRpcHandler]"
+    ) -> None:
+        """As grpc.aio.Server."""
+        self._handlers.extend(generic_rpc_handlers)
+
+    def add_registered_method_handlers(
+        self, service_name: str, method_handlers: "Mapping[str, grpc.RpcMethodHandler[Any, Any]]"
+    ) -> None:
+        """The generic handlers have them all."""
+
+    def start(self, method: str, context: HttpContext, protocol: str) -> "asyncio.Task[bytes]":
+        """Begins a call of "/package.Service/Method", which must be registered.
+
+        The task is the call, as far as logs, metrics and limits are concerned: to cancel it is what
+        gRPC does when a caller leaves. It returns the serialized answer, or raises
+        grpc.aio.AbortError with the status in the context.
+        """
+        run = self._run(CallDetails(method, context.invocation_metadata()), context, protocol)
+        # A connection's tasks would inherit the fields of the request before.
+        return contextvars.Context().run(asyncio.get_running_loop().create_task, run)
+
+    def has(self, method: str) -> bool:
+        """Whether there is such a method."""
+        return self._find(CallDetails(method, ())) is not None
+
+    async def _run(self, details: CallDetails, context: HttpContext, protocol: str) -> bytes:
+        request_context.bind(protocol=protocol)
+        handler = await self._intercept(details, 0)
+        if handler is None:
+            raise LookupError(details.method)
+        context.deserialize = handler.request_deserializer
+        behavior: Callable[[Any, Context], Awaitable[Any]] = getattr(handler, kind_of(handler))
+        answer = await behavior(None, cast(Context, context))
+        serialize = handler.response_serializer
+        return bytes(answer if serialize is None else serialize(answer))
+
+    async def _intercept(self, details: CallDetails, depth: int) -> Handler:
+        if depth == len(self._interceptors):
+            return self._find(details)
+
+        async def go_on(details: Any) -> Handler:
+            return await self._intercept(details, depth + 1)
+
+        return await self._interceptors[depth].intercept_service(go_on, details)
+
+    def _find(self, details: CallDetails) -> Handler:
+        found = (handler.service(details) for handler in self._handlers)
+        return next((handler for handler in found if handler is not None), None)
+
+
+def status_of_abort(context: HttpContext) -> status_pb2.Status:
+    """What a call was aborted with: code, message and details, as they are in gRPC's trailers."""
+    for key, value in context.trailers:
+        if key == DETAILS_KEY and isinstance(value, bytes):
+            return status_pb2.Status.FromString(bytes(value))
+    code: int = context.code().value[0]
+    return status_pb2.Status(code=code, message=context.message)

@@ -1,0 +1,129 @@
+"""Unary RPCs by the Connect protocol (connectrpc.com): POST /package.Service/Method, proto or JSON.
+
+Streams are left to gRPC. Connect's GET is left out: no method here is free of side effects on load.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+import grpc
+from google.protobuf import message_factory
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.rpc import status_pb2
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
+
+from farpoint_server.codec import json_form
+from farpoint_server.errors import quoted
+from farpoint_server.transport.http.exchange import NO_BOUND, Answer, Exchange, send_all
+from farpoint_server.transport.http.status import JSON, error, refuse
+
+PROTO = "application/proto"
+VERSION = "1"
+TIMEOUT_DIGITS = 10
+Code = grpc.StatusCode
+
+
+class ProtoForm:
+    """Messages as they are in gRPC."""
+
+    protocol = "connect"
+    max_bytes = NO_BOUND
+    read = None
+
+    def write(self, raw: bytes) -> Answer:
+        """As Form."""
+        return Answer(200, (("content-type", PROTO),), raw)
+
+    def refuse(self, status: status_pb2.Status) -> Answer:
+        """As Form."""
+        return refuse(status)
+
+
+class JsonForm:
+    """Messages of one method in their JSON form."""
+
+    protocol = "connect"
+    max_bytes = json_form.MAX_BYTES
+
+    def __init__(self, method: MethodDescriptor, clouds: int) -> None:
+        asked = message_factory.GetMessageClass(method.input_type)
+        self._answered = message_factory.GetMessageClass(method.output_type)
+        self.read: Callable[[bytes], bytes] = partial(
+            json_form.read_json, kind=asked, clouds=clouds
+        )
+
+    def write(self, raw: bytes) -> Answer:
+        """As Form."""
+        return Answer(200, (("content-type", JSON),), json_form.write_json(raw, self._answered))
+
+    def refuse(self, status: status_pb2.Status) -> Answer:
+        """As Form."""
+        return refuse(status)
+
+
+class ConnectApp:
+    """ASGI application of the paths "/package.Service/Method".
+
+    Args:
+        exchange: Runs the calls.
+        services: Those whose methods may be called, if they are registered.
+    """
+
+    def __init__(self, exchange: Exchange, services: Iterable[ServiceDescriptor]) -> None:
+        self._methods: Mapping[str, MethodDescriptor] = {
+            f"/{service.full_name}/{method.name}": method
+            for service in services
+            for method in service.methods
+        }
+        self._exchange = exchange
+        self._json: dict[str, JsonForm] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, headers = scope["path"], Headers(scope=scope)
+        refusal = self._check(scope["method"], path, headers)
+        if refusal is not None:
+            await send_all(send, refusal)
+            return
+        timeout = headers.get("connect-timeout-ms")
+        timeout_s = None if timeout is None else int(timeout) / 1e3
+        form = ProtoForm() if _content_type(headers) == PROTO else self._json_form(path)
+        await self._exchange.run(scope, receive, send, path, form, timeout_s)
+
+    def _check(self, verb: str, path: str, headers: Mapping[str, str]) -> Answer | None:
+        """Why a request is not one of a call; None if it is."""
+        method = self._methods.get(path)
+        if method is None or not self._exchange.calls.has(path):
+            return error(Code.UNIMPLEMENTED, f"no method {quoted(path)}", status=404)
+        if verb != "POST":
+            return error(Code.UNIMPLEMENTED, "expected POST", ("allow", "POST"), status=405)
+        if method.client_streaming or method.server_streaming:
+            return error(Code.UNIMPLEMENTED, f"{method.name} is a stream, which needs gRPC")
+        if _content_type(headers) not in (PROTO, JSON):
+            text, post = f"content-type: expected {PROTO} or {JSON}", f"{PROTO}, {JSON}"
+            return error(Code.INVALID_ARGUMENT, text, ("accept-post", post), status=415)
+        return self._check_headers(headers)
+
+    def _check_headers(self, headers: Mapping[str, str]) -> Answer | None:
+        version = headers.get("connect-protocol-version", VERSION)
+        if version != VERSION:
+            text = f"connect-protocol-version: expected {VERSION}, got {quoted(version)}"
+            return error(Code.INVALID_ARGUMENT, text)
+        timeout = headers.get("connect-timeout-ms", "1")
+        if not (timeout.isascii() and timeout.isdigit() and len(timeout) <= TIMEOUT_DIGITS):
+            text = f"connect-timeout-ms: expected up to {TIMEOUT_DIGITS} digits"
+            return error(Code.INVALID_ARGUMENT, f"{text}, got {quoted(timeout)}")
+        return None
+
+    def _json_form(self, path: str) -> JsonForm:
+        if path not in self._json:
+            self._json[path] = JsonForm(self._methods[path], self._exchange.limits.clouds)
+        return self._json[path]
+
+
+def _content_type(headers: Mapping[str, str]) -> str:
+    """The media type; of parameters only JSON's charset is known, and only one."""
+    kind, _, parameter = headers.get("content-type", "").lower().partition(";")
+    if kind.strip() == JSON and parameter.strip() in ("", "charset=utf-8"):
+        return JSON
+    return kind.strip() if not parameter else ""

@@ -1,0 +1,123 @@
+"""The part of grpc.aio.ServicerContext that interceptors and handlers use, for one HTTP request."""
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
+from typing import Any, NoReturn, TypeAlias
+from urllib.parse import quote
+
+import grpc
+from starlette.types import Scope
+
+Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]
+
+
+@dataclass
+class CallDetails:
+    """What an interceptor is told of a call, as grpc.HandlerCallDetails."""
+
+    method: str
+    invocation_metadata: Metadata
+
+
+class HttpContext:
+    """One call: its message, deadline and caller, and what it ends with.
+
+    Args:
+        metadata: Headers of the request, names in lower case.
+        peer: As gRPC names it; see `peer_of`.
+        deadline: When the caller gives up, in seconds of time.monotonic; None for never.
+        receive: Receives the serialized message.
+
+    Attributes:
+        deserialize: Applied to the message, as the method's handler wants it.
+        code: The status of a call that was aborted.
+        details: What describes it: its message and trailers.
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        peer: str,
+        deadline: float | None,
+        receive: Callable[[], Awaitable[bytes]],
+    ) -> None:
+        self._metadata = metadata
+        self._peer = peer
+        self._deadline = deadline
+        self._receive: Callable[[], Awaitable[bytes]] | None = receive
+        self._callbacks: list[Callable[[Any], None]] = []
+        self._code = grpc.StatusCode.OK
+        self.message = ""
+        self.trailers: Metadata = ()
+        self.deserialize: Callable[[bytes], Any] | None = None
+
+    async def read(self) -> Any:
+        """The message when it is asked for first, and EOF from then on."""
+        if self._receive is None:
+            return grpc.aio.EOF
+        receive, self._receive = self._receive, None
+        message = await receive()
+        return message if self.deserialize is None else self.deserialize(message)
+
+    async def abort(
+        self, code: grpc.StatusCode, details: str = "", trailing_metadata: Metadata = ()
+    ) -> NoReturn:
+        """Ends the call with a status."""
+        self._code, self.message, self.trailers = code, details, trailing_metadata
+        raise grpc.aio.AbortError(code, details)
+
+    async def send_initial_metadata(self, _: Metadata) -> None:
+        """Headers are sent with the answer."""
+
+    def set_trailing_metadata(self, trailing_metadata: Metadata) -> None:
+        """What the answer carries beside its message."""
+        self.trailers = trailing_metadata
+
+    def invocation_metadata(self) -> Metadata:
+        """Headers of the request."""
+        return self._metadata
+
+    def peer(self) -> str:
+        """Who calls."""
+        return self._peer
+
+    def code(self) -> grpc.StatusCode:
+        """How the call ended."""
+        return self._code
+
+    def time_remaining(self) -> float | None:
+        """Seconds until the deadline; None without one."""
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        """Has a function called when the answer is sent, or given up."""
+        self._callbacks.append(callback)
+
+    def close(self) -> None:
+        """The answer is sent, or given up."""
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+
+def metadata_of(scope: Scope) -> Metadata:
+    """The headers of an ASGI request as gRPC metadata."""
+    return tuple(
+        (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
+    )
+
+
+def peer_of(scope: Scope) -> str:
+    """The peer of an ASGI request, as gRPC names it: a caller is the same one on both ports."""
+    host, port = scope["client"] or ("unknown", 0)
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return f"{host}:{port}"
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is None:
+            return f"ipv6:{quote(f'[{host}]', safe=':')}:{port}"
+        host = str(address.ipv4_mapped)
+    return f"ipv4:{host}:{port}"

@@ -1,0 +1,102 @@
+"""ASGI middleware against other people's web pages: CORS, and checks of the Host and the Origin."""
+
+from collections.abc import Sequence
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from farpoint_server.config.addresses import is_local
+from farpoint_server.errors import quoted
+from farpoint_server.transport.http.exchange import Answer, send_all
+
+ANY = "*"
+ASKED = (
+    "authorization",
+    "connect-protocol-version",
+    "connect-timeout-ms",
+    "content-encoding",
+    "content-type",
+    "inference-header-content-length",
+    "x-request-id",
+)
+TOLD = ("inference-header-content-length", "x-request-id")
+# Sent by a browser without asking first, and changes nothing.
+HARMLESS = ("GET", "HEAD", "OPTIONS")
+
+
+def guard(app: ASGIApp, address: str, origins: Sequence[str]) -> ASGIApp:
+    """The application with these rules.
+
+    Args:
+        app: What answers.
+        address: HOST:PORT that it listens on.
+        origins: Whose pages may call it, "https://host" each, or "*" for all; its own may anyway.
+    """
+    if ANY not in origins:
+        app = PageCheck(app, is_local(address), [origin.lower() for origin in origins])
+    if not origins:
+        return app
+    return CORSMiddleware(
+        app, origins, allow_methods=("GET", "POST"), allow_headers=ASKED, expose_headers=TOLD
+    )
+
+
+class PageCheck:
+    """Refuses requests that a page of somebody else's had a browser send.
+
+    A POST from another origin is one, which CORS alone would keep from reading the answer but not
+    from having the work done. And where the server listens on loopback, so is what asks for a name
+    that is not of this machine: a page whose name leads to 127.0.0.1 a moment later (DNS rebinding)
+    is of the server's own origin, as its browser sees it.
+
+    Args:
+        app: What answers the others.
+        local: Whether it listens on loopback.
+        origins: Whose pages may call, in lower case.
+    """
+
+    def __init__(self, app: ASGIApp, local: bool, origins: Sequence[str]) -> None:
+        self._app = app
+        self._local = local
+        self._origins = origins
+        self._names = {"localhost", *(urlsplit(origin).hostname for origin in origins)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        host, origin = headers.get("host", "localhost"), headers.get("origin")
+        if self._local and not self._is_ours(_name_of(host)):
+            await _refuse(send, 421, f"this server does not answer for the host {quoted(host)}")
+        elif scope["method"] not in HARMLESS and not self._may_call(origin, host):
+            await _refuse(send, 403, f"pages of {quoted(origin or '')} may not call this server")
+        else:
+            await self._app(scope, receive, send)
+
+    def _is_ours(self, name: str) -> bool:
+        try:
+            ip_address(name)
+        except ValueError:
+            return name in self._names or name.endswith(".localhost")
+        return True
+
+    def _may_call(self, origin: str | None, host: str) -> bool:
+        """Programs send no origin, and the server's own page that of the host it asked."""
+        if origin is None or origin.lower() in self._origins:
+            return True
+        return origin.lower().partition("://")[2] == host.lower()
+
+
+async def _refuse(send: Send, status: int, why: str) -> None:
+    headers = (("content-type", "text/plain; charset=utf-8"),)
+    await send_all(send, Answer(status, headers, f"{why}; see --http-origins\n".encode()))
+
+
+def _name_of(host: str) -> str:
+    """A Host header without its port, in lower case; empty for what is none."""
+    try:
+        parts = urlsplit(f"//{host}")
+        return "" if parts.netloc != host or "@" in host else parts.hostname or ""
+    except ValueError:
+        return ""

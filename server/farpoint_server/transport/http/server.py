@@ -1,0 +1,116 @@
+"""HTTP server on an asyncio event loop: the port, its bounds, and the sweep of late connections."""
+
+import asyncio
+import socket
+import ssl
+import time
+from collections.abc import Callable
+
+from starlette.types import ASGIApp
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from farpoint_server.config.addresses import split_host_port
+from farpoint_server.errors import AddressUnavailableError
+from farpoint_server.transport.http.connection import WRITE_BUFFER_BYTES, BoundedConnection
+from farpoint_server.transport.sockets import reason_of
+
+MAX_CONNECTIONS = 256
+SWEEP_S = 0.5
+STOP_S = 1.0
+
+
+class HttpServer:
+    """Serves an ASGI application on the event loop at hand.
+
+    uvicorn's own server is left out: it handles signals and wakes up ten times a second.
+
+    Args:
+        flag: The setting of the address, for errors.
+        address: HOST:PORT; port 0 takes a free one.
+        tls: The context of each new connection; None for plain HTTP.
+
+    Attributes:
+        address: The same with the port that was taken.
+
+    Raises:
+        AddressUnavailableError: the address cannot be bound.
+    """
+
+    def __init__(
+        self, flag: str, address: str, tls: Callable[[], ssl.SSLContext] | None = None
+    ) -> None:
+        try:
+            self._socket = _listen(*split_host_port(address))
+        except (OSError, TypeError, ValueError) as error:
+            raise AddressUnavailableError(
+                f"{flag} {address}: cannot be bound: {reason_of(error)}"
+            ) from error
+        self.address = f"{address.rpartition(':')[0]}:{self._socket.getsockname()[1]}"
+        self._tls = tls
+        self._state = ServerState()
+        self._server: asyncio.Server | None = None
+        self._sweep: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where a browser on this machine finds it."""
+        host, port = split_host_port(self.address)
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
+
+    async def start(self, app: ASGIApp) -> None:
+        """Accepts connections from now on."""
+        config = Config(
+            app,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            log_level="error",  # a warning for each bad request would be the peer's to write
+            access_log=False,
+            proxy_headers=False,
+        )
+        config.load()
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: BoundedConnection(config, self._state, MAX_CONNECTIONS, self._tls),
+            sock=self._socket,
+        )
+        self._sweep = asyncio.create_task(_close_late(self._state))
+
+    async def stop(self, grace_s: float = STOP_S) -> None:
+        """Closes the port, waits for answers under way, and closes every connection."""
+        if self._server is None or self._sweep is None:
+            self._socket.close()
+            return
+        self._server.close()
+        self._sweep.cancel()
+        if self._state.tasks:
+            await asyncio.wait(list(self._state.tasks), timeout=grace_s)
+        for connection in list(self._state.connections):
+            connection.transport.close()
+
+
+async def _close_late(state: ServerState) -> None:
+    while True:
+        await asyncio.sleep(SWEEP_S)
+        now = time.monotonic()
+        for connection in list(state.connections):
+            if isinstance(connection, BoundedConnection):
+                connection.close_if_late(now)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    if ":" not in host:
+        listening = socket.create_server((host, port))
+    else:
+        dual = socket.has_dualstack_ipv6()
+        listening = socket.create_server((host, port), family=socket.AF_INET6, dualstack_ipv6=dual)
+    # Its connections have these too. asyncio sets the first only on sockets that name their
+    # protocol, which these do not; headers and body would be 40 ms apart.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        # Without it the kernel takes megabytes for a peer that does not read, which count as sent.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, WRITE_BUFFER_BYTES)
+    return listening

@@ -1,0 +1,247 @@
+"""`PackedCloud`: made from messages, read in place, and sent without being unpacked."""
+
+import array
+import tracemalloc
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import Message
+from tests.support.robots import (
+    FOXGLOVE_CODES,
+    columns_of,
+    foxglove_message,
+    recorded_messages,
+    ros_message,
+)
+
+import farpoint
+from farpoint import PackedCloud, PackedField
+from farpoint._rpcs.sample import SampleRpc
+from farpoint._rpcs.serialized import in_stream
+from farpoint.packed import as_packed
+from farpoint.v1 import sampling_pb2 as pb
+
+RANDOM = np.random.default_rng(12)
+POINTS = RANDOM.normal(size=(60, 3)).astype(np.float32)
+FIELDS = [PackedField(name, 4 * i, "float32") for i, name in enumerate("xyz")]
+RING = RANDOM.integers(0, 128, 60).astype(np.uint8)
+NORMALS = RANDOM.normal(size=(60, 2)).astype(np.float64)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize(("height", "gap"), [(1, 0), (6, 0), (6, 7)])
+def test_a_message_of_ros_is_read_in_place(order, height, gap):
+    columns = columns_of(POINTS, ring=RING, normals=NORMALS)
+    message = ros_message(columns, height=height, order=order, gap=gap)
+    cloud = PackedCloud.from_ros(message)
+    assert np.shares_memory(cloud.data, message.data)
+    assert gap or np.shares_memory(cloud.records, message.data)
+    assert len(cloud) == 60
+    np.testing.assert_array_equal(cloud.points, POINTS)
+    np.testing.assert_array_equal(cloud.attributes["ring"], RING)
+    np.testing.assert_array_equal(cloud.attributes["normals"], NORMALS)
+    assert cloud.attributes["normals"].dtype.isnative
+    rows = np.array([59, 3, 3])
+    taken = cloud.take(rows)
+    np.testing.assert_array_equal(taken.points, POINTS[rows])
+    np.testing.assert_array_equal(taken.attributes["normals"], NORMALS[rows])
+    assert (taken.fields, taken.point_step) == (cloud.fields, cloud.point_step)
+    assert (taken.width, taken.height, len(taken.data)) == (3, 1, 3 * cloud.point_step)
+
+
+def test_a_recorded_message():
+    message = recorded_messages()[0]
+    cloud = PackedCloud.from_ros(message)
+    assert repr(cloud) == (
+        "PackedCloud(2048 points of 48 bytes: "
+        "x, y, z, intensity, t, reflectivity, ring, noise, range)"
+    )
+    assert np.unique(cloud.records["ring"]).tolist() == [0, 16, 32, 48]
+    # 0.001 m is the resolution of the sensor, which gives the distance beside the coordinates.
+    ranges = np.linalg.norm(cloud.points, axis=1)
+    assert abs(ranges - cloud.attributes["range"] / 1000).max() < 0.05
+
+
+def test_a_message_of_foxglove():
+    cloud = PackedCloud.from_foxglove(foxglove_message(columns_of(POINTS, ring=RING)))
+    np.testing.assert_array_equal(cloud.points, POINTS)
+    np.testing.assert_array_equal(cloud.attributes["ring"], RING)
+
+
+def test_a_message_of_foxglove_as_protobuf_has_it():
+    made = foxglove_message(columns_of(POINTS))
+    message = foxglove_class()(point_stride=made.point_stride, data=made.data)
+    for field in made.fields:
+        message.fields.add(name=field.name, offset=field.offset, type=field.type)
+    cloud = as_packed(message)
+    assert cloud is not None
+    np.testing.assert_array_equal(cloud.points, POINTS)
+
+
+def foxglove_class() -> type[Message]:
+    """What protoc makes of foxglove/PointCloud.proto, but for stamp, frame and pose."""
+    kind = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(
+        name="foxglove/PointCloud.proto", package="foxglove", syntax="proto3"
+    )
+    element = file.message_type.add(name="PackedElementField")
+    element.field.add(name="name", number=1, type=kind.TYPE_STRING, label=1)
+    element.field.add(name="offset", number=2, type=kind.TYPE_FIXED32, label=1)
+    types = element.enum_type.add(name="NumericType")
+    types.value.add(name="UNKNOWN", number=0)
+    for name, number in FOXGLOVE_CODES.items():
+        types.value.add(name=name.upper(), number=number)
+    path = ".foxglove.PackedElementField"
+    element.field.add(
+        name="type", number=3, type=kind.TYPE_ENUM, label=1, type_name=f"{path}.NumericType"
+    )
+    cloud = file.message_type.add(name="PointCloud")
+    cloud.field.add(name="point_stride", number=4, type=kind.TYPE_FIXED32, label=1)
+    cloud.field.add(name="fields", number=5, type=kind.TYPE_MESSAGE, label=3, type_name=path)
+    cloud.field.add(name="data", number=6, type=kind.TYPE_BYTES, label=1)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    descriptor = pool.FindMessageTypeByName("foxglove.PointCloud")
+    made: type[Message] = message_factory.GetMessageClass(descriptor)
+    return made
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        POINTS,
+        POINTS.tobytes(),
+        bytearray(POINTS.tobytes()),
+        memoryview(POINTS),
+        array.array("B", POINTS.tobytes()),
+        list(POINTS.tobytes()),
+    ],
+)
+def test_data_of_any_kind(data):
+    cloud = PackedCloud(FIELDS, data, 12, 60)
+    np.testing.assert_array_equal(cloud.points, POINTS)
+
+
+def test_what_drivers_write_where_it_means_nothing():
+    message = ros_message(columns_of(POINTS))
+    message.row_step = 5
+    message.fields[0].count = 0
+    unnamed = [SimpleNamespace(name=n, offset=0, datatype=2, count=1) for n in ("_", "_", "")]
+    message.fields += unnamed
+    cloud = PackedCloud.from_ros(message)
+    np.testing.assert_array_equal(cloud.points, POINTS)
+    assert list(cloud.attributes) == ["_"]
+
+
+WRONG = {
+    "a type": ({"fields": [SimpleNamespace(name="x", offset=0, datatype=12, count=1)]}, "type 12"),
+    "a field": ({"point_step": 8}, "y is in bytes 8 to 11"),
+    "data": ({"data": bytes(5)}, "expected 1080 bytes of points, got 5"),
+    "gaps": ({"data": np.zeros((1080, 2), np.uint8)[:, 0]}, "in one piece"),
+    "text": ({"data": "points"}, "got str"),
+    "row_step": ({"height": 2, "width": 30, "row_step": 539}, "row_step is 539, expected 30"),
+    "a sign": ({"width": -1}, "must not be negative"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_contradicts_itself_is_said(case):
+    changes, said = WRONG[case]
+    message = ros_message(columns_of(POINTS))
+    for name, value in changes.items():
+        setattr(message, name, value)
+    with pytest.raises(farpoint.InvalidArgumentError, match=said) as caught:
+        PackedCloud.from_ros(message)
+    assert caught.value.field.startswith("packed_cloud")
+
+
+def test_a_foxglove_cloud_of_parts_of_points():
+    message = foxglove_message(columns_of(POINTS))
+    message.data += b"1"
+    with pytest.raises(farpoint.InvalidArgumentError, match="whole points of point_stride 18"):
+        PackedCloud.from_foxglove(message)
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (ros_message({"x": POINTS[:, 0].copy()}), "x, y and z once each, got x"),
+        (ros_message(columns_of(POINTS > 0)), "the field x must be one number per point, got 1 of"),
+        (ros_message({"x": POINTS, "y": RING, "z": RING}), "got 3 of float32"),
+        (ros_message(columns_of(POINTS[:0])), "at least one point"),
+        (PackedCloud([PackedField(a, 0, "complex64") for a in "xyz"], bytes(8), 8, 1), "x must be"),
+        (
+            PackedCloud([*FIELDS, PackedField("c", 0, "complex64")], bytes(12), 12, 1),
+            "complex64 cannot be sent",
+        ),
+    ],
+)
+def test_a_cloud_that_cannot_be_sampled_is_not_sent(client, server, message, said):
+    with pytest.raises(farpoint.InvalidArgumentError, match=said):
+        client.sample(message, 1)
+    assert not server.requests
+
+
+def test_m_and_start_are_checked(client):
+    message = ros_message(columns_of(POINTS), height=3)
+    with pytest.raises(farpoint.InvalidArgumentError, match="1 to the 60 points of cloud 0"):
+        client.sample(message, 61)
+    with pytest.raises(farpoint.InvalidArgumentError, match="a row from 0 to 59"):
+        client.sample(message, 1, start=60)
+
+
+@pytest.mark.parametrize("height", [1, 64])
+@pytest.mark.parametrize("kind", [bytes, bytearray, np.frombuffer, array.array])
+def test_the_payload_is_copied_once_into_the_message(height, kind):
+    """Building the request copies none of it; serializing it, which gRPC asks for, copies it."""
+    message = ros_message(columns_of(RANDOM.normal(size=(1 << 16, 3))), height=height, gap=4)
+    raw = message.data.tobytes()
+    message.data = {
+        bytes: lambda: raw,
+        bytearray: lambda: bytearray(raw),
+        np.frombuffer: lambda: np.frombuffer(raw, np.uint8),
+        array.array: lambda: array.array("B", raw),
+    }[kind]()
+    payload = len(raw) - 4
+    tracemalloc.start()
+    try:
+        request = SampleRpc(message, 64).request
+        assert tracemalloc.get_traced_memory()[1] < 100_000 < payload // 10
+        sent = request.SerializeToString()
+        assert payload < tracemalloc.get_traced_memory()[1] < payload + 100_000
+    finally:
+        tracemalloc.stop()
+    parsed = pb.SampleRequest.FromString(sent)
+    assert parsed.packed_cloud.data == raw[:payload]
+    assert parsed.packed_cloud.row_step == (0 if height == 1 else message.row_step)
+    assert request.ByteSize() == len(sent)
+    streamed = in_stream(request, pb.STREAM_MODE_LATEST).SerializeToString()
+    assert pb.SampleStreamRequest.FromString(streamed) == pb.SampleStreamRequest(
+        request=parsed, mode=pb.STREAM_MODE_LATEST
+    )
+
+
+def test_a_batch_of_one_layout_is_one_packed_cloud():
+    clouds = [ros_message(columns_of(POINTS), height=h, gap=g) for h, g in ((1, 0), (4, 0), (5, 9))]
+    request = pb.SampleRequest.FromString(SampleRpc(clouds, 7).request.SerializeToString())
+    cloud = request.packed_cloud
+    assert list(request.lengths) == [60, 60, 60]
+    assert (cloud.width, cloud.height, cloud.row_step) == (180, 1, 0)
+    assert cloud.data == clouds[0].data.tobytes() * 3
+    assert not request.HasField("points")
+
+
+def test_other_uses_get_arrays(client, server):
+    message = ros_message(columns_of(POINTS, ring=RING))
+    with pytest.raises(farpoint.UnimplementedError):
+        client.encode(message)
+    samples = client.sample([message, POINTS[:18]], 5)
+    assert server.requests[0].points.shape == [78, 3]
+    np.testing.assert_array_equal(samples[0].attributes["ring"], RING[samples[0].indices])
+
+
+@pytest.mark.parametrize("value", [POINTS, None, [1.0], SimpleNamespace(data=b"", fields=[])])
+def test_anything_else_is_no_packed_cloud(value):
+    assert as_packed(value) is None

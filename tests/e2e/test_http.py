@@ -1,0 +1,251 @@
+"""Unary calls over HTTP by the Connect protocol: the answers and the errors of gRPC."""
+
+import base64
+import gzip
+import time
+
+import grpc
+import numpy as np
+import pytest
+from google.protobuf import json_format
+from tests.support.messages import array, details, sample_request
+from tests.support.servers.http_caller import HTTP, HttpCaller, raw_call
+from tests.support.servers.server_process import RunningServer
+
+import farpoint
+from farpoint.v1 import sampling_pb2 as pb
+
+CLOUD = np.random.default_rng(5).normal(size=(4000, 3)).astype(np.float32)
+REQUEST = sample_request(CLOUD, 50, return_points=True, return_distances=True)
+SLOW = sample_request(np.zeros((1000, 3), np.float32), 1)
+STATUS = {
+    "INVALID_ARGUMENT": 400,
+    "NOT_FOUND": 404,
+    "RESOURCE_EXHAUSTED": 429,
+}
+
+
+@pytest.fixture(scope="module")
+def serving():
+    server = RunningServer(*HTTP, "--max-message-bytes", str(4 << 20))
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.fixture
+def http(serving):
+    with HttpCaller(serving) as http:
+        yield http
+
+
+@pytest.fixture(scope="module")
+def stub(serving):
+    with serving.connected() as stub:
+        yield stub
+
+
+def same(one, other):
+    """Whether two answers are equal but for how long they took."""
+    for answer in (one, other):
+        answer.ClearField("timings")
+    return one == other
+
+
+@pytest.mark.parametrize(
+    ("method", "request_", "kind"),
+    [
+        ("Sample", REQUEST, pb.SampleResponse),
+        ("Encode", pb.EncodeRequest(points=REQUEST.points), pb.EncodeResponse),
+        ("ListModels", pb.ListModelsRequest(), pb.ListModelsResponse),
+        ("GetServerInfo", pb.GetServerInfoRequest(), pb.GetServerInfoResponse),
+    ],
+)
+def test_an_answer_is_that_of_grpc_in_either_form(http, stub, method, request_, kind):
+    wanted = getattr(stub, method)(request_)
+    binary = http.call(method, request_)
+    assert binary.status == 200, binary.body
+    assert binary.headers["content-type"] == "application/proto"
+    text = http.call_json(method, json_format.MessageToDict(request_), connect_protocol_version="1")
+    assert text.status == 200, text.body
+    assert text.headers["content-type"] == "application/json"
+    found = [kind.FromString(binary.body), json_format.Parse(text.body, kind())]
+    if "timings" in kind.DESCRIPTOR.fields_by_name:
+        assert all(same(answer, wanted) for answer in found)
+    else:
+        assert found == [wanted, wanted]
+
+
+def test_json_of_one_cloud_can_be_written_by_hand(http):
+    points = np.array([[0, 0, 0], [1, 0, 0], [5, 0, 0], [2, 0, 0]], np.float32)
+    data = base64.b64encode(points.tobytes()).decode()
+    tensor = {"dataType": "DATA_TYPE_FLOAT32", "shape": [4, 3], "data": data}
+    answer = http.call_json("Sample", {"points": tensor, "sampleCounts": [3]}).json
+    assert np.frombuffer(base64.b64decode(answer["indices"]["data"]), "<i4").tolist() == [0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        sample_request(CLOUD, 5000),
+        sample_request(CLOUD * np.nan, 5),
+        sample_request(np.zeros((4 << 17, 3), np.float32), 5),
+        pb.EncodeRequest(points=REQUEST.points, model="unknown"),
+    ],
+)
+def test_an_error_is_that_of_grpc_with_its_details(http, stub, request_):
+    method = "Encode" if isinstance(request_, pb.EncodeRequest) else "Sample"
+    with pytest.raises(grpc.RpcError) as caught:
+        getattr(stub, method)(request_)
+    answer = http.call(method, request_, x_request_id="mine")
+    code = caught.value.code().name
+    assert (answer.status, answer.json["code"]) == (STATUS[code], code.lower())
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-request-id"] == "mine"
+    if request_.ByteSize() > 4 << 20:  # over HTTP it is refused before it is read
+        assert "a body of at most 4194304 bytes" in answer.json["message"]
+        return
+    assert answer.json["message"] == caught.value.details()
+    wanted = details(caught.value) if code == "INVALID_ARGUMENT" else []
+    found = answer.json.get("details", [])
+    assert [detail["type"] for detail in found] == [kind.DESCRIPTOR.full_name for kind in wanted]
+    for detail, message in zip(found, wanted, strict=True):
+        packed = base64.b64decode(detail["value"] + "==")
+        assert type(message).FromString(packed) == message
+        assert detail["debug"] == json_format.MessageToDict(message)
+
+
+def test_calls_are_logged_and_counted_as_those_of_grpc(serving, http):
+    name = "farpoint_rpcs_total{code=OK,rpc=farpoint.v1.SamplingService/Sample}"
+    before = serving.metrics().get(name, 0)
+    assert http.call("Sample", REQUEST, x_request_id="logged").status == 200
+    line = serving.wait_for(lambda line: line.get("request_id") == "logged")
+    assert (line["method"], line["status"], line["protocol"]) == ("Sample", "OK", "connect")
+    assert (line["points"], line["samples"]) == (4000, 50)
+    assert serving.metrics()[name] == before + 1
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status", "code"),
+    [
+        ("Sample", {"content_type": "text/plain"}, 415, "invalid_argument"),
+        ("Sample", {"content_type": "application/grpc-web+proto"}, 415, "invalid_argument"),
+        ("Sample", {"content_type": "application/json; charset=latin-1"}, 415, "invalid_argument"),
+        ("Sample", {"connect_protocol_version": "2"}, 400, "invalid_argument"),
+        ("Sample", {"connect_timeout_ms": "1s"}, 400, "invalid_argument"),
+        ("Sample", {"connect_timeout_ms": "1" * 11}, 400, "invalid_argument"),
+        ("Sample", {"content_encoding": "gzip"}, 501, "unimplemented"),
+        ("SampleStream", {}, 501, "unimplemented"),
+        ("SampleLarge", {}, 501, "unimplemented"),
+        ("Nothing", {}, 404, "unimplemented"),
+        ("/farpoint.v1.AdminService/GetMemory", {}, 404, "unimplemented"),
+        ("/farpoint.v1.Nothing/Sample", {}, 404, "unimplemented"),
+    ],
+)
+def test_what_is_no_call_is_told_so_and_the_connection_goes_on(http, path, headers, status, code):
+    answer = http.call(path, REQUEST, **headers)
+    assert (answer.status, answer.json["code"]) == (status, code)
+    assert http.call("GetServerInfo", b"").status == 200
+
+
+def test_other_verbs_are_not_allowed(http):
+    for verb in ("PUT", "OPTIONS", "DELETE"):
+        answer = http.request(verb, "/farpoint.v1.SamplingService/Sample")
+        assert (answer.status, answer.headers["allow"]) == (405, "POST")
+    assert http.request("GET", "/farpoint.v1.SamplingService/Sample").status == 404
+
+
+def test_health_is_a_call_too(http):
+    answer = http.call_json("/grpc.health.v1.Health/Check", {})
+    assert answer.json == {"status": "SERVING"}
+    unknown = http.call_json("/grpc.health.v1.Health/Check", {"service": "none"})
+    assert (unknown.status, unknown.json["code"]) == (404, "not_found")
+
+
+def test_gzip_is_unpacked_where_it_is_allowed_and_within_the_bound(start):
+    server = start(*HTTP, "--compression", "on", "--max-message-bytes", str(1 << 20))
+    with HttpCaller(server) as http:
+        packed = gzip.compress(REQUEST.SerializeToString())
+        answer = http.call("Sample", packed, content_encoding="gzip")
+        plain = pb.SampleResponse.FromString(http.call("Sample", REQUEST).body)
+        assert same(pb.SampleResponse.FromString(answer.body), plain)
+        for body, why in (
+            (gzip.compress(bytes(100 << 20)), "more when it is unpacked"),
+            (packed[:-20], "a part of one"),
+            (b"no gzip", "incorrect header check"),
+        ):
+            answer = http.call("Sample", body, content_encoding="gzip")
+            assert (answer.status, answer.json["code"]) == (400, "invalid_argument")
+            assert why in answer.json["message"]
+
+
+def test_a_deadline_that_passes_ends_the_work(start):
+    server = start(*HTTP, batch_s=30)
+    with HttpCaller(server) as http:
+        began = time.monotonic()
+        answer = http.call("Sample", SLOW, connect_timeout_ms="300", x_request_id="late")
+        assert (answer.status, answer.json["code"]) == (504, "deadline_exceeded")
+        assert time.monotonic() - began < 20
+        server.wait_for_metric("farpoint_calls", lambda calls: calls == 0)
+        server.wait_for_metric("farpoint_points_in_flight", lambda points: points == 0)
+        assert server.wait_for(lambda line: line.get("request_id") == "late")
+
+
+def test_a_caller_that_leaves_cancels_its_work(start):
+    """One call computes and one waits behind it; both are gone once their callers are."""
+    server = start(*HTTP, batch_s=60)
+    http = HttpCaller(server)
+    peers = []
+    for name in ("computing", "waiting"):
+        head = f"X-Request-Id: {name}\r\n"
+        peers.append(http.send(raw_call("Sample", SLOW.SerializeToString(), headers=head)))
+        wanted = len(peers)
+        server.wait_for_metric("farpoint_calls", lambda calls, wanted=wanted: calls == wanted)
+    for peer in peers:
+        peer.close()
+    for name in ("computing", "waiting"):
+        line = server.wait_for(lambda line, name=name: line.get("request_id") == name)
+        assert line["status"] == "CANCELLED"
+    server.wait_for_metric("farpoint_calls", lambda calls: calls == 0)
+    server.wait_for_metric("farpoint_bytes_in_flight", lambda size: size == 0)
+    small = sample_request(CLOUD[:10], 1)
+    assert http.call("Sample", small).status == 200  # and the engine is free
+    http.close()
+
+
+def test_a_draining_server_finishes_calls_and_refuses_others(start):
+    server = start(*HTTP, "--drain-grace-s", "0", batch_s=2)
+    with HttpCaller(server) as http, HttpCaller(server) as other:
+        assert other.call("GetServerInfo", b"").status == 200
+        peer = http.send(raw_call("Sample", SLOW.SerializeToString()))
+        server.wait_for_metric("farpoint_calls", lambda calls: calls == 1)
+        server.signal(15)
+        server.wait_for(lambda line: line["event"] == "draining")
+        answer = other.call("GetServerInfo", b"")
+        while answer.status == 200:  # between the line and the refusals
+            answer = other.call("GetServerInfo", b"")
+        assert (answer.status, answer.json["code"]) == (503, "unavailable")
+        assert peer.recv(100).startswith(b"HTTP/1.1 200")
+        peer.close()
+    assert server.wait() == 0
+
+
+def test_slots_and_fairness_are_those_of_grpc(start):
+    """Callers over HTTP and gRPC share the slots of the server."""
+    server = start(*HTTP, "--max-concurrent-rpcs", "2", "--max-caller-rpcs", "2", batch_s=60)
+    with HttpCaller(server) as http, server.connected() as stub:
+        peer = http.send(raw_call("Sample", SLOW.SerializeToString()))
+        call = stub.Sample.future(SLOW)
+        server.wait_for_metric("farpoint_calls", lambda calls: calls == 2)
+        answer = http.call("Sample", SLOW)
+        assert (answer.status, answer.json["code"]) == (429, "resource_exhausted")
+        assert answer.json["details"][0]["debug"] == {"retryDelay": "0.250s"}
+        assert server.metrics()["farpoint_refusals_total{reason=too_many_calls}"] == 1
+        call.cancel()
+        peer.close()
+
+
+def test_the_client_and_http_agree(serving, http):
+    with farpoint.Client(serving.address) as client:
+        wanted = client.sample(CLOUD, 50)
+    answer = pb.SampleResponse.FromString(http.call("Sample", REQUEST).body)
+    assert np.array_equal(array(answer.indices, "<i4"), wanted.indices)

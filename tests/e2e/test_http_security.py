@@ -1,0 +1,181 @@
+"""The HTTP port under TLS, tokens and foreign web pages: the rules of the gRPC port."""
+
+import json
+import ssl
+import urllib.request
+from pathlib import Path
+
+import pytest
+from tests.support.certificates import Files, issue
+from tests.support.servers.http_caller import HTTP, PATIENCE_S, HttpCaller
+from tests.support.servers.server_process import RunningServer
+
+CAMERA, OPS = (f"{name}-{name * 6}-secret" for name in ("camera", "opsops"))
+MEMORY = "/farpoint.v1.AdminService/GetMemory"
+OWN = "https://viewer.example"
+
+
+class Secured:
+    """A server with mTLS and tokens, and the files that it was started with."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files: Files = issue(folder / "server")
+        self.strange: Files = issue(folder / "strange")
+        (folder / "tokens").write_text(f"camera sample {CAMERA}\nops admin,sample {OPS}\n")
+        self.server = RunningServer(
+            *self.files.flags(client_ca=self.files.ca),
+            *("--tokens-file", str(folder / "tokens"), "--admin-listen", "127.0.0.1:0", *HTTP),
+        )
+
+    def http(self, shown: Files | None, trusted: Files | None = None) -> HttpCaller:
+        """A caller that trusts an authority and shows a certificate."""
+        context = ssl.create_default_context(cafile=str((trusted or self.files).ca))
+        if shown is not None:
+            context.load_cert_chain(shown.certificate, shown.key)
+        return HttpCaller(self.server, context)
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory):
+    secured = Secured(tmp_path_factory.mktemp("secured"))
+    yield secured
+    assert secured.server.stop() == 0
+
+
+def ask(http: HttpCaller, token: str | None = CAMERA, method: str = "GetServerInfo"):
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    return http.call_json(method, {}, **headers)
+
+
+def test_certificate_and_token_open_the_service(secured):
+    with secured.http(secured.files) as http:
+        assert ask(http).json["version"]
+        assert http.request("GET", "/healthz").body == b"SERVING\n"
+    line = secured.server.wait_for(lambda line: line.get("method") == "GetServerInfo")
+    assert line["caller"] == "camera"
+
+
+@pytest.mark.parametrize(
+    ("token", "status", "code"),
+    [
+        (None, 401, "unauthenticated"),
+        ("not-a-known-token", 401, "unauthenticated"),
+        (CAMERA, 403, "permission_denied"),
+    ],
+)
+def test_another_token_does_not(secured, token, status, code):
+    with secured.http(secured.files) as http:
+        answer = ask(http, token, MEMORY)
+        assert (answer.status, answer.json["code"]) == (status, code)
+        assert ("www-authenticate" in answer.headers) == (status == 401)
+
+
+def test_administration_is_there_where_the_operator_names_the_address(secured):
+    with secured.http(secured.files) as http:
+        assert ask(http, OPS, MEMORY).json["devices"][0]["device"] == "cpu"
+
+
+def test_without_a_certificate_there_are_no_calls_but_health_and_metrics(secured):
+    """Probes of an orchestrator have none."""
+    with secured.http(None) as http:
+        answer = ask(http)
+        assert (answer.status, answer.json["code"]) == (401, "unauthenticated")
+        assert "client certificate" in answer.json["message"]
+        assert http.request("GET", "/healthz").status == 200
+        assert b"farpoint_serving 1.0" in http.request("GET", "/metrics").body
+
+
+def test_strangers_and_plain_text_do_not_connect(secured):
+    with secured.http(secured.strange) as http, pytest.raises((ssl.SSLError, ConnectionError)):
+        ask(http)
+    with secured.http(secured.files, trusted=secured.strange) as http, pytest.raises(ssl.SSLError):
+        ask(http)
+    with HttpCaller(secured.server) as http, pytest.raises(ConnectionError):
+        ask(http)
+
+
+def test_peers_that_never_shake_hands_keep_nobody_out(secured):
+    with secured.http(secured.files) as http:
+        for _ in range(300):
+            http.send(b"\x16\x03\x01")
+        assert ask(http).status == 200
+
+
+def test_a_new_certificate_is_used_without_a_restart(start, tmp_path):
+    files, later = issue(tmp_path / "files"), issue(tmp_path / "later")
+    server = start(*files.flags(), *HTTP)
+    ready = server.wait_for(lambda line: line["event"] == "ready")
+    url = f"https://{ready['http_address']}/healthz"
+    before, after = (ssl.create_default_context(cafile=str(one.ca)) for one in (files, later))
+    # Of its own file: that of the server's authority is replaced as well.
+    assert urllib.request.urlopen(url, timeout=PATIENCE_S, context=before).status == 200
+    files.replace_with(later)
+    assert urllib.request.urlopen(url, timeout=PATIENCE_S, context=after).status == 200
+
+
+@pytest.fixture(scope="module")
+def plain():
+    server = RunningServer(*HTTP)
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:80", 200),
+        ("localhost", 200),
+        ("LOCALHOST:5", 200),
+        ("demo.localhost:80", 200),
+        ("[::1]:80", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("a@127.0.0.1", 421),
+        ("[::1", 421),
+        ("", 421),
+    ],
+)
+def test_on_loopback_a_foreign_name_reaches_nothing(plain, host, status):
+    """To a browser, a page of evil.example whose name now leads here is of the same origin."""
+    with HttpCaller(plain) as http:
+        for path in ("/healthz", "/metrics"):
+            assert http.request("GET", path, host=host).status == status
+        assert http.call_json("GetServerInfo", {}, host=host).status == status
+
+
+PREFLIGHT = {
+    "origin": OWN,
+    "access_control_request_method": "POST",
+    "access_control_request_headers": "connect-protocol-version,content-type",
+}
+
+
+def test_other_origins_may_not_call_unless_they_are_named(plain, start):
+    allowing = start(*HTTP, "--http-origins", OWN)
+    path = "/farpoint.v1.SamplingService/Sample"
+    with HttpCaller(plain) as http:
+        answer = http.request("OPTIONS", path, **PREFLIGHT)
+        assert answer.status == 405
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+        simple = http.request("POST", path, b"{}", content_type="text/plain", origin=OWN)
+        assert simple.status == 403  # what a page may send without asking first
+        own = http.call_json("GetServerInfo", {}, origin=f"http://127.0.0.1:{http.port}")
+        assert own.status == 200
+    with HttpCaller(allowing) as http:
+        answer = http.request("OPTIONS", path, **PREFLIGHT)
+        assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, OWN)
+        answered = http.call_json("GetServerInfo", {}, origin=OWN)
+        assert answered.headers["access-control-allow-origin"] == OWN
+        assert "x-request-id" in answered.headers["access-control-expose-headers"]
+        foreign = http.call_json("GetServerInfo", {}, origin="https://evil.example")
+        assert foreign.status == 403
+        assert "access-control-allow-origin" not in foreign.headers
+        assert http.call_json("GetServerInfo", {}, origin="null").status == 403
+        assert http.call_json("GetServerInfo", {}, host="viewer.example").status == 200
+
+
+def test_an_open_port_beyond_this_machine_is_warned_of(start):
+    server = start("--http-listen", "0.0.0.0:0")
+    line = server.wait_for(lambda line: line["event"] == "open to other machines")
+    assert line["addresses"] == ["0.0.0.0:0"]
+    assert json.dumps(line["missing"])

@@ -1,0 +1,155 @@
+"""The Open Inference Protocol v2 over REST, with the standard library alone."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.servers.http_caller import HTTP, HttpCaller
+from tests.support.servers.server_process import RunningServer
+
+import farpoint
+
+CLOUD = np.random.default_rng(6).normal(size=(2, 300, 3)).astype(np.float32)
+SHIPPED = "density_small"
+TOKEN = "camera-cameracameracamera-secret"
+INFER = "/v2/models/fps/infer"
+
+
+@pytest.fixture(scope="module")
+def serving() -> Iterator[RunningServer]:
+    server = RunningServer(*HTTP, "--admin-listen", "127.0.0.1:0")
+    yield server
+    assert server.stop() == 0
+    assert not [line for line in server.log if line["level"] == "error"]
+
+
+@pytest.fixture(scope="module")
+def wanted(serving) -> list[np.ndarray]:
+    with farpoint.Client(serving.address) as client:
+        return [sample.indices for sample in client.sample(CLOUD, 20)]
+
+
+@pytest.fixture
+def http(serving) -> Iterator[HttpCaller]:
+    with HttpCaller(serving) as http:
+        yield http
+
+
+def points(**fields: Any) -> dict[str, Any]:
+    return {"name": "points", "shape": list(CLOUD.shape), "datatype": "FP32", **fields}
+
+
+COUNT = {"name": "sample_count", "shape": [1], "datatype": "INT64", "data": [20]}
+
+
+def post(http: HttpCaller, path: str, fields: Any, binary: bytes = b"", **headers: str):
+    text = fields if isinstance(fields, bytes) else json.dumps(fields).encode()
+    if binary:
+        headers["inference_header_content_length"] = str(len(text))
+    return http.request("POST", path, text + binary, **headers)
+
+
+def test_numbers_go_in_and_come_out(http, wanted):
+    answer = post(http, INFER, {"id": "7", "inputs": [points(data=CLOUD.tolist()), COUNT]})
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.json["id"] == "7"
+    outputs = {output["name"]: output for output in answer.json["outputs"]}
+    assert outputs["indices"]["shape"] == [2, 20]
+    found = np.array(outputs["indices"]["data"]).reshape(2, 20)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_bytes_go_in_and_come_out_behind_the_json(http, wanted):
+    fields = {
+        "inputs": [points(parameters={"binary_data_size": CLOUD.nbytes}), COUNT],
+        "outputs": [{"name": "indices", "parameters": {"binary_data": True}}],
+    }
+    answer = post(http, INFER, fields, CLOUD.tobytes())
+    size = int(answer.headers["inference-header-content-length"])
+    (output,) = json.loads(answer.body[:size])["outputs"]
+    assert output["parameters"] == {"binary_data_size": 160}
+    found = np.frombuffer(answer.body[size:], "<i4").reshape(2, 20)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "status"),
+    [
+        ("GET", "/v2", 200),
+        ("GET", "/v2/health/live", 200),
+        ("GET", "/v2/health/ready", 200),
+        ("GET", "/v2/models/fps", 200),
+        ("GET", "/v2/models/fps/versions/1", 200),
+        ("GET", "/v2/models/fps/versions/1/config", 200),
+        ("GET", "/v2/models/fps/versions/1/stats", 200),
+        ("GET", "/v2/models/fps/ready", 200),
+        ("GET", "/v2/models/none/ready", 400),
+        ("GET", "/v2/models/none", 404),
+        ("GET", "/v2/models/fps/versions/2", 404),
+        ("GET", "/v2/systemsharedmemory/status", 501),
+        ("GET", "/v2/cudasharedmemory/status", 200),
+        ("POST", "/v2/models/fps", 405),
+        ("GET", "/v2/models/fps/infer", 405),
+        ("GET", "/v2/nothing", 404),
+        ("POST", "/v2/nothing", 404),
+    ],
+)
+def test_paths_have_their_statuses(http, verb, path, status):
+    assert http.request(verb, path).status == status
+
+
+@pytest.mark.parametrize(
+    ("fields", "headers", "text"),
+    [
+        (b"", {}, "request: expected a JSON object"),
+        (b"[1]", {}, "request: expected a JSON object"),
+        (b"[" * 100_000, {}, "request: expected a JSON object"),
+        (b" " * (2 << 20), {}, "at most 1048576 bytes of JSON"),
+        ({}, {}, "inputs: expected the input 'points'"),
+        ({"inputs": [COUNT, points(data=[1, 2])]}, {}, "inputs[points]"),
+        ({}, {"inference_header_content_length": "-1"}, "Inference-Header-Content-Length"),
+        ({}, {"inference_header_content_length": "9" * 30}, "Inference-Header-Content-Length"),
+        ({}, {"inference_header_content_length": "99"}, "Inference-Header-Content-Length"),
+        ({"inputs": [points(parameters={"binary_data_size": 9}), COUNT]}, {}, "binary_data_size"),
+    ],
+    ids=range(10),
+)
+def test_what_is_no_request_is_told_so(http, fields, headers, text):
+    answer = post(http, INFER, fields, **headers)
+    assert answer.status == 400
+    assert set(answer.json) == {"error"}
+    assert text in answer.json["error"]
+
+
+def test_many_numbers_are_answered_in_binary_alone(http):
+    cloud = np.random.default_rng(1).normal(size=(50_000, 3)).astype(np.float32)
+    count = {**COUNT, "data": [50_000]}
+    tensor = {"name": "points", "shape": [50_000, 3], "datatype": "FP32"}
+    fields = {"inputs": [{**tensor, "parameters": {"binary_data_size": cloud.nbytes}}, count]}
+    answer = post(http, INFER, fields, cloud.tobytes())
+    assert answer.status == 400
+    assert "binary_data for more than 131072 numbers" in answer.json["error"]
+    fields["parameters"] = {"binary_data_output": True}
+    assert post(http, INFER, fields, cloud.tobytes()).status == 200
+
+
+def test_tokens_hold_and_their_scopes(start, tmp_path):
+    (tmp_path / "tokens").write_text(f"camera sample {TOKEN}\n")
+    server = start(
+        *HTTP, "--tokens-file", str(tmp_path / "tokens"), "--admin-listen", "127.0.0.1:0"
+    )
+    with HttpCaller(server) as http:
+        known = {"authorization": f"Bearer {TOKEN}"}
+        assert http.request("GET", "/v2").status == 401
+        assert http.request("GET", "/v2", **known).status == 200
+        unload = post(http, f"/v2/repository/models/{SHIPPED}/unload", {}, **known)
+        assert unload.status == 403
+
+
+def test_loading_is_refused_where_the_address_is_not_named(start):
+    with HttpCaller(start(*HTTP)) as http:
+        answer = post(http, f"/v2/repository/models/{SHIPPED}/unload", {})
+        assert answer.status == 501
+        assert "--admin-listen" in answer.json["error"]

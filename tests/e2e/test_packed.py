@@ -1,0 +1,230 @@
+"""Packed clouds through the client and a server: answered as the unpacked cloud is."""
+
+import asyncio
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+from tests.e2e.conftest import MESSAGE_BYTES
+from tests.support.clouds import cloud_file, street_scan
+from tests.support.messages import array, details
+from tests.support.robots import columns_of, foxglove_message, recorded_messages, ros_message
+
+import farpoint
+from farpoint import PackedCloud
+from farpoint.io import read_cloud
+from farpoint.v1 import sampling_pb2 as pb
+
+RANDOM = np.random.default_rng(9)
+M = 200
+
+
+def check_same(packed: farpoint.Sample, plain: farpoint.Sample) -> None:
+    np.testing.assert_array_equal(packed.indices, plain.indices)
+    assert packed.distances.tobytes() == plain.distances.tobytes()
+    np.testing.assert_array_equal(packed.points, plain.points)
+    assert (packed.origin is None) == (plain.origin is None)
+    if plain.origin is not None:
+        np.testing.assert_array_equal(packed.origin, plain.origin)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_recorded_message_is_sampled_as_its_points(client, number):
+    message = recorded_messages()[number]
+    cloud = PackedCloud.from_ros(message)
+    sample = client.sample(message, M)
+    check_same(sample, client.sample(cloud.points, M))
+    assert list(sample.attributes) == ["intensity", "t", "reflectivity", "ring", "noise", "range"]
+    for name, values in sample.attributes.items():
+        np.testing.assert_array_equal(values, cloud.records[name][sample.indices])
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize(
+    "types",
+    [
+        *((name,) * 3 for name in ("float32", "float64", "int8", "uint16", "int32", "int64")),
+        ("float32", "float64", "uint8"),
+        ("float32", "int16", "float32"),
+    ],
+)
+def test_types_and_byte_orders(client, order, types):
+    points = RANDOM.normal(size=(600, 3)) * 40
+    columns = {a: c.astype(t) for a, c, t in zip("xyz", points.T, types, strict=True)}
+    message = ros_message(columns, height=20, order=order, gap=5)
+    plain = client.sample(np.stack(list(columns.values()), axis=1), M, start=7)
+    check_same(client.sample(message, M, start=7), plain)
+
+
+def test_map_coordinates_are_as_exact_as_unpacked(client):
+    cloud = read_cloud(cloud_file("plane_state_plane_feet.laz"))
+    points = np.asarray(cloud.points)
+    assert points.dtype == np.float64
+    sample = client.sample(ros_message(columns_of(points), height=5), M)
+    check_same(sample, client.sample(points, M))
+    assert sample.origin is not None
+
+
+def test_rows_without_a_return_count_in_an_organized_cloud(client):
+    cloud = read_cloud(cloud_file("office_kinect_part.pcd"))
+    points = np.asarray(cloud.points)
+    assert np.isnan(points).any(axis=1).sum() == 798
+    message = ros_message(columns_of(points), height=60, gap=3)
+    check_same(
+        client.sample(message, M, nonfinite="ignore"),
+        client.sample(points, M, nonfinite="ignore"),
+    )
+    with pytest.raises(farpoint.InvalidArgumentError, match="798 rows with NaN") as caught:
+        client.sample(message, M)
+    assert caught.value.field == "packed_cloud.data"
+
+
+def test_foxglove(client):
+    scan = street_scan()
+    message = foxglove_message(columns_of(scan[:, :3], intensity=scan[:, 3].copy()))
+    sample = client.sample(message, M)
+    check_same(sample, client.sample(scan[:, :3], M))
+    np.testing.assert_array_equal(sample.attributes["intensity"], scan[sample.indices, 3])
+
+
+def test_attributes_of_the_caller_stand_before_the_fields(client):
+    message = recorded_messages()[0]
+    sample = client.sample(message, 5, attributes={"row": np.arange(2048)})
+    np.testing.assert_array_equal(sample.attributes["row"], sample.indices)
+    assert list(sample.attributes) == ["row"]
+
+
+def test_messages_of_one_kind_are_a_batch(client):
+    messages = recorded_messages()
+    samples = client.sample(messages, [M, 50])
+    for sample, message, m in zip(samples, messages, (M, 50), strict=True):
+        check_same(sample, client.sample(message, m))
+        assert len(sample.attributes) == 6
+
+
+def test_rows_with_gaps_are_a_batch_too(client):
+    clouds = [RANDOM.normal(size=(n, 3)).astype(np.float32) for n in (60, 90)]
+    gaps = zip(clouds, (0, 9), strict=True)
+    messages = [ros_message(columns_of(cloud), height=6, gap=gap) for cloud, gap in gaps]
+    for sample, cloud in zip(client.sample(messages, 30), clouds, strict=True):
+        check_same(sample, client.sample(cloud, 30))
+
+
+def test_packed_clouds_of_several_kinds_and_arrays_are_a_batch(client):
+    points = RANDOM.normal(size=(90, 3)).astype(np.float32)
+    batch = [ros_message(columns_of(points)), points, foxglove_message(columns_of(points))]
+    for mixed in (batch, [batch[0], ros_message(columns_of(points), order=">")]):
+        for sample in client.sample(mixed, 30):
+            check_same(sample, client.sample(points, 30))
+
+
+async def test_the_async_client_and_the_default_one(client, server, monkeypatch):
+    message = recorded_messages()[0]
+    expected = client.sample(message, M)
+    async with farpoint.AsyncClient(server.address) as other:
+        check_same(await other.sample(message, M), expected)
+    monkeypatch.setenv("FARPOINT_SERVER", server.address)
+    check_same(await asyncio.to_thread(farpoint.sample, message, M), expected)
+
+
+@pytest.mark.parametrize("latest_only", [False, True])
+def test_a_stream_goes_on_after_a_message_that_is_wrong(client, latest_only):
+    first, second = recorded_messages()
+    nothing = ros_message(columns_of(np.full((9, 3), np.nan, np.float32)))
+    sent = [first, nothing, ros_message({"x": np.zeros(3, np.float32)}), second]
+    items = list(client.sample_stream(sent, 5, latest_only=latest_only))
+    indices = [item.index for item in items]
+    assert latest_only or indices == [0, 1, 2, 3]
+    assert indices[-1] == 3
+    for item in items:
+        if item.index in (1, 2):
+            assert isinstance(item.error, farpoint.InvalidArgumentError)
+        else:
+            check_same(item.result(), client.sample(sent[item.index], 5))
+
+
+@pytest.mark.parametrize("height", [1, 100])
+def test_a_cloud_above_the_message_limit_is_sent_in_pieces(client, server, height):
+    points = RANDOM.normal(size=(MESSAGE_BYTES // 10, 3)).astype(np.float32)
+    points = points[: len(points) // height * height]
+    message = ros_message(columns_of(points), height=height, gap=11)
+    assert len(message.data) > MESSAGE_BYTES
+    sample = client.sample(message, 6)
+    check_same(sample, client.sample(points, 6))
+    server.wait_for(
+        lambda line: line.get("request_id") == sample.request_id and line["method"] == "SampleLarge"
+    )
+
+
+def test_shared_memory(start, tmp_path: Path):
+    path = f"unix:{tmp_path}/memory"
+    server = start("--shared-memory-listen", path)
+    scan = street_scan()[:, :3]
+    message = ros_message(columns_of(scan), height=2, gap=1)
+    with (
+        farpoint.Client(server.address) as plain,
+        farpoint.Client(server.address, shared_memory=path) as client,
+    ):
+        expected = plain.sample(scan, M)
+        check_same(client.sample(message, M), expected)
+        for sample in client.sample([message, message], M):
+            check_same(sample, expected)
+        nan = ros_message(columns_of(np.full_like(scan, np.nan)))
+        with pytest.raises(farpoint.InvalidArgumentError, match="NaN"):
+            client.sample(nan, M)
+
+
+def test_a_raw_caller_gets_points_and_attributes(stub):
+    scan = street_scan()[:, :3]
+    request = pb.SampleRequest(sample_counts=[M], return_points=True, return_checksums=True)
+    request.packed_cloud.CopyFrom(raw_cloud(scan))
+    attribute = request.attributes.add(name="row")
+    attribute.values.data_type, attribute.values.data = (
+        7,
+        np.arange(len(scan), dtype="<i4").tobytes(),
+    )
+    attribute.values.shape.append(len(scan))
+    response = stub.Sample(request)
+    rows = array(response.indices, "<i4")
+    np.testing.assert_array_equal(array(response.points, "<f4"), scan[rows])
+    np.testing.assert_array_equal(array(response.attributes[0].values, "<i4"), rows)
+
+
+def raw_cloud(points: np.ndarray):
+    from farpoint.packed.batch import packed_batch
+
+    request = pb.SampleRequest()
+    batch = packed_batch(ros_message(columns_of(points)), None)
+    assert batch is not None
+    request.packed_cloud.data = b"".join(batch.describe(request, None))
+    return request.packed_cloud
+
+
+HOSTILE = {
+    "row_step": (lambda c: setattr(c, "row_step", 2**32 - 1), "row_step"),
+    "point_step": (lambda c: setattr(c, "point_step", 2**32 - 1), "data"),
+    "width": (lambda c: setattr(c, "width", 2**32 - 1), "width"),
+    "height": (lambda c: setattr(c, "height", 2**32 - 1), "height"),
+    "more rows": (lambda c: setattr(c, "height", 2), "data"),
+    "offset": (lambda c: setattr(c.fields[2], "offset", 2**32 - 1), "fields[2].offset"),
+    "overlap": (lambda c: setattr(c.fields[1], "offset", 4), "fields[1].offset"),
+    "count": (lambda c: setattr(c.fields[0], "count", 2**32 - 1), "fields[0].count"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_description_is_one_sentence(stub, client, case):
+    change, field = HOSTILE[case]
+    request = pb.SampleRequest(sample_counts=[1])
+    request.packed_cloud.CopyFrom(raw_cloud(np.zeros((9, 3), np.float32)))
+    change(request.packed_cloud)
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.Sample(request)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    (bad_request,) = details(caught.value)
+    assert bad_request.field_violations[0].field == f"packed_cloud.{field}"
+    assert caught.value.details().startswith(f"packed_cloud.{field}: expected ")
+    (answer,) = stub.SampleStream(iter([pb.SampleStreamRequest(request=request)]))
+    assert answer.error.message == caught.value.details()
+    assert len(client.sample(np.eye(3), 1)) == 1

@@ -1,0 +1,47 @@
+"""The client, and the server, with the major versions of protobuf that are not installed here.
+
+With the one that is, the rest of the suite runs. They accept 6 and 7.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import google.protobuf
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# The contract on the wire: of the client, of raw stubs, and of Open Inference.
+TESTS = ("test_sample.py", "test_encode.py", "test_stream.py", "test_inference.py")
+OTHERS = [major for major in (6, 7) if not google.protobuf.__version__.startswith(f"{major}.")]
+SAYS_VERSION = "import google.protobuf as p; print(p.__version__)"
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("major", OTHERS)
+def test_the_contract_holds_with_protobuf(major: int) -> None:
+    environment = {**os.environ, "PYTHONPATH": path_with_protobuf(major)}
+    version = run(environment, "-c", SAYS_VERSION)
+    assert version.stdout.startswith(f"{major}."), version.stdout + version.stderr
+    tests = [f"tests/e2e/{name}" for name in TESTS]
+    contract = run(environment, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests)
+    assert contract.returncode == 0, contract.stdout[-4000:] + contract.stderr[-2000:]
+    assert " passed" in contract.stdout
+
+
+def path_with_protobuf(major: int) -> str:
+    """PYTHONPATH of a child in which protobuf has that major version; skips where there is none."""
+    inherited = os.environ.get("PYTHONPATH", "")
+    script = ROOT / "tools" / "install_protobuf.sh"
+    made = subprocess.run([script, str(major)], capture_output=True, text=True, check=False)
+    if made.returncode:
+        pytest.skip(f"protobuf {major} cannot be installed here: {made.stderr.strip()[-300:]}")
+    return os.pathsep.join(filter(None, [made.stdout.strip(), inherited]))
+
+
+def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )

@@ -1,0 +1,140 @@
+"""torch_cluster's functions by their definitions in plain torch, in any dimension."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from farpoint_ops import furthest_point_sample
+from farpoint_ops.compat import torch_cluster
+
+DIMENSIONS = [1, 2, 3, 7]
+
+
+def clouds(device: torch.device, d: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Three clouds of 30, 0 and 25 points, and 8, 3 and 5 queries."""
+    generator = torch.Generator().manual_seed(d)
+    x = torch.rand(55, d, generator=generator).to(device)
+    y = torch.rand(16, d, generator=generator).to(device)
+    batch_x = torch.tensor([0] * 30 + [2] * 25, device=device)
+    batch_y = torch.tensor([0] * 8 + [1] * 3 + [2] * 5, device=device)
+    return x, y, batch_x, batch_y
+
+
+def apart(x: Tensor, y: Tensor, batch_x: Tensor, batch_y: Tensor) -> Tensor:
+    """Squared distances (m, n); infinite between clouds."""
+    squared = (y.double()[:, None] - x.double()).square().sum(-1)
+    return squared.masked_fill(batch_y[:, None] != batch_x, math.inf)
+
+
+@pytest.mark.parametrize("d", DIMENSIONS)
+def test_fps(device: torch.device, d: int) -> None:
+    x, _, batch, _ = clouds(device, d)
+    rows = torch_cluster.fps(x, batch, ratio=0.3, random_start=False)
+    expected = [furthest_point_sample(x[None, :30], 9)[0]]
+    expected.append(furthest_point_sample(x[None, 30:], 8)[0] + 30)
+    assert rows.dtype == torch.int64
+    assert torch.equal(rows, torch.cat(expected).long())
+    by_pointer = torch_cluster.fps(x, ratio=torch.tensor(0.3), random_start=False, ptr=[0, 30, 55])
+    assert torch.equal(by_pointer, rows)
+    assert len(torch_cluster.fps(x, batch)) == 15 + 13
+
+
+def test_a_random_start(device: torch.device) -> None:
+    x, _, batch, _ = clouds(device, 3)
+    firsts = {int(torch_cluster.fps(x, batch, 0.1)[0]) for _ in range(30)}
+    assert len(firsts) > 3
+
+
+@pytest.mark.parametrize("cosine", [False, True])
+@pytest.mark.parametrize("d", DIMENSIONS)
+def test_knn(device: torch.device, d: int, cosine: bool) -> None:
+    if cosine and d == 1:
+        pytest.skip("all angles are 0 or a half turn")
+    x, y, batch_x, batch_y = clouds(device, d)
+    row, col = torch_cluster.knn(x, y, 4, batch_x, batch_y, cosine=cosine)
+    distance = apart(x, y, batch_x, batch_y)
+    if cosine:
+        similar = torch.nn.functional.cosine_similarity(y[:, None], x[None], dim=2).double()
+        distance = (1 - similar).masked_fill(distance.isinf(), math.inf)
+    nearest = distance.topk(4, largest=False)
+    some = nearest.values.isfinite()
+    queries = torch.arange(16, device=device)[:, None].expand(-1, 4)
+    assert torch.equal(row, queries[some])
+    torch.testing.assert_close(distance[row, col], nearest.values[some], rtol=1e-5, atol=1e-6)
+
+
+def test_knn_of_more_than_there_are(device: torch.device) -> None:
+    x = torch.rand(5, 3, device=device)
+    assert torch_cluster.knn(x, x, 9).shape == (2, 25)
+
+
+@pytest.mark.parametrize("d", DIMENSIONS)
+def test_radius(device: torch.device, d: int) -> None:
+    x, y, batch_x, batch_y = clouds(device, d)
+    inside = apart(x, y, batch_x, batch_y) < 0.3**2
+    edges = torch_cluster.radius(x, y, 0.3, batch_x, batch_y)
+    assert torch.equal(edges, inside.nonzero().T)
+    few = torch_cluster.radius(x, y, 0.3, batch_x, batch_y, max_num_neighbors=2)
+    assert torch.equal(few, (inside & (inside.cumsum(1) <= 2)).nonzero().T)
+
+
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+@pytest.mark.parametrize("loop", [False, True])
+def test_graphs(device: torch.device, loop: bool, flow: str) -> None:
+    x, _, batch, _ = clouds(device, 3)
+    x[3] = x[7]  # a coincident pair
+    distance = apart(x, x, batch, batch)
+    if not loop:
+        distance = distance.fill_diagonal_(math.inf)
+    edges = torch_cluster.radius_graph(x, 0.3, batch, loop, 5, flow)
+    inside = distance < 0.3**2
+    inside = inside & (inside.cumsum(1) <= 5)
+    targets, sources = inside.nonzero().T
+    expected = [sources, targets] if flow == "source_to_target" else [targets, sources]
+    assert torch.equal(edges, torch.stack(expected))
+    near = torch_cluster.knn_graph(x, 4, batch, loop, flow)
+    sources, targets = near if flow == "source_to_target" else near.flip(0)
+    assert targets.tolist() == sorted(list(range(55)) * 4)
+    wanted = distance.topk(4, largest=False).values.flatten()
+    torch.testing.assert_close(distance[targets, sources], wanted)
+
+
+def test_a_crowd_at_one_place_has_k_neighbors_each(device: torch.device) -> None:
+    row, col = torch_cluster.knn_graph(torch.zeros(9, 3, device=device), 3)
+    assert col.bincount().tolist() == [3] * 9
+    assert (row != col).all()
+
+
+@pytest.mark.parametrize("d", DIMENSIONS)
+def test_nearest(device: torch.device, d: int) -> None:
+    x, y, batch_x, batch_y = clouds(device, d)
+    rows = torch_cluster.nearest(x, y, batch_x, batch_y)
+    assert torch.equal(rows, apart(y, x, batch_y, batch_x).argmin(1))
+    with pytest.raises(ValueError, match="batch_y: expected a point in each cloud"):
+        torch_cluster.nearest(y, x, batch_y, batch_x)
+
+
+@pytest.mark.parametrize("d", DIMENSIONS)
+def test_grid_cluster(device: torch.device, d: int) -> None:
+    pos = torch.rand(60, d, generator=torch.Generator().manual_seed(1)).to(device)
+    size = torch.full((d,), 0.3, device=device)
+    cluster = torch_cluster.grid_cluster(pos, size)
+    cells = ((pos - pos.min(0).values) / size).long()
+    for i in range(60):
+        assert torch.equal(cluster == cluster[i], (cells == cells[i]).all(1))
+    start, end = torch.zeros(d, device=device), torch.ones(d, device=device)
+    numbers = torch_cluster.grid_cluster(pos, size, start, end)
+    expected = ((pos / size).long() * 4 ** torch.arange(d, device=device)).sum(1)
+    assert torch.equal(numbers, expected)
+
+
+def test_a_wrong_batch_is_named(device: torch.device) -> None:
+    x = torch.rand(4, 3, device=device)
+    with pytest.raises(ValueError, match=r"batch: expected shape \(4,\), got \[3\]"):
+        torch_cluster.fps(x, torch.zeros(3, dtype=torch.long, device=device))
+    with pytest.raises(ValueError, match="batch: expected the clouds one behind the other"):
+        torch_cluster.knn(x, x, 1, torch.tensor([0, 1, 0, 1], device=device))
+    with pytest.raises(ValueError, match="flow: expected source_to_target"):
+        torch_cluster.knn_graph(x, 1, flow="up")

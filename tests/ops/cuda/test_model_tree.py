@@ -1,0 +1,154 @@
+"""The tree kernel emulated on the CPU: its shapes, its spatial sort, and how much it leaves out."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.support.awkward_clouds import SHAPES, Cloud, coincident, duplicates, lattice, uniform
+from tests.support.clouds import street_scan
+from tests.support.cuda_on_cpu import (
+    Method,
+    TreeShape,
+    brute_force,
+    planned_tree,
+    sample,
+    spatial_order,
+    work,
+)
+
+# Every way that the kernel and its sort are built, small enough for all of them to have leaves.
+SMALL_SHAPES = (
+    TreeShape(1, 1, False, True),
+    TreeShape(2, 1, False, False),
+    TreeShape(1, 2, True, False),
+    TreeShape(4, 2, True, True),
+    TreeShape(8, 2, False, False),
+    TreeShape(16, 3, False, True),
+    TreeShape(2, 4, False, True),
+)
+# The most points that a shape takes, and the ends of a leaf, of a node and of a warp's leaves.
+EDGES = (
+    *((TreeShape(1, 1, False, True), n) for n in (1, 31, 32, 33, 1023, 1024)),
+    *((TreeShape(1, 2, True, False), n) for n in (1024, 1025, 32_767, 32_768)),
+    *((TreeShape(1, 3, False, False), n) for n in (32_769, 70_001)),
+    *((TreeShape(2, 1, False, True), n) for n in (2047, 2048)),
+    *((TreeShape(4, 2, False, True), n) for n in (4096, 4097, 8193)),
+    *((TreeShape(16, 1, False, True), n) for n in (16_384,)),
+    *((TreeShape(16, 2, True, True), n) for n in (512, 513, 16_385)),
+)
+
+
+def check(
+    clouds: list[Cloud], m: list[int], start: list[int], shape: TreeShape, seed: int = 0
+) -> None:
+    indices, distances = sample(clouds, m, start, Method.TREE, seed, shape=shape)
+    for b, cloud in enumerate(clouds):
+        expected, radii = brute_force(cloud, m[b], start[b])
+        np.testing.assert_array_equal(indices[b], expected)
+        np.testing.assert_array_equal(distances[b], radii)
+
+
+@pytest.mark.parametrize("cloud", SHAPES)
+@pytest.mark.parametrize("shape", SMALL_SHAPES)
+def test_every_shape_of_the_tree_is_exact(shape: TreeShape, cloud: Callable[..., Cloud]) -> None:
+    rng = np.random.default_rng(5)
+    sizes = [700, 1, 990]
+    check([cloud(rng, n) for n in sizes], [90, 1, 200], [5, 0, 989], shape, seed=sum(shape))
+
+
+@pytest.mark.parametrize("cloud", [uniform, lattice])
+@pytest.mark.parametrize(("shape", "n"), EDGES)
+def test_the_edges_of_a_shape(shape: TreeShape, n: int, cloud: Callable[..., Cloud]) -> None:
+    check([cloud(np.random.default_rng(n), n)], [min(n, 40)], [n - 1], shape, seed=n)
+
+
+@pytest.mark.parametrize("cloud", [uniform, lattice, duplicates, coincident])
+@pytest.mark.parametrize("shape", SMALL_SHAPES)
+def test_all_points_are_sampled(shape: TreeShape, cloud: Callable[..., Cloud]) -> None:
+    """The order of the last samples is that of rows: coincident points have no distance."""
+    rng = np.random.default_rng(1)
+    check([cloud(rng, 300), cloud(rng, 65)], [300, 65], [17, 64], shape)
+
+
+def codes_of(cloud: Cloud) -> NDArray[np.int64]:
+    """Morton codes of ten bits an axis in cubes; rows that are not finite come last."""
+    finite = np.isfinite(cloud).all(1)
+    low, high = cloud[finite].min(0), cloud[finite].max(0)
+    side = (high - low).max()
+    scale = np.float32(1024) / side if side > 0 else np.float32(0)
+    steps = np.clip((cloud - low) * scale, 0, 1023)
+    cells = np.where(finite[:, None], steps, 0).astype(np.int64)
+    bits = sum((cells >> b & 1) << (3 * b) for b in range(10))
+    return np.where(finite, bits @ np.array([4, 2, 1]), 1 << 30)
+
+
+@pytest.mark.parametrize("in_block", [True, False])
+@pytest.mark.parametrize("n", [1, 33, 511, 513, 9000, 17_000])
+def test_spatial_sort_is_that_of_the_codes(n: int, in_block: bool) -> None:
+    """Stable: rows of equal codes ascend."""
+    rng = np.random.default_rng(n)
+    cloud = uniform(rng, n) * np.float32([100, 40, 3])
+    cloud[rng.random(n) < 0.05, 1] = np.nan
+    cloud[-1] = 1
+    order = spatial_order(cloud, in_block, seed=n)
+    np.testing.assert_array_equal(order, np.argsort(codes_of(cloud), kind="stable"))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "most"),
+    [
+        ("street", TreeShape(16, 1, False, True), 9),
+        ("street", TreeShape(2, 2, True, True), 9),
+        ("cube", TreeShape(16, 1, False, True), 16),
+    ],
+)
+def test_a_sample_goes_down_to_few_leaves(name: str, shape: TreeShape, most: float) -> None:
+    """Of 512 leaves, and few more than a host's tree counts (docs/performance_cuda.md)."""
+    scan = street_scan()[:, :3].copy()
+    cloud = scan[np.random.default_rng(0).permutation(len(scan))[:16_384]]
+    if name == "cube":
+        cloud = uniform(np.random.default_rng(0), 16_384)
+    work()
+    sample([cloud], [4096], shape=shape)
+    leaves, _ = work()
+    assert leaves / 4096 < most
+
+
+@pytest.mark.parametrize("far", [1e3, 1e6, 1e30])
+def test_points_far_outside_leave_the_rest_sorted(far: float) -> None:
+    """Of 128 leaves; cells of equal size would hold the whole cube in one."""
+    rng = np.random.default_rng(0)
+    cloud = uniform(rng, 4096)
+    cloud[rng.integers(0, 4096, 5)] = far * rng.standard_normal((5, 3))
+    work()
+    check([cloud], [512], [0], TreeShape(8, 1, False, True))
+    leaves, _ = work()
+    assert leaves / 512 < 20
+
+
+@pytest.mark.parametrize(
+    ("clouds", "points", "shape"),
+    [
+        (1, 4096, TreeShape(8, 1, False, True)),
+        (1, 16_384, TreeShape(16, 1, False, True)),
+        (1, 16_385, TreeShape(16, 2, True, True)),
+        (64, 16_384, TreeShape(2, 2, True, True)),
+        (64, 4096, TreeShape(2, 2, True, True)),
+        (128, 1024, TreeShape(1, 1, False, True)),
+        (8, 65_536, TreeShape(16, 2, True, False)),
+        (1, 150_000, TreeShape(16, 2, True, False)),
+        (1, 200_000, TreeShape(16, 2, False, False)),
+        (1, 524_288, TreeShape(16, 2, False, False)),
+        (1, 524_289, TreeShape(16, 3, False, False)),
+        (1, 16_777_217, TreeShape(16, 4, False, False)),
+    ],
+)
+def test_shapes_that_the_rule_picks(clouds: int, points: int, shape: TreeShape) -> None:
+    assert planned_tree(clouds, points).shape == shape
+
+
+@pytest.mark.parametrize("clouds", [1, 7, 300])
+@pytest.mark.parametrize("points", [2049, 16_384, 150_000, 200_000, 3_000_000, 30_000_000])
+def test_scratch_memory_is_bounded(clouds: int, points: int) -> None:
+    assert planned_tree(clouds, points).scratch_bytes <= 40 * clouds * points + 400_000

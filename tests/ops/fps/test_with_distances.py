@@ -1,0 +1,120 @@
+"""Sampling by a matrix of distances: exact, the same on every device."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from farpoint_ops import (
+    furthest_point_sample,
+    furthest_point_sample_with_distances,
+    reference,
+)
+
+
+def matrices(dtype: torch.dtype, n: int = 90) -> Tensor:
+    """Two (2, n, n): distances in 80 dimensions; small integers that tie and are not symmetric."""
+    generator = torch.Generator().manual_seed(4)
+    points = torch.randn(n, 80, generator=generator)
+    integers = torch.randint(0, 5, (n, n), generator=generator)
+    return torch.stack([torch.cdist(points, points), integers.float()]).to(dtype)
+
+
+def assert_same(actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
+    for a, e in zip(actual, expected, strict=True):
+        assert a.dtype == e.dtype
+        assert torch.equal(a.cpu(), e.cpu())
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str
+)
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 90])
+def test_equals_the_reference(device: torch.device, dtype: torch.dtype, n: int) -> None:
+    distances = matrices(dtype, n)
+    for m in {1, (n + 1) // 2, n}:
+        actual = furthest_point_sample_with_distances(
+            distances.to(device), m, return_distances=True
+        )
+        assert_same(actual, reference.furthest_point_sample_with_distances(distances, m))
+
+
+def test_no_index_comes_twice_and_each_sample_is_a_prefix(device: torch.device) -> None:
+    distances = matrices(torch.float32).to(device)
+    distances[0, 5] = 0
+    distances[1].fill_diagonal_(9)
+    whole = furthest_point_sample_with_distances(distances, 90)
+    assert (whole.sort(-1).values.cpu() == torch.arange(90)).all()
+    for m in (1, 7, 89):
+        assert torch.equal(furthest_point_sample_with_distances(distances, m), whole[:, :m])
+
+
+def test_starts_lengths_and_what_is_no_distance(device: torch.device) -> None:
+    distances = matrices(torch.float64)
+    distances[0, :, 8] = torch.nan
+    distances[0, 3, 4] = torch.inf
+    starts, lengths = torch.tensor([8, 20]), torch.tensor([90, 31])
+    given = distances.clone()
+    given[1, 31:] = torch.inf
+    given[1, :, 31:] = torch.inf
+    actual = furthest_point_sample_with_distances(
+        given.to(device), 31, start=starts, lengths=lengths, return_distances=True
+    )
+    expected = reference.furthest_point_sample_with_distances(distances, 31, starts, lengths)
+    assert_same(actual, expected)
+
+
+def test_samples_what_coordinates_sample(device: torch.device) -> None:
+    """Integers: their squared distances are exact."""
+    points = torch.randint(0, 50, (1, 200, 7), generator=torch.Generator().manual_seed(1))
+    squared = (points[:, :, None] - points[:, None]).square().sum(-1)
+    expected = furthest_point_sample(points.float().to(device), 150)
+    actual = furthest_point_sample_with_distances(squared.float().to(device), 150)
+    assert torch.equal(actual, expected)
+
+
+ERRORS: dict[str, tuple[Callable[[Tensor], object], type[Exception], str]] = {
+    "shape": (
+        lambda d: furthest_point_sample_with_distances(d[:, :4], 2),
+        ValueError,
+        r"distances: expected shape \(B, N, N\), got \[2, 4, 9\]",
+    ),
+    "no points": (
+        lambda d: furthest_point_sample_with_distances(d[:, :0, :0], 1),
+        ValueError,
+        "distances: expected at least one point",
+    ),
+    "integers": (
+        lambda d: furthest_point_sample_with_distances(d.int(), 2),
+        TypeError,
+        "distances: expected float32, .*got Int",
+    ),
+    "m": (
+        lambda d: furthest_point_sample_with_distances(d, 10),
+        ValueError,
+        "m: expected 1 <= m <= N = 9, got 10",
+    ),
+    "start": (
+        lambda d: furthest_point_sample_with_distances(d, 2, start=9),
+        IndexError,
+        "start: expected 0 <= start < N = 9, got 9",
+    ),
+    "length": (
+        lambda d: furthest_point_sample_with_distances(d, 3, lengths=[9, 2]),
+        ValueError,
+        "lengths: expected 3 <= length <= 9 for cloud 1, got 2",
+    ),
+    "no tensor": (
+        lambda d: furthest_point_sample_with_distances(d.tolist(), 3),
+        TypeError,
+        r"distances: expected a torch\.Tensor, got list",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_a_bad_argument_is_named(device: torch.device, case: str) -> None:
+    call, error, message = ERRORS[case]
+    with pytest.raises(error, match=message):
+        call(torch.zeros(2, 9, 9, device=device))

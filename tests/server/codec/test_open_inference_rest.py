@@ -1,0 +1,200 @@
+"""The REST form of Open Inference: JSON alone, with binary data, and what a wrong body is told."""
+
+import json
+
+import numpy as np
+import pytest
+
+from farpoint_server.codec.coordinates import decode_sample_request
+from farpoint_server.codec.open_inference import fps, json_values, rest
+from farpoint_server.codec.open_inference.message import read_infer_message
+from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
+from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.engine.types import Outcome, Samples
+from farpoint_server.errors import InvalidRequestError
+
+LIMITS = RequestLimits(message_bytes=10_000, points=100, clouds=4)
+CLOUD = np.arange(30, dtype=np.float32).reshape(10, 3)
+COUNT = {"name": "sample_count", "shape": [1], "datatype": "INT64", "data": [3]}
+
+
+def points(**fields):
+    return {"name": "points", "shape": [10, 3], "datatype": "FP32", **fields}
+
+
+def body(*inputs, binary=b"", **fields):
+    """A body and the size of its JSON."""
+    text = json.dumps({"inputs": inputs, **fields}).encode()
+    return text + binary, len(text)
+
+
+def parse(*inputs, binary=b"", **fields):
+    read = rest.read_rest_request("fps", "", *body(*inputs, binary=binary, **fields))
+    return fps.parse_fps_request(read.message, LIMITS)
+
+
+@pytest.mark.parametrize("data", [CLOUD.ravel().tolist(), CLOUD.tolist()], ids=["flat", "nested"])
+def test_numbers_in_json_are_the_points(data):
+    parsed = parse(points(data=data), COUNT, id="7", parameters={"start_index": 4})
+    np.testing.assert_array_equal(parsed.points.array(), CLOUD)
+    assert (parsed.sample_counts.tolist(), parsed.starts.tolist()) == ([3], [4])
+
+
+def test_binary_data_lies_behind_the_json_in_the_order_of_the_inputs():
+    features = np.arange(20, dtype=np.int16).reshape(10, 2)
+    more = {"name": "features", "shape": [10, 2], "datatype": "INT16"}
+    parsed = parse(
+        {**more, "parameters": {"binary_data_size": 40}},
+        COUNT,
+        points(parameters={"binary_data_size": 120}),
+        binary=features.tobytes() + CLOUD.tobytes(),
+    )
+    np.testing.assert_array_equal(parsed.points.array(), CLOUD)
+    ((_, view),) = parsed.attributes
+    np.testing.assert_array_equal(view.array(), features)
+
+
+def test_a_request_is_the_same_on_the_wire_of_grpc():
+    read = rest.read_rest_request("fps", "1", *body(points(data=CLOUD.tolist()), COUNT, id="x"))
+    message = read_infer_message(rest.serialize_infer_message(read.message))
+    assert (message.request.model_name, message.request.id) == ("fps", "x")
+    parsed = fps.parse_fps_request(message, LIMITS)
+    np.testing.assert_array_equal(parsed.points.array(), CLOUD)
+
+
+@pytest.mark.parametrize(
+    ("fields", "in_binary"),
+    [
+        ({}, set()),
+        ({"parameters": {"binary_data_output": True}}, {"indices", "distances"}),
+        (
+            {
+                "parameters": {"binary_data_output": True},
+                "outputs": [
+                    {"name": "indices", "parameters": {"binary_data": False}},
+                    {"name": "distances"},
+                ],
+            },
+            {"distances"},
+        ),
+        ({"outputs": [{"name": "indices", "parameters": {"binary_data": True}}]}, {"indices"}),
+    ],
+)
+def test_outputs_are_json_or_binary_as_is_asked(fields, in_binary):
+    fields.setdefault("outputs", [{"name": "indices"}, {"name": "distances"}])
+    read = rest.read_rest_request("fps", "", *body(points(data=CLOUD.tolist()), COUNT, **fields))
+    decoded = decode_sample_request(fps.parse_fps_request(read.message, LIMITS))
+    samples = Samples(np.array([1, 4, 9], np.int32), np.array([0.5, 2.5, 0], np.float32))
+    response = fps.serialize_fps_response(read.message.request, decoded, Outcome(samples, 0, 0))
+    text, chunks = rest.write_rest_response(read, response)
+    said = json.loads(text)
+    assert (said["model_name"], said["model_version"]) == ("fps", "1")
+    rest_of = memoryview(b"".join(chunks))
+    found = {}
+    for output in said["outputs"]:
+        dtype = {"INT32": "<i4", "FP32": "<f4"}[output["datatype"]]
+        size = output.get("parameters", {}).get("binary_data_size")
+        assert (output["name"] in in_binary) == (size is not None) == ("data" not in output)
+        assert output["shape"] == [3]
+        if size is None:
+            found[output["name"]] = output["data"]
+        else:
+            found[output["name"]] = np.frombuffer(rest_of[:size], dtype).tolist()
+            rest_of = rest_of[size:]
+    assert not len(rest_of)
+    assert found["indices"] == [1, 4, 9]
+    assert found.get("distances", [0.5, 2.5, 0]) == [0.5, 2.5, 0]
+
+
+def test_an_output_in_shared_memory_has_no_data():
+    response = pb.ModelInferResponse(model_name="fps", id="7", raw_output_contents=[b""])
+    output = response.outputs.add(name="indices", datatype="INT32", shape=[3])
+    output.parameters["shared_memory_region"].string_param = "r"
+    output.parameters["shared_memory_byte_size"].int64_param = 12
+    read = rest.read_rest_request("fps", "", *body(points(data=[]), COUNT))
+    text, chunks = rest.write_rest_response(read, response)
+    assert not chunks
+    assert json.loads(text)["outputs"] == [
+        {
+            "name": "indices",
+            "datatype": "INT32",
+            "shape": [3],
+            "parameters": {"shared_memory_region": "r", "shared_memory_byte_size": 12},
+        }
+    ]
+
+
+def test_what_json_cannot_say_is_to_be_asked_for_in_binary():
+    read = rest.read_rest_request("fps", "", *body(points(data=[]), COUNT))
+    for datatype, data in (("FP32", np.float32("nan")), ("BF16", np.uint16(0x7FC0))):
+        response = pb.ModelInferResponse(raw_output_contents=[data.tobytes()])
+        response.outputs.add(name="features", datatype=datatype, shape=[1])
+        with pytest.raises(InvalidRequestError, match="binary_data") as caught:
+            rest.write_rest_response(read, response)
+        assert caught.value.field == "outputs[features]"
+
+
+WRONG = {
+    "no JSON": (b"{", "request"),
+    "a list": (b"[]", "request"),
+    "deep": (b"[" * 100_000, "request"),
+    "an id that is a number": (b'{"id": 7}', "id"),
+    "half a surrogate pair": (b'{"id": "\\ud800"}', "id"),
+    "half a pair as parameter": (b'{"parameters": {"x": "\\ud800"}}', "parameters[x]"),
+    "half a pair as name": (b'{"parameters": {"\\ud800": "x"}}', "parameters"),
+    "inputs of another kind": (b'{"inputs": 7}', "inputs"),
+    "an input of another kind": (b'{"inputs": [7]}', "inputs[0]"),
+    "an output of another kind": (b'{"outputs": [7]}', "outputs[0]"),
+    "a list as parameter": (b'{"parameters": {"x": []}}', "parameters[x]"),
+    "a large parameter": (b'{"parameters": {"x": 9223372036854775808}}', "parameters[x]"),
+    "no data": (body(points())[0], "inputs[0].data"),
+    "text": (body(points(data=["x"]))[0], "inputs[0].data"),
+    "booleans": (body(points(data=[True] * 30))[0], "inputs[0].data"),
+    "ragged": (body(points(data=[[1, 2, 3], [4, 5]]))[0], "inputs[0].data"),
+    "another shape": (body(points(data=CLOUD.T.tolist()))[0], "inputs[0].data"),
+    "huge integers": (body({**COUNT, "data": [2**70]})[0], "inputs[0].data"),
+    "beyond the type": (body({**COUNT, "datatype": "INT32", "data": [2**40]})[0], "inputs[0].data"),
+    "a fraction": (body({**COUNT, "data": [1.5]})[0], "inputs[0].data"),
+    "an unknown type": (body(points(datatype="BYTES", data=["x"]))[0], "inputs[0].data"),
+    "bfloat16 as numbers": (body(points(datatype="BF16", data=[1] * 30))[0], "inputs[0].data"),
+    "a shape of text": (body(points(shape=["x"], data=[]))[0], "inputs[0].shape"),
+    "a shape beyond 64 bits": (body(points(shape=[2**64], data=[]))[0], "inputs[0].shape"),
+    "data twice": (
+        body(points(data=[], parameters={"binary_data_size": 0}))[0],
+        "inputs[0].data",
+    ),
+    "less binary data than it says": (
+        body(points(parameters={"binary_data_size": 120}))[0],
+        "inputs[0].parameters[binary_data_size]",
+    ),
+    "a negative size": (
+        body(points(parameters={"binary_data_size": -1}))[0],
+        "inputs[0].parameters[binary_data_size]",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_body_is_told_what_is_wrong(case):
+    wrong, field = WRONG[case]
+    with pytest.raises(InvalidRequestError) as caught:
+        rest.read_rest_request("fps", "", wrong)
+    assert caught.value.field == field
+
+
+def test_binary_data_that_nothing_refers_to():
+    with pytest.raises(InvalidRequestError, match="5 bytes more"):
+        parse(points(data=CLOUD.tolist()), COUNT, binary=b"12345")
+
+
+@pytest.mark.parametrize("size", [-1, 3])
+def test_a_header_length_beyond_the_body(size):
+    with pytest.raises(InvalidRequestError) as caught:
+        rest.read_rest_request("fps", "", b"{}", size)
+    assert caught.value.field == "Inference-Header-Content-Length"
+
+
+def test_json_is_bounded(monkeypatch):
+    monkeypatch.setattr(json_values, "MAX_BYTES", 10)
+    with pytest.raises(InvalidRequestError, match="binary_data_size"):
+        rest.read_rest_request("fps", "", b'{"id": "7777"}')

@@ -1,0 +1,97 @@
+"""Open Inference behind its servicer: whose memory a request may use, lists, and statistics."""
+
+import time
+
+import pytest
+import torch
+
+from farpoint_server import request_context
+from farpoint_server.codec.open_inference.posix_memory import PosixMemory
+from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
+from farpoint_server.errors import NotFoundError, UnsupportedError
+from farpoint_server.models.registry import DEFAULT_NAME
+from farpoint_server.services.model_statistics import Ended, ModelStatistics
+from farpoint_server.services.open_inference.infer_handler import InferHandler
+from farpoint_server.services.open_inference.repository import ModelRepository
+
+LOCAL, REMOTE = "ipv4:127.0.0.1:5000", "ipv4:10.1.2.3:5000"
+
+
+class NoModels:
+    """A registry in which nothing is loaded."""
+
+    models = ()
+    sources = {DEFAULT_NAME: None}  # noqa: RUF012
+
+
+def repository(*, is_serving: bool = True) -> ModelRepository:
+    devices = [torch.device("cuda:1"), torch.device("cpu")]
+    return ModelRepository(NoModels(), ModelStatistics(), devices, lambda: is_serving)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "peer", "caller", "owner"),
+    [
+        ("x", LOCAL, LOCAL, ""),
+        ("x", "unix:", "unix:", ""),
+        ("x", LOCAL, "token:a", "token:a"),
+        ("x", REMOTE, "token:a", None),
+        ("x", REMOTE, REMOTE, None),
+        (None, LOCAL, LOCAL, None),
+    ],
+)
+def test_whose_memory_a_request_may_use(prefix, peer, caller, owner):
+    handler = InferHandler(None, None, repository(), PosixMemory(prefix))
+    token = request_context.caller.set(caller)
+    try:
+        assert handler.memory_owner(peer) == owner
+    finally:
+        request_context.caller.reset(token)
+
+
+def test_a_model_has_an_instance_on_each_device():
+    config = repository().config("fps", "").config
+    groups = [(g.name, g.kind, list(g.gpus)) for g in config.instance_group]
+    kinds = pb.ModelInstanceGroup
+    assert groups == [("fps_0", kinds.KIND_GPU, [1]), ("fps_1", kinds.KIND_CPU, [])]
+    with pytest.raises(NotFoundError, match="model_version"):
+        repository().config("fps", "2")
+
+
+def test_the_list_says_what_is_ready():
+    def states(one: ModelRepository, **fields) -> list[tuple[str, str, str]]:
+        listed = one.index(pb.RepositoryIndexRequest(**fields)).models
+        return [(m.name, m.state, m.reason) for m in listed]
+
+    unloaded = (DEFAULT_NAME, "UNAVAILABLE", "unloaded")
+    assert states(repository()) == [("fps", "READY", ""), unloaded]
+    assert states(repository(), ready=True) == [("fps", "READY", "")]
+    broken = repository(is_serving=False)
+    assert states(broken) == [("fps", "UNAVAILABLE", "the server is not ready"), unloaded]
+    assert states(broken, ready=True) == []
+    with pytest.raises(UnsupportedError, match="repository_name: expected none, got 'x'"):
+        states(repository(), repository_name="x")
+
+
+def test_statistics_count_requests_clouds_and_batches():
+    one = repository()
+    for clouds, batch_requests in ((1, 2), (3, 0), (2, 1)):
+        now = time.monotonic_ns()
+        ended = Ended("fps", clouds, batch_requests, 0.5, 2.0, now - 9, now - 7, now - 3, now)
+        one.statistics.noted.append(ended)
+    one.statistics.fail("fps", time.monotonic_ns())
+    (said,) = one.describe_statistics("fps", "").model_stats
+    assert (said.inference_count, said.execution_count) == (6, 2)
+    stats = said.inference_stats
+    assert (stats.success.count, stats.fail.count) == (3, 1)
+    assert (stats.success.ns, stats.compute_input.ns, stats.compute_output.ns) == (27, 6, 9)
+    assert (stats.queue.ns, stats.compute_infer.ns) == (1_500_000, 6_000_000)
+    assert [
+        (b.batch_size, b.compute_infer.count, b.compute_infer.ns) for b in said.batch_stats
+    ] == [
+        (1, 1, 2_000_000),
+        (2, 1, 2_000_000),
+    ]
+    assert abs(said.last_inference / 1e3 - time.time()) < 60
+    one.statistics.forget("fps")
+    assert one.describe_statistics("", "").model_stats[0].inference_count == 0

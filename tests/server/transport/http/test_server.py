@@ -1,0 +1,195 @@
+"""Peers of the HTTP port that say nothing, trickle, do not read, or are too many."""
+
+import asyncio
+import contextlib
+import socket
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from farpoint_server.transport.http import connection
+from farpoint_server.transport.http import server as http_server
+from farpoint_server.transport.http.connection import BoundedConnection
+from farpoint_server.transport.http.server import HttpServer
+
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+LARGE = 64 << 20
+
+
+@pytest.fixture
+async def served():
+    """Connects to a server whose "/" answers at once and whose "/wait" when told so."""
+    told = asyncio.Event()
+
+    async def answer(_):
+        return PlainTextResponse("yes")
+
+    async def wait(_):
+        await told.wait()
+        return PlainTextResponse("at last")
+
+    async def read(request: Request):
+        return PlainTextResponse(str(len(await request.body())))
+
+    async def large(_):
+        return PlainTextResponse(b"a" * LARGE)
+
+    server = HttpServer("--http-listen", "127.0.0.1:0")
+    await server.start(
+        Starlette(
+            routes=[
+                Route("/", answer),
+                Route("/wait", wait),
+                Route("/large", large),
+                Route("/read", read, methods=["POST"]),
+            ]
+        )
+    )
+    host, port = server.address.split(":")
+    writers = []
+
+    async def connect(data=b""):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writers.append(writer)
+        writer.write(data)
+        return reader, writer
+
+    connect.told, connect.server = told, server
+    yield connect
+    for writer in writers:
+        writer.close()
+    await server.stop()
+
+
+@pytest.fixture
+def short(monkeypatch):
+    monkeypatch.setattr(connection, "HEADER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(connection, "TRANSFER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(http_server, "SWEEP_S", 0.02)
+
+
+async def end_of(reader) -> bytes:
+    """All that comes until the server closes the connection."""
+    data = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := await asyncio.wait_for(reader.read(1 << 16), 30):
+            data += part
+    return data
+
+
+async def status(connect, data=GET) -> bytes:
+    reader, _ = await connect(data)
+    return (await asyncio.wait_for(reader.readline(), 30)).split()[1]
+
+
+async def test_silent_peers_beyond_the_bound_keep_nobody_out(served):
+    silent = [await served(b"GET / HT") for _ in range(http_server.MAX_CONNECTIONS + 50)]
+    assert await status(served) == b"200"
+    oldest = [await end_of(reader) for reader, _ in silent[:50]]
+    assert oldest == [b""] * 50
+
+
+async def test_where_all_are_at_work_a_further_one_is_told_so(served):
+    request = b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n"
+    at_work = [await served(request) for _ in range(http_server.MAX_CONNECTIONS)]
+    tasks = served.server._state.tasks
+    while len(tasks) < http_server.MAX_CONNECTIONS:
+        await asyncio.sleep(0)
+    reader, _ = await served()
+    assert await end_of(reader) == connection.BUSY
+    served.told.set()
+    for reader, _ in at_work:
+        assert b"200" in await reader.readline()
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: ",
+        b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc",
+    ],
+)
+@pytest.mark.usefixtures("short")
+async def test_what_does_not_go_on_is_closed(served, begun):
+    reader, _ = await served(begun)
+    assert b"200" not in await end_of(reader)
+
+
+@pytest.mark.usefixtures("short")
+async def test_headers_that_trickle_are_closed(served):
+    reader, writer = await served(b"GET / HTTP/1.1\r\n")
+    end = asyncio.ensure_future(end_of(reader))
+    while not end.done():
+        writer.write(b"a: b\r\n")
+        await asyncio.wait((end,), timeout=0.05)
+    assert end.result() == b""
+
+
+@pytest.mark.usefixtures("short")
+async def test_a_peer_that_does_not_read_its_answer_is_closed(served):
+    reader, writer = await served(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+    writer.transport.pause_reading()
+    while not (connections := served.server._state.connections):
+        await asyncio.sleep(0)
+    while connections:
+        await asyncio.sleep(0.01)
+    writer.transport.resume_reading()
+    assert len(await end_of(reader)) < LARGE
+
+
+@pytest.mark.usefixtures("short")
+async def test_work_of_the_server_has_no_such_limit(served):
+    reader, _ = await served(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+    end = asyncio.ensure_future(end_of(reader))
+    await asyncio.wait((end,), timeout=1)
+    served.told.set()
+    assert b"at last" in await end
+
+
+async def test_an_answer_under_way_is_still_sent_when_the_server_stops(served):
+    reader, _ = await served(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+    while not served.server._state.tasks:
+        await asyncio.sleep(0)
+    stopped = asyncio.ensure_future(served.server.stop())
+    await asyncio.sleep(0)
+    served.told.set()
+    await stopped
+    assert b"at last" in await end_of(reader)
+
+
+async def test_headers_have_a_bound(served):
+    data = b"GET / HTTP/1.1\r\n" + b"a: " + b"b" * 2 * connection.MAX_HEADER_BYTES
+    assert await status(served, data) == b"400"
+
+
+async def test_many_small_chunks_do_not_hold_the_event_loop(served, monkeypatch):
+    """What is parsed at a time is bounded: 200 000 chunks took 0.26 s in steps of asyncio's."""
+    steps, handle = [], BoundedConnection.handle_events
+
+    def record(one):
+        handle(one)
+        steps.append(connection.MAX_EVENTS - max(one.conn.left, 0))
+
+    monkeypatch.setattr(BoundedConnection, "handle_events", record)
+    reader, _ = await served(
+        b"POST /read HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + b"1\r\na\r\n" * 200_000
+        + b"0\r\n\r\n"
+    )
+    assert b"200" in await reader.readline()
+    assert sum(steps) > 200_000
+    assert max(steps) <= connection.MAX_EVENTS
+
+
+async def test_what_is_written_is_sent_at_once(served):
+    """Not only once the peer has confirmed what was written before, which takes 40 ms."""
+    await status(served)
+    _, _ = await served(GET)
+    while not (connections := served.server._state.connections):
+        await asyncio.sleep(0)
+    sockets = [one.transport.get_extra_info("socket") for one in connections]
+    assert all(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in sockets)

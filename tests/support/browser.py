@@ -1,0 +1,157 @@
+"""Chromium on the page of a server, driven through ChromeDriver."""
+
+import base64
+import io
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from selenium.webdriver.remote.webelement import WebElement
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+TIMEOUT_S = 60
+FLAGS = """
+--headless=new --no-sandbox --use-angle=swiftshader --enable-unsafe-swiftshader
+--ignore-gpu-blocklist --disable-quic --no-first-run --disable-background-networking
+--disable-component-update --disable-sync --hide-scrollbars
+"""
+# Pixels of the canvas that are not its background, left and right of the middle.
+PIXELS = """
+const canvas = document.getElementById("canvas"), copy = document.createElement("canvas");
+[copy.width, copy.height] = [canvas.width, canvas.height];
+const flat = copy.getContext("2d");
+flat.drawImage(canvas, 0, 0);
+const { data, width } = flat.getImageData(0, 0, copy.width, copy.height);
+const back = getComputedStyle(canvas).backgroundColor.match(/[\\d.]+/g).map(Number);
+const counts = [0, 0];
+for (let i = 0; i < data.length; i += 4) {
+  const far = [0, 1, 2].some((k) => Math.abs(data[i + k] - back[k]) > 8);
+  if (far) counts[(i / 4) % width < width / 2 ? 0 : 1]++;
+}
+return counts;
+"""
+
+
+class Page:
+    """The page in a window of its own browser; `close` ends it."""
+
+    def __init__(self, folder: Path, *, dark: bool = False, size: tuple[int, int] = (1280, 800)):
+        from selenium import webdriver  # here, so that tests can be collected without it
+
+        options = webdriver.ChromeOptions()
+        options.binary_location = CHROMIUM
+        for flag in (*FLAGS.split(), f"--user-data-dir={folder / 'profile'}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.downloads = folder / "downloads"
+        service = webdriver.ChromeService(executable_path=DRIVER)
+        self.driver = webdriver.Chrome(options=options, service=service)
+        self.cdp("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(self.downloads))
+        self.resize(*size)
+        self.set_theme(dark=dark)
+
+    def cdp(self, command: str, **parameters: Any) -> Any:
+        return self.driver.execute_cdp_cmd(command, parameters)
+
+    def resize(self, width: int, height: int) -> None:
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.cdp("Emulation.setDeviceMetricsOverride", **size)
+
+    def set_theme(self, *, dark: bool) -> None:
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.cdp("Emulation.setEmulatedMedia", features=[scheme])
+
+    def open(self, address: str, fragment: str = "") -> None:
+        """Loads the page anew, also where only the fragment differs."""
+        self.driver.get("about:blank")
+        self.driver.get(f"http://{address}/#{fragment}")
+
+    def script(self, text: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(text, *arguments)
+
+    def wait_for(self, condition: str) -> Any:
+        """The value of a JavaScript expression, once it is true."""
+        give_up = time.monotonic() + TIMEOUT_S
+        while not (value := self.script(f"return {condition}")):
+            assert time.monotonic() < give_up, f"{condition}; the page says: {self.message()!r}"
+            time.sleep(0.02)
+        return value
+
+    def wait_for_sample(self, samples: int) -> None:
+        caption = f"Sample · {samples:,}"
+        self.wait_for(f"document.getElementById('caption-sample').textContent === '{caption}'")
+
+    def wait_for_message(self, *, without: str = "") -> str:
+        shown = "document.getElementById('notice-text').textContent"
+        return str(self.wait_for(f"{shown} !== '{without}' && {shown}"))
+
+    def element(self, name: str) -> "WebElement":
+        return self.driver.find_element("id", name)
+
+    def text(self, name: str) -> str:
+        return str(self.script("return document.getElementById(arguments[0]).textContent", name))
+
+    def message(self) -> str:
+        return self.text("notice-text")
+
+    def drop(self, path: Path) -> None:
+        """Drops a file on the pictures, as a person does."""
+        data = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
+        for kind in ("dragEnter", "dragOver", "drop"):
+            self.cdp("Input.dispatchDragEvent", type=kind, x=700, y=300, data=data)
+
+    def choose(self, group: str, value: str) -> None:
+        """Clicks a radio button, which lies over its own label."""
+        selector = f'input[name="{group}"][value="{value}"]'
+        self.driver.find_element("css selector", selector).click()
+
+    def set_samples(self, samples: int) -> None:
+        number = self.element("m-number")
+        self.script("arguments[0].value = arguments[1]", number, str(samples))
+        self.script("arguments[0].dispatchEvent(new Event('change'))", number)
+        self.wait_for_sample(samples)
+
+    def download(self, kind: str) -> bytes:
+        """What a button gives, once it is complete."""
+        shutil.rmtree(self.downloads, ignore_errors=True)
+        self.driver.find_element("css selector", f'[data-format="{kind}"]').click()
+        give_up = time.monotonic() + TIMEOUT_S
+        # The name is there from the beginning, empty; what was written is moved onto it.
+        while not (done := [path for path in self.downloads.glob("*") if _complete(path)]):
+            assert time.monotonic() < give_up, f"no download of {kind}"
+            time.sleep(0.02)
+        return done[0].read_bytes()
+
+    def download_array(self, kind: str = "npy") -> np.ndarray:
+        return np.load(io.BytesIO(self.download(kind)))
+
+    def pixels(self) -> tuple[int, int]:
+        """Pixels with points in the left and in the right half of the canvas."""
+        left, right = self.script(PIXELS)
+        return left, right
+
+    def wait_for_pixels(self, wanted: Any) -> tuple[int, int]:
+        """Counts of pixels, once they are as wanted."""
+        give_up = time.monotonic() + TIMEOUT_S
+        while not wanted(*(counts := self.pixels())):
+            assert time.monotonic() < give_up, f"{counts} pixels; the page says: {self.message()!r}"
+            time.sleep(0.05)
+        return counts
+
+    def screenshot(self) -> bytes:
+        return base64.b64decode(self.cdp("Page.captureScreenshot", format="png")["data"])
+
+    def complaints(self) -> list[str]:
+        """What the browser wrote to its console since the last time."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def close(self) -> None:
+        self.driver.quit()
+
+
+def _complete(path: Path) -> bool:
+    return path.suffix != ".crdownload" and path.stat().st_size > 0

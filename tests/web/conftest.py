@@ -1,0 +1,68 @@
+"""A server with its page and a browser on it; skipped by name where there is no browser."""
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.browser import Page
+from tests.support.servers.server_process import RunningServer
+
+import farpoint
+
+NEEDED = "FARPOINT_BROWSER_TESTS"
+
+
+def _missing() -> str | None:
+    if not importlib.util.find_spec("selenium"):
+        return "selenium is not installed"
+    absent = [name for name in ("chromium", "chromedriver") if not shutil.which(name)]
+    return f"{' and '.join(absent)} not found" if absent else None
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """One window for all tests; FARPOINT_BROWSER_TESTS=1 makes a missing browser a failure."""
+    if missing := _missing():
+        assert not os.environ.get(NEEDED), missing
+        pytest.skip(f"tests of the page: {missing}")
+    page = Page(tmp_path_factory.mktemp("browser"))
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def page(browser: Page) -> Iterator[Page]:
+    """The window, whose console must stay empty."""
+    browser.complaints()
+    yield browser
+    assert browser.complaints() == []
+
+
+@pytest.fixture(scope="session")
+def server(browser: Page) -> Iterator[RunningServer]:
+    """With a page. Without a browser there is nobody to look at it."""
+    del browser
+    running = RunningServer("--http-listen", "127.0.0.1:0")
+    yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def address(server: RunningServer) -> str:
+    """Of the page."""
+    return str(server.wait_for(lambda line: line["event"] == "ready")["http_address"])
+
+
+@pytest.fixture(scope="session")
+def client(server: RunningServer) -> Iterator[farpoint.Client]:
+    with farpoint.Client(server.address) as connected:
+        yield connected
+
+
+@pytest.fixture
+def scan() -> Path:
+    """A street of 26 912 points."""
+    return Path(__file__).parents[1] / "data" / "street_kitti_part.bin"

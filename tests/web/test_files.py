@@ -1,0 +1,102 @@
+"""Every format that the page reads gives the rows that the client reads; the others a sentence."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.browser import Page
+from tests.support.clouds import DATA
+
+import farpoint
+from farpoint.io import read_cloud
+
+READ = [
+    "autzen-utm.pcd",
+    "autzen_trim_part.laz",
+    "cad_part.ply",
+    "car_cloud_part.csv",
+    "epsg_4326_part.las",
+    "image_lattice_part.las",
+    "lamppost.pcd",
+    "milk.pcd",
+    "office_kinect_part.pcd",
+    "plane_state_plane_feet.laz",
+    "plane_strip_rgb_normals.pcd",
+    "room_half_duplicates_part.pcd",
+    "simple.las",
+    "street_crlf_part.pcd",
+    "street_map_part.ply",
+    "street_organized_part.npy",
+    "terrain_utm_part.pcd",
+    "vehicle_lidar_part.ply",
+]
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Page, address: str) -> Page:
+    browser.open(address, "m=200")
+    browser.wait_for("document.getElementById('link').dataset.state === 'online'")
+    return browser
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_file_is_read_as_the_client_reads_it(
+    opened: Page, client: farpoint.Client, name: str
+) -> None:
+    opened.drop(DATA / name)
+    opened.wait_for(f"document.querySelector('#cloud-facts strong')?.textContent === '{name}'")
+    opened.wait_for_sample(200)
+    cloud = read_cloud(DATA / name)
+    expected = client.sample(cloud.points, 200, nonfinite="ignore")
+    np.testing.assert_array_equal(opened.download_array("rows"), expected.indices)
+    points = opened.download_array()
+    assert points.dtype == cloud.points.dtype
+    np.testing.assert_array_equal(points, expected.points)
+
+
+def _bad() -> dict[str, bytes]:
+    return {
+        "no-points.las": (DATA / "no-points.las").read_bytes(),
+        "fullwave_pf10.laz": (DATA / "fullwave_pf10.laz").read_bytes(),
+        "cut.pcd": (DATA / "milk.pcd").read_bytes()[:5000],
+        "cut.ply": (DATA / "vehicle_lidar_part.ply").read_bytes()[:5000],
+        "cut.laz": (DATA / "autzen_trim_part.laz").read_bytes()[:5000],
+        "odd.bin": b"\0" * 30,
+        "words.csv": b"x,y,z\n1,2,three\n",
+        "flat.csv": b"x,y\n1,2\n",
+        "empty.ply": b"",
+        "huge.ply": b"ply\nformat binary_little_endian 1.0\nelement vertex 4000000000\n"
+        b"property float x\nproperty float y\nproperty float z\nend_header\n\0\0\0\0",
+        "picture.png": b"\x89PNG",
+        "nowhere.xyz": b"nan nan nan\nnan nan nan\n",
+    }
+
+
+def test_a_bad_file_is_one_sentence_and_the_page_goes_on(
+    opened: Page, address: str, tmp_path: Path
+) -> None:
+    opened.open(address, "m=200")
+    before = ""
+    for name, content in _bad().items():
+        (tmp_path / name).write_bytes(content)
+        opened.drop(tmp_path / name)
+        said = opened.wait_for_message(without=before)
+        assert said.endswith("."), said
+        assert said.count(". ") == 0, said
+        assert "undefined" not in said
+        assert "Error" not in said
+        before = said
+    opened.drop(DATA / "lamppost.pcd")
+    opened.wait_for_sample(200)
+    assert opened.message() == ""
+
+
+def test_rows_without_a_place_can_be_refused(opened: Page, address: str) -> None:
+    opened.open(address, "m=200&nonfinite=reject")
+    opened.wait_for("document.getElementById('link').dataset.state === 'online'")
+    opened.drop(DATA / "office_kinect_part.pcd")
+    assert "798" in opened.wait_for_message()
+    opened.choose("nonfinite", "ignore")
+    opened.wait_for_sample(200)
+    assert opened.message() == ""
+    assert opened.complaints() == []

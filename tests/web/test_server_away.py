@@ -1,0 +1,89 @@
+"""A server that ends and comes back, one that is busy, and one that wants a token."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.browser import Page
+from tests.support.clouds import DATA
+from tests.support.servers.server_process import RunningServer
+
+TOKEN = "4e6f7420612073656372657421204e6f"
+
+
+@pytest.fixture
+def own_server() -> Iterator[RunningServer]:
+    running = RunningServer("--http-listen", "127.0.0.1:0")
+    yield running
+    running.stop()
+
+
+def _http_address(server: RunningServer) -> str:
+    return str(server.wait_for(lambda line: line["event"] == "ready")["http_address"])
+
+
+def test_a_killed_server_is_told_and_a_new_one_goes_on(
+    browser: Page, own_server: RunningServer, scan: Path
+) -> None:
+    address = _http_address(own_server)
+    browser.open(address, "m=500")
+    browser.wait_for("document.getElementById('link').dataset.state === 'online'")
+    own_server.signal(signal.SIGKILL)
+    own_server.wait()
+    browser.drop(scan)
+    assert "does not answer" in browser.wait_for_message()
+    assert browser.text("link") == "The server does not answer"
+    left, right = browser.wait_for_pixels(lambda left, _: left > 10_000)
+    assert right < left / 100, "the cloud is shown, and no sample"
+    successor = RunningServer("--http-listen", address)
+    try:
+        browser.wait_for_sample(500)
+        browser.wait_for_pixels(lambda _, right: right > 500)
+        assert browser.message() == ""
+        assert browser.script("return document.getElementById('link').dataset.state") == "online"
+    finally:
+        successor.stop()
+        browser.complaints()  # of the requests that nobody answered
+
+
+def test_a_token_is_asked_for_and_a_cloud_above_the_limit_is_one_sentence(
+    browser: Page, scan: Path, tmp_path: Path
+) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"page sample {TOKEN}\n")
+    tokens.chmod(0o600)
+    limits = ("--tokens-file", str(tokens), "--max-request-points", "20000")
+    server = RunningServer("--http-listen", "127.0.0.1:0", *limits)
+    try:
+        browser.open(_http_address(server), "m=500")
+        browser.wait_for("!document.getElementById('token-form').hidden")
+        browser.element("token").send_keys(f"{TOKEN}\n")
+        browser.wait_for("document.getElementById('link').dataset.state === 'online'")
+        browser.drop(DATA / "milk.pcd")
+        browser.wait_for_sample(500)
+        browser.drop(scan)
+        said = browser.wait_for_message()
+        assert (
+            said == "street_kitti_part.bin has 26,912 points; this server takes 20,000 in a call."
+        )
+    finally:
+        server.stop()
+        browser.complaints()  # of the call without a token
+
+
+def test_a_cancelled_call_is_cancelled_on_the_server(
+    page: Page, address: str, server: RunningServer
+) -> None:
+    cancelled = "farpoint_refusals_total{reason=cancelled}"
+    before = server.metrics().get(cancelled, 0)
+    page.open(address, "cloud=street&tab=encode")
+    page.wait_for("!document.getElementById('run').disabled")
+    page.wait_for("document.getElementById('busy').textContent === ''")
+    page.element("run").click()
+    server.wait_for_metric("farpoint_calls", lambda calls: calls > 0)
+    page.element("cancel").click()
+    server.wait_for_metric("farpoint_calls", lambda calls: calls == 0)
+    assert server.metrics()[cancelled] == before + 1
+    assert page.text("busy") == ""
+    assert page.message() == ""
