@@ -4,6 +4,7 @@
 
 #include "cuda/fps/fps.h"
 
+#pragma GCC visibility push(default)
 namespace farpoint::cuda {
 
 constexpr int kMostDims = 64;
@@ -21,3 +22,4 @@ struct BruteFpsBatch {
 int fps_brute_force(const BruteFpsBatch& batch, void* nearest, void* stream);
 
 }  // namespace farpoint::cuda
+#pragma GCC visibility pop

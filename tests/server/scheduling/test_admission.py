@@ -144,3 +144,81 @@ async def test_nothing_is_kept_of_callers_who_left():
     for number in range(100):
         hold(admission, str(number), 1, 1)()
     assert admission._callers == {}
+
+
+@pytest.mark.parametrize(("points", "size"), [(6, 1), (1, 600)])
+async def test_a_request_that_grows_alone_may_go_beyond_the_share_and_leaves_nothing(points, size):
+    """What it holds itself is no reason to refuse it more; what another of its caller holds is."""
+    admission = make(caller_share=0.5)
+    hold(admission, "b", 1, 1)
+    with called_by("a"):
+        growing = admission.hold(3, 30)
+    with growing:
+        growing.add(points, size)
+        assert (admission.points, admission.bytes) == (4 + points, 31 + size)
+    assert (admission.points, admission.bytes) == (1, 1)
+    hold(admission, "a", 1, 1)
+    with called_by("a"):
+        growing = admission.hold(3, 30)
+    with growing, pytest.raises(CallerShareError):
+        growing.add(points, size)
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda admission: hold(admission, "a", 1, 1), Admission.check_room]
+)
+@pytest.mark.parametrize("held", [(1, 0), (0, 1)])
+async def test_one_point_or_byte_is_something_held(held, ask):
+    admission = Admission(10, 10, 1, caller_share=0.1)
+    hold(admission, "b", 1, 1)
+    hold(admission, "a", *held)
+    with called_by("a"), pytest.raises(CallerShareError):
+        ask(admission)
+
+
+@pytest.mark.parametrize(("held", "asked"), [((0, 1), (9, 1)), ((1, 0), (1, 900))])
+async def test_who_holds_none_of_a_kind_may_ask_for_more_of_it_than_the_share(held, asked):
+    admission = make(caller_share=0.5)
+    hold(admission, "b", 1, 1)
+    hold(admission, "a", *held)
+    hold(admission, "a", *asked)
+    assert admission.points == 1 + held[0] + asked[0]
+
+
+async def test_without_a_share_a_caller_may_hold_everything_beside_others():
+    admission = make()
+    hold(admission, "b", 1, 1)
+    for _ in range(9):
+        hold(admission, "a", 1, 111)
+    assert (admission.points, admission.bytes) == (10, 1000)
+
+
+async def test_who_just_fills_the_server_was_not_refused():
+    admission = make(caller_share=0.5)
+    hold(admission, "b", 10, 1000)()
+    hold(admission, "a", 5, 1)
+    hold(admission, "a", 5, 1)
+
+
+async def test_who_was_refused_waits_for_four_retries():
+    now = [0.0]
+    admission = make(caller_share=0.5, retry_ms=250, clock=lambda: now[0])
+    leave = hold(admission, "a", 10, 1)
+    with pytest.raises(OverloadedError):
+        hold(admission, "b", 1, 1)
+    leave()
+    hold(admission, "a", 5, 1)
+    now[0] = 0.999
+    with pytest.raises(CallerShareError):
+        hold(admission, "a", 1, 1)
+    now[0] = 1.0
+    hold(admission, "a", 1, 1)
+
+
+async def test_an_answer_counts_and_is_never_refused():
+    admission = make()
+    admission.add_response("a", 2000)
+    with pytest.raises(OverloadedError):
+        hold(admission, "b", 1, 1)
+    admission.remove("a", 0, 2000)
+    assert (admission.bytes, admission._callers) == (0, {})

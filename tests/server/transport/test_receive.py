@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import grpc
 import pytest
 import structlog
+from tests.support.scheduling import settle
 
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.errors import DeadlinePassedError, OverloadedError
@@ -202,3 +203,55 @@ async def test_callers_who_never_send_are_refused_and_keep_nobody_out(channel):
     codes = await asyncio.wait_for(asyncio.gather(*(call.code() for call in silent)), 30)
     assert codes == [grpc.StatusCode.DEADLINE_EXCEEDED] * 5
     assert await channel.unary_unary(METHOD)(b"hello", timeout=30) == b"5"
+
+
+class Timers:
+    """An event loop's, which go off when the test says so."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.now, self.set = 0.0, []
+        monkeypatch.setattr("time.monotonic", lambda: self.now)
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "call_later", lambda s, look: self.set.append((s, look)) or 1)
+
+    def go_off(self, now: float) -> None:
+        self.now = now
+        self.set[-1][1]()
+
+
+async def test_one_timer_looks_after_all_messages_while_some_come_in(monkeypatch):
+    timers, turns = Timers(monkeypatch), ReceiveTurns(2, turn_s=2.0, timeout_s=5.0)
+    senders = [Sender() for _ in range(3)]
+    first, second, third = (start(turns, sender) for sender in senders)
+    await settle()
+    assert [seconds for seconds, _ in timers.set] == [2.0]
+    timers.go_off(1.999)
+    await settle()
+    assert not senders[2].begun.is_set()
+    timers.go_off(2.0)
+    await settle()
+    assert senders[2].begun.is_set()
+    timers.go_off(4.999)
+    await settle()
+    assert not any(task.done() for task in (first, second, third))
+    timers.go_off(5.0)
+    timers.go_off(5.5)
+    await settle()
+    assert [task.done() for task in (first, second, third)] == [True, True, False]
+    for task in (first, second):
+        with pytest.raises(DeadlinePassedError):
+            task.result()
+    senders[2].arrived.set()
+    await settle()
+    assert third.result() == b"message"
+    looks = len(timers.set)
+    timers.go_off(6.0)
+    assert len(timers.set) == looks
+    assert turns._turns._free == 2
+    assert await turns.read(Sender(arrived=True)) == b"message"
+    assert len(timers.set) == looks + 1
+
+
+async def test_how_long_a_turn_and_a_message_may_take_by_default():
+    turns = ReceiveTurns(1)
+    assert (turns._turn_s, turns._timeout_s) == (0.5, 120.0)

@@ -1,8 +1,12 @@
 """Files that are read again when they change."""
 
+import os
+from types import SimpleNamespace
+
 import pytest
 import structlog
 
+from farpoint_server.transport import reloading
 from farpoint_server.transport.reloading import ReloadedFiles
 
 
@@ -46,3 +50,73 @@ def test_a_failure_keeps_the_content_and_is_logged_once(tmp_path):
 def test_the_first_failure_is_raised(tmp_path):
     with pytest.raises(FileNotFoundError):
         ReloadedFiles([tmp_path / "none"], number(tmp_path / "none"))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = SimpleNamespace(s=50.0)
+    monkeypatch.setattr(reloading, "time", SimpleNamespace(monotonic=lambda: now.s))
+    return now
+
+
+def test_the_content_is_withdrawn_when_the_time_is_over_and_not_before(tmp_path, clock):
+    path = tmp_path / "file"
+    path.write_text("1")
+    watched = ReloadedFiles([path], number(path), 10.0, -1)
+    with structlog.testing.capture_logs() as log:
+        path.write_text("no")
+        assert watched.get() == 1
+        clock.s += 4
+        path.write_text("neither")
+        assert watched.get() == 1
+        clock.s += 5.999
+        assert watched.get() == 1
+        clock.s += 0.001
+        assert [watched.get(), watched.get()] == [-1, -1]
+    names = {"files": [str(path)]}
+    warning, error = "the former content stays", "the former content is withdrawn"
+    assert [(line["event"], line.get("for_s")) for line in log] == [
+        (f"files not usable, {warning}", 10.0),
+        (f"files not usable, {warning}", 6.0),
+        (f"files not usable, {error}", None),
+    ]
+    assert all(line["files"] == names["files"] for line in log)
+    with structlog.testing.capture_logs() as log:
+        path.write_text("22222")
+        assert watched.get() == 22222
+        clock.s += 100
+        assert watched.get() == 22222
+    assert [(line["event"], line["log_level"]) for line in log] == [("files read again", "info")]
+
+
+def test_without_a_time_the_last_good_content_stays_for_ever(tmp_path, clock):
+    path = tmp_path / "file"
+    path.write_text("1")
+    watched = ReloadedFiles([path], number(path), None, -1)
+    with structlog.testing.capture_logs() as log:
+        path.unlink()
+        assert watched.get() == 1
+        clock.s += 1e9
+        assert watched.get() == 1
+    assert [(line["log_level"], "for_s" in line) for line in log] == [("warning", False)]
+
+
+@pytest.mark.parametrize("change", ["inode", "size", "time", "second"])
+def test_what_tells_that_a_file_has_changed(tmp_path, change):
+    one, two = tmp_path / "one", tmp_path / "two"
+    for path in (one, two):
+        path.write_text("1")
+        os.utime(path, ns=(10**18, 10**18))
+    loads = []
+    watched = ReloadedFiles([one, two], lambda: loads.append(1) or len(loads))
+    assert [watched.get(), watched.get()] == [1, 1]
+    if change == "inode":
+        other = tmp_path / "other"
+        other.write_text("1")
+        other.replace(one)
+    elif change == "size":
+        one.write_text("11")
+    changed = two if change == "second" else one
+    moved = change in ("time", "second")
+    os.utime(changed, ns=(10**18, 10**18 + moved))
+    assert [watched.get(), watched.get()] == [2, 2]

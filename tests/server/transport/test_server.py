@@ -4,10 +4,12 @@ import socket
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import AddressUnavailableError
-from farpoint_server.transport.server import GrpcServers
+from farpoint_server.transport.auth import AuthInterceptor
+from farpoint_server.transport.server import GrpcServers, _why_not
 
 
 @pytest.fixture
@@ -79,3 +81,116 @@ def echo_handler():
 
     handler = grpc.unary_unary_rpc_method_handler(echo)
     return grpc.method_handlers_generic_handler("a.B", {"C": handler})
+
+
+@pytest.mark.parametrize("compression", ["off", "on"])
+async def test_what_grpc_is_told(monkeypatch, compression):
+    """Its limits, from the settings and from docs/security.md."""
+    given, make = [], grpc.aio.server
+
+    def made(interceptors, options):
+        given.append(dict(options))
+        return make(interceptors=interceptors, options=options)
+
+    monkeypatch.setattr(grpc.aio, "server", made)
+    GrpcServers(
+        Settings(
+            max_message_bytes=1 << 20,
+            compression=compression,
+            max_streams=7,
+            max_connections=9,
+            handshake_timeout_s=2000.25,
+            idle_timeout_s=2000.5,
+        ),
+        [],
+    )
+    (options,) = given
+    assert options.pop("grpc.compression_enabled_algorithms_bitset", None) == (
+        1 if compression == "off" else None
+    )
+    assert options == {
+        "grpc.server.max_pending_requests": 32768,
+        "grpc.server.max_pending_requests_hard_limit": 32768,
+        "grpc.max_receive_message_length": 1 << 21,
+        "grpc.max_send_message_length": -1,
+        "grpc.max_concurrent_streams": 7,
+        "grpc.max_allowed_incoming_connections": 9,
+        "grpc.so_reuseport": 0,
+        "grpc.server_handshake_timeout_ms": 2_000_250,
+        "grpc.max_connection_idle_ms": 2_000_500,
+        "grpc.keepalive_time_ms": 30_000,
+        "grpc.keepalive_timeout_ms": 10_000,
+        "grpc.keepalive_permit_without_calls": 1,
+        "grpc.http2.min_ping_interval_without_data_ms": 1_000,
+        "grpc.http2.max_ping_strikes": 10,
+    }
+
+
+def test_a_port_that_others_have_just_left_is_not_in_use():
+    """Its connections linger; a server may bind it all the same."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = listening.getsockname()
+        with socket.create_connection(address) as caller:
+            listening.accept()[0].close()
+            assert caller.recv(1) == b""
+    assert _why_not(f"127.0.0.1:{address[1]}") == "gRPC refused it"
+
+
+@pytest.mark.parametrize(
+    ("listen", "admin", "is_shared", "servers"),
+    [
+        (["localhost:0"], [], None, 1),
+        (["localhost:0", "127.0.0.1:0"], ["127.0.0.1:0"], True, 1),
+        (["127.0.0.1:0"], ["127.0.0.1:0"], True, 1),
+        (["127.0.0.1:0"], ["localhost:0"], False, 2),
+    ],
+)
+async def test_administration_has_a_server_of_its_own_unless_it_shares_addresses(
+    listen, admin, is_shared, servers
+):
+    both = GrpcServers(Settings(listen=listen, admin_listen=admin), [])
+    assert len(both._servers) == servers
+    assert (both.admin is None) == (is_shared is None)
+    assert (both.admin is both.public) == (is_shared is True)
+    bound = both.bind()
+    assert len(bound.public) == len(listen)
+    assert [one.partition(":")[0] for one in bound.admin] == [
+        one.partition(":")[0] for one in admin
+    ]
+    if is_shared:
+        assert bound.admin[0] == bound.public[-1]
+    with capture_logs() as log:
+        await both.start()
+    assert log == []
+    for address in (*bound.public, *bound.admin):
+        socket.create_connection(address.split(":"), 30).close()
+    await both.stop(None)
+    for address in (*bound.public, *bound.admin):
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(address.split(":"), 30)
+
+
+async def test_tokens_are_watched_while_the_server_runs_and_an_open_server_says_so(tmp_path):
+    file = tmp_path / "tokens"
+    file.write_text(f"camera sample {'c' * 32}\n")
+    servers = GrpcServers(Settings(listen=["0.0.0.0:0"], tokens_file=file), [])
+    assert isinstance(servers._auth, AuthInterceptor)
+    servers.bind()
+    with capture_logs() as log:
+        await servers.start()
+    assert [(line["event"], line["log_level"]) for line in log] == [
+        ("open to other machines", "warning")
+    ]
+    watching = servers._auth._watching
+    assert not watching.done()
+    await servers.stop(None)
+    assert watching.cancelling() == 1
+    assert GrpcServers(Settings(listen=["127.0.0.1:0"]), [])._auth is None
+
+
+async def test_a_unix_socket_is_bound_under_its_name(tmp_path):
+    address = f"unix:{tmp_path}/socket"
+    servers = GrpcServers(Settings(listen=[address]), [])
+    assert servers.bind().public == [address]
+    assert (tmp_path / "socket").is_socket()
+    await servers.stop(None)

@@ -10,8 +10,9 @@ from tests.support.memory_objects import MemoryObjects
 
 from farpoint.v1 import shared_memory_pb2
 from farpoint_server.codec.shared_memory import Regions
+from farpoint_server.config.settings import Settings
 from farpoint_server.errors import AddressUnavailableError
-from farpoint_server.transport.shared_memory import RegionListener, listen
+from farpoint_server.transport.shared_memory import RegionListener, SharedMemoryServer, listen
 
 SIZE = 8192
 Range = shared_memory_pb2.SharedMemoryRange
@@ -129,3 +130,35 @@ def test_another_file_is_left_alone(tmp_path):
     with pytest.raises(AddressUnavailableError, match="in use"):
         listen(str(tmp_path / "file"))
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_the_address_of_the_settings_is_served_and_without_one_there_is_none(tmp_path, made):
+    none = SharedMemoryServer(Settings())
+    none.start()
+    none.stop()
+    assert none.address is None
+    path = tmp_path / "socket"
+    server = SharedMemoryServer(Settings(shared_memory_listen=f"unix:{path}", max_connections=1))
+    server.start()
+    assert path.is_socket()
+    caller, other = Caller(path), Caller(path)
+    with suppress(ConnectionError):
+        assert other.ends()
+    assert caller.hand_over(made(SIZE)).region
+    assert server.regions.size == SIZE
+    server.stop()
+    assert caller.ends()
+    wait_until_empty(server.regions)
+    assert not path.exists()
+    caller.connection.close()
+    other.connection.close()
+
+
+def test_the_socket_of_another_server_is_not_removed(tmp_path, regions):
+    path = tmp_path / "socket"
+    listener = RegionListener(str(path), regions, max_connections=1)
+    path.unlink()
+    with listen(str(path)):
+        listener.stop()
+        assert path.is_socket()
+    listener._listening.close()

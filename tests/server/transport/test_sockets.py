@@ -1,11 +1,14 @@
 """Unix sockets: whose may be replaced, and servers that start at the same time."""
 
+import errno
+import fcntl
 import multiprocessing
+import os
 import socket
 
 import pytest
 
-from farpoint_server.transport.sockets import claim_unix
+from farpoint_server.transport.sockets import claim_unix, reason_of
 
 KINDS = [socket.SOCK_STREAM, socket.SOCK_SEQPACKET]
 
@@ -89,3 +92,46 @@ def test_of_servers_that_start_together_one_has_the_address(path):
     for process in started:
         process.join(60)
     assert said == ["Address already in use"] * 3 + ["bound"]
+
+
+def test_a_claim_locks_the_folder_and_leaves_no_descriptor(path):
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    before = len(os.listdir("/proc/self/fd"))
+    with claim_unix(path), pytest.raises(BlockingIOError):
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert len(os.listdir("/proc/self/fd")) == before
+    os.close(folder)
+
+
+def test_without_a_folder_the_bind_says_why(tmp_path):
+    with claim_unix(str(tmp_path / "none" / "socket")):
+        pass
+
+
+@pytest.mark.parametrize(
+    "failure", [PermissionError(errno.EACCES, "no"), OSError(errno.EAGAIN, "")]
+)
+def test_what_cannot_be_told_from_a_server_is_not_removed(path, monkeypatch, failure):
+    listening(path).close()
+
+    def connect(*_):
+        raise failure
+
+    monkeypatch.setattr(socket.socket, "connect", connect, raising=False)
+    expected = "no" if isinstance(failure, PermissionError) else "in use"
+    with pytest.raises(OSError, match=expected), claim_unix(path):
+        pass
+    assert os.path.exists(path)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EADDRINUSE, "Address already in use"), "Address already in use"),
+        (OSError(98, "in use (while attempting to bind on address 'a')"), "in use"),
+        (ValueError("no strerror"), "no strerror"),
+    ],
+)
+def test_the_reason_is_the_systems(error, said):
+    assert reason_of(error) == said

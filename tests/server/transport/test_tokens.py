@@ -7,6 +7,7 @@ import structlog
 
 from farpoint_server.errors import SecretsUnusableError
 from farpoint_server.transport import reloading
+from farpoint_server.transport import tokens as tokens_module
 from farpoint_server.transport.tokens import WITHDRAW_AFTER_S, TokenFile, parse_tokens
 
 FIRST, SECOND = "a" * 32, "b" * 40
@@ -128,3 +129,22 @@ def test_a_wrong_line_is_an_error_that_quotes_no_token(case):
 def test_a_missing_file_keeps_the_server_from_starting(tmp_path):
     with pytest.raises(SecretsUnusableError, match=r"--tokens-file .*no-file"):
         TokenFile(tmp_path / "no-file")
+
+
+@pytest.mark.parametrize("case", [case for case in WRONG if case != "nothing"])
+def test_a_wrong_line_is_named_by_its_number(case):
+    text = f"# comment\n\nfirst sample {'f' * 32}\n{WRONG[case]}"
+    number = 5 if case == "one name twice" else 4
+    with pytest.raises(ValueError, match=f"^line {number}: expected"):
+        parse_tokens(text)
+
+
+def test_digits_of_a_hash_may_be_of_either_case_and_a_comment_of_three_words():
+    (token,) = parse_tokens(f"#one two three\n#\nops admin sha256:{DIGEST.upper()}\n")
+    assert token.digest == bytes.fromhex(DIGEST)
+
+
+def test_how_short_a_token_may_be_and_how_long_a_useless_file_counts():
+    assert (WITHDRAW_AFTER_S, tokens_module.MIN_CHARACTERS) == (10.0, 32)
+    (token,) = parse_tokens(f"camera sample {'x' * 32}")
+    assert token.name == "camera"

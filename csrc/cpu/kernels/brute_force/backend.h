@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#pragma GCC visibility push(default)
 namespace farpoint::cpu {
 
 // Points are stored in blocks of this many: coordinate d of point p of a block at d * kBlock + p.
@@ -64,3 +65,4 @@ extern const BruteBackend brute_avx512;
 #endif
 
 }  // namespace farpoint::cpu
+#pragma GCC visibility pop

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
+#pragma GCC visibility push(default)
 namespace farpoint::cpu {
 
 template <class Real>
@@ -29,3 +30,4 @@ void furthest_point_sample(const BruteTask<float>* tasks, int64_t count, int thr
 void furthest_point_sample(const BruteTask<double>* tasks, int64_t count, int threads);
 
 }  // namespace farpoint::cpu
+#pragma GCC visibility pop

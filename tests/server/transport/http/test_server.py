@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from farpoint_server.errors import AddressUnavailableError
 from farpoint_server.transport.http import connection
 from farpoint_server.transport.http import server as http_server
 from farpoint_server.transport.http.connection import BoundedConnection
@@ -193,3 +194,13 @@ async def test_what_is_written_is_sent_at_once(served):
         await asyncio.sleep(0)
     sockets = [one.transport.get_extra_info("socket") for one in connections]
     assert all(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in sockets)
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [("127.0.0.1:port", "invalid literal"), ("192.0.2.1:0", "Cannot assign requested address")],
+)
+def test_an_address_that_cannot_be_bound_is_named_with_its_flag(address, why):
+    said = f"--http-listen {address}: cannot be bound: .*{why}"
+    with pytest.raises(AddressUnavailableError, match=said):
+        HttpServer("--http-listen", address)

@@ -1,5 +1,8 @@
 """What a response counts, and how long its peer may take, by a clock of our own."""
 
+import socket
+from types import SimpleNamespace
+
 import pytest
 import structlog
 
@@ -75,6 +78,8 @@ async def test_a_response_that_was_sent_in_time_cuts_nobody_off(cut, clock):
         ("ipv6:%5B2001:db8::1%5D:50", ("2001:db8::1", 50)),
         ("ipv6:[::ffff:192.0.2.1]:50", ("192.0.2.1", 50)),
         ("unix:", None),
+        ("ipv4:192.0.2.1:port", None),
+        ("ipv4:host:50", ("host", 50)),
         ("unix:/run/socket", None),
     ],
 )
@@ -85,3 +90,72 @@ def test_addresses_of_peers(peer, address):
 def test_a_peer_without_a_connection_is_not_found():
     assert not close_connection("ipv4:192.0.2.1:50")
     assert not close_connection("unix:")
+
+
+async def test_a_peer_is_looked_at_four_times_within_its_timeout_while_it_has_something_to_read(
+    cut, monkeypatch
+):
+    now, timers = SimpleNamespace(s=0.0), []
+
+    class Loop:
+        def call_later(self, seconds, look):
+            timers.append((seconds, look))
+            return object()
+
+    monkeypatch.setattr(open_calls, "time", SimpleNamespace(monotonic=lambda: now.s))
+    running = SimpleNamespace(get_running_loop=Loop)
+    monkeypatch.setattr(open_calls, "asyncio", running)
+    sending = Outgoing(Admission(1, 1, 1), 10, bytes_per_s=100)
+    responses = [sending.hold(Peer(), 0) for _ in range(2)]
+    for response in responses:
+        sending.begin(response)
+    assert [seconds for seconds, _ in timers] == [2.5]
+    timers[-1][1]()
+    assert len(timers) == 2
+    now.s = 9.999
+    timers[-1][1]()
+    assert (len(timers), cut) == (3, [])
+    now.s = 10.0
+    timers[-1][1]()
+    assert (len(timers), cut) == (4, ["ipv4:192.0.2.1:7"] * 2)
+    for response in responses:
+        sending.end(response)
+    timers[-1][1]()
+    assert len(timers) == 4
+    sending.begin(sending.hold(Peer(), 0))
+    assert len(timers) == 5
+
+
+@pytest.mark.parametrize(
+    ("family", "host", "called", "peer"),
+    [
+        (socket.AF_INET, "127.0.0.1", "127.0.0.1", "ipv4:127.0.0.1:{}"),
+        (socket.AF_INET6, "::1", "::1", "ipv6:%5B::1%5D:{}"),
+        (socket.AF_INET6, "::", "127.0.0.1", "ipv4:127.0.0.1:{}"),
+    ],
+)
+def test_the_connection_of_a_peer_is_closed_and_no_other(family, host, called, peer):
+    try:
+        listening = socket.create_server(
+            (host, 0), family=family, dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6()
+        )
+    except OSError:
+        pytest.skip(f"no {host} here")
+    with listening:
+        address = called, listening.getsockname()[1]
+        with socket.create_connection(address, 30) as one:
+            accepted = [listening.accept()[0]]
+            with socket.create_connection(address, 30) as other:
+                accepted.append(listening.accept()[0])
+                assert close_connection(peer.format(one.getsockname()[1]))
+                assert one.recv(1) == b""
+                accepted[1].send(b"x")
+                assert other.recv(1) == b"x"
+            for connection in accepted:
+                connection.close()
+    assert not close_connection(peer.format(1))
+
+
+def test_where_descriptors_are_not_listed_none_is_found(monkeypatch, tmp_path):
+    monkeypatch.setattr("farpoint_server.transport.limits.connections.DESCRIPTORS", tmp_path / "x")
+    assert not close_connection("ipv4:192.0.2.1:50")

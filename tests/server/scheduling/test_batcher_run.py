@@ -1,0 +1,188 @@
+"""What a batcher does at once, what it predicts, and what it learns from; by a clock of our own."""
+
+import asyncio
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from tests.support.scheduling import MS, GatedEngine, cloud, settle
+
+from farpoint_server.engine.types import Samples
+from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, OverloadedError
+from farpoint_server.scheduling import batcher as batcher_module
+from farpoint_server.scheduling import lane as lane_module
+from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.lane import BatchMetrics
+
+SECOND_NS = 1000 * MS
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that only the tests let pass."""
+    now = SimpleNamespace(s=0.0)
+    for module in (batcher_module, lane_module):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now.s))
+    return now
+
+
+class InlineEngine(GatedEngine):
+    """Does small work at once, which takes a quarter of a second."""
+
+    def __init__(self, clock, inline_ns: int) -> None:
+        super().__init__()
+        self.clock, self.inline_ns, self.inline = clock, inline_ns, []
+
+    def run_inline_if_idle(self, work):
+        self.inline.append(work.point_count)
+        self.clock.s += 0.25
+        return Samples(np.array([work.point_count], np.int32), None)
+
+
+async def test_work_as_small_as_the_limit_is_done_at_once_by_the_first_engine_that_does_it(clock):
+    limit = cloud(10).cost_ns
+    engines = [GatedEngine(), InlineEngine(clock, limit), InlineEngine(clock, limit)]
+    requests, points = [], []
+    batcher = Batcher(engines, 100, metrics=BatchMetrics(requests.append, points.append))
+    for timeout_s in (None, 0.5):
+        outcome = await batcher.run(cloud(10), timeout_s)
+        assert (outcome.result.rows[0], outcome.queue_ms, outcome.compute_ms) == (10, 0.0, 250.0)
+    assert (engines[1].inline, engines[2].inline) == ([10, 10], [])
+    assert (requests, points) == ([1, 1], [10, 10])
+    larger = asyncio.create_task(batcher.run(cloud(11), None))
+    await settle()
+    assert (engines[1].inline, batcher.waiting_points) == ([10, 10], 11)
+    larger.cancel()
+
+
+async def test_small_work_does_not_pass_what_waits(clock):
+    engine = InlineEngine(clock, cloud(10).cost_ns)
+    batcher = Batcher([engine], 100)
+    tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in (11, 10)]
+    await settle()
+    assert (engine.inline, batcher.waiting_requests) == ([], 2)
+    for task in tasks:
+        task.cancel()
+
+
+async def test_work_that_is_predicted_as_long_as_the_limit_is_short():
+    short, long = GatedEngine(), GatedEngine()
+    batcher = Batcher([short], 100, background=[long], long_ns=cloud(10).cost_ns)
+    batcher.start()
+    tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in (10, 11)]
+    await settle()
+    assert (short.batches, long.batches) == ([[10]], [[11]])
+    for task in tasks:
+        task.cancel()
+    await batcher.stop()
+
+
+def learned(batcher: Batcher, seconds: float) -> None:
+    """Has a million points, estimated at 15 ms, known to take so long."""
+    for _ in range(5):
+        batcher._costs.observe([cloud(1_000_000)], seconds * SECOND_NS)
+
+
+@pytest.mark.parametrize(("engines", "ahead_s"), [(1, 0.2), (2, 0.1)])
+async def test_a_deadline_is_refused_where_the_work_takes_twice_as_long(engines, ahead_s):
+    """0.2 s of work before any number of engines, of which none has begun."""
+    batcher = Batcher([GatedEngine() for _ in range(engines)], 100)
+    learned(batcher, 0.2)
+    with pytest.raises(DeadlineTooCloseError, match=f"in about {ahead_s:.3g} s"):
+        await batcher.run(cloud(1_000_000), ahead_s / 2.1)
+    waits = asyncio.create_task(batcher.run(cloud(1_000_000), ahead_s / 1.8))
+    await settle()
+    assert (batcher.waiting_requests, waits.done()) == (1, False)
+    waits.cancel()
+
+
+async def test_a_deadline_that_has_passed_was_not_too_close():
+    batcher = Batcher([GatedEngine()], 100)
+    learned(batcher, 0.2)
+    with pytest.raises(DeadlinePassedError) as caught:
+        await batcher.run(cloud(1_000_000), 0)
+    assert not isinstance(caught.value, DeadlineTooCloseError)
+
+
+async def test_times_are_told_in_milliseconds_and_learned_in_nanoseconds(clock):
+    engine = GatedEngine()
+    batcher = Batcher([engine], 2_000_000)
+    work = cloud(1_000_000)
+    estimated_s = work.cost_ns / SECOND_NS
+    enqueued = asyncio.create_task(batcher.run(work, None))
+    await settle()
+    (job,) = batcher._short.queue._shared
+    job.accepted, clock.s = 10.0, 10.5
+    batcher.start()
+    await settle()
+    clock.s += 2 * estimated_s
+    engine.gate.set()
+    outcome = await enqueued
+    assert outcome.queue_ms == 500
+    assert outcome.compute_ms == pytest.approx(2e3 * estimated_s)
+    assert batcher._costs.predict_ns(work) == pytest.approx(2 * work.cost_ns, rel=1e-6)
+    await batcher.stop()
+
+
+@pytest.mark.parametrize("how", ["refused", "left"])
+async def test_a_batch_that_was_not_done_whole_teaches_nothing(clock, how):
+    engine = GatedEngine()
+    batcher = Batcher([engine], 4_000_000)
+    if how == "refused":
+
+        async def refuse_one(batch):
+            await engine.gate.wait()
+            clock.s += 10
+            rows = [Samples(np.zeros(1, np.int32), None) for _ in batch.requests]
+            return [OverloadedError("too large", 1), *rows[1:]]
+
+        engine.run = refuse_one
+    tasks = [asyncio.create_task(batcher.run(cloud(1_000_000), None)) for _ in range(2)]
+    await settle()
+    batcher.start()
+    await settle()
+    if how == "left":
+        tasks[0].cancel()
+        await settle()
+        clock.s += 10
+    engine.gate.set()
+    await asyncio.wait(tasks)
+    assert tasks[1].result()
+    assert batcher._costs.predict_ns(cloud(1_000_000)) == cloud(1_000_000).cost_ns
+    await batcher.stop()
+
+
+async def test_a_batcher_that_is_stopped_begins_nothing_in_either_lane():
+    short, long = GatedEngine(), GatedEngine()
+    batcher = Batcher([short], 100, background=[long], long_ns=cloud(10).cost_ns)
+    batcher.start()
+    await settle()
+    await batcher.stop()
+    tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in (1, 20)]
+    await settle()
+    assert (short.batches, long.batches, batcher.waiting_requests) == ([], [], 2)
+    for task in tasks:
+        task.cancel()
+
+
+async def test_who_waits_for_a_death_and_leaves_leaves_nothing_behind():
+    batcher = Batcher([GatedEngine()], 100, background=[GatedEngine()])
+    before = asyncio.all_tasks()
+    waiting = asyncio.create_task(batcher.died())
+    await settle()
+    waiting.cancel()
+    await settle()
+    assert asyncio.all_tasks() == before
+
+
+async def test_each_batch_is_counted_with_its_requests_and_points():
+    requests, points = [], []
+    engine = GatedEngine()
+    batcher = Batcher([engine], 100, metrics=BatchMetrics(requests.append, points.append))
+    tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in (10, 20, 90)]
+    await settle()
+    engine.gate.set()
+    batcher.start()
+    await asyncio.gather(*tasks)
+    assert (requests, points) == ([2, 1], [30, 90])
+    await batcher.stop()

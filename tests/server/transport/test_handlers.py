@@ -1,0 +1,136 @@
+"""Methods of every kind as coroutine functions that read for themselves."""
+
+import asyncio
+
+import grpc
+import pytest
+from google.protobuf.message import DecodeError
+from tests.support.rpc import CallContext
+
+from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
+from farpoint_server.transport import handlers
+from farpoint_server.transport.handlers import adapt, kind_of, parse_error, until_idle
+
+KINDS = ["unary_unary", "unary_stream", "stream_unary", "stream_stream"]
+
+
+async def first_of(request, context):  # noqa: ARG001
+    return request
+
+
+async def each_of(requests, context):  # noqa: ARG001
+    async for request in requests:
+        yield request
+
+
+async def twice(request, context):  # noqa: ARG001
+    yield request
+    yield request
+
+
+def make(kind, behavior, deserialize=None):
+    return getattr(grpc, f"{kind}_rpc_method_handler")(behavior, deserialize)
+
+
+def unguarded(behavior):
+    return behavior
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_reads_a_stream_and_answers_as_before(kind):
+    handler = make(kind, first_of)
+    assert kind_of(handler) == kind
+    adapted = adapt(handler, unguarded)
+    assert kind_of(adapted) == f"stream_{kind.partition('_')[2]}"
+
+
+async def test_what_a_method_returns_or_yields_arrives():
+    adapted = adapt(make("unary_unary", first_of), unguarded)
+    assert await adapted.stream_unary(None, CallContext(b"one", b"two")) == b"one"
+    context = CallContext(b"one")
+    await adapt(make("unary_stream", twice), unguarded).stream_stream(None, context)
+    assert context.written == [b"one", b"one"]
+    context = CallContext()
+
+    async def two():
+        yield b"one"
+        yield b"two"
+
+    await adapt(make("stream_stream", each_of), unguarded).stream_stream(two(), context)
+    assert context.written == [b"one", b"two"]
+
+
+async def test_the_guard_runs_before_a_message_is_read():
+    seen = []
+
+    def guard(behavior):
+        async def guarded(request, context):
+            seen.append(len(context._messages))
+            return await behavior(request, context)
+
+        return guarded
+
+    adapted = adapt(make("unary_unary", first_of), guard)
+    await adapted.stream_unary(None, CallContext(b"one"))
+    assert seen == [1]
+
+
+async def test_a_call_without_a_message_is_wrong():
+    context = CallContext()
+    with pytest.raises(InvalidRequestError, match="expected one message, got none"):
+        await adapt(make("unary_unary", first_of), unguarded).stream_unary(None, context)
+    assert context.has_metadata
+
+
+async def test_a_message_that_does_not_come_is_waited_for_ten_seconds(monkeypatch):
+    waited, wait_for = [], asyncio.wait_for
+
+    async def soon(awaitable, timeout):
+        waited.append(timeout)
+        return await wait_for(awaitable, 0.01)
+
+    monkeypatch.setattr(asyncio, "wait_for", soon)
+    with pytest.raises(DeadlinePassedError, match="did not arrive in time"):
+        await adapt(make("unary_unary", first_of), unguarded).stream_unary(
+            None, CallContext(silent=True)
+        )
+    assert waited == [10.0] == [handlers.MESSAGE_S]
+
+
+async def test_bytes_that_do_not_parse_are_the_callers_mistake():
+    def deserialize(data):
+        if data == b"bad":
+            raise DecodeError
+        return data.decode()
+
+    adapted = adapt(make("unary_unary", first_of, deserialize), unguarded)
+    assert adapted.request_deserializer(b"good") == "good"
+    wrong = adapted.request_deserializer(b"bad")
+    with pytest.raises(InvalidRequestError, match="a serialized message, got 3 other bytes"):
+        await adapted.stream_unary(None, CallContext(wrong))
+    assert str(wrong) == str(parse_error(b"bad"))
+    assert adapt(make("unary_unary", first_of), unguarded).request_deserializer is None
+
+
+async def test_a_stream_lasts_while_something_comes():
+    async def messages(*found):
+        for one in found:
+            yield one
+
+    assert [one async for one in until_idle(messages(1, 2), 30)] == [1, 2]
+    assert until_idle(b"one message", 30) == b"one message"
+    received = until_idle(messages(1, parse_error(b"bad"), 2), 30)
+    assert await anext(received) == 1
+    with pytest.raises(InvalidRequestError):
+        await anext(received)
+
+
+async def test_a_stream_that_is_silent_ends():
+    async def messages():
+        yield 1
+        await asyncio.Event().wait()
+
+    received = until_idle(messages(), 0.02)
+    assert await anext(received) == 1
+    with pytest.raises(DeadlinePassedError, match=r"nothing arrived for 0\.02 s"):
+        await anext(received)

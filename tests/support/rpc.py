@@ -1,0 +1,70 @@
+"""A call as a gRPC server hands it to a handler, without gRPC."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+
+
+class AbortError(Exception):
+    """What `abort` raises, as gRPC's own."""
+
+
+class CallContext:
+    """A call whose peer sends these messages, then its end; after `silent` it never ends.
+
+    Attributes:
+        written: Messages of the answer.
+        aborted: Name of the status, text, and trailers, once the call is aborted.
+        trailing: Metadata that goes with a good answer.
+    """
+
+    def __init__(self, *messages: Any, peer: str = "ipv4:192.0.2.1:7", silent: bool = False):
+        self._messages, self._peer, self._silent = list(messages), peer, silent
+        self._callbacks: list[Any] = []
+        self.written: list[Any] = []
+        self.aborted: tuple[str, str, dict[str, Any]] | None = None
+        self.trailing: dict[str, Any] = {}
+        self.has_metadata = False
+
+    def peer(self) -> str:
+        return self._peer
+
+    def add_done_callback(self, callback: Any) -> None:
+        self._callbacks.append(callback)
+
+    def end(self) -> None:
+        """gRPC has sent the answer, or given it up."""
+        for callback in self._callbacks:
+            callback(self)
+
+    def set_trailing_metadata(self, metadata: Any) -> None:
+        self.trailing = dict(metadata)
+
+    async def send_initial_metadata(self, _: Any) -> None:
+        self.has_metadata = True
+
+    async def read(self) -> Any:
+        if self._messages:
+            return self._messages.pop(0)
+        if self._silent:
+            await asyncio.Event().wait()
+        return grpc.aio.EOF
+
+    async def write(self, message: Any) -> None:
+        self.written.append(message)
+
+    async def abort(self, code: grpc.StatusCode, text: str, trailers: Any = ()) -> None:
+        self.aborted = code.name, text, dict(trailers)
+        raise AbortError
+
+
+async def intercept(interceptor: Any, method: str, handler: Any, *metadata: Any) -> Any:
+    """The handler that an interceptor makes of a method's."""
+
+    async def continuation(_: Any) -> Any:
+        return handler
+
+    details = SimpleNamespace(method=method, invocation_metadata=metadata or None)
+    return await interceptor.intercept_service(continuation, details)
