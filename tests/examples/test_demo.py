@@ -75,6 +75,8 @@ def test_a_failure_is_one_sentence_and_status_1(
 
 def test_it_stays_until_it_is_told_to_end_where_that_is_asked(tmp_path: Path) -> None:
     np.save(tmp_path / "good.npy", np.random.default_rng(0).random((9, 3)))
+    # A shell's background ignores SIGINT, and a child inherits that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [sys.executable, "-u", DEMO, "good.npy", "--stay"],
         cwd=tmp_path,
@@ -82,6 +84,7 @@ def test_it_stays_until_it_is_told_to_end_where_that_is_asked(tmp_path: Path) ->
         stdout=subprocess.PIPE,
         text=True,
     )
+    signal.signal(signal.SIGINT, before)
     with process:
         assert process.stdout is not None
         line = next(line for line in process.stdout if line.startswith("Look at "))

@@ -137,7 +137,8 @@ async def test_a_forced_trim_waits_for_long_work_and_holds_no_short_work_back(pa
 
 async def test_on_a_gpu_short_work_passes_long_work_on_a_stream_of_its_own():
     """Two pipelines to a device, the long one's kernels held up."""
-    memory = Manager(FakeAllocator(1 << 30), Thresholds(), Gate())
+    gate = Gate()
+    memory = Manager(FakeAllocator(1 << 30), Thresholds(), gate)
     devices = [FakeDevice(seed) for seed in (1, 2)]
     pipelines = [Pipeline(device, memory.hold) for device in devices]
     background = Engine(CPU, 1, memory, pipelines[0], is_background=True)
@@ -146,6 +147,8 @@ async def test_on_a_gpu_short_work_passes_long_work_on_a_stream_of_its_own():
     batch = SampleBatch([clouds(300), clouds(200)])
     long = asyncio.ensure_future(background.run(batch))
     short = await asyncio.wait_for(engine.run(batch), 30)
+    while not gate.readers:  # the other engine's thread may be slow to begin
+        await asyncio.sleep(0.001)
     assert not long.done()
     assert await engine.call(lambda: memory.trim_if_idle(0)) is None
     devices[0].resume(DeviceStream.COMPUTE)
