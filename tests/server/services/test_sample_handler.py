@@ -12,10 +12,15 @@ from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
 from farpoint_server.codec.sample_response import response_bytes, serialize_sample_response
 from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.services.sample_handler import INLINE_FLOAT32_BYTES, SampleHandler
+from farpoint_server.services.sample_handler import (
+    INLINE_FLOAT32_BYTES,
+    INLINE_RADIUS_POINTS,
+    SampleHandler,
+)
 
 LIMITS = RequestLimits(message_bytes=1 << 26, points=1 << 20, clouds=5)
 LARGE = INLINE_FLOAT32_BYTES // 12 + 1
@@ -72,6 +77,23 @@ async def test_only_what_is_large_leaves_the_event_loop(points, samples, elsewhe
         chunks = await handler(1 << 20, threads).sample(request, None, serialize)
     assert seen == elsewhere
     assert len(pb.SampleResponse.FromString(b"".join(chunks)).indices.data) == 4 * samples
+
+
+@pytest.mark.parametrize(("points", "elsewhere"), [(9, False), (INLINE_RADIUS_POINTS + 1, True)])
+async def test_what_a_radius_costs_is_reckoned_off_the_event_loop_where_it_takes_long(
+    points, elsewhere, monkeypatch
+):
+    here, seen = threading.get_ident(), []
+
+    def work(clouds):
+        seen.append(threading.get_ident() != here)
+        return SampleWork(clouds)
+
+    monkeypatch.setattr("farpoint_server.services.sample_handler.SampleWork", work)
+    request = parse_sample_request(message(points, 5, covering_radius=1.0), LIMITS)
+    with ThreadPoolExecutor(1) as threads:
+        await handler(1 << 20, threads).sample(request, None, lambda *_: [])
+    assert seen == [elsewhere]
 
 
 @pytest.mark.parametrize("attribute", [None, np.zeros((50, 4), np.float64)])
