@@ -15,6 +15,7 @@ from farpoint_server.codec.validation import (
     MAX_DIMENSIONS,
     MAX_NAME,
     RequestLimits,
+    read_covering_radius,
     read_lengths,
     read_sample_counts,
     read_starts,
@@ -160,19 +161,6 @@ def parse_sample_request(
         message_bytes=message.size,
         shared_bytes=shared_bytes,
     )
-
-
-def read_covering_radius(request: sampling_pb2.SampleRequest) -> float | None:
-    """Where sampling ends, if the request says.
-
-    Raises:
-        InvalidRequestError: it is negative or NaN.
-    """
-    if not request.HasField("covering_radius"):
-        return None
-    if not request.covering_radius >= 0:
-        raise InvalidRequestError("covering_radius", "0 or more", request.covering_radius)
-    return request.covering_radius
 
 
 def points_field(request: sampling_pb2.SampleRequest) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from farpoint.v1 import sampling_pb2
 from farpoint_server.engine.types import Int64s
 from farpoint_server.errors import InvalidRequestError
 
@@ -55,6 +56,19 @@ def read_starts(values: Sequence[int], lengths: Int64s) -> Int64s:
     starts = per_cloud(values, "start_indices", len(lengths))
     check_range(starts, 0, lengths - 1, "start_indices", "the rows of cloud {}")
     return starts
+
+
+def read_covering_radius(request: sampling_pb2.SampleRequest) -> float | None:
+    """Where sampling ends, if the request says.
+
+    Raises:
+        InvalidRequestError: it is negative or NaN.
+    """
+    if not request.HasField("covering_radius"):
+        return None
+    if not request.covering_radius >= 0:
+        raise InvalidRequestError("covering_radius", "0 or more", request.covering_radius)
+    return request.covering_radius
 
 
 def per_cloud(values: Sequence[int], field: str, clouds: int) -> Int64s:
