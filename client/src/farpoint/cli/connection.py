@@ -22,7 +22,7 @@ TOKEN_VARIABLE = "FARPOINT_TOKEN"
 Text = str | None
 File = Path | None
 _OPTIONS: dict[str, tuple[Any, str]] = {
-    "server": (Text, "HOST:PORT, dns:///HOST:PORT or unix:PATH."),
+    "server": (Text, "HOST:PORT, dns:///HOST:PORT, unix:PATH or several HOST:PORT,HOST:PORT."),
     "tls": (bool | None, "Use TLS."),
     "ca": (File, "PEM file of trusted authorities; implies --tls."),
     "certificate": (File, "PEM file of the client's certificate."),
