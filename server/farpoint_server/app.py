@@ -52,6 +52,7 @@ from farpoint_server.transport.http.port import HttpPort
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
 from farpoint_server.transport.limits.slots import CallLimits
+from farpoint_server.transport.load_report import LoadReport
 from farpoint_server.transport.receive import ReceiveTurns
 from farpoint_server.transport.server import GrpcServers
 from farpoint_server.transport.shared_memory import SharedMemoryServer
@@ -216,8 +217,12 @@ class App:
         limits = CallLimits(
             settings.max_concurrent_rpcs, settings.max_caller_rpcs, settings.overload_retry_ms
         )
+        load = None
+        if settings.load_reports == "on":
+            load = LoadReport(lambda: self._batcher.busy_s, devices.available_cores())
         requests = RequestInterceptor(
-            self._in_flight, self._telemetry.calls, limits, self._outgoing, settings.idle_timeout_s
+            *(self._in_flight, self._telemetry.calls, limits, self._outgoing),
+            *(settings.idle_timeout_s, load),
         )
         return [*self._telemetry.interceptors, requests]
 

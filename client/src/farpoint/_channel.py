@@ -46,10 +46,13 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_receive_message_length", -1),
     # With gRPC's default of 256 KiB a larger request is silently never retried.
     ("grpc.per_rpc_retry_buffer_size", 2**31 - 1),
-    # A server that hangs, or is gone without a word, is noticed in 15 s while a call waits for it;
+    # A server that hangs, or is gone without a word, is noticed in 20 s while a call waits for it;
     # then the call is repeated elsewhere. An idle channel stays silent.
     ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # A ping by which gRPC measures the bandwidth may be under way, and keepalive waits behind it;
+    # by default it is given a minute.
+    ("grpc.http2.ping_timeout_ms", 10_000),
     # Also beyond the second ping of a call that takes long.
     ("grpc.http2.max_pings_without_data", 0),
 )
