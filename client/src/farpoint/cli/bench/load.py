@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import grpc
 import numpy as np
@@ -112,7 +113,7 @@ async def measure(
     """As `offer`, on a channel of its own that has answered each kind once before."""
     balance = Balance(retry_budget=0)
     async with open_aio_channel(target, security, balance) as channel:
-        method = channel.unary_unary(SAMPLE)
+        method: Any = channel.unary_unary(SAMPLE)
 
         async def call(request: bytes) -> bytes:
             return bytes(await method(request, timeout=timeout_s))
