@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -68,21 +69,27 @@ class Load:
 
     def _call(self, client: farpoint.Client) -> None:
         while not self.stop:
-            try:
-                self.count(client.sample(CLOUD, M))
-            except farpoint.FarpointError as error:
-                self.count(error)
+            with self._counted() as ended:
+                ended.append(client.sample(CLOUD, M))
 
     async def _call_async(self, servers: list[str]) -> None:
         async def call(client: farpoint.AsyncClient) -> None:
             while not self.stop:
-                try:
-                    self.count(await client.sample(CLOUD, M))
-                except farpoint.FarpointError as error:
-                    self.count(error)
+                with self._counted() as ended:
+                    ended.append(await client.sample(CLOUD, M))
 
         async with farpoint.AsyncClient(servers) as client:
             await asyncio.gather(*(call(client) for _ in range(CALLERS)))
+
+    @contextmanager
+    def _counted(self) -> Iterator[list[object]]:
+        """Counts what a call ended with."""
+        ended: list[object] = []
+        try:
+            yield ended
+        except farpoint.FarpointError as error:
+            ended.append(error)
+        self.count(*ended)
 
 
 @pytest.fixture(scope="module")

@@ -78,9 +78,12 @@ def bench(
     requests = make_requests(kinds, cloud, seed=0)
     shares = [kind.share for kind in kinds]
     run = partial(_offer, connection, requests, shares, seconds, PATIENCE * target_ms / 1e3)
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        offered = partial(_in_parallel, run, pool, processes)
-        steps = list(_steps(offered, rate, first_rate, goal))
+    if processes == 1:
+        steps = list(_steps(partial(run, seed=0), rate, first_rate, goal))
+    else:
+        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+            offered = partial(_in_parallel, run, pool, processes)
+            steps = list(_steps(offered, rate, first_rate, goal))
     if as_json:
         print(json.dumps(report.as_dict(connection.target, kinds, steps, goal)))
     else:
@@ -100,7 +103,7 @@ def _steps(
 
 
 def _in_parallel(
-    run: Callable[[float, int], Measured], pool: ProcessPoolExecutor, processes: int, rate: float
+    run: Callable[..., Measured], pool: ProcessPoolExecutor, processes: int, rate: float
 ) -> Measured:
     """A rate, offered by several processes, of which each has its own callers."""
     parts = list(pool.map(run, [rate / processes] * processes, range(processes)))
