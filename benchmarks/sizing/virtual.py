@@ -47,11 +47,14 @@ def simulate(loop: VirtualLoop, main: Coroutine[Any, Any, T]) -> T:
     try:
         return loop.run_until_complete(main)
     finally:
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(_cancel(asyncio.all_tasks(loop)))
         loop.close()
+
+
+async def _cancel(tasks: set["asyncio.Task[Any]"]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @dataclass(eq=False)
