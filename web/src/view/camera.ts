@@ -27,6 +27,37 @@ export class OrbitCamera {
     if (this.home) this.look(this.home);
   }
 
+  /** Angles in degrees, distance and target from the middle in radii of the cloud; empty at home. */
+  get view(): string {
+    const written = this.write();
+    const home = new OrbitCamera();
+    if (this.home) home.look(this.home);
+    return written === home.write() ? "" : written;
+  }
+
+  /** What is no such text is left out. */
+  set view(text: string) {
+    const numbers = text.split(",").map(Number);
+    if (!this.home || numbers.length !== 6 || !numbers.every(Number.isFinite)) return;
+    const [azimuth, elevation, distance, ...shift] = numbers as [number, number, number];
+    this.reset();
+    this.azimuth = (azimuth * Math.PI) / 180;
+    this.turn(0, (elevation * Math.PI) / 180 - this.elevation);
+    this.zoom((distance * this.radius) / this.distance);
+    this.target.addScaledVector(new Vector3().fromArray(shift), this.radius);
+  }
+
+  private write(): string {
+    const shift = this.target
+      .clone()
+      .sub(new Vector3(...(this.home?.center ?? [0, 0, 0])))
+      .divideScalar(this.radius);
+    const degrees = [this.azimuth, this.elevation].map((angle) => (angle * 180) / Math.PI);
+    const rounded = [degrees[0]! % 360, degrees[1]!].map((angle) => Number(angle.toFixed(1)));
+    const lengths = [this.distance / this.radius, ...shift.toArray()];
+    return [...rounded, ...lengths.map((length) => Number(length.toFixed(3)))].join(",");
+  }
+
   /** Angles in radians. */
   turn(right: number, up: number): void {
     this.azimuth -= right;
