@@ -11,6 +11,7 @@ export class OrbitCamera {
   private distance = 1;
   private radius = 1;
   private home: Framed | undefined;
+  private homeText = "";
 
   /** Looks at a cloud as it is first seen: from behind a shoulder, or as its camera saw it. */
   look(framed: Framed): void {
@@ -21,6 +22,7 @@ export class OrbitCamera {
     this.azimuth = framed.fromCamera ? -Math.PI / 2 : (-154 * Math.PI) / 180;
     this.elevation = framed.fromCamera ? 0 : (36 * Math.PI) / 180;
     this.camera.up.set(0, framed.fromCamera ? -1 : 0, framed.fromCamera ? 0 : 1);
+    this.homeText = this.write();
   }
 
   reset(): void {
@@ -30,9 +32,7 @@ export class OrbitCamera {
   /** Angles in degrees, distance and target from the middle in radii of the cloud; empty at home. */
   get view(): string {
     const written = this.write();
-    const home = new OrbitCamera();
-    if (this.home) home.look(this.home);
-    return written === home.write() ? "" : written;
+    return written === this.homeText ? "" : written;
   }
 
   /** What is no such text is left out. */
