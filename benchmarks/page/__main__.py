@@ -9,6 +9,7 @@ else the machine does; frames a second do. Wants Chromium and ChromeDriver, as t
 
 import argparse
 import gzip
+import itertools
 import json
 import os
 import statistics
@@ -17,11 +18,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.servers.server_process import RunningServer
+from tests.web.browser import Page
+
 from benchmarks.common import machine
 from farpoint_server.transport.http.page import FOLDER
 from farpoint_training.scenes import lidar_scan
-from tests.support.servers.server_process import RunningServer
-from tests.web.browser import Page
 
 SAMPLES = 4096
 TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
@@ -91,7 +93,7 @@ def _turn(page: Page, address: str, renderer: str, seconds: float = 3) -> Turn:
     before = _cpu_ms(page)
     times, points = page.driver.execute_async_script(TURN, seconds)
     spent = _cpu_ms(page) - before
-    gaps = [after - begun for begun, after in zip(times, times[1:], strict=False)]
+    gaps = [after - begun for begun, after in itertools.pairwise(times)]
     return Turn(
         1000 / statistics.mean(gaps),
         statistics.quantiles(gaps, n=10)[-1],
