@@ -104,7 +104,7 @@ def _turn(page: Page, address: str, renderer: str, seconds: float = 3) -> Turn:
 
 def _summary(turns: list[Turn]) -> str:
     def median(name: str) -> float:
-        return statistics.median(getattr(turn, name) for turn in turns)
+        return float(statistics.median(getattr(turn, name) for turn in turns))
 
     return (
         f"{median('frames_per_second'):.1f} frames/s, p90 {median('p90_ms'):.0f} ms, "
