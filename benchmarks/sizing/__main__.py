@@ -1,4 +1,4 @@
-"""`python -m benchmarks.sizing compare` and `fleet`: results in benchmarks/results and docs/sizing.md."""
+"""`python -m benchmarks.sizing compare` and `fleet`: results as JSON and in docs/sizing.md."""
 
 import argparse
 import json

@@ -231,7 +231,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
             def begin() -> Any:
                 return method(rpc.request, **context.rpc_options())
 
-            hedger = self._hedger_of(rpc)
+            hedger = self._hedger and self._hedger_of(rpc)
             response = await (begin() if hedger is None else hedger.call_async(begin))
         except grpc.RpcError as error:
             raise from_rpc_error(error, context.request_id) from error

@@ -326,7 +326,7 @@ class Client(BaseClient[grpc.Channel]):
     def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
         try:
             method = rpc.method(self._stubs or self._open_stubs())
-            hedger = self._hedger_of(rpc)
+            hedger = self._hedger and self._hedger_of(rpc)
             if hedger is None:
                 response = method(rpc.request, **context.rpc_options())
             else:

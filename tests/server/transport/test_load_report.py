@@ -1,8 +1,12 @@
 """What answers say of a server's load."""
 
+import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from farpoint_server.errors import InvalidRequestError, OverloadedError
+from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.limits.open_calls import InFlight
 from farpoint_server.transport.load_report import KEY, PERIOD_S, LoadReport
 
 # Of xds/data/orca/v3/orca_load_report.proto, as published.
@@ -72,3 +76,35 @@ def test_a_call_within_the_period_repeats_the_last_report():
     machine = Machine()
     machine.calls(3)
     assert machine.load.begin() is machine.load.begin()
+
+
+@pytest.mark.parametrize(
+    ("error", "errors"),
+    [(None, 0), (OverloadedError("full", retry_ms=5), 2), (InvalidRequestError("m", "x", "y"), 0)],
+    ids=["answered", "refused", "wrong"],
+)
+async def test_answers_and_refusals_carry_it_and_only_what_the_server_failed_counts(error, errors):
+    machine = Machine()
+
+    async def behave(request, context):  # noqa: ARG001
+        if error is not None:
+            raise error
+        return request
+
+    handler = grpc.unary_unary_rpc_method_handler(behave)
+    server = grpc.aio.server(interceptors=[RequestInterceptor(InFlight(), load=machine.load)])
+    service = grpc.method_handlers_generic_handler("farpoint.test.Service", {"Method": handler})
+    server.add_generic_rpc_handlers((service,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        trailers = {}
+        for now in (0.0, 0.1, 1.0):
+            machine.now = now
+            call = channel.unary_unary("/farpoint.test.Service/Method")(b"hello")
+            await call.code()
+            trailers = dict(await call.trailing_metadata())
+    await server.stop(None)
+    said = orca(trailers[KEY])
+    assert said["rps_fractional"] == 3.0
+    assert said.get("eps", 0) == errors
