@@ -1,5 +1,6 @@
 """Targets of one server and of several, and what gRPC is told of them."""
 
+import pickle
 import socket
 
 import pytest
@@ -84,3 +85,14 @@ def test_wrong_settings_of_the_balance_are_named():
     with pytest.raises(farpoint.InvalidArgumentError, match="0 to 500") as caught:
         farpoint.Client("a:1", retry_budget=501)
     assert caught.value.field == "retry_budget"
+
+
+def test_a_pickled_client_keeps_its_servers_and_how_it_chooses():
+    hedging = farpoint.Hedging(0.5)
+    client = farpoint.Client(
+        ["one:1", "two:2"], load_balancing="pick_first", retry_budget=9, hedging=hedging
+    )
+    again = pickle.loads(pickle.dumps(client))
+    assert again.target == "one:1,two:2"
+    assert again._arguments == client._arguments
+    assert again._hedger.settings == hedging
