@@ -78,11 +78,15 @@ def latencies(costs, rate, seconds, shares) -> np.ndarray:
 
 @pytest.mark.parametrize("load", [0.3, 0.7])
 def test_a_queue_of_one_kind_is_as_long_as_theory_has_it(load):
-    """Half of the work before and half after is the same queue twice: M/D/1 for all of it."""
-    found = latencies([SMALL], load / SMALL.wire_s, 20, [1]).mean()
-    whole = 1 + load / (2 * (1 - load))  # Pollaczek and Khinchine, in ms
-    # Calls that are at their second part wait for first parts of others: up to a part more each.
-    assert whole <= found <= 1.35 * whole
+    """Lindley's recursion, same arrivals: each begins when it is due and the last one is done."""
+    rate, seconds = load / SMALL.wire_s, 5
+    ends, waited = 0.0, []
+    for due in Arrivals.poisson(rate, seconds, [1], seed=4).due_s.tolist():
+        ends = max(ends, due) + SMALL.wire_s
+        waited.append((ends - due) * 1e3)
+    found = latencies([SMALL], rate, seconds, [1]).mean()
+    # A call's second part lets first parts of others pass, so it takes longer than in one piece.
+    assert np.mean(waited) <= found <= 1.35 * np.mean(waited)
 
 
 def test_callers_without_pauses_fill_the_server():
