@@ -15,7 +15,7 @@ from farpoint_server.ray_serve.context import RayContext, ReplicaContext
 from farpoint_server.ray_serve.methods import METHODS, Method
 
 if TYPE_CHECKING:
-    from farpoint_server.app import App
+    from farpoint_server.app.server import App
 
 PROTOCOL = "ray"
 REFUSAL_S = 0.1
@@ -48,7 +48,7 @@ class Replica:
             expandable = settings.memory_expandable_segments == "on"
             environment.settle(os.environ, expandable=expandable)
         logging.configure(settings)
-        from farpoint_server.app import App  # and torch, whose allocator is set up by now
+        from farpoint_server.app.server import App  # and torch, whose allocator is set up by now
 
         self._app: App = App(settings)
         await self._app.start()
