@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
@@ -14,9 +14,6 @@ from farpoint_server.config.ray import RaySettings
 from farpoint_server.errors import MissingPackageError, StartError
 from farpoint_server.observability import logging
 from farpoint_server.ray_serve.methods import APPLICATION
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 LOCAL = "local"
 # Of HTTP, which answers nothing; without one Ray has no application.
@@ -33,8 +30,8 @@ def main(arguments: Sequence[str]) -> None:
     logging.configure(settings)
     try:
         ray = _import_ray()
-        told = _watch_signals()
         _connect(ray, settings)
+        told = _watch_signals()
         deploy(settings)
         log.info("deployed", application=APPLICATION, port=settings.ray_port)
         if settings.ray_address == LOCAL:
@@ -65,12 +62,12 @@ def deploy(settings: RaySettings) -> None:
         grpc_options={"port": settings.ray_port, "grpc_servicer_functions": [*GRPC_FUNCTIONS]},
         logging_config={"enable_access_log": False},
     )
-    _check_proxies(serve, settings)
+    _check_proxies(settings)
     log.warning("open to other machines", port=settings.ray_port, see="docs/ray.md")
     serve.run(bind(settings, ray.cluster_resources()), name=APPLICATION, route_prefix=ROUTE)
 
 
-def _check_proxies(serve: Any, settings: RaySettings) -> None:
+def _check_proxies(settings: RaySettings) -> None:
     """What Ray Serve was started with holds until it is shut down, and it does not say so."""
     import ray
     from ray.serve._private.constants import SERVE_CONTROLLER_NAME, SERVE_NAMESPACE
@@ -81,13 +78,13 @@ def _check_proxies(serve: Any, settings: RaySettings) -> None:
     found = ray.get(controller.get_grpc_config.remote())
     if found.port != settings.ray_port or not {*GRPC_FUNCTIONS} <= {*found.grpc_servicer_functions}:
         raise StartError(
-            f"Ray Serve {serve.__name__} runs on this cluster with gRPC port {found.port} and "
+            f"Ray Serve runs on this cluster with gRPC port {found.port} and "
             f"functions {found.grpc_servicer_functions}: expected port {settings.ray_port} and "
             f"{[*GRPC_FUNCTIONS]}; end it with `serve shutdown`, or give it these"
         )
 
 
-def _import_ray() -> "ModuleType":
+def _import_ray() -> Any:
     try:
         import ray
         import ray.serve
@@ -96,7 +93,7 @@ def _import_ray() -> "ModuleType":
     return ray
 
 
-def _connect(ray: "ModuleType", settings: RaySettings) -> None:
+def _connect(ray: Any, settings: RaySettings) -> None:
     address = None if settings.ray_address == LOCAL else settings.ray_address
     try:
         ray.init(address or "local", log_to_driver=address is None, include_dashboard=False)
@@ -108,13 +105,14 @@ def _connect(ray: "ModuleType", settings: RaySettings) -> None:
 
 
 def _watch_signals() -> threading.Event:
+    """Set by a signal; called behind ray.init, which takes signals for itself."""
     told = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: told.set())
     return told
 
 
-def _end(ray: "ModuleType") -> None:
+def _end(ray: Any) -> None:
     """Drains the replicas."""
     from ray import serve
 

@@ -27,7 +27,7 @@ def add_to_server(_: object, server: Any) -> None:
     server.add_generic_rpc_handlers((GuardedHandlers(METHODS),))
 
 
-class GuardedHandlers(grpc.GenericRpcHandler):  # type: ignore[misc]
+class GuardedHandlers(grpc.GenericRpcHandler):
     """The RPCs of a proxy. Messages stay serialized: what is wrong with one is found in a replica.
 
     Ray Serve reads `_method_handlers`, which grpc's own class has, and sets it to handlers with its

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import structlog
@@ -13,9 +13,6 @@ from farpoint_server.memory import environment, host
 from farpoint_server.observability import logging
 from farpoint_server.ray_serve.context import RayContext, ReplicaContext
 from farpoint_server.ray_serve.methods import METHODS, Method
-
-if TYPE_CHECKING:
-    from farpoint_server.app.server import App
 
 PROTOCOL = "ray"
 REFUSAL_S = 0.1
@@ -40,7 +37,7 @@ class Replica:
         settings: The server's. Addresses of gRPC are left out: those are the proxies'.
     """
 
-    async def __init__(self, settings: Settings) -> None:
+    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
         settings = settings.model_copy(update={"listen": (), "admin_listen": ()})
         # Later than in a process of our own: Ray has started threads, which keep their arenas.
         host.detect().set_options(os.environ)
@@ -50,7 +47,7 @@ class Replica:
         logging.configure(settings)
         from farpoint_server.app.server import App  # and torch, whose allocator is set up by now
 
-        self._app: App = App(settings)
+        self._app = App(settings)
         await self._app.start()
         self._lost = asyncio.ensure_future(self._app.lost())
 
