@@ -1,0 +1,21 @@
+"""Two nodes of Ray; `make ray-test` installs it and runs these tests, which take minutes."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray.serve", reason="needs the extras ray: make ray-test")
+CORES = 2
+
+
+@pytest.fixture
+def nodes() -> Iterator[Any]:
+    """A cluster of its own for each test: what is killed stays dead."""
+    from tests.support.ray_cluster import TwoNodes
+
+    nodes = TwoNodes(CORES)
+    try:
+        yield nodes
+    finally:
+        nodes.close()
