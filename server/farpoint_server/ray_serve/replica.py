@@ -50,6 +50,8 @@ class Replica:
         self._app = App(settings)
         await self._app.start()
         self._lost = asyncio.ensure_future(self._app.lost())
+        # Of this object and not of its class, where the interpreter would call it as well.
+        self.__del__ = self.shut_down
 
     async def answer(
         self, method: Method, messages: AsyncIterator[bytes], ray: RayContext
@@ -97,7 +99,8 @@ class Replica:
         if not self._app.is_serving:
             raise RuntimeError("an engine hangs, or memory keeps running out")
 
-    async def __del__(self) -> None:
+    async def shut_down(self) -> None:
+        """Ends what runs."""
         self._lost.cancel()
         await self._app.drain()
         await self._app.stop(REFUSAL_S)

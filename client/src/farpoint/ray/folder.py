@@ -2,9 +2,11 @@
 
 import logging
 import pickle
+import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from farpoint.cli.sample.one_file import Done, sample_file
@@ -45,11 +47,15 @@ class RayPool:
             raise FailedPreconditionError(str(error)) from error
         self._options, self._jobs, self._gpus = options, jobs, gpus
         self._closed = threading.Event()
+        self._redirection = ExitStack()
 
     def run(self, tasks: Sequence[Task], bar: "Bar") -> "list[Future[Done]]":
         """Begins all of them."""
+        # Ray prints what befalls its workers on standard output, which is for results.
+        self._redirection.enter_context(redirect_stdout(sys.stderr))
         if not self._ray.is_initialized():
             self._ray.init(log_to_driver=False, logging_level=logging.WARNING)
+            self._redirection.callback(self._ray.shutdown)
         logging.getLogger("ray.data").setLevel(logging.WARNING)
         self._data.DataContext.get_current().enable_progress_bars = False
         futures: list[Future[Done]] = [Future() for _ in tasks]
@@ -58,8 +64,9 @@ class RayPool:
         return futures
 
     def close(self) -> None:
-        """Waits for nothing more: what is not done now goes with the driver of the job."""
+        """Ends the job, if it still runs, with the connection to the cluster."""
         self._closed.set()
+        self._redirection.close()
 
     def _rows(self, tasks: Sequence[Task]) -> Any:
         actors = min(len(tasks), self._jobs or self._room())

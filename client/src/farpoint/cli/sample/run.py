@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from typing import Protocol
+from typing import Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -44,11 +44,13 @@ def run_tasks(pool: Pool, tasks: list[Task], options: Options) -> int:
     with ExitStack() as stack:
         stack.callback(pool.close)
         bar = stack.enter_context(_progress(len(tasks)))
+        out = sys.stdout  # and not what a pool may put there
         futures = pool.run(tasks, bar)
         if not several:
-            _print(futures[0].result())
+            _print(futures[0].result(), out)
             return 0
-        return sum(not _report(task, future) for task, future in zip(tasks, futures, strict=True))
+        ended = zip(tasks, futures, strict=True)
+        return sum(not _report(task, future, out) for task, future in ended)
 
 
 def _unfinished(tasks: list[Task], options: Options) -> list[Task]:
@@ -59,9 +61,9 @@ def _unfinished(tasks: list[Task], options: Options) -> list[Task]:
     return left
 
 
-def _report(task: Task, future: "Future[Done]") -> bool:
+def _report(task: Task, future: "Future[Done]", out: TextIO) -> bool:
     try:
-        _print(future.result())
+        _print(future.result(), out)
     except FarpointError as error:
         named = isinstance(error, CloudFileError) or task.source.location in str(error)
         said = explain(error) if named else f"{task.source.location}: {explain(error)}"
@@ -74,9 +76,9 @@ def _report(task: Task, future: "Future[Done]") -> bool:
     return True
 
 
-def _print(done: Done) -> None:
+def _print(done: Done, out: TextIO) -> None:
     if done.line:  # not typer.echo, which writes past the bar's own stdout
-        print(done.line)
+        print(done.line, file=out)
 
 
 class ThreadPool:
