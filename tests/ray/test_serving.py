@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import grpc
 import numpy as np
 import pytest
 from tests.support.ray_cluster import REPLICA, kill, wait_until
@@ -37,12 +36,16 @@ class Load:
 
     def _run(self) -> None:
         while not self._ended.is_set():
-            try:
-                sample = self._client.sample(CLOUD, 64)
-                assert np.array_equal(sample.indices, self._expected)
-                self.times.append(time.monotonic())
-            except Exception as error:
-                self.failures.append(error)
+            self._call()
+
+    def _call(self) -> None:
+        try:
+            sample = self._client.sample(CLOUD, 64)
+            assert np.array_equal(sample.indices, self._expected)
+        except Exception as error:
+            self.failures.append(error)
+        else:
+            self.times.append(time.monotonic())
 
     def rate(self, calls: int = 300) -> float:
         """Calls a second, over so many from now on."""
