@@ -43,8 +43,9 @@ def check_errors(client: farpoint.Client) -> None:
     assert raised.value.request_id
     with pytest.raises(farpoint.NotFoundError, match="expected one that is loaded"):
         client.encode(CLOUD[:2000], model="none")
+    many = np.random.default_rng(2).normal(size=(80_000, 3)).astype(np.float32)
     with pytest.raises(farpoint.DeadlineExceededError):
-        client.sample(CLOUD, len(CLOUD), timeout=0.02)
+        client.sample(many, len(many), timeout=0.01)
     answers = list(client.sample_stream([CLOUD, CLOUD[:3], CLOUD], 32))
     assert [type(answer.error).__name__ for answer in answers] == [
         "NoneType",
@@ -99,7 +100,8 @@ def test_calls_errors_a_rollout_and_more_replicas(nodes, tmp_path):
     wait_until(lambda: nodes.running_replicas() == 1)
     with farpoint.Client(nodes.target) as client, pytest.raises(farpoint.UnauthenticatedError):
         client.sample(CLOUD, 8)
-    with farpoint.Client(nodes.target, token=secret) as client, ThreadPoolExecutor(8) as callers:
+    target = f"127.0.0.1:{nodes.port}"  # of a list of addresses the client cannot tell
+    with farpoint.Client(target, token=secret) as client, ThreadPoolExecutor(8) as callers:
         assert all(callers.map(lambda _: len(client.sample(CLOUD, 8)) == 8, range(40)))
 
     ports = ("--ray-address", nodes.address, "--ray-port", "1")

@@ -120,10 +120,10 @@ class _FileSampler:
     def __init__(self, tasks: Any, options: Options) -> None:
         import ray
 
+        self._decoder = Decoder(options.bounds)
         self._tasks: list[Task] = ray.get(tasks)
         self._options = options
         self._sampler = OpsSampler()
-        self._decoder = Decoder(options.bounds)
 
     def __call__(self, row: Row) -> Row:
         task = self._tasks[row["index"]]
@@ -134,3 +134,6 @@ class _FileSampler:
         except Exception as error:  # of one file, which ends no job
             outcome = error
         return {**row, "outcome": pickle.dumps(outcome)}
+
+    def __del__(self) -> None:
+        self._decoder.close()
