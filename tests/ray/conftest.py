@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("ray.serve", reason="needs the extras ray: make ray-test")
 CORES = 2
 
 

@@ -68,6 +68,11 @@ def check_neighbors(target: str) -> None:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         asked = reflection_pb2.ServerReflectionRequest(list_services="")
         (listed,) = stub.ServerReflectionInfo(iter([asked]), timeout=60)
+        symbol = reflection_pb2.ServerReflectionRequest(
+            file_containing_symbol="farpoint.v1.SamplingService"
+        )
+        (described,) = stub.ServerReflectionInfo(iter([symbol]), timeout=60)
+        assert described.file_descriptor_response.file_descriptor_proto
         names = {service.name for service in listed.list_services_response.service}
     assert {"farpoint.v1.SamplingService", "inference.GRPCInferenceService"} <= names
 

@@ -11,9 +11,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import ray
-from ray import serve
-from ray.cluster_utils import Cluster
+import pytest
+
+if "FARPOINT_RAY_TESTS" not in os.environ:
+    pytest.skip("these take minutes: make ray-test", allow_module_level=True)
+ray = pytest.importorskip("ray", reason="needs the extras ray: make ray-test")
+serve = pytest.importorskip("ray.serve")
+Cluster = pytest.importorskip("ray.cluster_utils").Cluster
 
 PATIENCE_S = 180.0
 STORE_BYTES = 150 << 20
