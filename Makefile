@@ -12,7 +12,7 @@ PEERS := fpsample torch-quickfps scipy pykdtree threadpoolctl open3d-cpu
 export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test dev ext proto web check bench soak ray-test mutants wheels docs gpu-check serve clean
+.PHONY: help demo test dev ext proto web check bench soak ray-test mutants wheels docs gpu-check gpu-model serve clean
 
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,10 @@ docs: $(VENV)/.docs  ## The site of docs/ with every reference, its links checke
 
 gpu-check:  ## All that needs a GPU, with `python3` as it stands: no virtual environment, no network.
 	tools/gpu_check.sh
+
+gpu-model: ext  ## Every test of the CUDA kernels on nvcc's PTX, executed on the CPU.
+	FARPOINT_MODEL=ptx $(BIN)/python -c "from tests.support import cuda_model; cuda_model.library()"
+	FARPOINT_MODEL=ptx $(BIN)/python -m pytest -n 2 tests/ops/cuda
 
 clean:  ## Removes all that the others made.
 	rm -rf $(VENV) build dist demo ops/farpoint_ops/lib
