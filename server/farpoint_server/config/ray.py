@@ -88,9 +88,11 @@ class RaySettings(Settings):
             )
         return self
 
-    def of_replica(self) -> Settings:
-        """Those of the server in a replica."""
+    def of_replica(self, has_gpu: bool) -> Settings:
+        """Those of the server in a replica, which sees the GPUs that Ray has given it."""
         values = {name: getattr(self, name) for name in Settings.model_fields}
         values |= {"listen": (), "admin_listen": (), "config": None}
+        chosen = "cuda:0" if has_gpu else "cpu"
+        values["device"] = tuple(chosen if name == "auto" else name for name in self.device)
         values["cpu_threads"] = self.cpu_threads or self.ray_replica_cpus
         return Settings.model_construct(**values)

@@ -97,7 +97,7 @@ def _connect(ray: Any, settings: RaySettings) -> None:
     address = None if settings.ray_address == LOCAL else settings.ray_address
     try:
         ray.init(address or "local", log_to_driver=address is None, include_dashboard=False)
-    except ConnectionError as error:
+    except (ConnectionError, ray.exceptions.RayError) as error:
         raise StartError(
             f"no Ray cluster at --ray-address {settings.ray_address}: start one with "
             f"`ray start --head`, or take --ray-address local ({error})"

@@ -32,18 +32,19 @@ def bind(settings: RaySettings, resources: Mapping[str, float]) -> "Application"
     """The application; `resources` are those of the cluster, by Ray's names."""
     from ray import serve
 
-    deployment = serve.deployment(Replica, name="Replica")
-    return deployment.options(**options_of(settings, resources)).bind(settings.of_replica())
+    deployment = serve.deployment(Replica, name="Replica").options(
+        **options_of(settings, resources)
+    )
+    return deployment.bind(settings.of_replica(has_gpu=gpus_of(settings, resources) > 0))
 
 
 def options_of(settings: RaySettings, resources: Mapping[str, float]) -> dict[str, Any]:
     """Options of the deployment."""
-    gpus = _gpus(settings, resources)
+    gpus = gpus_of(settings, resources)
     return {
         "ray_actor_options": {"num_cpus": settings.ray_replica_cpus, "num_gpus": gpus},
         "autoscaling_config": {
             "min_replicas": settings.ray_min_replicas,
-            "initial_replicas": settings.ray_min_replicas,
             "max_replicas": settings.ray_max_replicas or _room(settings, resources, gpus),
             "target_ongoing_requests": settings.ray_target_requests,
             "upscale_delay_s": settings.ray_upscale_delay_s,
@@ -58,7 +59,8 @@ def options_of(settings: RaySettings, resources: Mapping[str, float]) -> dict[st
     }
 
 
-def _gpus(settings: RaySettings, resources: Mapping[str, float]) -> float:
+def gpus_of(settings: RaySettings, resources: Mapping[str, float]) -> float:
+    """GPUs of a replica."""
     if settings.ray_replica_gpus is not None:
         return settings.ray_replica_gpus
     names = settings.device

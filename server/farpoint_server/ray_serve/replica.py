@@ -34,11 +34,10 @@ class Replica:
     `check_health` now and then, and calls `__del__` once it is drained.
 
     Args:
-        settings: The server's. Addresses of gRPC are left out: those are the proxies'.
+        settings: The server's, without addresses of gRPC: those are the proxies'.
     """
 
     async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
-        settings = settings.model_copy(update={"listen": (), "admin_listen": ()})
         # Later than in a process of our own: Ray has started threads, which keep their arenas.
         host.detect().set_options(os.environ)
         if set(settings.device) != {"cpu"}:

@@ -22,7 +22,10 @@ class Rows:
         self._items = items
 
     def map(self, actor, fn_constructor_args, num_cpus, num_gpus, compute):
-        asked.append({"num_cpus": num_cpus, "num_gpus": num_gpus, "actors": compute})
+        device = fn_constructor_args[-1]
+        asked.append({"num_gpus": num_gpus, "actors": compute, "device": device})
+        assert num_cpus == 1
+        fn_constructor_args = (*fn_constructor_args[:-1], "cpu")  # whatever was asked for
         made = actor(*fn_constructor_args)
         random.Random(0).shuffle(self._items)
         self._rows = map(made, self._items)
@@ -108,6 +111,7 @@ def test_actors_fill_the_cluster_unless_there_is_a_number(scans, tmp_path):
     sample(scans, *out, "-j", 40)
     assert [job["actors"] for job in asked] == [3, 2, 9]
     assert [job["num_gpus"] for job in asked] == [0, 0.5, 0]
+    assert [job["device"] for job in asked] == ["cpu", "cuda", "cpu"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ ALL = np.arange(300)
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i4"])
 def test_a_sample(dtype):
     cloud = (CLOUD * 100).astype(dtype)
-    sample = OpsSampler().sample(cloud, 20, start=5)
+    sample = OpsSampler("cpu").sample(cloud, 20, start=5)
     assert sample.indices[0] == 5
     assert len({*sample.indices.tolist()}) == 20
     assert np.array_equal(sample.points, cloud[sample.indices])
@@ -25,8 +25,8 @@ def test_a_sample(dtype):
 
 
 def test_a_radius_ends_it():
-    whole = OpsSampler().sample(CLOUD, 300)
-    ended = OpsSampler().sample(CLOUD, 300, radius=1.0)
+    whole = OpsSampler("cpu").sample(CLOUD, 300)
+    ended = OpsSampler("cpu").sample(CLOUD, 300, radius=1.0)
     assert np.array_equal(ended.indices, whole.indices[: len(ended)])
     assert ended.distances[-1] <= 1 < ended.distances[-2]
 
@@ -35,8 +35,8 @@ def test_rows_that_are_not_finite():
     cloud = CLOUD.copy()
     cloud[[0, 7]] = np.nan
     with pytest.raises(farpoint.InvalidArgumentError, match="2 rows with NaN"):
-        OpsSampler().sample(cloud, 20)
-    sample = OpsSampler().sample(cloud, 298, nonfinite="ignore")
+        OpsSampler("cpu").sample(cloud, 20)
+    sample = OpsSampler("cpu").sample(cloud, 298, nonfinite="ignore")
     assert {*sample.indices.tolist()} == {*ALL.tolist()} - {0, 7}
     with pytest.raises(farpoint.InvalidArgumentError, match="298 finite points, got 299"):
-        OpsSampler().sample(cloud, 299, nonfinite="ignore")
+        OpsSampler("cpu").sample(cloud, 299, nonfinite="ignore")

@@ -38,10 +38,16 @@ def test_each_replica_has_a_gpu_where_it_samples_on_one(settings, resources, gpu
 
 
 def test_a_replica_has_as_many_threads_as_cores_and_no_port():
-    settings = RaySettings(ray_replica_cpus=3, listen=("127.0.0.1:0",)).of_replica()
+    settings = RaySettings(ray_replica_cpus=3, listen=("127.0.0.1:0",)).of_replica(False)
     assert settings.cpu_threads == 3
     assert settings.listen == ()
-    assert RaySettings(ray_replica_cpus=3, cpu_threads=1).of_replica().cpu_threads == 1
+    assert RaySettings(ray_replica_cpus=3, cpu_threads=1).of_replica(False).cpu_threads == 1
+
+
+def test_a_replica_takes_a_gpu_that_ray_gave_it_and_no_other():
+    assert RaySettings(device=("auto",)).of_replica(has_gpu=True).device == ("cuda:0",)
+    assert RaySettings(device=("auto",)).of_replica(has_gpu=False).device == ("cpu",)
+    assert RaySettings(device=("cuda:1",)).of_replica(has_gpu=True).device == ("cuda:1",)
 
 
 def test_a_replica_has_time_to_drain():

@@ -56,7 +56,7 @@ async def replica(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
     monkeypatch.setattr(replica_module.host, "detect", lambda: replica_module.host.UnknownMalloc())
     settings = RaySettings(device=("cpu",), encoder=(), drain_grace_s=0, ray_replica_cpus=1)
     made = object.__new__(Replica)
-    await Replica.__init__(made, settings.of_replica())
+    await Replica.__init__(made, settings.of_replica(has_gpu=False))
     yield made
     await made.__del__()
 

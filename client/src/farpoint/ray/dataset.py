@@ -61,7 +61,7 @@ def sample_dataset(
     options: Row = {"start": start, "nonfinite": nonfinite, "radius": radius}
     return ds.map(
         _RowSampler,
-        fn_constructor_args=(column, m, options),
+        fn_constructor_args=(column, m, options, "cuda" if num_gpus else "cpu"),
         num_cpus=num_cpus,
         num_gpus=num_gpus,
         compute=_actors(concurrency),
@@ -80,9 +80,9 @@ def _actors(concurrency: int | tuple[int, int] | None) -> Any:
 class _RowSampler:
     """An actor's: made once in it, called for each row."""
 
-    def __init__(self, column: str, m: int, options: Row) -> None:
+    def __init__(self, column: str, m: int, options: Row, device: str) -> None:
         self._column, self._m, self._options = column, m, options
-        self._sampler = OpsSampler()
+        self._sampler = OpsSampler(device)
 
     def __call__(self, row: Row) -> Row:
         points = np.asarray(row[self._column])

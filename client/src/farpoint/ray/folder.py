@@ -77,7 +77,11 @@ class RayPool:
         )
         return items.map(
             _FileSampler,
-            fn_constructor_args=(self._ray.put(list(tasks)), self._options),
+            fn_constructor_args=(
+                self._ray.put(list(tasks)),
+                self._options,
+                "cuda" if self._gpus else "cpu",
+            ),
             num_cpus=1,
             num_gpus=self._gpus,
             compute=self._data.ActorPoolStrategy(size=actors),
@@ -117,13 +121,13 @@ class RayPool:
 class _FileSampler:
     """An actor's: made once in it, called for each file."""
 
-    def __init__(self, tasks: Any, options: Options) -> None:
+    def __init__(self, tasks: Any, options: Options, device: str) -> None:
         import ray
 
         self._decoder = Decoder(options.bounds)
         self._tasks: list[Task] = ray.get(tasks)
         self._options = options
-        self._sampler = OpsSampler()
+        self._sampler = OpsSampler(device)
 
     def __call__(self, row: Row) -> Row:
         task = self._tasks[row["index"]]

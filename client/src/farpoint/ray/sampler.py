@@ -14,16 +14,17 @@ are sampled in the same parts, so the rows are the same."""
 
 
 class OpsSampler:
-    """Samples on the GPU that this process was given, or else on the CPU.
+    """Samples on a device.
+
+    Args:
+        device: as torch names it; "cuda" is the GPU that Ray has given this process.
 
     Raises:
         FailedPreconditionError: the package `farpoint-ops` is not there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: str) -> None:
         try:
-            import torch
-
             from farpoint_ops.arrays import sample_array
         except ImportError as error:
             raise FailedPreconditionError(
@@ -31,7 +32,7 @@ class OpsSampler:
                 f"pip install 'farpoint[ray]' ({error})"
             ) from error
         self._sample = sample_array
-        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._device = device
 
     def sample(
         self,
