@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -95,9 +96,11 @@ def measure(ways: dict[str, farpoint.Client], points: int, rounds: int) -> Row:
     return row
 
 
-def markdown(report: dict[str, object], found: list[Row]) -> str:
+def markdown(report: dict[str, Any], found: list[Row]) -> str:
+    machine, busy = report["machine"], report["load_average"][0]
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     lines = [
-        f"{report['machine']}; load average before: {report['load_average']}.",
+        f"{machine['processor']}; {versions}; load average before: {busy:.1f}.",
         "",
         f"| points | plain ms | Ray ms | Ray adds ms | plain calls/s, {CALLERS} callers | Ray |",
         "|---|---|---|---|---|---|",
@@ -115,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a fifth of the rounds, not written")
     quick = parser.parse_args().quick
-    report: dict[str, object] = {
+    report: dict[str, Any] = {
         "machine": describe("ray", "grpcio", "protobuf", "numpy", "torch"),
         "load_average": os.getloadavg(),
     }
