@@ -21,7 +21,7 @@ demo: ext  ## Start a server, sample a scan through the client, show the result,
 	$(BIN)/python examples/demo.py $(if $(CLOUD),'$(CLOUD)') $(if $(STAY),--stay)
 
 test: ext  ## Set everything up and run every test, two files at a time: most wait for a server.
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	FARPOINT_BROWSER_TESTS=$$(tools/install_browser.sh) $(BIN)/python -m pytest -n 2 --dist loadfile
 
 dev: $(DEV)  ## The virtual environment with every package, editable.
 
@@ -31,7 +31,8 @@ ext: dev  ## The compiled ops; ninja builds only what changed, or all of it for 
 
 serve: export FARPOINT_HTTP_LISTEN ?= 127.0.0.1:8080
 serve: ext  ## A server on the default address, and its page at http://127.0.0.1:8080/.
-	$(BIN)/farpoint-server
+	@echo "The page is at http://$(FARPOINT_HTTP_LISTEN)/ once the log says ready."
+	@$(BIN)/farpoint-server
 
 proto: dev  ## Generated code from proto/.
 	tools/generate_proto.sh client/src server
