@@ -125,13 +125,14 @@ def _metavar(name: str, field: FieldInfo) -> str:
         "encoder": "NAME=PATH",
         "http_origins": "ORIGIN",
         "otlp_endpoint": "URL",
+        "ray_address": "ADDRESS",
+        "ray_replica_gpus": "GPUS",
+        "ray_target_requests": "REQUESTS",
     }
     if name.endswith("listen"):
         return "ADDRESS"
     if Path in (field.annotation, *get_args(field.annotation)):
         return "FILE"
-    if name == "ray_address":
-        return "ADDRESS"
     is_float = float in (field.annotation, *get_args(field.annotation))
     return by_name.get(name, "SECONDS" if is_float else "N")
 
