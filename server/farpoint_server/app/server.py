@@ -19,7 +19,7 @@ from farpoint_server.services import registration as services
 from farpoint_server.services.open_inference import rest
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http.body import BodyLimits
-from farpoint_server.transport.http.port import HttpPort
+from farpoint_server.transport.http.port import HttpPort, ProbePort
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
 from farpoint_server.transport.limits.slots import CallLimits
@@ -69,6 +69,7 @@ class App:
             gzip=settings.compression == "on",
         )
         self._http = HttpPort(settings, self._servers, bodies)
+        self._probe = ProbePort(settings.probe_listen)
         self._register()
         self._show_state()
 
@@ -80,6 +81,7 @@ class App:
         await self._servers.start()
         routes = [*self._telemetry.routes, *rest.routes(self._http.exchange)]
         await self._http.start(routes, services.SERVICES)
+        await self._probe.start(self._telemetry.health_routes)
         await self._health.set_all(serving=True)
         log.info(
             "ready",
@@ -87,6 +89,7 @@ class App:
             addresses=addresses.public,
             admin_addresses=addresses.admin,
             http_address=self._http.address,
+            probe_address=self._probe.address,
             page=self._http.url,
             shared_memory_address=self._shared_memory.address,
             device=", ".join(map(str, self._compute.devices)),
@@ -115,6 +118,7 @@ class App:
         unanswered = self._in_flight.calls
         await self._servers.stop(grace_s)
         await self._http.stop()
+        await self._probe.stop()
         self._shared_memory.stop()
         await self._compute.stop()
         self._threads.shutdown(wait=False)
