@@ -12,10 +12,11 @@ from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.priority import background_threads
 from farpoint_server.memory import environment
+from farpoint_server.memory.managers import manager_of
 from farpoint_server.memory.monitor import MemoryMonitor
-from farpoint_server.memory.options import manager_of
 from farpoint_server.memory.trimmer import Gate
 from farpoint_server.models.registry import Registry
+from farpoint_server.processes.place import Place
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.scheduling.lane import BatchMetrics
 from farpoint_server.scheduling.watchdog import Watchdog
@@ -37,17 +38,19 @@ class Compute:
         settings: The server's.
         health: Told of engines that hang, of memory that keeps running out, and of models.
         metrics: Of each batch.
+        place: Of this process, whose share of the machine it uses.
 
     Raises:
         StartError: the settings do not fit this machine.
     """
 
-    def __init__(self, settings: Settings, health: Health, metrics: BatchMetrics) -> None:
-        self._settings = settings
+    def __init__(
+        self, settings: Settings, health: Health, metrics: BatchMetrics, place: Place
+    ) -> None:
         self._health = health
-        self.devices = [devices.resolve(name) for name in settings.device]
         self.allocator_settings = os.environ.get(environment.NAME, "")
-        self.engines = _make_engines(settings, self.devices, self.allocator_settings)
+        self.engines = _make_engines(settings, place, self.allocator_settings)
+        self.devices = [engine.device for engine in self.engines]
         background = [e.background for e in self.engines if e.background is not None]
         watchdog = Watchdog(
             settings.engine_timeout_s,
@@ -74,11 +77,15 @@ class Compute:
         )
         self.models = Registry(self.engines, health)
 
-    async def start(self) -> None:
-        """Runs a first batch on each device, loads the models, and takes work from now on."""
+    async def start(self, models: Sequence[str]) -> None:
+        """Runs a first batch on each device, loads the models, and takes work from now on.
+
+        Args:
+            models: As the setting `encoder` names them.
+        """
         for engine in self.engines:
             await engine.start()
-        await self.models.load_all(self._settings.encoder)
+        await self.models.load_all(models)
         self.batcher.start()
         self.monitor.start()
 
@@ -104,20 +111,24 @@ class Compute:
             engine.stop()
 
 
-def _make_engines(
-    settings: Settings, chosen: Sequence[torch.device], allocator_settings: str
-) -> list[Engine]:
-    threads = settings.cpu_threads or devices.cores_each(chosen)
+def _make_engines(settings: Settings, place: Place, allocator_settings: str) -> list[Engine]:
+    everything = devices.resolve_all(settings.device)
+    gpus = [device for device in everything if device.type == "cuda"]
+    own = place.own_gpus(gpus)
+    chosen = [device for device in everything if device.type == "cpu" or device in own]
+    cores = max(1, devices.available_cores() // place.count)
+    threads = settings.cpu_threads or devices.cores_each(chosen, cores)
     # That of the calling thread: small work runs on the event loop itself.
     torch.set_num_threads(threads)
     gate, options = Gate(), settings.memory_options()
     report = structlog.get_logger("farpoint.memory").info
     engines = []
     for device in chosen:
-        memory = manager_of(device, options, gate, allocator_settings, report)
+        sharers = place.count if device.type == "cpu" else place.sharers(device, gpus)
+        memory = manager_of(device, options, gate, allocator_settings, report, sharers=sharers)
         background = None
         if settings.long_work_ms > 0:
             most = background_threads(threads)
             background = Engine(device, most, memory, is_background=True)
-        engines.append(Engine(device, threads, memory, background=background))
+        engines.append(Engine(device, threads, memory, background=background, cores=cores))
     return engines

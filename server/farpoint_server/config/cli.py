@@ -103,6 +103,7 @@ def _metavar(name: str, field: FieldInfo) -> str:
         "encoder": "NAME=PATH",
         "http_origins": "ORIGIN",
         "otlp_endpoint": "URL",
+        "processes": "N|auto",
     }
     if name.endswith("listen"):
         return "ADDRESS"

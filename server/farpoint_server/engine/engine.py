@@ -26,8 +26,9 @@ from farpoint_server.errors import (
     TooLargeError,
 )
 from farpoint_server.memory.manager import Manager
+from farpoint_server.memory.managers import manager_of
 from farpoint_server.memory.oom import DeviceLost, OutOfMemory, TooLarge
-from farpoint_server.memory.options import Options, manager_of
+from farpoint_server.memory.options import Options
 from farpoint_server.memory.trimmer import Gate
 
 # The memory of other processes, or that of a large batch, is back in about this time.
@@ -55,6 +56,7 @@ class Engine:
         background: Runs long work on the same device, so that short work passes it. It is started
             and stopped with this engine, and has its memory manager.
         is_background: Whether this is such an engine: its thread has a lower priority.
+        cores: Those that this process has for itself; all that it may run on if None.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Engine:
         background: "Engine | None" = None,
         *,
         is_background: bool = False,
+        cores: int | None = None,
     ) -> None:
         self.device = device
         self.background = background
@@ -76,7 +79,7 @@ class Engine:
         self.depth = 1 if self.pipeline is None else DEPTH
         """Batches that may be given to the engine before it has answered the first of them."""
         runs_inline = self.pipeline is None and not is_background
-        self.inline_ns = inline_limit_ns(available_cores()) if runs_inline else -1
+        self.inline_ns = inline_limit_ns(cores or available_cores()) if runs_inline else -1
         """Nanoseconds that work may be predicted to take to be run on the event loop."""
         self._thread = EngineThread(
             f"engine-{device}{'-background' if is_background else ''}",

@@ -42,7 +42,9 @@ class HttpPort:
         self._server: HttpServer | None = None
         if settings.http_listen is not None:
             context = None if tls is None else tls.http_context
-            self._server = HttpServer("--http-listen", settings.http_listen, context)
+            self._server = HttpServer(
+                "--http-listen", settings.http_listen, context, shared=settings.process_count > 1
+            )
 
     @property
     def address(self) -> str | None:
@@ -78,14 +80,17 @@ class ProbePort:
     """Answers `probe_listen` in plain text, whatever the others speak, with health alone.
 
     Args:
-        address: HOST:PORT; None for no such port.
+        settings: The server's.
 
     Raises:
         AddressUnavailableError: the address cannot be bound.
     """
 
-    def __init__(self, address: str | None) -> None:
-        self._server = None if address is None else HttpServer("--probe-listen", address)
+    def __init__(self, settings: Settings) -> None:
+        self._server: HttpServer | None = None
+        if settings.probe_listen is not None:
+            shared = settings.process_count > 1
+            self._server = HttpServer("--probe-listen", settings.probe_listen, shared=shared)
 
     @property
     def address(self) -> str | None:
