@@ -1,7 +1,7 @@
 """Setting of the number of server processes, as a field of `Settings`; see docs/scaling.md."""
 
 import os
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings
@@ -15,10 +15,8 @@ MOST = 16
 class ProcessSettings(BaseSettings):
     """How many processes there are."""
 
-    processes: int | Literal["auto"] = Field(
+    processes: Annotated[int, Field(ge=1, le=256)] | Literal["auto"] = Field(
         1,
-        ge=1,
-        le=256,
         description="Processes that serve the same addresses, HOST:PORT alone, for more small "
         "requests than one event loop can take; auto is one for two cores, 16 at most. Limits of "
         "points, bytes and memory, threads and GPUs are shared out among them. A connection stays "

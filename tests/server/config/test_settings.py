@@ -54,6 +54,8 @@ def test_devices_may_be_repeated_or_separated_by_commas():
         (["--http-listen", "unix:/a"], "expected HOST:PORT, got 'unix:/a'"),
         (["--probe-listen", "unix:/a"], "expected HOST:PORT, got 'unix:/a'"),
         (["--max-connection-age-grace-s", "9"], "needs max_connection_age_s"),
+        (["--processes", "0"], "--processes"),
+        (["--processes", "many"], "--processes"),
         (["--http-origins", "viewer.example"], "expected http(s)://HOST, without a path, or *"),
         (["--http-origins", "https://a,https://b/page"], "got 'https://b/page'"),
         (["--shared-memory-listen", "a:1"], "expected unix:PATH, got 'a:1'"),

@@ -75,6 +75,25 @@ async def test_compressed_messages_are_refused_unless_asked_for(compression):
     await servers.stop(None)
 
 
+async def test_a_connection_of_age_is_replaced_and_no_call_notices():
+    servers = GrpcServers(Settings(listen=["127.0.0.1:0"], max_connection_age_s=0.2), [])
+    peers = set()
+
+    async def name_peer(request, context):
+        peers.add(context.peer())
+        return request
+
+    handler = grpc.unary_unary_rpc_method_handler(name_peer)
+    generic = grpc.method_handlers_generic_handler("a.B", {"C": handler})
+    servers.public.add_generic_rpc_handlers([generic])
+    (address,) = servers.bind().public
+    await servers.start()
+    async with grpc.aio.insecure_channel(address) as channel:
+        while len(peers) < 3:
+            assert await channel.unary_unary("/a.B/C")(b"plain") == b"plain"
+    await servers.stop(None)
+
+
 def echo_handler():
     async def echo(request, context):  # noqa: ARG001
         return request
