@@ -2,7 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import TypeAlias
 
 import structlog
 import torch
@@ -18,9 +21,13 @@ from farpoint_server.memory.trimmer import Gate
 from farpoint_server.models.registry import Registry
 from farpoint_server.processes.place import Place
 from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.cost import CostModel
 from farpoint_server.scheduling.lane import BatchMetrics
+from farpoint_server.scheduling.placement import Placement, Scheduler
 from farpoint_server.scheduling.watchdog import Watchdog
 from farpoint_server.transport.health import Health
+
+Metrics: TypeAlias = Callable[[str], BatchMetrics]
 
 
 class Compute:
@@ -29,7 +36,8 @@ class Compute:
     Attributes:
         devices: One for each engine.
         engines: Those of the devices.
-        batcher: The scheduler before them.
+        batchers: The queues before each of them.
+        batcher: The scheduler: the only one of these, or what chooses among them.
         monitor: Of their memory.
         models: Those that are loaded.
         allocator_settings: The value of PYTORCH_ALLOC_CONF.
@@ -37,37 +45,24 @@ class Compute:
     Args:
         settings: The server's.
         health: Told of engines that hang, of memory that keeps running out, and of models.
-        metrics: Of each batch.
+        metrics: Of the batches of a device, given its name.
         place: Of this process, whose share of the machine it uses.
 
     Raises:
         StartError: the settings do not fit this machine.
     """
 
-    def __init__(
-        self, settings: Settings, health: Health, metrics: BatchMetrics, place: Place
-    ) -> None:
+    def __init__(self, settings: Settings, health: Health, metrics: Metrics, place: Place) -> None:
         self._health = health
+        self._hung: set[int] = set()
         self.allocator_settings = os.environ.get(environment.NAME, "")
         self.engines = _make_engines(settings, place, self.allocator_settings)
         self.devices = [engine.device for engine in self.engines]
-        background = [e.background for e in self.engines if e.background is not None]
-        watchdog = Watchdog(
-            settings.engine_timeout_s,
-            len(self.devices),
-            lambda healthy: health.report_soon("engines", healthy=healthy),
-            2 if background else 1,
-        )
-        long_ns = int(settings.long_work_ms * 1e6)
-        is_cpu = all(device.type == "cpu" for device in self.devices)
-        self.batcher = Batcher(
-            self.engines,
-            settings.batch_points,
-            watchdog,
-            background=background,
-            long_ns=long_ns,
-            batch_ns=long_ns if long_ns and is_cpu else None,
-            metrics=metrics,
+        self.batchers = [
+            self._make_batcher(index, settings, metrics) for index in range(len(self.engines))
+        ]
+        self.batcher: Scheduler = (
+            self.batchers[0] if len(self.batchers) == 1 else Placement(self.batchers)
         )
         self.monitor = MemoryMonitor(
             self.engines,
@@ -76,6 +71,31 @@ class Compute:
             structlog.get_logger("farpoint.memory").error,
         )
         self.models = Registry(self.engines, health)
+
+    def _make_batcher(self, index: int, settings: Settings, metrics: Metrics) -> Batcher:
+        engine = self.engines[index]
+        background = [] if engine.background is None else [engine.background]
+        watchdog = Watchdog(
+            settings.engine_timeout_s,
+            report=partial(self._report_engine, index),
+            lanes=1 + len(background),
+        )
+        long_ns, is_cpu = int(settings.long_work_ms * 1e6), engine.device.type == "cpu"
+        return Batcher(
+            [engine],
+            settings.batch_points,
+            watchdog,
+            background=background,
+            long_ns=long_ns,
+            batch_ns=long_ns if long_ns and is_cpu else None,
+            metrics=metrics(str(engine.device)),
+            costs=CostModel() if is_cpu else CostModel(attrgetter("gpu_cost_ns")),
+        )
+
+    def _report_engine(self, index: int, healthy: bool) -> None:
+        """While another engine is left, the server serves."""
+        (self._hung.discard if healthy else self._hung.add)(index)
+        self._health.report_soon("engines", healthy=len(self._hung) < len(self.engines))
 
     async def start(self, models: Sequence[str]) -> None:
         """Runs a first batch on each device, loads the models, and takes work from now on.

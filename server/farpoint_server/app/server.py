@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from operator import attrgetter
 
 import grpc
 import structlog
@@ -12,13 +14,13 @@ from farpoint_server.app.others import OtherProcesses
 from farpoint_server.app.servicers import Parts, make_servicers
 from farpoint_server.codec.open_inference.posix_memory import PosixMemory
 from farpoint_server.config.settings import Settings
+from farpoint_server.observability.metrics.batches import batch_metrics
 from farpoint_server.observability.metrics.instruments import GAUGES
 from farpoint_server.observability.metrics.memory import MemoryCollector
 from farpoint_server.observability.setup import Telemetry
 from farpoint_server.processes.place import Place
 from farpoint_server.request_context import Fields
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.scheduling.lane import BatchMetrics
 from farpoint_server.services import registration as services
 from farpoint_server.services.open_inference import rest
 from farpoint_server.transport.health import Health
@@ -48,13 +50,8 @@ class App:
         )
         self._others = OtherProcesses(place, self._named_memory)
         self._telemetry = Telemetry(settings, lambda: self.is_serving, self._others)
-        observed = self._telemetry.instruments
-        self._compute = Compute(
-            settings,
-            self._health,
-            BatchMetrics(observed.batch_requests.observe, observed.batch_points.observe),
-            place,
-        )
+        metrics = partial(batch_metrics, self._telemetry.instruments)
+        self._compute = Compute(settings, self._health, metrics, place)
         self._threads = ThreadPoolExecutor(2, "codec")
         self._in_flight = InFlight()
         self._shared_memory = SharedMemoryServer(settings)
@@ -193,7 +190,15 @@ class App:
             ("shared_memory_bytes", lambda: regions.size),
         ):
             self._telemetry.add_gauge(f"farpoint_{name}", GAUGES[name], read)
-        engines = self._compute.engines
+        engines, batchers = self._compute.engines, self._compute.batchers
+        self._telemetry.add_device_gauge(
+            "farpoint_queue_seconds",
+            GAUGES["queue_seconds"],
+            {
+                str(engine.device): partial(attrgetter("wait_s"), batcher)
+                for engine, batcher in zip(engines, batchers, strict=True)
+            },
+        )
         self._telemetry.add_collector(
             MemoryCollector(lambda: [engine.memory.snapshot for engine in engines])
         )

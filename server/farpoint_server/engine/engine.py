@@ -2,8 +2,9 @@
 
 import asyncio
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import methodcaller
@@ -188,6 +189,16 @@ class Engine:
             return answer.answers.result()[answer.place]
         except Exception as error:
             raise self.memory.failed(error) from error
+
+
+def check_any(engines: Sequence[Engine], predicted_bytes: int) -> None:
+    """Raises TooLargeError for work that none of the engines can ever do."""
+    for engine in engines[:-1]:
+        with suppress(TooLargeError):
+            engine.check(predicted_bytes)
+            return
+    for last in engines[-1:]:
+        last.check(predicted_bytes)
 
 
 def _service_error(finding: OutOfMemory | DeviceLost) -> ServiceError:

@@ -1,7 +1,7 @@
 """Prometheus metrics and OpenTelemetry traces, set up as the settings say."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import grpc
 from prometheus_client import (
@@ -67,6 +67,14 @@ class Telemetry:
     def add_gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Adds a metric that is read at each scrape, on the thread of the scrape."""
         Gauge(name, text, registry=self._registry).set_function(read)
+
+    def add_device_gauge(
+        self, name: str, text: str, reads: Mapping[str, Callable[[], float]]
+    ) -> None:
+        """The same with the label `device`."""
+        gauge = Gauge(name, text, ("device",), registry=self._registry)
+        for device, read in reads.items():
+            gauge.labels(device).set_function(read)
 
     def add_collector(self, collector: Collector) -> None:
         """Adds metrics that are made at each scrape."""

@@ -50,6 +50,8 @@ class BatchMetrics(NamedTuple):
 
     requests: Callable[[float], object] = bool
     points: Callable[[float], object] = bool
+    seconds: Callable[[float], object] = bool
+    """The time that it took, when it is done."""
 
 
 class Lane:
@@ -83,12 +85,27 @@ class Lane:
         self._costs = costs
         self._metrics = metrics
         self._running = [0] * len(engines)
+        self._ends_s = [0.0] * len(engines)
         self._workers: list[asyncio.Task[None]] = []
 
     @property
     def is_hung(self) -> bool:
         """Whether no engine is left that could answer."""
         return self._watchdog.hung_lanes[self.index]
+
+    @property
+    def wait_ns(self) -> int:
+        """Predicted nanoseconds until an engine has done what waits and runs now.
+
+        A batch that is late is taken to need as long again, so that nothing more comes to an engine
+        that hangs, long before the watchdog says so.
+        """
+        now = time.monotonic()
+        running_s = min(
+            abs(end_s - now) if running else 0.0
+            for end_s, running in zip(self._ends_s, self._running, strict=True)
+        )
+        return int(running_s * 1e9) + self.queue.cost_ns // len(self.engines)
 
     def start(self) -> None:
         """Begins to serve the queue."""
@@ -135,6 +152,7 @@ class Lane:
             job.place = (batch, index)
         self._metrics.requests(len(jobs))
         self._metrics.points(batch.point_count)
+        self._ends_s[engine] = begun + sum([job.cost_ns for job in jobs]) / 1e9
         late: list[int] = []
         limit_s, loop = self._watchdog.limit_s, asyncio.get_running_loop()
         timer = limit_s and loop.call_later(limit_s, self._hang, engine, jobs, late)
@@ -153,6 +171,7 @@ class Lane:
 
     def _answer(self, jobs: Sequence[Job], answers: Sequence[Any], begun: float) -> None:
         compute_s = time.monotonic() - begun
+        self._metrics.seconds(compute_s)
         is_complete, batch_requests = True, len(jobs)
         # Paired before any is told: of a wrong number nobody knows whose answer is whose.
         for job, answer in [*zip(jobs, answers, strict=True)]:
