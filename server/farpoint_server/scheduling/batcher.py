@@ -120,6 +120,7 @@ class Batcher:
                 answer = engine.run_inline_if_idle(work)
                 if answer is not None:
                     self._metrics.requests(1)
+                    self._metrics.device_requests(1)
                     self._metrics.points(work.point_count)
                     seconds = time.monotonic() - begun
                     self._metrics.seconds(seconds)

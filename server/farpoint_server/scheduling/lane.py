@@ -50,6 +50,8 @@ class BatchMetrics(NamedTuple):
 
     requests: Callable[[float], object] = bool
     points: Callable[[float], object] = bool
+    device_requests: Callable[[float], object] = bool
+    """As `requests`, for a count of each device."""
     seconds: Callable[[float], object] = bool
     """The time that it took, when it is done."""
 
@@ -151,6 +153,7 @@ class Lane:
         for index, job in enumerate(jobs):
             job.place = (batch, index)
         self._metrics.requests(len(jobs))
+        self._metrics.device_requests(len(jobs))
         self._metrics.points(batch.point_count)
         self._ends_s[engine] = begun + sum([job.cost_ns for job in jobs]) / 1e9
         late: list[int] = []

@@ -11,11 +11,9 @@ def batch_metrics(instruments: Instruments, device: str) -> BatchMetrics:
         instruments: Of the server.
         device: As torch names it, the label of what is counted by device.
     """
-    sizes, counted = instruments.batch_requests.observe, instruments.device_requests.labels(device)
-
-    def requests(number: float) -> None:
-        sizes(number)
-        counted.inc(number)
-
-    seconds = instruments.device_seconds.labels(device)
-    return BatchMetrics(requests, instruments.batch_points.observe, seconds.inc)
+    return BatchMetrics(
+        instruments.batch_requests.observe,
+        instruments.batch_points.observe,
+        instruments.device_requests.labels(device).inc,
+        instruments.device_seconds.labels(device).inc,
+    )
