@@ -59,7 +59,7 @@ def connections(server: RunningServer, count: int = 12):
 def pids(server: RunningServer) -> dict[int, int]:
     """The process in each place, as the log says."""
     lines = [line for line in server.log if line["event"] == "process ready"]
-    return {line["index"]: line["child"] for line in lines}
+    return {line["process"]: line["pid"] for line in lines}
 
 
 def probe(server: RunningServer, path: str) -> bytes:
@@ -133,12 +133,12 @@ def check_a_process_that_is_killed_is_replaced(server):
     """It then knows the models and regions of later; the other one serves meanwhile."""
     before = pids(server)
     os.kill(before[1], signal.SIGKILL)
-    server.wait_for(lambda line: line["event"] == "process ended" and line["index"] == 1)
+    server.wait_for(lambda line: line["event"] == "process ended" and line["process"] == 1)
     assert probe(server, "/readyz") == b"SERVING\n"
     with farpoint.Client(server.address) as client:
         assert len(client.sample(SMALL, 9)) == 9
     old = set(before.values())
-    server.wait_for(lambda line: line["event"] == "process ready" and line["child"] not in old)
+    server.wait_for(lambda line: line["event"] == "process ready" and line["pid"] not in old)
     with connections(server) as channels:
         assert {tuple(model_names(channel)) for channel in channels} == {
             ("density_small", "second")

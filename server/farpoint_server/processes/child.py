@@ -101,7 +101,7 @@ class Child:
                     self.fields = said["fields"]
                     self._silent = self._sick = 0
                     self.ready.set()
-                    log.info("process ready", index=self.index, child=said["pid"])
+                    log.info("process ready", process=self.index, pid=said["pid"])
         finally:
             writer.close()
 
@@ -114,8 +114,8 @@ class Child:
         pid = self.process and self.process.pid
         log.error(
             "process does not answer" if silent else "process is not healthy",
-            index=self.index,
-            child=pid,
+            process=self.index,
+            pid=pid,
         )
         # One with a hung engine has told its callers; what it still holds will not be answered.
         self.signal(signal.SIGKILL)

@@ -101,8 +101,8 @@ class Supervisor:
             lived = child.ready.is_set()
             log.error(
                 "process ended",
-                index=index,
-                child=child.process and child.process.pid,
+                process=index,
+                pid=child.process and child.process.pid,
                 exit_status=status,
                 served=lived,
             )
@@ -118,7 +118,7 @@ class Supervisor:
 
     def _give_up(self, index: int, status: int) -> int:
         """A process that cannot start, as the first or again and again, ends the server."""
-        log.error("gave up: a process does not start", index=index, exit_status=status)
+        log.error("gave up: a process does not start", process=index, exit_status=status)
         self._stopping.set()
         self._signal(signal.SIGTERM)
         return status if status in (CANNOT_START, DEVICE_FAILED) else 1
