@@ -43,7 +43,11 @@ class HttpPort:
         if settings.http_listen is not None:
             context = None if tls is None else tls.http_context
             self._server = HttpServer(
-                "--http-listen", settings.http_listen, context, shared=settings.process_count > 1
+                "--http-listen",
+                settings.http_listen,
+                context,
+                max_connections=settings.max_http_connections,
+                shared=settings.process_count > 1,
             )
 
     @property
