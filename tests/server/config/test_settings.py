@@ -33,6 +33,7 @@ def test_listen_may_be_repeated_or_separated_by_commas(monkeypatch):
 def test_devices_may_be_repeated_or_separated_by_commas():
     assert parse(["--device", "cpu", "--device", "cuda:1"]).device == ("cpu", "cuda:1")
     assert parse(["--device", "cpu,cpu"]).device == ("cpu", "cpu")
+    assert parse(["--device", "auto:all"]).device == ("auto:all",)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,13 @@ def test_a_cpu_keeps_no_reserve_and_refuses_nothing_without_a_limit(limit, bound
     assert (budget.bounded, budget.limit, budget._reserve) == (bounded, limit, 0)
 
 
+@pytest.mark.parametrize(("sharers", "expected"), [(1, 3 << 30), (3, 1 << 30)])
+def test_processes_that_share_a_device_divide_its_limit(sharers, expected):
+    memory = manager_of(CPU, Options(limit_bytes=3 << 30), Gate(), sharers=sharers)
+    assert memory._budget.limit == expected
+    assert manager_of(CPU, Options(), Gate(), sharers=sharers)._budget.limit is None
+
+
 def test_the_options_by_default():
     assert Options() == Options(None, None, reserve_bytes=512 << 20, enabled=True)
 
