@@ -4,19 +4,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from operator import attrgetter
 
 import grpc
 import structlog
 
 from farpoint_server.app.compute import Compute
+from farpoint_server.app.gauges import show_state
 from farpoint_server.app.others import OtherProcesses
 from farpoint_server.app.servicers import Parts, make_servicers
 from farpoint_server.codec.open_inference.posix_memory import PosixMemory
 from farpoint_server.config.settings import Settings
 from farpoint_server.observability.metrics.batches import batch_metrics
-from farpoint_server.observability.metrics.instruments import GAUGES
-from farpoint_server.observability.metrics.memory import MemoryCollector
 from farpoint_server.observability.setup import Telemetry
 from farpoint_server.processes.place import Place
 from farpoint_server.request_context import Fields
@@ -77,7 +75,6 @@ class App:
         self._http = HttpPort(settings, self._servers, bodies)
         self._probe = ProbePort(settings)
         self._register()
-        self._show_state()
 
     @property
     def is_serving(self) -> bool:
@@ -176,29 +173,4 @@ class App:
         servicers = make_servicers(parts)
         servicers.add_to(self._servers, calls, over_http, self._others.wrap)
         self._others.register(servicers, self._compute.models, self._telemetry.exposition)
-
-    def _show_state(self) -> None:
-        admission, batcher = self._admission, self._compute.batcher
-        in_flight, regions = self._in_flight, self._shared_memory.regions
-        for name, read in (
-            ("serving", lambda: self._health.is_serving),
-            ("calls", lambda: in_flight.calls),
-            ("points_in_flight", lambda: admission.points),
-            ("bytes_in_flight", lambda: admission.bytes),
-            ("queue_requests", lambda: batcher.waiting_requests),
-            ("queue_points", lambda: batcher.waiting_points),
-            ("shared_memory_bytes", lambda: regions.size),
-        ):
-            self._telemetry.add_gauge(f"farpoint_{name}", GAUGES[name], read)
-        engines, batchers = self._compute.engines, self._compute.batchers
-        self._telemetry.add_device_gauge(
-            "farpoint_queue_seconds",
-            GAUGES["queue_seconds"],
-            {
-                str(engine.device): partial(attrgetter("wait_s"), batcher)
-                for engine, batcher in zip(engines, batchers, strict=True)
-            },
-        )
-        self._telemetry.add_collector(
-            MemoryCollector(lambda: [engine.memory.snapshot for engine in engines])
-        )
+        show_state(self._telemetry, parts)

@@ -19,6 +19,8 @@ from farpoint_server.processes.place import Place, tell
 CHECK_S = 1.0
 MOST_SILENT = 60
 MOST_SICK = 30
+# Beyond what a process gives itself to drain.
+PATIENCE_S = 10.0
 log = structlog.get_logger("farpoint.supervisor")
 
 
@@ -66,11 +68,14 @@ class Child:
                 # Ctrl-C reaches all that is in the terminal's foreground; the second one cuts off.
                 start_new_session=True,
             )
+        except OSError:
+            ours.close()
+            raise
         finally:
             theirs.close()
             os.close(log_descriptor)
         tasks = [asyncio.create_task(self._listen(ours, may_begin))]
-        tasks.append(asyncio.create_task(self._check()))
+        tasks.append(asyncio.create_task(self._check(settings)))
         try:
             return await self.process.wait()
         finally:
@@ -105,7 +110,7 @@ class Child:
         finally:
             writer.close()
 
-    async def _check(self) -> None:
+    async def _check(self, settings: Settings) -> None:
         await self.ready.wait()
         while self._silent <= MOST_SILENT and self._sick <= MOST_SICK:
             await asyncio.sleep(CHECK_S)
@@ -117,5 +122,8 @@ class Child:
             process=self.index,
             pid=pid,
         )
-        # One with a hung engine has told its callers; what it still holds will not be answered.
+        if not silent:
+            # It may hold calls that it can answer still.
+            self.signal(signal.SIGTERM)
+            await asyncio.sleep(settings.drain_grace_s + settings.drain_timeout_s + PATIENCE_S)
         self.signal(signal.SIGKILL)

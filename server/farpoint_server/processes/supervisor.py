@@ -11,7 +11,7 @@ from pathlib import Path
 import structlog
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes.child import Child
+from farpoint_server.processes.child import PATIENCE_S, Child
 from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.place import Place
 from farpoint_server.processes.ports import Ports
@@ -22,8 +22,6 @@ FIRST_PAUSE_S, MOST_PAUSE_S = 0.5, 30.0
 LIVED_S = 60.0
 # A replacement that ends again and again before it serves ends the server.
 MOST_FAILED_STARTS = 5
-# Beyond what a process gives itself to drain.
-PATIENCE_S = 10.0
 CANNOT_START, DEVICE_FAILED = 2, 3
 log = structlog.get_logger("farpoint.supervisor")
 
@@ -56,7 +54,10 @@ class Supervisor:
         beginning = asyncio.create_task(self._begin())
         passing = asyncio.create_task(self._pass_on(signals))
         stopped = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait([stopped])
+        await asyncio.wait([stopped, *keeping], return_when=asyncio.FIRST_COMPLETED)
+        if not self._stopping.is_set():  # a bug ended one of them, and is raised below
+            self._stopping.set()
+            self._signal(signal.SIGTERM)
         beginning.cancel()
         _, late = await asyncio.wait(keeping, timeout=self._drain_s)
         if late:
@@ -90,12 +91,7 @@ class Supervisor:
         while True:
             child = self._children[index]
             begun = time.monotonic()
-            status = await child.run(
-                lambda link: Place(index, self._count, self._folder, link),
-                self._settings,
-                self._merger.open(),
-                self._may_begin.wait,
-            )
+            status = await self._run(child)
             if self._stopping.is_set():
                 return min(abs(status), 1) if child.ready.is_set() else 0
             lived = child.ready.is_set()
@@ -115,6 +111,18 @@ class Supervisor:
                 return 0
             pause = min(2 * pause, MOST_PAUSE_S)
             self._children[index] = Child(index)
+
+    async def _run(self, child: Child) -> int:
+        try:
+            return await child.run(
+                lambda link: Place(child.index, self._count, self._folder, link),
+                self._settings,
+                self._merger.open(),
+                self._may_begin.wait,
+            )
+        except OSError as error:  # of memory, processes or descriptors
+            log.error("process not started", process=child.index, reason=str(error))
+            return 1
 
     def _give_up(self, index: int, status: int) -> int:
         """A process that cannot start, as the first or again and again, ends the server."""

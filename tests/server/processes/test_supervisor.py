@@ -47,7 +47,7 @@ def hasty(monkeypatch):
     monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(child, "CHECK_S", 0.01)
     # A stand-in on a busy machine may be late.
-    monkeypatch.setattr(child, "MOST_SILENT", 300)
+    monkeypatch.setattr(child, "MOST_SILENT", 100)
     monkeypatch.setattr(child, "MOST_SICK", 3)
 
 
@@ -103,14 +103,18 @@ async def test_a_process_that_left_calls_unanswered_is_told_by_the_exit_status(r
 
 
 @pytest.mark.parametrize(
-    ("act", "said"),
-    [("silent", "process does not answer"), ("sick", "process is not healthy")],
+    ("act", "said", "status"),
+    [
+        ("silent", "process does not answer", -signal.SIGKILL),
+        ("sick", "process is not healthy", 0),
+    ],
 )
-async def test_a_process_that_hangs_or_stays_ill_is_killed_and_replaced(run, act, said):
+async def test_a_process_that_hangs_or_stays_ill_is_ended_and_replaced(run, act, said, status):
+    """The one is killed. The other drains, since it may hold calls that it can answer."""
     async with run("serve", f"{act} serve") as (running, log):
         (line,) = await wait_for(log, said, process=1)
         (ended,) = await wait_for(log, "process ended", process=1)
-        assert (ended["pid"], ended["exit_status"]) == (line["pid"], -signal.SIGKILL)
+        assert (ended["pid"], ended["exit_status"]) == (line["pid"], status)
         _, again = await wait_for(log, "process ready", 2, process=1)
         assert again["pid"] != line["pid"]
         os.kill(os.getpid(), signal.SIGTERM)
@@ -150,3 +154,14 @@ async def test_one_failed_start_is_no_reason_to_give_up(run):
     async with run("serve", "dies exit1 exit1 serve") as (running, log):
         await wait_for(log, "process ready", 2, process=1)
         assert not running.done()
+
+
+async def test_a_system_without_room_for_a_process_is_a_failed_start(run, monkeypatch):
+    async def no_room(*_, **__):
+        raise OSError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", no_room)
+    async with run("serve", "serve") as (running, log):
+        assert await running == 1
+        (line,) = await wait_for(log, "process not started", process=0)
+        assert line["reason"] == "Resource temporarily unavailable"
