@@ -23,6 +23,7 @@ from farpoint_server.services import registration as services
 from farpoint_server.services.open_inference import rest
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http.body import BodyLimits
+from farpoint_server.transport.http.calls import UnaryCalls
 from farpoint_server.transport.http.port import HttpPort, ProbePort
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
@@ -77,6 +78,11 @@ class App:
         self._register()
 
     @property
+    def calls(self) -> UnaryCalls:
+        """Runs calls that come in otherwise than over a port of the settings."""
+        return self._http.exchange.calls
+
+    @property
     def is_serving(self) -> bool:
         """Whether this process is healthy."""
         return self._health.is_serving
@@ -104,7 +110,7 @@ class App:
         await self._probe.start(self._telemetry.health_routes)
         await self._health.set_all(serving=True)
         return {
-            "address": addresses.public[0],
+            "address": next(iter(addresses.public), None),
             "addresses": addresses.public,
             "admin_addresses": addresses.admin,
             "http_address": self._http.address,
