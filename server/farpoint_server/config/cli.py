@@ -125,6 +125,7 @@ def _metavar(name: str, field: FieldInfo) -> str:
         "encoder": "NAME=PATH",
         "http_origins": "ORIGIN",
         "otlp_endpoint": "URL",
+        "processes": "N|auto",
         "ray_address": "ADDRESS",
         "ray_replica_gpus": "GPUS",
         "ray_target_requests": "REQUESTS",

@@ -22,12 +22,12 @@ from farpoint_server.codec.encode import (
 from farpoint_server.codec.parts import check_encode
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.codec.wire import read_message
-from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.engine import Engine, check_any
 from farpoint_server.engine.types import Outcome, StageOutput
 from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.registry import LoadedModel, Registry
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.placement import Scheduler
 from farpoint_server.services.model_statistics import MOST_NOTED, Ended, ModelStatistics
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.receive import ReceiveTurns, receive
@@ -53,10 +53,10 @@ class EncodeHandler:
     limits: RequestLimits
     admission: Admission
     receiving: ReceiveTurns
-    batcher: Batcher
+    batcher: Scheduler
     registry: Registry
     threads: ThreadPoolExecutor
-    engines: Sequence[Engine] = ()
+    engines: Sequence[Engine]
     statistics: ModelStatistics = field(default_factory=ModelStatistics)
 
     async def handle(self, context: Context) -> bytes:
@@ -106,8 +106,7 @@ class EncodeHandler:
         fields["model"] = model.name
         clouds = await loop.run_in_executor(self.threads, decode_encode_request, request)
         work = EncodeWork(model.encoders, clouds, kind=f"encode {model.name}")
-        for engine in self.engines:
-            engine.check(work.least_bytes)
+        check_any(self.engines, work.least_bytes)
         decoded_at = time.monotonic_ns()
         outcome = await self.batcher.run(work, timeout_s)
         times = begun, decoded_at, time.monotonic_ns()

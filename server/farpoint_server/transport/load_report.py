@@ -25,7 +25,7 @@ class LoadReport:
     batch if that is more, as on a GPU.
 
     Args:
-        busy_s: Seconds that engines have been at batches, of the lane where that is most.
+        busy_s: Seconds that engines have been at batches, of the device where that is least.
         cores: That the process may use.
         clock: Seconds, monotonic.
         cpu_s: Seconds of all of its threads.
