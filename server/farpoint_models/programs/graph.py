@@ -7,7 +7,14 @@ import torch
 from torch.export import ExportedProgram
 
 from farpoint_models.programs.manifest import Manifest
-from farpoint_models.programs.tensors import ProgramError, TensorSpec
+from farpoint_models.programs.tensors import (
+    ALL_ROWS,
+    CLOUDS,
+    OFFSETS,
+    ROWS,
+    ProgramError,
+    TensorSpec,
+)
 
 # What torch.export takes to be possible for a size that is free: it tries neither 0 nor 1.
 _FREE = 2
@@ -54,16 +61,17 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def size_range(exported: ExportedProgram, size: Any) -> tuple[int, int | None]:
-    """Least and most that a size may be, as far as the graph says."""
+def size_range(exported: ExportedProgram, size: Any, name: int | str) -> tuple[int, int | None]:
+    """Least and most that a dimension may be, as far as the graph says; those of B for B+1."""
+    more = 1 if name == OFFSETS else 0
     if not isinstance(size, torch.SymInt):
-        return size, size
+        return size - more, size - more
     bounds = exported.range_constraints.get(size.node.expr)
     if bounds is None:
         return 1, None
     least, most = int(bounds.lower), bounds.upper
-    is_free = int(least) <= _FREE
-    return 1 if is_free else least, int(most) if str(most).isdigit() else None
+    least = 1 if least <= _FREE else least - more
+    return least, int(most) - more if str(most).isdigit() else None
 
 
 def _values(exported: ExportedProgram) -> dict[str, Any]:
@@ -80,11 +88,12 @@ def _check_tensor(
     if len(shape) != len(spec.shape):
         raise ProgramError(f"{where}: the graph has {len(shape)} dimensions, got {spec.shape}")
     for size, wanted in zip(shape, spec.shape, strict=True):
-        least, most = size_range(exported, size)
-        low, high = manifest.limit(wanted) if isinstance(wanted, str) else (wanted, wanted)
+        least, most = size_range(exported, size, wanted)
+        low, high = manifest.range_of(wanted)
         too_many = most is not None and (high is None or high > most)
-        # What comes out is what it is; only what goes in can be kept within bounds.
-        if kind == "output" and isinstance(size, torch.SymInt):
+        # How many samples there are is the program's own, and what is free comes from the inputs.
+        is_own = isinstance(wanted, str) and wanted not in (CLOUDS, ROWS, ALL_ROWS)
+        if kind == "output" and (isinstance(size, torch.SymInt) or is_own):
             continue
         if low < least or too_many:
             graph = str(least) if least == most else f"{least} to {most or 'any'}"

@@ -61,13 +61,34 @@ class Manifest:
         return next(spec for spec in self.inputs if spec.role is Role.POINTS)
 
     @property
+    def extra_inputs(self) -> list[TensorSpec]:
+        """What a request has beside its clouds."""
+        return [spec for spec in self.inputs if spec.role in (Role.PER_POINT, Role.PER_CLOUD)]
+
+    @property
     def has_clouds(self) -> bool:
         """Whether one call may hold several clouds."""
-        return self.joining is Joining.RAGGED or self.points.cloud_axis is not None
+        return self.is_ragged or self.points.cloud_axis is not None
 
     def limit(self, name: str) -> tuple[int, int | None]:
         """Least and most of a dimension."""
         return self.limits.get(name, (1, None))
+
+    def range_of(self, size: int | str) -> tuple[int, int | None]:
+        """Least and most of a dimension of a shape, those of B for B+1."""
+        if not isinstance(size, str):
+            return size, size
+        return self.limit(CLOUDS if size == OFFSETS else size)
+
+    def within(self, name: str, wanted: int) -> int:
+        """The size of a dimension that is nearest to what is wanted."""
+        least, most = self.limit(name)
+        return max(least, wanted if most is None else min(wanted, most))
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether clouds lie end to end."""
+        return self.joining is Joining.RAGGED
 
     def to_json(self) -> str:
         """What `parse_manifest` reads."""
@@ -159,13 +180,13 @@ def _check_tensor(manifest: Manifest, spec: TensorSpec, kind: str, roles: set[Ro
         raise ProgramError(
             f"{where}: expected counts to name an output of that role, got {spec.counts!r}"
         )
-    if free and not spec.counts and manifest.joining is Joining.RAGGED:
+    if free and not spec.counts and manifest.is_ragged:
         raise ProgramError(f"{where}: expected counts, since a ragged batch mixes clouds, got none")
 
 
 def _expected_dimensions(manifest: Manifest, spec: TensorSpec) -> Iterable[tuple[str, ...]]:
     """Which named dimensions a tensor may have."""
-    if manifest.joining is Joining.RAGGED:
+    if manifest.is_ragged:
         by_role: Mapping[Role, Sequence[tuple[str, ...]]] = {
             Role.OFFSETS: [(OFFSETS,), (CLOUDS,)],
             Role.PER_SAMPLE: [()],
@@ -185,6 +206,11 @@ def _check_joining(manifest: Manifest) -> None:
         raise ProgramError(
             f"manifest: joining {joining}: expected one input of the role {needed.value}, got "
             f"{len(_names(manifest.inputs, needed))}"
+        )
+    if manifest.joining is not Joining.ALONE and manifest.limit(CLOUDS)[0] > 1:
+        raise ProgramError(
+            f"manifest: limits of B: expected 1 cloud or more, got {manifest.limit(CLOUDS)[0]} "
+            "(torch.export assumes two clouds where it sees B+1 offsets: take the ends, (B,))"
         )
     if not manifest.has_clouds and manifest.joining is not Joining.ALONE:
         raise ProgramError(

@@ -45,10 +45,11 @@ def calls(lengths: Int64s, manifest: Manifest) -> Iterator[Int64s]:
         yield from np.arange(len(lengths))[:, None]
         return
     joining, (_, most) = manifest.joining, manifest.limit("B")
+    most_rows = min(CALL_ROWS, manifest.limit("P")[1] or CALL_ROWS)
     if joining is Joining.ALONE:
         yield np.arange(len(lengths))
         return
-    is_ragged = joining is Joining.RAGGED
+    is_ragged = manifest.is_ragged
     order = np.arange(len(lengths)) if is_ragged else np.argsort(lengths, kind="stable")
     spread = {Joining.PADDED: 2}.get(joining, 1)
     begin = rows = 0
@@ -56,7 +57,7 @@ def calls(lengths: Int64s, manifest: Manifest) -> Iterator[Int64s]:
         length = int(lengths[place])
         more = rows + length if is_ragged else length * (end - begin + 1)
         fits = is_ragged or length <= spread * lengths[order[begin]]
-        if end > begin and (more > CALL_ROWS or end - begin == most or not fits):
+        if end > begin and (more > most_rows or end - begin == most or not fits):
             yield order[begin:end]
             begin, more = end, length
         rows = more
@@ -65,7 +66,7 @@ def calls(lengths: Int64s, manifest: Manifest) -> Iterator[Int64s]:
 
 def call_rows(lengths: Int64s, manifest: Manifest) -> int:
     """Rows of the largest of these calls, padding included."""
-    if manifest.joining is Joining.RAGGED:
+    if manifest.is_ragged:
         return max(int(lengths[places].sum()) for places in calls(lengths, manifest))
     return max(len(places) * int(lengths[places].max()) for places in calls(lengths, manifest))
 
@@ -124,7 +125,7 @@ def _argument(manifest: Manifest, spec: TensorSpec, clouds: Sequence[Cloud]) -> 
         return values[0] if spec.cloud_axis is None else np.moveaxis(values, 0, spec.cloud_axis)
     arrays = [cloud.rows[spec.name] for cloud in clouds]
     assert spec.row_axis is not None
-    if manifest.joining is Joining.RAGGED:
+    if manifest.is_ragged:
         joined = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
         return np.moveaxis(joined, 0, spec.row_axis)
     if spec.cloud_axis is None:
@@ -154,7 +155,7 @@ def _parts(
     lengths = [cloud.length for cloud in clouds] if spec.role is Role.PER_POINT else None
     if counts is not None:
         lengths = [int(count) for count in counts]
-    if manifest.joining is Joining.RAGGED and spec.row_axis is not None:
+    if manifest.is_ragged and spec.row_axis is not None:
         assert lengths is not None
         rows = np.moveaxis(output, spec.row_axis, 0)
         _check_size(spec, len(rows), sum(lengths))

@@ -156,8 +156,8 @@ def _trial_of(loaded: LoadedProgram) -> WarmUp[float]:
 
 def sample_request(manifest: Manifest) -> ProgramInput:
     """A request that the manifest allows: one random cloud, zeros beside it."""
-    length = _within(manifest, "N", _within(manifest, "P", PROGRAM_POINTS))
-    clouds = _within(manifest, "B", 1)
+    length = manifest.within("N", manifest.within("P", PROGRAM_POINTS))
+    clouds = manifest.within("B", 1)
     random = np.random.default_rng(0)
     rows, values = {}, {}
     for spec in manifest.inputs:
@@ -169,11 +169,6 @@ def sample_request(manifest: Manifest) -> ProgramInput:
         elif spec.role is Role.PER_CLOUD:
             values[spec.name] = np.zeros((clouds, *shape), spec.dtype)
     return ProgramInput(np.full(clouds, length), rows, values)
-
-
-def _within(manifest: Manifest, name: str, wanted: int) -> int:
-    least, most = manifest.limit(name)
-    return max(least, min(wanted, wanted if most is None else most))
 
 
 async def _run(engine: Engine, warm_up: WarmUp[T]) -> T:
