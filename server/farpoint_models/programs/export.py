@@ -1,5 +1,6 @@
 """A served program from an nn.Module: exported, checked, saved, and run beside the module."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,9 +26,10 @@ from farpoint_models.programs.tensors import (
 )
 
 TOLERANCE = 1e-5
-# Sizes of the samples that the module and the program are compared on: clouds, points of each. The
-# first is also what is traced. They differ everywhere, so that no two dimensions look alike.
-SAMPLES = ((3, 1021), (2, 1536), (1, 1187))
+# The samples that the module and the program are compared on: clouds, and points above the least
+# that the manifest allows. The first is also what is traced: it is like no other size, such as 3.
+SAMPLES = ((5, 61), (2, 97), (1, 32))
+_FIXED = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\] as dynamic .* constant \((\d+)\)")
 
 
 def export_program(
@@ -72,8 +74,8 @@ def compare(module: nn.Module, program: Program) -> float:
     """
     run = program.on(torch.device("cpu"))
     worst = 0.0
-    for clouds, points in SAMPLES:
-        inputs = sample_inputs(program.manifest, clouds, points)
+    for clouds, more in SAMPLES:
+        inputs = sample_inputs(program.manifest, clouds, more)
         with torch.no_grad():
             expected = [t for t in pytree.tree_leaves(module(*inputs)) if isinstance(t, Tensor)]
             found = run(inputs)
@@ -83,18 +85,24 @@ def compare(module: nn.Module, program: Program) -> float:
             if got.shape != want.shape or not worst <= TOLERANCE:
                 raise ProgramError(
                     f"output {spec.name}: the program differs from the module by {worst:.2g} for "
-                    f"{clouds} clouds of {points} points, expected {TOLERANCE} at most"
+                    f"{clouds} clouds, expected {TOLERANCE} at most"
                 )
     return worst
 
 
-def sample_inputs(manifest: Manifest, clouds: int, points: int) -> list[Tensor]:
-    """Random inputs that the manifest allows, in order; clouds of a ragged one differ in size."""
+def sample_inputs(manifest: Manifest, clouds: int, more: int) -> list[Tensor]:
+    """Random inputs that the manifest allows, in order; where they may, clouds differ in size.
+
+    Args:
+        manifest: Of the program.
+        clouds: How many.
+        more: Points of the largest above the least that it may have.
+    """
     clouds = manifest.within(CLOUDS, clouds) if manifest.has_clouds else 1
-    points = manifest.within(ROWS, points)
+    least, _ = manifest.limit(ROWS)
+    points = manifest.within(ROWS, least + more)
     lengths = torch.full((clouds,), points)
     if Role.LENGTHS in {spec.role for spec in manifest.inputs} or manifest.is_ragged:
-        least, _ = manifest.limit(ROWS)
         lengths -= torch.arange(clouds) * min(7, (points - least) // max(1, clouds))
     sizes = {CLOUDS: clouds, ROWS: points, ALL_ROWS: int(lengths.sum()), OFFSETS: clouds + 1}
     generator = torch.Generator().manual_seed(points)
@@ -118,8 +126,7 @@ def _sample(
 
 
 def _export(module: nn.Module, manifest: Manifest) -> ExportedProgram:
-    clouds, points = SAMPLES[0]
-    inputs = tuple(sample_inputs(manifest, clouds, points))
+    inputs = tuple(sample_inputs(manifest, *SAMPLES[0]))
     dynamic = tuple(
         {axis: Dim.DYNAMIC for axis, size in enumerate(spec.shape) if _varies(manifest, size)}
         for spec in manifest.inputs
@@ -128,7 +135,10 @@ def _export(module: nn.Module, manifest: Manifest) -> ExportedProgram:
         with torch.no_grad():
             exported = torch.export.export(module, inputs, dynamic_shapes=_tree(dynamic))
     except Exception as error:
+        fixed = _FIXED.search(str(error))
         line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        if fixed:
+            line = f"dimension {fixed[2]} of {fixed[1]} varies, and its code takes {fixed[3]} alone"
         raise ProgramError(f"the module cannot be exported: {line}") from error
     for kind, values, specs in (
         ("inputs", graph_inputs(exported), manifest.inputs),
