@@ -1,5 +1,7 @@
 """What a request to a program can get wrong, by field; and what its numbers become."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.support.programs import RAGGED, segmenter_manifest
@@ -86,6 +88,15 @@ def test_numbers_become_what_the_program_takes():
     assert (decoded.rows["color"] == 3).all()
     assert decoded.values["label"].dtype == np.int64
     assert decoded.rows["xyz"].shape == (20, 3)
+
+
+def test_ten_numbers_of_a_cloud_of_ten_points_are_the_clouds():
+    """The client, which does not know the model, sends them as if each were of a point."""
+    label = replace(SEGMENTER.inputs[2], shape=("B", 10))
+    manifest = replace(SEGMENTER, inputs=(*SEGMENTER.inputs[:2], label))
+    sent = np.arange(20)
+    values = decode(request(label=sent), manifest).values["label"]
+    np.testing.assert_array_equal(values, sent.reshape(2, 10))
 
 
 def test_map_coordinates_are_shifted_where_only_differences_count():
