@@ -21,6 +21,7 @@ from farpoint_models.architectures import (
 from farpoint_models.programs import Joining, Manifest, Role, TensorSpec
 from farpoint_models.programs.export import export_program
 
+SAMPLES = (64, 16)
 RANDOM = np.random.default_rng(9)
 POINTS = TensorSpec("points", Role.POINTS, "float32", ("B", "N", 3))
 LENGTHS = TensorSpec("lengths", Role.LENGTHS, "int64", ("B",))
@@ -65,17 +66,17 @@ def architectures() -> dict[str, Architecture]:
         per_sample("counts", "int32", "M"),
         kept,
     )
-    padded, least = Joining.PADDED, {"N": (512, None)}
+    padded, least = Joining.PADDED, {"N": (SAMPLES[0], None)}
     return {
         "classifier": Architecture(
-            PointNet2Classifier(10, width=0.125),
+            PointNet2Classifier(10, 0.125, SAMPLES),
             Manifest(padded, (POINTS, LENGTHS), logits(Role.PER_CLOUD, 10), least),
-            (700, 512),
+            (100, 64),
         ),
         "parts": Architecture(
-            PointNet2PartSegmenter(6, 4, width=0.125),
+            PointNet2PartSegmenter(6, 4, 0.125, SAMPLES),
             Manifest(padded, (POINTS, CATEGORY, LENGTHS), logits(Role.PER_POINT, 6, "N"), least),
-            (600, 900),
+            (80, 120),
         ),
         "transformer": Architecture(
             PointTransformer(5, 2, widths=(16, 32), depths=(1, 1), neighbors=(8, 8)),
