@@ -101,7 +101,7 @@ class Compute:
         """Runs a first batch on each device, loads the models, and takes work from now on.
 
         Args:
-            models: As the setting `encoder` names them.
+            models: As the settings `encoder` and `model` name them.
         """
         for engine in self.engines:
             await engine.start()

@@ -101,7 +101,8 @@ class App:
         addresses = self._servers.bind() if warm is None else None
         self._shared_memory.start()
         models = await self._others.start()
-        await self._compute.start(self._settings.encoder if models is None else models)
+        named = (*self._settings.encoder, *self._settings.model)
+        await self._compute.start(named if models is None else models)
         self._others.join()
         if warm is not None:
             await warm()
