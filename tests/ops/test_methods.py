@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import pairwise
 from math import floor
 
 import pytest
@@ -13,6 +14,7 @@ from farpoint_ops import (
     furthest_point_sample,
     poisson_disk_sample,
     random_sample,
+    random_sample_ragged,
     voxel_grid_mean,
     voxel_grid_sample,
 )
@@ -119,6 +121,17 @@ def test_random_rows_do_not_depend_on_the_batch(device: torch.device) -> None:
     assert sorted(random_sample(clouds, 40)[0].tolist()) == list(range(40))
 
 
+def test_random_rows_of_a_ragged_batch_are_those_of_each_cloud(cloud: Tensor) -> None:
+    cuts = [0, 1, len(cloud) // 2, len(cloud)]
+    clouds = [cloud[a:b] for a, b in pairwise(cuts)]
+    counts, seeds = [1, len(clouds[1]), (len(clouds[2]) + 1) // 2], [7, -1, 2**64 - 1]
+    rows = random_sample_ragged(cloud, cuts, counts, seed=seeds)
+    each = zip(clouds, counts, seeds, cuts, strict=False)
+    expected = [random_sample(c[None], m, seed=s)[0] + first for c, m, s, first in each]
+    assert rows.dtype == torch.int32
+    assert torch.equal(rows, torch.cat(expected))
+
+
 def test_poisson_disks_do_not_overlap_and_leave_no_room(device: torch.device) -> None:
     cloud = torch.rand(2, 900, 3, generator=torch.Generator().manual_seed(2)).to(device)
     rows, offsets = poisson_disk_sample(cloud, 0.15)
@@ -159,6 +172,16 @@ ERRORS: dict[str, tuple[Callable[[Tensor], object], type[Exception], str]] = {
     "random seeds": (lambda x: random_sample(x, 2, seed=[1]), ValueError, "seed: expected 2"),
     "random seed": (lambda x: random_sample(x, 2, seed=0.5), TypeError, "seed: .*got 0.5"),  # type: ignore[arg-type]
     "random length": (lambda x: random_sample(x, 3, lengths=[8, 2]), ValueError, "lengths: .*2"),
+    "ragged samples": (
+        lambda x: random_sample_ragged(x[0], [0, 3, 8], 4),
+        ValueError,
+        "samples: expected 1 <= samples <= 3, the points of cloud 0, got 4",
+    ),
+    "ragged seeds": (
+        lambda x: random_sample_ragged(x[0], [0, 3, 8], 2, seed=[1]),
+        ValueError,
+        "seed: expected 2",
+    ),
     "poisson": (lambda x: poisson_disk_sample(x, -1.0), ValueError, "radius: .*got -1"),
 }
 
