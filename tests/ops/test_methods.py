@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import pairwise
+from itertools import accumulate
 from math import floor
 
 import pytest
@@ -122,10 +122,10 @@ def test_random_rows_do_not_depend_on_the_batch(device: torch.device) -> None:
 
 
 def test_random_rows_of_a_ragged_batch_are_those_of_each_cloud(cloud: Tensor) -> None:
-    cuts = [0, 1, len(cloud) // 2, len(cloud)]
-    clouds = [cloud[a:b] for a, b in pairwise(cuts)]
-    counts, seeds = [1, len(clouds[1]), (len(clouds[2]) + 1) // 2], [7, -1, 2**64 - 1]
-    rows = random_sample_ragged(cloud, cuts, counts, seed=seeds)
+    clouds = [cloud[:1], cloud, cloud.flip(0)]
+    counts, seeds = [1, len(cloud), (len(cloud) + 1) // 2], [7, -1, 2**64 - 1]
+    cuts = [0, *accumulate(map(len, clouds))]
+    rows = random_sample_ragged(torch.cat(clouds), cuts, counts, seed=seeds)
     each = zip(clouds, counts, seeds, cuts, strict=False)
     expected = [random_sample(c[None], m, seed=s)[0] + first for c, m, s, first in each]
     assert rows.dtype == torch.int32
