@@ -14,6 +14,7 @@ from farpoint import io
 from farpoint._async_client import AsyncClient
 from farpoint._client import Client
 from farpoint._default import sample
+from farpoint._rpcs.methods import PoissonDisk, RandomSampling, VoxelGrid
 from farpoint._security import Tls
 from farpoint.errors import (
     CancelledError,
@@ -57,6 +58,8 @@ __all__ = [
     "PackedCloud",
     "PackedField",
     "PermissionDeniedError",
+    "PoissonDisk",
+    "RandomSampling",
     "ResourceExhaustedError",
     "Sample",
     "ServerInfo",
@@ -69,6 +72,7 @@ __all__ = [
     "UnauthenticatedError",
     "UnavailableError",
     "UnimplementedError",
+    "VoxelGrid",
     "io",
     "sample",
 ]

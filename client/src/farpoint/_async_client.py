@@ -14,6 +14,7 @@ from farpoint._channel import open_aio_channel
 from farpoint._rpcs import calls
 from farpoint._rpcs.calls import CallContext, UnaryRpc, start_call
 from farpoint._rpcs.encode import EncodeRpc
+from farpoint._rpcs.methods import Method
 from farpoint._rpcs.sample import SampleRpc
 from farpoint._rpcs.stream import SampleStreamRpc
 from farpoint._rpcs.upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
@@ -45,6 +46,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         radius: float | None = None,
+        method: Method | None = None,
         timeout: float | None = None,
     ) -> Sample: ...
 
@@ -58,6 +60,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         radius: float | None = None,
+        method: Method | None = None,
         timeout: float | None = None,
     ) -> list[Sample]: ...
 
@@ -71,6 +74,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         radius: float | None = None,
+        method: Method | None = None,
         timeout: float | None = None,
     ) -> Sample: ...
 
@@ -83,6 +87,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         radius: float | None = None,
+        method: Method | None = None,
         timeout: float | None = None,
     ) -> Any:
         """Chooses m points of each cloud by farthest point sampling; see `Client.sample`."""
@@ -90,7 +95,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         with nullcontext() if self._memory is None else Lease(self._memory, context) as lease:
             arguments = (
                 *(points, m, attributes, start, nonfinite),
-                *(lease, self._checksums, radius),
+                *(lease, self._checksums, radius, method),
             )
             if lease is None:
                 rpc = SampleRpc(*arguments)
@@ -108,12 +113,14 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         start: int = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         radius: float | None = None,
+        method: Method | None = None,
         latest_only: bool = False,
         timeout: float | None = None,
     ) -> AsyncIterator[StreamedSample]:
         """Samples clouds as they come, and answers in their order; see `Client.sample_stream`."""
         rpc = SampleStreamRpc(
-            m, start, nonfinite, latest_only, start_call(timeout), self._checksums, radius
+            *(m, start, nonfinite, latest_only, start_call(timeout)),
+            *(self._checksums, radius, method),
         )
         stubs = self._stubs or self._open_stubs()
         answers = stubs.sampling.SampleStream(rpc.requests_async(clouds), **rpc.options)
