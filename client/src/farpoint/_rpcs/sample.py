@@ -112,10 +112,10 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         self._check(response)
         is_shifted = self._is_shifted(response)
         timings = context.read_timings(response.timings)
-        indices, distances = to_arrays(
-            response.indices, response.distances, checksums=self.checksums
-        )
-        indices, distances = indices.astype(np.int64), distances.astype(np.float32)
+        tensors = [response.indices, *([response.distances] * self.head.return_distances)]
+        indices, *measured = to_arrays(*tensors, checksums=self.checksums)
+        indices = indices.astype(np.int64)
+        distances = measured[0].astype(np.float32) if measured else np.empty(0, np.float32)
         origins = self._origins(response) if is_shifted else None
         means = self._means(response) if self.head.return_points else None
         samples, end = [], 0
