@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from tests.support.fake_device import FakeDevice
 from tests.support.method_references import random_rows, voxel_rows
 
 from farpoint_server.engine.methods import MethodWork
+from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import Method, MethodClouds, RandomRows, Samples, VoxelGrid
+from farpoint_server.memory.trimmer import Gate
 
 POINTS = np.random.default_rng(1).normal(size=(200, 3)).astype(np.float32)
 LENGTHS, COUNTS = np.array([60, 1, 139]), np.array([60, 1, 9])
@@ -44,6 +47,20 @@ def test_each_cloud_is_answered_by_itself(kind):
     assert counts.tolist() == [len(rows) for rows in expected]
     assert (samples.points is not None) == (kind == "mean")
     assert asked.kind == kind
+
+
+def test_a_device_is_given_the_same_and_answers_the_same():
+    # The number of voxels depends on the points, so the stand-in has to be the points themselves.
+    gate, device = Gate(), FakeDevice(stand_in=lambda _: torch.from_numpy(POINTS))
+    pipeline = Pipeline(device, gate.hold_shared)
+    for method in METHODS.values():
+        with gate.reading():
+            answers = work(method).run(torch.device("cpu"), pipeline)
+        for got, expected in zip(answers.result()[0], answer(work(method)), strict=True):
+            np.testing.assert_array_equal(got, expected)
+    pipeline.wait(0)
+    assert not device.races
+    pipeline.stop()
 
 
 @pytest.mark.parametrize("kind", METHODS)
