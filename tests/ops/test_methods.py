@@ -82,6 +82,15 @@ def test_the_order_of_the_points_does_not_change_a_mean(device: torch.device) ->
     assert len(means) == 64
 
 
+def test_voxels_that_lie_far_apart_are_told_apart(device: torch.device) -> None:
+    """More of them than an int64 numbers, if those between them counted."""
+    corners = torch.cartesian_prod(*[torch.arange(3.0) * 2**22] * 3).to(device)
+    cloud = torch.cat([corners, corners.flip(0) + 0.5])
+    assert voxel_grid_sample(cloud, 1.0)[0].tolist() == list(range(27))
+    rows, _ = voxel_grid_sample(cloud, 1.0, offsets=[0, 27, 54])
+    assert rows.tolist() == list(range(54))
+
+
 def test_an_origin_moves_the_grid(device: torch.device) -> None:
     line = torch.tensor([[0.1, 0, 0], [0.9, 0, 0], [1.1, 0, 0]], device=device)
     assert voxel_grid_sample(line, 1.0)[0].tolist() == [0, 2]
