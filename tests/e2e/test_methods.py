@@ -196,6 +196,10 @@ WRONG = {
         "--radius goes with --method farthest-point or poisson-disk",
     ),
     "disks without a radius": (["--method", "poisson-disk"], "needs --radius"),
+    "a method on Ray": (
+        ["--ray", "--method", "random", "-m", "5"],
+        "--ray goes with no --method but farthest-point",
+    ),
     "a start of random rows": (
         ["--method", "random", "-m", "5", "--start", "2"],
         "--start goes with --method farthest-point",

@@ -14,8 +14,8 @@ from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import MethodClouds, RandomRows, Samples
 from farpoint_server.memory.prediction import method_bytes
 
-# On one core, to within a factor of two: calling torch, and per point of a million (CPU time, AMD
-# EPYC, a busy machine).
+# On one core, to within a factor of two: calling torch, and per point of a million (CPU time, a
+# Xeon, a busy machine).
 CALL_NS = 300_000
 POINT_NS = {"first": 170, "nearest_mean": 270, "mean": 400, "random": 170}
 
