@@ -1,6 +1,8 @@
-"""Seeded synthetic point clouds for benchmarks: float32 (n, 3), contiguous."""
+"""Seeded point clouds for benchmarks, synthetic but for one: float32 (n, 3), contiguous."""
 
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +10,12 @@ import numpy.typing as npt
 from farpoint_training.scenes import lidar_scan
 
 Cloud = npt.NDArray[np.float32]
+ROOT = Path(__file__).resolve().parents[2]
+# A scan of a 128-beam sensor, the whole one where the optional data is beside the checkout.
+STREETS = (
+    ROOT.parent / "shared" / "data" / "driving_os1_128_scan0_kitti.bin",
+    ROOT / "tests" / "data" / "street_kitti_part.bin",
+)
 
 
 def lidar(n: int) -> Cloud:
@@ -19,6 +27,23 @@ def lidar(n: int) -> Cloud:
         scan = lidar_scan(seed=0, columns=columns)
     keep = np.linspace(0, len(scan) - 1, n).astype(np.int64)
     return np.ascontiguousarray(scan[keep, :3])
+
+
+@cache
+def _street() -> Cloud:
+    path = next(path for path in STREETS if path.exists())
+    return np.fromfile(path, np.float32).reshape(-1, 4)[:, :3]
+
+
+def street_points() -> int:
+    """The most that `street` has."""
+    return len(_street())
+
+
+def street(n: int) -> Cloud:
+    """Points of a real scan in random order."""
+    rows = np.random.default_rng(0).permutation(street_points())[:n]
+    return np.ascontiguousarray(_street()[rows])
 
 
 def cube(n: int) -> Cloud:
@@ -46,6 +71,7 @@ def equal(n: int) -> Cloud:
 
 POINT_SETS: dict[str, Callable[[int], Cloud]] = {
     "lidar": lidar,
+    "street": street,
     "cube": cube,
     "sphere": sphere,
     "lattice": lattice,

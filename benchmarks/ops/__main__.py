@@ -19,7 +19,7 @@ import torch
 
 from benchmarks.common.machine import describe
 from benchmarks.common.peer_modules import missing
-from benchmarks.ops import fps, fps_peers, gather, neighbor_peers, neighbors
+from benchmarks.ops import fps, fps_peers, gather, neighbor_peers, neighbors, spaces
 from benchmarks.ops.report import grouped, heading, missing_lines, plot, table, with_ratio
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -43,6 +43,7 @@ def fps_report(quick: bool) -> Row:
         "machine": describe(*PACKAGES),
         "missing": missing(fps_peers.MODULES),
         "rows": announced(fps.row(*size) for size in fps.grid(quick)),
+        "spaces": announced(spaces.row(*size) for size in spaces.SIZES),
         "threads": [fps.threads_row(*size) for size in fps.THREADS],
         "levels": [fps.levels_row(*size) for size in fps.LEVELS],
         "memory": [fps.memory_row(*size) for size in fps.MEMORY],
@@ -66,6 +67,8 @@ def fps_markdown(report: Row) -> str:
     rows = [r | {"size": f"{r['n']} → {r['m']}"} for r in report["rows"]]
     lines = [heading(report), ""]
     lines += table(rows, {"points": "points", "size": "N → m"}, FPS_PEERS)
+    rows = [r | {"size": f"{r['n']} → {r['m']}"} for r in report["spaces"]]
+    lines += ["", *table(rows, {"dimensions": "dimensions", "size": "N → m"}, spaces.NAMES)]
     lines += ["", "| N → m | clouds | two threads over one |", "|---|---|---|"]
     lines += [
         f"| {r['n']} → {r['m']} | {r['batch']} | {r['speedup']:.2f} |" for r in report["threads"]

@@ -24,6 +24,7 @@ from benchmarks.common.measure import Contender
 
 SIZES = (1024, 16_384, 120_000)
 CHANNELS, NEIGHBORS = 64, 16
+RADIUS = 0.5
 # Samples of a cloud, and queries of one.
 SHARE = 8
 
@@ -45,6 +46,9 @@ def calls(points: int) -> dict[str, Callable[[], Any]]:
         f"fps {points} -> {m}": lambda: farpoint_ops.furthest_point_sample(cloud, m),
         f"gather {CHANNELS} x {points}": lambda: farpoint_ops.gather_points(features, idx),
         f"knn {m} of {points}": lambda: farpoint_ops.knn(cloud, few, NEIGHBORS),
+        f"ball query {m} of {points}": lambda: farpoint_ops.ball_query(
+            cloud, few, RADIUS, NEIGHBORS
+        ),
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks.common.measure import interleaved, interleaved_by_cost
-from benchmarks.common.point_sets import POINT_SETS, cube
+from benchmarks.common.point_sets import POINT_SETS, cube, street_points
 from benchmarks.ops.fps_peers import contenders
 from farpoint_ops import furthest_point_sample
 
@@ -25,6 +25,7 @@ LIDAR = [
     (120_000, 16_384),
     (1_000_000, 16_384),
 ]
+STREET = [(4096, 1024), (16_384, 4096), (65_536, 16_384)]
 OTHERS = [(1024, 16), (1024, 256), (4096, 1024), (16_384, 4096), (120_000, 16), (120_000, 4096)]
 # Points, samples, clouds.
 THREADS = (
@@ -44,9 +45,10 @@ def grid(quick: bool) -> Iterator[tuple[str, int, int]]:
     for n, m in LIDAR:
         if not quick or n <= 120_000:
             yield "lidar", n, m
+    yield from (("street", n, m) for n, m in STREET if n <= street_points())
     if not quick:
-        for points in POINT_SETS:
-            yield from ((points, n, m) for n, m in OTHERS if points != "lidar")
+        for points in (name for name in POINT_SETS if name not in ("lidar", "street")):
+            yield from ((points, n, m) for n, m in OTHERS)
 
 
 def row(points: str, n: int, m: int) -> Row:

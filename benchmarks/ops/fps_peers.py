@@ -19,6 +19,8 @@ from farpoint_ops import furthest_point_sample
 
 MODULES = ("fpsample", "torch_quickfps", "torch_cluster", "open3d")
 HEIGHTS = (3, 5, 7, 9)
+# Most dimensions of fpsample's bucket sampler.
+BUCKET_DIMENSIONS = 8
 LONGEST_CALL_SECONDS = 1.5
 # Share of the samples that is enough to judge brute force by.
 PROBE = 64
@@ -32,7 +34,8 @@ class Contenders(NamedTuple):
     left_out: dict[str, str]
 
 
-def _at_best_height(call: Callable[[int], Any]) -> tuple[Call, int]:
+def at_best_height(call: Callable[[int], Any]) -> tuple[Call, int]:
+    """A call of a tree height, at the best one, and that."""
     times = {h: min(seconds_of(partial(call, h)) for _ in range(2)) for h in HEIGHTS}
     best = min(times, key=lambda h: times[h])
     return partial(call, best), best
@@ -72,7 +75,7 @@ def contenders(cloud: np.ndarray, m: int) -> Contenders:
     batch = torch.from_numpy(cloud)[None]
     found = Contenders({"farpoint": lambda: furthest_point_sample(batch, m)}, {}, {})
     for name, call in _bucket_peers(cloud, batch, m).items():
-        found.calls[name], found.heights[name] = _at_best_height(call)
+        found.calls[name], found.heights[name] = at_best_height(call)
     for name, sampler in _brute_force_peers(cloud, batch).items():
         seconds = expected_seconds(sampler, m)
         if seconds > LONGEST_CALL_SECONDS:

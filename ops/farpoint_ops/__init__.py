@@ -16,8 +16,7 @@ from farpoint_ops.interpolate import interpolate  # noqa: E402
 from farpoint_ops.methods import (  # noqa: E402
     poisson_disk_sample,
     random_sample,
-    voxel_grid_mean,
-    voxel_grid_sample,
+    random_sample_ragged,
 )
 from farpoint_ops.neighbors import (  # noqa: E402
     ball_query,
@@ -25,6 +24,7 @@ from farpoint_ops.neighbors import (  # noqa: E402
     knn,
     nearest_sample,
 )
+from farpoint_ops.voxel_grid import voxel_grid_mean, voxel_grid_sample  # noqa: E402
 
 _vmap.register()
 _interrupt.install()
@@ -42,6 +42,7 @@ __all__ = [
     "nearest_sample",
     "poisson_disk_sample",
     "random_sample",
+    "random_sample_ragged",
     "voxel_grid_mean",
     "voxel_grid_sample",
 ]

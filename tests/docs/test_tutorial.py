@@ -1,8 +1,10 @@
-"""docs/tutorial.md, run as it stands against a real server."""
+"""docs/tutorial.md and docs/methods.md, run as they stand against a real server."""
 
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from tests.support.pages import ROOT, code_blocks
 from tests.support.servers.server_process import RunningServer
@@ -29,3 +31,13 @@ def test_the_blocks_run_in_their_order(
     assert re.search(r"^\d+\.\d\d m$", printed, re.MULTILINE)
     assert "1000 rows" in printed  # the error of the cloud of NaN
     assert re.search(r"^\(\d+,\) \(\d+, \d+\)$", printed, re.MULTILINE)
+
+
+def test_the_methods_sample(server: RunningServer) -> None:
+    (block,) = code_blocks("methods.md", "python")
+    names: dict[str, Any] = {}
+    exec(compile(block.replace("127.0.0.1:50051", server.address), "methods.md", "exec"), names)
+    assert len(names["some"]) == 1024
+    voxels = np.floor(names["points"] / 0.5)
+    assert len(names["grid"]) == len(np.unique(voxels, axis=0))
+    assert names["apart"].covering_radius <= 0.5

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import accumulate
 from math import floor
 
 import pytest
@@ -13,6 +14,7 @@ from farpoint_ops import (
     furthest_point_sample,
     poisson_disk_sample,
     random_sample,
+    random_sample_ragged,
     voxel_grid_mean,
     voxel_grid_sample,
 )
@@ -80,6 +82,15 @@ def test_the_order_of_the_points_does_not_change_a_mean(device: torch.device) ->
     assert len(means) == 64
 
 
+def test_voxels_that_lie_far_apart_are_told_apart(device: torch.device) -> None:
+    """More of them than an int64 numbers, if those between them counted."""
+    corners = torch.cartesian_prod(*[torch.arange(3.0) * 2**22] * 3).to(device)
+    cloud = torch.cat([corners, corners.flip(0) + 0.5])
+    assert voxel_grid_sample(cloud, 1.0)[0].tolist() == list(range(27))
+    rows, _ = voxel_grid_sample(cloud, 1.0, offsets=[0, 27, 54])
+    assert rows.tolist() == list(range(54))
+
+
 def test_an_origin_moves_the_grid(device: torch.device) -> None:
     line = torch.tensor([[0.1, 0, 0], [0.9, 0, 0], [1.1, 0, 0]], device=device)
     assert voxel_grid_sample(line, 1.0)[0].tolist() == [0, 2]
@@ -117,6 +128,17 @@ def test_random_rows_do_not_depend_on_the_batch(device: torch.device) -> None:
     assert torch.equal(each[2:], random_sample(clouds[:1, :12], 9, seed=4))
     assert not torch.equal(each[0], each[1])
     assert sorted(random_sample(clouds, 40)[0].tolist()) == list(range(40))
+
+
+def test_random_rows_of_a_ragged_batch_are_those_of_each_cloud(cloud: Tensor) -> None:
+    clouds = [cloud[:1], cloud, cloud.flip(0)]
+    counts, seeds = [1, len(cloud), (len(cloud) + 1) // 2], [7, -1, 2**64 - 1]
+    cuts = [0, *accumulate(map(len, clouds))]
+    rows = random_sample_ragged(torch.cat(clouds), cuts, counts, seed=seeds)
+    each = zip(clouds, counts, seeds, cuts, strict=False)
+    expected = [random_sample(c[None], m, seed=s)[0] + first for c, m, s, first in each]
+    assert rows.dtype == torch.int32
+    assert torch.equal(rows, torch.cat(expected))
 
 
 def test_poisson_disks_do_not_overlap_and_leave_no_room(device: torch.device) -> None:
@@ -159,6 +181,16 @@ ERRORS: dict[str, tuple[Callable[[Tensor], object], type[Exception], str]] = {
     "random seeds": (lambda x: random_sample(x, 2, seed=[1]), ValueError, "seed: expected 2"),
     "random seed": (lambda x: random_sample(x, 2, seed=0.5), TypeError, "seed: .*got 0.5"),  # type: ignore[arg-type]
     "random length": (lambda x: random_sample(x, 3, lengths=[8, 2]), ValueError, "lengths: .*2"),
+    "ragged samples": (
+        lambda x: random_sample_ragged(x[0], [0, 3, 8], 4),
+        ValueError,
+        "samples: expected 1 <= samples <= 3, the points of cloud 0, got 4",
+    ),
+    "ragged seeds": (
+        lambda x: random_sample_ragged(x[0], [0, 3, 8], 2, seed=[1]),
+        ValueError,
+        "seed: expected 2",
+    ),
     "poisson": (lambda x: poisson_disk_sample(x, -1.0), ValueError, "radius: .*got -1"),
 }
 

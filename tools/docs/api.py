@@ -10,6 +10,7 @@ PAGES = {
         (
             "farpoint_ops.fps",
             "farpoint_ops.fps_ragged",
+            "farpoint_ops.voxel_grid",
             "farpoint_ops.methods",
             "farpoint_ops.gather",
             "farpoint_ops.interpolate",

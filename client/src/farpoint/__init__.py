@@ -15,6 +15,7 @@ from farpoint._async_client import AsyncClient
 from farpoint._balancing.hedging import Hedging
 from farpoint._client import Client
 from farpoint._default import sample
+from farpoint._rpcs.methods import PoissonDisk, RandomSampling, VoxelGrid
 from farpoint._security import Tls
 from farpoint.errors import (
     CancelledError,
@@ -61,6 +62,8 @@ __all__ = [
     "PackedCloud",
     "PackedField",
     "PermissionDeniedError",
+    "PoissonDisk",
+    "RandomSampling",
     "ResourceExhaustedError",
     "Sample",
     "ServerInfo",
@@ -73,6 +76,7 @@ __all__ = [
     "UnauthenticatedError",
     "UnavailableError",
     "UnimplementedError",
+    "VoxelGrid",
     "io",
     "sample",
 ]

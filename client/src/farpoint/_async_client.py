@@ -15,6 +15,7 @@ from farpoint._rpcs import calls
 from farpoint._rpcs.calls import CallContext, UnaryRpc, start_call
 from farpoint._rpcs.encode import EncodeRpc
 from farpoint._rpcs.infer import InferRpc
+from farpoint._rpcs.methods import Method
 from farpoint._rpcs.sample import SampleRpc
 from farpoint._rpcs.stream import SampleStreamRpc
 from farpoint._rpcs.upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
@@ -46,6 +47,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         radius: float | None = None,
+        method: Method | None = None,
         timeout: float | None = None,
     ) -> Sample: ...
 
@@ -59,6 +61,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         radius: float | None = None,
+        method: Method | None = None,
         timeout: float | None = None,
     ) -> list[Sample]: ...
 
@@ -72,6 +75,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         radius: float | None = None,
+        method: Method | None = None,
         timeout: float | None = None,
     ) -> Sample: ...
 
@@ -84,6 +88,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         radius: float | None = None,
+        method: Method | None = None,
         timeout: float | None = None,
     ) -> Any:
         """Chooses m points of each cloud by farthest point sampling; see `Client.sample`."""
@@ -91,7 +96,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         with nullcontext() if self._memory is None else Lease(self._memory, context) as lease:
             arguments = (
                 *(points, m, attributes, start, nonfinite),
-                *(lease, self._checksums, radius),
+                *(lease, self._checksums, radius, method),
             )
             if lease is None:
                 rpc = SampleRpc(*arguments)
@@ -109,12 +114,14 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         start: int = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         radius: float | None = None,
+        method: Method | None = None,
         latest_only: bool = False,
         timeout: float | None = None,
     ) -> AsyncIterator[StreamedSample]:
         """Samples clouds as they come, and answers in their order; see `Client.sample_stream`."""
         rpc = SampleStreamRpc(
-            m, start, nonfinite, latest_only, start_call(timeout), self._checksums, radius
+            *(m, start, nonfinite, latest_only, start_call(timeout)),
+            *(self._checksums, radius, method),
         )
         stubs = self._stubs or self._open_stubs()
         answers = stubs.sampling.SampleStream(rpc.requests_async(clouds), **rpc.options)

@@ -14,6 +14,7 @@ from farpoint._rpcs import calls
 from farpoint._rpcs.calls import CallContext, UnaryRpc, start_call
 from farpoint._rpcs.encode import EncodeRpc
 from farpoint._rpcs.infer import InferRpc
+from farpoint._rpcs.methods import Method
 from farpoint._rpcs.sample import SampleRpc
 from farpoint._rpcs.stream import SampleStreamRpc
 from farpoint._rpcs.upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
@@ -62,6 +63,7 @@ class Client(BaseClient[grpc.Channel]):
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         radius: float | None = None,
+        method: Method | None = None,
         timeout: float | None = None,
     ) -> Sample: ...
 
@@ -75,6 +77,7 @@ class Client(BaseClient[grpc.Channel]):
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         radius: float | None = None,
+        method: Method | None = None,
         timeout: float | None = None,
     ) -> list[Sample]: ...
 
@@ -88,6 +91,7 @@ class Client(BaseClient[grpc.Channel]):
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         radius: float | None = None,
+        method: Method | None = None,
         timeout: float | None = None,
     ) -> Sample: ...
 
@@ -100,9 +104,10 @@ class Client(BaseClient[grpc.Channel]):
         start: int | Sequence[int] = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         radius: float | None = None,
+        method: Method | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Chooses points of each cloud by farthest point sampling: m, or as many as a radius takes.
+        """Chooses points of each cloud: the farthest, m or as many as a radius takes, or others.
 
         Args:
             points: one cloud (N, 3), or a batch: (B, N, 3) or a list of (Ni, 3). Arrays of numpy,
@@ -123,6 +128,8 @@ class Client(BaseClient[grpc.Channel]):
             radius: where the sampling of each cloud ends, in the unit of its coordinates: at the
                 first covering radius that is at most this, rounded to float32. The result is the
                 beginning of the one without it.
+            method: `VoxelGrid`, `RandomSampling` or `PoissonDisk`; None is farthest point sampling.
+                What each makes of `m` and `start` is on its page; `radius` is None with all.
             timeout: seconds; None takes the client's.
 
         Returns:
@@ -134,7 +141,10 @@ class Client(BaseClient[grpc.Channel]):
         """
         context = start_call(timeout, self._timeout)
         with nullcontext() if self._memory is None else Lease(self._memory, context) as lease:
-            rpc = SampleRpc(points, m, attributes, start, nonfinite, lease, self._checksums, radius)
+            rpc = SampleRpc(
+                *(points, m, attributes, start, nonfinite),
+                *(lease, self._checksums, radius, method),
+            )
             if not rpc.batch.clouds:
                 return []
             return self._invoke(self._within_limit(rpc, context), context)
@@ -147,6 +157,7 @@ class Client(BaseClient[grpc.Channel]):
         start: int = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         radius: float | None = None,
+        method: Method | None = None,
         latest_only: bool = False,
         timeout: float | None = None,
     ) -> Iterator[StreamedSample]:
@@ -162,6 +173,7 @@ class Client(BaseClient[grpc.Channel]):
             start: row of each cloud that is chosen first.
             nonfinite: as for `sample`.
             radius: as for `sample`; `m` may be None then.
+            method: as for `sample`.
             latest_only: for a live sensor that may be faster than the server: of the clouds that
                 wait, all but the newest are dropped unanswered.
             timeout: seconds for the whole stream; None is without limit.
@@ -174,7 +186,8 @@ class Client(BaseClient[grpc.Channel]):
             FarpointError: the stream itself failed, while it is read.
         """
         rpc = SampleStreamRpc(
-            m, start, nonfinite, latest_only, start_call(timeout), self._checksums, radius
+            *(m, start, nonfinite, latest_only, start_call(timeout)),
+            *(self._checksums, radius, method),
         )
         return self._read_stream(rpc, clouds)
 

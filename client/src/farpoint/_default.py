@@ -10,6 +10,7 @@ from typing import Any, Literal, overload
 from farpoint._arrays import Attributes, BatchArray, CloudArray, CloudLike
 from farpoint._channel import DEFAULT_TARGET
 from farpoint._client import Client
+from farpoint._rpcs.methods import Method
 from farpoint._security import Tls
 from farpoint.errors import InvalidArgumentError
 from farpoint.results import Sample
@@ -35,6 +36,7 @@ def sample(
     start: int | Sequence[int] = 0,
     nonfinite: Literal["reject", "ignore"] = "reject",
     radius: float | None = None,
+    method: Method | None = None,
     timeout: float | None = None,
 ) -> Sample: ...
 
@@ -48,6 +50,7 @@ def sample(  # type: ignore[overload-overlap]  # a batch in one array is an arra
     start: int | Sequence[int] = 0,
     nonfinite: Literal["reject", "ignore"] = "reject",
     radius: float | None = None,
+    method: Method | None = None,
     timeout: float | None = None,
 ) -> list[Sample]: ...
 
@@ -61,6 +64,7 @@ def sample(
     start: int | Sequence[int] = 0,
     nonfinite: Literal["reject", "ignore"] = "reject",
     radius: float | None = None,
+    method: Method | None = None,
     timeout: float | None = None,
 ) -> Sample: ...
 
@@ -73,6 +77,7 @@ def sample(
     start: int | Sequence[int] = 0,
     nonfinite: Literal["reject", "ignore"] = "reject",
     radius: float | None = None,
+    method: Method | None = None,
     timeout: float | None = None,
 ) -> Any:
     """Chooses m points of each cloud by farthest point sampling; see `Client.sample`.
@@ -89,6 +94,7 @@ def sample(
         start=start,
         nonfinite=nonfinite,
         radius=radius,
+        method=method,
         timeout=timeout,
     )
 

@@ -33,18 +33,21 @@ class Timings:
 class Sample:
     """The points chosen from one cloud of N points, m of them, in order of choice.
 
-    Every prefix is a sample too: the first k rows are what asking for k gives.
+    Every prefix is a sample too: the first k rows are what asking for k gives. Only a `VoxelGrid`
+    chooses in the order of the rows.
     """
 
     indices: NDArray[np.int64]
     """(m,) int64, rows of the cloud as it was passed in; ready to index numpy and torch."""
     points: Array
-    """(m, 3), the rows themselves, in the cloud's own type."""
+    """(m, 3), the rows themselves, in the cloud's own type; or the means of voxels, float64 of a
+    float64 cloud and float32 of others."""
     attributes: Array | dict[str, Array] | None
     """The attributes at the chosen rows, in the form they were passed in."""
     distances: NDArray[np.float32]
     """(m,) float32, in the unit of the coordinates: the distance from rows 0..i of the sample to
-    the point of the cloud that is farthest from them, i.e. the covering radius of that prefix."""
+    the point of the cloud that is farthest from them, i.e. the covering radius of that prefix.
+    Nobody measures them for a `VoxelGrid` and `RandomSampling`: (0,)."""
     timings: Timings
     origin: NDArray[np.float64] | None
     """(3,) float64: what the server subtracted before it worked in float32; None where it
@@ -53,7 +56,13 @@ class Sample:
 
     @property
     def covering_radius(self) -> float:
-        """Largest distance from any finite point of the cloud to the nearest chosen one."""
+        """Largest distance from any finite point of the cloud to the nearest chosen one.
+
+        Raises:
+            ValueError: of a `VoxelGrid` or `RandomSampling`, for which there are no distances.
+        """
+        if not len(self.distances):
+            raise ValueError("a voxel grid and random rows have no covering distances")
         return float(self.distances[-1])
 
     def __len__(self) -> int:
@@ -64,14 +73,17 @@ class Sample:
         return (
             f"Sample(indices=int64[{len(self)}], points={points}, "
             f"attributes={_shapes(self.attributes)}, "
-            f"covering_radius={self.covering_radius:.6g}, total_ms={self.timings.total_ms:.3g})"
+            f"{self._measured('covering_radius=')}total_ms={self.timings.total_ms:.3g})"
         )
+
+    def _measured(self, name: str) -> str:
+        return f"{name}{self.covering_radius:.6g}, " if len(self.distances) else ""
 
     def _repr_html_(self) -> str:
         """For notebooks."""
         return figure(
             self.points,
-            f"{len(self)} points, covering radius {self.covering_radius:.6g}, "
+            f"{len(self)} points, {self._measured('covering radius ')}"
             f"{self.timings.total_ms:.3g} ms",
         )
 

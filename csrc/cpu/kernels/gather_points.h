@@ -26,15 +26,29 @@ void gather_rows(const Value* features, const Index* idx, Value* out, const Gath
 }
 
 // out[r, idx[r / channels, j]] += values[r, j] for the rows [begin, end), in the order of j: the
-// sum of a repeated index does not depend on the number of threads.
+// sum of a repeated index does not depend on the number of threads. Two rows of a cloud go
+// together: an index is read once for both, and while one addition waits for its sum the other goes
+// on.
 template <typename Value, typename Index>
 void scatter_rows(const Value* values, const Index* idx, Value* out, const GatherShape& shape,
                   int64_t begin, int64_t end) {
-  for (int64_t r = begin; r < end; ++r) {
-    const Value* row = values + r * shape.samples;
-    const Index* columns = idx + r / shape.channels * shape.samples;
-    Value* target = out + r * shape.points;
-    for (int64_t j = 0; j < shape.samples; ++j) target[columns[j]] += row[j];
+  const int64_t points = shape.points, samples = shape.samples;
+  for (int64_t r = begin; r < end;) {
+    const int64_t cloud = r / shape.channels;
+    const Value* row = values + r * samples;
+    const Index* columns = idx + cloud * samples;
+    Value* target = out + r * points;
+    if (r + 1 < end && r + 1 < (cloud + 1) * shape.channels) {
+      for (int64_t j = 0; j < samples; ++j) {
+        const int64_t column = columns[j];
+        target[column] += row[j];
+        target[points + column] += row[samples + j];
+      }
+      r += 2;
+    } else {
+      for (int64_t j = 0; j < samples; ++j) target[columns[j]] += row[j];
+      r += 1;
+    }
   }
 }
 

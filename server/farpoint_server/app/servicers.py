@@ -8,8 +8,8 @@ import torch
 from farpoint.v1 import sampling_pb2
 from farpoint_server import version
 from farpoint_server.app.compute import Compute
+from farpoint_server.codec.method import METHODS
 from farpoint_server.codec.open_inference.posix_memory import PosixMemory
-from farpoint_server.codec.sample_request import METHODS
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.tensors import POINT_TYPES
 from farpoint_server.codec.validation import RequestLimits

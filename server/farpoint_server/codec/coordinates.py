@@ -1,20 +1,27 @@
 """Requests decoded: coordinates of every dtype as float32, float64 shifted to a local origin."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from farpoint.v1 import tensor_pb2
+from farpoint_server.codec.method import check_grid
 from farpoint_server.codec.packed import PackedView
 from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.tensors import TensorView
 from farpoint_server.codec.validation import check_range
 from farpoint_server.codec.wire import ELEMENT_TYPES
-from farpoint_server.engine.types import Clouds, Float32s, Int64s
+from farpoint_server.engine.types import (
+    Clouds,
+    Float32s,
+    Float64s,
+    Int64s,
+    Method,
+    MethodClouds,
+    VoxelGrid,
+)
 from farpoint_server.errors import InvalidRequestError
-
-Float64s = npt.NDArray[np.float64]
 
 # Every float16 in float32, by its bits: a look-up takes half as long as numpy's conversion.
 _HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
@@ -24,7 +31,7 @@ class DecodedSampleRequest(NamedTuple):
     """The work of one request, and what its response needs besides."""
 
     request: ParsedSampleRequest
-    clouds: Clouds
+    clouds: Clouds | MethodClouds
     origins: Float64s | None
     """Shape (B, 3): what was subtracted from each float64 cloud; None for other types."""
 
@@ -37,6 +44,8 @@ def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
     """
     if request.shared_bytes:
         request = request.owned()
+    if request.method is not None:
+        return DecodedSampleRequest(request, _for_method(request, request.method), None)
     lengths, counts = request.lengths, request.sample_counts
     each_count, each_start = (_broadcast(v, len(lengths)) for v in (counts, request.starts))
     points, origins = to_float32(request.points, lengths)
@@ -47,6 +56,19 @@ def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
     check_finite(points, lengths, needed, request.points.field)
     clouds = Clouds(points, lengths, each_count, each_start, request.return_distances, radius)
     return DecodedSampleRequest(request, clouds, origins)
+
+
+def _for_method(request: ParsedSampleRequest, method: Method) -> MethodClouds:
+    """Coordinates as they were sent, wider at most: nothing is computed from their differences."""
+    lengths, counts = request.lengths, request.sample_counts
+    points, is_grid = _widened(request.points), isinstance(method, VoxelGrid)
+    needed = None
+    if request.ignore_nonfinite:
+        needed = np.ones(1, np.int64) if is_grid else counts
+    check_finite(points, lengths, needed, request.points.field)
+    if isinstance(method, VoxelGrid):
+        check_grid(points, method)
+    return MethodClouds(points, lengths, _broadcast(counts, len(lengths)), method)
 
 
 def _broadcast(values: Int64s, clouds: int) -> Int64s:
@@ -66,17 +88,22 @@ def to_float32(
     Returns:
         Points (P, 3), and origins (B, 3) for float64 or None.
     """
+    widened = _widened(points)
+    return _shift(widened, lengths) if widened.dtype == np.float64 else (widened, None)
+
+
+def _widened(points: TensorView | PackedView) -> npt.NDArray[Any]:
+    """Shape (P, 3): float64 as it is, everything else in float32."""
     if isinstance(points, PackedView):
-        packed = points.array()
-        return _shift(packed, lengths) if packed.dtype == np.float64 else (packed, None)
+        return points.array()
     raw = np.frombuffer(points.data, ELEMENT_TYPES[points.data_type]).reshape(points.shape)
     if points.data_type == tensor_pb2.DATA_TYPE_FLOAT64:
-        return _shift(raw.astype(np.float64, copy=False), lengths)
+        return raw.astype(np.float64, copy=False)
     if points.data_type == tensor_pb2.DATA_TYPE_BFLOAT16:
-        return (raw.astype(np.uint32) << 16).view(np.float32), None
+        return (raw.astype(np.uint32) << 16).view(np.float32)
     if points.data_type == tensor_pb2.DATA_TYPE_FLOAT16:
-        return _HALVES.take(raw.view("<u2")), None
-    return raw.astype(np.float32, copy=False), None
+        return _HALVES.take(raw.view("<u2"))
+    return raw.astype(np.float32, copy=False)
 
 
 def _shift(points: Float64s, lengths: Int64s) -> tuple[Float32s, Float64s]:
@@ -108,7 +135,7 @@ def _origins(points: Float64s, lengths: Int64s) -> Float64s:
 
 
 def check_finite(
-    points: Float32s, lengths: Int64s, needed: Int64s | None, field: str = "points"
+    points: Float32s | Float64s, lengths: Int64s, needed: Int64s | None, field: str = "points"
 ) -> None:
     """Raises InvalidRequestError for rows that are not finite.
 
@@ -130,7 +157,7 @@ def check_finite(
 
 
 def nonfinite(
-    points: Float32s,
+    points: Float32s | Float64s,
     finite: npt.NDArray[np.bool_],
     lengths: Int64s,
     expected: str,

@@ -120,6 +120,7 @@ _PACKED: Bounds = {
 
 
 def _sample_bounds(clouds: int) -> Bounds:
+    # Not `voxel_grid.origin`: numbers of eight bytes take no more in memory than on the wire.
     return {
         _Sample.POINTS_FIELD_NUMBER: Bound("points", parts=_TENSOR),
         _Sample.LENGTHS_FIELD_NUMBER: Bound("lengths", numbers=clouds),
@@ -127,6 +128,7 @@ def _sample_bounds(clouds: int) -> Bounds:
         _Sample.START_INDICES_FIELD_NUMBER: Bound("start_indices", numbers=clouds),
         _Sample.ATTRIBUTES_FIELD_NUMBER: Bound("attributes", MAX_ATTRIBUTES, parts=_ATTRIBUTE),
         _Sample.PACKED_CLOUD_FIELD_NUMBER: Bound("packed_cloud", parts=_PACKED),
+        _Sample.SEEDS_FIELD_NUMBER: Bound("seeds", numbers=clouds),
     }
 
 

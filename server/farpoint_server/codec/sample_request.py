@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from farpoint.v1 import packed_cloud_pb2, sampling_pb2, tensor_pb2
 from farpoint_server.codec import wire
+from farpoint_server.codec.method import read_method
 from farpoint_server.codec.packed import PackedView, parse_packed
 from farpoint_server.codec.packed_layout import PACKED
 from farpoint_server.codec.parts import check_sample
@@ -28,14 +29,14 @@ from farpoint_server.codec.wire import (
     length_delimited,
     read_message,
 )
-from farpoint_server.engine.types import Int64s
+from farpoint_server.engine.types import Int64s, Method, VoxelGrid
 from farpoint_server.errors import InvalidRequestError, quoted
 
-METHODS = (sampling_pb2.SAMPLING_METHOD_FARTHEST_POINT,)
 _POINTS = sampling_pb2.SampleRequest.POINTS_FIELD_NUMBER
 _PACKED = sampling_pb2.SampleRequest.PACKED_CLOUD_FIELD_NUMBER
 _DATA = tensor_pb2.Tensor.DATA_FIELD_NUMBER
 _PACKED_DATA = packed_cloud_pb2.PackedCloud.DATA_FIELD_NUMBER
+_FARTHEST = sampling_pb2.SAMPLING_METHOD_FARTHEST_POINT
 # Read once: an enum makes them anew each time that it is asked.
 _METHOD_NUMBERS = frozenset(sampling_pb2.SamplingMethod.values())
 _POLICY_NUMBERS = frozenset(sampling_pb2.NonfinitePolicy.values())
@@ -61,7 +62,7 @@ class ParsedSampleRequest(NamedTuple):
     lengths: Int64s
     """Shape (B,); adds up to P."""
     sample_counts: Int64s
-    """Shape (B,), or (1,) for all clouds; 1 to N of each."""
+    """Shape (B,), or (1,) for all clouds; 1 to N of each. What a voxel grid has at most."""
     starts: Int64s
     """Shape (B,), or (1,) for all clouds; 0 to N-1 of each."""
     ignore_nonfinite: bool
@@ -70,6 +71,8 @@ class ParsedSampleRequest(NamedTuple):
     return_checksums: bool = False
     covering_radius: float | None = None
     """Where the sampling of each cloud ends; None for its number of samples alone."""
+    method: Method | None = None
+    """None for the farthest points."""
 
     message_bytes: int = 0
     """Of the message, which holds its data until it is answered."""
@@ -138,9 +141,11 @@ def parse_sample_request(
     _check_enums(request)
     points = _parse_points(request, message.points_data, limits, regions)
     lengths = read_lengths(request.lengths, points.shape[0], limits)
-    radius = read_covering_radius(request)
+    radius, method = read_covering_radius(request), None
+    if request.method > _FARTHEST or request.seeds or request.HasField("voxel_grid"):
+        method = read_method(request, lengths)
     counts = lengths
-    if request.sample_counts or radius is None:
+    if request.sample_counts or (radius is None and type(method) is not VoxelGrid):
         counts = read_sample_counts(request.sample_counts, lengths)
     attributes: tuple[tuple[str, TensorView], ...] = ()
     shared_bytes = len(points.data) if points.is_shared else 0
@@ -158,6 +163,7 @@ def parse_sample_request(
         return_distances=request.return_distances,
         return_checksums=request.return_checksums,
         covering_radius=radius,
+        method=method,
         message_bytes=message.size,
         shared_bytes=shared_bytes,
     )

@@ -11,7 +11,7 @@ from farpoint_server.codec.coordinates import DecodedSampleRequest
 from farpoint_server.codec.packed import PackedView
 from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tensor
-from farpoint_server.engine.types import Clouds, Int32s, Int64s, Outcome, Samples
+from farpoint_server.engine.types import Clouds, Int32s, Int64s, MethodClouds, Outcome, Samples
 
 Response = sampling_pb2.SampleResponse
 # The message Timings: three numbers of the wire's type 1, which is eight bytes.
@@ -22,8 +22,10 @@ _TIMING_TAGS = tuple(
 )
 _TIMINGS_HEAD = bytes(length_delimited(Response.TIMINGS_FIELD_NUMBER, [bytes(_TIMINGS.size)])[0])
 
+_FLOATS = {4: tensor_pb2.DATA_TYPE_FLOAT32, 8: tensor_pb2.DATA_TYPE_FLOAT64}
 
-def rows_within(clouds: Clouds, samples: Samples) -> Int32s:
+
+def rows_within(clouds: Clouds | MethodClouds, samples: Samples) -> Int32s:
     """Rows of all clouds together as rows of each cloud."""
     if len(clouds.lengths) == 1:
         return samples.rows
@@ -31,7 +33,7 @@ def rows_within(clouds: Clouds, samples: Samples) -> Int32s:
     return samples.rows - np.repeat(firsts, counts_of(clouds, samples))
 
 
-def counts_of(clouds: Clouds, samples: Samples) -> Int64s:
+def counts_of(clouds: Clouds | MethodClouds, samples: Samples) -> Int64s:
     """Samples of each cloud, shape (B,)."""
     return clouds.sample_counts if samples.counts is None else samples.counts
 
@@ -68,7 +70,11 @@ def serialize_sample_response(
         attribute = _attribute(name, values.take(samples.rows, request.return_checksums))
         chunks += length_delimited(Response.ATTRIBUTES_FIELD_NUMBER, attribute)
     if request.return_points:
-        points = request.points.take(samples.rows, request.return_checksums)
+        points = (
+            request.points.take(samples.rows, request.return_checksums)
+            if samples.points is None
+            else tensor(samples.points, _FLOATS[samples.points.dtype.itemsize])
+        )
         chunks += length_delimited(Response.POINTS_FIELD_NUMBER, points)
     if request.return_distances and samples.distances is not None:
         distances = tensor(samples.distances, tensor_pb2.DATA_TYPE_FLOAT32)

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,15 +36,49 @@ class Clouds:
     """Where the sampling of each cloud ends; None for its number of samples alone."""
 
 
+class VoxelGrid(NamedTuple):
+    """One point of each voxel that has any."""
+
+    voxel_size: float
+    select: Literal["first", "nearest_mean", "mean"]
+    origin: tuple[float, float, float]
+
+
+class RandomRows(NamedTuple):
+    """Rows at random, without replacement."""
+
+    seeds: tuple[int, ...]
+    """One for each cloud."""
+
+
+Method: TypeAlias = VoxelGrid | RandomRows
+"""What is not farthest point sampling: it takes the coordinates as they were sent."""
+
+
+@dataclass(frozen=True)
+class MethodClouds:
+    """The clouds of one request for another method than the farthest points, likewise."""
+
+    points: Float32s | Float64s
+    """Shape (P, 3)."""
+    lengths: Int64s
+    """Shape (B,): points of each cloud."""
+    sample_counts: Int64s
+    """Shape (B,): samples of each cloud, at most."""
+    method: Method
+
+
 class Samples(NamedTuple):
-    """The answer to one Clouds: its S samples, one cloud after the other."""
+    """The answer to one request: its S samples, one cloud after the other."""
 
     rows: Int32s
-    """Shape (S,): rows of `Clouds.points`."""
+    """Shape (S,): rows of the clouds' points."""
     distances: Float32s | None
     """Shape (S,): covering radius of each prefix; None if not asked for."""
     counts: Int64s | None = None
-    """Shape (B,): samples of each cloud where a covering radius decided; None for as asked."""
+    """Shape (B,): samples of each cloud where the points decided; None for as asked."""
+    points: Float32s | Float64s | None = None
+    """Shape (S, 3): what stands for the rows, if not they themselves."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ POINT_TENSORS = (12, 4, 16)
 # Per sample: row, distance, and the coordinates of the copy that goes back.
 SAMPLE_TENSORS = (4, 4, 12)
 CLOUD_BYTES = 3 * 8
+# Per point, of voxel grids and random rows: coordinates in float64, voxels, their numbers, sorted
+# and back; 246 were seen.
+METHOD_POINT_BYTES = 256
 
 WEIGHT = 0.2
 LEAST, MOST = 0.25, 4.0
@@ -47,6 +50,11 @@ def sample_bytes(points: int, clouds: int, samples: int) -> int:
     tensors += [samples * size for size in SAMPLE_TENSORS]
     tensors.append(clouds * CLOUD_BYTES)
     return int(MARGIN * sum(-(-size // ROUNDING) * ROUNDING for size in tensors))
+
+
+def method_bytes(points: int) -> int:
+    """Bytes that a voxel grid or random rows take on the device at most."""
+    return int(MARGIN * METHOD_POINT_BYTES * points)
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,10 @@ from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.tensors import TensorView
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.engine.engine import Engine, check_any
+from farpoint_server.engine.methods import MethodWork
 from farpoint_server.engine.sample import SampleWork
-from farpoint_server.engine.types import Clouds, Outcome, Samples
-from farpoint_server.memory.prediction import sample_bytes
+from farpoint_server.engine.types import Clouds, MethodClouds, Outcome, Samples, Work
+from farpoint_server.memory.prediction import method_bytes, sample_bytes
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.placement import Scheduler
 from farpoint_server.services.model_statistics import MOST_NOTED, Ended, ModelStatistics
@@ -140,8 +141,7 @@ class SampleHandler:
                 decoded = decode_sample_request(request)
             else:
                 decoded = await loop.run_in_executor(self.threads, decode_sample_request, request)
-            ends = decoded.clouds.covering_radius is not None
-            work = await self._radius_work(decoded.clouds) if ends else SampleWork(decoded.clouds)
+            work = await self._work_of(decoded.clouds)
             decoded_at = time.monotonic_ns()
             outcome = await self.batcher.run(work, timeout_s)
             times = begun, decoded_at, time.monotonic_ns()
@@ -158,8 +158,10 @@ class SampleHandler:
             self.statistics.count()
         return response
 
-    async def _radius_work(self, clouds: Clouds) -> SampleWork:
-        if len(clouds.points) <= INLINE_RADIUS_POINTS:
+    async def _work_of(self, clouds: Clouds | MethodClouds) -> Work[Samples]:
+        if isinstance(clouds, MethodClouds):
+            return MethodWork(clouds)
+        if clouds.covering_radius is None or len(clouds.points) <= INLINE_RADIUS_POINTS:
             return SampleWork(clouds)
         return await asyncio.get_running_loop().run_in_executor(self.threads, SampleWork, clouds)
 
@@ -168,5 +170,7 @@ def _largest_cloud_bytes(request: ParsedSampleRequest) -> int:
     """Device memory for the longest cloud by itself: batches are sliced between clouds."""
     counts, lengths = request.sample_counts, request.lengths
     longest = int(lengths.argmax()) if len(lengths) > 1 else 0
+    if request.method is not None:
+        return method_bytes(int(lengths[longest]))
     samples = int(counts[longest if len(counts) > 1 else 0])
     return sample_bytes(int(lengths[longest]), 1, samples)

@@ -72,7 +72,7 @@ BAD = {
     "start beyond": (change(start_indices=[0, 6]), "start_indices[1]", "0 to 5"),
     "start negative": (change(start_indices=[-1]), "start_indices[0]", "got -1"),
     "three starts": (change(start_indices=[0, 0, 0]), "start_indices", "3 values"),
-    "unknown method": (change(method=77), "method", "SAMPLING_METHOD_FARTHEST_POINT, got 77"),
+    "unknown method": (change(method=77), "method", "SAMPLING_METHOD_POISSON_DISK, got 77"),
     "unknown policy": (change(nonfinite_policy=77), "nonfinite_policy", "got 77"),
     "nan": (
         change(points=tensor(NAN)),

@@ -55,6 +55,14 @@ def test_ctrl_c_ends_a_long_sampling(cloud: Tensor) -> None:
     assert time.perf_counter() - sent[0] < SECONDS_TO_END
 
 
+@pytest.mark.parametrize(("dimensions", "dtype"), [(16, torch.float32), (3, torch.float64)])
+def test_ctrl_c_ends_a_long_sampling_in_other_spaces(dimensions: int, dtype: torch.dtype) -> None:
+    cloud = torch.rand(1, 300_000, dimensions, dtype=dtype)
+    with signal_after(0.2) as sent, pytest.raises(KeyboardInterrupt):
+        furthest_point_sample(cloud, cloud.size(1))
+    assert time.perf_counter() - sent[0] < SECONDS_TO_END
+
+
 def test_ctrl_c_ends_a_long_ragged_sampling(cloud: Tensor) -> None:
     n = cloud.size(1)
     with signal_after(0.2) as sent, pytest.raises(KeyboardInterrupt):

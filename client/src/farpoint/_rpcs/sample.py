@@ -2,13 +2,20 @@
 
 import operator
 from collections.abc import Sequence, Sized
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from farpoint._arrays import Array, CloudBatch, split_batch
 from farpoint._rpcs.calls import CallContext, UnaryRpc
+from farpoint._rpcs.methods import (
+    Method,
+    PoissonDisk,
+    VoxelGrid,
+    check_arguments,
+    check_radius,
+    write_method,
+)
 from farpoint._rpcs.serialized import SerializedRequest, with_packed_data
 from farpoint._shared_memory import Lease
 from farpoint._tensors import Checksums, points_to_tensor, to_arrays
@@ -25,7 +32,7 @@ _NONFINITE = {
 
 
 class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
-    """Farthest point sampling of one cloud or a batch; the arguments are those of `Client.sample`.
+    """Sampling of one cloud or a batch; the arguments are those of `Client.sample`.
 
     Coordinates are not scanned for NaN and infinity here: the server does that anyway.
 
@@ -55,8 +62,11 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         lease: Lease | None = None,
         checksums: Checksums = Checksums.OFF,
         radius: float | None = None,
+        method: Method | None = None,
     ) -> None:
         check_nonfinite(nonfinite)
+        if method is not None:
+            check_arguments(method, m, start, radius)
         packed = None if isinstance(points, np.ndarray) else packed_batch(points, attributes)
         self.batch: CloudBatch | PackedBatch = packed or split_batch(
             points, attributes, own_attributes=True
@@ -69,7 +79,9 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             return
         if radius is not None:
             check_radius(radius)
-        unbounded = m is None and radius is not None
+        unbounded = m is None and (
+            radius is not None or isinstance(method, VoxelGrid | PoissonDisk)
+        )
         self.head = self.request = pb.SampleRequest(
             lengths=[len(cloud) for cloud in clouds],
             sample_counts=[] if unbounded else _check_sample_counts(m, clouds),
@@ -80,6 +92,8 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             return_distances=True,
             return_checksums=checksums.are_wanted,
         )
+        if method is not None:
+            write_method(method, self.head, len(clouds))
         if isinstance(self.batch, PackedBatch):
             self.data = self.batch.describe(self.head, lease)
             if self.data:
@@ -99,11 +113,12 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         self._check(response)
         is_shifted = self._is_shifted(response)
         timings = context.read_timings(response.timings)
-        indices, distances = to_arrays(
-            response.indices, response.distances, checksums=self.checksums
-        )
-        indices, distances = indices.astype(np.int64), distances.astype(np.float32)
+        tensors = [response.indices, *([response.distances] * self.head.return_distances)]
+        indices, *measured = to_arrays(*tensors, checksums=self.checksums)
+        indices = indices.astype(np.int64)
+        distances = measured[0].astype(np.float32) if measured else np.empty(0, np.float32)
         origins = self._origins(response) if is_shifted else None
+        means = self._means(response) if self.head.return_points else None
         samples, end = [], 0
         clouds: Sequence[Sized] = self.batch.clouds
         for i, cloud in enumerate(clouds):
@@ -112,6 +127,8 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             if rows.min() < 0 or rows.max() >= len(cloud):
                 raise wrong_rows(rows, cloud)
             points, attributes = self.batch.choose(i, rows)
+            if means is not None:
+                points = means[begin:end]
             sample = Sample(
                 indices=rows,
                 points=points,
@@ -126,6 +143,8 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
 
     def _is_shifted(self, response: pb.SampleResponse) -> bool:
         """Whether the server sampled around origins of its own, as it does in float64."""
+        if not self.head.return_distances:
+            return False
         if isinstance(self.batch, PackedBatch):
             return response.HasField("origins")
         return self.head.points.data_type == tensor_pb2.DATA_TYPE_FLOAT64
@@ -139,15 +158,26 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             )
         return origins
 
+    def _means(self, response: pb.SampleResponse) -> Array:
+        [means] = to_arrays(response.points, checksums=self.checksums)
+        expected = sum(response.lengths), 3
+        if means.shape != expected:
+            raise InternalError(
+                f"the server answered with means of shape {means.shape}, expected {expected}"
+            )
+        return means
+
     def _check(self, response: pb.SampleResponse) -> None:
         counts = list(self.head.sample_counts) or list(self.head.lengths)
         expected = counts * len(self.batch.clouds) if len(counts) == 1 else counts
         lengths = list(response.lengths)
         indices, distances = response.indices.shape[:1], response.distances.shape[:1]
         fits = lengths == expected
-        if self.head.HasField("covering_radius") and len(lengths) == len(expected):
+        is_most = self.head.HasField("covering_radius") or not self.head.sample_counts
+        if is_most and len(lengths) == len(expected):
             fits = all(1 <= n <= most for n, most in zip(lengths, expected, strict=True))
-        if not fits or not indices == distances == [sum(lengths)]:
+        wanted = indices if self.head.return_distances else []
+        if not fits or indices != [sum(lengths)] or distances != wanted:
             raise InternalError(
                 f"the server answered with {sum(indices)} indices and {sum(distances)} distances "
                 f"for clouds of {lengths} samples, expected {expected}"
@@ -159,14 +189,6 @@ def check_nonfinite(nonfinite: str) -> None:
     if nonfinite not in _NONFINITE:
         raise InvalidArgumentError(
             f'nonfinite must be "reject" or "ignore", got {nonfinite!r}', field="nonfinite_policy"
-        )
-
-
-def check_radius(radius: object) -> None:
-    """Raises InvalidArgumentError for anything but a number that is not negative."""
-    if isinstance(radius, bool) or not isinstance(radius, Real) or not float(radius) >= 0:
-        raise InvalidArgumentError(
-            f"radius must be a number that is 0 or more, got {radius!r}", field="covering_radius"
         )
 
 

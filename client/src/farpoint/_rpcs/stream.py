@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from farpoint._rpcs.calls import CallContext
-from farpoint._rpcs.sample import SampleRpc, check_nonfinite, check_radius
+from farpoint._rpcs.methods import Method, check_arguments, check_radius
+from farpoint._rpcs.sample import SampleRpc, check_nonfinite
 from farpoint._rpcs.serialized import SerializedRequest, in_stream
 from farpoint._tensors import Checksums
 from farpoint.errors import InternalError, InvalidArgumentError, from_status
@@ -41,12 +42,15 @@ class SampleStreamRpc:
         context: CallContext,
         checksums: Checksums = Checksums.OFF,
         radius: float | None = None,
+        method: Method | None = None,
     ) -> None:
         check_nonfinite(nonfinite)
         if radius is not None:
             check_radius(radius)
+        if method is not None:
+            check_arguments(method, m, start, radius)
         self.context = context
-        self._arguments = m, None, start, nonfinite, None, checksums, radius
+        self._arguments = m, None, start, nonfinite, None, checksums, radius, method
         self._mode = pb.STREAM_MODE_LATEST if latest_only else pb.STREAM_MODE_EVERY
         self._sent = 0
         self._entries: deque[_Entry] = deque()

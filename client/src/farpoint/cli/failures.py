@@ -22,6 +22,7 @@ _WORDS = {
     "sample_counts": "-m",
     "covering_radius": "--radius",
     "start_indices": "--start",
+    "voxel_grid.voxel_size": "--voxel-size",
     "FARPOINT_MAX_MESSAGE_BYTES": "the server's --max-message-bytes",
 }
 START_HINT = (

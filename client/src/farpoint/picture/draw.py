@@ -27,7 +27,7 @@ def before_after(
     *,
     colors: Array | None = None,
     sample_colors: Array | None = None,
-    radius: float,
+    radius: float | None,
     unit: str | None = None,
     exact: bool = True,
 ) -> None:
@@ -39,7 +39,7 @@ def before_after(
         samples: (M, 3).
         colors: (N, 3) uint8; None colors by height.
         sample_colors: (M, 3) uint8, where `colors` is given.
-        radius: the covering radius, for the caption.
+        radius: the covering radius, for the caption; None where nobody measured it.
         unit: of the coordinates; None where nothing says which.
         exact: whether `radius` is the covering radius and not only a bound.
 
@@ -68,7 +68,9 @@ def before_after(
             _save(figure, part)
 
 
-def _caption(points: int, samples: int, radius: float, unit: str | None, exact: bool) -> str:
+def _caption(points: int, samples: int, radius: float | None, unit: str | None, exact: bool) -> str:
+    if radius is None:
+        return f"{samples:,} of {points:,} points"
     within = "within" if exact else "within at most"
     tail = f"of one of the {samples:,} samples"
     said = f"Every one of the {points:,} points lies {within} {radius:.3g}"

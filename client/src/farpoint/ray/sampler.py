@@ -4,6 +4,7 @@ import time
 from typing import Literal
 
 from farpoint._arrays import Array
+from farpoint._rpcs.methods import Method
 from farpoint._tensors import in_common_dtype
 from farpoint.errors import FailedPreconditionError, InvalidArgumentError
 from farpoint.results import Sample, Timings
@@ -37,17 +38,23 @@ class OpsSampler:
     def sample(
         self,
         points: Array,
-        m: int,
+        m: int | None,
         *,
         start: int = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         radius: float | None = None,
+        method: Method | None = None,
     ) -> Sample:
-        """As `Client.sample` of one cloud (N, 3), with the same rows.
+        """As `Client.sample` of one cloud (N, 3), with the same rows; by no other method.
 
         Raises:
             InvalidArgumentError: an argument is wrong.
         """
+        if m is None or method is not None:
+            raise InvalidArgumentError(
+                f"on Ray m must be a number and method None, got {m!r} and {method!r}",
+                field="method",
+            )
         began = time.perf_counter()
         (cloud,) = in_common_dtype([points])
         try:

@@ -24,68 +24,69 @@ _sym_db = _symbol_database.Default()
 
 from farpoint.v1 import packed_cloud_pb2 as farpoint_dot_v1_dot_packed__cloud__pb2
 from farpoint.v1 import tensor_pb2 as farpoint_dot_v1_dot_tensor__pb2
+from farpoint.v1 import voxel_grid_pb2 as farpoint_dot_v1_dot_voxel__grid__pb2
 from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x66\x61rpoint/v1/sampling.proto\x12\x0b\x66\x61rpoint.v1\x1a\x1e\x66\x61rpoint/v1/packed_cloud.proto\x1a\x18\x66\x61rpoint/v1/tensor.proto\x1a\x17google/rpc/status.proto\"\xb1\x03\n\rSampleRequest\x12#\n\x06points\x18\x01 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12\x0f\n\x07lengths\x18\x02 \x03(\x03\x12\x15\n\rsample_counts\x18\x03 \x03(\x03\x12\x15\n\rstart_indices\x18\x04 \x03(\x03\x12+\n\x06method\x18\x05 \x01(\x0e\x32\x1b.farpoint.v1.SamplingMethod\x12\x36\n\x10nonfinite_policy\x18\x06 \x01(\x0e\x32\x1c.farpoint.v1.NonfinitePolicy\x12*\n\nattributes\x18\x07 \x03(\x0b\x32\x16.farpoint.v1.Attribute\x12\x15\n\rreturn_points\x18\x08 \x01(\x08\x12\x18\n\x10return_distances\x18\t \x01(\x08\x12\x18\n\x10return_checksums\x18\n \x01(\x08\x12.\n\x0cpacked_cloud\x18\x0b \x01(\x0b\x32\x18.farpoint.v1.PackedCloud\x12\x1c\n\x0f\x63overing_radius\x18\x0c \x01(\x02H\x00\x88\x01\x01\x42\x12\n\x10_covering_radius\"\x8d\x02\n\x0eSampleResponse\x12$\n\x07indices\x18\x01 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12\x0f\n\x07lengths\x18\x02 \x03(\x03\x12#\n\x06points\x18\x03 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12&\n\tdistances\x18\x04 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12*\n\nattributes\x18\x05 \x03(\x0b\x32\x16.farpoint.v1.Attribute\x12$\n\x07origins\x18\x06 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12%\n\x07timings\x18\x07 \x01(\x0b\x32\x14.farpoint.v1.Timings\"B\n\x07Timings\x12\x10\n\x08queue_ms\x18\x01 \x01(\x01\x12\x12\n\ncompute_ms\x18\x02 \x01(\x01\x12\x11\n\tserver_ms\x18\x03 \x01(\x01\"i\n\x13SampleStreamRequest\x12+\n\x07request\x18\x01 \x01(\x0b\x32\x1a.farpoint.v1.SampleRequest\x12%\n\x04mode\x18\x02 \x01(\x0e\x32\x17.farpoint.v1.StreamMode\"\x8d\x01\n\x14SampleStreamResponse\x12\x15\n\rrequest_index\x18\x01 \x01(\x03\x12/\n\x08response\x18\x02 \x01(\x0b\x32\x1b.farpoint.v1.SampleResponseH\x00\x12#\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\x08\n\x06result\"b\n\x12SampleLargeRequest\x12-\n\x07request\x18\x01 \x01(\x0b\x32\x1a.farpoint.v1.SampleRequestH\x00\x12\x15\n\x0bpoints_data\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"D\n\x13SampleLargeResponse\x12-\n\x08response\x18\x01 \x01(\x0b\x32\x1b.farpoint.v1.SampleResponse\"\xae\x01\n\rEncodeRequest\x12#\n\x06points\x18\x01 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12\x0f\n\x07lengths\x18\x02 \x03(\x03\x12\r\n\x05model\x18\x03 \x01(\t\x12\'\n\nattributes\x18\x04 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12\x15\n\rreturn_points\x18\x05 \x01(\x08\x12\x18\n\x10return_checksums\x18\x06 \x01(\x08\"q\n\x0e\x45ncodeResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12)\n\x06stages\x18\x02 \x03(\x0b\x32\x19.farpoint.v1.EncodedStage\x12%\n\x07timings\x18\x03 \x01(\x0b\x32\x14.farpoint.v1.Timings\"\xe3\x01\n\x0c\x45ncodedStage\x12\x0f\n\x07lengths\x18\x01 \x03(\x03\x12$\n\x07indices\x18\x02 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12%\n\x08\x66\x65\x61tures\x18\x03 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12#\n\x06\x63ounts\x18\x04 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12+\n\x0emean_distances\x18\x05 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12#\n\x06points\x18\x06 \x01(\x0b\x32\x13.farpoint.v1.Tensor\"\xa8\x01\n\x0cInferRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12#\n\x06points\x18\x02 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12\x0f\n\x07lengths\x18\x03 \x03(\x03\x12(\n\x06inputs\x18\x04 \x03(\x0b\x32\x18.farpoint.v1.NamedTensor\x12\x0f\n\x07outputs\x18\x05 \x03(\t\x12\x18\n\x10return_checksums\x18\x06 \x01(\x08\"p\n\rInferResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12)\n\x07outputs\x18\x02 \x03(\x0b\x32\x18.farpoint.v1.InferOutput\x12%\n\x07timings\x18\x03 \x01(\x0b\x32\x14.farpoint.v1.Timings\"z\n\x0bInferOutput\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x05scope\x18\x02 \x01(\x0e\x32\x18.farpoint.v1.TensorScope\x12#\n\x06values\x18\x03 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12\x0f\n\x07lengths\x18\x04 \x03(\x03\"@\n\x0bNamedTensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x06values\x18\x02 \x01(\x0b\x32\x13.farpoint.v1.Tensor\"\x13\n\x11ListModelsRequest\"8\n\x12ListModelsResponse\x12\"\n\x06models\x18\x01 \x03(\x0b\x32\x12.farpoint.v1.Model\"\xc8\x01\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05rates\x18\x02 \x03(\x01\x12\x18\n\x10\x66\x65\x61ture_channels\x18\x03 \x01(\x03\x12\x1a\n\x12\x61ttribute_channels\x18\x04 \x01(\x03\x12\x17\n\x0fparameter_count\x18\x05 \x01(\x03\x12(\n\x06inputs\x18\x06 \x03(\x0b\x32\x18.farpoint.v1.ModelTensor\x12)\n\x07outputs\x18\x07 \x03(\x0b\x32\x18.farpoint.v1.ModelTensor\"\x81\x01\n\x0bModelTensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x05scope\x18\x02 \x01(\x0e\x32\x18.farpoint.v1.TensorScope\x12(\n\tdata_type\x18\x03 \x01(\x0e\x32\x15.farpoint.v1.DataType\x12\x11\n\trow_shape\x18\x04 \x03(\x03\"\x16\n\x14GetServerInfoRequest\"\xe4\x01\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12$\n\x07\x64\x65vices\x18\x02 \x03(\x0b\x32\x13.farpoint.v1.Device\x12,\n\x07methods\x18\x03 \x03(\x0e\x32\x1b.farpoint.v1.SamplingMethod\x12*\n\x0bpoint_types\x18\x04 \x03(\x0e\x32\x15.farpoint.v1.DataType\x12#\n\x06limits\x18\x05 \x01(\x0b\x32\x13.farpoint.v1.Limits\x12\x15\n\rtorch_version\x18\x06 \x01(\t\"+\n\x06\x44\x65vice\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\"O\n\x06Limits\x12\x15\n\rmessage_bytes\x18\x01 \x01(\x03\x12\x16\n\x0erequest_points\x18\x02 \x01(\x03\x12\x16\n\x0erequest_clouds\x18\x03 \x01(\x03*U\n\x0eSamplingMethod\x12\x1f\n\x1bSAMPLING_METHOD_UNSPECIFIED\x10\x00\x12\"\n\x1eSAMPLING_METHOD_FARTHEST_POINT\x10\x01*m\n\x0fNonfinitePolicy\x12 \n\x1cNONFINITE_POLICY_UNSPECIFIED\x10\x00\x12\x1b\n\x17NONFINITE_POLICY_REJECT\x10\x01\x12\x1b\n\x17NONFINITE_POLICY_IGNORE\x10\x02*X\n\nStreamMode\x12\x1b\n\x17STREAM_MODE_UNSPECIFIED\x10\x00\x12\x15\n\x11STREAM_MODE_EVERY\x10\x01\x12\x16\n\x12STREAM_MODE_LATEST\x10\x02*t\n\x0bTensorScope\x12\x1c\n\x18TENSOR_SCOPE_UNSPECIFIED\x10\x00\x12\x16\n\x12TENSOR_SCOPE_POINT\x10\x01\x12\x17\n\x13TENSOR_SCOPE_SAMPLE\x10\x02\x12\x16\n\x12TENSOR_SCOPE_CLOUD\x10\x03\x32\xab\x04\n\x0fSamplingService\x12\x41\n\x06Sample\x12\x1a.farpoint.v1.SampleRequest\x1a\x1b.farpoint.v1.SampleResponse\x12W\n\x0cSampleStream\x12 .farpoint.v1.SampleStreamRequest\x1a!.farpoint.v1.SampleStreamResponse(\x01\x30\x01\x12R\n\x0bSampleLarge\x12\x1f.farpoint.v1.SampleLargeRequest\x1a .farpoint.v1.SampleLargeResponse(\x01\x12\x41\n\x06\x45ncode\x12\x1a.farpoint.v1.EncodeRequest\x1a\x1b.farpoint.v1.EncodeResponse\x12>\n\x05Infer\x12\x19.farpoint.v1.InferRequest\x1a\x1a.farpoint.v1.InferResponse\x12M\n\nListModels\x12\x1e.farpoint.v1.ListModelsRequest\x1a\x1f.farpoint.v1.ListModelsResponse\x12V\n\rGetServerInfo\x12!.farpoint.v1.GetServerInfoRequest\x1a\".farpoint.v1.GetServerInfoResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x66\x61rpoint/v1/sampling.proto\x12\x0b\x66\x61rpoint.v1\x1a\x1e\x66\x61rpoint/v1/packed_cloud.proto\x1a\x18\x66\x61rpoint/v1/tensor.proto\x1a\x1c\x66\x61rpoint/v1/voxel_grid.proto\x1a\x17google/rpc/status.proto\"\xec\x03\n\rSampleRequest\x12#\n\x06points\x18\x01 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12\x0f\n\x07lengths\x18\x02 \x03(\x03\x12\x15\n\rsample_counts\x18\x03 \x03(\x03\x12\x15\n\rstart_indices\x18\x04 \x03(\x03\x12+\n\x06method\x18\x05 \x01(\x0e\x32\x1b.farpoint.v1.SamplingMethod\x12\x36\n\x10nonfinite_policy\x18\x06 \x01(\x0e\x32\x1c.farpoint.v1.NonfinitePolicy\x12*\n\nattributes\x18\x07 \x03(\x0b\x32\x16.farpoint.v1.Attribute\x12\x15\n\rreturn_points\x18\x08 \x01(\x08\x12\x18\n\x10return_distances\x18\t \x01(\x08\x12\x18\n\x10return_checksums\x18\n \x01(\x08\x12.\n\x0cpacked_cloud\x18\x0b \x01(\x0b\x32\x18.farpoint.v1.PackedCloud\x12\x1c\n\x0f\x63overing_radius\x18\x0c \x01(\x02H\x00\x88\x01\x01\x12*\n\nvoxel_grid\x18\r \x01(\x0b\x32\x16.farpoint.v1.VoxelGrid\x12\r\n\x05seeds\x18\x0e \x03(\x04\x42\x12\n\x10_covering_radius\"\x8d\x02\n\x0eSampleResponse\x12$\n\x07indices\x18\x01 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12\x0f\n\x07lengths\x18\x02 \x03(\x03\x12#\n\x06points\x18\x03 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12&\n\tdistances\x18\x04 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12*\n\nattributes\x18\x05 \x03(\x0b\x32\x16.farpoint.v1.Attribute\x12$\n\x07origins\x18\x06 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12%\n\x07timings\x18\x07 \x01(\x0b\x32\x14.farpoint.v1.Timings\"B\n\x07Timings\x12\x10\n\x08queue_ms\x18\x01 \x01(\x01\x12\x12\n\ncompute_ms\x18\x02 \x01(\x01\x12\x11\n\tserver_ms\x18\x03 \x01(\x01\"i\n\x13SampleStreamRequest\x12+\n\x07request\x18\x01 \x01(\x0b\x32\x1a.farpoint.v1.SampleRequest\x12%\n\x04mode\x18\x02 \x01(\x0e\x32\x17.farpoint.v1.StreamMode\"\x8d\x01\n\x14SampleStreamResponse\x12\x15\n\rrequest_index\x18\x01 \x01(\x03\x12/\n\x08response\x18\x02 \x01(\x0b\x32\x1b.farpoint.v1.SampleResponseH\x00\x12#\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\x08\n\x06result\"b\n\x12SampleLargeRequest\x12-\n\x07request\x18\x01 \x01(\x0b\x32\x1a.farpoint.v1.SampleRequestH\x00\x12\x15\n\x0bpoints_data\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"D\n\x13SampleLargeResponse\x12-\n\x08response\x18\x01 \x01(\x0b\x32\x1b.farpoint.v1.SampleResponse\"\xae\x01\n\rEncodeRequest\x12#\n\x06points\x18\x01 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12\x0f\n\x07lengths\x18\x02 \x03(\x03\x12\r\n\x05model\x18\x03 \x01(\t\x12\'\n\nattributes\x18\x04 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12\x15\n\rreturn_points\x18\x05 \x01(\x08\x12\x18\n\x10return_checksums\x18\x06 \x01(\x08\"q\n\x0e\x45ncodeResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12)\n\x06stages\x18\x02 \x03(\x0b\x32\x19.farpoint.v1.EncodedStage\x12%\n\x07timings\x18\x03 \x01(\x0b\x32\x14.farpoint.v1.Timings\"\xe3\x01\n\x0c\x45ncodedStage\x12\x0f\n\x07lengths\x18\x01 \x03(\x03\x12$\n\x07indices\x18\x02 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12%\n\x08\x66\x65\x61tures\x18\x03 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12#\n\x06\x63ounts\x18\x04 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12+\n\x0emean_distances\x18\x05 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12#\n\x06points\x18\x06 \x01(\x0b\x32\x13.farpoint.v1.Tensor\"\xa8\x01\n\x0cInferRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12#\n\x06points\x18\x02 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12\x0f\n\x07lengths\x18\x03 \x03(\x03\x12(\n\x06inputs\x18\x04 \x03(\x0b\x32\x18.farpoint.v1.NamedTensor\x12\x0f\n\x07outputs\x18\x05 \x03(\t\x12\x18\n\x10return_checksums\x18\x06 \x01(\x08\"p\n\rInferResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12)\n\x07outputs\x18\x02 \x03(\x0b\x32\x18.farpoint.v1.InferOutput\x12%\n\x07timings\x18\x03 \x01(\x0b\x32\x14.farpoint.v1.Timings\"z\n\x0bInferOutput\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x05scope\x18\x02 \x01(\x0e\x32\x18.farpoint.v1.TensorScope\x12#\n\x06values\x18\x03 \x01(\x0b\x32\x13.farpoint.v1.Tensor\x12\x0f\n\x07lengths\x18\x04 \x03(\x03\"@\n\x0bNamedTensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x06values\x18\x02 \x01(\x0b\x32\x13.farpoint.v1.Tensor\"\x13\n\x11ListModelsRequest\"8\n\x12ListModelsResponse\x12\"\n\x06models\x18\x01 \x03(\x0b\x32\x12.farpoint.v1.Model\"\xc8\x01\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05rates\x18\x02 \x03(\x01\x12\x18\n\x10\x66\x65\x61ture_channels\x18\x03 \x01(\x03\x12\x1a\n\x12\x61ttribute_channels\x18\x04 \x01(\x03\x12\x17\n\x0fparameter_count\x18\x05 \x01(\x03\x12(\n\x06inputs\x18\x06 \x03(\x0b\x32\x18.farpoint.v1.ModelTensor\x12)\n\x07outputs\x18\x07 \x03(\x0b\x32\x18.farpoint.v1.ModelTensor\"\x81\x01\n\x0bModelTensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\'\n\x05scope\x18\x02 \x01(\x0e\x32\x18.farpoint.v1.TensorScope\x12(\n\tdata_type\x18\x03 \x01(\x0e\x32\x15.farpoint.v1.DataType\x12\x11\n\trow_shape\x18\x04 \x03(\x03\"\x16\n\x14GetServerInfoRequest\"\xe4\x01\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12$\n\x07\x64\x65vices\x18\x02 \x03(\x0b\x32\x13.farpoint.v1.Device\x12,\n\x07methods\x18\x03 \x03(\x0e\x32\x1b.farpoint.v1.SamplingMethod\x12*\n\x0bpoint_types\x18\x04 \x03(\x0e\x32\x15.farpoint.v1.DataType\x12#\n\x06limits\x18\x05 \x01(\x0b\x32\x13.farpoint.v1.Limits\x12\x15\n\rtorch_version\x18\x06 \x01(\t\"+\n\x06\x44\x65vice\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\"O\n\x06Limits\x12\x15\n\rmessage_bytes\x18\x01 \x01(\x03\x12\x16\n\x0erequest_points\x18\x02 \x01(\x03\x12\x16\n\x0erequest_clouds\x18\x03 \x01(\x03*\xb3\x01\n\x0eSamplingMethod\x12\x1f\n\x1bSAMPLING_METHOD_UNSPECIFIED\x10\x00\x12\"\n\x1eSAMPLING_METHOD_FARTHEST_POINT\x10\x01\x12\x1e\n\x1aSAMPLING_METHOD_VOXEL_GRID\x10\x02\x12\x1a\n\x16SAMPLING_METHOD_RANDOM\x10\x03\x12 \n\x1cSAMPLING_METHOD_POISSON_DISK\x10\x04*m\n\x0fNonfinitePolicy\x12 \n\x1cNONFINITE_POLICY_UNSPECIFIED\x10\x00\x12\x1b\n\x17NONFINITE_POLICY_REJECT\x10\x01\x12\x1b\n\x17NONFINITE_POLICY_IGNORE\x10\x02*X\n\nStreamMode\x12\x1b\n\x17STREAM_MODE_UNSPECIFIED\x10\x00\x12\x15\n\x11STREAM_MODE_EVERY\x10\x01\x12\x16\n\x12STREAM_MODE_LATEST\x10\x02*t\n\x0bTensorScope\x12\x1c\n\x18TENSOR_SCOPE_UNSPECIFIED\x10\x00\x12\x16\n\x12TENSOR_SCOPE_POINT\x10\x01\x12\x17\n\x13TENSOR_SCOPE_SAMPLE\x10\x02\x12\x16\n\x12TENSOR_SCOPE_CLOUD\x10\x03\x32\xab\x04\n\x0fSamplingService\x12\x41\n\x06Sample\x12\x1a.farpoint.v1.SampleRequest\x1a\x1b.farpoint.v1.SampleResponse\x12W\n\x0cSampleStream\x12 .farpoint.v1.SampleStreamRequest\x1a!.farpoint.v1.SampleStreamResponse(\x01\x30\x01\x12R\n\x0bSampleLarge\x12\x1f.farpoint.v1.SampleLargeRequest\x1a .farpoint.v1.SampleLargeResponse(\x01\x12\x41\n\x06\x45ncode\x12\x1a.farpoint.v1.EncodeRequest\x1a\x1b.farpoint.v1.EncodeResponse\x12>\n\x05Infer\x12\x19.farpoint.v1.InferRequest\x1a\x1a.farpoint.v1.InferResponse\x12M\n\nListModels\x12\x1e.farpoint.v1.ListModelsRequest\x1a\x1f.farpoint.v1.ListModelsResponse\x12V\n\rGetServerInfo\x12!.farpoint.v1.GetServerInfoRequest\x1a\".farpoint.v1.GetServerInfoResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'farpoint.v1.sampling_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SAMPLINGMETHOD']._serialized_start=3115
-  _globals['_SAMPLINGMETHOD']._serialized_end=3200
-  _globals['_NONFINITEPOLICY']._serialized_start=3202
-  _globals['_NONFINITEPOLICY']._serialized_end=3311
-  _globals['_STREAMMODE']._serialized_start=3313
-  _globals['_STREAMMODE']._serialized_end=3401
-  _globals['_TENSORSCOPE']._serialized_start=3403
-  _globals['_TENSORSCOPE']._serialized_end=3519
-  _globals['_SAMPLEREQUEST']._serialized_start=127
-  _globals['_SAMPLEREQUEST']._serialized_end=560
-  _globals['_SAMPLERESPONSE']._serialized_start=563
-  _globals['_SAMPLERESPONSE']._serialized_end=832
-  _globals['_TIMINGS']._serialized_start=834
-  _globals['_TIMINGS']._serialized_end=900
-  _globals['_SAMPLESTREAMREQUEST']._serialized_start=902
-  _globals['_SAMPLESTREAMREQUEST']._serialized_end=1007
-  _globals['_SAMPLESTREAMRESPONSE']._serialized_start=1010
-  _globals['_SAMPLESTREAMRESPONSE']._serialized_end=1151
-  _globals['_SAMPLELARGEREQUEST']._serialized_start=1153
-  _globals['_SAMPLELARGEREQUEST']._serialized_end=1251
-  _globals['_SAMPLELARGERESPONSE']._serialized_start=1253
-  _globals['_SAMPLELARGERESPONSE']._serialized_end=1321
-  _globals['_ENCODEREQUEST']._serialized_start=1324
-  _globals['_ENCODEREQUEST']._serialized_end=1498
-  _globals['_ENCODERESPONSE']._serialized_start=1500
-  _globals['_ENCODERESPONSE']._serialized_end=1613
-  _globals['_ENCODEDSTAGE']._serialized_start=1616
-  _globals['_ENCODEDSTAGE']._serialized_end=1843
-  _globals['_INFERREQUEST']._serialized_start=1846
-  _globals['_INFERREQUEST']._serialized_end=2014
-  _globals['_INFERRESPONSE']._serialized_start=2016
-  _globals['_INFERRESPONSE']._serialized_end=2128
-  _globals['_INFEROUTPUT']._serialized_start=2130
-  _globals['_INFEROUTPUT']._serialized_end=2252
-  _globals['_NAMEDTENSOR']._serialized_start=2254
-  _globals['_NAMEDTENSOR']._serialized_end=2318
-  _globals['_LISTMODELSREQUEST']._serialized_start=2320
-  _globals['_LISTMODELSREQUEST']._serialized_end=2339
-  _globals['_LISTMODELSRESPONSE']._serialized_start=2341
-  _globals['_LISTMODELSRESPONSE']._serialized_end=2397
-  _globals['_MODEL']._serialized_start=2400
-  _globals['_MODEL']._serialized_end=2600
-  _globals['_MODELTENSOR']._serialized_start=2603
-  _globals['_MODELTENSOR']._serialized_end=2732
-  _globals['_GETSERVERINFOREQUEST']._serialized_start=2734
-  _globals['_GETSERVERINFOREQUEST']._serialized_end=2756
-  _globals['_GETSERVERINFORESPONSE']._serialized_start=2759
-  _globals['_GETSERVERINFORESPONSE']._serialized_end=2987
-  _globals['_DEVICE']._serialized_start=2989
-  _globals['_DEVICE']._serialized_end=3032
-  _globals['_LIMITS']._serialized_start=3034
-  _globals['_LIMITS']._serialized_end=3113
-  _globals['_SAMPLINGSERVICE']._serialized_start=3522
-  _globals['_SAMPLINGSERVICE']._serialized_end=4077
+  _globals['_SAMPLINGMETHOD']._serialized_start=3205
+  _globals['_SAMPLINGMETHOD']._serialized_end=3384
+  _globals['_NONFINITEPOLICY']._serialized_start=3386
+  _globals['_NONFINITEPOLICY']._serialized_end=3495
+  _globals['_STREAMMODE']._serialized_start=3497
+  _globals['_STREAMMODE']._serialized_end=3585
+  _globals['_TENSORSCOPE']._serialized_start=3587
+  _globals['_TENSORSCOPE']._serialized_end=3703
+  _globals['_SAMPLEREQUEST']._serialized_start=157
+  _globals['_SAMPLEREQUEST']._serialized_end=649
+  _globals['_SAMPLERESPONSE']._serialized_start=652
+  _globals['_SAMPLERESPONSE']._serialized_end=921
+  _globals['_TIMINGS']._serialized_start=923
+  _globals['_TIMINGS']._serialized_end=989
+  _globals['_SAMPLESTREAMREQUEST']._serialized_start=991
+  _globals['_SAMPLESTREAMREQUEST']._serialized_end=1096
+  _globals['_SAMPLESTREAMRESPONSE']._serialized_start=1099
+  _globals['_SAMPLESTREAMRESPONSE']._serialized_end=1240
+  _globals['_SAMPLELARGEREQUEST']._serialized_start=1242
+  _globals['_SAMPLELARGEREQUEST']._serialized_end=1340
+  _globals['_SAMPLELARGERESPONSE']._serialized_start=1342
+  _globals['_SAMPLELARGERESPONSE']._serialized_end=1410
+  _globals['_ENCODEREQUEST']._serialized_start=1413
+  _globals['_ENCODEREQUEST']._serialized_end=1587
+  _globals['_ENCODERESPONSE']._serialized_start=1589
+  _globals['_ENCODERESPONSE']._serialized_end=1702
+  _globals['_ENCODEDSTAGE']._serialized_start=1705
+  _globals['_ENCODEDSTAGE']._serialized_end=1932
+  _globals['_INFERREQUEST']._serialized_start=1935
+  _globals['_INFERREQUEST']._serialized_end=2103
+  _globals['_INFERRESPONSE']._serialized_start=2105
+  _globals['_INFERRESPONSE']._serialized_end=2217
+  _globals['_INFEROUTPUT']._serialized_start=2219
+  _globals['_INFEROUTPUT']._serialized_end=2341
+  _globals['_NAMEDTENSOR']._serialized_start=2343
+  _globals['_NAMEDTENSOR']._serialized_end=2407
+  _globals['_LISTMODELSREQUEST']._serialized_start=2409
+  _globals['_LISTMODELSREQUEST']._serialized_end=2428
+  _globals['_LISTMODELSRESPONSE']._serialized_start=2430
+  _globals['_LISTMODELSRESPONSE']._serialized_end=2486
+  _globals['_MODEL']._serialized_start=2489
+  _globals['_MODEL']._serialized_end=2689
+  _globals['_MODELTENSOR']._serialized_start=2692
+  _globals['_MODELTENSOR']._serialized_end=2821
+  _globals['_GETSERVERINFOREQUEST']._serialized_start=2823
+  _globals['_GETSERVERINFOREQUEST']._serialized_end=2845
+  _globals['_GETSERVERINFORESPONSE']._serialized_start=2848
+  _globals['_GETSERVERINFORESPONSE']._serialized_end=3076
+  _globals['_DEVICE']._serialized_start=3078
+  _globals['_DEVICE']._serialized_end=3121
+  _globals['_LIMITS']._serialized_start=3123
+  _globals['_LIMITS']._serialized_end=3202
+  _globals['_SAMPLINGSERVICE']._serialized_start=3706
+  _globals['_SAMPLINGSERVICE']._serialized_end=4261
 # @@protoc_insertion_point(module_scope)

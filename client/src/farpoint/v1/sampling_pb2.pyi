@@ -6,6 +6,7 @@ isort:skip_file
 from collections import abc as _abc
 from farpoint.v1 import packed_cloud_pb2 as _packed_cloud_pb2
 from farpoint.v1 import tensor_pb2 as _tensor_pb2
+from farpoint.v1 import voxel_grid_pb2 as _voxel_grid_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
@@ -34,6 +35,18 @@ class _SamplingMethodEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Sampli
     """Exact farthest point sampling: each point is the one farthest from all
     chosen before it; the lowest index wins a tie.
     """
+    SAMPLING_METHOD_VOXEL_GRID: _SamplingMethod.ValueType  # 2
+    """One point of each voxel of `voxel_grid` that has any, in the order of the rows, or of the first
+    rows of the voxels. Takes no sample counts, no starts, no covering radius and no distances.
+    """
+    SAMPLING_METHOD_RANDOM: _SamplingMethod.ValueType  # 3
+    """Rows at random without replacement, decided by `seeds` alone: those with the lowest numbers of
+    SplitMix64, lowest first. Takes no starts, no covering radius and no distances.
+    """
+    SAMPLING_METHOD_POISSON_DISK: _SamplingMethod.ValueType  # 4
+    """Points farther than `covering_radius` from one another, which must be given, until no other is:
+    the beginning of the farthest points, and the same answer as theirs with that radius.
+    """
 
 class SamplingMethod(_SamplingMethod, metaclass=_SamplingMethodEnumTypeWrapper):
     """How points are chosen."""
@@ -43,6 +56,18 @@ SAMPLING_METHOD_UNSPECIFIED: SamplingMethod.ValueType  # 0
 SAMPLING_METHOD_FARTHEST_POINT: SamplingMethod.ValueType  # 1
 """Exact farthest point sampling: each point is the one farthest from all
 chosen before it; the lowest index wins a tie.
+"""
+SAMPLING_METHOD_VOXEL_GRID: SamplingMethod.ValueType  # 2
+"""One point of each voxel of `voxel_grid` that has any, in the order of the rows, or of the first
+rows of the voxels. Takes no sample counts, no starts, no covering radius and no distances.
+"""
+SAMPLING_METHOD_RANDOM: SamplingMethod.ValueType  # 3
+"""Rows at random without replacement, decided by `seeds` alone: those with the lowest numbers of
+SplitMix64, lowest first. Takes no starts, no covering radius and no distances.
+"""
+SAMPLING_METHOD_POISSON_DISK: SamplingMethod.ValueType  # 4
+"""Points farther than `covering_radius` from one another, which must be given, until no other is:
+the beginning of the farthest points, and the same answer as theirs with that radius.
 """
 Global___SamplingMethod: _TypeAlias = SamplingMethod  # noqa: Y015
 
@@ -142,6 +167,8 @@ class SampleRequest(_message.Message):
     RETURN_CHECKSUMS_FIELD_NUMBER: _builtins.int
     PACKED_CLOUD_FIELD_NUMBER: _builtins.int
     COVERING_RADIUS_FIELD_NUMBER: _builtins.int
+    VOXEL_GRID_FIELD_NUMBER: _builtins.int
+    SEEDS_FIELD_NUMBER: _builtins.int
     method: Global___SamplingMethod.ValueType
     nonfinite_policy: Global___NonfinitePolicy.ValueType
     return_points: _builtins.bool
@@ -189,6 +216,14 @@ class SampleRequest(_message.Message):
     def packed_cloud(self) -> _packed_cloud_pb2.PackedCloud:
         """The clouds one after the other as they lie in memory, instead of `points`."""
 
+    @_builtins.property
+    def voxel_grid(self) -> _voxel_grid_pb2.VoxelGrid:
+        """Of SAMPLING_METHOD_VOXEL_GRID, and of no other."""
+
+    @_builtins.property
+    def seeds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of SAMPLING_METHOD_RANDOM, and of no other: one for all clouds, or one per cloud. Empty means 0."""
+
     def __init__(
         self,
         *,
@@ -204,10 +239,12 @@ class SampleRequest(_message.Message):
         return_checksums: _builtins.bool = ...,
         packed_cloud: _packed_cloud_pb2.PackedCloud | None = ...,
         covering_radius: _builtins.float | None = ...,
+        voxel_grid: _voxel_grid_pb2.VoxelGrid | None = ...,
+        seeds: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_covering_radius", b"_covering_radius", "covering_radius", b"covering_radius", "packed_cloud", b"packed_cloud", "points", b"points"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_covering_radius", b"_covering_radius", "covering_radius", b"covering_radius", "packed_cloud", b"packed_cloud", "points", b"points", "voxel_grid", b"voxel_grid"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_covering_radius", b"_covering_radius", "attributes", b"attributes", "covering_radius", b"covering_radius", "lengths", b"lengths", "method", b"method", "nonfinite_policy", b"nonfinite_policy", "packed_cloud", b"packed_cloud", "points", b"points", "return_checksums", b"return_checksums", "return_distances", b"return_distances", "return_points", b"return_points", "sample_counts", b"sample_counts", "start_indices", b"start_indices"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_covering_radius", b"_covering_radius", "attributes", b"attributes", "covering_radius", b"covering_radius", "lengths", b"lengths", "method", b"method", "nonfinite_policy", b"nonfinite_policy", "packed_cloud", b"packed_cloud", "points", b"points", "return_checksums", b"return_checksums", "return_distances", b"return_distances", "return_points", b"return_points", "sample_counts", b"sample_counts", "seeds", b"seeds", "start_indices", b"start_indices", "voxel_grid", b"voxel_grid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__covering_radius: _TypeAlias = _typing.Literal["covering_radius"]  # noqa: Y015
     _WhichOneofArgType__covering_radius: _TypeAlias = _typing.Literal["_covering_radius", b"_covering_radius"]  # noqa: Y015
@@ -238,8 +275,8 @@ class SampleResponse(_message.Message):
 
     @_builtins.property
     def points(self) -> _tensor_pb2.Tensor:
-        """Shape (S, 3), in the type that was sent, or that the fields of a packed cloud are converted to.
-        Only if asked for.
+        """Shape (S, 3), in the type that was sent, or that the fields of a packed cloud are converted to;
+        the means of voxels in FLOAT64 for FLOAT64, else in FLOAT32. Only if asked for.
         """
 
     @_builtins.property
@@ -257,7 +294,7 @@ class SampleResponse(_message.Message):
     @_builtins.property
     def origins(self) -> _tensor_pb2.Tensor:
         """FLOAT64, shape (B, 3): what was subtracted from each cloud. Only for
-        FLOAT64 points.
+        FLOAT64 points, of which a voxel grid and random rows subtract nothing.
         """
 
     @_builtins.property

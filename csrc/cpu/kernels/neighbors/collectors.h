@@ -140,6 +140,8 @@ class NearestSome {
   LowestHeap<uint64_t> lowest_;
 };
 
+// The lowest rows of a ball, or if hollow of one whose inside, but its center, does not count.
+template <bool kHollow>
 class Within {
  public:
   // Gives up, its reach negative, when more than `patience` points were within reach.
@@ -162,7 +164,7 @@ class Within {
   void visit(const Leaf& leaf) {
     float squared[kLeaf];
     uint32_t bits = points_within(leaf, query_, reach_, squared);
-    if (inner_ > 0) bits = outside_inner(bits, squared);
+    if constexpr (kHollow) bits = outside_inner(bits, squared);
     for (; bits; bits &= bits - 1) {
       const int32_t row = leaf.index[__builtin_ctz(bits)];
       if (row == kNoIndex) continue;

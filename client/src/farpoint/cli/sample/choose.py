@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from farpoint._arrays import Array
+from farpoint._rpcs.methods import Method, VoxelGrid
 from farpoint.cli.sample.options import Options
 from farpoint.errors import InvalidArgumentError
 from farpoint.results import Sample, Timings
@@ -21,11 +22,12 @@ class Sampler(Protocol):
     def sample(
         self,
         points: Array,
-        m: int,
+        m: int | None,
         *,
         start: int = 0,
         nonfinite: Literal["reject", "ignore"] = "reject",
         radius: float | None = None,
+        method: Method | None = None,
     ) -> Sample:
         """As `Client.sample`."""
 
@@ -36,7 +38,8 @@ class Choice:
 
     Attributes:
         rows: (m,) int64.
-        radius: no point that may be chosen is farther than this from a chosen one.
+        radius: no point that may be chosen is farther than this from a chosen one; None where
+            nobody measured it.
         parts: in how many parts the cloud was sampled. Of one, `radius` is the covering radius
             itself; of several it is a bound.
         distances: (m,) float32, of one part, as of a `Sample`.
@@ -44,12 +47,17 @@ class Choice:
     """
 
     rows: Rows
-    radius: float
+    radius: float | None
     parts: int = 1
     distances: Array | None = None
     timings: Timings | None = None
     origin: Array | None = None
     request_id: str = ""
+
+
+class _Keywords(TypedDict):
+    radius: float | None
+    method: Method | None
 
 
 def choose(client: Sampler, points: Array, options: Options) -> Choice:
@@ -59,21 +67,23 @@ def choose(client: Sampler, points: Array, options: Options) -> Choice:
         InvalidArgumentError: it has too few points, or rows that are not finite.
     """
     rows = candidates(points, options, 0)
-    m = _amount(len(rows), options)
-    if m == len(rows) and options.all_if_fewer and options.radius is None:
+    m: int | None = _amount(len(rows), options)
+    if m == len(rows) and options.all_if_fewer and options.is_counted:
         return Choice(rows, 0.0)
-    place = _start(rows, options)
+    if isinstance(options.method, VoxelGrid):
+        m = None
+    place, keywords = _start(rows, options), _Keywords(radius=options.radius, method=options.method)
     if options.skip_zero:
-        sample = client.sample(points[rows], m, start=place, radius=options.radius)
+        sample = client.sample(points[rows], m, start=place, **keywords)
         indices = rows[sample.indices]
     else:
         policy: Literal["ignore", "reject"] = "ignore" if options.ignore_nonfinite else "reject"
-        first = int(rows[place])
-        sample = client.sample(points, m, start=first, nonfinite=policy, radius=options.radius)
+        first = int(rows[place]) if options.has_start else 0
+        sample = client.sample(points, m, start=first, nonfinite=policy, **keywords)
         indices = sample.indices
     return Choice(
         indices,
-        sample.covering_radius,
+        sample.covering_radius if len(sample.distances) else None,
         distances=sample.distances,
         timings=sample.timings,
         origin=sample.origin,
@@ -119,6 +129,10 @@ def _amount(usable: int, options: Options) -> int:
 def _start(rows: Rows, options: Options) -> int:
     if options.start is None:
         return 0
+    if not options.has_start:
+        raise InvalidArgumentError(
+            "--start goes with --method farthest-point or poisson-disk", field="start"
+        )
     place = int(np.searchsorted(rows, options.start))
     if place == len(rows) or rows[place] != options.start:
         raise InvalidArgumentError(
@@ -144,13 +158,15 @@ def choose_in_parts(
         limit: points that the server takes at once.
 
     Raises:
-        InvalidArgumentError: as `choose`, m is more than half of the limit, or there is a radius.
+        InvalidArgumentError: as `choose`, m is more than half of the limit, or there is a radius
+            or a method.
     """
-    if options.radius is not None:
+    if options.radius is not None or options.method is not None:
+        option = "--method" if options.radius is None else "--radius"
         raise InvalidArgumentError(
-            f"--radius samples a cloud whole, and the server takes {limit} points at once: "
-            "choose a number with -m",
-            field="radius",
+            f"{option} samples a cloud whole, and the server takes {limit} points at once: "
+            "choose a number of the farthest points with -m",
+            field=option.lstrip("-"),
         )
     pool = _Pool(client, limit, options)
     begin = 0

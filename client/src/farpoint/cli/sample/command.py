@@ -10,6 +10,7 @@ import typer
 from farpoint._channel import DEFAULT_TIMEOUT_S
 from farpoint.cli.connection import Connection
 from farpoint.cli.sample.inputs import STDIN
+from farpoint.cli.sample.method import MethodName, Select, read_method
 from farpoint.cli.sample.options import Amount, Options, parse_amount
 from farpoint.cli.sample.plan import Task, plan_tasks
 from farpoint.cli.sample.run import Pool, ThreadPool, run_tasks
@@ -53,6 +54,16 @@ def sample(
             metavar="R", help="Choose as many as it takes for no point to be farther from one."
         ),
     ] = None,
+    method: Annotated[
+        MethodName, typer.Option(help="How points are chosen.")
+    ] = MethodName.farthest_point,
+    voxel_size: Annotated[
+        float | None, typer.Option(metavar="S", help="Side of the cubes of a voxel grid.")
+    ] = None,
+    select: Annotated[
+        Select | None, typer.Option(help="Row of a voxel.", show_default="first")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of random rows.", show_default="0")] = None,
     output: Annotated[
         str | None,
         typer.Option(
@@ -144,14 +155,16 @@ def sample(
         bool, typer.Option("--json", help="Print JSON, one object per line.")
     ] = False,
 ) -> None:
-    """Choose points of cloud files by farthest point sampling.
+    """Choose points of cloud files by farthest point sampling, or by another method.
 
     The suffix of the output says its format. In the input's own format every attribute is kept.
     """
     workers = _workers(jobs)
+    chosen = read_method(method, voxel_size, select, seed, radius)
     options = Options(
-        amount=_amount(samples, radius),
-        radius=radius,
+        amount=_amount(samples, radius, method),
+        radius=radius if chosen is None else None,
+        method=chosen,
         start=start,
         ignore_nonfinite=nonfinite is Nonfinite.ignore,
         skip_zero=skip_zero,
@@ -179,6 +192,8 @@ def sample(
 def _ray_pool(tasks: list[Task], options: Options, jobs: int | None, gpus: float) -> Pool:
     if any(task.to_stdout or task.source.location == STDIN for task in tasks):
         raise InvalidArgumentError("--ray takes files, and writes files", field="ray")
+    if options.method is not None:
+        raise InvalidArgumentError("--ray goes with no --method but farthest-point", field="ray")
     if gpus < 0:
         raise InvalidArgumentError(f"--gpus must be 0 or more, got {gpus:g}", field="gpus")
     from farpoint.ray.folder import RayPool
@@ -186,10 +201,13 @@ def _ray_pool(tasks: list[Task], options: Options, jobs: int | None, gpus: float
     return RayPool(options, jobs, gpus)
 
 
-def _amount(samples: str | None, radius: float | None) -> Amount:
+def _amount(samples: str | None, radius: float | None, method: MethodName) -> Amount:
+    is_grid = method is MethodName.voxel_grid
     if samples is not None:
+        if is_grid:
+            raise InvalidArgumentError("-m goes with no voxel grid: its size decides", field="m")
         return parse_amount(samples)
-    if radius is None:
+    if radius is None and not is_grid:
         raise InvalidArgumentError("-m, or --radius, says how many points to choose", field="m")
     return Amount(share=1.0)
 

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from farpoint._rpcs.methods import Method, RandomSampling, VoxelGrid
 from farpoint.errors import InvalidArgumentError
 from farpoint.io.decoder import Bounds
 from farpoint.io.options import ReadOptions
@@ -44,6 +45,7 @@ class Options:
     Attributes:
         amount: how many points to choose; with a radius at most.
         radius: where sampling ends, at a covering radius of at most this; None for nowhere.
+        method: how points are chosen; None for the farthest.
         start: row that is chosen first; None is the first that may be chosen.
         ignore_nonfinite: rows with NaN or infinity are never chosen, instead of an error.
         skip_zero: rows that are exactly (0, 0, 0) are never chosen: no-returns of a scanner.
@@ -54,6 +56,7 @@ class Options:
 
     amount: Amount
     radius: float | None = None
+    method: Method | None = None
     start: int | None = None
     ignore_nonfinite: bool = False
     skip_zero: bool = False
@@ -67,3 +70,13 @@ class Options:
     workers: int = 1
     read: ReadOptions = field(default_factory=ReadOptions)
     bounds: Bounds = field(default_factory=Bounds)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the number of points is asked for, and not found out."""
+        return self.radius is None and isinstance(self.method, RandomSampling | None)
+
+    @property
+    def has_start(self) -> bool:
+        """Whether some row is chosen first."""
+        return not isinstance(self.method, RandomSampling | VoxelGrid)

@@ -10,7 +10,7 @@ from farpoint.io.decoder import Opened
 
 
 def as_json(task: Task, opened: Opened, choice: Choice) -> str:
-    """One object on one line; `covering_radius` of several parts is a bound."""
+    """One object on one line; `covering_radius` of several parts is a bound, or null."""
     return json.dumps(
         {
             "input": task.source.location,
@@ -36,7 +36,7 @@ def as_text(task: Task, opened: Opened, choice: Choice) -> str:
     said = (
         f"{task.source.location} -> {target}: {len(choice.rows)} of {opened.count} points, "
         f"{_radius(choice)}"
-    )
+    ).removesuffix(", ")
     if (t := choice.timings) is not None:
         said += (
             f", {t.total_ms:.1f} ms "
@@ -46,6 +46,8 @@ def as_text(task: Task, opened: Opened, choice: Choice) -> str:
 
 
 def _radius(choice: Choice) -> str:
+    if choice.radius is None:
+        return ""
     if choice.parts == 1:
         return f"covering radius {choice.radius:.4g}"
     return (

@@ -1,0 +1,189 @@
+"""One point of each voxel of a grid: its first, the one nearest to the mean, or the mean.
+
+Exact in a contract of its own, and the same, bit for bit, on every device.
+"""
+
+from math import prod
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from farpoint_ops._arguments import Integers, check_tensor, to_list
+
+# Places within a voxel that a mean is taken of: sums of 2^31 of them fit an int64.
+_PLACES = 2**30
+# Numbers of voxels that are told apart by one int64: nearly always.
+_MOST_KEYS = 2**62
+
+
+def voxel_grid_sample(
+    xyz: Tensor,
+    voxel_size: float,
+    *,
+    offsets: Integers | None = None,
+    origin: tuple[float, float, float] = (0.0, 0.0, 0.0),
+    select: Literal["first", "nearest_mean"] = "first",
+) -> tuple[Tensor, Tensor]:
+    """One point of each voxel that has any: cubes of a grid through `origin`, cloud by cloud.
+
+    A point (x, y, z) is in voxel floor((x - origin) / voxel_size), and so for y and z, computed
+    in float64. A point with a NaN or an infinity is in none. Rows ascend within each cloud, none
+    comes twice, and with "first" the answer for the first rows of a cloud is a prefix of the
+    answer for all of them.
+
+    Args:
+        xyz: Coordinates (N, 3) of all clouds, one behind the other; a floating point type.
+        voxel_size: Side of the voxels, in the unit of `xyz`.
+        offsets: B + 1 integers; cloud b is the rows from offsets[b] to offsets[b + 1]. One cloud
+            of all rows when None.
+        origin: A corner of the grid.
+        select: "first" is the lowest row of each voxel, "nearest_mean" the row nearest to the
+            mean that `voxel_grid_mean` gives, in float64, the lowest on a tie.
+
+    Returns:
+        Rows of `xyz`, int32 (S,), and their offsets, int64 (B + 1,).
+
+    Raises:
+        TypeError: `xyz` is not floating point.
+        ValueError: `xyz` is not (N, 3), the offsets do not rise from 0 to N, `voxel_size` is not
+            a positive number, a voxel is more than 2^53 from the origin, or `select` is neither.
+    """
+    if select not in ("first", "nearest_mean"):
+        raise ValueError(f"select: expected 'first' or 'nearest_mean', got {select!r}")
+    grid = _Grid(xyz, voxel_size, offsets, origin)
+    return grid.in_order(grid.first() if select == "first" else grid.nearest_to_means())
+
+
+def voxel_grid_mean(
+    xyz: Tensor,
+    voxel_size: float,
+    *,
+    offsets: Integers | None = None,
+    origin: tuple[float, float, float] = (0.0, 0.0, 0.0),
+) -> tuple[Tensor, Tensor]:
+    """The mean point of each voxel, in the order of the voxels' first rows.
+
+    Args:
+        xyz: As for `voxel_grid_sample`, likewise `voxel_size`, `offsets` and `origin`.
+
+    Returns:
+        Points (S, 3) in the type of `xyz`, and their offsets, int64 (B + 1,). A mean is taken of
+        places within the voxel that are rounded down to a 2^30th of its side, so that the order
+        of the sum does not matter; then it is rounded to the type. No gradient.
+
+    Raises:
+        TypeError, ValueError: As `voxel_grid_sample`.
+    """
+    grid = _Grid(xyz, voxel_size, offsets, origin)
+    first = grid.first()
+    corners = grid.corners[first] + grid.means() / _PLACES
+    points = (corners * voxel_size + grid.origin)[first.argsort()]
+    return points.to(xyz.dtype), grid.in_order(first)[1]
+
+
+class _Grid:
+    """Which voxel each finite point is in.
+
+    Attributes:
+        rows: Rows (P,) of the finite points, ascending; the others are in no voxel.
+        corners: Voxel of each finite point (P, 3), float64.
+        cells: Number of that voxel (P,), from 0 to S - 1.
+    """
+
+    def __init__(
+        self,
+        xyz: Tensor,
+        voxel_size: float,
+        offsets: Integers | None,
+        origin: tuple[float, float, float],
+    ) -> None:
+        check_tensor("xyz", xyz)
+        if xyz.dim() != 2 or xyz.size(1) != 3:
+            raise ValueError(f"xyz: expected shape (N, 3), got {list(xyz.shape)}")
+        if not xyz.is_floating_point():
+            raise TypeError(f"xyz: expected floating point coordinates, got {xyz.dtype}")
+        if not 0 < voxel_size < float("inf"):
+            raise ValueError(f"voxel_size: expected a positive number, got {voxel_size}")
+        self._bounds = _bounds(offsets, xyz)
+        self.origin = torch.tensor(origin, dtype=torch.float64, device=xyz.device)
+        # A tensor, for torch divides by a number on a GPU as it multiplies by one over it.
+        side = torch.full_like(self.origin, voxel_size)
+        self.rows = xyz.isfinite().all(-1).nonzero()[:, 0]
+        finite = xyz.detach() if len(self.rows) == len(xyz) else xyz.detach()[self.rows]
+        self._scaled = (finite.double() - self.origin) / side
+        self.corners = self._scaled.floor()
+        if bool((self.corners.abs() > 2**53).any()):
+            raise ValueError(
+                f"voxel_size: a point is 2^53 voxels from the origin, got {voxel_size}"
+            )
+        self.cells = self._numbered(torch.bucketize(self.rows, self._bounds[1:], right=True))
+        self._size = int(self.cells.max()) + 1 if len(self.cells) else 0
+
+    def _numbered(self, clouds: Tensor) -> Tensor:
+        """Of equal cloud and voxel an equal number, from 0."""
+        voxels = self.corners.long()
+        if not len(voxels):
+            return clouds
+        low = voxels.amin(0)
+        widths: list[int] = (voxels.amax(0) - low + 1).tolist()
+        axes, numbers = (voxels - low).unbind(-1), clouds
+        if len(self._bounds) * prod(widths) < _MOST_KEYS:
+            for axis, width in zip(axes, widths, strict=True):
+                numbers = numbers * width + axis
+            return _ranks(numbers)
+        for axis in map(_ranks, axes):  # below 2^31 each time, so no key overflows
+            numbers = _ranks(numbers * (int(axis.max()) + 1) + axis)
+        return numbers
+
+    def _lowest(self, values: Tensor, most: float) -> Tensor:
+        """The lowest of the values (P,) of each voxel (S,)."""
+        lowest = values.new_full((self._size,), most)
+        return lowest.scatter_reduce(0, self.cells, values, "amin")
+
+    def first(self) -> Tensor:
+        """Of each voxel its first point (S,), as a place in `rows`."""
+        places = torch.arange(len(self.rows), device=self.rows.device)
+        return self._lowest(places, len(places))
+
+    def _within(self) -> Tensor:
+        """Place of each point in its voxel (P, 3), in 2^30ths of its side."""
+        return ((self._scaled - self.corners) * _PLACES).long()
+
+    def means(self) -> Tensor:
+        """Mean place within each voxel (S, 3), float64: integers are added, in whatever order."""
+        within = self._within()
+        sums = within.new_zeros(self._size, 3).index_add(0, self.cells, within)
+        counts = torch.bincount(self.cells, minlength=self._size)
+        return sums.double() / counts[:, None]
+
+    def nearest_to_means(self) -> Tensor:
+        """Of each voxel the point nearest to its mean (S,), as a place in `rows`."""
+        dx, dy, dz = (self._within().double() - self.means()[self.cells]).unbind(-1)
+        squared = dx * dx + dy * dy
+        squared = squared + dz * dz
+        nearest = squared == self._lowest(squared, torch.inf)[self.cells]
+        places = torch.arange(len(self.rows), device=self.rows.device)
+        return self._lowest(places.where(nearest, len(places)), len(places))
+
+    def in_order(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows of these, ascending, as int32, and the offsets of the clouds."""
+        ascending = self.rows[places].sort().values
+        return ascending.int(), torch.searchsorted(ascending, self._bounds)
+
+
+def _ranks(values: Tensor) -> Tensor:
+    """Place of each value among the distinct ones, in ascending order."""
+    ranks: Tensor = values.unique(return_inverse=True)[1]  # type: ignore[no-untyped-call]
+    return ranks
+
+
+def _bounds(offsets: Integers | None, xyz: Tensor) -> Tensor:
+    """Int64 (B + 1,) on the device of `xyz`."""
+    total = xyz.size(0)
+    bounds = [0, total] if offsets is None else to_list("offsets", offsets)
+    if len(bounds) < 1 or bounds[0] != 0 or bounds[-1] != total or bounds != sorted(bounds):
+        raise ValueError(
+            f"offsets: expected B + 1 offsets that rise from 0 to {total}, got {bounds}"
+        )
+    return torch.tensor(bounds, device=xyz.device)

@@ -1,0 +1,144 @@
+"""Requests for a voxel grid or random rows: what they cost, and how they run on a device."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from farpoint_ops import random_sample_ragged, voxel_grid_mean, voxel_grid_sample
+from farpoint_server.engine.sample import GPU_LAUNCH_NS, GPU_POINT_NS
+from farpoint_server.engine.transfer.device import Array
+from farpoint_server.engine.transfer.pipeline import Pipeline
+from farpoint_server.engine.types import MethodClouds, RandomRows, Samples
+from farpoint_server.memory.prediction import method_bytes
+
+# On one core, to within a factor of two: calling torch, and per point of a million (CPU time, a
+# Xeon, a busy machine).
+CALL_NS = 300_000
+POINT_NS = {"first": 170, "nearest_mean": 270, "mean": 400, "random": 170}
+
+
+@dataclass(frozen=True)
+class MethodWork:
+    """One request for a method that shares no launch, so it is a batch by itself.
+
+    Each is a few passes over its points, which clouds of others would make longer, not fewer.
+    """
+
+    clouds: MethodClouds
+    given_up: list[bool] = field(default_factory=lambda: [False])
+    """Shared with its halves."""
+    shares_launch: ClassVar[bool] = False
+    launch: ClassVar[str] = "method"
+
+    @property
+    def kind(self) -> str:
+        """Each takes as much longer or shorter as its like."""
+        method = self.clouds.method
+        return "random" if isinstance(method, RandomRows) else method.select
+
+    @property
+    def point_count(self) -> int:
+        """Points of all clouds."""
+        return len(self.clouds.points)
+
+    @property
+    def cost_ns(self) -> int:
+        """Nanoseconds that it is predicted to take on one core."""
+        return CALL_NS + POINT_NS[self.kind] * self.point_count
+
+    @property
+    def gpu_cost_ns(self) -> int:
+        """The same on a GPU: the copies of its points are most of it."""
+        return GPU_LAUNCH_NS + GPU_POINT_NS * self.point_count
+
+    def again(self) -> "MethodWork":
+        """The same request, which nobody has given up yet."""
+        return replace(self, given_up=[False])
+
+    @property
+    def predicted_bytes(self) -> int:
+        """Bytes that it takes on the device."""
+        return method_bytes(self.point_count)
+
+    @staticmethod
+    def batch(requests: "Sequence[MethodWork]") -> "MethodWork":
+        """The only request."""
+        (request,) = requests
+        return request
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, _: slice) -> "MethodWork":
+        return self
+
+    def give_up(self, index: int) -> None:  # noqa: ARG002
+        """Has it not begin, if it has not begun yet."""
+        self.given_up[0] = True
+
+    def halve(self) -> "tuple[MethodWork, MethodWork] | None":
+        """Two requests of about as many clouds; None for a single cloud."""
+        middle = len(self.clouds.lengths) // 2
+        if middle == 0:
+            return None
+        return self._part(slice(middle)), self._part(slice(middle, None))
+
+    def _part(self, part: slice) -> "MethodWork":
+        clouds, method = self.clouds, self.clouds.method
+        offsets = np.append(0, clouds.lengths.cumsum())
+        if isinstance(method, RandomRows):
+            method = RandomRows(method.seeds[part])
+        some = MethodClouds(
+            clouds.points[offsets[:-1][part][0] : offsets[1:][part][-1]],
+            clouds.lengths[part],
+            clouds.sample_counts[part],
+            method,
+        )
+        return replace(self, clouds=some)
+
+    def join(self, first: Samples, second: Samples) -> Samples:
+        """The answer to a request from those to its halves, of which this is the first."""
+        rows = np.concatenate([first.rows, second.rows + np.int32(self.point_count)])
+        counts = points = None
+        if first.counts is not None and second.counts is not None:
+            counts = np.concatenate([first.counts, second.counts])
+        if first.points is not None and second.points is not None:
+            points = np.concatenate([first.points, second.points])
+        return Samples(rows, None, counts, points)
+
+    def run(
+        self,
+        device: torch.device,  # noqa: ARG002
+        pipeline: Pipeline[Any] | None,
+    ) -> "list[Samples] | Future[list[Samples]]":
+        """Its samples. Once it has begun it is finished, whoever still waits."""
+        if self.given_up[0]:
+            return [Samples(np.empty(0, np.int32), None)]
+        if pipeline is not None:
+            return pipeline.submit([[self.clouds.points]], self._choose, self._answer)
+        with torch.inference_mode():
+            outputs = self._choose(torch.from_numpy(self.clouds.points))
+        return self._answer([output.numpy() for output in outputs])
+
+    def _choose(self, points: torch.Tensor) -> list[torch.Tensor]:
+        """Rows (S,); of a grid also their offsets (B + 1,), and means (S, 3) if wanted."""
+        clouds, method = self.clouds, self.clouds.method
+        offsets = [0, *clouds.lengths.cumsum().tolist()]
+        if isinstance(method, RandomRows):
+            counts = clouds.sample_counts.tolist()
+            return [random_sample_ragged(points, offsets, counts, seed=method.seeds)]
+        size, origin, select = method.voxel_size, method.origin, method.select
+        if select != "mean":
+            chosen = voxel_grid_sample(points, size, offsets=offsets, origin=origin, select=select)
+            return [*chosen]
+        rows, ends = voxel_grid_sample(points, size, offsets=offsets, origin=origin)
+        return [rows, ends, voxel_grid_mean(points, size, offsets=offsets, origin=origin)[0]]
+
+    def _answer(self, outputs: Sequence[Array]) -> list[Samples]:
+        counts = np.diff(outputs[1]) if len(outputs) > 1 else None
+        means = outputs[2] if len(outputs) > 2 else None
+        return [Samples(outputs[0], None, counts, means)]

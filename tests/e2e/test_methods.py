@@ -1,0 +1,218 @@
+"""Voxel grid, random rows, Poisson disk: the service, both clients, streams, the command."""
+
+import numpy as np
+import pytest
+import torch
+from tests.support.clouds import ten_scans
+from tests.support.messages import array, tensor
+from tests.support.method_references import random_rows, voxel_means, voxel_rows
+from typer.testing import CliRunner
+
+import farpoint
+import farpoint_ops
+from farpoint import PoissonDisk, RandomSampling, VoxelGrid
+from farpoint.cli.app import app
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import voxel_grid_pb2
+
+RANDOM = np.random.default_rng(3)
+UTM = np.array([448_262.3, 5_411_932.7, 120.1])
+
+
+def cloud(points: int, dtype: str = "float32") -> np.ndarray:
+    values = RANDOM.normal(size=(points, 3)) * 3
+    return (values + UTM if dtype == "float64" else values).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("select", ["first", "nearest_mean"])
+def test_a_voxel_grid_is_that_of_the_ops_and_of_numpy(client, dtype, select):
+    points = cloud(700, dtype)
+    origin = (0.3, -0.2, 0.1)
+    sample = client.sample(points, method=VoxelGrid(0.9, select, origin))
+    flat = torch.from_numpy(points)
+    rows, _ = farpoint_ops.voxel_grid_sample(flat, 0.9, origin=origin, select=select)
+    assert sample.indices.tolist() == rows.tolist()
+    assert sample.indices.tolist() == voxel_rows(points, 0.9, select, origin)
+    np.testing.assert_array_equal(sample.points, points[sample.indices])
+    assert sample.origin is None
+    assert sample.distances.shape == (0,)
+    assert "covering" not in repr(sample) + sample._repr_html_()
+    with pytest.raises(ValueError, match="no covering distances"):
+        _ = sample.covering_radius
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_means_stand_for_their_voxels(client, dtype):
+    points = cloud(700, dtype)
+    sample = client.sample(points, method=VoxelGrid(0.9, "mean"), attributes=np.arange(700))
+    wide = points if dtype == "float64" else points.astype(np.float32)
+    means, _ = farpoint_ops.voxel_grid_mean(torch.from_numpy(wide), 0.9)
+    np.testing.assert_array_equal(sample.points, means.numpy())
+    assert sample.points.dtype == wide.dtype
+    np.testing.assert_allclose(sample.points, voxel_means(points, 0.9), rtol=1e-6, atol=1e-6)
+    assert sample.indices.tolist() == voxel_rows(points, 0.9)
+    assert sample.attributes.tolist() == sample.indices.tolist()
+
+
+def test_each_cloud_of_a_batch_has_a_grid_of_its_own(client):
+    scans = [scan[:2000, :3].astype(np.float32) for scan in ten_scans()]
+    for scan, sample in zip(scans, client.sample(scans, method=VoxelGrid(2.0)), strict=True):
+        assert sample.indices.tolist() == voxel_rows(scan, 2.0)
+
+
+def test_random_rows_are_those_of_the_ops_and_of_numpy(client):
+    clouds, counts, seeds = [cloud(300), cloud(90), cloud(5)], [40, 90, 1], [0, 2**64 - 1, 12]
+    samples = client.sample(clouds, counts, method=RandomSampling(seeds))
+    for points, m, seed, sample in zip(clouds, counts, seeds, samples, strict=True):
+        assert sample.indices.tolist() == random_rows(points, m, seed)
+        rows = farpoint_ops.random_sample(torch.from_numpy(points)[None], m, seed=seed)
+        assert sample.indices.tolist() == rows[0].tolist()
+    (one,) = client.sample(clouds[:1], 12, method=RandomSampling(0))
+    assert one.indices.tolist() == samples[0].indices[:12].tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_poisson_disks_are_a_sample_to_the_radius(client, dtype):
+    points = cloud(400, dtype)
+    disks, covered = (
+        client.sample(points, method=PoissonDisk(1.1)),
+        client.sample(points, radius=1.1),
+    )
+    assert disks.indices.tolist() == covered.indices.tolist()
+    assert disks.distances.tolist() == covered.distances.tolist()
+    chosen = points[disks.indices].astype(np.float64)
+    apart = np.linalg.norm(chosen[:, None] - chosen, axis=2) + np.eye(len(chosen)) * 9
+    assert apart.min() > 1.1 - 1e-5
+    assert len(client.sample(points, 3, start=7, method=PoissonDisk(1.1))) == 3
+
+
+@pytest.mark.parametrize("method", [VoxelGrid(1.5, "nearest_mean"), RandomSampling(4)])
+def test_rows_that_are_not_finite_are_left_out(client, method):
+    points = cloud(120)
+    points[::3] = [np.nan, 0, np.inf]
+    m = 80 if isinstance(method, RandomSampling) else None
+    with pytest.raises(farpoint.InvalidArgumentError, match="40 rows with NaN or infinity"):
+        client.sample(points, m, method=method)
+    sample = client.sample(points, m, nonfinite="ignore", method=method)
+    expected = (
+        random_rows(points, 80, 4)
+        if isinstance(method, RandomSampling)
+        else voxel_rows(points, 1.5, "nearest_mean")
+    )
+    assert sample.indices.tolist() == expected
+    with pytest.raises(farpoint.InvalidArgumentError, match="finite points of cloud 0"):
+        client.sample(points * np.float32(np.nan), m, nonfinite="ignore", method=method)
+
+
+def test_a_raw_request_with_points_and_no_seed(stub):
+    points = cloud(60)
+    request = pb.SampleRequest(
+        points=tensor(points),
+        sample_counts=[9],
+        method=pb.SAMPLING_METHOD_RANDOM,
+        return_points=True,
+    )
+    response = stub.Sample(request)
+    rows = array(response.indices, "<i4")
+    assert rows.tolist() == random_rows(points, 9, 0)
+    np.testing.assert_array_equal(array(response.points, "<f4"), points[rows])
+    assert not response.HasField("distances")
+
+
+REFUSED = {
+    "no size": (
+        {"method": pb.SAMPLING_METHOD_VOXEL_GRID},
+        r"voxel_grid.voxel_size: expected a number above 0, got 0.0",
+    ),
+    "points too far": (
+        {
+            "method": pb.SAMPLING_METHOD_VOXEL_GRID,
+            "voxel_grid": voxel_grid_pb2.VoxelGrid(voxel_size=1e-17),
+        },
+        r"voxel_grid.voxel_size: expected every point within 2\^53 voxels",
+    ),
+    "distances of random rows": (
+        {"method": pb.SAMPLING_METHOD_RANDOM, "sample_counts": [1], "return_distances": True},
+        "return_distances: expected none with SAMPLING_METHOD_RANDOM",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused_names_the_field(stub, case):
+    fields, message = REFUSED[case]
+    with pytest.raises(Exception, match=message) as refused:
+        stub.Sample(pb.SampleRequest(points=tensor(cloud(9)), **fields))
+    assert refused.value.code().name == "INVALID_ARGUMENT"
+
+
+async def test_streams_and_the_client_for_asyncio(server):
+    points = cloud(200)
+    expected = voxel_rows(points, 1.0)
+    async with farpoint.AsyncClient(server.address) as client:
+        info = await client.server_info()
+        assert info.methods == ("farthest_point", "voxel_grid", "random", "poisson_disk")
+        sample = await client.sample(points, method=VoxelGrid(1.0))
+        assert sample.indices.tolist() == expected
+        async for item in client.sample_stream([points, points], method=VoxelGrid(1.0)):
+            assert item.result().indices.tolist() == expected
+
+
+COMMANDS = {
+    "voxel grid": (["--method", "voxel-grid", "--voxel-size", "1.2"], VoxelGrid(1.2), None),
+    "nearest": (
+        ["--method", "voxel-grid", "--voxel-size", "1.2", "--select", "nearest-mean"],
+        VoxelGrid(1.2, "nearest_mean"),
+        None,
+    ),
+    "random": (["--method", "random", "-m", "10%", "--seed", "5"], RandomSampling(5), 30),
+    "poisson": (["--method", "poisson-disk", "--radius", "2"], PoissonDisk(2.0), None),
+}
+
+
+@pytest.mark.parametrize("case", COMMANDS)
+def test_the_command(server, client, tmp_path, case):
+    options, method, m = COMMANDS[case]
+    points, source, target = cloud(300), tmp_path / "cloud.npy", tmp_path / "out.npy"
+    np.save(source, points)
+    command = ["sample", "--server", server.address, str(source), "-o", str(target)]
+    done = CliRunner().invoke(app, [*command, *options])
+    assert done.exit_code == 0, done.output
+    assert ("covering radius" in done.output) == (case == "poisson")
+    expected = client.sample(points, m, method=method)
+    np.testing.assert_array_equal(np.load(target), points[expected.indices])
+
+
+WRONG = {
+    "a grid without a size": (["--method", "voxel-grid"], "needs --voxel-size"),
+    "a number for a grid": (
+        ["--method", "voxel-grid", "--voxel-size", "1", "-m", "5"],
+        "-m goes with no voxel grid",
+    ),
+    "a seed of no random rows": (["-m", "5", "--seed", "1"], "--seed goes with --method random"),
+    "a radius of random rows": (
+        ["--method", "random", "-m", "5", "--radius", "1"],
+        "--radius goes with --method farthest-point or poisson-disk",
+    ),
+    "disks without a radius": (["--method", "poisson-disk"], "needs --radius"),
+    "a method on Ray": (
+        ["--ray", "--method", "random", "-m", "5"],
+        "--ray goes with no --method but farthest-point",
+    ),
+    "a start of random rows": (
+        ["--method", "random", "-m", "5", "--start", "2"],
+        "--start goes with --method farthest-point",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_options_that_do_not_go_together(server, tmp_path, case):
+    options, message = WRONG[case]
+    source = tmp_path / "cloud.npy"
+    np.save(source, cloud(20))
+    command = ["sample", "--server", server.address, str(source), "-o", str(tmp_path / "out.npy")]
+    done = CliRunner().invoke(app, [*command, *options])
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.split())
