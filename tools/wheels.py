@@ -140,7 +140,8 @@ def make_environments(tools: Path, torches: Sequence[str]) -> list[Environment]:
 
 def build(tools: Path, environments: list[Environment]) -> tuple[Path, Path]:
     """The wheel, tagged by the oldest system that its libraries run on, and the sdist."""
-    torches = {environment.minor: str(environment.torch_folder) for environment in environments}
+    # The first environment of a minor, so that one more does not compile anew.
+    torches = {found.minor: str(found.torch_folder) for found in reversed(environments)}
     path = f"{tools.parent}{os.pathsep}{os.environ['PATH']}"
     cuda = os.environ.get("FARPOINT_CUDA") or ("1" if shutil.which("nvcc") else "0")
     built = FOLDER / "dist"
