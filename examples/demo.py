@@ -56,7 +56,9 @@ def main(path: Path | None, stay: bool, console: Console) -> None:
 
 
 def _cast_scan(console: Console) -> Path:
-    from farpoint_training.scenes import lidar_scan  # of a checkout; a cloud of one's own needs none
+    from farpoint_training.scenes import (
+        lidar_scan,
+    )  # of a checkout; a cloud of one's own needs none
 
     console.print("Ray-casting a LiDAR scan of a street …")
     path = OUTPUT / "scan.bin"

