@@ -13,7 +13,7 @@ PEERS := fpsample torch-quickfps scipy pykdtree threadpoolctl open3d-cpu
 export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test dev ext proto web check bench soak mutants wheels release docs gpu-check
+.PHONY: help demo test dev ext proto web check bench soak ray-test mutants wheels release docs gpu-check
 .PHONY: gpu-model serve clean
 
 help:  ## This list.
@@ -67,6 +67,10 @@ bench: ext  ## Every benchmark that needs no GPU, against the peers that install
 
 soak: ext  ## Ten minutes of mixed calls and faults, every answer checked.
 	$(BIN)/python -m benchmarks.soak
+
+ray-test: ext  ## Installs Ray, 200 MB, and runs its tests on a cluster of two nodes; minutes.
+	$(BIN)/python -m pip install -q -c constraints.txt 'ray[serve,data]'
+	FARPOINT_RAY_TESTS=1 $(BIN)/python -m pytest tests/ray -s -p no:hypothesispytest
 
 mutants: ext  ## Small faults put into the server one at a time: which do its tests notice?
 	$(BIN)/python -m pip install -q -c constraints.txt cosmic-ray

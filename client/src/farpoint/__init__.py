@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from farpoint import io
 from farpoint._async_client import AsyncClient
+from farpoint._balancing.hedging import Hedging
 from farpoint._client import Client
 from farpoint._default import sample
 from farpoint._security import Tls
@@ -50,6 +51,7 @@ __all__ = [
     "Encoding",
     "FailedPreconditionError",
     "FarpointError",
+    "Hedging",
     "InternalError",
     "InvalidArgumentError",
     "Limits",

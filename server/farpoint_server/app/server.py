@@ -10,6 +10,7 @@ import structlog
 from farpoint_server.app.compute import Compute
 from farpoint_server.app.servicers import Parts, make_servicers
 from farpoint_server.config.settings import Settings
+from farpoint_server.engine import devices
 from farpoint_server.observability.metrics.instruments import GAUGES
 from farpoint_server.observability.metrics.memory import MemoryCollector
 from farpoint_server.observability.setup import Telemetry
@@ -19,10 +20,12 @@ from farpoint_server.services import registration as services
 from farpoint_server.services.open_inference import rest
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http.body import BodyLimits
+from farpoint_server.transport.http.calls import UnaryCalls
 from farpoint_server.transport.http.port import HttpPort
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
 from farpoint_server.transport.limits.slots import CallLimits
+from farpoint_server.transport.load_report import LoadReport
 from farpoint_server.transport.server import GrpcServers
 from farpoint_server.transport.shared_memory import SharedMemoryServer
 
@@ -72,6 +75,16 @@ class App:
         self._register()
         self._show_state()
 
+    @property
+    def calls(self) -> UnaryCalls:
+        """Runs calls that come in otherwise than over a port of the settings."""
+        return self._http.exchange.calls
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether health says so."""
+        return self._health.is_serving
+
     async def start(self) -> None:
         """Serves from now on."""
         addresses = self._servers.bind()
@@ -83,7 +96,7 @@ class App:
         await self._health.set_all(serving=True)
         log.info(
             "ready",
-            address=addresses.public[0],
+            address=next(iter(addresses.public), None),
             addresses=addresses.public,
             admin_addresses=addresses.admin,
             http_address=self._http.address,
@@ -128,8 +141,12 @@ class App:
         limits = CallLimits(
             settings.max_concurrent_rpcs, settings.max_caller_rpcs, settings.overload_retry_ms
         )
+        load = None
+        if settings.load_reports == "on":
+            load = LoadReport(lambda: self._compute.batcher.busy_s, devices.available_cores())
         requests = RequestInterceptor(
-            self._in_flight, self._telemetry.calls, limits, self._outgoing, settings.idle_timeout_s
+            *(self._in_flight, self._telemetry.calls, limits, self._outgoing),
+            *(settings.idle_timeout_s, load),
         )
         return [*self._telemetry.interceptors, requests]
 

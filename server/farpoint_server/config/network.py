@@ -99,6 +99,11 @@ class NetworkSettings(BaseSettings):
         "little by it, and a thousandth of the bytes then takes the same memory. Otherwise such a "
         "call is UNIMPLEMENTED. Before grpcio 1.85 a message is unpacked before its size counts.",
     )
+    load_reports: Literal["on", "off"] = Field(
+        "on",
+        description="Whether answers over gRPC say how loaded the server is (ORCA), for clients "
+        "that prefer the less loaded of several servers. Any caller can read it.",
+    )
     http_listen: str | None = Field(
         None,
         description="HOST:PORT of HTTP: a page to look at, the unary calls (Connect protocol, JSON "

@@ -72,6 +72,11 @@ class Batcher:
         """Points of the requests that no engine has begun."""
         return sum(lane.queue.points for lane in self._lanes)
 
+    @property
+    def busy_s(self) -> float:
+        """Seconds that engines have been at batches, of the lane where that is most."""
+        return max(lane.busy_s for lane in self._lanes)
+
     def start(self) -> None:
         """Begins to serve the queues."""
         for lane in self._lanes:

@@ -83,6 +83,9 @@ class Lane:
         self._costs = costs
         self._metrics = metrics
         self._running = [0] * len(engines)
+        self._places = sum(engine.depth for engine in engines)
+        self.busy_s = 0.0
+        """Seconds that its engines have been at batches, as a share of what they could be."""
         self._workers: list[asyncio.Task[None]] = []
 
     @property
@@ -153,6 +156,7 @@ class Lane:
 
     def _answer(self, jobs: Sequence[Job], answers: Sequence[Any], begun: float) -> None:
         compute_s = time.monotonic() - begun
+        self.busy_s += compute_s / self._places
         is_complete, batch_requests = True, len(jobs)
         # Paired before any is told: of a wrong number nobody knows whose answer is whose.
         for job, answer in [*zip(jobs, answers, strict=True)]:
