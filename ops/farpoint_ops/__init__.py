@@ -1,5 +1,7 @@
 """Exact, differentiable point cloud ops for PyTorch, on the CPU and in CUDA."""
 
+from typing import TYPE_CHECKING
+
 from farpoint_ops._load import load
 
 load()
@@ -46,3 +48,15 @@ __all__ = [
     "voxel_grid_mean",
     "voxel_grid_sample",
 ]
+
+__version__: str
+
+if not TYPE_CHECKING:  # a checker would take every name for one that is there
+
+    def __getattr__(name: str) -> str:
+        """The version, looked up when it is asked for: an import need not wait for it."""
+        if name != "__version__":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib.metadata import version
+
+        return version("farpoint-ops")

@@ -13,7 +13,7 @@ from farpoint_ops import _load
 
 def test_the_ops_need_no_grpc() -> None:
     code = "import farpoint_ops, sys; sys.exit('grpc' in sys.modules or 'farpoint' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import setuptools
+from tests.support.repository import make_repository
 
 ROOT = Path(__file__).resolve().parents[2]
 NINJA = f"""#!{sys.executable}
@@ -110,15 +111,20 @@ def test_one_wheel_serves_every_python_and_these_torches(
 
 
 def test_the_sdist_holds_what_a_build_needs(source: Path, programs: Path) -> None:
-    done = build(source, programs, "sdist")
+    pytest.importorskip("setuptools_scm", reason="optional extra: setuptools-scm is not installed")
+    (source / "tests").mkdir()
+    (source / "tests" / "large.bin").touch()
+    make_repository(source, tag="v1.2.3")
+    done = build(source, programs, "sdist", PATH=f"{programs}{os.pathsep}{os.environ['PATH']}")
     assert done.returncode == 0, done.stderr
     (path,) = (source / "dist").glob("*.tar.gz")
+    assert path.name == "farpoint_ops-1.2.3.tar.gz"
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     compiled = {str(p.relative_to(ROOT)) for p in (ROOT / "csrc").rglob("*") if p.is_file()}
     assert compiled <= names
     assert {"setup.py", "tools/native/graph.py", "ops/farpoint_ops/_load.py"} <= names
-    assert not [name for name in names if name.endswith(".so")]
+    assert not [name for name in names if name.endswith(".so") or name.startswith("tests")]
 
 
 def sentence(done: subprocess.CompletedProcess[str]) -> str:

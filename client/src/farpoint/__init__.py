@@ -10,6 +10,8 @@
 `AsyncClient` has the same methods as `Client`, awaited. `farpoint.io` reads and writes cloud files.
 """
 
+from typing import TYPE_CHECKING
+
 from farpoint import io
 from farpoint._async_client import AsyncClient
 from farpoint._balancing.hedging import Hedging
@@ -80,3 +82,15 @@ __all__ = [
     "io",
     "sample",
 ]
+
+__version__: str
+
+if not TYPE_CHECKING:  # a checker would take every name for one that is there
+
+    def __getattr__(name: str) -> str:
+        """The version, looked up when it is asked for: an import need not wait for it."""
+        if name != "__version__":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib.metadata import version
+
+        return version("farpoint")
