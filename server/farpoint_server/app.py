@@ -272,6 +272,7 @@ class App:
             ("bytes_in_flight", lambda: admission.bytes),
             ("queue_requests", lambda: batcher.waiting_requests),
             ("queue_points", lambda: batcher.waiting_points),
+            ("queue_seconds", lambda: batcher.waiting_s),
             ("shared_memory_bytes", lambda: regions.size),
         ):
             self._telemetry.add_gauge(f"farpoint_{name}", GAUGES[name], read)

@@ -72,6 +72,11 @@ class Batcher:
         """Points of the requests that no engine has begun."""
         return sum(lane.queue.points for lane in self._lanes)
 
+    @property
+    def waiting_s(self) -> float:
+        """Predicted seconds of the requests that no engine has begun."""
+        return sum(lane.queue.cost_ns for lane in self._lanes) / 1e9
+
     def start(self) -> None:
         """Begins to serve the queues."""
         for lane in self._lanes:

@@ -153,6 +153,11 @@ class JobQueue:
         """Set by each job that is added."""
 
     @property
+    def cost_ns(self) -> int:
+        """Predicted nanoseconds of them all."""
+        return self._shared.cost_ns + self._alone.cost_ns
+
+    @property
     def has_full_batch(self) -> bool:
         """Whether the next batch is there already, and would not be larger later."""
         if not self.count:

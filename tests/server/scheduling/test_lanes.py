@@ -74,9 +74,10 @@ async def test_both_lanes_are_counted_as_waiting(lanes):
     tasks = await lanes.submit(LONG, SHORT, LONG, SHORT)
     assert lanes.batcher.waiting_requests == 2
     assert lanes.batcher.waiting_points == LONG + SHORT
+    assert lanes.batcher.waiting_s == sum(cloud(n).cost_ns for n in (LONG, SHORT)) / 1e9
     lanes.open()
     await sizes_of(tasks)
-    assert lanes.batcher.waiting_points == 0
+    assert lanes.batcher.waiting_points == lanes.batcher.waiting_s == 0
 
 
 async def test_a_batch_is_no_longer_than_long_work(lanes):

@@ -17,6 +17,7 @@ GAUGES: Mapping[str, str] = {
     "bytes_in_flight": "Bytes of their messages and answers.",
     "queue_requests": "Requests no engine has begun.",
     "queue_points": "Points of these requests.",
+    "queue_seconds": "Predicted time of these requests, on one engine.",
     "shared_memory_bytes": "Bytes that callers share.",
 }
 
