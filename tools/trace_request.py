@@ -31,7 +31,8 @@ from typing import Any
 import numpy as np
 
 import farpoint
-from farpoint_server import app
+from farpoint_server.app.server import App
+from farpoint_server.config.settings import Settings
 from farpoint_server.observability import logging
 
 PACKAGES = ("farpoint", "farpoint_models", "farpoint_ops", "farpoint_server")
@@ -88,7 +89,7 @@ class Server:
     """A farpoint-server on an event loop in a thread, reached through a unix socket."""
 
     def __init__(self, address: str) -> None:
-        settings = app.Settings(listen=(address,), device=("cpu",), encoder=())
+        settings = Settings(listen=(address,), device=("cpu",), encoder=())
         logging.configure(settings)
         self._app: Any = None
         self._loop = asyncio.new_event_loop()
@@ -100,7 +101,7 @@ class Server:
         logging.close()
 
     async def _start(self, settings: Any) -> None:
-        self._app = app.App(settings)
+        self._app = App(settings)
         await self._app.start()
 
 

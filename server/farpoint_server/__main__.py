@@ -1,4 +1,4 @@
-"""The `farpoint-server` command: settings, allocators, log, then `app.serve`; exit statuses."""
+"""The `farpoint-server` command: settings, allocators, log, then serving; exit statuses."""
 
 import asyncio
 import contextlib
@@ -31,9 +31,10 @@ def main() -> None:
         structlog.get_logger("farpoint").info("allocator", **chosen)
         if unknown := cli.unknown_variables(os.environ):
             structlog.get_logger("farpoint").warning("no such setting", variables=unknown)
-        from farpoint_server import app  # torch takes seconds to load, which --help need not wait
+        # torch takes seconds to load, which --help need not wait.
+        from farpoint_server.app.process import serve
 
-        complete = asyncio.run(app.serve(settings))
+        complete = asyncio.run(serve(settings))
     except (ImportError, StartError, environment.AllocatorOptionError) as error:
         logging.close()
         _refuse(str(error), sys.stderr)

@@ -26,9 +26,15 @@ def routes(registry: CollectorRegistry, is_serving: Callable[[], bool]) -> Seque
         text = await asyncio.get_running_loop().run_in_executor(scraper, encode, registry)
         return Response(text, headers={"Content-Type": content_type})
 
+    return [Route("/metrics", metrics), *health_routes(is_serving)]
+
+
+def health_routes(is_serving: Callable[[], bool]) -> Sequence[Route]:
+    """/healthz and /readyz: 200 while the server is healthy, else 503."""
+
     async def health(_: Request) -> Response:
         if is_serving():
             return PlainTextResponse("SERVING\n")
         return PlainTextResponse("NOT_SERVING\n", 503)
 
-    return [Route("/metrics", metrics), Route("/healthz", health), Route("/readyz", health)]
+    return [Route("/healthz", health), Route("/readyz", health)]

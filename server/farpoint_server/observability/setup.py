@@ -51,6 +51,11 @@ class Telemetry:
         """/metrics and health, for the application of HTTP."""
         return http.routes(self._registry, self._is_serving)
 
+    @property
+    def health_routes(self) -> Sequence[Route]:
+        """Health alone, for probes."""
+        return http.health_routes(self._is_serving)
+
     def add_gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Adds a metric that is read at each scrape, on the thread of the scrape."""
         Gauge(name, text, registry=self._registry).set_function(read)

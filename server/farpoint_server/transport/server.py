@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -185,6 +185,7 @@ def _make_server(
             # A connection that says nothing at the beginning, and one without a call for long.
             ("grpc.server_handshake_timeout_ms", round(settings.handshake_timeout_s * 1e3)),
             ("grpc.max_connection_idle_ms", round(settings.idle_timeout_s * 1e3)),
+            *_age_options(settings),
             # Finds out about a caller whose machine or network is gone while its call is open.
             ("grpc.keepalive_time_ms", 30_000),
             ("grpc.keepalive_timeout_ms", 10_000),
@@ -195,3 +196,11 @@ def _make_server(
             ("grpc.http2.max_ping_strikes", 10),
         ),
     )
+
+
+def _age_options(settings: Settings) -> Iterator[tuple[str, int]]:
+    """gRPC itself spreads the age by a tenth to both sides, and tells the client to leave first."""
+    for name in ("max_connection_age", "max_connection_age_grace"):
+        seconds: float | None = getattr(settings, f"{name}_s")
+        if seconds is not None:
+            yield f"grpc.{name}_ms", round(seconds * 1e3)

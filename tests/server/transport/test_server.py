@@ -101,6 +101,8 @@ async def test_what_grpc_is_told(monkeypatch, compression):
             max_connections=9,
             handshake_timeout_s=2000.25,
             idle_timeout_s=2000.5,
+            max_connection_age_s=2000.75,
+            max_connection_age_grace_s=9.5,
         ),
         [],
     )
@@ -118,6 +120,8 @@ async def test_what_grpc_is_told(monkeypatch, compression):
         "grpc.so_reuseport": 0,
         "grpc.server_handshake_timeout_ms": 2_000_250,
         "grpc.max_connection_idle_ms": 2_000_500,
+        "grpc.max_connection_age_ms": 2_000_750,
+        "grpc.max_connection_age_grace_ms": 9_500,
         "grpc.keepalive_time_ms": 30_000,
         "grpc.keepalive_timeout_ms": 10_000,
         "grpc.keepalive_permit_without_calls": 1,
