@@ -11,13 +11,15 @@ COPY constraints.txt deploy/image/install.sh /
 COPY client/pyproject.toml /client/
 COPY server/pyproject.toml /server/
 
-FROM manifests AS sources
+FROM scratch AS ops
 COPY pyproject.toml setup.py MANIFEST.in LICENSE /
-COPY client /client
 COPY ops /ops
-COPY server /server
 COPY csrc /csrc
 COPY tools/native /tools/native
+
+FROM scratch AS sources
+COPY client /client
+COPY server /server
 
 FROM ${BASE} AS dependencies-cpu
 ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu
@@ -27,8 +29,10 @@ RUN --mount=type=cache,target=/root/.cache/pip ./install.sh dependencies
 
 FROM dependencies-cpu AS packages-cpu
 ARG MAX_JOBS=4
+COPY --from=ops / ./
+RUN FARPOINT_CUDA=0 ./install.sh ops
 COPY --from=sources / ./
-RUN --mount=type=cache,target=/root/.cache/pip FARPOINT_CUDA=0 ./install.sh packages
+RUN ./install.sh packages
 
 FROM ${CUDA_BASE} AS dependencies-cuda
 # PyPI's torch 2.13 is built for CUDA 13.0 and brings CUDA's libraries along.
@@ -41,8 +45,10 @@ FROM dependencies-cuda AS packages-cuda
 # Named, because a build machine has no GPU to ask.
 ARG TORCH_CUDA_ARCH_LIST="8.0;8.6;8.9;9.0;10.0;12.0+PTX"
 ARG MAX_JOBS=4
+COPY --from=ops / ./
+RUN FARPOINT_CUDA=1 ./install.sh ops
 COPY --from=sources / ./
-RUN --mount=type=cache,target=/root/.cache/pip FARPOINT_CUDA=1 ./install.sh packages
+RUN ./install.sh packages
 
 FROM ${BASE} AS runtime
 # hadolint ignore=DL3008

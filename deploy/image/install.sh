@@ -1,16 +1,18 @@
 #!/bin/bash
-# What the two targets of the Dockerfile share: install.sh dependencies, then install.sh packages.
+# What the two targets of the Dockerfile share: install.sh dependencies|ops|packages, in this order.
 # pip lives in an environment of its own, so it is in neither of the folders that the image gets.
 set -euo pipefail
 tools=/opt/build environment=/opt/farpoint app=/opt/app
 pip() { "$tools/bin/pip" "$@" -c constraints.txt --disable-pip-version-check; }
 install() { pip --python "$environment/bin/python" install "$@"; }
+wheel() { pip wheel --no-build-isolation --no-deps -w /opt/wheels "$@"; }
 
 # torch and the packages' dependencies: a large layer that seldom changes.
 dependencies() {
   apt-get update
   apt-get install -y --no-install-recommends g++ python3-venv
   python3 -m venv "$tools"
+  pip install 'setuptools>=77' wheel ninja
   python3 -m venv --without-pip "$environment"
   # Without TORCH_INDEX_URL it is PyPI's torch, which brings CUDA's libraries along.
   install ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} torch
@@ -28,18 +30,22 @@ PYTHON
   "$tools/bin/pip" --python "$environment/bin/python" uninstall -y setuptools
   site=$(echo "$environment"/lib/python3*/site-packages)
   echo "$app" > "$site/app.pth"
-  # Headers are for the build alone; `packages` has them back.
+  # Headers are for the build alone; `ops` has them back.
   mv "$site/torch/include" /opt/include
   rm -rf "$site/torch/test"
 }
 
-# Wheels of farpoint, farpoint-ops and farpoint-server, installed beside: megabytes that change.
-packages() {
-  export FARPOINT_TORCH
+# The wheel of farpoint-ops, which takes minutes to compile.
+ops() {
   FARPOINT_TORCH=$(echo "$environment"/lib/python3*/site-packages/torch)
+  export FARPOINT_TORCH PATH="$tools/bin:$PATH"
   mv /opt/include "$FARPOINT_TORCH/include"
-  pip install 'setuptools>=77' wheel ninja
-  PATH="$tools/bin:$PATH" pip wheel --no-build-isolation --no-deps -w /opt/wheels ./client . ./server
+  wheel .
+}
+
+# farpoint and farpoint-server, and all three installed beside: megabytes that change often.
+packages() {
+  wheel ./client ./server
   install --no-deps --target "$app" /opt/wheels/*.whl
 }
 
