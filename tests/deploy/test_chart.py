@@ -104,7 +104,11 @@ def test_numbers_and_lists_reach_the_server_as_it_reads_them(render, monkeypatch
 def test_probes_ask_a_port_in_plain_text_whatever_the_others_speak(render, values):
     container = container_of(render(values))
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    for probe, path in (("startup", "/healthz"), ("readiness", "/readyz"), ("liveness", "/healthz")):
+    for probe, path in (
+        ("startup", "/healthz"),
+        ("readiness", "/readyz"),
+        ("liveness", "/healthz"),
+    ):
         assert container[f"{probe}Probe"]["httpGet"] == {"path": path, "port": "probe"}
     assert environment_of(render(values))["FARPOINT_PROBE_LISTEN"] == f"0.0.0.0:{ports['probe']}"
 

@@ -12,8 +12,8 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from dataclasses import dataclass
+from importlib.metadata import version as version_of
 from pathlib import Path
 
 from sbom import Contents, write_sbom
@@ -64,7 +64,9 @@ class Engine:
     def image_id(self, image: str) -> str:
         """sha256:... of the configuration of an image that was built here."""
         if self.name == "buildah":
-            found = capture("buildah", "inspect", "--type=image", "--format", "{{.FromImageID}}", image)
+            found = capture(
+                "buildah", "inspect", "--type=image", "--format", "{{.FromImageID}}", image
+            )
         else:
             found = capture(self.name, "image", "inspect", "--format", "{{.Id}}", image)
         return f"sha256:{found.removeprefix('sha256:')}"
@@ -118,7 +120,7 @@ def main() -> None:
     given = dict(argument.split("=", 1) for argument in options.build_arg)
     bases = read_bases(options.target, given)
     pinned = {argument: pin(engine, name) for argument, name in bases.items()}
-    version = tomllib.loads((ROOT / "server/pyproject.toml").read_text())["project"]["version"]
+    version = version_of("farpoint-server")
     created = git("show", "-s", "--format=%cI")
     labels = {
         "version": version,

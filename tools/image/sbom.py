@@ -78,7 +78,9 @@ def _packages(contents: Contents, page_lock: Path) -> Iterator[Package]:
         yield package
     for name, version, architecture in contents.debian:
         distro = f"{contents.distribution}-{contents.release}"
-        purl = f"pkg:deb/{contents.distribution}/{name}@{version}?arch={architecture}&distro={distro}"
+        purl = (
+            f"pkg:deb/{contents.distribution}/{name}@{version}?arch={architecture}&distro={distro}"
+        )
         yield _package("debian", name, version, purl.replace("+", "%2B"))
     for place, found in json.loads(page_lock.read_text())["packages"].items():
         if place and not found.get("dev"):
@@ -92,7 +94,8 @@ def _package(
 ) -> Package:
     declared: Any = SpdxNoAssertion()
     with contextlib.suppress(ExpressionError):  # older metadata has prose
-        declared = LICENSING.parse(license_text, validate=True) or declared
+        if license_text:
+            declared = LICENSING.parse(license_text, validate=True)
     return Package(
         f"SPDXRef-{kind}-{re.sub(r'[^A-Za-z0-9.-]', '-', name)}",
         name,
