@@ -5,6 +5,8 @@
 # Both bases must be the same distribution: the virtual environment is copied from one to the other.
 ARG BASE=ubuntu:24.04
 ARG CUDA_BASE=nvidia/cuda:13.0.1-devel-ubuntu24.04
+# Of the packages; there is no .git here to ask.
+ARG VERSION=0.0.0
 
 FROM scratch AS manifests
 COPY constraints.txt deploy/image/install.sh /
@@ -29,8 +31,10 @@ RUN --mount=type=cache,target=/root/.cache/pip ./install.sh dependencies
 
 FROM dependencies-cpu AS packages-cpu
 ARG MAX_JOBS=4
+ENV FARPOINT_CUDA=0
 COPY --from=ops / ./
-RUN FARPOINT_CUDA=0 ./install.sh ops
+RUN ./install.sh ops
+ARG VERSION
 COPY --from=sources / ./
 RUN ./install.sh packages
 
@@ -45,8 +49,10 @@ FROM dependencies-cuda AS packages-cuda
 # Named, because a build machine has no GPU to ask.
 ARG TORCH_CUDA_ARCH_LIST="8.0;8.6;8.9;9.0;10.0;12.0+PTX"
 ARG MAX_JOBS=4
+ENV FARPOINT_CUDA=1
 COPY --from=ops / ./
-RUN FARPOINT_CUDA=1 ./install.sh ops
+RUN ./install.sh ops
+ARG VERSION
 COPY --from=sources / ./
 RUN ./install.sh packages
 

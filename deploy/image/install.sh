@@ -5,14 +5,13 @@ set -euo pipefail
 tools=/opt/build environment=/opt/farpoint app=/opt/app
 pip() { "$tools/bin/pip" "$@" -c constraints.txt --disable-pip-version-check; }
 install() { pip --python "$environment/bin/python" install "$@"; }
-wheel() { pip wheel --no-build-isolation --no-deps -w /opt/wheels "$@"; }
 
 # torch and the packages' dependencies: a large layer that seldom changes.
 dependencies() {
   apt-get update
   apt-get install -y --no-install-recommends g++ python3-venv
   python3 -m venv "$tools"
-  pip install 'setuptools>=77' wheel ninja
+  pip install 'setuptools>=77' 'setuptools-scm>=8' wheel ninja
   python3 -m venv --without-pip "$environment"
   # Without TORCH_INDEX_URL it is PyPI's torch, which brings CUDA's libraries along.
   install ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} torch
@@ -35,18 +34,19 @@ PYTHON
   rm -rf "$site/torch/test"
 }
 
-# The wheel of farpoint-ops, which takes minutes to compile.
+# What is compiled, which takes minutes and is the same for every version.
 ops() {
-  FARPOINT_TORCH=$(echo "$environment"/lib/python3*/site-packages/torch)
-  export FARPOINT_TORCH PATH="$tools/bin:$PATH"
   mv /opt/include "$FARPOINT_TORCH/include"
-  wheel .
+  SETUPTOOLS_SCM_PRETEND_VERSION=0 "$tools/bin/python" setup.py -q build_ext
 }
 
-# farpoint and farpoint-server, and all three installed beside: megabytes that change often.
+# farpoint, farpoint-ops and farpoint-server, installed beside: megabytes that change often.
 packages() {
-  wheel ./client ./server
+  export SETUPTOOLS_SCM_PRETEND_VERSION=$VERSION
+  pip wheel --no-build-isolation --no-deps -w /opt/wheels . ./client ./server
   install --no-deps --target "$app" /opt/wheels/*.whl
 }
 
+FARPOINT_TORCH=$(echo "$environment"/lib/python3*/site-packages/torch)
+export FARPOINT_TORCH FARPOINT_BUILD=/opt/native PATH="$tools/bin:$PATH"
 "$1"

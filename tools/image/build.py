@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
-from importlib.metadata import version as version_of
 from pathlib import Path
 
 from sbom import Contents, write_sbom
@@ -120,7 +119,7 @@ def main() -> None:
     given = dict(argument.split("=", 1) for argument in options.build_arg)
     bases = read_bases(options.target, given)
     pinned = {argument: pin(engine, name) for argument, name in bases.items()}
-    version = version_of("farpoint-server")
+    version = capture(sys.executable, "-m", "setuptools_scm", "--root", str(ROOT))
     created = git("show", "-s", "--format=%cI")
     labels = {
         "version": version,
@@ -129,8 +128,9 @@ def main() -> None:
         "base.name": bases["BASE"].partition("@")[0],
         "base.digest": pinned["BASE"].partition("@")[2],
     }
-    tags = [f"{options.name}:{options.target}", f"{options.name}:{version}-{options.target}"]
-    arguments = [f"--build-arg={name}={value}" for name, value in (given | pinned).items()]
+    tags = [f"{options.name}:{options.target}", f"{options.name}:{version.replace('+', '_')}-{options.target}"]
+    build_arguments = given | pinned | {"VERSION": version}
+    arguments = [f"--build-arg={name}={value}" for name, value in build_arguments.items()]
     arguments += [f"--label=org.opencontainers.image.{k}={v}" for k, v in labels.items()]
     arguments += [f"--tag={tag}" for tag in tags]
     engine.build(f"--target={options.target}", *arguments, *more)
