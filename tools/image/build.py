@@ -128,7 +128,10 @@ def main() -> None:
         "base.name": bases["BASE"].partition("@")[0],
         "base.digest": pinned["BASE"].partition("@")[2],
     }
-    tags = [f"{options.name}:{options.target}", f"{options.name}:{version.replace('+', '_')}-{options.target}"]
+    tags = [
+        f"{options.name}:{options.target}",
+        f"{options.name}:{version.replace('+', '_')}-{options.target}",
+    ]
     build_arguments = given | pinned | {"VERSION": version}
     arguments = [f"--build-arg={name}={value}" for name, value in build_arguments.items()]
     arguments += [f"--label=org.opencontainers.image.{k}={v}" for k, v in labels.items()]
