@@ -24,7 +24,8 @@ class Container:
 
     def __init__(self, *flags: str, options: tuple[str, ...] = ()) -> None:
         listen = ("--listen=127.0.0.1:0", "--http-listen=127.0.0.1:0")
-        command = ("run", "--detach", "--network=host", *HARDENED, *options, IMAGE, *listen, *flags)
+        options = ("--network=host", "--env=FARPOINT_PROBE_LISTEN=127.0.0.1:0", *HARDENED, *options)
+        command = ("run", "--detach", *options, IMAGE, *listen, *flags)
         self.id = podman(*command).stdout.strip()
         ready = self.wait_for("ready")
         self.address, self.http_address = ready["address"], ready["http_address"]
@@ -36,8 +37,9 @@ class Container:
 
     def wait_for(self, event: str) -> dict[str, Any]:
         """The first line of the log of an event, also if it is still to come."""
-        give_up = time.monotonic() + 100
-        while time.monotonic() < give_up:
+        give_up, is_up = time.monotonic() + 100, True
+        while time.monotonic() < give_up and is_up:
+            is_up = podman("inspect", "--format={{.State.Running}}", self.id).stdout == "true\n"
             for line in self.log:
                 if line["event"] == event:
                     return line

@@ -34,8 +34,10 @@ def test_it_runs_as_nobody_in_particular_who_may_do_nothing(container):
 
 
 def test_there_is_nothing_to_install_or_compile_with(container):
-    found = container.run("sh", "-c", "command -v pip pip3 gcc g++ cc apt-get make || true").split()
-    assert found == ["/usr/bin/apt-get"]  # Debian's own, which wants a root that may be written
+    programs = "pip pip3 gcc g++ cc make apt-get"
+    search = f"for program in {programs}; do command -v $program; done; true"
+    # That of the base itself, which wants a root that may be written.
+    assert container.run("sh", "-c", search).split() == ["/usr/bin/apt-get"]
     code = "import importlib.util as u; print(*map(u.find_spec, ['pip', 'setuptools', 'torch']))"
     pip, setuptools, *torch = container.run("python3", "-c", code).split(maxsplit=2)
     assert (pip, setuptools) == ("None", "None")
