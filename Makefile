@@ -13,7 +13,7 @@ PEERS := fpsample torch-quickfps scipy pykdtree threadpoolctl open3d-cpu
 export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test dev ext proto web check bench soak mutants wheels image image-test manifests docs gpu-check serve clean
+.PHONY: help demo test dev ext proto web check bench soak mutants wheels image image-test manifests docs gpu-check gpu-model serve clean
 
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,7 +22,7 @@ demo: ext  ## Start a server, sample a scan through the client, show the result,
 	$(BIN)/python examples/demo.py $(if $(CLOUD),'$(CLOUD)') $(if $(STAY),--stay)
 
 test: ext  ## Set everything up and run every test, two files at a time: most wait for a server.
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	FARPOINT_BROWSER_TESTS=$$(tools/install_browser.sh) $(BIN)/python -m pytest -n 2 --dist loadfile
 
 dev: $(DEV)  ## The virtual environment with every package, editable.
 
@@ -32,7 +32,8 @@ ext: dev  ## The compiled ops; ninja builds only what changed, or all of it for 
 
 serve: export FARPOINT_HTTP_LISTEN ?= 127.0.0.1:8080
 serve: ext  ## A server on the default address, and its page at http://127.0.0.1:8080/.
-	$(BIN)/farpoint-server
+	@echo "The page is at http://$(FARPOINT_HTTP_LISTEN)/ once the log says ready."
+	@$(BIN)/farpoint-server
 
 proto: dev  ## Generated code from proto/.
 	tools/generate_proto.sh client/src server
@@ -89,6 +90,10 @@ docs: $(VENV)/.docs  ## The site of docs/ with every reference, its links checke
 
 gpu-check:  ## All that needs a GPU, with `python3` as it stands: no virtual environment, no network.
 	tools/gpu_check.sh
+
+gpu-model: ext  ## Every test of the CUDA kernels on nvcc's PTX, executed on the CPU.
+	FARPOINT_MODEL=ptx $(BIN)/python -c "from tests.support import cuda_model; cuda_model.library()"
+	FARPOINT_MODEL=ptx $(BIN)/python -m pytest -n 2 tests/ops/cuda
 
 clean:  ## Removes all that the others made.
 	rm -rf $(VENV) build dist demo ops/farpoint_ops/lib

@@ -51,7 +51,9 @@ def main(path: Path | None, stay: bool, console: Console) -> None:
             console.print(f"Look at {ready.page}; Ctrl-C ends it.", soft_wrap=True)
             signal.pause()
     if not stay:
-        console.print("The same in a browser: make demo STAY=1, or make serve.")
+        console.print(
+            "Look at http://127.0.0.1:8080/ after make serve; make demo STAY=1 stays for it."
+        )
 
 
 def _cast_scan(console: Console) -> Path:

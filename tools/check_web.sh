@@ -1,11 +1,18 @@
 #!/usr/bin/env bash
 # Fails when the page's source is not as its formatter and compiler want it, or when the bundle in the
-# server's package differs from what the source gives. Skipped where `npm ci` was not run in web/.
+# server's package differs from what the source gives. Installs what that needs in web/; skipped by
+# name without Node, and where its packages cannot be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-if ! command -v node > /dev/null || [ ! -x web/node_modules/.bin/vite ]; then
-  echo "Skipped: the page's bundle is not compared with web/ ('npm ci' there, with Node 20 or later, makes it possible)."
+skip() {
+  echo "Skipped: the page's bundle is not compared with web/: $1."
   exit 0
+}
+command -v npm > /dev/null || skip "no npm"
+node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)' ||
+  skip "Node $(node --version) is older than 20.19"
+if [ ! web/node_modules/.package-lock.json -nt web/package-lock.json ]; then
+  said=$(cd web && timeout 180 npm ci --no-audit --no-fund --loglevel error 2>&1) || skip "npm ci: ${said%%$'\n'*}"
 fi
 (cd web && node_modules/.bin/prettier --check --log-level warn . && node_modules/.bin/tsc --noEmit)
 fresh=$(mktemp -d)

@@ -5,23 +5,13 @@ source that nvcc compiles. What is left for a GPU is timing, memory ordering and
 """
 
 import ctypes
-import fcntl
-import subprocess
 from enum import IntEnum
-from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-ROOT = Path(__file__).resolve().parents[2]
-MODEL = ROOT / "tests" / "ops" / "cuda" / "model"
-KERNELS = ROOT / "csrc" / "cuda"
-BUILD = ROOT / "build" / "cuda_model"
-FLAGS = ("-O2", "-std=c++17", "-fPIC", "-ffp-contract=off", "-U_FORTIFY_SOURCE")
-FLAGS += (f"-I{MODEL / 'include'}", f"-I{MODEL}", f"-I{ROOT / 'csrc'}")
-KERNEL_FLAGS = ("-include", str(MODEL / "ptx_model.h"), "-x", "c++")
+from tests.support.cuda_model import library
 
 
 class Method(IntEnum):
@@ -76,47 +66,6 @@ class SearchBatch(ctypes.Structure):
         ("batch", ctypes.c_int64),
         *((n, ctypes.c_int) for n in ("points", "queries_per_cloud")),
     ]
-
-
-def _newest(pattern: str) -> float:
-    sources = (p for folder in (MODEL, KERNELS) for p in folder.rglob(pattern) if p.is_file())
-    return max(p.stat().st_mtime for p in sources)
-
-
-def _run(command: list[str], target: Path) -> None:
-    """A command that is interrupted leaves no half a target."""
-    unfinished = target.with_suffix(".unfinished")
-    subprocess.run([*command, "-o", str(unfinished)], check=True)
-    unfinished.replace(target)
-
-
-def _compile(source: Path, headers: float) -> Path:
-    """The object of a source, kept from an earlier attempt where nothing changed since."""
-    target = BUILD / f"{source.relative_to(ROOT)}.o"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.exists() or target.stat().st_mtime < max(headers, source.stat().st_mtime):
-        flags = (*FLAGS, *(KERNEL_FLAGS if source.suffix == ".cu" else ()))
-        _run(["g++", "-c", *flags, str(source)], target)
-    return target
-
-
-@cache
-def library() -> ctypes.CDLL:
-    """The compiled model, rebuilt when a source of it or of the kernels is newer."""
-    BUILD.mkdir(parents=True, exist_ok=True)
-    target = BUILD / "cuda_model.so"
-    with (BUILD / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.exists() or target.stat().st_mtime < _newest("*"):
-            headers = max(_newest("*.*h"), _newest("include/*"))
-            sources = (*sorted(KERNELS.rglob("*.cu")), *sorted(MODEL.rglob("*.cpp")))
-            objects = [str(_compile(source, headers)) for source in sources]
-            _run(["g++", "-shared", *objects], target)
-    lib = ctypes.CDLL(str(target))
-    lib.model_failure.restype = ctypes.c_char_p
-    lib.model_plan_tree.restype = ctypes.c_int64
-    lib.model_work.restype = ctypes.c_int64
-    return lib
 
 
 def pointer(array: NDArray[np.generic] | None) -> int | None:

@@ -1,5 +1,7 @@
 """The encoder, the server's tab, both themes, narrow windows, and what a screen reader is told."""
 
+import base64
+import io
 from pathlib import Path
 
 import numpy as np
@@ -108,3 +110,56 @@ def test_the_keyboard_alone_is_enough(page: Page, address: str) -> None:
     before = page.script("return document.getElementById('canvas').toDataURL()")
     press("ArrowRight", 39)
     page.wait_for(f"document.getElementById('canvas').toDataURL().length !== {len(before)}")
+
+
+def _picture(page: Page) -> np.ndarray:
+    """Red, green and blue of the canvas, once the page has drawn all that it wants to."""
+    page.wait_for("document.getElementById('busy').textContent === ''")
+    page.wait_for("document.getElementById('canvas').dataset.drawn === '122485'")
+    page.wait_for("!document.getElementById('legend').hidden")
+    page.wait_for("new Promise((done) => setTimeout(() => requestAnimationFrame(done), 300))")
+    data = page.script("return document.getElementById('canvas').toDataURL()")
+    content = base64.b64decode(data.partition(",")[2])
+    return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"), np.int16)
+
+
+def _open_street(page: Page, address: str, settings: str) -> np.ndarray:
+    page.open(address, f"cloud=street&m=4096&{settings}")
+    page.wait_for("document.getElementById('link').dataset.state === 'online'")
+    return _picture(page)
+
+
+@pytest.mark.parametrize("layout", ["beside", "over"])
+def test_the_processor_draws_what_webgl_draws(page: Page, address: str, layout: str) -> None:
+    card, processor = (
+        _open_street(page, address, f"layout={layout}&renderer={renderer}")
+        for renderer in ("webgl", "cpu")
+    )
+    points = (card != card[0, 0]).any(axis=2)
+    assert points.mean() > 0.05
+    differ = (np.abs(card - processor) > 8).any(axis=2)
+    # Edges of points that lie on the border between two pixels.
+    assert differ.sum() < 0.05 * points.sum()
+
+
+def test_without_a_graphics_card_the_processor_draws(page: Page, address: str) -> None:
+    _open_street(page, address, "")
+    assert page.script("return document.getElementById('canvas').getContext('2d') !== null")
+
+
+def test_a_link_brings_the_view_back(page: Page, address: str) -> None:
+    home = _open_street(page, address, "")
+    for key in ("ArrowRight", "ArrowUp", "+"):
+        event = f"new KeyboardEvent('keydown', {{ key: '{key}' }})"
+        page.script(f"document.getElementById('canvas').dispatchEvent({event})")
+    page.wait_for("location.hash.includes('camera=')")
+    turned = _picture(page)
+    fragment = page.script("return location.hash.slice(1)")
+    page.open(address, fragment)
+    again = _picture(page)
+    moved = (home != turned).any(axis=2).mean()
+    assert moved > 0.05
+    # The link has a tenth of a degree.
+    assert (again != turned).any(axis=2).mean() < moved / 5
+    page.element("reset").click()
+    page.wait_for("!location.hash.includes('camera=')")

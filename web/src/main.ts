@@ -7,7 +7,7 @@ import { startPicking } from "./sample/picking";
 import { setSamples, startSampleControls } from "./sample/controls";
 import { startResults } from "./sample/results";
 import { startServerTab } from "./server/panel";
-import { cancel, problem } from "./session";
+import { cancel } from "./session";
 import { fromFragment, keepAddress, settings } from "./state";
 import { bindRadios, element } from "./ui/dom";
 import { startNotices } from "./ui/notice";
@@ -39,13 +39,7 @@ void connect().then(openLinked);
 
 function startPictures(): void {
   const canvas = element("canvas", "canvas");
-  let viewer: Viewer;
-  try {
-    viewer = new Viewer(canvas);
-  } catch {
-    problem.set("This browser shows no WebGL, so there are no pictures; everything else works.");
-    return;
-  }
+  const viewer = new Viewer(canvas, settings.renderer.value, settings.camera);
   theme.follow(() => viewer.setBackground(getComputedStyle(canvas).backgroundColor));
   attachControls(canvas, viewer, (x, y) => shown.value && picked.set(viewer.sampleAt(x, y)));
   settings.layout.follow((layout) => {
@@ -70,7 +64,7 @@ function startPictures(): void {
   element("larger", "button").addEventListener("click", () => resize(1.25));
   element("reset", "button").addEventListener("click", () => {
     viewer.orbit.reset();
-    viewer.draw();
+    viewer.move();
   });
   keepPictures(viewer);
 }

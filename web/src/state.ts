@@ -1,6 +1,7 @@
 // What a person chose. Everything here is part of a permalink.
 
 import { Signal } from "./ui/signal";
+import type { Renderer } from "./view/painter";
 
 export type Tab = "sample" | "encode" | "server";
 export type Coloring = "height" | "intensity" | "rgb" | "distance" | "cell";
@@ -19,6 +20,10 @@ export const settings = {
   stage: new Signal(0),
   features: new Signal<Features>("features"),
   model: new Signal(""),
+  /** Where the cloud is seen from, if not from where it is first seen (OrbitCamera.view). */
+  camera: new Signal(""),
+  /** What draws; a choice of links alone. */
+  renderer: new Signal<Renderer>("auto"),
 };
 
 const NUMBERS = new Set<string>(["m", "start", "size", "stage"]);
@@ -28,6 +33,7 @@ const CHOICES: Record<string, readonly string[]> = {
   color: ["height", "intensity", "rgb", "distance", "cell"],
   layout: ["beside", "over"],
   features: ["features", "counts", "mean"],
+  renderer: ["auto", "webgl", "cpu"],
 };
 
 type Any = Signal<string | number>;

@@ -24,6 +24,12 @@ class HttpSettings(BaseSettings):
         "for any. Repeat the flag, or separate by commas, for several. Without it only the "
         "server's own page may. On loopback also the names by which a proxy asks for this server.",
     )
+    max_http_connections: int = Field(
+        256,
+        ge=1,
+        description="Most connections of http_listen. For a further one that which has waited "
+        "longest for its request is closed; where all are at work, it is told 503.",
+    )
     probe_listen: str | None = Field(
         None,
         description="HOST:PORT of /healthz and /readyz alone, in plain text also where the others "

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 FIELDS = ("request_id", "points", "clouds", "samples", "queue_ms", "compute_ms")
 SHUTDOWN_MS = 1000
+# What `protocol` of a call is called in OpenTelemetry's conventions; gRPC's own calls have none.
+SYSTEMS = {"connect": "connect_rpc", "rest": "http"}
 CODES = {code.value[0]: code.name for code in grpc.StatusCode}
 
 
@@ -71,11 +73,13 @@ class TracingInterceptor(grpc.aio.ServerInterceptor):
             key: value for key, value in details.invocation_metadata or () if isinstance(value, str)
         }
         service, _, method = rpc.rpartition("/")
+        protocol = str(request_context.current().fields.get("protocol"))
+        system = SYSTEMS.get(protocol, "grpc")
         with self._tracer.start_as_current_span(
             rpc,
             propagate.extract(headers),
             SpanKind.SERVER,
-            {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method},
+            {"rpc.system": system, "rpc.service": service, "rpc.method": method},
             # An exception's text is for the log; of a bug it may quote a caller's data.
             record_exception=False,
             set_status_on_exception=False,

@@ -73,6 +73,18 @@ async def test_a_call_is_a_span_of_its_callers_trace(traced):
     }
 
 
+@pytest.mark.parametrize(
+    ("protocol", "system"), [("connect", "connect_rpc"), ("rest", "http"), (None, "grpc")]
+)
+async def test_a_call_is_named_by_the_protocol_that_it_came_with(traced, protocol, system):
+    tracing, spans = traced
+    if protocol:
+        request_context.bind(protocol=protocol)
+    wrapped = await intercept(tracing, f"/{SAMPLE}", grpc.unary_unary_rpc_method_handler(answer))
+    await wrapped.unary_unary(b"hello", CallContext())
+    assert [span.attributes["rpc.system"] for span in spans()] == [system]
+
+
 @pytest.mark.parametrize("code", [grpc.StatusCode.INTERNAL, 13])
 async def test_a_call_that_fails_has_its_status_and_not_its_text(traced, code):
     async def fail(request, context):  # noqa: ARG001

@@ -11,6 +11,7 @@ export class OrbitCamera {
   private distance = 1;
   private radius = 1;
   private home: Framed | undefined;
+  private homeText = "";
 
   /** Looks at a cloud as it is first seen: from behind a shoulder, or as its camera saw it. */
   look(framed: Framed): void {
@@ -21,10 +22,40 @@ export class OrbitCamera {
     this.azimuth = framed.fromCamera ? -Math.PI / 2 : (-154 * Math.PI) / 180;
     this.elevation = framed.fromCamera ? 0 : (36 * Math.PI) / 180;
     this.camera.up.set(0, framed.fromCamera ? -1 : 0, framed.fromCamera ? 0 : 1);
+    this.homeText = this.write();
   }
 
   reset(): void {
     if (this.home) this.look(this.home);
+  }
+
+  /** Angles in degrees, distance and target from the middle in radii of the cloud; empty at home. */
+  get view(): string {
+    const written = this.write();
+    return written === this.homeText ? "" : written;
+  }
+
+  /** What is no such text is left out. */
+  set view(text: string) {
+    const numbers = text.split(",").map(Number);
+    if (!this.home || numbers.length !== 6 || !numbers.every(Number.isFinite)) return;
+    const [azimuth, elevation, distance, ...shift] = numbers as [number, number, number];
+    this.reset();
+    this.azimuth = (azimuth * Math.PI) / 180;
+    this.turn(0, (elevation * Math.PI) / 180 - this.elevation);
+    this.zoom((distance * this.radius) / this.distance);
+    this.target.addScaledVector(new Vector3().fromArray(shift), this.radius);
+  }
+
+  private write(): string {
+    const shift = this.target
+      .clone()
+      .sub(new Vector3(...(this.home?.center ?? [0, 0, 0])))
+      .divideScalar(this.radius);
+    const degrees = [this.azimuth, this.elevation].map((angle) => (angle * 180) / Math.PI);
+    const rounded = [degrees[0]! % 360, degrees[1]!].map((angle) => Number(angle.toFixed(1)));
+    const lengths = [this.distance / this.radius, ...shift.toArray()];
+    return [...rounded, ...lengths.map((length) => Number(length.toFixed(3)))].join(",");
   }
 
   /** Angles in radians. */

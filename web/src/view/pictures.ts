@@ -27,7 +27,7 @@ export function keepPictures(viewer: Viewer): void {
   const update = (): void => {
     const current = scene.value;
     if (!current) return;
-    if (drawn !== current) viewer.showCloud(current.framed, false);
+    if (drawn !== current) viewer.showCloud(current.framed);
     if (drawn !== current) rows = undefined;
     drawn = current;
     const now = whatToShow(current);

@@ -1,4 +1,4 @@
-// Points as the GPU draws them: positions, colors, and a size that shrinks with distance.
+// Points that are drawn together: positions, colors, and a size that shrinks with distance.
 
 import { BufferAttribute, BufferGeometry, Color, Points, RawShaderMaterial } from "three";
 
@@ -20,6 +20,9 @@ const SQUARE = `
 precision mediump float;
 varying vec3 shade;
 void main() { gl_FragColor = vec4(shade, 1.0); }`;
+/** Where the rim of a round point begins, as the square of a part of its size, and how light it is. */
+export const RIM_FROM = 0.14;
+export const RIM = 0.95;
 const ROUND = `
 precision mediump float;
 varying vec3 shade;
@@ -27,14 +30,30 @@ void main() {
   vec2 off = gl_PointCoord - 0.5;
   float away = dot(off, off);
   if (away > 0.25) discard;
-  gl_FragColor = vec4(shade * (1.0 - 0.9 * max(0.0, away - 0.14)), 1.0);
+  gl_FragColor = vec4(away > ${RIM_FROM} ? shade * ${RIM} : shade, 1.0);
 }`;
 
-export class PointSet {
-  readonly object: Points<BufferGeometry, RawShaderMaterial>;
+export interface Style {
+  /** In pixels of the canvas, at the distance `reference`. */
+  readonly size: number;
+  readonly reference: number;
+  /** How much of the background is mixed in. */
+  readonly fade: number;
+  readonly background: Color;
+}
 
-  /** Round ones cost a software renderer more; they are for the few. */
-  constructor(round: boolean) {
+export class PointSet {
+  /** For three.js. */
+  readonly object: Points<BufferGeometry, RawShaderMaterial>;
+  positions: Float32Array = new Float32Array();
+  colors = new Uint8Array();
+  private order: Uint32Array | undefined;
+  private sorted: Uint32Array | undefined;
+  /** How many are drawn. */
+  count = 0;
+  style: Style = { size: 2, reference: 1, fade: 0, background: new Color() };
+
+  constructor(readonly round: boolean) {
     const material = new RawShaderMaterial({
       vertexShader: VERTEX,
       fragmentShader: round ? ROUND : SQUARE,
@@ -56,37 +75,42 @@ export class PointSet {
    * @param order rows in the order of drawing, so that the first ones show the whole shape.
    */
   place(positions: Float32Array, order?: Uint32Array): void {
+    this.positions = positions;
+    this.colors = new Uint8Array(positions.length).fill(140);
+    this.order = order;
+    this.sorted = order?.slice().sort();
     this.object.geometry.dispose();
     const geometry = new BufferGeometry();
     geometry.setAttribute("position", new BufferAttribute(positions, 3));
-    geometry.setAttribute(
-      "color",
-      new BufferAttribute(new Uint8Array(positions.length).fill(140), 3, true),
-    );
+    geometry.setAttribute("color", new BufferAttribute(this.colors, 3, true));
     if (order) geometry.setIndex(new BufferAttribute(order, 1));
     this.object.geometry = geometry;
     this.object.visible = positions.length > 0;
+    this.limit(order?.length ?? positions.length / 3);
   }
 
   /** RGB of each point, or of the first ones. */
   paint(colors: Uint8Array): void {
+    this.colors.set(colors.subarray(0, this.colors.length));
     const attribute = this.object.geometry.getAttribute("color") as BufferAttribute | undefined;
-    if (!attribute) return;
-    (attribute.array as Uint8Array).set(colors.subarray(0, attribute.array.length));
-    attribute.needsUpdate = true;
+    if (attribute) attribute.needsUpdate = true;
   }
 
   /** Draws only the first ones. */
   limit(count: number): void {
-    this.object.geometry.setDrawRange(0, count);
+    this.count = Math.min(count, this.order?.length ?? this.positions.length / 3);
+    this.object.geometry.setDrawRange(0, this.count);
   }
 
-  style(size: number, reference: number, fade: number, background: Color): void {
+  /** Rows that are drawn. All of them as they lie in memory, and often beside each other in the picture. */
+  get drawn(): Uint32Array | undefined {
+    return this.count === this.order?.length ? this.sorted : this.order;
+  }
+
+  restyle(style: Style): void {
+    this.style = style;
     const { uniforms } = this.object.material;
-    uniforms.size!.value = size;
-    uniforms.reference!.value = reference;
-    uniforms.fade!.value = fade;
-    (uniforms.background!.value as Color).copy(background);
+    for (const [name, value] of Object.entries(style)) uniforms[name]!.value = value;
   }
 }
 

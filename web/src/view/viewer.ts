@@ -1,57 +1,42 @@
 // Two pictures with one camera: the cloud and its sample, beside or over each other.
 
-import {
-  Color,
-  ColorManagement,
-  LinearSRGBColorSpace,
-  Scene,
-  Vector2,
-  Vector3,
-  WebGLRenderer,
-} from "three";
+import { Color, Vector3 } from "three";
 import { OrbitCamera } from "./camera";
 import { Detail } from "./detail";
 import type { Framed } from "./framing";
+import { painterFor, type Painter, type Renderer } from "./painter";
+import { Signal } from "../ui/signal";
 import { panesOf, type Panes } from "./panes";
 import { PointSet, mixedRows } from "./points";
-
-// Colors are painted as they shall be seen.
-ColorManagement.enabled = false;
 
 export class Viewer {
   readonly orbit = new OrbitCamera();
   layout: "beside" | "over" = "beside";
   size = 1.5;
-  private readonly renderer: WebGLRenderer;
+  private readonly painter: Painter;
   private readonly original = new PointSet(false);
   private readonly sample = new PointSet(true);
   private readonly marked = new PointSet(true);
-  private readonly left = new Scene();
-  private readonly right = new Scene();
+  private readonly left = [this.original];
+  private readonly right = [this.sample, this.marked];
   private readonly background = new Color();
   private samplePositions: Float32Array = new Float32Array();
   private shown = 0;
   private rows = 0;
+  private isFirst = true;
   private waiting = false;
+  private drawnSize = "";
+  private tookBefore = Infinity;
   /** Whether the picture of the cloud is to be drawn again, not only that of the sample. */
   private stale = true;
   private readonly detail = new Detail(() => this.draw());
 
-  /** @throws Error the browser has no WebGL. */
-  constructor(private readonly canvas: HTMLCanvasElement) {
-    this.renderer = new WebGLRenderer({
-      canvas,
-      antialias: false,
-      preserveDrawingBuffer: true,
-      powerPreference: "high-performance",
-    });
-    this.renderer.outputColorSpace = LinearSRGBColorSpace;
-    this.renderer.autoClear = false;
-    this.renderer.sortObjects = false;
-    // Asking for the errors of a shader waits until it is compiled.
-    this.renderer.debug.checkShaderErrors = import.meta.env.DEV;
-    this.left.add(this.original.object);
-    this.right.add(this.sample.object, this.marked.object);
+  constructor(
+    private readonly canvas: HTMLCanvasElement,
+    renderer: Renderer,
+    private readonly view: Signal<string>,
+  ) {
+    this.painter = painterFor(canvas, renderer);
     // The first frame compiles the shaders, before there is a cloud that would wait for them.
     for (const points of [this.original, this.sample]) {
       points.place(new Float32Array(3));
@@ -60,12 +45,16 @@ export class Viewer {
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
 
-  showCloud(framed: Framed, keepView: boolean): void {
+  /** The first cloud is seen as a link says, any other as it is first seen. */
+  showCloud(framed: Framed): void {
     const rows = mixedRows(framed.finite);
     this.original.place(framed.positions, rows);
     this.rows = rows.length;
     this.showSample(new Float32Array());
-    if (!keepView) this.orbit.look(framed);
+    this.orbit.look(framed);
+    if (this.isFirst) this.orbit.view = this.view.value;
+    this.isFirst = false;
+    this.view.set(this.orbit.view);
     this.draw();
   }
 
@@ -118,6 +107,7 @@ export class Viewer {
   /** As `draw`, while the view moves: fewer points where all of them would be slow. */
   move(): void {
     this.detail.move();
+    this.view.set(this.orbit.view);
     this.draw();
   }
 
@@ -133,8 +123,14 @@ export class Viewer {
     this.waiting = true;
     requestAnimationFrame((now) => {
       this.waiting = false;
+      const began = performance.now();
       this.render();
-      requestAnimationFrame((next) => this.detail.frame(next - now, this.rows + this.shown));
+      const all = this.rows + this.shown;
+      const took = performance.now() - began;
+      // A frame that other work of the machine made late says nothing of its points; two in a row do.
+      if (this.painter.isDone) this.detail.frame(Math.min(took, this.tookBefore), all);
+      else requestAnimationFrame((next) => this.detail.frame(next - now, all));
+      this.tookBefore = took;
     });
   }
 
@@ -142,40 +138,42 @@ export class Viewer {
     const { clientWidth: width, clientHeight: height } = this.canvas;
     if (!width || !height) return;
     const ratio = Math.min(window.devicePixelRatio, 2);
-    if (this.renderer.getPixelRatio() !== ratio) this.renderer.setPixelRatio(ratio);
-    const { width: before, height: tall } = this.renderer.getSize(new Vector2());
-    if (before !== width || tall !== height) this.renderer.setSize(width, height, false);
-    this.renderer.setClearColor(this.background, 1);
+    const size = `${width} ${height} ${ratio}`;
+    if (size !== this.drawnSize) {
+      this.painter.resize(width, height, ratio);
+      this.stale = true;
+    }
+    this.drawnSize = size;
     const over = this.layout === "over";
     const all = over || this.stale;
     this.stale = false;
     const panes = this.panes();
     this.orbit.setAspect(panes.width / panes.height);
+    this.restyle(ratio, over);
+    this.original.limit(this.detail.of(this.rows));
+    this.sample.limit(this.detail.of(this.shown));
+    this.canvas.dataset.drawn = String(this.original.count + this.sample.count);
     const camera = this.orbit.place();
-    const { seenFrom } = this.orbit;
+    panes.origins.forEach(([x, y], pane) => {
+      if (pane === 0 && !all) return;
+      const layers = over ? [this.left, this.right] : [pane === 0 ? this.left : this.right];
+      this.painter.draw({ ...panes, x, y }, this.background, camera, layers);
+    });
+  }
+
+  private restyle(ratio: number, over: boolean): void {
+    const { background } = this;
+    const reference = this.orbit.seenFrom;
+    const unit = this.size * ratio;
     // Few samples are drawn larger, so that they can be seen at all.
     const larger = Math.max(1.5, Math.min(4, 12 / Math.log10(Math.max(10, this.shown)) - 0.9));
     const sparse = Math.max(1, Math.min(2.4, (50_000 / Math.max(1, this.rows)) ** 0.35));
-    this.original.style(this.size * ratio * sparse, seenFrom, over ? 0.5 : 0, this.background);
-    this.sample.style(
-      this.size * ratio * Math.max(larger, 1.3 * sparse),
-      seenFrom,
-      0,
-      this.background,
-    );
-    this.marked.style(this.size * ratio * larger + 9 * ratio, seenFrom, 0, this.background);
-    this.renderer.setScissorTest(true);
-    this.original.limit(this.detail.of(this.rows));
-    this.sample.limit(this.detail.of(this.shown));
-    panes.origins.forEach(([x, y], pane) => {
-      if (pane === 0 && !all) return;
-      this.renderer.setViewport(x, y, panes.width, panes.height);
-      this.renderer.setScissor(x, y, panes.width, panes.height);
-      this.renderer.clear();
-      if (over || pane === 0) this.renderer.render(this.left, camera);
-      if (over) this.renderer.clearDepth();
-      if (over || pane === 1) this.renderer.render(this.right, camera);
-    });
+    const fade = over ? 0.5 : 0;
+    this.original.restyle({ size: unit * sparse, reference, fade, background });
+    const size = unit * Math.max(larger, 1.3 * sparse);
+    this.sample.restyle({ size, reference, fade: 0, background });
+    const marked = unit * larger + 9 * ratio;
+    this.marked.restyle({ size: marked, reference, fade: 0, background });
   }
 
   private panes(): Panes {

@@ -42,7 +42,12 @@ class HttpPort:
         self._server: HttpServer | None = None
         if settings.http_listen is not None:
             context = None if tls is None else tls.http_context
-            self._server = HttpServer("--http-listen", settings.http_listen, context)
+            self._server = HttpServer(
+                "--http-listen",
+                settings.http_listen,
+                context,
+                max_connections=settings.max_http_connections,
+            )
 
     @property
     def address(self) -> str | None:

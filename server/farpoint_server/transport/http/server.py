@@ -15,7 +15,6 @@ from farpoint_server.errors import AddressUnavailableError
 from farpoint_server.transport.http.connection import WRITE_BUFFER_BYTES, BoundedConnection
 from farpoint_server.transport.sockets import reason_of
 
-MAX_CONNECTIONS = 256
 SWEEP_S = 0.5
 STOP_S = 1.0
 
@@ -29,6 +28,7 @@ class HttpServer:
         flag: The setting of the address, for errors.
         address: HOST:PORT; port 0 takes a free one.
         tls: The context of each new connection; None for plain HTTP.
+        max_connections: With one more, that which has waited longest for its request is closed.
 
     Attributes:
         address: The same with the port that was taken.
@@ -38,7 +38,12 @@ class HttpServer:
     """
 
     def __init__(
-        self, flag: str, address: str, tls: Callable[[], ssl.SSLContext] | None = None
+        self,
+        flag: str,
+        address: str,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        *,
+        max_connections: int = 256,
     ) -> None:
         try:
             self._socket = _listen(*split_host_port(address))
@@ -48,6 +53,7 @@ class HttpServer:
             ) from error
         self.address = f"{address.rpartition(':')[0]}:{self._socket.getsockname()[1]}"
         self._tls = tls
+        self._max_connections = max_connections
         self._state = ServerState()
         self._server: asyncio.Server | None = None
         self._sweep: asyncio.Task[None] | None = None
@@ -74,7 +80,7 @@ class HttpServer:
         )
         config.load()
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: BoundedConnection(config, self._state, MAX_CONNECTIONS, self._tls),
+            lambda: BoundedConnection(config, self._state, self._max_connections, self._tls),
             sock=self._socket,
         )
         self._sweep = asyncio.create_task(_close_late(self._state))

@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
+
+#include "ptx/stores.h"
 
 namespace model {
 
@@ -179,6 +182,12 @@ void begin_block(unsigned number) {
   std::memset(block.shared.get(), 0xcd, current.shared_bytes + 1);
   block.warps.resize((current.threads + kLanes - 1) / kLanes);
   add_threads(number);
+  begin_stores(current.threads);
+}
+
+std::map<const void*, Translation>& translations() {
+  static std::map<const void*, Translation> all;
+  return all;
 }
 
 }  // namespace
@@ -204,7 +213,9 @@ int run(const Launch& launch, const std::function<void()>& kernel) {
   for (const unsigned number : order) {
     begin_block(number);
     run_fibers();
+    end_block_stores(block.shared.get(), current.shared_bytes);
   }
+  end_launch_stores();
   return failed.empty() ? 0 : 1;
 }
 
@@ -224,5 +235,13 @@ const uint64_t* warp_exchange(const char* what, uint64_t mine) {
 }
 
 unsigned char* shared_memory() { return block.shared.get(); }
+size_t shared_bytes() { return current.shared_bytes; }
+unsigned random_number() { return static_cast<unsigned>(random_engine()); }
+
+void translate(const void* kernel, Translation run) { translations()[kernel] = run; }
+Translation translation(const void* kernel) {
+  const auto found = translations().find(kernel);
+  return found == translations().end() ? nullptr : found->second;
+}
 
 }  // namespace model

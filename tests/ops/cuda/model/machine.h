@@ -38,9 +38,16 @@ void reset();
 
 // Called from inside kernels.
 void block_barrier();
+unsigned random_number();
 // Each lane offers a value and gets those of all 32; `what` tells the operation, so that lanes
 // which take different turns are noticed.
 const uint64_t* warp_exchange(const char* what, uint64_t mine);
 unsigned char* shared_memory();
+size_t shared_bytes();
+
+// A kernel's PTX in C++, given the addresses of its parameters: what a launch runs instead.
+using Translation = void (*)(const void* const* parameters);
+void translate(const void* kernel, Translation run);
+Translation translation(const void* kernel);
 
 }  // namespace model

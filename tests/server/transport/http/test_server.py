@@ -18,6 +18,7 @@ from farpoint_server.transport.http.server import HttpServer
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 LARGE = 64 << 20
+MAX_CONNECTIONS = 60
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ async def served():
     async def large(_):
         return PlainTextResponse(b"a" * LARGE)
 
-    server = HttpServer("--http-listen", "127.0.0.1:0")
+    server = HttpServer("--http-listen", "127.0.0.1:0", max_connections=MAX_CONNECTIONS)
     await server.start(
         Starlette(
             routes=[
@@ -87,7 +88,7 @@ async def status(connect, data=GET) -> bytes:
 
 
 async def test_silent_peers_beyond_the_bound_keep_nobody_out(served):
-    silent = [await served(b"GET / HT") for _ in range(http_server.MAX_CONNECTIONS + 50)]
+    silent = [await served(b"GET / HT") for _ in range(MAX_CONNECTIONS + 50)]
     assert await status(served) == b"200"
     oldest = [await end_of(reader) for reader, _ in silent[:50]]
     assert oldest == [b""] * 50
@@ -95,9 +96,9 @@ async def test_silent_peers_beyond_the_bound_keep_nobody_out(served):
 
 async def test_where_all_are_at_work_a_further_one_is_told_so(served):
     request = b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n"
-    at_work = [await served(request) for _ in range(http_server.MAX_CONNECTIONS)]
+    at_work = [await served(request) for _ in range(MAX_CONNECTIONS)]
     tasks = served.server._state.tasks
-    while len(tasks) < http_server.MAX_CONNECTIONS:
+    while len(tasks) < MAX_CONNECTIONS:
         await asyncio.sleep(0)
     reader, _ = await served()
     assert await end_of(reader) == connection.BUSY

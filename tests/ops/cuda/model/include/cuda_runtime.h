@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "machine.h"
 
@@ -69,8 +70,17 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments... arguments) {
+  static_assert((std::is_same_v<Parameters, Arguments> && ...));
   const model::Launch launch = {config->gridDim.x, config->blockDim.x, config->dynamicSmemBytes};
-  const int code = model::run(launch, [&] { kernel(arguments...); });
+  const auto translated = model::translation(reinterpret_cast<const void*>(kernel));
+  const void* const parameters[] = {&arguments...};
+  const int code = model::run(launch, [&] {
+    if (translated) {
+      translated(parameters);
+    } else {
+      kernel(arguments...);
+    }
+  });
   return code ? cudaErrorLaunchFailure : cudaSuccess;
 }
 

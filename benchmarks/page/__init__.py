@@ -1,0 +1,1 @@
+"""How smoothly the page turns a cloud, and how long a cloud takes to be seen."""

@@ -1,0 +1,130 @@
+"""nvcc's PTX of the kernels, executed on the CPU model: exact, and faults in it are noticed.
+
+FARPOINT_MODEL=ptx runs every test of this folder on the PTX of every kernel (`make gpu-model`);
+here are the sampling kernels, and what faults do to them. A thread's stores reach others late and
+out of order until something orders them, so a barrier that is missing shows.
+"""
+
+import multiprocessing
+
+import numpy as np
+import pytest
+from tests.support.awkward_clouds import (
+    SHAPES,
+    Cloud,
+    coincident,
+    duplicates,
+    lattice,
+    uniform,
+    with_holes,
+)
+from tests.support.cuda_model import Executed, executes_ptx, executing, has_nvcc
+from tests.support.cuda_on_cpu import Method, TreeShape, brute_force, sample
+from tests.support.ptx.module import Fault
+
+# The first test builds the model.
+pytestmark = [
+    pytest.mark.skipif(not has_nvcc(), reason="needs nvcc"),
+    pytest.mark.timeout(600),
+]
+SAMPLING = Executed(
+    "ptx_sampling", frozenset({"tree_kernel", "spatial_sort_kernel", "grid_kernel"})
+)
+TREE_KERNEL = "sample_in_treeILi2ELb1E"
+TREE = TreeShape(warps=4, levels=2, in_shared=True, sorts_in_block=True)
+# In the order of the kernel's instructions. Of its warp barriers the second and third stand in for
+# each other: one is at the end of building, one before the first farthest point.
+BARRIERS = {
+    **{f"block barrier {i}": Fault(r"bar\.sync\s+0", i) for i in range(9)},
+    **{f"warp barrier {i}": Fault(r"bar\.warp\.sync\s+-1", i) for i in (0, 3, 4)},
+}
+ARITHMETIC = {
+    "one set of records instead of two": Fault(
+        r"and\.b32\s+(%r\d+), (%r\d+), 1", 0, r"mov.u32 \1, 0;"
+    ),
+    "the nearest warp instead of the farthest": Fault(
+        r"redux\.sync\.max\.u32 (.*?)", 3, r"redux.sync.min.u32 \1;"
+    ),
+    "the highest row of a tie": Fault(r"redux\.sync\.min\.s32 (.*?)", 6, r"redux.sync.max.s32 \1;"),
+    "a product that is rounded": Fault(
+        r"fma\.rn\.f32\s+(%f\d+), (%f\d+), (%f\d+), (%f\d+)",
+        4,
+        r"mul.rn.f32 \1, \2, \3; add.rn.f32 \1, \1, \4;",
+    ),
+}
+FAULTS = BARRIERS | ARITHMETIC
+# Builds and runs in a second each; all of them are in `make gpu-model`.
+FEW = ("block barrier 2", "warp barrier 4", "one set of records instead of two")
+
+
+def clouds(seed: int) -> list[tuple[Cloud, int, int]]:
+    """Clouds, numbers of samples and starts that reach every part of the kernel."""
+    rng = np.random.default_rng(seed)
+    no_start = [uniform(rng, n) for n in (2500, 1000, 500, 300, 200, 150)]
+    for cloud in no_start:
+        cloud[7] = np.nan
+    return [
+        (uniform(rng, 9000), 120, 5),
+        (lattice(rng, 5000), 150, 9),
+        *((cloud, 20, 7) for cloud in no_start),
+        (coincident(rng, 300), 300, 17),
+        (duplicates(rng, 900), 900, 3),
+        (with_holes(rng, 400), 400, 6),
+    ]
+
+
+def check(
+    batch: list[tuple[Cloud, int, int]], method: Method, seed: int, shape: TreeShape | None
+) -> None:
+    points, counts, starts = map(list, zip(*batch, strict=True))
+    indices, distances = sample(points, counts, starts, method, seed, shape)
+    for b, (cloud, m, start) in enumerate(batch):
+        expected, radii = brute_force(cloud, m, start)
+        np.testing.assert_array_equal(indices[b], expected)
+        np.testing.assert_array_equal(distances[b], radii)
+
+
+def check_planted(name: str | None, seeds: int = 3) -> None:
+    executed = Executed(
+        f"fault_{name}".replace(" ", "_"),
+        frozenset({"tree_kernel"}),
+        TREE_KERNEL,
+        FAULTS[name] if name else None,
+    )
+    with executing(executed):
+        for seed in range(seeds):
+            check(clouds(seed), Method.TREE, seed, TREE)
+
+
+def ends_well(name: str | None) -> bool:
+    """Whether the tree kernel is exact with this fault. A wrong row may well end the process."""
+    process = multiprocessing.get_context("spawn").Process(target=check_planted, args=(name,))
+    process.start()
+    process.join()
+    return process.exitcode == 0
+
+
+@pytest.mark.parametrize("cloud", SHAPES)
+@pytest.mark.parametrize(
+    ("method", "shape"),
+    [
+        (Method.GRID, None),
+        (Method.TREE, TreeShape(2, 1, False, False)),
+        (Method.TREE, TREE),
+        (Method.TREE, TreeShape(2, 3, False, True)),
+    ],
+)
+def test_every_kernel_is_exact(method: Method, shape: TreeShape | None, cloud: object) -> None:
+    rng = np.random.default_rng(3)
+    assert callable(cloud)
+    with executing(SAMPLING):
+        check([(cloud(rng, 700), 90, 5), (cloud(rng, 65), 65, 64)], method, 3, shape)
+
+
+def test_the_kernel_without_a_fault_is_exact() -> None:
+    assert ends_well(None)
+
+
+@pytest.mark.parametrize("name", FAULTS if executes_ptx() else FEW)
+def test_a_fault_is_noticed(name: str) -> None:
+    assert not ends_well(name)
