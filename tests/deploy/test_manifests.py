@@ -1,6 +1,7 @@
 """Kustomize, KServe and Compose: valid, in step with the chart, and with metrics switched on."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,8 +17,8 @@ HARDENED = {"read_only": True, "cap_drop": ["ALL"], "security_opt": ["no-new-pri
 
 def environment_of_image() -> dict[str, str]:
     """What the Dockerfile sets for every container."""
-    lines = (ROOT / "Dockerfile").read_text().split("ENV ")[1].split("\n\n")[0].splitlines()
-    return dict(line.strip(" \\").split("=", 1) for line in lines if "FARPOINT_" in line)
+    stage = (ROOT / "Dockerfile").read_text().partition("AS runtime\n")[2]
+    return dict(re.findall(r"^(?:ENV)? +(FARPOINT_\w+)=(\S+)", stage, re.MULTILINE))
 
 
 @pytest.mark.parametrize("variant", ["base", "gpu"])
