@@ -7,14 +7,15 @@ PROTOS := $(wildcard proto/farpoint/v1/*.proto)
 CLOUD ?=
 STAY ?=
 TORCH ?=
+IMAGE ?= cpu
 # open3d-cpu also wants the system's libusb-1.0, libGL and libX11; torch-cluster compiles for minutes.
 PEERS := fpsample torch-quickfps scipy pykdtree threadpoolctl open3d-cpu
 # Compiling one torch file takes about a gigabyte; two at a time suit a small machine.
 export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test dev ext proto web check bench soak ray-test mutants wheels release docs gpu-check
-.PHONY: gpu-model serve clean
+.PHONY: help demo test dev ext proto web check bench soak ray-test mutants wheels release image image-test
+.PHONY: manifests docs gpu-check gpu-model serve clean
 
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +87,15 @@ wheels: dev  ## Wheels and sources of farpoint, farpoint-ops and farpoint-server
 release: wheels  ## The same, then the demo from those wheels alone; TORCH=2.13.0 limits both to one torch.
 	$(BIN)/python tools/prove_release.py $(TORCH)
 
+image: $(VENV)/.image  ## Image of IMAGE=cpu|cuda with docker, podman or buildah, and its SBOM in build/image/.
+	$(BIN)/python tools/image/build.py $(IMAGE) $(IMAGE_FLAGS)
+
+image-test: $(VENV)/.image  ## The CPU image on a base of Debian's packages, run by podman and tested; needs root.
+	PYTHON=$(BIN)/python tools/image/test.sh
+
+manifests: dev  ## Manifests for Kustomize in deploy/kubernetes, from the Helm chart.
+	$(BIN)/python tools/render_manifests.py
+
 docs: $(VENV)/.docs  ## The site of docs/ with every reference, its links checked, in build/docs/.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
@@ -101,6 +111,10 @@ clean:  ## Removes all that the others made.
 
 $(VENV)/.docs: $(DEV)
 	FARPOINT_SKIP_EXTENSION=1 $(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[docs]'
+	touch $@
+
+$(VENV)/.image: $(DEV)
+	$(BIN)/python -m pip install -q -c constraints.txt 'spdx-tools>=0.8.3,<0.9'
 	touch $@
 
 $(BIN)/python:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from tests.support.servers.server_process import RunningServer
+from tests.support.servers.server_process import OTHER_SERVER, RunningServer
 
 import farpoint
 from farpoint.v1 import sampling_pb2_grpc
@@ -15,7 +15,11 @@ MESSAGE_BYTES = 4 << 20
 
 @pytest.fixture(scope="session")
 def socket_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("farpoint") / "server.sock"
+    folder = tmp_path_factory.mktemp("farpoint")
+    if OTHER_SERVER:  # which may be another user's
+        folder.chmod(0o777)
+        folder.parent.chmod(0o755)
+    return folder / "server.sock"
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,8 @@
 """A farpoint-server in a process of its own."""
 
 import json
+import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from farpoint.v1 import sampling_pb2_grpc
@@ -21,6 +24,8 @@ READY_TIMEOUT_S = 100
 SLOW_POINTS, STUBBORN_POINTS = 1000, 2000  # see slow_server.py
 SLOW_SERVER = str(Path(__file__).with_name("slow_server.py"))
 FAILING_SERVER = str(Path(__file__).with_name("failing_server.py"))
+# Another server than this checkout's: a command that takes its flags, such as `podman run ...`.
+OTHER_SERVER = shlex.split(os.environ.get("FARPOINT_TEST_SERVER", ""))
 
 
 class RunningServer:
@@ -34,7 +39,9 @@ class RunningServer:
     def __init__(self, *flags: str, batch_s: float | None = None, failing: bool = False) -> None:
         program = ["-m", "farpoint_server"] if batch_s is None else [SLOW_SERVER, str(batch_s)]
         program = [FAILING_SERVER] if failing else program
-        command = [sys.executable, *program, "--listen", "127.0.0.1:0", *flags]
+        if OTHER_SERVER and (failing or batch_s is not None):
+            pytest.skip("needs a server with code of the tests")
+        command = [*(OTHER_SERVER or [sys.executable, *program]), "--listen", "127.0.0.1:0", *flags]
         command += ["--device", "cpu", "--log-format", "json"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self.log: list[dict[str, Any]] = []

@@ -27,7 +27,7 @@ _WORDS = {
 }
 START_HINT = (
     "Nothing answers at {target}. To start a server: `make serve` in a checkout, or "
-    "`docker run -p 127.0.0.1:50051:50051 farpoint-server`; --server names another."
+    "`docker run -p 127.0.0.1:50051:50051 farpoint-server:cpu`; --server names another."
 )
 
 

@@ -1,0 +1,101 @@
+"""Containers of the image that FARPOINT_IMAGE names, run by podman as docs/deployment.md says."""
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+IMAGE = os.environ.get("FARPOINT_IMAGE", "")
+HARDENED = ("--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--security-opt=no-new-privileges")
+
+
+def podman(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    command = ["podman", *arguments]
+    return subprocess.run(command, check=check, capture_output=True, text=True, timeout=100)
+
+
+class Container:
+    """A server of the image, on ports of loopback that are free; ready when it is made."""
+
+    def __init__(self, *flags: str, options: tuple[str, ...] = ()) -> None:
+        listen = ("--listen=127.0.0.1:0", "--http-listen=127.0.0.1:0")
+        options = ("--network=host", "--env=FARPOINT_PROBE_LISTEN=127.0.0.1:0", *HARDENED, *options)
+        command = ("run", "--detach", *options, IMAGE, *listen, *flags)
+        self.id = podman(*command).stdout.strip()
+        ready = self.wait_for("ready")
+        self.address, self.http_address = ready["address"], ready["http_address"]
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        lines = podman("logs", self.id).stderr.splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def wait_for(self, event: str) -> dict[str, Any]:
+        """The first line of the log of an event, also if it is still to come."""
+        give_up, is_up = time.monotonic() + 100, True
+        while time.monotonic() < give_up and is_up:
+            is_up = podman("inspect", "--format={{.State.Running}}", self.id).stdout == "true\n"
+            for line in self.log:
+                if line["event"] == event:
+                    return line
+            time.sleep(0.1)
+        raise AssertionError(f"no {event}: {podman('logs', self.id).stderr}")
+
+    def run(self, *command: str) -> str:
+        """Standard output of a command within."""
+        return podman("exec", self.id, *command).stdout
+
+    def is_healthy(self) -> bool:
+        """What the image's health check says."""
+        return podman("healthcheck", "run", self.id, check=False).returncode == 0
+
+    def signal(self, name: str) -> None:
+        podman("kill", f"--signal={name}", self.id)
+
+    def wait(self) -> int:
+        """The exit status."""
+        return int(podman("wait", self.id).stdout)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def image() -> str:
+    if not IMAGE:
+        pytest.skip("needs an image in FARPOINT_IMAGE: make image-test")
+    return IMAGE
+
+
+@pytest.fixture(scope="session")
+def start() -> Iterator[Callable[..., Container]]:
+    """Starts containers, which do not outlive the tests."""
+    containers: list[str] = []
+
+    def start(*flags: str, options: tuple[str, ...] = ()) -> Container:
+        container = Container(*flags, options=options)
+        containers.append(container.id)
+        return container
+
+    yield start
+    for container in containers:
+        podman("rm", "--force", "--time=0", container)
+
+
+@pytest.fixture(scope="session")
+def container(start: Callable[..., Container]) -> Container:
+    return start()
+
+
+@pytest.fixture(scope="session")
+def configuration(image: str) -> dict[str, Any]:
+    """What the image says of itself."""
+    (found,) = json.loads(podman("image", "inspect", image).stdout)
+    return found
+
+
+def normal(name: str) -> str:
+    """A Python package's name as an index has it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
