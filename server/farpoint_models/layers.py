@@ -19,7 +19,7 @@ class GroupNorm(nn.GroupNorm):
         if real is None:
             return super().forward(x)
         wide = x.float() if x.dtype.itemsize < 4 else x
-        grouped = wide.reshape(len(x), self.num_groups, -1, *x.shape[2:])
+        grouped = wide.reshape(x.size(0), self.num_groups, -1, *x.shape[2:])
         mask = real.unsqueeze(1)
         rest = tuple(range(2, grouped.dim()))
         size = (mask.sum(rest, keepdim=True) * grouped.size(2)).clamp(min=1)

@@ -337,5 +337,5 @@ def test_an_encoder_that_cannot_be_loaded_keeps_the_server_from_starting(folder)
     command += ["--device", "cpu", "--encoder", f"a={folder / 'nothing.safetensors'}"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2
-    assert "farpoint-server: encoder a=" in ended.stderr
+    assert "farpoint-server: model a=" in ended.stderr
     assert "No such file" in ended.stderr

@@ -74,6 +74,7 @@ class CloudBatch:
     """Requests that a manager may cut between them."""
 
     requests: Sequence[Cloud]
+    kind: str = "sample"
 
     @property
     def predicted_bytes(self) -> int:

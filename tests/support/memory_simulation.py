@@ -106,6 +106,7 @@ class RequestBatch:
     """Requests that a manager may cut."""
 
     requests: Sequence[Request]
+    kind: str = "sample"
 
     @property
     def predicted_bytes(self) -> int:

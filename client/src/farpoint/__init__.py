@@ -32,7 +32,7 @@ from farpoint.errors import (
     UnimplementedError,
 )
 from farpoint.memory import DeviceMemory, Memory, Trim, TrimTotal
-from farpoint.models import Encoding, Model, Stage
+from farpoint.models import Encoding, Inference, Model, ModelTensor, Stage
 from farpoint.packed import PackedCloud, PackedField
 from farpoint.results import Device, Limits, Sample, ServerInfo, StreamedSample, Timings
 
@@ -48,11 +48,13 @@ __all__ = [
     "Encoding",
     "FailedPreconditionError",
     "FarpointError",
+    "Inference",
     "InternalError",
     "InvalidArgumentError",
     "Limits",
     "Memory",
     "Model",
+    "ModelTensor",
     "NotFoundError",
     "PackedCloud",
     "PackedField",

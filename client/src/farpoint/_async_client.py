@@ -14,13 +14,14 @@ from farpoint._channel import open_aio_channel
 from farpoint._rpcs import calls
 from farpoint._rpcs.calls import CallContext, UnaryRpc, start_call
 from farpoint._rpcs.encode import EncodeRpc
+from farpoint._rpcs.infer import InferRpc
 from farpoint._rpcs.sample import SampleRpc
 from farpoint._rpcs.stream import SampleStreamRpc
 from farpoint._rpcs.upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
 from farpoint._shared_memory import Lease
 from farpoint.errors import from_rpc_error
 from farpoint.memory import Memory, Trim
-from farpoint.models import Encoding, Model
+from farpoint.models import Encoding, Inference, Model
 from farpoint.results import Sample, ServerInfo, StreamedSample
 
 Result = TypeVar("Result")
@@ -165,6 +166,57 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         """Runs a model over each cloud; see `Client.encode`."""
         context = start_call(timeout, self._timeout)
         rpc = EncodeRpc(points, model, attributes, self._checksums)
+        return await self._invoke(rpc, context) if rpc.batch.clouds else []
+
+    @overload
+    async def infer(
+        self,
+        name: str,
+        points: CloudArray,
+        /,
+        *,
+        outputs: Sequence[str] | None = None,
+        timeout: float | None = None,
+        **inputs: Any,
+    ) -> Inference: ...
+
+    @overload
+    async def infer(
+        self,
+        name: str,
+        points: BatchArray | Sequence[CloudLike],
+        /,
+        *,
+        outputs: Sequence[str] | None = None,
+        timeout: float | None = None,
+        **inputs: Any,
+    ) -> list[Inference]: ...
+
+    @overload
+    async def infer(
+        self,
+        name: str,
+        points: CloudLike,
+        /,
+        *,
+        outputs: Sequence[str] | None = None,
+        timeout: float | None = None,
+        **inputs: Any,
+    ) -> Inference: ...
+
+    async def infer(
+        self,
+        name: str,
+        points: Any,
+        /,
+        *,
+        outputs: Sequence[str] | None = None,
+        timeout: float | None = None,
+        **inputs: Any,
+    ) -> Any:
+        """Runs a program over each cloud; see `Client.infer`."""
+        context = start_call(timeout, self._timeout)
+        rpc = InferRpc(name, points, inputs, outputs, self._checksums)
         return await self._invoke(rpc, context) if rpc.batch.clouds else []
 
     async def list_models(self, *, timeout: float | None = None) -> list[Model]:

@@ -13,13 +13,14 @@ from farpoint._channel import open_channel
 from farpoint._rpcs import calls
 from farpoint._rpcs.calls import CallContext, UnaryRpc, start_call
 from farpoint._rpcs.encode import EncodeRpc
+from farpoint._rpcs.infer import InferRpc
 from farpoint._rpcs.sample import SampleRpc
 from farpoint._rpcs.stream import SampleStreamRpc
 from farpoint._rpcs.upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
 from farpoint._shared_memory import Lease
 from farpoint.errors import from_rpc_error
 from farpoint.memory import Memory, Trim
-from farpoint.models import Encoding, Model
+from farpoint.models import Encoding, Inference, Model
 from farpoint.results import Sample, ServerInfo, StreamedSample
 
 Result = TypeVar("Result")
@@ -233,6 +234,77 @@ class Client(BaseClient[grpc.Channel]):
         rpc = EncodeRpc(points, model, attributes, self._checksums)
         return self._invoke(rpc, context) if rpc.batch.clouds else []
 
+    @overload
+    def infer(
+        self,
+        name: str,
+        points: CloudArray,
+        /,
+        *,
+        outputs: Sequence[str] | None = None,
+        timeout: float | None = None,
+        **inputs: Any,
+    ) -> Inference: ...
+
+    @overload
+    def infer(
+        self,
+        name: str,
+        points: BatchArray | Sequence[CloudLike],
+        /,
+        *,
+        outputs: Sequence[str] | None = None,
+        timeout: float | None = None,
+        **inputs: Any,
+    ) -> list[Inference]: ...
+
+    @overload
+    def infer(
+        self,
+        name: str,
+        points: CloudLike,
+        /,
+        *,
+        outputs: Sequence[str] | None = None,
+        timeout: float | None = None,
+        **inputs: Any,
+    ) -> Inference: ...
+
+    def infer(
+        self,
+        name: str,
+        points: Any,
+        /,
+        *,
+        outputs: Sequence[str] | None = None,
+        timeout: float | None = None,
+        **inputs: Any,
+    ) -> Any:
+        """Runs a program that an operator has loaded over each cloud.
+
+        Args:
+            name: of the model; `list_models` says what it takes and gives.
+            points: one cloud (N, 3), or a batch; as for `sample`.
+            outputs: names of those that are wanted; None is all.
+            timeout: seconds; None takes the client's.
+            inputs: the model's other inputs by name. For one cloud an array with one row per
+                point, (N, ...), or with the value of the cloud, (...); for a batch one of these
+                per cloud. float64 is narrowed where the model takes float32.
+
+        Returns:
+            An `Inference` for one cloud, a list of them for a batch; an empty list for an empty
+            one.
+
+        Raises:
+            InvalidArgumentError: an argument is wrong, or the model refuses it; its `field` says
+                which.
+            NotFoundError: there is no such model.
+            FarpointError: the call failed; see `farpoint.errors` for the kinds.
+        """
+        context = start_call(timeout, self._timeout)
+        rpc = InferRpc(name, points, inputs, outputs, self._checksums)
+        return self._invoke(rpc, context) if rpc.batch.clouds else []
+
     def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """The models that are ready; `encode` takes the first if it is given none."""
         return self._invoke(calls.ListModelsRpc(), start_call(timeout, self._timeout))
@@ -245,8 +317,9 @@ class Client(BaseClient[grpc.Channel]):
         Calls that use a model of the same name finish on that one.
 
         Args:
-            name: what `encode` is to call it.
-            path: of a safetensors file on the server's machine; None for the weights that come
+            name: what `encode` or `infer` is to call it.
+            path: on the server's machine, of a safetensors file of an encoder, or of a .pt2
+                archive, which is code that the server will run; None for the weights that come
                 with the server.
             timeout: seconds; None takes the client's.
         """

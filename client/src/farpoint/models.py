@@ -1,5 +1,6 @@
-"""Results of Encode, ListModels and LoadModel as frozen dataclasses."""
+"""Results of Encode, Infer, ListModels and LoadModel as frozen dataclasses."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,8 +8,9 @@ from numpy.typing import NDArray
 
 from farpoint._arrays import Array
 from farpoint._svg import figure
-from farpoint.results import Timings
+from farpoint.results import Timings, member_name
 from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import tensor_pb2
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -53,9 +55,39 @@ class Encoding:
         return "".join(stage._repr_html_() for stage in self.stages)
 
 
+@dataclass(frozen=True, repr=False, eq=False)
+class Inference:
+    """What a program makes of one cloud of N points; ``inference["scores"]`` is an output."""
+
+    model: str
+    outputs: Mapping[str, Array]
+    """By name: (N, ...) for one per point, (M, ...) for one per sample, (...) for one per cloud."""
+    timings: Timings
+    request_id: str
+
+    def __getitem__(self, name: str) -> Array:
+        return self.outputs[name]
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{k}={v.dtype}{list(v.shape)}" for k, v in self.outputs.items())
+        return f"Inference({self.model}: {shapes})"
+
+
+@dataclass(frozen=True)
+class ModelTensor:
+    """An input or an output of a program."""
+
+    name: str
+    scope: str
+    """What it has a row for: "point", "sample" or "cloud"."""
+    data_type: str
+    row_shape: tuple[int, ...]
+    """Of one row; -1 where any size will do."""
+
+
 @dataclass(frozen=True)
 class Model:
-    """A model that a server has loaded."""
+    """A model that a server has loaded: an encoder, or a program, which has inputs and outputs."""
 
     name: str
     rates: tuple[float, ...]
@@ -64,6 +96,9 @@ class Model:
     attribute_channels: int
     """Values that it takes with each point, besides the coordinates."""
     parameter_count: int
+    inputs: tuple[ModelTensor, ...] = ()
+    """What `infer` takes, the points first; empty for an encoder."""
+    outputs: tuple[ModelTensor, ...] = ()
 
 
 def read_model(model: pb.Model) -> Model:
@@ -74,4 +109,15 @@ def read_model(model: pb.Model) -> Model:
         feature_channels=model.feature_channels,
         attribute_channels=model.attribute_channels,
         parameter_count=model.parameter_count,
+        inputs=tuple(map(_read_tensor, model.inputs)),
+        outputs=tuple(map(_read_tensor, model.outputs)),
+    )
+
+
+def _read_tensor(tensor: pb.ModelTensor) -> ModelTensor:
+    return ModelTensor(
+        name=tensor.name,
+        scope=member_name(pb.TensorScope, tensor.scope),
+        data_type=member_name(tensor_pb2.DataType, tensor.data_type),
+        row_shape=tuple(tensor.row_shape),
     )

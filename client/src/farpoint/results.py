@@ -143,16 +143,20 @@ def read_server_info(response: pb.GetServerInfoResponse) -> ServerInfo:
         version=response.version,
         torch_version=response.torch_version,
         devices=tuple(Device(d.name, d.description) for d in response.devices),
-        methods=tuple(_name(pb.SamplingMethod, method) for method in response.methods),
-        point_types=tuple(_name(tensor_pb2.DataType, t) for t in response.point_types),
+        methods=tuple(member_name(pb.SamplingMethod, method) for method in response.methods),
+        point_types=tuple(member_name(tensor_pb2.DataType, t) for t in response.point_types),
         limits=Limits(limits.message_bytes, limits.request_points, limits.request_clouds),
     )
 
 
-def _name(enum: Any, value: int) -> str:
+def member_name(enum: Any, value: int) -> str:
     """The name of a member without its prefix; the number where a newer server knows more."""
     if value not in enum.values():
         return str(value)
-    prefix = {"SamplingMethod": "SAMPLING_METHOD_", "DataType": "DATA_TYPE_"}
+    prefix = {
+        "SamplingMethod": "SAMPLING_METHOD_",
+        "DataType": "DATA_TYPE_",
+        "TensorScope": "TENSOR_SCOPE_",
+    }
     name: str = enum.Name(value)
     return name.removeprefix(prefix[enum.DESCRIPTOR.name]).lower()

@@ -78,7 +78,7 @@ class Compute:
         """Runs a first batch on each device, loads the models, and takes work from now on."""
         for engine in self.engines:
             await engine.start()
-        await self.models.load_all(self._settings.encoder)
+        await self.models.load_all((*self._settings.encoder, *self._settings.model))
         self.batcher.start()
         self.monitor.start()
 

@@ -23,6 +23,7 @@ from farpoint_server.services.model_statistics import ModelStatistics
 from farpoint_server.services.open_inference.infer_handler import InferHandler
 from farpoint_server.services.open_inference.repository import ModelRepository
 from farpoint_server.services.open_inference.servicer import OpenInferenceServicer
+from farpoint_server.services.program_handler import ProgramHandler
 from farpoint_server.services.registration import Servicers
 from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.services.sampling import SamplingServicer
@@ -53,10 +54,11 @@ def make_servicers(parts: Parts) -> Servicers:
         settings.max_message_bytes, settings.max_request_points, settings.max_request_clouds
     )
     statistics = ModelStatistics()
-    sampling, encoding = _make_handlers(parts, limits, statistics)
+    sampling, encoding, programs = _make_handlers(parts, limits, statistics)
     inference = InferHandler(
         sampling,
         encoding,
+        programs,
         ModelRepository(
             compute.models, statistics, compute.devices, lambda: parts.health.is_serving
         ),
@@ -65,7 +67,7 @@ def make_servicers(parts: Parts) -> Servicers:
     streams = parts.outgoing, settings.idle_timeout_s
     return Servicers(
         SamplingServicer(sampling, parts.in_flight, _info(limits, compute), *streams),
-        EncodingServicer(encoding),
+        EncodingServicer(encoding, programs),
         OpenInferenceServicer(inference, parts.in_flight, *streams),
         AdminServicer(compute.monitor, compute.models, compute.allocator_settings),
         parts.health,
@@ -74,15 +76,16 @@ def make_servicers(parts: Parts) -> Servicers:
 
 def _make_handlers(
     parts: Parts, limits: RequestLimits, statistics: ModelStatistics
-) -> tuple[SampleHandler, EncodeHandler]:
+) -> tuple[SampleHandler, EncodeHandler, ProgramHandler]:
     settings, compute = parts.settings, parts.compute
     shared = parts.admission, ReceiveTurns(settings.receive_turns), compute.batcher
-    encode_limits = replace(limits, points=min(limits.points, settings.max_encode_points))
+    model_limits = replace(limits, points=min(limits.points, settings.max_encode_points))
+    computing = compute.models, parts.threads, compute.engines, statistics
+    of_models = model_limits, *shared, *computing
     return (
         SampleHandler(limits, *shared, compute.engines, parts.threads, parts.regions, statistics),
-        EncodeHandler(
-            encode_limits, *shared, compute.models, parts.threads, compute.engines, statistics
-        ),
+        EncodeHandler(*of_models),
+        ProgramHandler(*of_models),
     )
 
 

@@ -101,6 +101,7 @@ def _metavar(name: str, field: FieldInfo) -> str:
     by_name = {
         "device": "DEVICE",
         "encoder": "NAME=PATH",
+        "model": "NAME=PATH",
         "http_origins": "ORIGIN",
         "otlp_endpoint": "URL",
     }

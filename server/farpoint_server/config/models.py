@@ -21,17 +21,33 @@ class ModelSettings(BaseSettings):
         "environment separates them by commas. Encode uses the first where a request names none.",
     )
 
+    model: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="Program to load for Infer: NAME=PATH of a .pt2 archive of torch.export or "
+        "AOTInductor, which is code that runs in the server: see docs/serving_models.md. Repeat "
+        "the flag for several; the environment separates them by commas.",
+    )
+
     max_encode_points: int = Field(
         1 << 19,
         ge=1,
-        description="Most points in one Encode request. The default model takes about 6 KB of "
-        "memory for each point of a large cloud.",
+        description="Most points in one request of Encode or Infer. The default encoder takes "
+        "about 6 KB of memory for each point of a large cloud.",
     )
 
-    @field_validator("encoder", mode="before")
+    @field_validator("encoder", "model", mode="before")
     @classmethod
     def _split_encoders(cls, value: Any) -> Any:
         return split_commas(value)
+
+    @field_validator("model")
+    @classmethod
+    def _check_models(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for model in value:
+            name, _, path = model.partition("=")
+            if not (name and path):
+                raise ValueError(f"expected NAME=PATH, got {model!r}")
+        return value
 
     @field_validator("encoder")
     @classmethod

@@ -28,6 +28,7 @@ from farpoint_server.errors import (
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.oom import DeviceLost, OutOfMemory, TooLarge
 from farpoint_server.memory.options import Options, manager_of
+from farpoint_server.memory.prediction import SAMPLE
 from farpoint_server.memory.trimmer import Gate
 
 # The memory of other processes, or that of a large batch, is back in about this time.
@@ -121,10 +122,10 @@ class Engine:
             return None
         return answers[0] if isinstance(answers, list) else None
 
-    def check(self, predicted_bytes: int) -> None:
-        """Raises TooLargeError for work that this device can never do."""
+    def check(self, predicted_bytes: int, kind: str = SAMPLE) -> None:
+        """Raises TooLargeError for work of a kind that this device can never do."""
         try:
-            self.memory.check(predicted_bytes)
+            self.memory.check(predicted_bytes, kind)
         except TooLarge as error:
             raise _service_error(error) from error
 
@@ -159,7 +160,7 @@ class Engine:
 
     def _begin(self, batch: Batch[Answer], pipeline: Pipeline[Any]) -> list[Any]:
         """A batch that is still on its way back stays so only where there is memory beside it."""
-        beside = self.memory.has_room_beside(batch.predicted_bytes)
+        beside = self.memory.has_room_beside(batch.predicted_bytes, batch.kind)
         pipeline.wait(DEPTH - 1 if beside else 0)
         return self.memory.run(batch, partial(self._forward, batch), _service_error)
 

@@ -36,6 +36,7 @@ class SampleWork:
     kind: str = field(init=False)
     """Those that end at a radius take as much longer or shorter as their like."""
     shares_launch: ClassVar[bool] = True
+    launch: ClassVar[str] = "sample"
 
     def __post_init__(self) -> None:
         clouds = self.clouds
@@ -57,6 +58,7 @@ class SampleBatch:
     """Requests that run in one launch, each of which may be given up while it runs.
 
     Attributes:
+        kind: Of its memory.
         requests: In order.
         point_count: Points of all clouds.
         predicted_bytes: Bytes that the batch takes on the device.
@@ -65,6 +67,8 @@ class SampleBatch:
             its samples mean nothing. It is written on the event loop while the engine's thread
             reads it; an aligned int32 is stored whole, and a flag seen late costs time alone.
     """
+
+    kind = "sample"
 
     def __init__(self, requests: Sequence[Clouds], cancelled: Int32s | None = None) -> None:
         self.requests = tuple(requests)

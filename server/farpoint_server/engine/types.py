@@ -1,9 +1,9 @@
 """Types that the codec, the scheduler and the engines share: arrays of a request, work, batches."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -86,6 +86,27 @@ def concatenate(outputs: Sequence[StageOutput]) -> StageOutput:
     )
 
 
+@dataclass(frozen=True)
+class ProgramInput:
+    """The clouds of one request to a program, checked. Arrays have the program's types."""
+
+    lengths: Int64s
+    """Shape (B,): points of each cloud."""
+    rows: Mapping[str, npt.NDArray[Any]]
+    """By input, the coordinates too: shape (P, ...), one cloud after the other."""
+    values: Mapping[str, npt.NDArray[Any]]
+    """By input: shape (B, ...), one for each cloud."""
+
+
+class ProgramOutput(NamedTuple):
+    """One output of a program for the clouds of one request."""
+
+    values: npt.NDArray[Any]
+    """Shape (R, ...): rows of all clouds; or (B, ...)."""
+    lengths: Int64s | None
+    """Shape (B,): rows of each cloud; None where each cloud has one value."""
+
+
 class Batch(SliceableBatch, Protocol[Answer]):
     """Requests of one kind that an engine runs together."""
 
@@ -116,8 +137,15 @@ class Batch(SliceableBatch, Protocol[Answer]):
 class Work(Protocol[Answer]):
     """One request as the scheduler sees it. Its class is its kind."""
 
-    shares_launch: ClassVar[bool]
-    """Whether several of its kind may run as one batch."""
+    @property
+    def shares_launch(self) -> bool:
+        """Whether several may run as one batch."""
+        ...
+
+    @property
+    def launch(self) -> Hashable:
+        """What those that may have in common."""
+        ...
 
     @property
     def kind(self) -> str:

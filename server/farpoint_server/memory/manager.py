@@ -21,7 +21,7 @@ from farpoint_server.memory.oom import (
     run_in_halves,
 )
 from farpoint_server.memory.policy import Thresholds
-from farpoint_server.memory.prediction import OBSERVED_BYTES, Budget, UsageTracker
+from farpoint_server.memory.prediction import OBSERVED_BYTES, SAMPLE, Budget, UsageTracker
 from farpoint_server.memory.snapshot import Counter, MemorySnapshot, Reason
 from farpoint_server.memory.trimmer import DRAIN_S, Gate, Report, Trimmer, TrimRecord
 
@@ -97,9 +97,9 @@ class Manager:
         """Has `give_back` be called before each trim of host memory, with nothing in flight."""
         self._trimmer.before_host_trim.append(give_back)
 
-    def has_room_beside(self, predicted: int) -> bool:
+    def has_room_beside(self, predicted: int, kind: str = SAMPLE) -> bool:
         """Whether a batch fits beside those in flight, uncut, and with nothing to be flushed."""
-        return self._budget.has_room_beside(predicted)
+        return self._budget.has_room_beside(predicted, kind)
 
     def failed(self, error: Exception) -> Exception:
         """What an error of a batch means: DeviceLost if the device works no more."""
@@ -108,10 +108,10 @@ class Manager:
         self.is_lost = True
         return DeviceLost(str(error).splitlines()[0])
 
-    def check(self, predicted: int) -> None:
+    def check(self, predicted: int, kind: str = SAMPLE) -> None:
         """Raises TooLarge for work of `predicted` bytes that this device can never do."""
         try:
-            self._budget.check(predicted)
+            self._budget.check(predicted, kind)
         except TooLarge:
             self._refused.add(1)
             raise
@@ -199,8 +199,9 @@ class Manager:
         """The batch, cut where its predicted bytes pass a share of what is there."""
         most = self._budget.batch_bytes()
         begin = size = 0
+        correction = self._usage.correction_of(batch.kind)
         for end in range(len(batch)):
-            more = self._usage.correction.apply(batch[end : end + 1].predicted_bytes)
+            more = correction.apply(batch[end : end + 1].predicted_bytes)
             if end > begin and size + more > most:
                 yield batch[begin:end]
                 begin, size = end, 0
@@ -218,7 +219,7 @@ class Manager:
         if answers is not None:
             return [*answers]
         recovery: OomRecovery[Batch, Answer] = OomRecovery(
-            lambda batch: self._attempt(batch, forward), self._recover
+            lambda batch: self._attempt(batch, forward), partial(self._recover, part.kind)
         )
         recovered = recovery.run(part)
         self._count_oom()
@@ -229,6 +230,7 @@ class Manager:
         may_begin = partial(
             self._budget.may_begin,
             part.predicted_bytes,
+            part.kind,
             alone=len(part) == 1,
             trim=self._make_room,
         )
@@ -247,7 +249,8 @@ class Manager:
             raise DeviceLost("the device failed earlier")
         try:
             with self._gate.reading():
-                return self._usage.watch(partial(forward, batch), batch.predicted_bytes)
+                size, kind = batch.predicted_bytes, batch.kind
+                return self._usage.watch(partial(forward, batch), size, kind)
         except Exception as error:
             if is_sticky(error):
                 raise self.failed(error) from error
@@ -258,9 +261,9 @@ class Manager:
         # By now the exception is gone, and with it the frames whose variables held tensors.
         return None
 
-    def _recover(self) -> None:
+    def _recover(self, kind: str) -> None:
         """After a failed attempt: garbage, drain, trim."""
-        self._usage.ran_out()
+        self._usage.ran_out(kind)
         gc.collect()
         self._looked(self._trimmer.trim(Reason.OUT_OF_MEMORY))
 

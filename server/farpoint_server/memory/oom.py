@@ -45,6 +45,11 @@ class SliceableBatch(Protocol):
     """Requests that run together, and can be cut where memory is short."""
 
     @property
+    def kind(self) -> str:
+        """What they are, and of which model: their like take as much more or less memory."""
+        ...
+
+    @property
     def predicted_bytes(self) -> int:
         """Bytes that it takes on the device, inputs and answers included."""
         ...

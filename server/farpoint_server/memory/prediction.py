@@ -20,6 +20,8 @@ CLOUD_BYTES = 3 * 8
 
 WEIGHT = 0.2
 LEAST, MOST = 0.25, 4.0
+# What a model takes is hardly known before it ran.
+LEAST_OF_MODEL, MOST_OF_MODEL = 1 / 64, 64.0
 OOM_FACTOR = 1.5
 
 # Smaller batches say more of the noise than of the prediction.
@@ -30,6 +32,9 @@ LOOK_EVERY_S = 0.1
 BATCH_SHARE = 0.5
 # mem_get_info is a driver call.
 ROOM_AGE_S = 1.0
+
+# The kind of a batch of Sample.
+SAMPLE = "sample"
 
 T = TypeVar("T")
 
@@ -52,6 +57,8 @@ class Correction:
     error: float = 0.0
     """Average of |observed / corrected prediction - 1|."""
     observations: int = 0
+    least: float = LEAST
+    most: float = MOST
 
     def apply(self, predicted: int) -> int:
         """The corrected prediction, in bytes."""
@@ -63,11 +70,12 @@ class Correction:
 
     def observe(self, predicted: int, observed: int) -> "Correction":
         """After a batch that was predicted, without correction, to take `predicted` bytes."""
-        ratio = min(max(observed / predicted, LEAST), MOST)
+        ratio = min(max(observed / predicted, self.least), self.most)
         error = abs(observed / max(1, self.apply(predicted)) - 1)
         if self.observations == 0:
-            return Correction(ratio, error, 1)
-        return Correction(
+            return replace(self, factor=ratio, error=error, observations=1)
+        return replace(
+            self,
             factor=self.factor + WEIGHT * (ratio - self.factor),
             error=self.error + WEIGHT * (error - self.error),
             observations=self.observations + 1,
@@ -75,7 +83,11 @@ class Correction:
 
     def after_oom(self) -> "Correction":
         """Predictions were too small."""
-        return replace(self, factor=min(self.factor * OOM_FACTOR, MOST))
+        return replace(self, factor=min(self.factor * OOM_FACTOR, self.most))
+
+
+_OF_SAMPLE = Correction()
+_OF_MODEL = Correction(least=LEAST_OF_MODEL, most=MOST_OF_MODEL)
 
 
 @dataclass(frozen=True)
@@ -96,13 +108,14 @@ class Demand:
 
 
 class UsageTracker:
-    """Learns from the peak memory of the batches of one device.
+    """Learns from the peak memory of the batches of one device, for each kind by itself.
 
     Only from those beside which no other large one ran: the peak of both says nothing of either.
     """
 
     def __init__(self, allocator: Allocator, clock: Callable[[], float]) -> None:
-        self.correction = Correction()
+        self.corrections: dict[str, Correction] = {}
+        """By kind: of Sample, and of each model."""
         self._allocator = allocator
         self._clock = clock
         self._demand = Demand()
@@ -112,11 +125,21 @@ class UsageTracker:
         self._running = self._begun = 0
 
     @property
+    def correction(self) -> Correction:
+        """That of Sample."""
+        return self.correction_of(SAMPLE)
+
+    def correction_of(self, kind: str) -> Correction:
+        """That of a kind; one that was not seen is predicted as it says itself."""
+        unseen = _OF_SAMPLE if kind == SAMPLE else _OF_MODEL
+        return self.corrections.get(kind, unseen)
+
+    @property
     def demand(self) -> int:
         """Decaying maximum of what one batch used, in bytes."""
         return self._demand.now(self._clock())
 
-    def watch(self, run: Callable[[], T], predicted: int) -> T:
+    def watch(self, run: Callable[[], T], predicted: int, kind: str = SAMPLE) -> T:
         """Runs a batch, and learns from what it took if it is large enough to tell."""
         if predicted < OBSERVED_BYTES:
             return run()
@@ -126,19 +149,20 @@ class UsageTracker:
             looks, begun = self._running == 1 and self._is_due(predicted), self._begun
         try:
             if looks:
-                return self._look(run, predicted, begun)
-            self._demand = self._demand.observe(self.correction.apply(predicted), self._clock())
+                return self._look(run, predicted, kind, begun)
+            size = self.correction_of(kind).apply(predicted)
+            self._demand = self._demand.observe(size, self._clock())
             return run()
         finally:
             with self._changed:
                 self._running -= 1
 
-    def _look(self, run: Callable[[], T], predicted: int, begun: int) -> T:
+    def _look(self, run: Callable[[], T], predicted: int, kind: str, begun: int) -> T:
         self._allocator.begin_peak()
         answer = run()
         peak = self._allocator.peak() if self._begun == begun else None
         if peak is not None:
-            self.correction = self.correction.observe(predicted, peak)
+            self.corrections[kind] = self.correction_of(kind).observe(predicted, peak)
         self._demand = self._demand.observe(predicted if peak is None else peak, self._clock())
         return answer
 
@@ -150,9 +174,9 @@ class UsageTracker:
         self._looked, self._largest = now, predicted
         return True
 
-    def ran_out(self) -> None:
+    def ran_out(self, kind: str = SAMPLE) -> None:
         """A batch was predicted too small."""
-        self.correction = self.correction.after_oom()
+        self.corrections[kind] = self.correction_of(kind).after_oom()
 
 
 class Budget:
@@ -203,26 +227,28 @@ class Budget:
         stats = self._allocator.stats()
         return BATCH_SHARE * self._available(stats, self.room(stats))
 
-    def check(self, predicted: int) -> None:
+    def check(self, predicted: int, kind: str = SAMPLE) -> None:
         """Raises TooLarge for a request of `predicted` bytes that this device can never do."""
-        needed = self._usage.correction.optimistic(predicted)
+        needed = self._usage.correction_of(kind).optimistic(predicted)
         if self.bounded and needed > self._capacity:
             raise TooLarge(
                 f"the request needs about {needed} bytes on {self._allocator.name}, which can give "
                 f"{self._capacity} at most"
             )
 
-    def has_room_beside(self, predicted: int) -> bool:
+    def has_room_beside(self, predicted: int, kind: str = SAMPLE) -> bool:
         """Whether a batch fits beside those in flight, uncut, and with nothing to be flushed."""
         if not self.bounded:
             return True
-        needed, stats = self._usage.correction.apply(predicted), self._allocator.stats()
+        needed, stats = self._usage.correction_of(kind).apply(predicted), self._allocator.stats()
         room = self.room(stats)
         return needed <= min(
             self._uninterrupted(stats, room), BATCH_SHARE * self._available(stats, room)
         )
 
-    def may_begin(self, predicted: int, *, alone: bool, trim: Callable[[], object]) -> bool:
+    def may_begin(
+        self, predicted: int, kind: str = SAMPLE, *, alone: bool, trim: Callable[[], object]
+    ) -> bool:
         """Whether a batch may begin, after a `trim` where only that can make it fit.
 
         If neither the cache nor the rest of the device can hold the batch, but both together can,
@@ -230,13 +256,14 @@ class Budget:
 
         Args:
             predicted: Bytes of the batch.
+            kind: Of the batch.
             alone: Whether it is a single request, which is given a chance that a wrong correction
                 must not take from it.
             trim: Trims the device if nothing is in flight.
         """
         if not self.bounded or predicted < OBSERVED_BYTES:
             return True
-        correction = self._usage.correction
+        correction = self._usage.correction_of(kind)
         needed, stats = correction.apply(predicted), self._allocator.stats()
         room = self.room(stats)
         if needed > self._uninterrupted(stats, room):

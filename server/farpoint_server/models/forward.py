@@ -35,8 +35,9 @@ class EncodeWork:
     given_up: list[bool] = field(default_factory=lambda: [False])
     """Shared with its halves."""
     kind: str = "encode"
-    """Of the model: its time is predicted apart from that of others."""
+    """Of the model: its time and memory are predicted apart from those of others."""
     shares_launch: ClassVar[bool] = False
+    launch: ClassVar[str] = "encode"
 
     @property
     def point_count(self) -> int:

@@ -210,7 +210,7 @@ class JobQueue:
         return jobs
 
     def _may_join(self, job: Job, batch: list[Job], points: int, cost_ns: int) -> bool:
-        is_alike = job.work.shares_launch and type(job.work) is type(batch[0].work)
+        is_alike = job.work.shares_launch and job.work.launch == batch[0].work.launch
         if not is_alike or points + job.work.point_count > self._batch_points:
             return False
         return self._batch_ns is None or cost_ns + job.cost_ns <= self._batch_ns

@@ -190,7 +190,7 @@ def test_a_batch_that_needs_both_cache_and_free_room_trims_first():
 @pytest.mark.parametrize(("alone", "begins"), [(True, True), (False, False)])
 def test_a_single_request_is_not_refused_by_a_correction(alone, begins):
     budget = budget_of(Device(), Clock())
-    budget._usage.correction = Correction(2.0)
+    budget._usage.corrections["sample"] = Correction(2.0)
     assert budget.may_begin(500 * MIB, alone=alone, trim=lambda: None) == begins
 
 

@@ -17,7 +17,7 @@ from farpoint_server.errors import (
     NotFoundError,
     OverloadedError,
 )
-from farpoint_server.models import registry as module
+from farpoint_server.models import loading as module
 from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.registry import DEFAULT_NAME, Registry
 from farpoint_server.scheduling.batcher import Batcher
@@ -81,7 +81,7 @@ async def test_a_model_is_ready_only_once_it_is_warm(registry, path, monkeypatch
 
 async def test_the_weights_that_come_with_the_server_are_the_default(registry):
     await registry.load_all(["default"])
-    assert registry.get("").name == DEFAULT_NAME
+    assert registry.encoder("").name == DEFAULT_NAME
 
 
 async def test_a_request_may_go_on_with_a_model_that_is_unloaded(registry, batcher, path):
@@ -100,7 +100,7 @@ async def test_a_name_that_cannot_be_asked_for_is_refused(registry, path, name):
 
 
 async def test_a_wrong_file_of_the_settings_keeps_the_server_from_starting(registry, tmp_path):
-    with pytest.raises(ModelUnusableError, match=r"encoder a=.*No such file"):
+    with pytest.raises(ModelUnusableError, match=r"model a=.*No such file"):
         await registry.load_all([f"a={tmp_path / 'a'}"])
 
 

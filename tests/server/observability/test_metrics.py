@@ -76,6 +76,24 @@ async def test_a_served_call_is_counted_with_its_phases(call, registry):
     assert sum(phases.values()) == pytest.approx(total, abs=0.01)
 
 
+async def test_requests_to_a_model_are_counted_by_its_name(call, registry):
+    async def serve(request, context):  # noqa: ARG001
+        bind(model="mine", queue_ms=10.0, compute_ms=20.0)
+        return request
+
+    async def fail(request, context):  # noqa: ARG001
+        bind(model="mine")
+        raise errors.InvalidRequestError("points", "another", "this")
+
+    await call(serve)
+    with pytest.raises(grpc.aio.AioRpcError):
+        await call(fail)
+    labels = {"model": "mine", "phase": "compute"}
+    assert registry.get_sample_value("farpoint_model_seconds_sum", labels) == 0.02
+    assert registry.get_sample_value("farpoint_model_seconds_count", labels) == 1
+    assert registry.get_sample_value("farpoint_model_failures_total", {"model": "mine"}) == 1
+
+
 @pytest.mark.parametrize(
     ("error", "code", "reason"),
     [

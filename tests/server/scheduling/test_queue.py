@@ -64,7 +64,7 @@ async def test_the_older_line_begins_and_the_shared_one_if_both_are_as_old():
 async def test_kinds_do_not_share_a_batch():
     queue = JobQueue(100)
     one, other = add(queue, job("", 1), job("", 1))
-    other.work = type("Other", (), {"point_count": 1, "shares_launch": True})()
+    other.work = type("Other", (), {"point_count": 1, "shares_launch": True, "launch": "other"})()
     assert [queue.take_batch(), queue.take_batch()] == [[one], [other]]
 
 

@@ -41,7 +41,7 @@ def repository(*, is_serving: bool = True) -> ModelRepository:
     ],
 )
 def test_whose_memory_a_request_may_use(prefix, peer, caller, owner):
-    handler = InferHandler(None, None, repository(), PosixMemory(prefix))
+    handler = InferHandler(None, None, None, repository(), PosixMemory(prefix))
     token = request_context.caller.set(caller)
     try:
         assert handler.memory_owner(peer) == owner

@@ -2,7 +2,10 @@
 
 import dataclasses
 import functools
+import importlib.util
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from importlib.metadata import version
@@ -94,10 +97,10 @@ def models(connection: Connection, timeout: Timeout = 10.0, as_json: Json = Fals
 @command
 def load(
     connection: Connection,
-    name: Annotated[str, typer.Argument(help="What `encode` is to call the model.")],
+    name: Annotated[str, typer.Argument(help="What `encode` or a client is to call the model.")],
     path: Annotated[
         str | None,
-        typer.Option(help="A safetensors file on the server's machine; else the weights it has."),
+        typer.Option(help="A file on the server's machine; else the weights it has."),
     ] = None,
     timeout: Timeout = 120.0,
     as_json: Json = False,
@@ -116,6 +119,20 @@ def unload(
     """Unload a model; calls that use it finish."""
     with connection.connect(timeout) as client:
         client.unload_model(name)
+
+
+@app.command(
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def export(context: typer.Context) -> None:
+    """Write a .pt2 archive that a server can load from an nn.Module (needs farpoint-server)."""
+    if importlib.util.find_spec("farpoint_models") is None:
+        typer.echo("farpoint export: it needs torch: pip install farpoint-server", err=True)
+        raise typer.Exit(2)
+    # A process of its own: this one never loads torch.
+    ended = subprocess.run([sys.executable, "-m", "farpoint_models.programs", *context.args])
+    raise typer.Exit(ended.returncode)
 
 
 @command

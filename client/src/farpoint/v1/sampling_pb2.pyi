@@ -102,6 +102,28 @@ the newest cloud matters. The last request of a stream is never dropped.
 """
 Global___StreamMode: _TypeAlias = StreamMode  # noqa: Y015
 
+class _TensorScope:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TensorScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TensorScope.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TENSOR_SCOPE_UNSPECIFIED: _TensorScope.ValueType  # 0
+    TENSOR_SCOPE_POINT: _TensorScope.ValueType  # 1
+    TENSOR_SCOPE_SAMPLE: _TensorScope.ValueType  # 2
+    """Points that the model chose or made: their number is its own."""
+    TENSOR_SCOPE_CLOUD: _TensorScope.ValueType  # 3
+
+class TensorScope(_TensorScope, metaclass=_TensorScopeEnumTypeWrapper):
+    """What a tensor of a model has a row for."""
+
+TENSOR_SCOPE_UNSPECIFIED: TensorScope.ValueType  # 0
+TENSOR_SCOPE_POINT: TensorScope.ValueType  # 1
+TENSOR_SCOPE_SAMPLE: TensorScope.ValueType  # 2
+"""Points that the model chose or made: their number is its own."""
+TENSOR_SCOPE_CLOUD: TensorScope.ValueType  # 3
+Global___TensorScope: _TypeAlias = TensorScope  # noqa: Y015
+
 @_typing.final
 class SampleRequest(_message.Message):
     """A batch of B clouds."""
@@ -540,6 +562,148 @@ class EncodedStage(_message.Message):
 Global___EncodedStage: _TypeAlias = EncodedStage  # noqa: Y015
 
 @_typing.final
+class InferRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    POINTS_FIELD_NUMBER: _builtins.int
+    LENGTHS_FIELD_NUMBER: _builtins.int
+    INPUTS_FIELD_NUMBER: _builtins.int
+    OUTPUTS_FIELD_NUMBER: _builtins.int
+    RETURN_CHECKSUMS_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """Name of a loaded model that is no encoder. ListModels says what it takes and gives."""
+    return_checksums: _builtins.bool
+    """As in a SampleRequest."""
+    @_builtins.property
+    def points(self) -> _tensor_pb2.Tensor:
+        """As in a SampleRequest; every row must be finite, unless the model takes others."""
+
+    @_builtins.property
+    def lengths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Points of each cloud; they add up to P. Empty means one cloud of P points."""
+
+    @_builtins.property
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamedTensor]:
+        """The model's other inputs, by name, one row for each point of all clouds,
+        (P, ...), or one for each cloud, (B, ...).
+        """
+
+    @_builtins.property
+    def outputs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of the outputs that are wanted. Empty means all."""
+
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        points: _tensor_pb2.Tensor | None = ...,
+        lengths: _abc.Iterable[_builtins.int] | None = ...,
+        inputs: _abc.Iterable[Global___NamedTensor] | None = ...,
+        outputs: _abc.Iterable[_builtins.str] | None = ...,
+        return_checksums: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["points", b"points"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["inputs", b"inputs", "lengths", b"lengths", "model", b"model", "outputs", b"outputs", "points", b"points", "return_checksums", b"return_checksums"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InferRequest: _TypeAlias = InferRequest  # noqa: Y015
+
+@_typing.final
+class InferResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    OUTPUTS_FIELD_NUMBER: _builtins.int
+    TIMINGS_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """Which model it was."""
+    @_builtins.property
+    def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___InferOutput]:
+        """In the order in which they were asked for, or in that of the model."""
+
+    @_builtins.property
+    def timings(self) -> Global___Timings: ...
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        outputs: _abc.Iterable[Global___InferOutput] | None = ...,
+        timings: Global___Timings | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["timings", b"timings"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "outputs", b"outputs", "timings", b"timings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InferResponse: _TypeAlias = InferResponse  # noqa: Y015
+
+@_typing.final
+class InferOutput(_message.Message):
+    """One output for B clouds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    LENGTHS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    scope: Global___TensorScope.ValueType
+    """What there is a row for."""
+    @_builtins.property
+    def values(self) -> _tensor_pb2.Tensor:
+        """Shape (R, ...): the rows of all clouds, one cloud after the other."""
+
+    @_builtins.property
+    def lengths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Rows of each cloud; they add up to R. Empty where each cloud has one."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        scope: Global___TensorScope.ValueType = ...,
+        values: _tensor_pb2.Tensor | None = ...,
+        lengths: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["values", b"values"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lengths", b"lengths", "name", b"name", "scope", b"scope", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InferOutput: _TypeAlias = InferOutput  # noqa: Y015
+
+@_typing.final
+class NamedTensor(_message.Message):
+    """A tensor with a name."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    @_builtins.property
+    def values(self) -> _tensor_pb2.Tensor: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        values: _tensor_pb2.Tensor | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["values", b"values"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NamedTensor: _TypeAlias = NamedTensor  # noqa: Y015
+
+@_typing.final
 class ListModelsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -587,6 +751,8 @@ class Model(_message.Message):
     FEATURE_CHANNELS_FIELD_NUMBER: _builtins.int
     ATTRIBUTE_CHANNELS_FIELD_NUMBER: _builtins.int
     PARAMETER_COUNT_FIELD_NUMBER: _builtins.int
+    INPUTS_FIELD_NUMBER: _builtins.int
+    OUTPUTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     feature_channels: _builtins.int
     """Features of each point that is kept."""
@@ -597,6 +763,12 @@ class Model(_message.Message):
     def rates(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
         """The share of its points that each stage keeps."""
 
+    @_builtins.property
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelTensor]:
+        """What Infer takes, the points among them, and gives. Empty for an encoder."""
+
+    @_builtins.property
+    def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelTensor]: ...
     def __init__(
         self,
         *,
@@ -605,14 +777,49 @@ class Model(_message.Message):
         feature_channels: _builtins.int = ...,
         attribute_channels: _builtins.int = ...,
         parameter_count: _builtins.int = ...,
+        inputs: _abc.Iterable[Global___ModelTensor] | None = ...,
+        outputs: _abc.Iterable[Global___ModelTensor] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attribute_channels", b"attribute_channels", "feature_channels", b"feature_channels", "name", b"name", "parameter_count", b"parameter_count", "rates", b"rates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attribute_channels", b"attribute_channels", "feature_channels", b"feature_channels", "inputs", b"inputs", "name", b"name", "outputs", b"outputs", "parameter_count", b"parameter_count", "rates", b"rates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Model: _TypeAlias = Model  # noqa: Y015
+
+@_typing.final
+class ModelTensor(_message.Message):
+    """An input or an output of a model."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    DATA_TYPE_FIELD_NUMBER: _builtins.int
+    ROW_SHAPE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    scope: Global___TensorScope.ValueType
+    data_type: _tensor_pb2.DataType.ValueType
+    @_builtins.property
+    def row_shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Sizes of one row; -1 where any will do."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        scope: Global___TensorScope.ValueType = ...,
+        data_type: _tensor_pb2.DataType.ValueType = ...,
+        row_shape: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data_type", b"data_type", "name", b"name", "row_shape", b"row_shape", "scope", b"scope"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ModelTensor: _TypeAlias = ModelTensor  # noqa: Y015
 
 @_typing.final
 class GetServerInfoRequest(_message.Message):

@@ -43,6 +43,8 @@ class SamplingServiceStub:
     """As Sample, for a request above the message limit, which is sent in pieces."""
     Encode: _grpc.UnaryUnaryMultiCallable[_sampling_pb2.EncodeRequest, _sampling_pb2.EncodeResponse]
     """Runs a model over each cloud and answers with what each of its stages keeps."""
+    Infer: _grpc.UnaryUnaryMultiCallable[_sampling_pb2.InferRequest, _sampling_pb2.InferResponse]
+    """Runs a program that an operator has loaded, and answers with its outputs."""
     ListModels: _grpc.UnaryUnaryMultiCallable[_sampling_pb2.ListModelsRequest, _sampling_pb2.ListModelsResponse]
     """Says which models are loaded."""
     GetServerInfo: _grpc.UnaryUnaryMultiCallable[_sampling_pb2.GetServerInfoRequest, _sampling_pb2.GetServerInfoResponse]
@@ -63,6 +65,8 @@ class SamplingServiceAsyncStub(SamplingServiceStub):
     """As Sample, for a request above the message limit, which is sent in pieces."""
     Encode: _aio.UnaryUnaryMultiCallable[_sampling_pb2.EncodeRequest, _sampling_pb2.EncodeResponse]  # type: ignore[assignment]
     """Runs a model over each cloud and answers with what each of its stages keeps."""
+    Infer: _aio.UnaryUnaryMultiCallable[_sampling_pb2.InferRequest, _sampling_pb2.InferResponse]  # type: ignore[assignment]
+    """Runs a program that an operator has loaded, and answers with its outputs."""
     ListModels: _aio.UnaryUnaryMultiCallable[_sampling_pb2.ListModelsRequest, _sampling_pb2.ListModelsResponse]  # type: ignore[assignment]
     """Says which models are loaded."""
     GetServerInfo: _aio.UnaryUnaryMultiCallable[_sampling_pb2.GetServerInfoRequest, _sampling_pb2.GetServerInfoResponse]  # type: ignore[assignment]
@@ -104,6 +108,14 @@ class SamplingServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_sampling_pb2.EncodeResponse, _abc.Awaitable[_sampling_pb2.EncodeResponse]]:
         """Runs a model over each cloud and answers with what each of its stages keeps."""
+
+    @_abc_1.abstractmethod
+    def Infer(
+        self,
+        request: _sampling_pb2.InferRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sampling_pb2.InferResponse, _abc.Awaitable[_sampling_pb2.InferResponse]]:
+        """Runs a program that an operator has loaded, and answers with its outputs."""
 
     @_abc_1.abstractmethod
     def ListModels(

@@ -1,4 +1,4 @@
-"""The Open Inference input `points` of every model, and tensors with a row for each point."""
+"""The Open Inference input of points of every model, and tensors with a row for each point."""
 
 import math
 
@@ -13,13 +13,16 @@ from farpoint_server.engine.types import Int64s
 from farpoint_server.errors import InvalidRequestError
 
 VERSION = "1"
+POINTS = "points"
 POINT_TYPES = ("FP32", "FP16", "BF16", "FP64")
 
 
-def parse_points(points: InputTensor, limits: RequestLimits) -> tuple[TensorView, Int64s]:
+def parse_points(
+    points: InputTensor, limits: RequestLimits, name: str = POINTS
+) -> tuple[TensorView, Int64s]:
     """The points of all clouds, (P, 3), and the length of each; raises InvalidRequestError."""
-    clouds, length = _sizes(points, limits)
-    return flat_rows(points, "inputs[points]", 1), np.full(clouds, length)
+    clouds, length = _sizes(points, limits, f"inputs[{name}].shape")
+    return flat_rows(points, f"inputs[{name}]", 1), np.full(clouds, length)
 
 
 def flat_rows(tensor: InputTensor, field: str, trailing: int) -> TensorView:
@@ -36,9 +39,9 @@ def flat_rows(tensor: InputTensor, field: str, trailing: int) -> TensorView:
     return parse_tensor(flat, field, tensor.data)
 
 
-def is_batched(request: pb.ModelInferRequest) -> bool:
+def is_batched(request: pb.ModelInferRequest, name: str = POINTS) -> bool:
     """Whether a request that was read has a dimension of clouds, and so has the answer."""
-    return next(len(tensor.shape) for tensor in request.inputs if tensor.name == "points") == 3
+    return next(len(tensor.shape) for tensor in request.inputs if tensor.name == name) == 3
 
 
 def datatype_of(request: pb.ModelInferRequest, name: str) -> str:
@@ -46,9 +49,8 @@ def datatype_of(request: pb.ModelInferRequest, name: str) -> str:
     return next(tensor.datatype for tensor in request.inputs if tensor.name == name)
 
 
-def _sizes(points: InputTensor, limits: RequestLimits) -> tuple[int, int]:
+def _sizes(points: InputTensor, limits: RequestLimits, field: str) -> tuple[int, int]:
     """Clouds and points of each."""
-    field = "inputs[points].shape"
     if len(points.shape) not in (2, 3) or points.shape[-1] != 3:
         raise InvalidRequestError(field, "(N, 3) or (B, N, 3)", points.shape)
     clouds = points.shape[0] if len(points.shape) == 3 else 1

@@ -21,6 +21,10 @@ class CallMetrics:
             lambda rpc: [instruments.phase_seconds.labels(rpc, phase) for phase in PHASES]
         )
         self._refusals = cache(instruments.refusals.labels)
+        self._model_seconds = cache(
+            lambda model: [instruments.model_seconds.labels(model, phase) for phase in PHASES]
+        )
+        self._model_failures = cache(instruments.model_failures.labels)
 
     def end_call(self, rpc: str, code: str, seconds: float) -> None:
         """Counts a call, from its arrival to the end of its answer."""
@@ -35,6 +39,8 @@ class CallMetrics:
         """Counts a request; a call has one, or with SampleStream many."""
         if error is not None:
             self._refusals(reason_of(error)).inc()
+            if "model" in fields:
+                self._model_failures(fields["model"]).inc()
         elif "compute_ms" in fields:
             self._count_phases(rpc, seconds, fields)
 
@@ -45,10 +51,13 @@ class CallMetrics:
     def _count_phases(self, rpc: str, seconds: float, fields: Fields) -> None:
         """The phases are those of the log line, so that the two cannot differ."""
         queued, computed = fields["queue_ms"] / 1e3, fields["compute_ms"] / 1e3
-        queue, compute, convert = self._phase_seconds(rpc)
-        queue.observe(queued)
-        compute.observe(computed)
-        convert.observe(max(seconds - queued - computed, 0))
+        phases = [self._phase_seconds(rpc)]
+        if "model" in fields:
+            phases.append(self._model_seconds(fields["model"]))
+        for queue, compute, convert in phases:
+            queue.observe(queued)
+            compute.observe(computed)
+            convert.observe(max(seconds - queued - computed, 0))
 
 
 def reason_of(error: Exception) -> str:

@@ -25,7 +25,8 @@ class Instruments:
     """Counters and histograms, registered in a registry of this server's own.
 
     `rpc` is "package.Service/Method" and `code` the name of a gRPC status. Calls of services that
-    the server does not have are not counted, so no caller can make labels up.
+    the server does not have are not counted, so no caller can make labels up; a
+    `model` is one that is loaded.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -44,6 +45,19 @@ class Instruments:
             "Time of a served call in each phase: queue, compute, and convert for all the rest.",
             ("rpc", "phase"),
             buckets=SECONDS,
+            registry=registry,
+        )
+        self.model_seconds = Histogram(
+            "farpoint_model_seconds",
+            "Time of a served request to a model in each phase.",
+            ("model", "phase"),
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self.model_failures = Counter(
+            "farpoint_model_failures",
+            "Requests to a model that were not served.",
+            ("model",),
             registry=registry,
         )
         self.refusals = Counter(

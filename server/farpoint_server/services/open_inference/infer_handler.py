@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from farpoint_server import request_context
-from farpoint_server.codec.open_inference import encoder, fps
+from farpoint_server.codec.open_inference import encoder, fps, program
 from farpoint_server.codec.open_inference.message import InferMessage, read_infer_message
 from farpoint_server.codec.open_inference.posix_memory import PosixMemory
 from farpoint_server.codec.open_inference.shared_tensors import (
@@ -22,10 +22,12 @@ from farpoint_server.codec.open_inference.shared_tensors import (
 )
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.errors import InvalidRequestError
-from farpoint_server.models.registry import LoadedModel
+from farpoint_server.models.loading import LoadedEncoder, LoadedModel
+from farpoint_server.models.program import LoadedProgram
 from farpoint_server.scheduling.admission import Hold
 from farpoint_server.services.encode_handler import EncodeHandler
 from farpoint_server.services.open_inference.repository import ModelRepository
+from farpoint_server.services.program_handler import ProgramHandler
 from farpoint_server.services.sample_handler import INLINE_BYTES, SampleHandler
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.receive import receive
@@ -36,17 +38,19 @@ TIMEOUT = "timeout"
 
 @dataclass(frozen=True)
 class InferHandler:
-    """Runs the model `fps` and the loaded encoders in the way that farpoint.v1 does.
+    """Runs the model `fps` and the loaded models in the way that farpoint.v1 does.
 
     Args:
         sample_handler: Answers for `fps`.
         encode_handler: Answers for the loaded encoders.
+        program_handler: Answers for the loaded programs.
         repository: Finds the model of a request.
         memory: Shared memory that requests may refer to.
     """
 
     sample_handler: SampleHandler
     encode_handler: EncodeHandler
+    program_handler: ProgramHandler
     repository: ModelRepository
     memory: PosixMemory = field(default_factory=PosixMemory)
 
@@ -117,6 +121,8 @@ class InferHandler:
     ) -> pb.ModelInferResponse:
         if model is None:
             response = await self._sample(message, timeout_s, held)
+        elif isinstance(model, LoadedProgram):
+            response = await self._infer(model, message, timeout_s, held)
         else:
             response = await self._encode(model, message, timeout_s, held)
         if not shared.outputs:
@@ -135,7 +141,11 @@ class InferHandler:
         return await handler.sample(request, timeout_s, serialize, is_admitted=held is not None)
 
     async def _encode(
-        self, model: LoadedModel, message: InferMessage, timeout_s: float | None, held: Hold | None
+        self,
+        model: LoadedEncoder,
+        message: InferMessage,
+        timeout_s: float | None,
+        held: Hold | None,
     ) -> pb.ModelInferResponse:
         handler = self.encode_handler
         request = encoder.parse_encoder_request(message, model.config, handler.limits)
@@ -151,6 +161,28 @@ class InferHandler:
                 request,
             )
             return await handler.encode(model, request, timeout_s, serialize)
+
+    async def _infer(
+        self,
+        model: LoadedProgram,
+        message: InferMessage,
+        timeout_s: float | None,
+        held: Hold | None,
+    ) -> pb.ModelInferResponse:
+        handler = self.program_handler
+        request = program.parse_program_request(message, model.manifest, handler.limits)
+        points = request.points.shape[0]
+        if held is not None:
+            held.add(points, message.size)
+        with nullcontext() if held is not None else handler.admission.hold(points, message.size):
+            serialize = partial(
+                program.serialize_program_response,
+                message.request,
+                model.name,
+                model.manifest,
+                request,
+            )
+            return await handler.infer(model, request, timeout_s, serialize)
 
     async def _copy(self, size: int, function: Callable[[], T]) -> T:
         """What a function returns that copies so many bytes, if these are many on a thread."""

@@ -8,12 +8,14 @@ from typing import Any
 
 import torch
 
-from farpoint_server.codec.open_inference import encoder, fps
+from farpoint_server.codec.open_inference import encoder, fps, program
 from farpoint_server.codec.open_inference.model_config import model_config, model_statistics
 from farpoint_server.codec.open_inference.points import VERSION
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.errors import InvalidRequestError, NotFoundError, UnsupportedError, quoted
-from farpoint_server.models.registry import LoadedModel, Registry
+from farpoint_server.models.loading import LoadedModel
+from farpoint_server.models.program import LoadedProgram
+from farpoint_server.models.registry import Registry
 from farpoint_server.services.model_statistics import ModelStatistics
 
 READY, UNAVAILABLE = "READY", "UNAVAILABLE"
@@ -22,10 +24,10 @@ CONFIG = "config"
 
 @dataclass(frozen=True)
 class ModelRepository:
-    """The model `fps`, which is always there, and the encoders of the registry.
+    """The model `fps`, which is always there, and the models of the registry.
 
     Args:
-        registry: The loaded encoders.
+        registry: The loaded models.
         statistics: Of all models.
         devices: Where each of them runs.
         is_serving: Whether the server is healthy.
@@ -42,7 +44,7 @@ class ModelRepository:
         return [fps.NAME, *(model.name for model in self.registry.models)]
 
     def find(self, name: str, version: str) -> LoadedModel | None:
-        """The encoder of a name, None for `fps`; raises NotFoundError."""
+        """The model of a name, None for `fps`; raises NotFoundError."""
         names = self.names
         if name not in names:
             expected = f"one of {', '.join(names)}"
@@ -58,6 +60,8 @@ class ModelRepository:
     def metadata(self, name: str, version: str) -> pb.ModelMetadataResponse:
         """What a model takes and gives; raises NotFoundError."""
         model = self.find(name, version)
+        if isinstance(model, LoadedProgram):
+            return program.metadata(model.name, model.manifest)
         return encoder.metadata(model.name, model.config) if model else fps.metadata()
 
     def config(self, name: str, version: str) -> pb.ModelConfigResponse:
@@ -112,7 +116,7 @@ class ModelRepository:
         _check_repository(request.repository_name)
         name = request.model_name
         if name == fps.NAME:
-            raise InvalidRequestError("model_name", "an encoder", "'fps', which is built in")
+            raise InvalidRequestError("model_name", "a loaded model", "'fps', which is built in")
         await self.registry.unload(name)
         self.statistics.forget(name)
 

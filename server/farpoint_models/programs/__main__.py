@@ -1,0 +1,141 @@
+"""`python -m farpoint_models.programs`: writes a served program from an nn.Module.
+
+The command `farpoint export` is this one.
+"""
+
+import argparse
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from farpoint_models.programs.export import compare, export_program
+from farpoint_models.programs.manifest import Joining, Manifest
+from farpoint_models.programs.tensors import ProgramError, Role, TensorSpec
+
+_EXAMPLE = """\
+example, a segmenter whose forward is (xyz, color) -> scores:
+  farpoint export model.py:segmenter segmenter.pt2 --joining equal \\
+    --input points:xyz=B,N,3 --input per_point:color=B,3,N --output per_point:scores=B,13,N \\
+    --limit N=512,65536
+roles of inputs: points, per_point, per_cloud, lengths, offsets
+roles of outputs: per_point, per_sample, per_cloud, counts
+dimensions: B clouds, N points of each, P points of all (ragged), B+1; another name for samples
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exports, and says what was written; the exit status is 2 where that cannot be."""
+    options = _parser().parse_args(arguments)
+    try:
+        manifest = Manifest(
+            joining=options.joining,
+            inputs=tuple(map(_tensor, options.input)),
+            outputs=tuple(map(_tensor, options.output)),
+            limits=dict(map(_limit, options.limit)),
+            shift_float64=options.shift_float64,
+        )
+        module = _module(options.module)
+        program = export_program(module, manifest, options.path, compiled=options.aoti)
+        apart = compare(module, program)
+    except (ProgramError, OSError) as error:
+        print(f"farpoint export: {error}", file=sys.stderr)
+        return 2
+    limits = ", ".join(f"{k} {a} to {b or 'any'}" for k, (a, b) in program.manifest.limits.items())
+    print(f"{options.path}: {program.parameters} parameters; {limits}")
+    print(f"largest difference from the module: {apart:.2g}")
+    print(f"serve it: farpoint-server --model {options.path.stem}={options.path}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="farpoint export",
+        description="Writes a .pt2 archive that farpoint-server --model serves.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "module",
+        help="PACKAGE.MODULE:NAME or FILE.py:NAME, an nn.Module or a "
+        "function that makes one; its code is run",
+    )
+    parser.add_argument("path", type=Path, help="archive to write, NAME.pt2")
+    tensor: Any = {"action": "append", "required": True, "metavar": "ROLE:NAME=SHAPE[:DTYPE]"}
+    parser.add_argument("--input", help="in the order of forward; float32 by default", **tensor)
+    parser.add_argument("--output", help="in the order of what it returns", **tensor)
+    parser.add_argument(
+        "--joining",
+        type=Joining,
+        choices=[*Joining],
+        default=Joining.EQUAL,
+        metavar="|".join(j.value for j in Joining),
+    )
+    parser.add_argument("--limit", action="append", default=[], metavar="NAME=LEAST[,MOST]")
+    parser.add_argument(
+        "--shift-float64",
+        action="store_true",
+        help="the model looks at differences of coordinates alone, so float64 "
+        "ones may be shifted to the first point of their cloud",
+    )
+    parser.add_argument(
+        "--aoti", action="store_true", help="compile it for this kind of machine with AOTInductor"
+    )
+    return parser
+
+
+def _tensor(text: str) -> TensorSpec:
+    """ROLE:NAME=SHAPE[:DTYPE][@COUNTS]."""
+    head, _, rest = text.partition("=")
+    role, _, name = head.partition(":")
+    rest, _, counts = rest.partition("@")
+    shape, _, dtype = rest.partition(":")
+    if role not in {r.value for r in Role} or not name or not shape:
+        raise ProgramError(
+            f"expected ROLE:NAME=SHAPE[:DTYPE][@COUNTS], such as points:xyz=B,N,3, got {text}"
+        )
+    sizes = tuple(int(size) if size.isdigit() else size for size in shape.split(","))
+    return TensorSpec(name, Role(role), dtype or "float32", sizes, counts=counts)
+
+
+def _limit(text: str) -> tuple[str, tuple[int, int | None]]:
+    name, _, numbers = text.partition("=")
+    least, _, most = numbers.partition(",")
+    if not name or not least.isdigit() or (most and not most.isdigit()):
+        raise ProgramError(f"--limit: expected NAME=LEAST or NAME=LEAST,MOST, got {text}")
+    return name, (int(least), int(most) if most else None)
+
+
+def _module(text: str) -> nn.Module:
+    source, _, name = text.rpartition(":")
+    if not source:
+        raise ProgramError(f"expected MODULE:NAME or FILE.py:NAME, got {text}")
+    try:
+        found: Any = getattr(_imported(source), name)
+    except (ImportError, AttributeError) as error:
+        raise ProgramError(f"{text}: {error}") from error
+    module = found if isinstance(found, nn.Module) else found()
+    if not isinstance(module, nn.Module):
+        raise ProgramError(f"{text}: expected an nn.Module, got {type(module).__name__}")
+    return module
+
+
+def _imported(source: str) -> Any:
+    if not source.endswith(".py"):
+        return importlib.import_module(source)
+    if not Path(source).is_file():
+        raise ProgramError(f"{source}: no such file")
+    spec = importlib.util.spec_from_file_location(Path(source).stem, source)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""What lies in a .pt2 archive, read without torch and without unpickling anything.
+
+An archive is a zip file. Of what torch.export.save writes, the graph is JSON and the weights are
+raw bytes, but example inputs are a pickle, and so are weights and constants that are no plain
+tensors. The former are left out when a program is loaded; an archive with the latter is refused.
+"""
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from farpoint_models.programs.manifest import FILE_NAME, Manifest, parse_manifest
+from farpoint_models.programs.tensors import ProgramError
+
+GRAPH = "models/model.json"
+EXAMPLE_INPUTS = "data/sample_inputs/model.pt"
+AOTI = "data/aotinductor/model/"
+# torch's names of records that it unpickles: weights of older versions, and objects.
+_PICKLES = re.compile(
+    r"(data/(weights|constants)/(.*\.pt|(custom|opaque)_obj_.*)|(.*/)?data\.pkl)", re.IGNORECASE
+)
+# Beside ops: arithmetic of sizes.
+_ARITHMETIC = re.compile(r"_operator\.\w+|math\.\w+|torch\._?sym_\w+|builtins\.(max|min)")
+_OP = re.compile(r"(?:torch\.ops\.)?(\w+)(?:\.|::)(\w+)(?:\.(\w+))?")
+# What graphs may call; of farpoint nothing private, which takes addresses of the process.
+_NAMESPACES = ("aten", "prims", "higher_order", "farpoint")
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An archive whose records are known; nothing is loaded."""
+
+    path: Path
+    root: str
+    """The folder that all records are in."""
+    names: frozenset[str]
+    """Of the records, below the root."""
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it is an AOTInductor package: machine code instead of a graph."""
+        return any(name.startswith(AOTI) for name in self.names)
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """That beside the file, or else that in it; raises ProgramError."""
+        beside = self.path.with_name(f"{self.path.name}.json")
+        if beside.is_file():
+            return parse_manifest(beside.read_bytes())
+        if f"extra/{FILE_NAME}" not in self.names:
+            raise ProgramError(
+                f"expected a manifest, {beside.name} or {FILE_NAME} in the extra files of the "
+                "archive, got neither: farpoint export writes one"
+            )
+        return parse_manifest(self.read(f"extra/{FILE_NAME}"))
+
+    def read(self, name: str) -> bytes:
+        """A record."""
+        with zipfile.ZipFile(self.path) as file:
+            return file.read(self.root + name)
+
+    def without_example_inputs(self) -> io.BytesIO:
+        """The archive with that record empty, which torch then does not unpickle.
+
+        A copy, so that what torch reads is what was checked here.
+        """
+        copy = io.BytesIO()
+        with zipfile.ZipFile(self.path) as file, zipfile.ZipFile(copy, "w") as target:
+            for name in file.namelist():
+                is_left_out = name == self.root + EXAMPLE_INPUTS
+                target.writestr(name, b"" if is_left_out else file.read(name))
+        copy.seek(0)
+        return copy
+
+
+def open_archive(path: Path) -> Archive:
+    """The archive of a program that can be loaded without unpickling, and whose ops are all here.
+
+    Raises:
+        ProgramError: it is none, it holds pickles, or it calls an op that is not there.
+        OSError: the file cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(path) as file:
+            found = file.namelist()
+    except zipfile.BadZipFile:
+        raise ProgramError("expected a .pt2 archive, got a file that is no zip file") from None
+    # torch finds records whatever their case.
+    if len({name.lower() for name in found}) < len(found):
+        raise ProgramError("expected records of different names in the archive, got one twice")
+    root = found[0].split("/")[0] + "/" if found else ""
+    archive = Archive(path, root, frozenset(name.removeprefix(root) for name in found))
+    _refuse_pickles(archive)
+    if archive.is_compiled == (GRAPH in archive.names):
+        raise ProgramError(
+            f"expected {GRAPH} of torch.export or {AOTI} of AOTInductor, got "
+            + ("both" if archive.is_compiled else "neither")
+        )
+    check_ops(_called_ops(archive))
+    return archive
+
+
+def check_ops(targets: Iterable[str]) -> list[str]:
+    """The ops among the functions that a graph calls, as NAMESPACE::NAME.
+
+    Raises:
+        ProgramError: one is not there, or is not for programs.
+    """
+    found: dict[str, None] = {}
+    for target in targets:
+        if _ARITHMETIC.fullmatch(target):
+            continue
+        match = _OP.fullmatch(target)
+        namespace, name = match.group(1, 2) if match else ("", target)
+        op = f"{namespace}::{name}" if match else target
+        if namespace not in _NAMESPACES or (namespace == "farpoint" and name.startswith("_")):
+            known = ", ".join(_NAMESPACES)
+            raise ProgramError(f"expected public ops of {known} in the graph, got {op}")
+        if not hasattr(getattr(torch.ops, namespace), name):
+            raise ProgramError(f"the graph calls {op}, which is not in this installation")
+        found[op] = None
+    return list(found)
+
+
+def _called_ops(archive: Archive) -> Iterator[str]:
+    if not archive.is_compiled:
+        yield from _targets(json.loads(archive.read(GRAPH)))
+        return
+    # What a package calls outside of its own code; aten's it may call without saying so.
+    for name in archive.names:
+        if name.startswith(AOTI) and name.endswith(".wrapper.json"):
+            for node in json.loads(archive.read(name)).get("nodes", ()):
+                yield node["node"]["target"]
+
+
+def _targets(graph: Any) -> Iterator[str]:
+    """The targets of all nodes, those of graphs inside included."""
+    if isinstance(graph, Mapping):
+        if isinstance(graph.get("target"), str) and "inputs" in graph and "outputs" in graph:
+            yield graph["target"]
+        for value in graph.values():
+            yield from _targets(value)
+    elif isinstance(graph, list):
+        for value in graph:
+            yield from _targets(value)
+
+
+def _refuse_pickles(archive: Archive) -> None:
+    names = {name for name in archive.names if _PICKLES.fullmatch(name)}
+    for name in archive.names:
+        if re.fullmatch(r"data/(weights|constants)/.*_config\.json", name):
+            entries = json.loads(archive.read(name)).get("config", {})
+            names |= {key for key, entry in entries.items() if entry.get("use_pickle")}
+    if names:
+        raise ProgramError(
+            f"expected a .pt2 archive of plain tensors, got the pickle {min(names)}, which would "
+            "run whatever it holds"
+        )

@@ -1,0 +1,222 @@
+"""The manifest of a served program: what its tensors mean, and how requests to it may be joined."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any, TypeVar
+
+from farpoint_models.programs.tensors import (
+    ALL_ROWS,
+    CLOUDS,
+    DTYPES,
+    INPUT_ROLES,
+    OFFSETS,
+    OUTPUT_ROLES,
+    ROWS,
+    ProgramError,
+    Role,
+    TensorSpec,
+)
+
+FORMAT = "farpoint.program/1"
+FILE_NAME = "farpoint.json"
+"""In the archive's extra files; beside `NAME.pt2` it is `NAME.pt2.json`."""
+E = TypeVar("E", bound=Enum)
+
+
+class Joining(str, Enum):
+    """Which requests may run as one call of the program."""
+
+    RAGGED = "ragged"
+    """Any: rows of all clouds end to end, and offsets."""
+    PADDED = "padded"
+    """Any of similar size: padded with zeros to the longest, and lengths."""
+    EQUAL = "equal"
+    """Those whose clouds have as many points."""
+    ALONE = "alone"
+    """None: the clouds of one request are one call."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a program takes and gives, checked in itself."""
+
+    joining: Joining
+    inputs: tuple[TensorSpec, ...]
+    """In the order of the graph."""
+    outputs: tuple[TensorSpec, ...]
+    limits: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    """Least and most of a named dimension; None is without limit."""
+    shift_float64: bool = False
+    """Whether float64 coordinates are shifted to the first point of their cloud and narrowed, as
+    Sample does: for programs that look at differences of coordinates alone."""
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @property
+    def points(self) -> TensorSpec:
+        """The input that is the clouds."""
+        return next(spec for spec in self.inputs if spec.role is Role.POINTS)
+
+    @property
+    def extra_inputs(self) -> list[TensorSpec]:
+        """What a request has beside its clouds."""
+        return [spec for spec in self.inputs if spec.role in (Role.PER_POINT, Role.PER_CLOUD)]
+
+    @property
+    def has_clouds(self) -> bool:
+        """Whether one call may hold several clouds."""
+        return self.is_ragged or self.points.cloud_axis is not None
+
+    def limit(self, name: str) -> tuple[int, int | None]:
+        """Least and most of a dimension."""
+        return self.limits.get(name, (1, None))
+
+    def range_of(self, size: int | str) -> tuple[int, int | None]:
+        """Least and most of a dimension of a shape, those of B for B+1."""
+        if not isinstance(size, str):
+            return size, size
+        return self.limit(CLOUDS if size == OFFSETS else size)
+
+    def within(self, name: str, wanted: int) -> int:
+        """The size of a dimension that is nearest to what is wanted."""
+        least, most = self.limit(name)
+        return max(least, wanted if most is None else min(wanted, most))
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether clouds lie end to end."""
+        return self.joining is Joining.RAGGED
+
+    def to_json(self) -> str:
+        """What `parse_manifest` reads."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1)
+
+
+def parse_manifest(text: str | bytes) -> Manifest:
+    """A manifest from its JSON; raises ProgramError."""
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise ProgramError(f"manifest: expected JSON, got {error}") from None
+    found = content.get("format") if isinstance(content, dict) else None
+    if found != FORMAT:
+        raise ProgramError(f"manifest: expected the format {FORMAT!r}, got {found!r}")
+    try:
+        return Manifest(
+            joining=_member(Joining, content["joining"], "joining"),
+            inputs=tuple(_spec(item) for item in content["inputs"]),
+            outputs=tuple(_spec(item) for item in content["outputs"]),
+            limits={k: _limit(k, v) for k, v in content.get("limits", {}).items()},
+            shift_float64=bool(content.get("shift_float64", False)),
+        )
+    except KeyError as error:
+        raise ProgramError(f"manifest: expected the key {error}, got none") from None
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ProgramError(f"manifest: expected what docs/serving_models.md has, {error}") from None
+
+
+def _spec(item: Mapping[str, Any]) -> TensorSpec:
+    known = {**item, "role": _member(Role, item["role"], f"role of {item['name']}")}
+    return TensorSpec(**{**known, "shape": tuple(item["shape"])})
+
+
+def _member(kind: type[E], value: object, name: str) -> E:
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(member.value for member in kind)
+        raise ProgramError(f"manifest: {name}: expected one of {known}, got {value!r}") from None
+
+
+def _limit(name: str, value: Any) -> tuple[int, int | None]:
+    least, most = value
+    if not isinstance(least, int) or least < 1 or (most is not None and most < least):
+        raise ProgramError(f"manifest: limits of {name}: expected 1 <= least <= most, got {value}")
+    return least, most
+
+
+def _check(manifest: Manifest) -> None:
+    """Raises ProgramError for what contradicts itself."""
+    for kind, specs, roles in (
+        ("input", manifest.inputs, INPUT_ROLES),
+        ("output", manifest.outputs, OUTPUT_ROLES),
+    ):
+        names = [spec.name for spec in specs]
+        if not names or len(set(names)) < len(names) or not all(names):
+            raise ProgramError(f"manifest: {kind}s: expected one or more, named apart, got {names}")
+        for spec in specs:
+            _check_tensor(manifest, spec, kind, roles)
+    if sum(spec.role is Role.POINTS for spec in manifest.inputs) != 1:
+        raise ProgramError("manifest: inputs: expected one of the role points, got none or several")
+    _check_joining(manifest)
+
+
+def _check_tensor(manifest: Manifest, spec: TensorSpec, kind: str, roles: set[Role]) -> None:
+    where = f"manifest: {kind} {spec.name}"
+    if spec.role not in roles:
+        known = ", ".join(sorted(role.value for role in roles))
+        raise ProgramError(f"{where}: expected a role among {known}, got {spec.role.value}")
+    if spec.dtype not in DTYPES:
+        raise ProgramError(f"{where}: expected a dtype among {', '.join(DTYPES)}, got {spec.dtype}")
+    expected = _expected_dimensions(manifest, spec)
+    found = [size for size in spec.shape if isinstance(size, str)]
+    free = spec.role is Role.PER_SAMPLE
+    fixed = [size for size in found if not free or size == CLOUDS]
+    if sorted(fixed) not in [sorted(names) for names in expected] or (
+        free and len(set(found) - {CLOUDS}) != 1
+    ):
+        shapes = " or ".join(str(tuple(names)) for names in expected)
+        extra = " and one name for the samples" if free else ""
+        raise ProgramError(
+            f"{where}: expected the dimensions {shapes}{extra} once each beside sizes, "
+            f"got {list(spec.shape)}"
+        )
+    if spec.role is Role.POINTS and spec.row_shape != (3,):
+        raise ProgramError(f"{where}: expected 3 coordinates for a point, got {list(spec.shape)}")
+    if spec.counts and spec.counts not in _names(manifest.outputs, Role.COUNTS):
+        raise ProgramError(
+            f"{where}: expected counts to name an output of that role, got {spec.counts!r}"
+        )
+    if free and not spec.counts and manifest.is_ragged:
+        raise ProgramError(f"{where}: expected counts, since a ragged batch mixes clouds, got none")
+
+
+def _expected_dimensions(manifest: Manifest, spec: TensorSpec) -> Iterable[tuple[str, ...]]:
+    """Which named dimensions a tensor may have."""
+    if manifest.is_ragged:
+        by_role: Mapping[Role, Sequence[tuple[str, ...]]] = {
+            Role.OFFSETS: [(OFFSETS,), (CLOUDS,)],
+            Role.PER_SAMPLE: [()],
+            Role.PER_POINT: [(ALL_ROWS,)],
+            Role.POINTS: [(ALL_ROWS,)],
+        }
+        return by_role.get(spec.role, [(CLOUDS,)])
+    clouds = (CLOUDS,) if any(CLOUDS in s.shape for s in manifest.inputs) else ()
+    rows = spec.role in (Role.POINTS, Role.PER_POINT)
+    return [(*clouds, ROWS)] if rows else [clouds]
+
+
+def _check_joining(manifest: Manifest) -> None:
+    needed = {Joining.RAGGED: Role.OFFSETS, Joining.PADDED: Role.LENGTHS}.get(manifest.joining)
+    if needed is not None and len(_names(manifest.inputs, needed)) != 1:
+        joining = manifest.joining.value
+        raise ProgramError(
+            f"manifest: joining {joining}: expected one input of the role {needed.value}, got "
+            f"{len(_names(manifest.inputs, needed))}"
+        )
+    if manifest.joining is not Joining.ALONE and manifest.limit(CLOUDS)[0] > 1:
+        raise ProgramError(
+            f"manifest: limits of B: expected 1 cloud or more, got {manifest.limit(CLOUDS)[0]} "
+            "(torch.export assumes two clouds where it sees B+1 offsets: take the ends, (B,))"
+        )
+    if not manifest.has_clouds and manifest.joining is not Joining.ALONE:
+        raise ProgramError(
+            f"manifest: joining {manifest.joining.value}: expected a dimension B, got none"
+        )
+
+
+def _names(specs: Iterable[TensorSpec], role: Role) -> list[str]:
+    return [spec.name for spec in specs if spec.role is role]

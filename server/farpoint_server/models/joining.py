@@ -1,0 +1,191 @@
+"""Clouds of several requests as the arguments of one call of a program, and its outputs as theirs.
+
+A manifest names the axes of rows and of clouds; a request has rows first. Everything else follows.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from farpoint_models.programs import Joining, Manifest, Role, TensorSpec
+from farpoint_server.engine.types import Int64s, ProgramInput, ProgramOutput
+
+Array = npt.NDArray[Any]
+# Rows of one call. More do not make a forward pass faster, only larger.
+CALL_ROWS = 1 << 16
+
+
+class Cloud(NamedTuple):
+    """One cloud of a request to a program."""
+
+    length: int
+    rows: Mapping[str, Array]
+    """By input: shape (length, ...)."""
+    values: Mapping[str, Array]
+    """By input: shape (...)."""
+
+
+def split(request: ProgramInput) -> list[Cloud]:
+    """The clouds of a request, not copied."""
+    clouds, end = [], 0
+    for index, length in enumerate(request.lengths.tolist()):
+        part = slice(end, end + length)
+        end = part.stop
+        rows = {name: array[part] for name, array in request.rows.items()}
+        values = {name: array[index] for name, array in request.values.items()}
+        clouds.append(Cloud(length, rows, values))
+    return clouds
+
+
+def calls(lengths: Int64s, manifest: Manifest) -> Iterator[Int64s]:
+    """The clouds that share each call, by their places; with padding at most half are zeros."""
+    if not manifest.has_clouds:
+        yield from np.arange(len(lengths))[:, None]
+        return
+    joining, (_, most) = manifest.joining, manifest.limit("B")
+    most_rows = min(CALL_ROWS, manifest.limit("P")[1] or CALL_ROWS)
+    if joining is Joining.ALONE:
+        yield np.arange(len(lengths))
+        return
+    is_ragged = manifest.is_ragged
+    order = np.arange(len(lengths)) if is_ragged else np.argsort(lengths, kind="stable")
+    spread = {Joining.PADDED: 2}.get(joining, 1)
+    begin = rows = 0
+    for end, place in enumerate(order):
+        length = int(lengths[place])
+        more = rows + length if is_ragged else length * (end - begin + 1)
+        fits = is_ragged or length <= spread * lengths[order[begin]]
+        if end > begin and (more > most_rows or end - begin == most or not fits):
+            yield order[begin:end]
+            begin, more = end, length
+        rows = more
+    yield order[begin:]
+
+
+def call_rows(lengths: Int64s, manifest: Manifest) -> int:
+    """Rows of the largest of these calls, padding included."""
+    if manifest.is_ragged:
+        return max(int(lengths[places].sum()) for places in calls(lengths, manifest))
+    return max(len(places) * int(lengths[places].max()) for places in calls(lengths, manifest))
+
+
+def arguments(manifest: Manifest, clouds: Sequence[Cloud]) -> list[Array]:
+    """The inputs of one call, in the order of the graph."""
+    return [np.ascontiguousarray(_argument(manifest, spec, clouds)) for spec in manifest.inputs]
+
+
+def results(
+    manifest: Manifest, outputs: Sequence[Array], clouds: Sequence[Cloud]
+) -> list[dict[str, Array]]:
+    """What belongs to each cloud, by output: rows (R, ...), or the value of the cloud (...).
+
+    Raises:
+        ValueError: an output is not what the manifest says.
+    """
+    if len(outputs) != len(manifest.outputs):
+        raise ValueError(f"the program gave {len(outputs)} outputs of {len(manifest.outputs)}")
+    named = {
+        spec.name: _checked(spec, output)
+        for spec, output in zip(manifest.outputs, outputs, strict=True)
+    }
+    found: list[dict[str, Array]] = [{} for _ in clouds]
+    for spec in manifest.outputs:
+        ends = named[spec.counts].reshape(-1) if spec.counts else None
+        for cloud, part in zip(
+            found, _parts(manifest, spec, named[spec.name], clouds, ends), strict=True
+        ):
+            cloud[spec.name] = part
+    return found
+
+
+def merged(manifest: Manifest, clouds: Sequence[Mapping[str, Array]]) -> dict[str, ProgramOutput]:
+    """The outputs of a request from those of its clouds."""
+    outputs = {}
+    for spec in manifest.outputs:
+        arrays = [cloud[spec.name] for cloud in clouds]
+        if spec.row_axis is None:
+            outputs[spec.name] = ProgramOutput(np.stack(arrays), None)
+            continue
+        values = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+        outputs[spec.name] = ProgramOutput(values, np.array([len(array) for array in arrays]))
+    return outputs
+
+
+def _argument(manifest: Manifest, spec: TensorSpec, clouds: Sequence[Cloud]) -> Array:
+    lengths = np.array([cloud.length for cloud in clouds])
+    if spec.role is Role.LENGTHS:
+        return lengths.astype(spec.dtype)
+    if spec.role is Role.OFFSETS:
+        ends = lengths.cumsum()
+        return (ends if spec.shape == ("B",) else np.append(0, ends)).astype(spec.dtype)
+    if spec.role is Role.PER_CLOUD:
+        values = np.stack([cloud.values[spec.name] for cloud in clouds])
+        return values[0] if spec.cloud_axis is None else np.moveaxis(values, 0, spec.cloud_axis)
+    arrays = [cloud.rows[spec.name] for cloud in clouds]
+    assert spec.row_axis is not None
+    if manifest.is_ragged:
+        joined = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+        return np.moveaxis(joined, 0, spec.row_axis)
+    if spec.cloud_axis is None:
+        return np.moveaxis(arrays[0], 0, spec.row_axis)
+    return np.moveaxis(_padded(arrays, lengths), (0, 1), (spec.cloud_axis, spec.row_axis))
+
+
+def _padded(arrays: Sequence[Array], lengths: Int64s) -> Array:
+    if len(arrays) == 1:
+        return arrays[0][None]
+    if (lengths == lengths[0]).all():
+        return np.stack(arrays)
+    padded = np.zeros((len(arrays), lengths.max(), *arrays[0].shape[1:]), arrays[0].dtype)
+    for target, array in zip(padded, arrays, strict=True):
+        target[: len(array)] = array
+    return padded
+
+
+def _parts(
+    manifest: Manifest,
+    spec: TensorSpec,
+    output: Array,
+    clouds: Sequence[Cloud],
+    counts: Array | None,
+) -> list[Array]:
+    """The part of an output that is of each cloud, rows first."""
+    lengths = [cloud.length for cloud in clouds] if spec.role is Role.PER_POINT else None
+    if counts is not None:
+        lengths = [int(count) for count in counts]
+    if manifest.is_ragged and spec.row_axis is not None:
+        assert lengths is not None
+        rows = np.moveaxis(output, spec.row_axis, 0)
+        _check_size(spec, len(rows), sum(lengths))
+        return np.split(rows, np.cumsum(lengths)[:-1])
+    axes = [axis for axis in (spec.cloud_axis, spec.row_axis) if axis is not None]
+    first = np.moveaxis(output, axes, range(len(axes)))
+    each = first if spec.cloud_axis is not None else first[None]
+    _check_size(spec, len(each), len(clouds))
+    if lengths is None:
+        return list(each)
+    if spec.role is Role.PER_POINT:
+        _check_size(spec, each.shape[1], max(lengths))
+    return [rows[:length] for rows, length in zip(each, lengths, strict=True)]
+
+
+def _checked(spec: TensorSpec, output: Array) -> Array:
+    fits = output.ndim == len(spec.shape) and all(
+        isinstance(wanted, str) or size == wanted
+        for size, wanted in zip(output.shape, spec.shape, strict=True)
+    )
+    if not fits or output.dtype != spec.dtype:
+        raise ValueError(
+            f"output {spec.name}: the manifest says {spec.dtype} {list(spec.shape)}, the program "
+            f"gave {output.dtype} {list(output.shape)}"
+        )
+    return output
+
+
+def _check_size(spec: TensorSpec, size: int, expected: int) -> None:
+    if size != expected:
+        raise ValueError(
+            f"output {spec.name}: the manifest asks for {expected}, the program gave {size}"
+        )

@@ -1,0 +1,178 @@
+"""Models read from files, copied to every device, and run there once."""
+
+import asyncio
+import copy
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import numpy as np
+import torch
+
+from farpoint_models import CheckpointError, DensityEncoder, EncoderConfig, load_encoder, weights
+from farpoint_models.programs import Manifest, ProgramError, Role, load_program
+from farpoint_models.programs.program import Flat
+from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.transfer.pipeline import Pipeline
+from farpoint_server.engine.types import ProgramInput
+from farpoint_server.errors import InvalidRequestError, ServiceError, shortened
+from farpoint_server.models.program import LoadedProgram, ProgramBatch
+
+# As in a request of a small cloud, enough for every neighborhood to be full.
+WARM_UP_POINTS = 256
+# Enough for the time and the memory of a row to be told from those of a call.
+PROGRAM_POINTS = 1024
+PROGRAM_SUFFIX = ".pt2"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class LoadedEncoder:
+    """An encoder that is ready, on each device. Whoever holds it may go on using it."""
+
+    name: str
+    config: EncoderConfig
+    encoders: Mapping[torch.device, DensityEncoder]
+
+    @property
+    def parameters(self) -> int:
+        """Trained numbers."""
+        return sum(p.numel() for p in next(iter(self.encoders.values())).parameters())
+
+
+LoadedModel: TypeAlias = LoadedEncoder | LoadedProgram
+
+
+async def load_model(name: str, path: Path | None, engines: Sequence[Engine]) -> LoadedModel:
+    """A model that has run once on every device.
+
+    Args:
+        name: Of it.
+        path: Of a safetensors file of an encoder, or of a .pt2 archive of a program; None for the
+            weights that farpoint_models brings.
+        engines: Each gets a copy.
+
+    Raises:
+        InvalidRequestError: the file is neither.
+        OverloadedError: a device has not enough memory for it now.
+    """
+    try:
+        if path is not None and path.suffix == PROGRAM_SUFFIX:
+            return await _load_program(name, path, engines)
+        encoder = await asyncio.to_thread(load_encoder, path or weights.DEFAULT)
+    except (CheckpointError, ProgramError, OSError) as error:
+        expected = "a safetensors file of an encoder, or a .pt2 archive of a program"
+        raise InvalidRequestError("path", expected, shortened(str(error))) from error
+    encoders = {}
+    for engine in engines:
+        encoders[engine.device] = await _run(engine, _warm_up_of(encoder))
+    return LoadedEncoder(name, encoder.config, encoders)
+
+
+async def _load_program(name: str, path: Path, engines: Sequence[Engine]) -> LoadedProgram:
+    program = await asyncio.to_thread(load_program, path)
+    runs: dict[torch.device, Flat] = {}
+    row_ns = 0.0
+    for engine in engines:
+        runs[engine.device] = await asyncio.to_thread(program.on, engine.device)
+        loaded = LoadedProgram(name, program.manifest, runs, program.parameters, row_ns)
+        row_ns = await _run(engine, _trial_of(loaded))
+    return LoadedProgram(name, program.manifest, runs, program.parameters, row_ns)
+
+
+class WarmUp(Generic[T]):
+    """A first run on a device, as a batch that is not cut.
+
+    Args:
+        kind: Of the model.
+        forward: Runs it, given the device.
+        predicted_bytes: 0 is not budgeted, and nothing is learned from it.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        forward: Callable[[torch.device, Pipeline[Any] | None], T],
+        predicted_bytes: int = 0,
+        points: int = WARM_UP_POINTS,
+    ) -> None:
+        self.kind = kind
+        self.predicted_bytes = predicted_bytes
+        self.point_count = points
+        self._forward = forward
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, _: slice) -> "WarmUp[T]":
+        return self
+
+    def halve(self) -> None:
+        """It cannot be cut."""
+
+    def join(self, first: object, second: object) -> None:
+        """It is never cut."""
+
+    def give_up(self, index: int) -> None:
+        """It is never given up."""
+
+    def run(self, device: torch.device, pipeline: Pipeline[Any] | None) -> list[T]:
+        """What the forward pass gave."""
+        return [self._forward(device, pipeline)]
+
+
+def _warm_up_of(encoder: DensityEncoder) -> WarmUp[DensityEncoder]:
+    """A copy that has run once, so that no request pays for what is made lazily."""
+
+    def forward(device: torch.device, _: Pipeline[Any] | None) -> DensityEncoder:
+        ready = copy.deepcopy(encoder).to(device)
+        points = torch.rand(1, WARM_UP_POINTS, 3, device=device)
+        attributes = torch.zeros(1, ready.config.attributes, WARM_UP_POINTS, device=device)
+        with torch.inference_mode():
+            ready(points, attributes)[-1].features.cpu()
+        return ready
+
+    return WarmUp("warm up", forward)
+
+
+def _trial_of(loaded: LoadedProgram) -> WarmUp[float]:
+    """Two runs: the first makes what is made lazily, the second says what a row takes in ns."""
+    request = sample_request(loaded.manifest)
+    batch = ProgramBatch(loaded, [request])
+
+    def forward(device: torch.device, pipeline: Pipeline[Any] | None) -> float:
+        try:
+            batch.run(device, pipeline)
+            begun = time.monotonic_ns()
+            batch.run(device, pipeline)
+        except (InvalidRequestError, ValueError) as error:
+            raise ProgramError(f"its first run on {device} failed: {error}") from error
+        return (time.monotonic_ns() - begun) / batch.point_count
+
+    return WarmUp(batch.kind, forward, batch.predicted_bytes, batch.point_count)
+
+
+def sample_request(manifest: Manifest) -> ProgramInput:
+    """A request that the manifest allows: one random cloud, zeros beside it."""
+    length = manifest.within("N", manifest.within("P", PROGRAM_POINTS))
+    clouds = manifest.within("B", 1)
+    random = np.random.default_rng(0)
+    rows, values = {}, {}
+    for spec in manifest.inputs:
+        shape = [size for size in spec.row_shape if isinstance(size, int)]
+        if spec.role is Role.POINTS:
+            rows[spec.name] = random.random((clouds * length, 3)).astype(spec.dtype)
+        elif spec.role is Role.PER_POINT:
+            rows[spec.name] = np.zeros((clouds * length, *shape), spec.dtype)
+        elif spec.role is Role.PER_CLOUD:
+            values[spec.name] = np.zeros((clouds, *shape), spec.dtype)
+    return ProgramInput(np.full(clouds, length), rows, values)
+
+
+async def _run(engine: Engine, warm_up: WarmUp[T]) -> T:
+    (answer,) = await engine.run(warm_up)
+    if isinstance(answer, ServiceError):
+        raise answer
+    return answer

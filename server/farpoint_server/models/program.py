@@ -1,0 +1,225 @@
+"""Requests to an exported program: what shares a call, what it costs, and how it runs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from farpoint_models.programs import Joining, Manifest
+from farpoint_models.programs.program import Flat
+from farpoint_server.engine.transfer.pipeline import Pipeline
+from farpoint_server.engine.types import ProgramInput, ProgramOutput
+from farpoint_server.errors import InvalidRequestError, shortened
+from farpoint_server.memory.oom import is_out_of_memory, is_sticky
+from farpoint_server.models.joining import (
+    Array,
+    Cloud,
+    arguments,
+    call_rows,
+    calls,
+    merged,
+    results,
+    split,
+)
+
+Outputs: TypeAlias = Mapping[str, ProgramOutput]
+# What a row is taken to need until batches were seen; from there on memory/prediction corrects it.
+ROW_BYTES = 4096
+# A call never runs on the event loop, however little it is predicted to take: nobody knows what is
+# in a program.
+CALL_NS = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedProgram:
+    """A program that is ready, on each device. Whoever holds it may go on using it."""
+
+    name: str
+    manifest: Manifest
+    runs: Mapping[torch.device, Flat]
+    parameters: int
+    row_ns: float
+    """Nanoseconds for each row of a call, as the first one on a device took."""
+
+
+@dataclass(frozen=True)
+class ProgramWork:
+    """One request to a program.
+
+    Args:
+        program: What runs.
+        request: What it runs on.
+    """
+
+    program: LoadedProgram
+    request: ProgramInput
+
+    @property
+    def kind(self) -> str:
+        """Of the program: its time and memory are predicted apart from those of others."""
+        return f"infer {self.program.name}"
+
+    @property
+    def shares_launch(self) -> bool:
+        """As the manifest says."""
+        return self.program.manifest.joining is not Joining.ALONE
+
+    @property
+    def launch(self) -> LoadedProgram:
+        """The program itself: one that replaced another of its name is another."""
+        return self.program
+
+    @property
+    def point_count(self) -> int:
+        """Points of all clouds."""
+        return int(self.request.lengths.sum())
+
+    @property
+    def cost_ns(self) -> int:
+        """Nanoseconds that it is predicted to take."""
+        return CALL_NS + int(self.program.row_ns * self.point_count)
+
+    @property
+    def least_bytes(self) -> int:
+        """Bytes of what a request is cut to where memory is short."""
+        lengths, manifest = self.request.lengths, self.program.manifest
+        is_cut = _is_cut(self.program, self.request)
+        rows = int(lengths.max()) if is_cut else call_rows(lengths, manifest)
+        return ROW_BYTES * rows
+
+    @staticmethod
+    def batch(requests: "Sequence[ProgramWork]") -> "ProgramBatch":
+        """The requests as one batch."""
+        return ProgramBatch(requests[0].program, [work.request for work in requests])
+
+
+class ProgramBatch:
+    """Requests to one program; those that are given up before it begins are left out."""
+
+    def __init__(
+        self,
+        program: LoadedProgram,
+        requests: Sequence[ProgramInput],
+        given_up: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
+        self.program = program
+        self.requests = requests
+        self.kind = f"infer {program.name}"
+        # Shared with all slices.
+        self.given_up = np.zeros(len(requests), np.bool_) if given_up is None else given_up
+
+    @property
+    def point_count(self) -> int:
+        """Points of all clouds."""
+        return sum(int(request.lengths.sum()) for request in self.requests)
+
+    @property
+    def predicted_bytes(self) -> int:
+        """Bytes of its largest call, before they are corrected by what such batches took."""
+        lengths = np.concatenate([request.lengths for request in self.requests])
+        return ROW_BYTES * call_rows(lengths, self.program.manifest)
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def __getitem__(self, requests: slice) -> "ProgramBatch":
+        return ProgramBatch(self.program, self.requests[requests], self.given_up[requests])
+
+    def give_up(self, index: int) -> None:
+        """Has a request be left out, if the batch has not begun yet."""
+        self.given_up[index] = True
+
+    def halve(self) -> "tuple[ProgramBatch, ProgramBatch] | None":
+        """Two parts of the only request, of about as many clouds; None where it cannot be cut."""
+        (request,) = self.requests
+        if not _is_cut(self.program, request):
+            return None
+        middle = len(request.lengths) // 2
+        row = int(request.lengths[:middle].sum())
+        halves = (
+            ProgramInput(
+                request.lengths[clouds],
+                {name: array[rows] for name, array in request.rows.items()},
+                {name: array[clouds] for name, array in request.values.items()},
+            )
+            for rows, clouds in (
+                (slice(row), slice(middle)),
+                (slice(row, None), slice(middle, None)),
+            )
+        )
+        first, second = (ProgramBatch(self.program, [half], self.given_up) for half in halves)
+        return first, second
+
+    def join(self, first: Outputs, second: Outputs) -> Outputs:
+        """The outputs of a request from those of its halves."""
+        return {name: _joined(output, second[name]) for name, output in first.items()}
+
+    def run(self, device: torch.device, pipeline: Pipeline[Any] | None) -> list[Outputs]:
+        """The outputs of each request, by the program that is on the device.
+
+        Raises:
+            InvalidRequestError: the program refuses one of them.
+        """
+        wanted = [i for i, is_given_up in enumerate(self.given_up) if not is_given_up]
+        clouds = [split(self.requests[i]) for i in wanted]
+        flat = [cloud for request in clouds for cloud in request]
+        found = _run(self.program, device, flat, pipeline) if flat else []
+        answers: list[Outputs] = [{}] * len(self.requests)
+        end = 0
+        for i, request in zip(wanted, clouds, strict=True):
+            begin, end = end, end + len(request)
+            answers[i] = merged(self.program.manifest, found[begin:end])
+        return answers
+
+
+def _is_cut(program: LoadedProgram, request: ProgramInput) -> bool:
+    """Whether the clouds of a request may run apart from one another."""
+    manifest = program.manifest
+    is_whole = manifest.joining is Joining.ALONE and manifest.has_clouds
+    return len(request.lengths) > 1 and not is_whole
+
+
+def _run(
+    program: LoadedProgram,
+    device: torch.device,
+    clouds: Sequence[Cloud],
+    pipeline: Pipeline[Any] | None,
+) -> list[dict[str, Array]]:
+    """The outputs of each cloud, in as few calls as the manifest allows."""
+    found: list[dict[str, Array]] = [{} for _ in clouds]
+    for places in calls(np.array([cloud.length for cloud in clouds]), program.manifest):
+        called = [clouds[place] for place in places]
+        inputs = arguments(program.manifest, called)
+        outputs = _call(program.runs[device], inputs, pipeline)
+        for place, result in zip(places, results(program.manifest, outputs, called), strict=True):
+            found[place] = result
+    return found
+
+
+def _call(flat: Flat, inputs: Sequence[Array], pipeline: Pipeline[Any] | None) -> list[Array]:
+    def kernel(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        try:
+            return [output.detach().contiguous() for output in flat(tensors)]
+        except Exception as error:
+            if is_out_of_memory(error) or is_sticky(error):
+                raise
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise InvalidRequestError(
+                "points", "what the program takes", f"its refusal: {shortened(reason)}"
+            ) from error
+
+    if pipeline is not None:
+        arrays: list[Array] = pipeline.submit([[a] for a in inputs], kernel, list).result()
+        return arrays
+    with torch.inference_mode():
+        return [output.numpy() for output in kernel(*map(torch.from_numpy, inputs))]
+
+
+def _joined(first: ProgramOutput, second: ProgramOutput) -> ProgramOutput:
+    values = np.concatenate([first.values, second.values])
+    if first.lengths is None or second.lengths is None:
+        return ProgramOutput(values, None)
+    return ProgramOutput(values, np.concatenate([first.lengths, second.lengths]))

@@ -1,0 +1,235 @@
+"""What is refused of a program, each in one sentence; and that nothing is unpickled."""
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests.support.programs import RAGGED, Segmenter, segmenter_manifest
+from torch import Tensor, nn
+
+from farpoint_models.programs import (
+    Joining,
+    Manifest,
+    ProgramError,
+    Role,
+    TensorSpec,
+    load_program,
+    parse_manifest,
+)
+from farpoint_models.programs.export import compare, export_program
+
+POINTS = TensorSpec("xyz", Role.POINTS, "float32", ("B", "N", 3))
+SCORES = TensorSpec("scores", Role.PER_POINT, "float32", ("B", "N", 4))
+SIMPLE = Manifest(Joining.EQUAL, (POINTS,), (SCORES,))
+
+
+@pytest.fixture(scope="module")
+def segmenter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("programs") / "segmenter.pt2"
+    export_program(Segmenter(), segmenter_manifest(), path)
+    return path
+
+
+@pytest.fixture
+def altered(segmenter: Path, tmp_path: Path) -> Callable[..., Path]:
+    """The archive with some records changed, left out (None) or added."""
+
+    def alter(**records: Callable[[bytes], bytes | None]) -> Path:
+        target = tmp_path / "altered.pt2"
+        names = {name.replace("__", "/"): change for name, change in records.items()}
+        with zipfile.ZipFile(segmenter) as source, zipfile.ZipFile(target, "w") as file:
+            for name in source.namelist():
+                change = names.pop(name.removeprefix("segmenter/").rpartition(".")[0], None)
+                content = source.read(name) if change is None else change(source.read(name))
+                if content is not None:
+                    file.writestr(name, content)
+            for name, change in names.items():
+                file.writestr(f"segmenter/{name}", change(b"") or b"")
+        return target
+
+    return alter
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"inputs": ()}, "inputs: expected one or more"),
+        ({"inputs": (POINTS, replace(POINTS, name="also"))}, "one of the role points"),
+        ({"inputs": (replace(POINTS, shape=("B", "N", 2)),)}, "3 coordinates"),
+        ({"inputs": (replace(POINTS, dtype="complex64"),)}, "a dtype among .* got complex64"),
+        ({"inputs": (replace(POINTS, role=Role.PER_SAMPLE),)}, "a role among .* got per_sample"),
+        ({"outputs": (replace(SCORES, shape=("B", 4)),)}, r"dimensions \('B', 'N'\)"),
+        ({"outputs": (replace(SCORES, role=Role.PER_SAMPLE, shape=("B", 7)),)}, "for the samples"),
+        ({"joining": Joining.PADDED}, "one input of the role lengths, got 0"),
+        ({"joining": Joining.RAGGED}, r"dimensions \('P',\)"),
+        ({"limits": {"B": (2, None)}}, "expected 1 cloud or more, got 2"),
+        ({"inputs": (replace(POINTS, shape=("N", 3)),)}, r"dimensions \('N',\)|a dimension B"),
+    ],
+)
+def test_a_manifest_that_contradicts_itself_is_refused(changes, reason):
+    with pytest.raises(ProgramError, match=f"^manifest: .*({reason})"):
+        replace(SIMPLE, **changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "expected JSON"),
+        ("[]", "expected the format 'farpoint.program/1', got None"),
+        ('{"format": "farpoint.program/1"}', "expected the key 'joining', got none"),
+        ('{"format": "farpoint.program/1", "joining": "often"}', "ragged, padded, equal, alone"),
+    ],
+)
+def test_a_file_that_is_no_manifest_is_refused(text, reason):
+    with pytest.raises(ProgramError, match=f"^manifest: .*{reason}"):
+        parse_manifest(text)
+
+
+@pytest.mark.parametrize("manifest", [SIMPLE, RAGGED, segmenter_manifest()])
+def test_a_manifest_is_read_as_it_was_written(manifest):
+    assert parse_manifest(manifest.to_json()) == manifest
+
+
+def with_tensor(manifest: Manifest, kind: str, index: int, **changes: object) -> Manifest:
+    specs = list(getattr(manifest, kind))
+    specs[index] = replace(specs[index], **changes)
+    return replace(manifest, **{kind: tuple(specs)})
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda m: replace(m, inputs=m.inputs[:2]), "inputs: the graph has 3 tensors, got 2"),
+        (
+            lambda m: with_tensor(m, "inputs", 1, dtype="float64"),
+            "color: the graph has float32, got float64",
+        ),
+        (
+            lambda m: with_tensor(m, "outputs", 0, shape=("B", 6, "N")),
+            "scores: the graph takes 5 for 6",
+        ),
+        (lambda m: replace(m, limits={"N": (8, 1 << 40)}), None),
+    ],
+)
+def test_a_manifest_that_does_not_fit_its_graph_is_refused(segmenter, tmp_path, change, reason):
+    path = tmp_path / "other.pt2"
+    path.write_bytes(segmenter.read_bytes())
+    manifest = change(load_program(segmenter).manifest)
+    path.with_name("other.pt2.json").write_text(manifest.to_json())
+    if reason is None:
+        assert load_program(path).manifest == manifest
+        return
+    with pytest.raises(ProgramError, match=f"^manifest: .*{reason}"):
+        load_program(path)
+
+
+def test_an_archive_without_a_manifest_is_refused(altered):
+    with pytest.raises(ProgramError, match=r"a manifest, altered\.pt2\.json or farpoint\.json"):
+        load_program(altered(extra__farpoint=lambda _: None))
+
+
+@pytest.mark.parametrize(
+    ("op", "reason"),
+    [
+        (b"torch.ops.farpoint.no_such_op", "farpoint::no_such_op, which is not in this"),
+        (b"torch.ops.farpoint._set_interrupt_check", "public ops of .* got farpoint::_set_int"),
+        (b"torch.ops.torchvision.nms", "public ops of .* got torchvision::nms"),
+        (b"os.system", "public ops of .* got os::system"),
+    ],
+)
+def test_an_op_that_is_not_there_is_refused_by_name(altered, op, reason):
+    name = b"torch.ops.farpoint.furthest_point_sample"
+    path = altered(models__model=lambda graph: graph.replace(name, op))
+    with pytest.raises(ProgramError, match=reason):
+        load_program(path)
+
+
+class Intruder:
+    """Makes a file where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.path,)
+
+
+def pickled(path: Path) -> bytes:
+    file = io.BytesIO()
+    torch.save((Intruder(path),), file)
+    return file.getvalue()
+
+
+def test_example_inputs_are_never_unpickled(altered, tmp_path):
+    path = altered(data__sample_inputs__model=lambda _: pickled(tmp_path / "intruder"))
+    assert load_program(path).parameters == 55
+    assert not (tmp_path / "intruder").exists()
+    torch.load(io.BytesIO(pickled(tmp_path / "intruder")), weights_only=False)
+    assert (tmp_path / "intruder").exists()
+
+
+def with_pickle(config: bytes) -> bytes:
+    entries = json.loads(config)
+    next(iter(entries["config"].values()))["use_pickle"] = True
+    return json.dumps(entries).encode()
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        {"data__weights__model_weights_config": with_pickle},
+        {"data/weights/model.pt": lambda _: b"x"},
+        {"data/constants/opaque_obj_0": lambda _: b"x"},
+        {"data/CONSTANTS/Custom_obj_0": lambda _: b"x"},
+        {"data.pkl": lambda _: b"x"},
+    ],
+)
+def test_an_archive_with_a_pickle_is_refused(altered, records):
+    with pytest.raises(ProgramError, match=r"got the pickle .*which would run whatever it holds"):
+        load_program(altered(**records))
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_two_records_of_one_name_are_refused(altered):
+    """One of them would be checked, and the other one loaded."""
+    with pytest.raises(ProgramError, match="got one twice"):
+        load_program(altered(**{"Models/Model.json": lambda _: b"{}"}))
+
+
+@pytest.mark.parametrize("content", [b"", b"not a zip file"])
+def test_a_file_that_is_no_archive_is_refused(tmp_path, content):
+    (tmp_path / "a.pt2").write_bytes(content)
+    with pytest.raises(ProgramError, match="that is no zip file"):
+        load_program(tmp_path / "a.pt2")
+
+
+class Specialized(nn.Module):
+    def forward(self, xyz: Tensor) -> Tensor:
+        return xyz.reshape(5, -1, 3).repeat(1, 1, 2)[..., :4]
+
+
+class Noisy(nn.Module):
+    def forward(self, xyz: Tensor) -> Tensor:
+        return torch.rand_like(xyz).repeat(1, 1, 2)[..., :4]
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        (Specialized(), "dimension 0 of xyz varies, and its code takes 5 alone"),
+        (Noisy(), "output scores: the program differs from the module by"),
+        (nn.Linear(3, 3), "scores: the graph takes 3 for 4"),
+    ],
+)
+def test_a_module_that_cannot_be_served_as_asked_is_refused(tmp_path, module, reason):
+    with pytest.raises(ProgramError, match=reason):
+        export_program(module, SIMPLE, tmp_path / "a.pt2")
+
+
+def test_what_was_exported_answers_as_the_module(segmenter):
+    assert compare(Segmenter().eval(), load_program(segmenter)) <= 1e-5
