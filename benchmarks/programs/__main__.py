@@ -31,7 +31,7 @@ import torch
 from benchmarks.common.machine import describe
 from benchmarks.common.point_sets import sphere
 from benchmarks.programs.contenders import JOINED, own, peers, program, serving_own, theirs
-from benchmarks.programs.report import markdown, ratios
+from benchmarks.programs.report import WANTED, markdown, ratios
 from benchmarks.service.contenders import CORES, Peer
 from benchmarks.service.environments import peer_versions
 from benchmarks.service.fleet import Effort, Fleet, fleet, right, rounds_of
@@ -40,30 +40,32 @@ from benchmarks.service.processes import Server
 from farpoint_models.programs.program import Flat
 
 RESULTS = Path(__file__).parents[1] / "results"
-SIZES, CALLERS = (1024, 4096), (1, 16)
 OWN = {"farpoint": (), "farpoint, no lane for long work": ("--long-work-ms", "0")}
 
 Row = dict[str, Any]
 
 
-def measure(effort: Effort, with_peers: bool) -> Row:
+def measure(effort: Effort, sizes: Sequence[int], threads: int, with_peers: bool) -> Row:
     """All rows, the ratios to the best peer, and what they were measured with."""
     begun, load_average = time.monotonic(), os.getloadavg()
     with ExitStack() as stack:
         archive = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "pointnet2.pt2"
         run = program(archive).on(torch.device("cpu"))
-        clouds = {n: sphere(n) for n in SIZES}
+        clouds = {n: sphere(n) for n in sizes}
         expected = {n: _call(run, cloud[None])[0] for n, cloud in clouds.items()}
-        others = peers(archive) if with_peers else ()
-        ours = {n: stack.enter_context(serving_own(archive, *flags)) for n, flags in OWN.items()}
-        at_start = clouds[SIZES[0]], expected[SIZES[0]]
+        others = peers(archive, threads) if with_peers else ()
+        ours = {
+            name: stack.enter_context(serving_own(archive, "--cpu-threads", str(threads), *flags))
+            for name, flags in OWN.items()
+        }
+        at_start = clouds[sizes[0]], expected[sizes[0]]
 
         def probe(peer: Peer, server: Server) -> Contender:
             return theirs(peer, server, *at_start)
 
         ships = stack.enter_context(fleet(ours, others, probe))
         rows = []
-        for n in SIZES:
+        for n in sizes:
             rows += _alone(run, clouds[n], effort)
             rows += _rows(ships, ours, clouds[n], expected[n], effort)
     return {
@@ -73,7 +75,7 @@ def measure(effort: Effort, with_peers: bool) -> Row:
         "minutes": (time.monotonic() - begun) / 60,
         "rounds": effort.rounds,
         "seconds": effort.seconds,
-        "threads": CORES,
+        "threads": threads,
         "ratios": ratios(rows),
         "rows": rows,
         "servers": {"program": list(ships.weights.values())},
@@ -142,14 +144,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--peers", choices=("all", "none"), default="all")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.5, help="of a turn")
+    parser.add_argument("--points", type=int, nargs="+", default=(1024, 4096))
+    parser.add_argument("--callers", type=int, nargs="+", choices=WANTED, default=tuple(WANTED))
+    parser.add_argument("--threads", type=int, default=CORES, help="of each server")
     parser.add_argument("--results", type=Path, help="default: benchmarks/results, not if --quick")
     options = parser.parse_args(arguments)
     # Ended from outside, it still ends its servers, which may be stopped at that moment.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    os.environ["OMP_NUM_THREADS"] = str(CORES)
-    torch.set_num_threads(CORES)
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    torch.set_num_threads(options.threads)
     rounds, seconds = (1, 0.3) if options.quick else (options.rounds, options.seconds)
-    report = measure(Effort(rounds, seconds, CALLERS), options.peers == "all")
+    effort = Effort(rounds, seconds, tuple(options.callers))
+    report = measure(effort, options.points, options.threads, options.peers == "all")
     print(markdown(report))
     folder = options.results or (None if options.quick else RESULTS)
     if folder:

@@ -1,7 +1,7 @@
-"""PointNet++ as one archive, and the servers that run it: each joined, and with a process a core.
+"""PointNet++ as one archive, and the servers that run it.
 
-Every server has as many threads as there are cores: one process with all of them, which joins what
-waits for it, or for the peers as many processes or instances of one thread, which join nothing.
+Every server has the same number of threads. The peers have them in one process, which joins what
+waits for it, and in as many processes or instances of one thread, which join nothing.
 """
 
 import os
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from benchmarks.service.checks import WrongAnswerError
-from benchmarks.service.contenders import CORES, Command, Peer, free_port, mlserver
+from benchmarks.service.contenders import Command, Peer, free_port, mlserver
 from benchmarks.service.load import Contender, over_grpc
 from benchmarks.service.processes import Server, serving
 from benchmarks.service.wires import BYTES_OVER_HTTP, BYTES_OVER_OIP, TENSOR_OVER_OIP
@@ -47,15 +47,22 @@ def program(path: Path) -> Program:
     return export_program(PointNet2Classifier(CLASSES), manifest, path)
 
 
-def peers(archive: Path) -> tuple[Peer, ...]:
-    """Each server that others have written, joined and not."""
-    return (
-        _peer("MLServer", "mlserver", _mlserver_joined, archive, joined=True),
-        _peer("MLServer", "mlserver", mlserver(CORES), archive, joined=False),
-        _peer("LitServe", "litserve", _app("litserve_app.py"), archive, joined=True),
-        _peer("LitServe", "litserve", _app("litserve_app.py"), archive, joined=False),
-        _peer("PyTriton", "pytriton", _app("pytriton_app.py"), archive, joined=True),
-        _peer("PyTriton", "pytriton", _app("pytriton_app.py"), archive, joined=False),
+def peers(archive: Path, threads: int) -> tuple[Peer, ...]:
+    """Each server that others have written: one process that joins, and a worker for each thread."""
+    return tuple(
+        Peer(
+            f"{name}, {'joined' if joins else 'apart'}",
+            environment,
+            command(joins, 1 if joins else threads),
+            wire,
+            _variables(archive, joins, 1 if joins else threads, threads),
+        )
+        for name, environment, command, wire in (
+            ("MLServer", "mlserver", _mlserver, BYTES_OVER_OIP),
+            ("LitServe", "litserve", _app("litserve_app.py"), BYTES_OVER_HTTP),
+            ("PyTriton", "pytriton", _app("pytriton_app.py"), TENSOR_OVER_OIP),
+        )
+        for joins in (True, False)
     )
 
 
@@ -101,29 +108,26 @@ def _logits(reply: bytes) -> bytes:
     return pb.InferResponse.FromString(reply).outputs[0].values.data
 
 
-def _peer(name: str, environment: str, command: Command, archive: Path, *, joined: bool) -> Peer:
-    workers = 1 if joined else CORES
-    variables = {
+def _variables(archive: Path, joins: bool, workers: int, threads: int) -> dict[str, str]:
+    return {
         "PYTHONPATH": os.pathsep.join(map(str, (PROGRAMS, ROOT / "ops", ROOT / "server"))),
         "BENCHMARK_PACKAGES": os.pathsep.join(site.getsitepackages()),
         "BENCHMARK_PROGRAM": str(archive),
-        "BENCHMARK_JOINED": str(JOINED if joined else 1),
+        "BENCHMARK_JOINED": str(JOINED if joins else 1),
         "BENCHMARK_JOIN_SECONDS": str(JOIN_SECONDS),
         "BENCHMARK_WORKERS": str(workers),
-        "OMP_NUM_THREADS": str(CORES // workers),
+        "OMP_NUM_THREADS": str(threads // workers),
     }
-    wires = {"mlserver": BYTES_OVER_OIP, "litserve": BYTES_OVER_HTTP, "pytriton": TENSOR_OVER_OIP}
-    how = "joined" if joined else f"{workers} workers"
-    return Peer(f"{name}, {how}", environment, command, wires[environment], variables)
 
 
-def _app(file: str) -> Command:
+def _mlserver(joins: bool, workers: int) -> Command:
+    if joins:
+        return mlserver(0, max_batch_size=JOINED, max_batch_time=JOIN_SECONDS)
+    return mlserver(workers)
+
+
+def _app(file: str) -> Callable[[bool, int], Command]:
     def command(python: Path, port: int, _: Path) -> list[str]:
         return [str(python), str(PROGRAMS / file), str(port), str(free_port()), str(free_port())]
 
-    return command
-
-
-def _mlserver_joined(python: Path, port: int, folder: Path) -> list[str]:
-    join = mlserver(0, max_batch_size=JOINED, max_batch_time=JOIN_SECONDS)
-    return join(python, port, folder)
+    return lambda joins, workers: command  # noqa: ARG005 - its environment tells it both
