@@ -93,8 +93,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--points", type=int, nargs="+", default=(1024, 4096, 16_384))
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--forms", nargs="+", help="some of them, beside float32")
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     candidates = forms(default_encoder())
+    if options.forms:
+        candidates = {n: f for n, f in candidates.items() if n in ("float32", *options.forms)}
     print(describe("torch"))
     print("| N | form | ms | speed | speed by CPU time | rms error | largest | first call s |")
     print("|---|---|---|---|---|---|---|---|")

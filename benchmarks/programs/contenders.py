@@ -48,7 +48,7 @@ def program(path: Path) -> Program:
 
 
 def peers(archive: Path, threads: int) -> tuple[Peer, ...]:
-    """Each server that others have written: one process that joins, and a worker for each thread."""
+    """Each server that others have written: one process that joins, and a worker a thread."""
     return tuple(
         Peer(
             f"{name}, {'joined' if joins else 'apart'}",
