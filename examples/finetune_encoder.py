@@ -28,7 +28,7 @@ from torch import Tensor
 import farpoint
 from farpoint_models import DensityEncoder, default_encoder, save_encoder
 from farpoint_ops import knn
-from farpoint_training.probe import Describe, described, pooled, probe
+from farpoint_training.probe import described, pooled, probe
 from farpoint_training.progress import progress
 from farpoint_training.settings import Settings
 from farpoint_training.sources import Cloud, Source, crop
@@ -103,32 +103,36 @@ def crop_set(clouds: Sequence[Cloud], each: int, seed: int) -> tuple[Tensor, Ten
     return torch.from_numpy(np.stack(drawn)), torch.arange(len(clouds)).repeat_interleave(each)
 
 
-def accuracies(describe: Describe, clouds: Sequence[Cloud]) -> list[float]:
-    """Of a linear classifier, for each number of examples; halves that training did not see."""
-    both = [halves(cloud) for cloud in clouds]
-    known, labels = crop_set([one for one, _ in both], max(SHOTS), seed=1)
-    trials, truth = crop_set([other for _, other in both], TRIALS, seed=2)
-    features, unknown = described(describe, known), described(describe, trials)
+def accuracies(known: Tensor, labels: Tensor, unknown: Tensor, truth: Tensor) -> list[float]:
+    """Of a linear classifier, for each number of examples."""
     place = torch.arange(len(labels)) % max(SHOTS)
-    return [probe(features[place < few], labels[place < few], unknown, truth) for few in SHOTS]
+    return [probe(known[place < few], labels[place < few], unknown, truth) for few in SHOTS]
 
 
 def report(tuned: DensityEncoder, held: Sequence[Cloud]) -> str:
-    """A table in Markdown."""
-    before, after = pooled(default_encoder()), pooled(tuned)
-    rows: dict[str, Describe] = {
-        "encoder as shipped": before,
-        "encoder fine-tuned": after,
+    """A table in Markdown. Examples are crops of one half of what was held back, trials of the
+    other."""
+    both = [halves(cloud) for cloud in held]
+    known, labels = crop_set([one for one, _ in both], max(SHOTS), seed=1)
+    trials, truth = crop_set([other for _, other in both], TRIALS, seed=2)
+    describers = {
+        "encoder as shipped": pooled(default_encoder()),
+        "encoder fine-tuned": pooled(tuned),
         "hand-made statistics": hand_made,
-        "shipped and statistics": lambda xyz: torch.cat([before(xyz), hand_made(xyz)], 1),
-        "fine-tuned and statistics": lambda xyz: torch.cat([after(xyz), hand_made(xyz)], 1),
     }
-    head = ["| described by |" + "|".join(f" {few} crops " for few in SHOTS) + "|"]
-    head.append("|---" * (1 + len(SHOTS)) + "|")
-    for name, describe in rows.items():
-        cells = "|".join(f" {share:.3f} " for share in accuracies(describe, held))
-        head.append(f"| {name} |{cells}|")
-    return "\n".join(head)
+    found = {n: (described(d, known), described(d, trials)) for n, d in describers.items()}
+    shipped, after, statistics = found.values()
+    joined = {"shipped and statistics": shipped, "fine-tuned and statistics": after}
+    for name, features in joined.items():
+        pairs = zip(features, statistics, strict=True)
+        one, other = (torch.cat(pair, 1) for pair in pairs)
+        found[name] = one, other
+    lines = ["| described by |" + "|".join(f" {few} crops " for few in SHOTS) + "|"]
+    lines.append("|---" * (1 + len(SHOTS)) + "|")
+    for name, (examples, unknown) in found.items():
+        shares = accuracies(examples, labels, unknown, truth)
+        lines.append(f"| {name} |" + "|".join(f" {share:.3f} " for share in shares) + "|")
+    return "\n".join(lines)
 
 
 def main() -> None:

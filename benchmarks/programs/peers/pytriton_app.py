@@ -16,8 +16,8 @@ def main(port: int, http_port: int, metrics_port: int) -> None:
     model = Model()
 
     @batch
-    def infer(points: np.ndarray) -> list[np.ndarray]:
-        return [model(points)]
+    def infer(cloud: np.ndarray) -> list[np.ndarray]:
+        return [model(cloud)]
 
     wait = int(1e6 * JOIN_SECONDS) if JOINED > 1 else 0
     config = TritonConfig(
