@@ -27,7 +27,8 @@ def whitening(features: Tensor, labels: Tensor) -> Projection:
     """
     mean, deviation = features.mean(0), features.std(0).clamp(min=1e-6)
     unit = (features - mean) / deviation
-    within = torch.cat([unit[labels == c] - unit[labels == c].mean(0) for c in labels.unique()])
+    members = [unit[labels == c] for c in sorted(set(labels.tolist()))]
+    within = torch.cat([each - each.mean(0) for each in members])
     covariance = within.mT @ within / len(within)
     equal = torch.eye(len(covariance)) * covariance.trace() / len(covariance)
     values, vectors = torch.linalg.eigh(torch.lerp(covariance, equal, SHRINKAGE).double())
