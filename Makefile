@@ -12,7 +12,7 @@ PEERS := fpsample torch-quickfps scipy pykdtree threadpoolctl open3d-cpu
 export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test dev ext proto web check bench soak mutants wheels docs gpu-check gpu-model serve clean
+.PHONY: help demo test dev ext proto web check bench soak ray-test mutants wheels docs gpu-check gpu-model serve clean
 
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,10 @@ bench: ext  ## Every benchmark that needs no GPU, against the peers that install
 
 soak: ext  ## Ten minutes of mixed calls and faults, every answer checked.
 	$(BIN)/python -m benchmarks.soak
+
+ray-test: ext  ## Installs Ray, 200 MB, and runs its tests on a cluster of two nodes; minutes.
+	$(BIN)/python -m pip install -q -c constraints.txt 'ray[serve,data]'
+	FARPOINT_RAY_TESTS=1 $(BIN)/python -m pytest tests/ray -s -p no:hypothesispytest
 
 mutants: ext  ## Small faults put into the server one at a time: which do its tests notice?
 	$(BIN)/python -m pip install -q -c constraints.txt cosmic-ray

@@ -1,6 +1,6 @@
-"""Farthest point sampling of one numpy array on the CPU, with the indices that a server gives."""
+"""Farthest point sampling of one numpy array, with the indices that a server gives."""
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -36,30 +36,74 @@ def furthest_point_sample_array(
             or a row is not finite.
         IndexError: `start` is not a row.
     """
+    return sample_array(points, m, start=start, nonfinite=nonfinite).rows
+
+
+class ArraySample(NamedTuple):
+    """The picks of one cloud."""
+
+    rows: NDArray[np.int64]
+    """Shape (m,)."""
+    distances: NDArray[np.float32]
+    """Shape (m,): the covering radius after each pick."""
+    origin: NDArray[np.float64] | None
+    """Shape (3,): what was subtracted before coordinates became float32; None if nothing was."""
+
+
+def sample_array(
+    points: NDArray[Any],
+    m: int,
+    *,
+    start: int = 0,
+    nonfinite: Literal["reject", "ignore"] = "reject",
+    radius: float | None = None,
+    device: str | torch.device = "cpu",
+) -> ArraySample:
+    """As `furthest_point_sample_array`, with distances, to a radius, on any device.
+
+    Args:
+        points: Coordinates (N, 3).
+        m: Points to pick; with `radius` the most.
+        start: Row of the first pick.
+        nonfinite: As there.
+        radius: Where picking ends, at the first covering radius that is at most this.
+        device: Where the cloud is sampled.
+
+    Raises:
+        ValueError: As there, or the radius is negative.
+        IndexError: `start` is not a row.
+    """
     if points.ndim != 2 or points.shape[1] != 3:
         raise ValueError(f"points: expected shape (N, 3), got {list(points.shape)}")
-    xyz = _narrow(points)
+    xyz, origin = _narrow(points)
     finite = int(np.isfinite(xyz).all(axis=1).sum())
     unusable = len(xyz) - finite
     if unusable and nonfinite == "reject":
         raise ValueError(
             f"points: expected finite coordinates, got {unusable} rows with NaN or infinity"
         )
-    if m > finite:
+    if m > finite and radius is None:
         raise ValueError(f"m: expected at most the {finite} finite points, got {m}")
-    rows = furthest_point_sample(torch.from_numpy(xyz)[None], m, start=start)
-    return rows[0].numpy().astype(np.int64)
+    cloud = torch.from_numpy(xyz).to(device)[None]
+    found: tuple[torch.Tensor, ...] = (
+        furthest_point_sample(cloud, m, start=start, return_distances=True)
+        if radius is None
+        else furthest_point_sample(cloud, m, start=start, radius=radius, return_distances=True)
+    )
+    rows, distances = (values.cpu().numpy().reshape(-1) for values in found[:2])
+    return ArraySample(rows.astype(np.int64), distances, origin)
 
 
-def _narrow(points: NDArray[Any]) -> NDArray[np.float32]:
-    """A copy in float32, in C order and writable, as torch wants its memory."""
+def _narrow(points: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float64] | None]:
+    """A copy in float32, in C order and writable, as torch wants its memory; and its origin."""
     kind, size = points.dtype.kind, points.dtype.itemsize
     if (kind == "f" and size <= 4) or (kind in "iu" and size <= 2):
-        return np.array(points, np.float32, order="C")
+        return np.array(points, np.float32, order="C"), None
     if not (kind in "iu" or (kind == "f" and size == 8)):
         raise ValueError(f"points: expected float16 to float64 or integers, got {points.dtype}")
     wide = points.astype(np.float64)
     finite = np.isfinite(wide).all(axis=1)
+    origin = wide[finite.argmax()] if finite.any() else np.zeros(3)
     # A coordinate beyond float32 becomes infinite here and is then treated as such.
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.ascontiguousarray(wide - wide[finite.argmax()] if finite.any() else wide, "f4")
+        return np.ascontiguousarray(wide - origin, "f4"), origin

@@ -48,6 +48,6 @@ def test_sampling_a_numpy_cloud_loads_no_torch():
 def test_all_is_sorted_and_complete():
     public = {name for name in vars(farpoint) if not name.startswith("_")}
     submodules = {"errors", "memory", "models", "packed", "results", "v1"}
-    submodules |= {"cli", "picture", "transforms"}
+    submodules |= {"cli", "picture", "ray", "transforms"}
     assert sorted(farpoint.__all__) == farpoint.__all__
     assert public - submodules == set(farpoint.__all__)

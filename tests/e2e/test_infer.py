@@ -1,6 +1,8 @@
 """Infer of a real server: exported programs, each joined in its way, beside their modules."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,6 +14,8 @@ import torch
 from tests.support.programs import PADDED, RAGGED, Halves, RaggedPool, Segmenter, segmenter_manifest
 from tests.support.servers.server_process import RunningServer
 from torch import nn
+from tritonclient import grpc as grpc_client
+from tritonclient.utils import np_to_triton_dtype
 
 import farpoint
 from farpoint_models.programs import Joining, Manifest
@@ -117,3 +121,98 @@ def test_ragged_requests_from_many_callers_keep_their_own_rows(client):
             features, pooled = MODULES["pool"][0](torch.from_numpy(points), ends)
         np.testing.assert_allclose(answer["features"], features.numpy(), rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(answer["pooled"], pooled[0].numpy(), rtol=1e-5, atol=1e-5)
+
+
+async def test_the_asyncio_client_gets_the_same(program_server):
+    points = cloud(50)
+    async with farpoint.AsyncClient(program_server.address) as client:
+        one = await client.infer("pool", points)
+        two = await client.infer("pool", [points, points], outputs=["pooled"])
+    assert all((answer["pooled"] == one["pooled"]).all() for answer in two)
+
+
+def test_a_program_says_what_it_takes_and_gives(client):
+    models = {model.name: model for model in client.list_models()}
+    segmenter = models["segmenter"]
+    assert [(t.name, t.scope, t.row_shape) for t in segmenter.inputs] == [
+        ("xyz", "point", (3,)),
+        ("color", "point", (2,)),
+        ("label", "cloud", ()),
+    ]
+    assert [(t.name, t.scope, t.data_type) for t in models["halves"].outputs] == [
+        ("rows", "sample", "int32"),
+        ("counts", "cloud", "int64"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "points", "inputs", "field"),
+    [
+        ("pool", np.full((4, 3), np.nan, np.float32), {}, "points.data"),
+        ("segmenter", cloud(7), {"color": np.zeros((7, 2)), "label": 0}, "lengths"),
+        ("segmenter", cloud(8), {"color": np.zeros((8, 2))}, "inputs"),
+        ("segmenter", cloud(8), {"color": np.zeros((8, 2)), "label": 4}, "points"),
+    ],
+)
+def test_a_wrong_request_is_refused_by_field_and_the_next_is_served(
+    client, model, points, inputs, field
+):
+    """The last one is what the embedding itself refuses."""
+    with pytest.raises(farpoint.InvalidArgumentError) as caught:
+        client.infer(model, points, **inputs)
+    assert caught.value.field == field
+    assert len(client.infer("pool", cloud(9))["features"]) == 9
+
+
+def test_programs_and_encoders_are_not_asked_for_one_another(client):
+    with pytest.raises(farpoint.InvalidArgumentError, match="Infer runs others"):
+        client.encode(cloud(9), "pool")
+    with pytest.raises(farpoint.NotFoundError, match="alone, segmenter, pool, halves"):
+        client.infer("nothing", cloud(9))
+
+
+def test_an_administrator_loads_and_unloads_programs(program_server, folder):
+    line = program_server.wait_for(lambda line: line["event"] == "ready")
+    with farpoint.Client(line["admin_addresses"][0]) as admin:
+        model = admin.load_model("again", str(folder / "pool.pt2"), timeout=60)
+        with farpoint.Client(program_server.address) as client:
+            assert len(client.infer("again", cloud(3))["features"]) == 3
+            admin.unload_model("again")
+            with pytest.raises(farpoint.NotFoundError):
+                client.infer("again", cloud(3))
+        assert model.parameter_count == 86
+        (folder / "bad.pt2").write_bytes(b"")
+        with pytest.raises(farpoint.InvalidArgumentError, match="no zip file"):
+            admin.load_model("bad", str(folder / "bad.pt2"))
+
+
+def test_stock_clients_of_open_inference_use_the_programs_own_names(program_server):
+    client = grpc_client.InferenceServerClient(program_server.address)
+    described = client.get_model_metadata("segmenter")
+    assert [(t.name, t.datatype, list(t.shape)) for t in described.inputs] == [
+        ("xyz", "FP32", [-1, 3]),
+        ("color", "FP32", [-1, 2]),
+        ("label", "INT64", []),
+    ]
+    points, color = cloud(40).reshape(2, 20, 3), RANDOM.random((2, 20, 2), np.float32)
+    labels = np.array([1, 3])
+    inputs = []
+    for name, array in {"xyz": points, "color": color, "label": labels}.items():
+        datatype = np_to_triton_dtype(array.dtype)
+        inputs.append(grpc_client.InferInput(name, array.shape, datatype))
+        inputs[-1].set_data_from_numpy(array)
+    answer = client.infer("segmenter", inputs)
+    for i in range(2):
+        for name, array in eager(points[i], color[i], int(labels[i])).items():
+            np.testing.assert_allclose(answer.as_numpy(name)[i], array, rtol=1e-5, atol=1e-5)
+    client.close()
+
+
+def test_a_wrong_program_keeps_the_server_from_starting(folder):
+    (folder / "worse.pt2").write_bytes(b"no zip")
+    command = [sys.executable, "-m", "farpoint_server", "--listen", "127.0.0.1:0"]
+    command += ["--device", "cpu", "--encoder", "none", "--model", f"a={folder / 'worse.pt2'}"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "farpoint-server: model a=" in ended.stderr
+    assert "expected a .pt2 archive, got a file that is no zip file" in ended.stderr

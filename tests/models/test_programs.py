@@ -21,6 +21,7 @@ from farpoint_models.programs import (
     load_program,
     parse_manifest,
 )
+from farpoint_models.programs.__main__ import main
 from farpoint_models.programs.export import compare, export_program
 
 POINTS = TensorSpec("xyz", Role.POINTS, "float32", ("B", "N", 3))
@@ -229,6 +230,43 @@ class Noisy(nn.Module):
 def test_a_module_that_cannot_be_served_as_asked_is_refused(tmp_path, module, reason):
     with pytest.raises(ProgramError, match=reason):
         export_program(module, SIMPLE, tmp_path / "a.pt2")
+
+
+RIGHT = ["--input", "points:xyz=B,N,3", "--output", "per_point:scores=B,N,3"]
+
+
+def write_module(folder: Path) -> str:
+    text = "from torch import nn\n\ndef net():\n    return nn.Linear(3, 3)\n\nnumber = int\n"
+    (folder / "net.py").write_text(text)
+    return f"{folder / 'net.py'}:net"
+
+
+def test_the_command_writes_a_program_that_loads(tmp_path, capsys):
+    path = tmp_path / "net.pt2"
+    assert main([write_module(tmp_path), str(path), *RIGHT, "--limit", "N=4,99"]) == 0
+    assert load_program(path).manifest.limits == {"N": (4, 99), "B": (1, None)}
+    said = capsys.readouterr().out
+    assert "12 parameters; N 4 to 99, B 1 to any" in said
+    assert f"farpoint-server --model net={path}" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["net.py:no", "a.pt2", *RIGHT], "net.py: no such file"),
+        (["no_such_module:a", "a.pt2", *RIGHT], "No module named 'no_such_module'"),
+        (["{}", "a.pt2", "--input", "xyz=B,N,3", *RIGHT[2:]], "expected ROLE:NAME=SHAPE"),
+        (["{}", "a.pt2", *RIGHT, "--limit", "N=few"], "--limit: expected NAME=LEAST"),
+        (["{}", "a.pt", *RIGHT], "path: expected NAME.pt2, got a.pt"),
+    ],
+)
+def test_the_command_says_in_a_line_what_is_wrong(tmp_path, capsys, arguments, reason):
+    module = write_module(tmp_path)
+    assert main([argument.format(module) for argument in arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("farpoint export: ")
+    assert reason in said
+    assert len(said.splitlines()) == 1
 
 
 def test_what_was_exported_answers_as_the_module(segmenter):

@@ -19,6 +19,8 @@ from farpoint_ops import (
     knn,
 )
 
+SAMPLES = (512, 128)
+
 
 def shared_mlp(channels: Sequence[int], dimensions: int = 2) -> nn.Sequential:
     """Layers of size 1 over (B, C, ...), each with batch normalization and ReLU."""
@@ -87,16 +89,19 @@ class PointNet2Classifier(nn.Module):
     Args:
         classes: Of the answer.
         width: What the paper's widths are multiplied by.
+        samples: Points that the two levels keep.
     """
 
-    def __init__(self, classes: int = 40, width: float = 1.0) -> None:
+    def __init__(
+        self, classes: int = 40, width: float = 1.0, samples: Sequence[int] = SAMPLES
+    ) -> None:
         super().__init__()
 
         def w(*widths: int) -> list[int]:
             return [int(width * size) for size in widths]
 
-        self.near = SetAbstraction(512, [(0.2, 32, w(64, 64, 128))], 0)
-        self.far = SetAbstraction(128, [(0.4, 64, w(128, 128, 256))], self.near.channels)
+        self.near = SetAbstraction(samples[0], [(0.2, 32, w(64, 64, 128))], 0)
+        self.far = SetAbstraction(samples[1], [(0.4, 64, w(128, 128, 256))], self.near.channels)
         self.all = shared_mlp([3 + self.far.channels, *w(256, 512, 1024)], 1)
         hidden = w(1024, 512, 256)
         self.head = nn.Sequential(
@@ -106,7 +111,7 @@ class PointNet2Classifier(nn.Module):
         )
 
     def forward(self, points: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """(B, N, 3) with N of 512 or more, lengths (B,) -> logits (B, classes)."""
+        """(B, N, 3) with N of samples[0] or more, lengths (B,) -> logits (B, classes)."""
         samples, features = self.near(points, None, lengths)
         samples, features = self.far(samples, features)
         logits: Tensor = self.head(self.all(torch.cat([samples.mT, features], 1)).amax(2))
@@ -120,9 +125,16 @@ class PointNet2PartSegmenter(nn.Module):
         parts: Of the answer.
         categories: Of shapes.
         width: What the paper's widths are multiplied by.
+        samples: Points that the two levels keep.
     """
 
-    def __init__(self, parts: int = 50, categories: int = 16, width: float = 1.0) -> None:
+    def __init__(
+        self,
+        parts: int = 50,
+        categories: int = 16,
+        width: float = 1.0,
+        samples: Sequence[int] = SAMPLES,
+    ) -> None:
         super().__init__()
         self.categories = categories
 
@@ -131,8 +143,8 @@ class PointNet2PartSegmenter(nn.Module):
 
         fine = [(0.1, 32, w(32, 32, 64)), (0.2, 64, w(64, 64, 128)), (0.4, 128, w(64, 96, 128))]
         coarse = [(0.4, 64, w(128, 128, 256)), (0.8, 128, w(128, 196, 256))]
-        self.near = SetAbstraction(512, fine, 0)
-        self.far = SetAbstraction(128, coarse, self.near.channels)
+        self.near = SetAbstraction(samples[0], fine, 0)
+        self.far = SetAbstraction(samples[1], coarse, self.near.channels)
         self.all = shared_mlp([3 + self.far.channels, *w(256, 512, 1024)], 1)
         wide, middle, narrow = w(1024, 256, 128)
         self.from_all = shared_mlp([wide + self.far.channels, middle, middle], 1)
@@ -143,7 +155,7 @@ class PointNet2PartSegmenter(nn.Module):
         )
 
     def forward(self, points: Tensor, category: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """(B, N, 3) with N of 512 or more, int64 (B,), (B,) -> logits (B, parts, N)."""
+        """(B, N, 3) with N of samples[0] or more, int64 (B,), (B,) -> logits (B, parts, N)."""
         near, near_features = self.near(points, None, lengths)
         far, far_features = self.far(near, near_features)
         whole = self.all(torch.cat([far.mT, far_features], 1)).amax(2, keepdim=True)

@@ -19,6 +19,7 @@ from farpoint_server.services import registration as services
 from farpoint_server.services.open_inference import rest
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http.body import BodyLimits
+from farpoint_server.transport.http.calls import UnaryCalls
 from farpoint_server.transport.http.port import HttpPort
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
@@ -72,6 +73,16 @@ class App:
         self._register()
         self._show_state()
 
+    @property
+    def calls(self) -> UnaryCalls:
+        """Runs calls that come in otherwise than over a port of the settings."""
+        return self._http.exchange.calls
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether health says so."""
+        return self._health.is_serving
+
     async def start(self) -> None:
         """Serves from now on."""
         addresses = self._servers.bind()
@@ -83,7 +94,7 @@ class App:
         await self._health.set_all(serving=True)
         log.info(
             "ready",
-            address=addresses.public[0],
+            address=next(iter(addresses.public), None),
             addresses=addresses.public,
             admin_addresses=addresses.admin,
             http_address=self._http.address,

@@ -1,5 +1,6 @@
 """InferRequest and InferResponse messages: parsed, validated, decoded; and serialized."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -74,6 +75,9 @@ def parse_infer_request(
             expected = f"each of {known} once" if manifest.extra_inputs else known
             raise InvalidRequestError(f"inputs[{index}].name", expected, quoted(item.name))
         inputs[item.name] = parse_tensor(item.values, f"inputs[{index}].values")
+    for spec in manifest.extra_inputs:
+        if spec.name in inputs and spec.role is Role.PER_CLOUD:
+            inputs[spec.name] = _each_cloud(inputs[spec.name], spec, len(lengths))
     checked = ParsedInferRequest(
         points, inputs, lengths, _wanted(request, manifest), request.return_checksums
     )
@@ -174,6 +178,15 @@ def describe_tensor(spec: TensorSpec) -> sampling_pb2.ModelTensor:
         data_type=data_type(spec.dtype),
         row_shape=[size if isinstance(size, int) else -1 for size in spec.row_shape],
     )
+
+
+def _each_cloud(view: TensorView, spec: TensorSpec, clouds: int) -> TensorView:
+    """Values of the clouds, of which a caller may have said that they are rows of points.
+
+    A client cannot tell the K numbers of a cloud of K points from a number for each of its points.
+    """
+    shape = (clouds, *(size for size in spec.row_shape if isinstance(size, int)))
+    return view._replace(shape=shape) if math.prod(shape) == math.prod(view.shape) else view
 
 
 def _wanted(request: sampling_pb2.InferRequest, manifest: Manifest) -> list[str]:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NoReturn, get_args, get_origin
+from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, overload
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import ValidationError
@@ -14,8 +14,10 @@ from pydantic.fields import FieldInfo
 
 from farpoint_server import version
 from farpoint_server.config.network import NetworkSettings
+from farpoint_server.config.ray import RaySettings
 from farpoint_server.config.settings import Settings
 
+Kind = TypeVar("Kind", bound=Settings)
 PREFIX = "FARPOINT_"
 # The command `farpoint` reads these, in the same environment perhaps.
 OF_CLIENT = {"SERVER", "SERVER_NAME", "TLS", "CA", "CERTIFICATE", "KEY", "TOKEN", "TOKEN_FILE"}
@@ -23,22 +25,40 @@ OF_CLIENT = {"SERVER", "SERVER_NAME", "TLS", "CA", "CERTIFICATE", "KEY", "TOKEN"
 OF_KUBERNETES = re.compile(r"(.*_)?(SERVICE_HOST|SERVICE_PORT.*|PORT(_\d+_.*)?)")
 
 
-def parse(arguments: Sequence[str] | None = None) -> Settings:
-    """Settings of the flags, the environment and the file; exits with status 2 if one is wrong."""
-    parser = _parser()
+@overload
+def parse(arguments: Sequence[str] | None = None) -> Settings: ...
+
+
+@overload
+def parse(arguments: Sequence[str] | None, kind: type[Kind], prog: str) -> Kind: ...
+
+
+def parse(
+    arguments: Sequence[str] | None = None,
+    kind: type[Settings] = Settings,
+    prog: str = "farpoint-server",
+) -> Settings:
+    """Settings of the flags, the environment and the file; exits with status 2 if one is wrong.
+
+    Args:
+        arguments: Of the command; those of the process if None.
+        kind: What they are settings of.
+        prog: How the command is called.
+    """
+    parser = _parser(kind, prog)
     flags = {k: v for k, v in vars(parser.parse_args(arguments)).items() if v is not None}
     path = flags.get("config") or os.environ.get("FARPOINT_CONFIG")
     if path and (problem := _problem_of_file(path)):
         parser.error(f"--config (or FARPOINT_CONFIG) {path}: {problem}")
     try:
-        return Settings(**flags)
+        return kind(**flags)
     except ValidationError as error:
         parser.error("; ".join(_sentence(dict(problem)) for problem in error.errors()))
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """Names FARPOINT_... that are no setting, with the setting that each may mean."""
-    known = {name.upper() for name in Settings.model_fields}
+    known = {name.upper() for name in RaySettings.model_fields}
     found = []
     for variable in sorted(environment):
         name = variable.upper().removeprefix(PREFIX)
@@ -68,9 +88,9 @@ def _problem_of_file(path: str) -> str | None:
     return f"expected keys and values, got a {type(content).__name__}"
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(kind: type[Settings], prog: str) -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="farpoint-server",
+        prog=prog,
         description="Serves farthest point sampling over gRPC and HTTP. Logs to standard error; "
         'the line "ready" has the bound address.',
         epilog="A flag wins over the environment, the environment over the file. SIGTERM, "
@@ -82,8 +102,10 @@ def _parser() -> argparse.ArgumentParser:
     network = parser.add_argument_group(
         "security and observability", "See docs/security.md and docs/observability.md."
     )
-    for name, field in Settings.model_fields.items():
+    ray = parser.add_argument_group("Ray", "See docs/ray.md.")
+    for name, field in kind.model_fields.items():
         group = memory if name.startswith("memory_") else parser
+        group = ray if name.startswith("ray_") else group
         group = network if name in NetworkSettings.model_fields else group
         group.add_argument(
             "--" + name.replace("_", "-"),
@@ -104,6 +126,9 @@ def _metavar(name: str, field: FieldInfo) -> str:
         "model": "NAME=PATH",
         "http_origins": "ORIGIN",
         "otlp_endpoint": "URL",
+        "ray_address": "ADDRESS",
+        "ray_replica_gpus": "GPUS",
+        "ray_target_requests": "REQUESTS",
     }
     if name.endswith("listen"):
         return "ADDRESS"

@@ -233,7 +233,7 @@ def test_models_are_listed_unloaded_and_loaded_at_the_admin_address(stock, admin
     admin.load_model("fps")
     assert refusal(lambda: admin.unload_model("fps")) == (
         "StatusCode.INVALID_ARGUMENT",
-        "model_name: expected an encoder, got 'fps', which is built in",
+        "model_name: expected a loaded model, got 'fps', which is built in",
     )
 
 

@@ -22,7 +22,11 @@ from tests.support.cuda_model import Executed, executes_ptx, executing, has_nvcc
 from tests.support.cuda_on_cpu import Method, TreeShape, brute_force, sample
 from tests.support.ptx.module import Fault
 
-pytestmark = pytest.mark.skipif(not has_nvcc(), reason="needs nvcc")
+# The first test builds the model.
+pytestmark = [
+    pytest.mark.skipif(not has_nvcc(), reason="needs nvcc"),
+    pytest.mark.timeout(600),
+]
 SAMPLING = Executed(
     "ptx_sampling", frozenset({"tree_kernel", "spatial_sort_kernel", "grid_kernel"})
 )

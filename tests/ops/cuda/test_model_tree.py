@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.support.awkward_clouds import SHAPES, Cloud, coincident, duplicates, lattice, uniform
 from tests.support.clouds import street_scan
+from tests.support.cuda_model import executes_ptx
 from tests.support.cuda_on_cpu import (
     Method,
     TreeShape,
@@ -95,6 +96,7 @@ def test_spatial_sort_is_that_of_the_codes(n: int, in_block: bool) -> None:
     np.testing.assert_array_equal(order, np.argsort(codes_of(cloud), kind="stable"))
 
 
+@pytest.mark.skipif(executes_ptx(), reason="counts stand in the source, not in its PTX")
 @pytest.mark.parametrize(
     ("name", "shape", "most"),
     [
@@ -115,6 +117,7 @@ def test_a_sample_goes_down_to_few_leaves(name: str, shape: TreeShape, most: flo
     assert leaves / 4096 < most
 
 
+@pytest.mark.skipif(executes_ptx(), reason="counts stand in the source, not in its PTX")
 @pytest.mark.parametrize("far", [1e3, 1e6, 1e30])
 def test_points_far_outside_leave_the_rest_sorted(far: float) -> None:
     """Of 128 leaves; cells of equal size would hold the whole cube in one."""

@@ -14,7 +14,7 @@ SOURCES = [
     *sorted(KERNELS.glob("spatial/*.cpp")),
 ]
 FLAGS = ["-std=c++20", "-O1", "-g", "-ffp-contract=off", f"-I{ROOT / 'csrc'}"]
-CLOUDS = "160"
+CLOUDS = "64"
 
 
 def run(*command: object) -> None:

@@ -74,7 +74,8 @@ class UnaryCalls:
 
         The task is the call, as far as logs, metrics and limits are concerned: to cancel it is what
         gRPC does when a caller leaves. It returns the serialized answer, or raises
-        grpc.aio.AbortError with the status in the context.
+        grpc.aio.AbortError with the status in the context. That of a method that writes its answers
+        itself returns nothing.
         """
         run = self._run(CallDetails(method, context.invocation_metadata()), context, protocol)
         # A connection's tasks would inherit the fields of the request before.
@@ -92,6 +93,8 @@ class UnaryCalls:
         context.deserialize = handler.request_deserializer
         behavior: Callable[[Any, Context], Awaitable[Any]] = getattr(handler, kind_of(handler))
         answer = await behavior(None, cast(Context, context))
+        if answer is None:
+            return b""
         serialize = handler.response_serializer
         return bytes(answer if serialize is None else serialize(answer))
 

@@ -45,7 +45,7 @@ const uint64_t* warp_exchange(const char* what, uint64_t mine);
 unsigned char* shared_memory();
 size_t shared_bytes();
 
-// A kernel's PTX in C++, given the addresses of its parameters; a launch runs it instead of the kernel.
+// A kernel's PTX in C++, given the addresses of its parameters: what a launch runs instead.
 using Translation = void (*)(const void* const* parameters);
 void translate(const void* kernel, Translation run);
 Translation translation(const void* kernel);

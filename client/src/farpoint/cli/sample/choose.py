@@ -2,18 +2,32 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from farpoint._arrays import Array
-from farpoint._client import Client
 from farpoint.cli.sample.options import Options
 from farpoint.errors import InvalidArgumentError
-from farpoint.results import Timings
+from farpoint.results import Sample, Timings
 
 Rows = NDArray[np.int64]
+
+
+class Sampler(Protocol):
+    """What samples one cloud: a `Client`, or what samples in this process."""
+
+    def sample(
+        self,
+        points: Array,
+        m: int,
+        *,
+        start: int = 0,
+        nonfinite: Literal["reject", "ignore"] = "reject",
+        radius: float | None = None,
+    ) -> Sample:
+        """As `Client.sample`."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +52,7 @@ class Choice:
     request_id: str = ""
 
 
-def choose(client: Client, points: Array, options: Options) -> Choice:
+def choose(client: Sampler, points: Array, options: Options) -> Choice:
     """Samples a cloud whole.
 
     Raises:
@@ -116,7 +130,7 @@ def _start(rows: Rows, options: Options) -> int:
 
 
 def choose_in_parts(
-    client: Client, parts: Iterable[Array], count: int, limit: int, options: Options
+    client: Sampler, parts: Iterable[Array], count: int, limit: int, options: Options
 ) -> Choice:
     """Samples each part of a cloud, then the samples.
 
@@ -149,7 +163,7 @@ def choose_in_parts(
 class _Pool:
     """Samples of parts, sampled again whenever there are more than the server takes."""
 
-    def __init__(self, client: Client, limit: int, options: Options) -> None:
+    def __init__(self, client: Sampler, limit: int, options: Options) -> None:
         self._client, self._limit, self._options = client, limit, options
         self._rows: list[Rows] = []
         self._points: list[Array] = []

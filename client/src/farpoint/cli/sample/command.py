@@ -9,9 +9,10 @@ import typer
 
 from farpoint._channel import DEFAULT_TIMEOUT_S
 from farpoint.cli.connection import Connection
+from farpoint.cli.sample.inputs import STDIN
 from farpoint.cli.sample.options import Amount, Options, parse_amount
-from farpoint.cli.sample.plan import plan_tasks
-from farpoint.cli.sample.run import run_tasks
+from farpoint.cli.sample.plan import Task, plan_tasks
+from farpoint.cli.sample.run import Pool, ThreadPool, run_tasks
 from farpoint.errors import InvalidArgumentError
 from farpoint.io.budget import SHARE, available_bytes
 from farpoint.io.decoder import Bounds
@@ -81,7 +82,11 @@ def sample(
         typer.Option("--all-if-fewer", help="Write a cloud with fewer than M points whole."),
     ] = False,
     indices: Annotated[
-        bool, typer.Option("--indices", help="Also write the row indices to OUT.indices.npy.")
+        bool,
+        typer.Option(
+            "--indices",
+            help="Also write the row indices to OUT.indices.npy; without -o beside the input.",
+        ),
     ] = False,
     recursive: Annotated[
         bool, typer.Option("-r", "--recursive", help="Look in the folders of a folder too.")
@@ -128,6 +133,13 @@ def sample(
     timeout: Annotated[
         float, typer.Option(help="Seconds that one request may take.")
     ] = DEFAULT_TIMEOUT_S,
+    ray: Annotated[
+        bool,
+        typer.Option("--ray", help="Sample on a Ray cluster (RAY_ADDRESS) instead of a server."),
+    ] = False,
+    gpus: Annotated[
+        float, typer.Option(help="With --ray: GPUs of each job, of one also a part.")
+    ] = 0.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON, one object per line.")
     ] = False,
@@ -155,10 +167,23 @@ def sample(
         bounds=Bounds(_memory_bytes(decoder_memory, workers), decoder_seconds),
     )
     tasks = plan_tasks(inputs, output, options)
-    with connection.connect(timeout) as client:
-        failed = run_tasks(client, tasks, options)
+    if ray:
+        failed = run_tasks(_ray_pool(tasks, options, jobs, gpus), tasks, options)
+    else:
+        with connection.connect(timeout) as client:
+            failed = run_tasks(ThreadPool(client, options), tasks, options)
     if failed:
         raise typer.Exit(1)
+
+
+def _ray_pool(tasks: list[Task], options: Options, jobs: int | None, gpus: float) -> Pool:
+    if any(task.to_stdout or task.source.location == STDIN for task in tasks):
+        raise InvalidArgumentError("--ray takes files, and writes files", field="ray")
+    if gpus < 0:
+        raise InvalidArgumentError(f"--gpus must be 0 or more, got {gpus:g}", field="gpus")
+    from farpoint.ray.folder import RayPool
+
+    return RayPool(options, jobs, gpus)
 
 
 def _amount(samples: str | None, radius: float | None) -> Amount:

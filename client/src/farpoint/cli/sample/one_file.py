@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from farpoint._arrays import Array
-from farpoint._client import Client
-from farpoint.cli.sample.choose import Choice, choose, choose_in_parts
+from farpoint.cli.sample.choose import Choice, Sampler, choose, choose_in_parts
 from farpoint.cli.sample.inputs import local_copy, put_remote
 from farpoint.cli.sample.options import Options
 from farpoint.cli.sample.plan import Task
@@ -29,11 +28,14 @@ class Done:
     points: int
 
 
-def sample_file(client: Client, decoder: Decoder, task: Task, options: Options, limit: int) -> Done:
+def sample_file(
+    client: Sampler, decoder: Decoder, task: Task, options: Options, limit: int
+) -> Done:
     """Samples one file and writes what was asked for.
 
     Args:
-        limit: points that the server takes in one request.
+        client: of a server, or what samples by itself.
+        limit: points that it takes in one request.
 
     Raises:
         FarpointError: the file, an output or the server failed; the message names the file.
@@ -48,7 +50,7 @@ def sample_file(client: Client, decoder: Decoder, task: Task, options: Options, 
             columns = {} if choice.distances is None else {"distance": choice.distances}
             places = np.arange(len(chosen))
             write_rows(sys.stdout, chosen, places, index=choice.rows, **columns)
-        if task.output is not None:
+        if task.output is not None or options.indices:
             _write(decoder, task, choice, options)
         if task.picture is not None:
             _draw(decoder, opened, choice, task.picture)
@@ -56,7 +58,7 @@ def sample_file(client: Client, decoder: Decoder, task: Task, options: Options, 
 
 
 def _choose(
-    client: Client, decoder: Decoder, opened: Opened, options: Options, limit: int
+    client: Sampler, decoder: Decoder, opened: Opened, options: Options, limit: int
 ) -> Choice:
     if opened.points is None:
         return choose_in_parts(client, decoder.chunks(), opened.count, limit, options)
@@ -73,7 +75,7 @@ def _slices(points: Array, size: int) -> Iterator[Array]:
 def _write(decoder: Decoder, task: Task, choice: Choice, options: Options) -> None:
     """The indices first: a file that is there when `--resume` looks has them."""
     wanted = [task.indices_path] if options.indices and task.indices_path else []
-    wanted.append(task.output or "")
+    wanted += [task.output] if task.output else []
     local = [Path(name) for name in wanted if "://" not in name]
     if local:
         decoder.write(choice.rows, local)

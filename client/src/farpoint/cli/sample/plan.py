@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from farpoint.cli.sample.inputs import Input, check_stdin, expand
+from farpoint.cli.sample.inputs import STDIN, Input, check_stdin, expand
 from farpoint.cli.sample.options import Options
 from farpoint.errors import CloudFileError, InvalidArgumentError
 from farpoint.io import INDICES_SUFFIX, check_writable
@@ -17,7 +17,7 @@ class Task:
     """One file to sample.
 
     Attributes:
-        output: a path or URL; None is JSON lines on stdout, or no more than a picture.
+        output: a path or URL; None is JSON lines on stdout, or no more than indices or a picture.
         to_stdout: whether the rows go there.
         picture: where to draw.
         problem: why it cannot be done; the other tasks are.
@@ -33,10 +33,10 @@ class Task:
 
     @property
     def indices_path(self) -> str | None:
-        """Beside the output."""
-        if self.output is None:
+        """Beside the output; beside the input where there is none."""
+        if self.output is None and self.source.location == STDIN:
             return None
-        folder, slash, name = self.output.rpartition("/")
+        folder, slash, name = (self.output or self.source.location).rpartition("/")
         return f"{folder}{slash}{self.label or Path(name).stem}{INDICES_SUFFIX}"
 
     def outputs(self, options: Options) -> list[str]:
@@ -54,9 +54,11 @@ def plan_tasks(words: list[str], output: str | None, options: Options) -> list[T
     """
     check_stdin(words, options.read.format)
     inputs = _without_outputs(expand(words, options.recursive), words, output)
-    if output is None and options.picture is None:
+    beside = options.indices and STDIN not in words
+    if output is None and options.picture is None and not beside:
         raise InvalidArgumentError(
-            "say where to: -o OUT, --picture OUT.png or both", field="output"
+            "say where to: -o OUT, --picture OUT.png or both; --indices alone writes beside files",
+            field="output",
         )
     if output == "-":
         return [_task_to_stdout(inputs, options)]

@@ -32,7 +32,7 @@ def as_json(task: Task, opened: Opened, choice: Choice) -> str:
 
 def as_text(task: Task, opened: Opened, choice: Choice) -> str:
     """One line."""
-    target = task.output or task.picture
+    target = task.output or task.picture or task.indices_path
     said = (
         f"{task.source.location} -> {target}: {len(choice.rows)} of {opened.count} points, "
         f"{_radius(choice)}"

@@ -3,9 +3,10 @@
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from typing import Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -20,7 +21,17 @@ from farpoint.errors import CloudFileError, FarpointError
 from farpoint.io.decoder import Decoder
 
 
-def run_tasks(client: Client, tasks: list[Task], options: Options) -> int:
+class Pool(Protocol):
+    """Does tasks, several at a time."""
+
+    def run(self, tasks: Sequence[Task], bar: "Bar") -> "list[Future[Done]]":
+        """Begins all of them; each that ends moves the bar."""
+
+    def close(self) -> None:
+        """Ends what runs: after Ctrl-C nobody waits for the rest."""
+
+
+def run_tasks(pool: Pool, tasks: list[Task], options: Options) -> int:
     """Does every task and returns how many failed; the failure of a single one is raised.
 
     Lines are printed in the order of the tasks, each as soon as those before it are done.
@@ -31,15 +42,15 @@ def run_tasks(client: Client, tasks: list[Task], options: Options) -> int:
     if not tasks:
         return 0
     with ExitStack() as stack:
-        pool = _Pool(client, options, min(options.workers, len(tasks)))
         stack.callback(pool.close)
-        limit = client.server_info().limits.request_points
         bar = stack.enter_context(_progress(len(tasks)))
-        futures = [pool.submit(task, limit, bar) for task in tasks]
+        out = sys.stdout  # and not what a pool may put there
+        futures = pool.run(tasks, bar)
         if not several:
-            _print(futures[0].result())
+            _print(futures[0].result(), out)
             return 0
-        return sum(not _report(task, future) for task, future in zip(tasks, futures, strict=True))
+        ended = zip(tasks, futures, strict=True)
+        return sum(not _report(task, future, out) for task, future in ended)
 
 
 def _unfinished(tasks: list[Task], options: Options) -> list[Task]:
@@ -50,9 +61,9 @@ def _unfinished(tasks: list[Task], options: Options) -> list[Task]:
     return left
 
 
-def _report(task: Task, future: "Future[Done]") -> bool:
+def _report(task: Task, future: "Future[Done]", out: TextIO) -> bool:
     try:
-        _print(future.result())
+        _print(future.result(), out)
     except FarpointError as error:
         named = isinstance(error, CloudFileError) or task.source.location in str(error)
         said = explain(error) if named else f"{task.source.location}: {explain(error)}"
@@ -65,28 +76,32 @@ def _report(task: Task, future: "Future[Done]") -> bool:
     return True
 
 
-def _print(done: Done) -> None:
+def _print(done: Done, out: TextIO) -> None:
     if done.line:  # not typer.echo, which writes past the bar's own stdout
-        print(done.line)
+        print(done.line, file=out)
 
 
-class _Pool:
-    """Threads, each with a decoder of its own."""
+class ThreadPool:
+    """Threads, each with a decoder of its own, before one server."""
 
-    def __init__(self, client: Client, options: Options, workers: int) -> None:
+    def __init__(self, client: Client, options: Options) -> None:
         self._client, self._options = client, options
+        self._decoders: list[Decoder] = []
+        self._idle: list[Decoder] = []
+        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(options.workers)
+
+    def run(self, tasks: Sequence[Task], bar: "Bar") -> "list[Future[Done]]":
+        """As of `Pool`."""
+        workers = min(self._options.workers, len(tasks))
         threads = max(1, (os.cpu_count() or 1) // workers)
-        self._decoders = [Decoder(options.bounds, threads) for _ in range(workers)]
+        self._decoders = [Decoder(self._options.bounds, threads) for _ in range(workers)]
         self._decoders[0].start()  # while the server is asked for its limits
         self._idle = list(self._decoders)
-        self._lock = threading.Lock()
-        self._threads = ThreadPoolExecutor(workers)
+        limit = self._client.server_info().limits.request_points
+        return [self._threads.submit(self._run, task, limit, bar) for task in tasks]
 
-    def submit(self, task: Task, limit: int, bar: "_Bar") -> "Future[Done]":
-        """Samples a file on the next thread that is free."""
-        return self._threads.submit(self._run, task, limit, bar)
-
-    def _run(self, task: Task, limit: int, bar: "_Bar") -> Done:
+    def _run(self, task: Task, limit: int, bar: "Bar") -> Done:
         with self._lock:
             decoder = self._idle.pop()
         points = 0
@@ -100,14 +115,14 @@ class _Pool:
             bar.advance(points)
 
     def close(self) -> None:
-        """Ends what runs: after Ctrl-C nobody waits for the rest."""
+        """As of `Pool`."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for decoder in self._decoders:
             decoder.close()
         self._threads.shutdown(wait=True)
 
 
-class _Bar:
+class Bar:
     """Files, points and points per second on one line."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
@@ -131,11 +146,11 @@ class _Bar:
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[_Bar]:
+def _progress(total: int) -> Iterator[Bar]:
     """A bar on stderr; stdout stays as it is where it is piped."""
     console = Console(stderr=True)
     if not console.is_terminal or total < 2:
-        yield _Bar(None, total)
+        yield Bar(None, total)
         return
     columns = (
         BarColumn(),
@@ -144,4 +159,4 @@ def _progress(total: int) -> Iterator[_Bar]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, redirect_stdout=sys.stdout.isatty()) as progress:
-        yield _Bar(progress, total)
+        yield Bar(progress, total)

@@ -37,6 +37,7 @@ using f64 = double;
 template <typename T, typename R>
 T as(R value) {
   if constexpr (std::is_same_v<T, R>) return value;
+  if constexpr (std::is_same_v<T, bool>) return value != 0;
   T operand{};
   std::memcpy(&operand, &value, std::min(sizeof operand, sizeof value));
   return operand;

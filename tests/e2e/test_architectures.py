@@ -1,0 +1,185 @@
+"""Published architectures, exported and served beside their modules. Their weights are random."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from tests.support.servers.server_process import RunningServer
+from torch import Tensor, nn
+
+import farpoint
+from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
+from farpoint_models.architectures import (
+    PointNet2Classifier,
+    PointNet2PartSegmenter,
+    PointTransformer,
+)
+from farpoint_models.programs import Joining, Manifest, Role, TensorSpec
+from farpoint_models.programs.export import export_program
+
+SAMPLES = (64, 16)
+RANDOM = np.random.default_rng(9)
+POINTS = TensorSpec("points", Role.POINTS, "float32", ("B", "N", 3))
+LENGTHS = TensorSpec("lengths", Role.LENGTHS, "int64", ("B",))
+COLORS = TensorSpec("features", Role.PER_POINT, "float32", ("B", 2, "N"))
+CATEGORY = TensorSpec("category", Role.PER_CLOUD, "int64", ("B",))
+ENCODER = EncoderConfig(rates=(0.25,), channels=8, hidden=8, neighbors=8, groups=2)
+
+
+class Stages(nn.Module):
+    """The encoder, whose stages are outputs one after the other."""
+
+    def __init__(self, encoder: DensityEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, points: Tensor, lengths: Tensor) -> list[Tensor | None]:
+        (stage,) = self.encoder(points, lengths=lengths)
+        return [stage.indices, stage.features, stage.counts, stage.lengths]
+
+
+class Architecture(NamedTuple):
+    module: nn.Module
+    manifest: Manifest
+    sizes: tuple[int, ...]
+    """Points of the clouds that are asked."""
+
+
+def logits(role: Role, *shape: int | str) -> tuple[TensorSpec]:
+    return (TensorSpec("logits", role, "float32", ("B", *shape)),)
+
+
+def per_sample(name: str, dtype: str, *shape: int | str) -> TensorSpec:
+    return TensorSpec(name, Role.PER_SAMPLE, dtype, ("B", *shape), counts="kept")
+
+
+def architectures() -> dict[str, Architecture]:
+    torch.manual_seed(3)
+    kept = TensorSpec("kept", Role.COUNTS, "int64", ("B",))
+    stages = (
+        per_sample("indices", "int32", "M"),
+        per_sample("features", "float32", 8, "M"),
+        per_sample("counts", "int32", "M"),
+        kept,
+    )
+    padded, least = Joining.PADDED, {"N": (SAMPLES[0], None)}
+    return {
+        "classifier": Architecture(
+            PointNet2Classifier(10, 0.125, SAMPLES),
+            Manifest(padded, (POINTS, LENGTHS), logits(Role.PER_CLOUD, 10), least),
+            (100, 64),
+        ),
+        "parts": Architecture(
+            PointNet2PartSegmenter(6, 4, 0.125, SAMPLES),
+            Manifest(padded, (POINTS, CATEGORY, LENGTHS), logits(Role.PER_POINT, 6, "N"), least),
+            (80, 120),
+        ),
+        "transformer": Architecture(
+            PointTransformer(5, 2, widths=(16, 32), depths=(1, 1), neighbors=(8, 8)),
+            Manifest(
+                Joining.EQUAL, (POINTS, COLORS), logits(Role.PER_POINT, 5, "N"), {"N": (32, None)}
+            ),
+            (64, 64, 101),
+        ),
+        "encoder": Architecture(
+            Stages(DensityEncoder(ENCODER)),
+            Manifest(padded, (POINTS, LENGTHS), stages, {"N": (9, None)}),
+            (40, 77, 9),
+        ),
+    }
+
+
+ALL = architectures()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("architectures")
+    save_encoder(ALL["encoder"].module.encoder, folder / "special.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[RunningServer]:
+    special = f"special={folder / 'special.safetensors'}"
+    server = RunningServer("--encoder", special, "--admin-listen", "127.0.0.1:0")
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def client(server: RunningServer) -> Iterator[farpoint.Client]:
+    with farpoint.Client(server.address) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def load(server: RunningServer, folder: Path) -> Callable[[str], Architecture]:
+    """Exports an architecture and has the server load it, the first time."""
+
+    @cache
+    def load(name: str) -> Architecture:
+        export_program(ALL[name].module, ALL[name].manifest, folder / f"{name}.pt2")
+        line = server.wait_for(lambda line: line["event"] == "ready")
+        with farpoint.Client(line["admin_addresses"][0]) as admin:
+            admin.load_model(name, str(folder / f"{name}.pt2"), timeout=100)
+        return ALL[name]
+
+    return load
+
+
+def inputs_of(manifest: Manifest, sizes: tuple[int, ...]) -> dict[str, list[np.ndarray]]:
+    """Random ones of each cloud, points among them, rows first."""
+    found = {}
+    for spec in (manifest.points, *manifest.extra_inputs):
+        if spec.role is Role.PER_CLOUD:
+            found[spec.name] = [np.array(i % 4) for i in range(len(sizes))]
+        else:
+            width = spec.row_shape[0]
+            found[spec.name] = [RANDOM.random((n, width), np.float32) for n in sizes]
+    return found
+
+
+def eager(module: nn.Module, manifest: Manifest, one: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """What the module makes of one cloud, rows first."""
+    arguments = []
+    for spec in manifest.inputs:
+        if spec.role is Role.LENGTHS:
+            arguments.append(torch.tensor([len(one["points"])]))
+            continue
+        tensor = torch.from_numpy(one[spec.name])
+        arguments.append((tensor.mT if spec.shape[1:] == (2, "N") else tensor)[None])
+    with torch.no_grad():
+        outputs = module(*arguments)
+    tensors = [outputs] if isinstance(outputs, Tensor) else outputs
+    return [
+        (t.mT if spec.row_axis == 2 else t)[0].numpy()
+        for t, spec in zip(tensors, manifest.outputs, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_served_architecture_answers_as_its_module(client, load, name):
+    """Each cloud of a batch, whatever it was joined with, as the module answers to it alone."""
+    module, manifest, sizes = load(name)
+    given = inputs_of(manifest, sizes)
+    extra = {key: value for key, value in given.items() if key != "points"}
+    answers = client.infer(name, given["points"], **extra)
+    for i, answer in enumerate(answers):
+        one = {key: values[i] for key, values in given.items()}
+        expected = eager(module, manifest, one)
+        for spec, array in zip(manifest.outputs, expected, strict=True):
+            np.testing.assert_allclose(answer[spec.name], array, rtol=1e-5, atol=1e-5)
+
+
+def test_the_exported_encoder_says_what_encode_says(client, load):
+    load("encoder")
+    points = RANDOM.random((60, 3), np.float32)
+    program, (stage,) = client.infer("encoder", points), client.encode(points, "special").stages
+    np.testing.assert_array_equal(program["indices"], stage.indices)
+    np.testing.assert_array_equal(program["counts"], stage.counts)
+    np.testing.assert_allclose(program["features"], stage.features, rtol=1e-5, atol=1e-5)
