@@ -13,6 +13,9 @@ from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DeviceFailedError, StartError
 from farpoint_server.memory import environment, host
 from farpoint_server.observability import logging
+from farpoint_server.processes import place
+from farpoint_server.processes.log import LogMerger
+from farpoint_server.processes.supervisor import supervise
 
 
 def main() -> None:
@@ -26,20 +29,23 @@ def main() -> None:
 
         command.main(sys.argv[2:])
         return
-    settings = cli.parse()
+    told = place.told()
+    own, settings = told or (place.Place(), cli.parse())
     if sys.stderr is None:
         # Whatever is opened next would be standard error, and be written over.
         _refuse("standard error is closed, where the log goes: use 2>/dev/null", sys.stdout)
     try:
+        if told is None and settings.process_count > 1:
+            _supervise(settings)
         chosen = _settle_allocators(settings)
-        logging.configure(settings)
+        logging.configure(settings, **({} if own.is_alone else {"process": own.index}))
         structlog.get_logger("farpoint").info("allocator", **chosen)
-        if unknown := cli.unknown_variables(os.environ):
+        if told is None and (unknown := cli.unknown_variables(os.environ)):
             structlog.get_logger("farpoint").warning("no such setting", variables=unknown)
         # torch takes seconds to load, which --help need not wait.
         from farpoint_server.app.process import serve
 
-        complete = asyncio.run(serve(settings))
+        complete = asyncio.run(serve(settings, own))
     except (ImportError, StartError, environment.AllocatorOptionError) as error:
         logging.close()
         _refuse(str(error), sys.stderr)
@@ -49,6 +55,26 @@ def main() -> None:
     logging.close()
     # A kernel whose caller left cannot be interrupted, and a normal exit would wait for it.
     os._exit(0 if complete else 1)
+
+
+def _supervise(settings: Settings) -> NoReturn:
+    """Runs the processes of a server, and ends with them."""
+    merger = LogMerger(sys.stderr.fileno())
+    own = merger.open()
+    try:
+        logging.configure(settings, own)
+        if unknown := cli.unknown_variables(os.environ):
+            structlog.get_logger("farpoint").warning("no such setting", variables=unknown)
+        if settings.log_format == "auto":
+            # Their log is a pipe.
+            form = "console" if sys.stderr.isatty() else "json"
+            settings = settings.model_copy(update={"log_format": form})
+        status = supervise(settings, merger)
+    finally:
+        logging.close()
+        os.close(own)
+        merger.close(logging.CLOSE_TIMEOUT_S)
+    os._exit(status)
 
 
 def _refuse(reason: str, to: TextIO | None) -> NoReturn:

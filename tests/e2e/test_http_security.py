@@ -1,5 +1,6 @@
 """The HTTP port under TLS, tokens and foreign web pages: the rules of the gRPC port."""
 
+import http.client
 import json
 import ssl
 import urllib.request
@@ -25,6 +26,7 @@ class Secured:
         self.server = RunningServer(
             *self.files.flags(client_ca=self.files.ca),
             *("--tokens-file", str(folder / "tokens"), "--admin-listen", "127.0.0.1:0", *HTTP),
+            *("--probe-listen", "127.0.0.1:0"),
         )
 
     def http(self, shown: Files | None, trusted: Files | None = None) -> HttpCaller:
@@ -53,6 +55,22 @@ def test_certificate_and_token_open_the_service(secured):
         assert http.request("GET", "/healthz").body == b"SERVING\n"
     line = secured.server.wait_for(lambda line: line.get("method") == "GetServerInfo")
     assert line["caller"] == "camera"
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("/healthz", (200, b"SERVING\n")), ("/readyz", (200, b"SERVING\n"))]
+    + [(path, (404, b"Not Found")) for path in ("/", "/metrics", MEMORY, "/v2/health/ready")],
+)
+def test_a_probe_needs_neither_tls_nor_certificate_and_finds_nothing_but_health(
+    secured, path, expected
+):
+    probe = secured.server.wait_for(lambda line: line["event"] == "ready")["probe_address"]
+    connection = http.client.HTTPConnection(probe, timeout=PATIENCE_S)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    assert (answer.status, answer.read()) == expected
+    connection.close()
 
 
 @pytest.mark.parametrize(

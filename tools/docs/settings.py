@@ -8,6 +8,7 @@ from pydantic.fields import FieldInfo
 from farpoint_server.config.memory import MemorySettings
 from farpoint_server.config.models import ModelSettings
 from farpoint_server.config.network import NetworkSettings
+from farpoint_server.config.processes import ProcessSettings
 from farpoint_server.config.settings import Settings
 
 PARTS = {
@@ -17,6 +18,7 @@ PARTS = {
         "See [security](../security.md) and [observability](../observability.md).",
     ),
     "Memory": (MemorySettings, "See [memory](../memory.md)."),
+    "Processes": (ProcessSettings, "See [processes and devices](../scaling.md)."),
     "Models": (ModelSettings, "See [the encoder](../model.md)."),
 }
 INTRODUCTION = """\

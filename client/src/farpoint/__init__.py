@@ -12,6 +12,7 @@
 
 from farpoint import io
 from farpoint._async_client import AsyncClient
+from farpoint._balancing.hedging import Hedging
 from farpoint._client import Client
 from farpoint._default import sample
 from farpoint._security import Tls
@@ -48,6 +49,7 @@ __all__ = [
     "Encoding",
     "FailedPreconditionError",
     "FarpointError",
+    "Hedging",
     "Inference",
     "InternalError",
     "InvalidArgumentError",

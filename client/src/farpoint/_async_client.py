@@ -278,8 +278,13 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
 
     async def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
         try:
-            stubs = self._stubs or self._open_stubs()
-            response = await rpc.method(stubs)(rpc.request, **context.rpc_options())
+            method = rpc.method(self._stubs or self._open_stubs())
+
+            def begin() -> Any:
+                return method(rpc.request, **context.rpc_options())
+
+            hedger = self._hedger and self._hedger_of(rpc)
+            response = await (begin() if hedger is None else hedger.call_async(begin))
         except grpc.RpcError as error:
             raise from_rpc_error(error, context.request_id) from error
         return rpc.read(response, context)

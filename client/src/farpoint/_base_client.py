@@ -2,19 +2,27 @@
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
 import grpc
 
-from farpoint._channel import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, checked_target
-from farpoint._rpcs.calls import Stubs
+from farpoint._balancing.hedging import Hedger, Hedging
+from farpoint._balancing.targets import Target, checked_target
+from farpoint._channel import (
+    DEFAULT_BUDGET,
+    DEFAULT_TARGET,
+    DEFAULT_TIMEOUT_S,
+    Balance,
+    LoadBalancing,
+)
+from farpoint._rpcs.calls import Stubs, UnaryRpc
 from farpoint._security import PathLike, Security, Tls, read_security
 from farpoint._shared_memory import SharedMemory
 from farpoint._tensors import choose_checksums
-from farpoint.errors import FailedPreconditionError
+from farpoint.errors import FailedPreconditionError, InvalidArgumentError
 
 Channel = TypeVar("Channel", grpc.Channel, grpc.aio.Channel)
 
@@ -34,6 +42,9 @@ class Arguments:
     credentials: grpc.ChannelCredentials | None
     shared_memory: str | None
     checksums: bool | None
+    load_balancing: LoadBalancing
+    retry_budget: int
+    hedging: Hedging | None
 
 
 class BaseClient(Generic[Channel]):
@@ -43,11 +54,11 @@ class BaseClient(Generic[Channel]):
     a forked child inherits, as far as gRPC works there at all.
     """
 
-    _open: Callable[[str, Security], Channel]
+    _open: Callable[[str, Security, Balance], Channel]
 
     def __init__(
         self,
-        target: str = DEFAULT_TARGET,
+        target: Target = DEFAULT_TARGET,
         *,
         timeout: float | None = DEFAULT_TIMEOUT_S,
         tls: bool | PathLike | Tls = False,
@@ -55,10 +66,23 @@ class BaseClient(Generic[Channel]):
         credentials: grpc.ChannelCredentials | None = None,
         shared_memory: str | None = None,
         checksums: bool | None = None,
+        load_balancing: LoadBalancing = "round_robin",
+        retry_budget: int = DEFAULT_BUDGET,
+        hedging: Hedging | None = None,
     ) -> None:
+        target = checked_target(target)
         self._arguments = Arguments(
-            checked_target(target), timeout, tls, token, credentials, shared_memory, checksums
+            *(target, timeout, tls, token, credentials, shared_memory, checksums),
+            *(load_balancing, retry_budget, hedging),
         )
+        self._balance = Balance(load_balancing, retry_budget)
+        if hedging is not None and shared_memory is not None:
+            raise InvalidArgumentError(
+                "give hedging or shared_memory, not both: only the servers of this machine could "
+                "read the memory",
+                field="hedging",
+            )
+        self._hedger = None if hedging is None else Hedger(hedging)
         self._timeout = timeout
         self._security = read_security(target, tls, token, credentials)
         self._checksums = choose_checksums(checksums, self._security.credentials is None)
@@ -67,7 +91,7 @@ class BaseClient(Generic[Channel]):
 
     @property
     def target(self) -> str:
-        """Of the server."""
+        """Of the server, or of all of them, separated by commas."""
         return self._arguments.target
 
     def _begin(self) -> None:
@@ -91,10 +115,19 @@ class BaseClient(Generic[Channel]):
                 raise ValueError("the client is closed")
             if self._stubs is None:
                 _forks.check()
-                self._channel = type(self)._open(self._arguments.target, self._security)
+                self._channel = type(self)._open(
+                    self._arguments.target, self._security, self._balance
+                )
                 self._stubs = Stubs(self._channel)
                 _forks.note(self)
             return self._stubs
+
+    def _hedger_of(self, rpc: UnaryRpc[Any, Any]) -> Hedger | None:
+        """What makes a call that may go to several servers; None for most calls."""
+        hedger = self._hedger
+        if hedger is None or not rpc.may_be_hedged or isinstance(rpc.request, Iterator):
+            return None
+        return hedger if rpc.request.ByteSize() <= hedger.settings.max_bytes else None
 
     def _end(self) -> Channel | None:
         """The channel, which is to be closed, if one was opened; the client takes no more calls."""

@@ -1,10 +1,12 @@
-"""gRPC channels of both clients: retry policy, load balancing, keepalive, message sizes."""
+"""gRPC channels of both clients: load balancing, retries, keepalive, message sizes."""
 
 import json
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
 
 import grpc
 
+from farpoint._balancing.targets import checked_target, grpc_target
 from farpoint._security import Security
 from farpoint.errors import InvalidArgumentError
 
@@ -24,11 +26,75 @@ _NOT_RETRIED = [
     {"service": _ADMIN, "method": "TrimMemory"},
 ]
 
-# The other methods change nothing on the server, so an attempt may safely be repeated.
-_SERVICE_CONFIG = {
-    "loadBalancingConfig": [{"round_robin": {}}],
-    "methodConfig": [
-        {
+LoadBalancing: TypeAlias = Literal["round_robin", "weighted_round_robin", "pick_first"]
+_POLICIES: dict[str, list[dict[str, Any]]] = {
+    "round_robin": [{"round_robin": {}}],
+    # By what each server says of its load (ORCA); as round robin until that is known. gRPC's ten
+    # seconds of doubt about each new server's reports are for services that warm up.
+    "weighted_round_robin": [
+        {"weighted_round_robin": {"blackoutPeriod": "1s", "weightUpdatePeriod": "1s"}},
+        {"round_robin": {}},
+    ],
+    "pick_first": [{"pick_first": {"shuffleAddressList": True}}],
+}
+# Half of gRPC's most tokens.
+_MOST_BUDGET = 500
+DEFAULT_BUDGET = 50
+
+OPTIONS: tuple[tuple[str, Any], ...] = (
+    # The server states its own limit (see ServerInfo.limits); gRPC would add one for answers.
+    ("grpc.max_receive_message_length", -1),
+    # With gRPC's default of 256 KiB a larger request is silently never retried.
+    ("grpc.per_rpc_retry_buffer_size", 2**31 - 1),
+    # A server that hangs, or is gone without a word, is noticed in 20 s while a call waits for it;
+    # then the call is repeated elsewhere. An idle channel stays silent.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # A ping by which gRPC measures the bandwidth may be under way, and keepalive waits behind it;
+    # by default it is given a minute.
+    ("grpc.http2.ping_timeout_ms", 10_000),
+    # Also beyond the second ping of a call that takes long.
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+
+@dataclass(frozen=True)
+class Balance:
+    """Which server gets a call, and how many calls may be repeated.
+
+    Args:
+        policy: one of gRPC's.
+        retry_budget: attempts that may fail before no more calls are repeated.
+
+    Raises:
+        InvalidArgumentError: there is no such policy, or the budget is out of bounds.
+    """
+
+    policy: LoadBalancing = "round_robin"
+    retry_budget: int = DEFAULT_BUDGET
+
+    def __post_init__(self) -> None:
+        if self.policy not in _POLICIES:
+            raise InvalidArgumentError(
+                f"load_balancing must be one of {', '.join(get_args(LoadBalancing))}, "
+                f"got {self.policy!r}",
+                field="load_balancing",
+            )
+        if not 0 <= self.retry_budget <= _MOST_BUDGET:
+            raise InvalidArgumentError(
+                f"retry_budget must be 0 to {_MOST_BUDGET} attempts, got {self.retry_budget!r}",
+                field="retry_budget",
+            )
+
+    @property
+    def options(self) -> tuple[tuple[str, Any], ...]:
+        """Of a channel."""
+        config = ("grpc.service_config", json.dumps(self._service_config()))
+        return (config, ("grpc.enable_retries", int(self.retry_budget > 0)))
+
+    def _service_config(self) -> dict[str, Any]:
+        # The other methods change nothing on the server, so an attempt may safely be repeated.
+        repeated = {
             "name": [{}],
             "retryPolicy": {
                 "maxAttempts": 4,
@@ -37,48 +103,43 @@ _SERVICE_CONFIG = {
                 "backoffMultiplier": 2,
                 "retryableStatusCodes": ["UNAVAILABLE"],
             },
-        },
-        {"name": _NOT_RETRIED},
-    ],
-    # A failed attempt takes one token, a call that succeeds returns a tenth. With half of the
-    # tokens gone nothing is repeated: retries add at most a tenth to the load of a server in
-    # trouble, after a burst that lets a few dozen calls survive a restart.
-    "retryThrottling": {"maxTokens": 100, "tokenRatio": 0.1},
-}
-
-OPTIONS: tuple[tuple[str, Any], ...] = (
-    # The server states its own limit (see ServerInfo.limits); gRPC would add one for answers.
-    ("grpc.max_receive_message_length", -1),
-    # With gRPC's default of 256 KiB a larger request is silently never retried.
-    ("grpc.per_rpc_retry_buffer_size", 2**31 - 1),
-    ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
-    # Finds out about a dead peer while a call waits; an idle channel stays silent.
-    ("grpc.keepalive_time_ms", 60_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
-)
+        }
+        # A failed attempt takes one token, a call that succeeds returns a tenth. With half of the
+        # tokens gone nothing is repeated: retries add at most a tenth to the load of a server in
+        # trouble, after a burst that lets the calls survive that one server had when it ended.
+        throttling = {"maxTokens": max(1, 2 * self.retry_budget), "tokenRatio": 0.1}
+        return {
+            "loadBalancingConfig": _POLICIES[self.policy],
+            "methodConfig": [repeated, {"name": _NOT_RETRIED}],
+            "retryThrottling": throttling,
+        }
 
 
-def checked_target(target: str) -> str:
-    """`target`, unless it is an HTTP address, which gRPC would take for a host name."""
-    if not target or target.startswith(("http://", "https://")):
-        raise InvalidArgumentError(
-            f"target must be HOST:PORT, dns:///HOST:PORT or unix:PATH, got {target!r}",
-            field="target",
-        )
-    return target
+ROUND_ROBIN = Balance()
 
 
-def open_channel(target: str, security: Security = PLAIN) -> grpc.Channel:
+def open_channel(
+    target: str, security: Security = PLAIN, balance: Balance = ROUND_ROBIN
+) -> grpc.Channel:
     """A channel with this package's defaults; nothing is sent yet."""
-    options = OPTIONS + security.options
+    place, options = _place(target, security, balance)
     if security.credentials is None:
-        return grpc.insecure_channel(checked_target(target), options=options)
-    return grpc.secure_channel(checked_target(target), security.credentials, options=options)
+        return grpc.insecure_channel(place, options=options)
+    return grpc.secure_channel(place, security.credentials, options=options)
 
 
-def open_aio_channel(target: str, security: Security = PLAIN) -> grpc.aio.Channel:
+def open_aio_channel(
+    target: str, security: Security = PLAIN, balance: Balance = ROUND_ROBIN
+) -> grpc.aio.Channel:
     """As `open_channel`, for asyncio; to be called with the loop running."""
-    options = OPTIONS + security.options
+    place, options = _place(target, security, balance)
     if security.credentials is None:
-        return grpc.aio.insecure_channel(checked_target(target), options=options)
-    return grpc.aio.secure_channel(checked_target(target), security.credentials, options=options)
+        return grpc.aio.insecure_channel(place, options=options)
+    return grpc.aio.secure_channel(place, security.credentials, options=options)
+
+
+def _place(
+    target: str, security: Security, balance: Balance
+) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    place, authority = grpc_target(checked_target(target))
+    return place, OPTIONS + balance.options + authority + security.options

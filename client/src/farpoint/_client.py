@@ -30,8 +30,9 @@ class Client(BaseClient[grpc.Channel]):
     """A connection to a Farpoint server; threads may share it.
 
     Args:
-        target: "HOST:PORT", "dns:///HOST:PORT" (every address that the name has takes its turn)
-            or "unix:PATH".
+        target: "HOST:PORT", "dns:///HOST:PORT" (every address that the name has takes its turn),
+            "unix:PATH", or several servers: "HOST:PORT,HOST:PORT" or a list. Names in a list are
+            looked up once, at the first call.
         timeout: seconds that a call may take in all when it names none itself; None is without
             limit.
         tls: True for TLS with the authorities that gRPC trusts, the path of a PEM file with
@@ -397,8 +398,12 @@ class Client(BaseClient[grpc.Channel]):
 
     def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
         try:
-            stubs = self._stubs or self._open_stubs()
-            response = rpc.method(stubs)(rpc.request, **context.rpc_options())
+            method = rpc.method(self._stubs or self._open_stubs())
+            hedger = self._hedger and self._hedger_of(rpc)
+            if hedger is None:
+                response = method(rpc.request, **context.rpc_options())
+            else:
+                response = hedger.call(lambda: method.future(rpc.request, **context.rpc_options()))
         except grpc.RpcError as error:
             raise from_rpc_error(error, context.request_id) from error
         return rpc.read(response, context)

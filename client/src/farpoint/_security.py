@@ -113,7 +113,7 @@ def _local(target: str) -> grpc.ChannelCredentials:
     """Credentials for a peer on this machine: plain, and gRPC makes sure that it is there."""
     if target.startswith("unix:"):
         return grpc.local_channel_credentials(grpc.LocalConnectionType.UDS)
-    if not _is_loopback(target):
+    if not all(map(_is_loopback, target.split(","))):
         raise InvalidArgumentError(
             f"token would cross the network to {target} in plain text: give tls as well",
             field="token",
@@ -122,7 +122,7 @@ def _local(target: str) -> grpc.ChannelCredentials:
 
 
 def _is_loopback(target: str) -> bool:
-    host = target.rpartition("/")[2].removeprefix("dns:").removeprefix("ipv4:")
+    host = target.strip().rpartition("/")[2].removeprefix("dns:").removeprefix("ipv4:")
     host = host.removeprefix("ipv6:").rpartition(":")[0].strip("[]")
     try:
         return host == "localhost" or ip_address(host).is_loopback

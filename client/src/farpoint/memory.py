@@ -60,6 +60,8 @@ class DeviceMemory:
     healthy: bool
     snapshot: bytes
     """torch's, pickled; empty unless asked for, and on a CPU."""
+    process: int = 0
+    """Index of the server's process that holds it; 0 where there is one."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Memory:
 
     devices: tuple[DeviceMemory, ...]
     resident_bytes: int
-    """Of the server's process (RSS)."""
+    """Of the server's processes (RSS)."""
     allocator_settings: str
     """The value of PYTORCH_ALLOC_CONF; empty on a CPU."""
 
@@ -80,6 +82,8 @@ class Trim:
     device: str
     duration_ms: float
     returned_bytes: int
+    process: int = 0
+    """Index of the server's process; 0 where there is one."""
 
 
 def read_memory(response: pb.GetMemoryResponse) -> Memory:
@@ -93,7 +97,7 @@ def read_memory(response: pb.GetMemoryResponse) -> Memory:
 
 def read_trims(response: pb.TrimMemoryResponse) -> list[Trim]:
     """The answer of TrimMemory."""
-    return [Trim(t.device, t.duration_ms, t.returned_bytes) for t in response.trims]
+    return [Trim(t.device, t.duration_ms, t.returned_bytes, t.process) for t in response.trims]
 
 
 def _device(message: pb.DeviceMemory) -> DeviceMemory:

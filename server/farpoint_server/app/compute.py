@@ -2,7 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import TypeAlias
 
 import structlog
 import torch
@@ -12,14 +15,19 @@ from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.priority import background_threads
 from farpoint_server.memory import environment
+from farpoint_server.memory.managers import manager_of
 from farpoint_server.memory.monitor import MemoryMonitor
-from farpoint_server.memory.options import manager_of
 from farpoint_server.memory.trimmer import Gate
 from farpoint_server.models.registry import Registry
+from farpoint_server.processes.place import Place
 from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.cost import CostModel
 from farpoint_server.scheduling.lane import BatchMetrics
+from farpoint_server.scheduling.placement import Placement, Scheduler
 from farpoint_server.scheduling.watchdog import Watchdog
 from farpoint_server.transport.health import Health
+
+Metrics: TypeAlias = Callable[[str], BatchMetrics]
 
 
 class Compute:
@@ -28,7 +36,8 @@ class Compute:
     Attributes:
         devices: One for each engine.
         engines: Those of the devices.
-        batcher: The scheduler before them.
+        batchers: The queues before each of them.
+        batcher: The scheduler: the only one of these, or what chooses among them.
         monitor: Of their memory.
         models: Those that are loaded.
         allocator_settings: The value of PYTORCH_ALLOC_CONF.
@@ -36,35 +45,24 @@ class Compute:
     Args:
         settings: The server's.
         health: Told of engines that hang, of memory that keeps running out, and of models.
-        metrics: Of each batch.
+        metrics: Of the batches of a device, given its name.
+        place: Of this process, whose share of the machine it uses.
 
     Raises:
         StartError: the settings do not fit this machine.
     """
 
-    def __init__(self, settings: Settings, health: Health, metrics: BatchMetrics) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, health: Health, metrics: Metrics, place: Place) -> None:
         self._health = health
-        self.devices = [devices.resolve(name) for name in settings.device]
+        self._hung: set[int] = set()
         self.allocator_settings = os.environ.get(environment.NAME, "")
-        self.engines = _make_engines(settings, self.devices, self.allocator_settings)
-        background = [e.background for e in self.engines if e.background is not None]
-        watchdog = Watchdog(
-            settings.engine_timeout_s,
-            len(self.devices),
-            lambda healthy: health.report_soon("engines", healthy=healthy),
-            2 if background else 1,
-        )
-        long_ns = int(settings.long_work_ms * 1e6)
-        is_cpu = all(device.type == "cpu" for device in self.devices)
-        self.batcher = Batcher(
-            self.engines,
-            settings.batch_points,
-            watchdog,
-            background=background,
-            long_ns=long_ns,
-            batch_ns=long_ns if long_ns and is_cpu else None,
-            metrics=metrics,
+        self.engines = _make_engines(settings, place, self.allocator_settings)
+        self.devices = [engine.device for engine in self.engines]
+        self.batchers = [
+            self._make_batcher(index, settings, metrics) for index in range(len(self.engines))
+        ]
+        self.batcher: Scheduler = (
+            self.batchers[0] if len(self.batchers) == 1 else Placement(self.batchers)
         )
         self.monitor = MemoryMonitor(
             self.engines,
@@ -74,13 +72,46 @@ class Compute:
         )
         self.models = Registry(self.engines, health)
 
-    async def start(self) -> None:
-        """Runs a first batch on each device, loads the models, and takes work from now on."""
+    def _make_batcher(self, index: int, settings: Settings, metrics: Metrics) -> Batcher:
+        engine = self.engines[index]
+        background = [] if engine.background is None else [engine.background]
+        watchdog = Watchdog(
+            settings.engine_timeout_s,
+            report=partial(self._report_engine, index),
+            lanes=1 + len(background),
+        )
+        long_ns, is_cpu = int(settings.long_work_ms * 1e6), engine.device.type == "cpu"
+        return Batcher(
+            [engine],
+            settings.batch_points,
+            watchdog,
+            background=background,
+            long_ns=long_ns,
+            batch_ns=long_ns if long_ns and is_cpu else None,
+            metrics=metrics(str(engine.device)),
+            costs=CostModel() if is_cpu else CostModel(attrgetter("gpu_cost_ns")),
+        )
+
+    def _report_engine(self, index: int, healthy: bool) -> None:
+        """While another engine is left, the server serves."""
+        (self._hung.discard if healthy else self._hung.add)(index)
+        self._health.report_soon("engines", healthy=len(self._hung) < len(self.engines))
+
+    async def start(self, models: Sequence[str]) -> None:
+        """Runs a first batch on each device, loads the models, and takes work from now on.
+
+        Args:
+            models: As the settings `encoder` and `model` name them.
+        """
         for engine in self.engines:
             await engine.start()
-        await self.models.load_all((*self._settings.encoder, *self._settings.model))
+        await self.models.load_all(models)
         self.batcher.start()
         self.monitor.start()
+
+    def busy_s(self) -> float:
+        """Seconds that engines have been at batches, of the device where that is least."""
+        return min(batcher.busy_s for batcher in self.batchers)
 
     async def lost(self) -> str:
         """Returns, with the reason, once only a new process can help."""
@@ -104,20 +135,24 @@ class Compute:
             engine.stop()
 
 
-def _make_engines(
-    settings: Settings, chosen: Sequence[torch.device], allocator_settings: str
-) -> list[Engine]:
-    threads = settings.cpu_threads or devices.cores_each(chosen)
+def _make_engines(settings: Settings, place: Place, allocator_settings: str) -> list[Engine]:
+    everything = devices.resolve_all(settings.device)
+    gpus = [device for device in everything if device.type == "cuda"]
+    own = place.own_gpus(gpus)
+    chosen = [device for device in everything if device.type == "cpu" or device in own]
+    cores = max(1, devices.available_cores() // place.count)
+    threads = settings.cpu_threads or devices.cores_each(chosen, cores)
     # That of the calling thread: small work runs on the event loop itself.
     torch.set_num_threads(threads)
     gate, options = Gate(), settings.memory_options()
     report = structlog.get_logger("farpoint.memory").info
     engines = []
     for device in chosen:
-        memory = manager_of(device, options, gate, allocator_settings, report)
+        sharers = place.count if device.type == "cpu" else place.sharers(device, gpus)
+        memory = manager_of(device, options, gate, allocator_settings, report, sharers=sharers)
         background = None
         if settings.long_work_ms > 0:
             most = background_threads(threads)
             background = Engine(device, most, memory, is_background=True)
-        engines.append(Engine(device, threads, memory, background=background))
+        engines.append(Engine(device, threads, memory, background=background, cores=cores))
     return engines

@@ -9,14 +9,20 @@ import structlog
 from farpoint_server.app.server import App
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DeviceFailedError
+from farpoint_server.processes.link import Link
+from farpoint_server.processes.place import Place
 
 # What was refused while draining is not waited for by itself; its answer leaves in this time.
 REFUSAL_S = 0.1
 log = structlog.get_logger("farpoint")
 
 
-async def serve(settings: Settings) -> bool:
+async def serve(settings: Settings, place: Place) -> bool:
     """Serves until a signal of `_signals`; returns whether every accepted call was answered.
+
+    Args:
+        settings: Of this process.
+        place: Among the processes of the server. Without its supervisor it drains.
 
     Raises:
         StartError: the settings do not fit this machine.
@@ -24,8 +30,15 @@ async def serve(settings: Settings) -> bool:
             process.
     """
     signals = _signals()
-    app = App(settings)
-    await app.start()
+    app = App(settings, place)
+    link = None if place.is_alone else Link(place.link, lambda: app.is_serving)
+    if link is None:
+        log.info("ready", **await app.start())
+    else:
+        link.start()
+        link.ready(await app.start(link.warm))
+        orphaned = asyncio.ensure_future(link.lost())
+        orphaned.add_done_callback(lambda _: signals.put_nowait(signal.SIGTERM))
     # What torch and the libraries have made by now stays, and is not looked through ever again.
     gc.collect()
     gc.freeze()

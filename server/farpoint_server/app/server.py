@@ -1,29 +1,35 @@
 """The server: what computes and how calls get in, made of the settings and joined."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import grpc
 import structlog
 
 from farpoint_server.app.compute import Compute
+from farpoint_server.app.gauges import show_state
+from farpoint_server.app.others import OtherProcesses
 from farpoint_server.app.servicers import Parts, make_servicers
+from farpoint_server.codec.open_inference.posix_memory import PosixMemory
 from farpoint_server.config.settings import Settings
-from farpoint_server.observability.metrics.instruments import GAUGES
-from farpoint_server.observability.metrics.memory import MemoryCollector
+from farpoint_server.engine import devices
+from farpoint_server.observability.metrics.batches import batch_metrics
 from farpoint_server.observability.setup import Telemetry
+from farpoint_server.processes.place import Place
+from farpoint_server.request_context import Fields
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.scheduling.lane import BatchMetrics
 from farpoint_server.services import registration as services
 from farpoint_server.services.open_inference import rest
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http.body import BodyLimits
 from farpoint_server.transport.http.calls import UnaryCalls
-from farpoint_server.transport.http.port import HttpPort
+from farpoint_server.transport.http.port import HttpPort, ProbePort
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
 from farpoint_server.transport.limits.slots import CallLimits
+from farpoint_server.transport.load_report import LoadReport
 from farpoint_server.transport.server import GrpcServers
 from farpoint_server.transport.shared_memory import SharedMemoryServer
 
@@ -37,16 +43,16 @@ class App:
         StartError: the settings do not fit this machine.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, place: Place = Place()) -> None:  # noqa: B008
+        self._settings, self._place = settings, place
         self._health = Health(services.health_names(settings))
-        self._telemetry = Telemetry(settings, lambda: self._health.is_serving)
-        observed = self._telemetry.instruments
-        self._compute = Compute(
-            settings,
-            self._health,
-            BatchMetrics(observed.batch_requests.observe, observed.batch_points.observe),
+        self._named_memory = PosixMemory(
+            settings.system_shared_memory_prefix, settings.max_bytes_in_flight
         )
+        self._others = OtherProcesses(place, self._named_memory)
+        self._telemetry = Telemetry(settings, lambda: self.is_serving, self._others)
+        metrics = partial(batch_metrics, self._telemetry.instruments)
+        self._compute = Compute(settings, self._health, metrics, place)
         self._threads = ThreadPoolExecutor(2, "codec")
         self._in_flight = InFlight()
         self._shared_memory = SharedMemoryServer(settings)
@@ -61,7 +67,7 @@ class App:
             settings.send_timeout_s,
             count_refusal=self._telemetry.calls.count_refusal,
         )
-        self._servers = GrpcServers(settings, self._make_interceptors())
+        self._servers = GrpcServers(settings, self._make_interceptors(), is_first=place.index == 0)
         bodies = BodyLimits(
             self._admission,
             self._threads,
@@ -70,8 +76,8 @@ class App:
             gzip=settings.compression == "on",
         )
         self._http = HttpPort(settings, self._servers, bodies)
+        self._probe = ProbePort(settings)
         self._register()
-        self._show_state()
 
     @property
     def calls(self) -> UnaryCalls:
@@ -80,28 +86,42 @@ class App:
 
     @property
     def is_serving(self) -> bool:
-        """Whether health says so."""
+        """Whether this process is healthy."""
         return self._health.is_serving
 
-    async def start(self) -> None:
-        """Serves from now on."""
-        addresses = self._servers.bind()
+    async def start(self, warm: Callable[[], Awaitable[object]] | None = None) -> Fields:
+        """Serves from now on.
+
+        Args:
+            warm: Awaited when all is ready, before any port is open; None to check them first.
+
+        Returns:
+            Addresses and devices, for the log.
+        """
+        addresses = self._servers.bind() if warm is None else None
         self._shared_memory.start()
-        await self._compute.start()
+        models = await self._others.start()
+        named = (*self._settings.encoder, *self._settings.model)
+        await self._compute.start(named if models is None else models)
+        self._others.join()
+        if warm is not None:
+            await warm()
+        addresses = addresses or self._servers.bind()
         await self._servers.start()
         routes = [*self._telemetry.routes, *rest.routes(self._http.exchange)]
         await self._http.start(routes, services.SERVICES)
+        await self._probe.start(self._telemetry.health_routes)
         await self._health.set_all(serving=True)
-        log.info(
-            "ready",
-            address=next(iter(addresses.public), None),
-            addresses=addresses.public,
-            admin_addresses=addresses.admin,
-            http_address=self._http.address,
-            page=self._http.url,
-            shared_memory_address=self._shared_memory.address,
-            device=", ".join(map(str, self._compute.devices)),
-        )
+        return {
+            "address": next(iter(addresses.public), None),
+            "addresses": addresses.public,
+            "admin_addresses": addresses.admin,
+            "http_address": self._http.address,
+            "probe_address": self._probe.address,
+            "page": self._http.url,
+            "shared_memory_address": self._shared_memory.address,
+            "device": ", ".join(map(str, self._compute.devices)),
+        }
 
     async def lost(self) -> str:
         """Returns, with the reason, once only a new process can help."""
@@ -126,6 +146,8 @@ class App:
         unanswered = self._in_flight.calls
         await self._servers.stop(grace_s)
         await self._http.stop()
+        await self._probe.stop()
+        await self._others.stop()
         self._shared_memory.stop()
         await self._compute.stop()
         self._threads.shutdown(wait=False)
@@ -139,8 +161,13 @@ class App:
         limits = CallLimits(
             settings.max_concurrent_rpcs, settings.max_caller_rpcs, settings.overload_retry_ms
         )
+        load = None
+        if settings.load_reports == "on":
+            cores = max(1, devices.available_cores() // self._place.count)
+            load = LoadReport(self._compute.busy_s, cores)
         requests = RequestInterceptor(
-            self._in_flight, self._telemetry.calls, limits, self._outgoing, settings.idle_timeout_s
+            *(self._in_flight, self._telemetry.calls, limits, self._outgoing),
+            *(settings.idle_timeout_s, load),
         )
         return [*self._telemetry.interceptors, requests]
 
@@ -154,24 +181,10 @@ class App:
             self._threads,
             self._shared_memory.regions,
             self._health,
+            self._named_memory,
         )
         calls, over_http = self._http.exchange.calls, self._settings.admin_over_http
-        make_servicers(parts).add_to(self._servers, calls, over_http)
-
-    def _show_state(self) -> None:
-        admission, batcher = self._admission, self._compute.batcher
-        in_flight, regions = self._in_flight, self._shared_memory.regions
-        for name, read in (
-            ("serving", lambda: self._health.is_serving),
-            ("calls", lambda: in_flight.calls),
-            ("points_in_flight", lambda: admission.points),
-            ("bytes_in_flight", lambda: admission.bytes),
-            ("queue_requests", lambda: batcher.waiting_requests),
-            ("queue_points", lambda: batcher.waiting_points),
-            ("shared_memory_bytes", lambda: regions.size),
-        ):
-            self._telemetry.add_gauge(f"farpoint_{name}", GAUGES[name], read)
-        engines = self._compute.engines
-        self._telemetry.add_collector(
-            MemoryCollector(lambda: [engine.memory.snapshot for engine in engines])
-        )
+        servicers = make_servicers(parts)
+        servicers.add_to(self._servers, calls, over_http, self._others.wrap)
+        self._others.register(servicers, self._compute.models, self._telemetry.exposition)
+        show_state(self._telemetry, parts)

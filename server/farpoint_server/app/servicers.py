@@ -45,6 +45,8 @@ class Parts:
     """Where large messages are decoded and serialized."""
     regions: Regions
     health: Health
+    named_memory: PosixMemory
+    """That callers have registered."""
 
 
 def make_servicers(parts: Parts) -> Servicers:
@@ -62,7 +64,7 @@ def make_servicers(parts: Parts) -> Servicers:
         ModelRepository(
             compute.models, statistics, compute.devices, lambda: parts.health.is_serving
         ),
-        PosixMemory(settings.system_shared_memory_prefix, settings.max_bytes_in_flight),
+        parts.named_memory,
     )
     streams = parts.outgoing, settings.idle_timeout_s
     return Servicers(

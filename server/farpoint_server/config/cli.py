@@ -126,6 +126,7 @@ def _metavar(name: str, field: FieldInfo) -> str:
         "model": "NAME=PATH",
         "http_origins": "ORIGIN",
         "otlp_endpoint": "URL",
+        "processes": "N|auto",
         "ray_address": "ADDRESS",
         "ray_replica_gpus": "GPUS",
         "ray_target_requests": "REQUESTS",

@@ -19,7 +19,7 @@ class MemorySettings(BaseSettings):
     memory_limit_mib: int | None = Field(
         None,
         ge=1,
-        description="MiB that this process may hold of the device; work beyond is cut or refused. "
+        description="MiB that the server may hold of a device; work beyond is cut or refused. "
         "Without it the whole GPU, and on a CPU no limit. Set it where others share the GPU; the "
         "CUDA context takes about 500 MiB more.",
     )

@@ -1,22 +1,16 @@
-"""Settings of TLS, tokens, listening addresses, limits of connections, metrics and traces."""
+"""Settings of TLS, tokens, listening addresses and limits of connections."""
 
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode
+from pydantic_settings import NoDecode
 
-from farpoint_server.config.addresses import (
-    check_address,
-    check_addresses,
-    is_local,
-    is_unix,
-    split_commas,
-)
+from farpoint_server.config.addresses import check_addresses, is_local, is_unix, split_commas
+from farpoint_server.config.http import HttpSettings
 
 
-class NetworkSettings(BaseSettings):
+class NetworkSettings(HttpSettings):
     """The part of Settings that docs/security.md and docs/observability.md are about."""
 
     tls_certificate: Path | None = Field(
@@ -99,29 +93,23 @@ class NetworkSettings(BaseSettings):
         "little by it, and a thousandth of the bytes then takes the same memory. Otherwise such a "
         "call is UNIMPLEMENTED. Before grpcio 1.85 a message is unpacked before its size counts.",
     )
-    http_listen: str | None = Field(
+    load_reports: Literal["on", "off"] = Field(
+        "on",
+        description="Whether answers over gRPC say how loaded the server is (ORCA), for clients "
+        "that prefer the less loaded of several servers. Any caller can read it.",
+    )
+    max_connection_age_s: float | None = Field(
         None,
-        description="HOST:PORT of HTTP: a page to look at, the unary calls (Connect protocol, JSON "
-        "too), /metrics (Prometheus) and /healthz. Calls need TLS and tokens as over gRPC; the "
-        "page, /metrics and /healthz need no token and no client certificate.",
+        gt=0,
+        description="Seconds after which a connection takes no further calls and its client makes "
+        "a new one, which may find a server that was started since; up to a tenth more or less, so "
+        "that not all come at once. Without it a connection stays.",
     )
-    http_origins: Annotated[tuple[str, ...], NoDecode] = Field(
-        (),
-        description="Origin whose web pages may call over HTTP, such as https://viewer.example; * "
-        "for any. Repeat the flag, or separate by commas, for several. Without it only the "
-        "server's own page may. On loopback also the names by which a proxy asks for this server.",
-    )
-    max_http_connections: int = Field(
-        256,
-        ge=1,
-        description="Most connections of http_listen. For a further one that which has waited "
-        "longest for its request is closed; where all are at work, it is told 503.",
-    )
-    otlp_endpoint: str | None = Field(
+    max_connection_age_grace_s: float | None = Field(
         None,
-        pattern=r"^https?://",
-        description="URL of an OpenTelemetry collector for traces, OTLP over gRPC, such as "
-        "http://127.0.0.1:4317. Needs the extra farpoint-server[tracing].",
+        gt=0,
+        description="Seconds that the calls of such a connection then have until they are cut off. "
+        "Without it they may end in their own time.",
     )
 
     @field_validator("admin_listen", mode="before")
@@ -133,31 +121,6 @@ class NetworkSettings(BaseSettings):
     @classmethod
     def _check_admin_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         check_addresses(value)
-        return value
-
-    @field_validator("http_listen")
-    @classmethod
-    def _check_http_address(cls, value: str | None) -> str | None:
-        if value is not None:
-            check_address(value)
-            if value.startswith("unix:"):
-                raise ValueError(f"expected HOST:PORT, got {value!r}")
-        return value
-
-    @field_validator("http_origins", mode="before")
-    @classmethod
-    def _split_origins(cls, value: Any) -> Any:
-        """A flag that is repeated may itself have commas."""
-        if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
-            return split_commas(value)
-        return tuple(origin for part in value for origin in split_commas(part))
-
-    @field_validator("http_origins")
-    @classmethod
-    def _check_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for origin in value:
-            if origin != "*" and not re.fullmatch(r"https?://[^/?#@\s]+", origin):
-                raise ValueError(f"expected http(s)://HOST, without a path, or *, got {origin!r}")
         return value
 
     @field_validator("shared_memory_listen")
@@ -184,6 +147,12 @@ class NetworkSettings(BaseSettings):
                     f"admin_listen {address} is beyond loopback and would be open to anybody: "
                     "give tokens_file or tls_client_ca"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _check_age(self) -> "NetworkSettings":
+        if self.max_connection_age_grace_s is not None and self.max_connection_age_s is None:
+            raise ValueError("max_connection_age_grace_s needs max_connection_age_s")
         return self
 
     @property

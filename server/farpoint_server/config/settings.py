@@ -17,16 +17,17 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from farpoint_server.config.addresses import check_addresses, is_local, split_commas
+from farpoint_server.config.addresses import check_addresses, is_local, is_unix, split_commas
 from farpoint_server.config.memory import MemorySettings
 from farpoint_server.config.models import ModelSettings
 from farpoint_server.config.network import NetworkSettings
+from farpoint_server.config.processes import ProcessSettings
 
 MIB = 1 << 20
-Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
+Device = Annotated[str, Field(pattern=r"^(auto(:all)?|cpu|cuda(:\d+)?)$")]
 
 
-class Settings(NetworkSettings, MemorySettings, ModelSettings):
+class Settings(NetworkSettings, MemorySettings, ModelSettings, ProcessSettings):
     """See the description of each field; `farpoint-server --help` prints them."""
 
     model_config = SettingsConfigDict(env_prefix="FARPOINT_", frozen=True, extra="forbid")
@@ -44,9 +45,10 @@ class Settings(NetworkSettings, MemorySettings, ModelSettings):
     device: Annotated[tuple[Device, ...], NoDecode] = Field(
         ("auto",),
         min_length=1,
-        description="Where sampling runs: cpu, cuda:N, or auto, which takes cuda:0 if there is "
-        "one. Name it in production, so that a missing GPU is an error. Repeat the flag, or "
-        "separate by commas, for several engines behind one queue.",
+        description="Where sampling runs: cpu, cuda:N, auto (cuda:0 if there is one), or "
+        "auto:all, which takes the CPU and every GPU. Name it in production, so that a missing GPU "
+        "is an error. Repeat the flag, or separate by commas, for several: a request "
+        "goes where it is predicted to end first.",
     )
     cpu_threads: int = Field(
         0,
@@ -188,6 +190,18 @@ class Settings(NetworkSettings, MemorySettings, ModelSettings):
                 f"max_message_bytes ({self.max_message_bytes}) is above max_bytes_in_flight "
                 f"({self.max_bytes_in_flight}): such a request could never be accepted"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_processes(self) -> "Settings":
+        if self.processes != 1:
+            lone = [address for address in self.listen if is_unix(address)]
+            lone += [self.shared_memory_listen] if self.shared_memory_listen else []
+            if lone:
+                raise ValueError(
+                    f"processes ({self.processes}): expected addresses HOST:PORT, which processes "
+                    f"can share, got {lone[0]}; give 1 or another address"
+                )
         return self
 
     def unguarded(self) -> dict[str, list[str]] | None:

@@ -10,6 +10,8 @@ import torch
 import farpoint_ops  # noqa: F401  registers the ops, whose kernels are asked for below
 from farpoint_server.errors import DeviceUnavailableError
 
+ALL = "auto:all"
+
 
 def resolve(name: str) -> torch.device:
     """The device of the setting `device`: auto, cpu, cuda or cuda:N.
@@ -29,6 +31,22 @@ def resolve(name: str) -> torch.device:
     return torch.device("cuda", index)
 
 
+def resolve_all(names: Sequence[str]) -> list[torch.device]:
+    """The devices of the setting `device`; auto:all is the CPU and every GPU.
+
+    Raises:
+        DeviceUnavailableError: as `resolve`.
+    """
+    chosen = []
+    for name in names:
+        if name != ALL:
+            chosen.append(resolve(name))
+            continue
+        count = torch.cuda.device_count() if _why_no_cuda(0) is None else 0
+        chosen += [torch.device("cpu"), *(torch.device("cuda", index) for index in range(count))]
+    return chosen
+
+
 def describe(device: torch.device) -> str:
     """The name of the GPU or the processor."""
     if device.type == "cuda":
@@ -43,10 +61,10 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def cores_each(chosen: Sequence[torch.device]) -> int:
-    """The cores for each CPU engine, where several share them."""
+def cores_each(chosen: Sequence[torch.device], cores: int) -> int:
+    """The cores for each CPU engine of a process, where several share those that it may use."""
     engines = sum(device.type == "cpu" for device in chosen)
-    return max(1, available_cores() // max(1, engines))
+    return max(1, cores // max(1, engines))
 
 
 def _why_no_cuda(index: int) -> str | None:

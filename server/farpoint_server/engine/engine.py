@@ -2,8 +2,9 @@
 
 import asyncio
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import methodcaller
@@ -26,8 +27,9 @@ from farpoint_server.errors import (
     TooLargeError,
 )
 from farpoint_server.memory.manager import Manager
+from farpoint_server.memory.managers import manager_of
 from farpoint_server.memory.oom import DeviceLost, OutOfMemory, TooLarge
-from farpoint_server.memory.options import Options, manager_of
+from farpoint_server.memory.options import Options
 from farpoint_server.memory.prediction import SAMPLE
 from farpoint_server.memory.trimmer import Gate
 
@@ -56,6 +58,7 @@ class Engine:
         background: Runs long work on the same device, so that short work passes it. It is started
             and stopped with this engine, and has its memory manager.
         is_background: Whether this is such an engine: its thread has a lower priority.
+        cores: Those that this process has for itself; all that it may run on if None.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class Engine:
         background: "Engine | None" = None,
         *,
         is_background: bool = False,
+        cores: int | None = None,
     ) -> None:
         self.device = device
         self.background = background
@@ -77,7 +81,7 @@ class Engine:
         self.depth = 1 if self.pipeline is None else DEPTH
         """Batches that may be given to the engine before it has answered the first of them."""
         runs_inline = self.pipeline is None and not is_background
-        self.inline_ns = inline_limit_ns(available_cores()) if runs_inline else -1
+        self.inline_ns = inline_limit_ns(cores or available_cores()) if runs_inline else -1
         """Nanoseconds that work may be predicted to take to be run on the event loop."""
         self._thread = EngineThread(
             f"engine-{device}{'-background' if is_background else ''}",
@@ -186,6 +190,16 @@ class Engine:
             return answer.answers.result()[answer.place]
         except Exception as error:
             raise self.memory.failed(error) from error
+
+
+def check_any(engines: Sequence[Engine], predicted_bytes: int, kind: str = SAMPLE) -> None:
+    """Raises TooLargeError for work of a kind that none of the engines can ever do."""
+    for engine in engines[:-1]:
+        with suppress(TooLargeError):
+            engine.check(predicted_bytes, kind)
+            return
+    for last in engines[-1:]:
+        last.check(predicted_bytes, kind)
 
 
 def _service_error(finding: OutOfMemory | DeviceLost) -> ServiceError:

@@ -18,6 +18,10 @@ from farpoint_server.memory.prediction import sample_bytes
 # What the CPU kernel takes, to within a factor of two, as it reckons itself where it decides how
 # many threads a cloud is worth: for scans, surfaces and noise, alone or a thousand clouds at once.
 POINT_NS, SAMPLE_NS = 15, 200
+# And a GPU, reckoned and not measured; what batches take corrects it (scheduling/cost.py). Launch
+# and events; 12 bytes a point, staged and copied at some 10 GB/s; a sample of the longest cloud,
+# since its samples follow one another and clouds do not.
+GPU_LAUNCH_NS, GPU_POINT_NS, GPU_SAMPLE_NS = 100_000, 3, 600
 # What a request gets that was given up: nobody reads it.
 _NOTHING = Samples(np.empty(0, np.int32), None)
 _Array = TypeVar("_Array", Float32s, Int64s)
@@ -47,6 +51,16 @@ class SampleWork:
             self.kind = "sample to a radius"
             samples = int(np.minimum(clouds.sample_counts, most_samples(clouds)).sum())
         self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * samples
+
+    @property
+    def gpu_cost_ns(self) -> int:
+        """Nanoseconds that a GPU is predicted to take, alone and with the copies."""
+        longest = int(self.clouds.sample_counts.max())
+        return GPU_LAUNCH_NS + GPU_POINT_NS * self.point_count + GPU_SAMPLE_NS * longest
+
+    def again(self) -> "SampleWork":
+        """Itself: a batch has the flags of what was given up."""
+        return self
 
     @staticmethod
     def batch(requests: "Sequence[SampleWork]") -> "SampleBatch":

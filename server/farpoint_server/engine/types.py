@@ -162,6 +162,15 @@ class Work(Protocol[Answer]):
         """Nanoseconds that it is predicted to take on a CPU."""
         ...
 
+    @property
+    def gpu_cost_ns(self) -> int:
+        """The same on a GPU that has nothing else to do, with the copies there and back."""
+        ...
+
+    def again(self) -> "Work[Answer]":
+        """The same request for another engine, when one has given it up."""
+        ...
+
     @staticmethod
     def batch(requests: Sequence[Any]) -> Batch[Answer]:
         """A batch of several of its kind, or of one where they do not share a launch."""

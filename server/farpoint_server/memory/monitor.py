@@ -67,7 +67,7 @@ class MemoryMonitor:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def lost(self) -> str:
-        """Returns, with the reason, once a device or this monitor works no more in this process."""
+        """Returns, with the reason, once no device works in this process, or not this monitor."""
         await self._ended.wait()
         return "memory monitor failed" if self._gave_up else "device failed"
 
@@ -101,7 +101,8 @@ class MemoryMonitor:
             await asyncio.sleep(POLL_S)
         self._gave_up |= not engine.memory.is_lost
         await self._guard(engine, self._tell_health())
-        self._ended.set()
+        if self._gave_up or all(engine.memory.is_lost for engine in self.engines):
+            self._ended.set()
 
     async def _guard(self, engine: MonitoredEngine, step: Awaitable[None]) -> bool:
         """Whether a step succeeds; an error is reported, and may mean that the device is lost."""
@@ -115,7 +116,8 @@ class MemoryMonitor:
         return True
 
     async def _tell_health(self) -> None:
-        devices = all(engine.memory.snapshot.healthy for engine in self.engines)
+        # The work of one that is not goes to another (scheduling/placement.py).
+        devices = any(engine.memory.snapshot.healthy for engine in self.engines)
         healthy = devices and not self._gave_up
         if healthy != self._healthy:
             self._healthy = healthy

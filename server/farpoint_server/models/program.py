@@ -83,6 +83,15 @@ class ProgramWork:
         return CALL_NS + int(self.program.row_ns * self.point_count)
 
     @property
+    def gpu_cost_ns(self) -> int:
+        """The same on a GPU: the first call on the server's device has set the time of a row."""
+        return self.cost_ns
+
+    def again(self) -> "ProgramWork":
+        """Itself: a batch has the flags of what was given up."""
+        return self
+
+    @property
     def least_bytes(self) -> int:
         """Bytes of what a request is cut to where memory is short."""
         lengths, manifest = self.request.lengths, self.program.manifest

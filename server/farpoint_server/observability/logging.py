@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timezone
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import structlog
 from structlog.typing import EventDict, ProcessorReturnValue, WrappedLogger
@@ -28,12 +28,23 @@ CLOSE_TIMEOUT_S = 1.0
 GATHER_S = 0.05
 WRITE_BYTES = 1 << 16
 
+# Of every line of this process.
+_everywhere: EventDict = {}
 Render: TypeAlias = Callable[[EventDict], str]
 
 
-def configure(settings: Settings) -> None:
-    """Sends our lines and those of libraries to standard error, as the settings say."""
-    handler = _Handler(LineWriter(sys.stderr.fileno(), _renderer(settings.log_format)))
+def configure(settings: Settings, descriptor: int | None = None, **fields: Any) -> None:
+    """Sends our lines and those of libraries to standard error, as the settings say.
+
+    Args:
+        settings: The server's.
+        descriptor: Where the lines go instead.
+        fields: Of every line.
+    """
+    _everywhere.clear()
+    _everywhere.update(fields)
+    to = sys.stderr.fileno() if descriptor is None else descriptor
+    handler = _Handler(LineWriter(to, _renderer(settings.log_format)))
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(settings.log_level.upper())
@@ -179,7 +190,7 @@ def _fields_of(level: str, event: EventDict) -> EventDict:
     """
     request = request_context.variable.get()
     known = {} if request is None else request.fields
-    fields = {**known, **event, "level": level, "timestamp": time.time()}
+    fields = {**known, **event, **_everywhere, "level": level, "timestamp": time.time()}
     if "exc_info" in fields:
         fields = dict(structlog.processors.format_exc_info(None, level, fields))
     return fields

@@ -47,7 +47,7 @@ class Replica:
         from farpoint_server.app.server import App  # and torch, whose allocator is set up by now
 
         self._app = App(settings)
-        await self._app.start()
+        log.info("ready", **await self._app.start())
         self._lost = asyncio.ensure_future(self._app.lost())
         # Of this object and not of its class, where the interpreter would call it as well.
         self.__del__ = self.shut_down

@@ -8,6 +8,7 @@ queued at all (see engine/thread.py).
 import asyncio
 import time
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 from farpoint_server import request_context
@@ -37,6 +38,7 @@ class Batcher:
         batch_ns: Predicted nanoseconds after which a batch takes no further request; None is
             without limit, as for a GPU, which runs the clouds of a batch beside one another.
         metrics: Told of every batch.
+        costs: Of the device; of a CPU if None.
     """
 
     def __init__(
@@ -49,11 +51,12 @@ class Batcher:
         long_ns: int = 0,
         batch_ns: int | None = None,
         metrics: BatchMetrics | None = None,
+        costs: CostModel | None = None,
     ) -> None:
         lanes = [engines, background] if background else [engines]
         watchdog = watchdog or Watchdog(None, len(engines), lanes=len(lanes))
         self._watchdog = watchdog
-        self._costs = costs = CostModel()
+        self._costs = costs = costs or CostModel()
         self._long_ns = long_ns
         self._metrics = metrics or BatchMetrics()
         self._lanes = [
@@ -71,6 +74,11 @@ class Batcher:
     def waiting_points(self) -> int:
         """Points of the requests that no engine has begun."""
         return sum(lane.queue.points for lane in self._lanes)
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds that engines have been at batches, of the lane where that is most."""
+        return max(lane.busy_s for lane in self._lanes)
 
     def start(self) -> None:
         """Begins to serve the queues."""
@@ -117,9 +125,31 @@ class Batcher:
                 answer = engine.run_inline_if_idle(work)
                 if answer is not None:
                     self._metrics.requests(1)
+                    self._metrics.device_requests(1)
                     self._metrics.points(work.point_count)
-                    return Outcome(answer, 0.0, (time.monotonic() - begun) * 1e3)
+                    seconds = time.monotonic() - begun
+                    self._metrics.seconds(seconds)
+                    return Outcome(answer, 0.0, seconds * 1e3)
         return await self._enqueue(work, timeout_s)
+
+    @property
+    def wait_ns(self) -> int:
+        """Predicted nanoseconds of all that waits and runs."""
+        return sum(lane.wait_ns for lane in self._lanes)
+
+    @property
+    def wait_s(self) -> float:
+        """The same in seconds."""
+        return self.wait_ns / 1e9
+
+    def completion_ns(self, work: Work[Any]) -> float:
+        """Predicted nanoseconds until work would be done that came now; infinite while it hangs."""
+        is_long = self._costs.predict_ns(work) > self._long_ns
+        lane = self._long if is_long else self._short
+        if lane.is_hung:
+            return inf
+        wait_ns = self.wait_ns if is_long and lane is not self._short else lane.wait_ns
+        return wait_ns + self._costs.predict_alone_ns(work)
 
     async def _enqueue(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
         cost_ns, loop = self._costs.predict_ns(work), asyncio.get_running_loop()

@@ -1,8 +1,9 @@
 """Predicts how long work runs: its own estimate, corrected by what batches of its kind took."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeAlias
 
 from farpoint_server.engine.types import Work
 
@@ -14,6 +15,8 @@ WEIGHT = 0.1
 LEAST, MOST = 1 / 16, 16.0
 # Batches after which a correction is trusted to refuse anything.
 KNOWN = 5
+
+_Class: TypeAlias = tuple[str, int]
 
 
 @dataclass
@@ -30,42 +33,62 @@ class _Ratio:
             return 1.0
         return min(max(self.measured / self.estimated, LEAST), MOST)
 
+    def add(self, measured: float, estimated: float) -> None:
+        """Takes a batch, or its part, into account."""
+        self.measured += measured - WEIGHT * self.measured
+        self.estimated += estimated - WEIGHT * self.estimated
+        self.batches += 1
+
 
 class CostModel:
     """A running ratio of measured to estimated time for each kind of work and each of its sizes.
 
     What a large cloud waits for memory says nothing of a small one, so what is of about the same
-    estimated time, to within a factor of four, has a ratio of its own.
+    estimated time, to within a factor of four, has a ratio of its own. A device that runs the
+    requests of a batch beside one another takes less for each than for one alone, which therefore
+    has a ratio of its own too.
+
+    Args:
+        estimate_ns: What work is reckoned to take on the device before anything was measured.
     """
 
-    def __init__(self) -> None:
-        self._ratios: dict[tuple[str, int], _Ratio] = {}
+    def __init__(self, estimate_ns: Callable[[Work[Any]], int] = attrgetter("cost_ns")) -> None:
+        self._estimate_ns = estimate_ns
+        self._ratios: dict[_Class, _Ratio] = {}
+        self._alone: dict[_Class, _Ratio] = {}
 
     def predict_ns(self, work: Work[Any]) -> int:
-        """Nanoseconds that work is predicted to run by itself."""
-        ratio = self._ratios.get(_class_of(work))
-        return work.cost_ns if ratio is None else int(ratio.value * work.cost_ns)
+        """Nanoseconds that work is predicted to keep the device from other work."""
+        return self._predict(self._ratios, work)
+
+    def predict_alone_ns(self, work: Work[Any]) -> int:
+        """Nanoseconds that work is predicted to take from its begin to its end."""
+        return self._predict(self._alone, work)
 
     def is_known(self, work: Work[Any]) -> bool:
         """Whether enough of its like was measured for a prediction to be relied on."""
-        ratio = self._ratios.get(_class_of(work))
+        ratio = self._ratios.get(_class_of(work, self._estimate_ns(work)))
         return ratio is not None and ratio.batches >= KNOWN
 
     def observe(self, batch: Sequence[Work[Any]], measured_ns: float) -> None:
         """Learns from a batch of one kind, no request of which was given up."""
-        total = sum(work.cost_ns for work in batch)
+        estimates = [self._estimate_ns(work) for work in batch]
+        total = sum(estimates)
         if total < LEAST_NS:
             return
-        estimated: dict[tuple[str, int], int] = {}
-        for work in batch:
-            key = _class_of(work)
-            estimated[key] = estimated.get(key, 0) + work.cost_ns
-        for key, part in estimated.items():
-            ratio = self._ratios.setdefault(key, _Ratio())
-            ratio.measured += measured_ns * part / total - WEIGHT * ratio.measured
-            ratio.estimated += part - WEIGHT * ratio.estimated
-            ratio.batches += 1
+        estimated: dict[_Class, int] = {}
+        for work, estimate in zip(batch, estimates, strict=True):
+            key = _class_of(work, estimate)
+            estimated[key] = estimated.get(key, 0) + estimate
+        for ratios in (self._ratios, self._alone) if len(batch) == 1 else (self._ratios,):
+            for key, part in estimated.items():
+                ratios.setdefault(key, _Ratio()).add(measured_ns * part / total, part)
+
+    def _predict(self, ratios: Mapping[_Class, _Ratio], work: Work[Any]) -> int:
+        estimate = self._estimate_ns(work)
+        ratio = ratios.get(_class_of(work, estimate))
+        return estimate if ratio is None else int(ratio.value * estimate)
 
 
-def _class_of(work: Work[Any]) -> tuple[str, int]:
-    return work.kind, work.cost_ns.bit_length() // 2
+def _class_of(work: Work[Any], estimate_ns: int) -> _Class:
+    return work.kind, estimate_ns.bit_length() // 2

@@ -50,6 +50,10 @@ class BatchMetrics(NamedTuple):
 
     requests: Callable[[float], object] = bool
     points: Callable[[float], object] = bool
+    device_requests: Callable[[float], object] = bool
+    """As `requests`, for a count of each device."""
+    seconds: Callable[[float], object] = bool
+    """The time that it took, when it is done."""
 
 
 class Lane:
@@ -83,12 +87,30 @@ class Lane:
         self._costs = costs
         self._metrics = metrics
         self._running = [0] * len(engines)
+        self._places = sum(engine.depth for engine in engines)
+        self.busy_s = 0.0
+        """Seconds that its engines have been at batches, as a share of what they could be."""
+        self._ends_s = [0.0] * len(engines)
         self._workers: list[asyncio.Task[None]] = []
 
     @property
     def is_hung(self) -> bool:
         """Whether no engine is left that could answer."""
         return self._watchdog.hung_lanes[self.index]
+
+    @property
+    def wait_ns(self) -> int:
+        """Predicted nanoseconds until an engine has done what waits and runs now.
+
+        A batch that is late is taken to need as long again, so that nothing more comes to an engine
+        that hangs, long before the watchdog says so.
+        """
+        now = time.monotonic()
+        running_s = min(
+            abs(end_s - now) if running else 0.0
+            for end_s, running in zip(self._ends_s, self._running, strict=True)
+        )
+        return int(running_s * 1e9) + self.queue.cost_ns // len(self.engines)
 
     def start(self) -> None:
         """Begins to serve the queue."""
@@ -134,7 +156,9 @@ class Lane:
         for index, job in enumerate(jobs):
             job.place = (batch, index)
         self._metrics.requests(len(jobs))
+        self._metrics.device_requests(len(jobs))
         self._metrics.points(batch.point_count)
+        self._ends_s[engine] = begun + sum([job.cost_ns for job in jobs]) / 1e9
         late: list[int] = []
         limit_s, loop = self._watchdog.limit_s, asyncio.get_running_loop()
         timer = limit_s and loop.call_later(limit_s, self._hang, engine, jobs, late)
@@ -153,6 +177,8 @@ class Lane:
 
     def _answer(self, jobs: Sequence[Job], answers: Sequence[Any], begun: float) -> None:
         compute_s = time.monotonic() - begun
+        self.busy_s += compute_s / self._places
+        self._metrics.seconds(compute_s)
         is_complete, batch_requests = True, len(jobs)
         # Paired before any is told: of a wrong number nobody knows whose answer is whose.
         for job, answer in [*zip(jobs, answers, strict=True)]:

@@ -159,6 +159,11 @@ class JobQueue:
             return False
         return self._next_line() is self._alone or self.points >= self._batch_points
 
+    @property
+    def cost_ns(self) -> int:
+        """Predicted nanoseconds of them all."""
+        return self._shared.cost_ns + self._alone.cost_ns
+
     def ahead_ns(self, job: Job) -> int:
         """Predicted nanoseconds until a job that arrives now has run, if all wait alike.
 

@@ -9,11 +9,11 @@ from typing import Protocol, TypeVar
 
 from farpoint_server import request_context
 from farpoint_server.codec.validation import RequestLimits
-from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.engine import Engine, check_any
 from farpoint_server.engine.types import Answer, Int64s, Outcome, Work
 from farpoint_server.models.registry import Registry
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.placement import Scheduler
 from farpoint_server.services.model_statistics import MOST_NOTED, Ended, ModelStatistics
 from farpoint_server.transport.receive import ReceiveTurns
 
@@ -47,7 +47,7 @@ class ModelHandler:
     limits: RequestLimits
     admission: Admission
     receiving: ReceiveTurns
-    batcher: Batcher
+    batcher: Scheduler
     registry: Registry
     threads: ThreadPoolExecutor
     engines: Sequence[Engine] = ()
@@ -94,8 +94,7 @@ class ModelHandler:
         fields["points"], fields["clouds"] = int(lengths.sum()), len(lengths)
         fields["model"] = model
         work = await loop.run_in_executor(self.threads, decode)
-        for engine in self.engines:
-            engine.check(work.least_bytes, work.kind)
+        check_any(self.engines, work.least_bytes, work.kind)
         decoded_at = time.monotonic_ns()
         outcome = await self.batcher.run(work, timeout_s)
         times = begun, decoded_at, time.monotonic_ns()

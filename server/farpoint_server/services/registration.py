@@ -1,5 +1,6 @@
 """Registration of the gRPC servicers at the public and the admin server."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -39,31 +40,53 @@ class Servicers:
     admin: AdminServicer
     health: Health
 
-    def add_to(self, servers: GrpcServers, http: UnaryCalls, admin_over_http: bool) -> None:
-        """Registers every service; health is at each port, reflection at those of gRPC."""
-        public = Registries(servers.public, http)
+    def add_to(
+        self,
+        servers: GrpcServers,
+        http: UnaryCalls,
+        admin_over_http: bool,
+        wrap: Callable[[HandlerRegistry], HandlerRegistry] = lambda registry: registry,
+    ) -> None:
+        """Registers every service; health is at each port, reflection at those of gRPC.
+
+        Args:
+            servers: Of gRPC.
+            http: Unary calls over HTTP.
+            admin_over_http: Whether these may administer.
+            wrap: What services register at, given a server.
+        """
+        public = wrap(Registries(servers.public, http))
         self.sampling.add_to(public)
         self.encoding.add_to(public)
         self.open_inference.add_to(public)
-        self.open_inference.add_admin_to(servers.public, servers.admin is servers.public)
-        self.open_inference.add_admin_to(http, admin_over_http)
+        is_public = servers.admin is servers.public
+        self.open_inference.add_admin_to(wrap(servers.public), is_public)
+        self.open_inference.add_admin_to(wrap(http), admin_over_http)
         self.health.add_to(public)
         shown = {servers.public: [*PUBLIC]}
         if servers.admin not in (None, servers.public):
-            self.open_inference.add_descriptions_to(servers.admin)
-            self.open_inference.add_admin_to(servers.admin, True)
+            self.open_inference.add_descriptions_to(wrap(servers.admin))
+            self.open_inference.add_admin_to(wrap(servers.admin), True)
             shown[servers.admin] = [open_inference.DESCRIPTOR]
         admin: list[HandlerRegistry] = [http] if admin_over_http else []
         if servers.admin is not None:
             admin.append(servers.admin)
             shown.setdefault(servers.admin, []).extend(ADMIN)
         # Which asks no more of a server than this.
-        everywhere = cast(grpc.aio.Server, Registries(*admin))
+        everywhere = cast(grpc.aio.Server, wrap(Registries(*admin)))
         admin_pb2_grpc.add_AdminServiceServicer_to_server(self.admin, everywhere)
         for server, services in shown.items():
             if server is not servers.public:
                 self.health.add_to(server)
             reflection.add_to(server, (*services, HEALTH))
+
+    def add_to_peers(self, registry: HandlerRegistry) -> None:
+        """Registers what the processes of a server ask each other, for their own part alone."""
+        self.open_inference.add_to(registry)
+        self.open_inference.add_admin_to(registry, True)
+        self.health.add_to(registry)
+        server = cast(grpc.aio.Server, registry)
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(self.admin, server)
 
 
 def health_names(settings: NetworkSettings) -> list[str]:

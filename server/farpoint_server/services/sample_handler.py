@@ -25,12 +25,12 @@ from farpoint_server.codec.sample_response import response_bytes, serialize_samp
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.tensors import TensorView
 from farpoint_server.codec.validation import RequestLimits
-from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.engine import Engine, check_any
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Clouds, Outcome, Samples
 from farpoint_server.memory.prediction import sample_bytes
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.placement import Scheduler
 from farpoint_server.services.model_statistics import MOST_NOTED, Ended, ModelStatistics
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.receive import ReceiveTurns, receive
@@ -55,7 +55,7 @@ class SampleHandler:
         admission: What all requests together may hold at most.
         receiving: Whose turn it is to send a message.
         batcher: Runs the work.
-        engines: Any of them may get a request.
+        engines: One of them gets a request.
         threads: Where large messages are decoded and serialized.
         regions: Shared memory that requests may refer to.
         statistics: Where requests are counted.
@@ -64,7 +64,7 @@ class SampleHandler:
     limits: RequestLimits
     admission: Admission
     receiving: ReceiveTurns
-    batcher: Batcher
+    batcher: Scheduler
     engines: Sequence[Engine]
     threads: ThreadPoolExecutor
     regions: Regions = field(default_factory=Regions)
@@ -130,9 +130,8 @@ class SampleHandler:
         fields["points"], fields["clouds"] = points, clouds
         size = request.message_bytes + request.shared_bytes
         with nullcontext() if is_admitted else self.admission.hold(points, size):
-            for engine in self.engines:
-                if engine.memory.bounded:
-                    engine.check(_largest_cloud_bytes(request))
+            if all(engine.memory.bounded for engine in self.engines):
+                check_any(self.engines, _largest_cloud_bytes(request))
             loop = asyncio.get_running_loop()
             tensor = request.points
             is_float32 = type(tensor) is TensorView and tensor.data_type == DATA_TYPE_FLOAT32

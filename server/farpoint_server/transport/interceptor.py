@@ -26,6 +26,7 @@ from farpoint_server.request_context import Fields
 from farpoint_server.transport.handlers import Behavior, Context, Handler, adapt, until_idle
 from farpoint_server.transport.limits.open_calls import InFlight, OpenCalls, Outgoing
 from farpoint_server.transport.limits.slots import CallLimits, RefusalLog
+from farpoint_server.transport.load_report import LoadReport, Trailers
 
 REQUEST_ID_KEY = "x-request-id"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -33,6 +34,12 @@ DETAILS_KEY = "grpc-status-details-bin"
 # interest.
 PACKAGES = ("farpoint.", "inference.")
 IDLE_S = 3600.0
+# Another server might have served the call.
+FAILED_HERE = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.INTERNAL,
+)
 
 log = structlog.get_logger("farpoint.rpc")
 _request_id: ContextVar[str] = ContextVar("request_id")
@@ -76,6 +83,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         limits: How many may be open; None for as many as come.
         outgoing: Where responses count until they are sent; None counts none.
         idle_s: Seconds after which a stream of reflection ends that asks nothing.
+        load: What answers say of the server's load; None for nothing.
     """
 
     def __init__(
@@ -85,10 +93,12 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         limits: CallLimits | None = None,
         outgoing: Outgoing | None = None,
         idle_s: float = IDLE_S,
+        load: LoadReport | None = None,
     ) -> None:
         self._calls = OpenCalls(in_flight, limits, outgoing)
         self._metrics = metrics or NoMetrics()
         self._idle_s = idle_s
+        self._load = load
         self._refusals = RefusalLog()
         self._guarded: dict[str, tuple[Handler, Handler]] = {}
 
@@ -115,13 +125,15 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
     def _guard(self, rpc: str, behavior: Behavior) -> Behavior:
         method, metrics = rpc.rpartition("/")[2], self._metrics
         end_request, slots = partial(metrics.end_request, rpc), self._calls.slots_of(rpc)
+        load = self._load
 
         async def guarded(request: Any, context: Context) -> Any:
             arrived, code = time.monotonic(), "OK"
             request_id = _request_id.get()
             current = request_context.begin(end_request, request_id=request_id, method=method)
             request_context.identify(context.peer())
-            context.set_trailing_metadata(((REQUEST_ID_KEY, request_id),))
+            report = () if load is None else load.begin()
+            context.set_trailing_metadata(((REQUEST_ID_KEY, request_id), *report))
             try:
                 call = self._calls.accept(context, slots)
                 answer = await behavior(request, context)
@@ -133,7 +145,9 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
                 code = code_of(error).name
                 self._log_error(arrived, error)
                 clear_tracebacks(error)
-                await _abort(context, request_id, error)
+                if load is not None and code_of(error) in FAILED_HERE:
+                    report = load.fail()
+                await _abort(context, request_id, error, report)
             else:
                 call.answer(context, answer)
                 seconds = time.monotonic() - arrived
@@ -201,9 +215,11 @@ def log_end(arrived: float, error: Exception | None = None) -> None:
         request.on_end(seconds, error, request.fields)
 
 
-async def _abort(context: Context, request_id: str, error: Exception) -> NoReturn:
+async def _abort(
+    context: Context, request_id: str, error: Exception, report: Trailers = ()
+) -> NoReturn:
     status = status_of(error, request_id)
-    trailers = [(REQUEST_ID_KEY, request_id)]
+    trailers: list[tuple[str, str | bytes]] = [(REQUEST_ID_KEY, request_id), *report]
     if status.details:
         trailers.append((DETAILS_KEY, status.SerializeToString()))
     await context.abort(code_of(error), status.message, tuple(trailers))

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -47,13 +47,18 @@ class GrpcServers:
     Args:
         settings: The server's.
         interceptors: Of both, the outermost first; that of tokens is added inside of them.
+        is_first: Whether this is the first of several processes, or the only one.
 
     Raises:
         SecretsUnusableError: a file of TLS or of tokens cannot be used.
     """
 
     def __init__(
-        self, settings: Settings, interceptors: Sequence[grpc.aio.ServerInterceptor]
+        self,
+        settings: Settings,
+        interceptors: Sequence[grpc.aio.ServerInterceptor],
+        *,
+        is_first: bool = True,
     ) -> None:
         self._settings = settings
         self.tls = tls_files(settings)
@@ -70,6 +75,9 @@ class GrpcServers:
             for address in settings.admin_listen
             if address in settings.listen or address != settings.http_listen
         ]
+        if not is_first:
+            # A unix socket has one process, which answers for all.
+            self._admin_listen = [a for a in self._admin_listen if not is_unix(a)]
         if self._admin_listen:
             shared = set(self._admin_listen) <= set(settings.listen)
             self.admin = self.public if shared else _make_server(settings, interceptors)
@@ -180,11 +188,13 @@ def _make_server(
             *(NO_COMPRESSION if settings.compression == "off" else ()),
             ("grpc.max_concurrent_streams", settings.max_streams),
             ("grpc.max_allowed_incoming_connections", settings.max_connections),
-            # Two servers on one port would share its calls at random; let the second one fail.
-            ("grpc.so_reuseport", 0),
+            # Two servers on one port would share its calls at random; let the second one fail. The
+            # processes of one server do share it, and the supervisor holds it for them alone.
+            ("grpc.so_reuseport", int(settings.process_count > 1)),
             # A connection that says nothing at the beginning, and one without a call for long.
             ("grpc.server_handshake_timeout_ms", round(settings.handshake_timeout_s * 1e3)),
             ("grpc.max_connection_idle_ms", round(settings.idle_timeout_s * 1e3)),
+            *_age_options(settings),
             # Finds out about a caller whose machine or network is gone while its call is open.
             ("grpc.keepalive_time_ms", 30_000),
             ("grpc.keepalive_timeout_ms", 10_000),
@@ -195,3 +205,11 @@ def _make_server(
             ("grpc.http2.max_ping_strikes", 10),
         ),
     )
+
+
+def _age_options(settings: Settings) -> Iterator[tuple[str, int]]:
+    """gRPC itself spreads the age by a tenth to both sides, and tells the client to leave first."""
+    for name in ("max_connection_age", "max_connection_age_grace"):
+        seconds: float | None = getattr(settings, f"{name}_s")
+        if seconds is not None:
+            yield f"grpc.{name}_ms", round(seconds * 1e3)

@@ -33,6 +33,7 @@ def test_listen_may_be_repeated_or_separated_by_commas(monkeypatch):
 def test_devices_may_be_repeated_or_separated_by_commas():
     assert parse(["--device", "cpu", "--device", "cuda:1"]).device == ("cpu", "cuda:1")
     assert parse(["--device", "cpu,cpu"]).device == ("cpu", "cpu")
+    assert parse(["--device", "auto:all"]).device == ("auto:all",)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,10 @@ def test_devices_may_be_repeated_or_separated_by_commas():
         (["--admin-listen", "0.0.0.0:1"], "0.0.0.0:1 is beyond loopback"),
         (["--admin-listen", "gpu-node:1", "--tls-key", "k", "--tls-certificate", "c"], "gpu-node"),
         (["--http-listen", "unix:/a"], "expected HOST:PORT, got 'unix:/a'"),
+        (["--probe-listen", "unix:/a"], "expected HOST:PORT, got 'unix:/a'"),
+        (["--max-connection-age-grace-s", "9"], "needs max_connection_age_s"),
+        (["--processes", "0"], "--processes"),
+        (["--processes", "many"], "--processes"),
         (["--http-origins", "viewer.example"], "expected http(s)://HOST, without a path, or *"),
         (["--http-origins", "https://a,https://b/page"], "got 'https://b/page'"),
         (["--shared-memory-listen", "a:1"], "expected unix:PATH, got 'a:1'"),

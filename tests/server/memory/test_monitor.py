@@ -152,3 +152,24 @@ async def test_a_lost_device_is_told_though_health_cannot_be(world):
     world.monitor.start()
     assert await asyncio.wait_for(world.monitor.lost(), 30) == "device failed"
     assert world.reported[-1]["exc_info"].args == ("nobody listens",)
+
+
+async def test_a_server_is_lost_only_with_its_last_device(monkeypatch):
+    monkeypatch.setattr(monitor, "POLL_S", 0.005)
+    engines = [Engine(), Engine()]
+    told = []
+
+    async def on_health(healthy: bool) -> None:
+        told.append(healthy)
+
+    both = MemoryMonitor(engines, lambda: 0, on_health)
+    both.start()
+    lost = asyncio.ensure_future(both.lost())
+    engines[0].errors.append(torch.AcceleratorError("CUDA error: gone"))
+    await until(lambda: engines[0].memory.is_lost)
+    await until(lambda: both._tasks[0].done())
+    assert (lost.done(), told) == (False, [])
+    engines[1].errors.append(torch.AcceleratorError("CUDA error: gone"))
+    assert await asyncio.wait_for(lost, 30) == "device failed"
+    assert told == [False]
+    await both.stop()

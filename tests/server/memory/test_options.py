@@ -8,7 +8,8 @@ import torch
 
 from farpoint_server.memory import monitor
 from farpoint_server.memory.host import Glibc
-from farpoint_server.memory.options import Options, manager_of, thresholds_of
+from farpoint_server.memory.managers import manager_of, thresholds_of
+from farpoint_server.memory.options import Options
 from farpoint_server.memory.policy import CPU_THRESHOLDS, CUDA_THRESHOLDS
 from farpoint_server.memory.trimmer import Gate
 
@@ -27,6 +28,13 @@ def test_a_cpu_keeps_no_reserve_and_refuses_nothing_without_a_limit(limit, bound
     options = Options(limit_bytes=limit, reserve_bytes=1 << 30)
     budget = manager_of(CPU, options, Gate())._budget
     assert (budget.bounded, budget.limit, budget._reserve) == (bounded, limit, 0)
+
+
+@pytest.mark.parametrize(("sharers", "expected"), [(1, 3 << 30), (3, 1 << 30)])
+def test_processes_that_share_a_device_divide_its_limit(sharers, expected):
+    memory = manager_of(CPU, Options(limit_bytes=3 << 30), Gate(), sharers=sharers)
+    assert memory._budget.limit == expected
+    assert manager_of(CPU, Options(), Gate(), sharers=sharers)._budget.limit is None
 
 
 def test_the_options_by_default():

@@ -16,9 +16,22 @@ from farpoint_server.observability.http import routes
 from farpoint_server.transport.http.server import HttpServer
 
 
+class Others:
+    """Other processes, which serve if `health` says so."""
+
+    def __init__(self, health):
+        self._health = health
+
+    async def metrics(self):
+        return None
+
+    async def serve(self):
+        return self._health["others"]
+
+
 @pytest.fixture(scope="module")
 def health():
-    return {"serving": True}
+    return {"serving": True, "others": False}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +43,7 @@ def endpoint(health):
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    app = Starlette(routes=routes(registry, lambda: health["serving"]))
+    app = Starlette(routes=routes(registry, lambda: health["serving"], Others(health)))
     asyncio.run_coroutine_threadsafe(endpoint.start(app), loop).result(60)
     yield endpoint
     asyncio.run_coroutine_threadsafe(endpoint.stop(), loop).result(60)
@@ -60,7 +73,9 @@ def test_health_follows_the_server(endpoint, health, path):
     assert get(endpoint, path) == (200, "SERVING\n")
     health["serving"] = False
     assert get(endpoint, path) == (503, "NOT_SERVING\n")
-    health["serving"] = True
+    health["others"] = True
+    assert get(endpoint, path) == (200, "SERVING\n")
+    health |= {"serving": True, "others": False}
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics/x", "/../etc/passwd"])

@@ -15,11 +15,12 @@ from farpoint_server.engine.sample import SampleBatch, SampleWork
 from farpoint_server.engine.thread import inline_limit_ns
 from farpoint_server.engine.types import Clouds, Samples
 from farpoint_server.errors import DeadlinePassedError
-from farpoint_server.memory.options import Options, manager_of
+from farpoint_server.memory.managers import manager_of
+from farpoint_server.memory.options import Options
 from farpoint_server.memory.trimmer import Gate
+from farpoint_server.observability.metrics.batches import batch_metrics
 from farpoint_server.observability.metrics.instruments import Instruments
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.scheduling.lane import BatchMetrics
 
 RANDOM = np.random.default_rng(5)
 CPU = torch.device("cpu")
@@ -174,8 +175,17 @@ async def test_work_whose_time_is_over_is_not_done(batcher, launches):
 
 async def test_it_is_counted_as_a_batch(engine):
     registry = CollectorRegistry()
-    instruments = Instruments(registry)
-    metrics = BatchMetrics(instruments.batch_requests.observe, instruments.batch_points.observe)
-    await Batcher([engine], 10_000, metrics=metrics).run(SMALL, None)
+    metrics = batch_metrics(Instruments(registry), "cpu")
+    batcher = Batcher([engine], 10_000, metrics=metrics)
+    batcher.start()
+    await batcher.run(SMALL, None)
+    of_cpu = {"device": "cpu"}
+    assert registry.get_sample_value("farpoint_device_requests_total", of_cpu) == 1
+    inline_s = registry.get_sample_value("farpoint_device_seconds_total", of_cpu)
+    assert inline_s > 0
     assert registry.get_sample_value("farpoint_batch_requests_count") == 1
     assert registry.get_sample_value("farpoint_batch_points_sum") == 100
+    await batcher.run(LARGE, None)
+    assert registry.get_sample_value("farpoint_device_requests_total", of_cpu) == 2
+    assert registry.get_sample_value("farpoint_device_seconds_total", of_cpu) > inline_s
+    await batcher.stop()

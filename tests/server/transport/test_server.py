@@ -75,6 +75,25 @@ async def test_compressed_messages_are_refused_unless_asked_for(compression):
     await servers.stop(None)
 
 
+async def test_a_connection_of_age_is_replaced_and_no_call_notices():
+    servers = GrpcServers(Settings(listen=["127.0.0.1:0"], max_connection_age_s=0.2), [])
+    peers = set()
+
+    async def name_peer(request, context):
+        peers.add(context.peer())
+        return request
+
+    handler = grpc.unary_unary_rpc_method_handler(name_peer)
+    generic = grpc.method_handlers_generic_handler("a.B", {"C": handler})
+    servers.public.add_generic_rpc_handlers([generic])
+    (address,) = servers.bind().public
+    await servers.start()
+    async with grpc.aio.insecure_channel(address) as channel:
+        while len(peers) < 3:
+            assert await channel.unary_unary("/a.B/C")(b"plain") == b"plain"
+    await servers.stop(None)
+
+
 def echo_handler():
     async def echo(request, context):  # noqa: ARG001
         return request
@@ -101,6 +120,8 @@ async def test_what_grpc_is_told(monkeypatch, compression):
             max_connections=9,
             handshake_timeout_s=2000.25,
             idle_timeout_s=2000.5,
+            max_connection_age_s=2000.75,
+            max_connection_age_grace_s=9.5,
         ),
         [],
     )
@@ -118,6 +139,8 @@ async def test_what_grpc_is_told(monkeypatch, compression):
         "grpc.so_reuseport": 0,
         "grpc.server_handshake_timeout_ms": 2_000_250,
         "grpc.max_connection_idle_ms": 2_000_500,
+        "grpc.max_connection_age_ms": 2_000_750,
+        "grpc.max_connection_age_grace_ms": 9_500,
         "grpc.keepalive_time_ms": 30_000,
         "grpc.keepalive_timeout_ms": 10_000,
         "grpc.keepalive_permit_without_calls": 1,

@@ -93,6 +93,8 @@ class UnaryRpc(ABC, Generic[Response, Result]):
 
     method: ClassVar["attrgetter[Any]"]
     """Finds the stub's method in `Stubs`."""
+    may_be_hedged: ClassVar[bool] = False
+    """Whether several servers may be asked at once: it changes nothing, and any answer will do."""
     request: Message | SerializedRequest | Iterator[Message]
 
     @abstractmethod

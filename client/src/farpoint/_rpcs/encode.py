@@ -21,6 +21,7 @@ class EncodeRpc(UnaryRpc[pb.EncodeResponse, Encoding | list[Encoding]]):
     """
 
     method = attrgetter("sampling.Encode")
+    may_be_hedged = True
     request: pb.EncodeRequest
 
     def __init__(

@@ -38,6 +38,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
     """
 
     method = operator.attrgetter("sampling.Sample")
+    may_be_hedged = True
     head: pb.SampleRequest
     """The request, without `data`."""
     data: list[memoryview]

@@ -18,6 +18,7 @@ from farpoint._channel import DEFAULT_TIMEOUT_S
 from farpoint.cli import encode as encoder
 from farpoint.cli import memory as memory_view
 from farpoint.cli import models as model_view
+from farpoint.cli.bench.command import bench
 from farpoint.cli.connection import Connection, with_connection
 from farpoint.cli.failures import clean_failure
 from farpoint.cli.health import check_health
@@ -65,6 +66,7 @@ def _options(
 
 app.callback()(with_connection(_options, from_environment=True))
 command(sample)
+command(bench)
 
 
 @command

@@ -13,7 +13,7 @@ import typer
 
 from farpoint._channel import DEFAULT_TARGET, open_channel
 from farpoint._client import Client
-from farpoint._security import Tls, read_security
+from farpoint._security import Security, Tls, read_security
 from farpoint.errors import InvalidArgumentError
 
 # Never a flag: others on the machine could read it from the list of processes.
@@ -22,7 +22,7 @@ TOKEN_VARIABLE = "FARPOINT_TOKEN"
 Text = str | None
 File = Path | None
 _OPTIONS: dict[str, tuple[Any, str]] = {
-    "server": (Text, "HOST:PORT, dns:///HOST:PORT or unix:PATH."),
+    "server": (Text, "HOST:PORT, dns:///HOST:PORT, unix:PATH or several HOST:PORT,HOST:PORT."),
     "tls": (bool | None, "Use TLS."),
     "ca": (File, "PEM file of trusted authorities; implies --tls."),
     "certificate": (File, "PEM file of the client's certificate."),
@@ -58,7 +58,11 @@ class Connection:
 
     def open_channel(self) -> grpc.Channel:
         """A channel to the server."""
-        return open_channel(self.target, read_security(self.target, self._tls(), self._token()))
+        return open_channel(self.target, self.security())
+
+    def security(self) -> Security:
+        """What a channel to the server is opened with."""
+        return read_security(self.target, self._tls(), self._token())
 
     def _tls(self) -> Tls | bool:
         files = (self.ca, self.certificate, self.key, self.server_name)

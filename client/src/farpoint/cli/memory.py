@@ -13,7 +13,7 @@ from rich.table import Table
 
 from farpoint._client import Client
 from farpoint.errors import CloudFileError, FailedPreconditionError
-from farpoint.memory import DeviceMemory, Memory
+from farpoint.memory import DeviceMemory, Memory, Trim
 
 INTERVAL_S = 0.5
 MIB = 1 << 20
@@ -44,7 +44,7 @@ def trim(client: Client) -> None:
     """Has the server give cached memory back, and says how much came."""
     for done in client.trim_memory():
         print(
-            f"{done.device}: {_mib(done.returned_bytes)} MiB returned in {done.duration_ms:.1f} ms"
+            f"{_name(done)}: {_mib(done.returned_bytes)} MiB returned in {done.duration_ms:.1f} ms"
         )
 
 
@@ -59,13 +59,19 @@ def save_snapshot(client: Client, path: Path) -> None:
     if not devices:
         raise FailedPreconditionError("torch keeps a memory snapshot of GPUs only; here is none")
     for device in devices:
-        name = f"{path.stem}-{device.device.replace(':', '')}{path.suffix}"
+        process = f"-{device.process}" if device.process else ""
+        name = f"{path.stem}-{device.device.replace(':', '')}{process}{path.suffix}"
         target = path if len(devices) == 1 else path.with_name(name)
         try:
             target.write_bytes(device.snapshot)
         except OSError as error:
             raise CloudFileError(error.strerror or str(error), path=target) from error
         print(f"{device.device} -> {target}: {len(device.snapshot)} bytes")
+
+
+def _name(of: DeviceMemory | Trim) -> str:
+    """The device, and the process where it is not the first."""
+    return f"{of.device} of process {of.process}" if of.process else of.device
 
 
 def _as_json(memory: Memory) -> str:
@@ -76,7 +82,7 @@ def _as_json(memory: Memory) -> str:
 
 
 def _as_tables(memory: Memory) -> Group:
-    devices = Table("device", "", *(device.device for device in memory.devices))
+    devices = Table("device", "", *map(_name, memory.devices))
     for name, values in _rows(memory.devices).items():
         unit = "MiB" if name.endswith("bytes") else ""
         devices.add_row(name.removesuffix("_bytes").replace("_", " "), unit, *values)
@@ -85,7 +91,7 @@ def _as_tables(memory: Memory) -> Group:
 
 
 def _rows(devices: tuple[DeviceMemory, ...]) -> dict[str, list[str]]:
-    hidden = ("device", "age_ms", "trims", "snapshot")
+    hidden = ("device", "process", "age_ms", "trims", "snapshot")
     names = [name for name in DeviceMemory.__dataclass_fields__ if name not in hidden]
     return {name: [_text(name, getattr(device, name)) for device in devices] for name in names}
 
@@ -101,7 +107,7 @@ def _trims(memory: Memory) -> Table:
     for device in memory.devices:
         for reason, total in sorted(device.trims.items()):
             table.add_row(
-                device.device,
+                _name(device),
                 reason,
                 str(total.count),
                 f"{total.total_ms:.1f}",

@@ -118,6 +118,10 @@ class PosixMemory:
             raise NotFoundError(f"name: expected a region that is registered, got {quoted(name)}")
         return [self._regions[owner, name]]
 
+    def all(self) -> Sequence[tuple[str, PosixRegion]]:
+        """Every region, with its owner."""
+        return [(owner, region) for (owner, _), region in self._regions.items()]
+
     def find(self, owner: str, name: str, offset: int, size: int, field: str) -> PosixRange:
         """A part of a region, for the tensor at `field`; raises InvalidRequestError."""
         region = self._regions.get((owner, name))

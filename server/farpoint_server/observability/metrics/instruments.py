@@ -18,6 +18,7 @@ GAUGES: Mapping[str, str] = {
     "queue_requests": "Requests no engine has begun.",
     "queue_points": "Points of these requests.",
     "shared_memory_bytes": "Bytes that callers share.",
+    "queue_seconds": "Time that what waits and runs on a device is predicted to take.",
 }
 
 
@@ -64,6 +65,18 @@ class Instruments:
             "farpoint_refusals",
             "Calls that were refused or given up, by reason.",
             ("reason",),
+            registry=registry,
+        )
+        self.device_requests = Counter(
+            "farpoint_device_requests",
+            "Requests that a device was given.",
+            ("device",),
+            registry=registry,
+        )
+        self.device_seconds = Counter(
+            "farpoint_device_seconds",
+            "Time that batches took on a device; of several at a time, of each.",
+            ("device",),
             registry=registry,
         )
         self.batch_requests = Histogram(

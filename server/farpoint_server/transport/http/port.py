@@ -1,4 +1,4 @@
-"""The HTTP port of a server: metrics and health, unary RPCs, and the page, in one application."""
+"""The HTTP ports of a server: that of metrics, unary RPCs and the page, and that of probes."""
 
 from collections.abc import Iterable, Sequence
 
@@ -47,6 +47,7 @@ class HttpPort:
                 settings.http_listen,
                 context,
                 max_connections=settings.max_http_connections,
+                shared=settings.process_count > 1,
             )
 
     @property
@@ -77,6 +78,38 @@ class HttpPort:
         """Closes every connection; answers under way have so many seconds."""
         if self._server is not None:
             await self._server.stop(grace_s)
+
+
+class ProbePort:
+    """Answers `probe_listen` in plain text, whatever the others speak, with health alone.
+
+    Args:
+        settings: The server's.
+
+    Raises:
+        AddressUnavailableError: the address cannot be bound.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._server: HttpServer | None = None
+        if settings.probe_listen is not None:
+            shared = settings.process_count > 1
+            self._server = HttpServer("--probe-listen", settings.probe_listen, shared=shared)
+
+    @property
+    def address(self) -> str | None:
+        """HOST:PORT with the port that was taken; None without one."""
+        return None if self._server is None else self._server.address
+
+    async def start(self, routes: Sequence[BaseRoute]) -> None:
+        """Answers from now on; paths that are no route are 404."""
+        if self._server is not None:
+            await self._server.start(Starlette(routes=routes))
+
+    async def stop(self) -> None:
+        """Closes every connection."""
+        if self._server is not None:
+            await self._server.stop()
 
 
 def make_app(routes: Sequence[BaseRoute], connect: ASGIApp, page: ASGIApp) -> ASGIApp:

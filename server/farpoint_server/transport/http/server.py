@@ -28,6 +28,7 @@ class HttpServer:
         flag: The setting of the address, for errors.
         address: HOST:PORT; port 0 takes a free one.
         tls: The context of each new connection; None for plain HTTP.
+        shared: Whether other processes of this server listen there too.
         max_connections: With one more, that which has waited longest for its request is closed.
 
     Attributes:
@@ -43,10 +44,11 @@ class HttpServer:
         address: str,
         tls: Callable[[], ssl.SSLContext] | None = None,
         *,
+        shared: bool = False,
         max_connections: int = 256,
     ) -> None:
         try:
-            self._socket = _listen(*split_host_port(address))
+            self._socket = _listen(*split_host_port(address), shared)
         except (OSError, TypeError, ValueError) as error:
             raise AddressUnavailableError(
                 f"{flag} {address}: cannot be bound: {reason_of(error)}"
@@ -107,12 +109,19 @@ async def _close_late(state: ServerState) -> None:
                 connection.close_if_late(now)
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    if ":" not in host:
-        listening = socket.create_server((host, port))
+def _listen(host: str, port: int, shared: bool) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    dual = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    if shared:
+        # It listens when this process can answer: until then the others get all connections.
+        listening = socket.socket(family)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not dual)
+        listening.bind((host, port))
     else:
-        dual = socket.has_dualstack_ipv6()
-        listening = socket.create_server((host, port), family=socket.AF_INET6, dualstack_ipv6=dual)
+        listening = socket.create_server((host, port), family=family, dualstack_ipv6=dual)
     # Its connections have these too. asyncio sets the first only on sockets that name their
     # protocol, which these do not; headers and body would be 40 ms apart.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

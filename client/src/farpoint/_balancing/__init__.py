@@ -1,0 +1,1 @@
+"""Many servers behind one client: their addresses, and small calls to more than one of them."""

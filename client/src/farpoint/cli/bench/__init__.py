@@ -1,0 +1,1 @@
+"""`farpoint bench`: what a server sustains at a latency target."""

@@ -1,0 +1,123 @@
+"""Open-loop load: calls begin when they are due, whether or not earlier ones were answered.
+
+A generator that waits for answers asks a slow server less, and so measures it when it is idle
+("coordinated omission"). Here a call's latency counts from when it was due.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+
+from farpoint._channel import Balance, open_aio_channel
+from farpoint._security import Security
+
+SAMPLE = "/farpoint.v1.SamplingService/Sample"
+
+Call = Callable[[bytes], Awaitable[bytes]]
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """When calls are due and which kind each is of; the same for the same seed.
+
+    Args:
+        due_s: shape (n,), rising, from the beginning.
+        kinds: shape (n,): positions among the kinds.
+    """
+
+    due_s: NDArray[np.float64]
+    kinds: NDArray[np.int64]
+
+    @classmethod
+    def poisson(cls, rate: float, seconds: float, shares: Sequence[float], seed: int) -> "Arrivals":
+        """Independent callers, `rate` calls a second of all of them, for some seconds."""
+        random = np.random.default_rng(seed)
+        count = max(1, int(random.poisson(rate * seconds)))
+        due_s = np.sort(random.uniform(0, seconds, count))
+        weights = np.array(shares) / sum(shares)
+        return cls(due_s, random.choice(len(weights), count, p=weights))
+
+
+@dataclass
+class Measured:
+    """How calls went.
+
+    Attributes:
+        latency_ms: from when each was due until its answer; infinite for one that failed.
+        late_ms: from when each was due until it was sent: of the generator, not of the server.
+        seconds: until the last answer.
+        errors: statuses of those that failed.
+    """
+
+    latency_ms: list[float] = field(default_factory=list)
+    late_ms: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def answered_per_s(self) -> float:
+        """Over the time until the last answer."""
+        return (len(self.latency_ms) - len(self.errors)) / max(self.seconds, 1e-9)
+
+    def percentile_ms(self, percent: float) -> float:
+        """Of the latencies: the least that as many percent of the calls kept."""
+        ordered = sorted(self.latency_ms)
+        return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+    def late_percentile_ms(self, percent: float) -> float:
+        """As `percentile_ms`, of what the generator itself was late."""
+        return float(np.percentile(self.late_ms, percent))
+
+
+async def offer(call: Call, requests: Sequence[bytes], arrivals: Arrivals) -> Measured:
+    """Makes every call when it is due, and waits for all answers."""
+    measured, begun = Measured(), time.perf_counter()
+    running: set[asyncio.Task[None]] = set()
+
+    async def one(due: float, request: bytes) -> None:
+        measured.late_ms.append((time.perf_counter() - due) * 1e3)
+        try:
+            await call(request)
+        except grpc.RpcError as error:
+            measured.errors.append(error.code().name)
+            measured.latency_ms.append(math.inf)
+        else:
+            measured.latency_ms.append((time.perf_counter() - due) * 1e3)
+
+    for due_s, kind in zip(arrivals.due_s.tolist(), arrivals.kinds.tolist(), strict=True):
+        due = begun + due_s
+        if (ahead := due - time.perf_counter()) > 0:
+            await asyncio.sleep(ahead)
+        task = asyncio.ensure_future(one(due, requests[kind]))
+        running.add(task)
+        task.add_done_callback(running.discard)
+    await asyncio.gather(*running)
+    measured.seconds = time.perf_counter() - begun
+    return measured
+
+
+async def measure(
+    target: str,
+    security: Security,
+    requests: Sequence[bytes],
+    arrivals: Arrivals,
+    timeout_s: float,
+) -> Measured:
+    """As `offer`, on a channel of its own that has answered each kind once before."""
+    balance = Balance(retry_budget=0)
+    async with open_aio_channel(target, security, balance) as channel:
+        method: Any = channel.unary_unary(SAMPLE)
+
+        async def call(request: bytes) -> bytes:
+            return bytes(await method(request, timeout=timeout_s))
+
+        for request in requests:
+            await call(request)
+        return await offer(call, requests, arrivals)

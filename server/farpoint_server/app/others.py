@@ -1,0 +1,100 @@
+"""This process among those of one server: what it answers the others, asks them and takes over."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from farpoint_server.codec.open_inference.posix_memory import PosixMemory
+from farpoint_server.models.registry import Registry
+from farpoint_server.processes.place import Place
+from farpoint_server.services import replicas
+from farpoint_server.services.everywhere import CHANGING, Everywhere
+from farpoint_server.services.registration import Servicers
+from farpoint_server.transport.http.calls import HandlerRegistry
+from farpoint_server.transport.peers import SERVICE, Peers, PeerServer
+
+
+class OtherProcesses:
+    """Those beside this one; there are none where it is alone, and then nothing is different.
+
+    Args:
+        place: Of this process.
+        memory: Regions that callers have registered.
+    """
+
+    def __init__(self, place: Place, memory: PosixMemory) -> None:
+        self._place, self._memory = place, memory
+        self._peers = Peers({index: place.peer_address(index) for index in place.others})
+        self._server: PeerServer | None = None
+        self._exposition: Callable[[], bytes] = bytes
+
+    def register(
+        self,
+        servicers: Servicers,
+        models: Registry,
+        exposition: Callable[[], bytes],
+    ) -> None:
+        """Has the others be answered.
+
+        Args:
+            servicers: Of this process.
+            models: Those that are loaded.
+            exposition: Makes the text of the metrics.
+        """
+        self._exposition = exposition
+        if self._place.is_alone:
+            return
+        server = PeerServer(self._place.peer_address(self._place.index), CHANGING)
+        servicers.add_to_peers(server.registry)
+
+        async def state() -> bytes:
+            return replicas.describe(models, self._memory) if server.has_joined else b""
+
+        async def metrics() -> bytes:
+            return await asyncio.to_thread(exposition)
+
+        methods: Mapping[str, Callable[[], Awaitable[bytes]]] = {
+            "GetState": state,
+            "GetMetrics": metrics,
+        }
+        server.add(methods)
+        self._server = server
+
+    def wrap(self, registry: HandlerRegistry) -> HandlerRegistry:
+        """Where services register whose methods are answered for all processes."""
+        if self._place.is_alone:
+            return registry
+        return Everywhere(registry, self._peers, self._place.index)
+
+    async def start(self) -> list[str] | None:
+        """Answers the others; the models that they have, None if none of them serves yet."""
+        if self._server is None:
+            return None
+        await self._server.start()
+        states = (await self._peers.ask(f"/{SERVICE}/GetState")).values()
+        state = next(filter(None, states), None)
+        if state is None:
+            return None
+        replicas.take_regions(state, self._memory)
+        return replicas.models_of(state)
+
+    def join(self) -> None:
+        """The models are loaded: changes that came meanwhile are made now."""
+        if self._server is not None:
+            self._server.join()
+
+    async def metrics(self) -> Mapping[int, str] | None:
+        """What every process exposes, by its index; None where this one is alone."""
+        if self._place.is_alone:
+            return None
+        own = await asyncio.to_thread(self._exposition)
+        texts = {self._place.index: own, **await self._peers.ask(f"/{SERVICE}/GetMetrics")}
+        return {index: text.decode() for index, text in texts.items()}
+
+    async def serve(self) -> bool:
+        """Whether any of them is healthy."""
+        return bool(self._peers) and await self._peers.serve()
+
+    async def stop(self) -> None:
+        """Answers them no more."""
+        if self._server is not None:
+            await self._server.stop()

@@ -1,0 +1,77 @@
+"""The place of a process among those of one server, and how the supervisor tells it."""
+
+import json
+import os
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from farpoint_server.config.settings import Settings
+
+# Not FARPOINT_...: it is no setting.
+VARIABLE = "_FARPOINT_PROCESS"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which of how many processes this is; the only one, unless a supervisor says otherwise."""
+
+    index: int = 0
+    count: int = 1
+    folder: Path = Path()
+    """Where each process has a socket that the others ask it by."""
+    link: int = -1
+    """File descriptor of the socket to the supervisor."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there are no others."""
+        return self.count == 1
+
+    def peer_address(self, index: int) -> str:
+        """Where a process answers the others."""
+        return f"unix:{self.folder / str(index)}"
+
+    @property
+    def others(self) -> Sequence[int]:
+        """All but this one."""
+        return [index for index in range(self.count) if index != self.index]
+
+    def own_gpus(self, gpus: Sequence[T], index: int | None = None) -> Sequence[T]:
+        """The GPUs of a process, this one by default: they are dealt out in turns.
+
+        With more processes than GPUs several share one.
+        """
+        index = self.index if index is None else index
+        return gpus[index :: self.count] or [gpus[index % len(gpus)]] if gpus else []
+
+    def sharers(self, gpu: T, gpus: Sequence[T]) -> int:
+        """Processes that use a GPU."""
+        return sum(gpu in self.own_gpus(gpus, index) for index in range(self.count))
+
+
+def tell(place: Place, settings: Settings) -> dict[str, str]:
+    """The variable that makes a program that calls `told` a process of a server."""
+    said = {
+        "index": place.index,
+        "count": place.count,
+        "folder": str(place.folder),
+        "link": place.link,
+        "settings": settings.model_dump(mode="json", exclude={"config"}),
+    }
+    return {VARIABLE: json.dumps(said)}
+
+
+def told(environment: MutableMapping[str, str] = os.environ) -> tuple[Place, Settings] | None:
+    """What a supervisor said when it started this program; None if none did.
+
+    The variable is taken out, so that programs that this one starts are no processes of the server.
+    """
+    text = environment.pop(VARIABLE, None)
+    if text is None:
+        return None
+    said: dict[str, Any] = json.loads(text)
+    settings = Settings(**said["settings"], config=None)
+    return Place(said["index"], said["count"], Path(said["folder"]), said["link"]), settings

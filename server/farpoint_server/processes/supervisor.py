@@ -1,0 +1,172 @@
+"""The supervisor: starts the processes of a server, replaces those that end, and ends with them."""
+
+import asyncio
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+
+from farpoint_server.config.settings import Settings
+from farpoint_server.processes.child import PATIENCE_S, Child
+from farpoint_server.processes.log import LogMerger
+from farpoint_server.processes.place import Place
+from farpoint_server.processes.ports import Ports
+from farpoint_server.processes.share import share
+
+# Seconds before a process that ended is replaced: twice as many each time, until one has lived.
+FIRST_PAUSE_S, MOST_PAUSE_S = 0.5, 30.0
+LIVED_S = 60.0
+# A replacement that ends again and again before it serves ends the server.
+MOST_FAILED_STARTS = 5
+CANNOT_START, DEVICE_FAILED = 2, 3
+log = structlog.get_logger("farpoint.supervisor")
+
+
+class Supervisor:
+    """Keeps a process in each place until a signal.
+
+    Args:
+        settings: Of the whole server, with ports that are taken.
+        merger: Of the log.
+        folder: Private, for the sockets between processes.
+    """
+
+    def __init__(self, settings: Settings, merger: LogMerger, folder: Path) -> None:
+        self._count = count = settings.process_count
+        self._drain_s = settings.drain_grace_s + settings.drain_timeout_s + PATIENCE_S
+        self._settings, self._merger, self._folder = share(settings, count), merger, folder
+        self._children = [Child(index) for index in range(count)]
+        self._may_begin, self._stopping = asyncio.Event(), asyncio.Event()
+
+    async def run(self) -> int:
+        """Serves until a signal, which every process gets; the exit status.
+
+        Returns:
+            0 if each process drained, 1 if one did not; what a process ended with that could not
+            start.
+        """
+        signals = _signals()
+        keeping = [asyncio.create_task(self._keep(index)) for index in range(self._count)]
+        beginning = asyncio.create_task(self._begin())
+        passing = asyncio.create_task(self._pass_on(signals))
+        stopped = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait([stopped, *keeping], return_when=asyncio.FIRST_COMPLETED)
+        if not self._stopping.is_set():  # a bug ended one of them, and is raised below
+            self._stopping.set()
+            self._signal(signal.SIGTERM)
+        beginning.cancel()
+        _, late = await asyncio.wait(keeping, timeout=self._drain_s)
+        if late:
+            self._signal(signal.SIGKILL)
+        statuses = await asyncio.gather(*keeping)
+        passing.cancel()
+        status = max(statuses)
+        log.info("stopped", processes=self._count, exit_status=status)
+        return status
+
+    async def _begin(self) -> None:
+        """At the start no port is open until all are ready, so that no load falls on the first."""
+        for child in self._children:
+            await child.warm.wait()
+        self._may_begin.set()
+        for child in self._children:
+            await child.ready.wait()
+        fields = [child.fields for child in self._children]
+        names = dict.fromkeys(str(each["device"]) for each in fields)
+        log.info("ready", **{**fields[0], "device": ", ".join(names)}, processes=self._count)
+
+    async def _pass_on(self, signals: "asyncio.Queue[signal.Signals]") -> None:
+        while True:
+            number = await signals.get()
+            self._stopping.set()
+            self._signal(number)
+
+    async def _keep(self, index: int) -> int:
+        """Keeps one process running; what the last one ended with that counts."""
+        pause, failures = FIRST_PAUSE_S, 0
+        while True:
+            child = self._children[index]
+            begun = time.monotonic()
+            status = await self._run(child)
+            if self._stopping.is_set():
+                return min(abs(status), 1) if child.ready.is_set() else 0
+            lived = child.ready.is_set()
+            log.error(
+                "process ended",
+                process=index,
+                pid=child.process and child.process.pid,
+                exit_status=status,
+                served=lived,
+            )
+            failures = 0 if lived else failures + 1
+            if not self._may_begin.is_set() or failures == MOST_FAILED_STARTS:
+                return self._give_up(index, status)
+            if time.monotonic() - begun > LIVED_S:
+                pause = FIRST_PAUSE_S
+            if await self._stops_within(pause):
+                return 0
+            pause = min(2 * pause, MOST_PAUSE_S)
+            self._children[index] = Child(index)
+
+    async def _run(self, child: Child) -> int:
+        try:
+            return await child.run(
+                lambda link: Place(child.index, self._count, self._folder, link),
+                self._settings,
+                self._merger.open(),
+                self._may_begin.wait,
+            )
+        except OSError as error:  # of memory, processes or descriptors
+            log.error("process not started", process=child.index, reason=str(error))
+            return 1
+
+    def _give_up(self, index: int, status: int) -> int:
+        """A process that cannot start, as the first or again and again, ends the server."""
+        log.error("gave up: a process does not start", process=index, exit_status=status)
+        self._stopping.set()
+        self._signal(signal.SIGTERM)
+        return status if status in (CANNOT_START, DEVICE_FAILED) else 1
+
+    async def _stops_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+    def _signal(self, number: signal.Signals) -> None:
+        for child in self._children:
+            child.signal(number)
+
+
+def supervise(settings: Settings, merger: LogMerger) -> int:
+    """Runs the processes of a server until a signal; the exit status.
+
+    Raises:
+        StartError: an address cannot be bound.
+    """
+    ports = Ports(settings)
+    folder = Path(tempfile.mkdtemp(prefix="farpoint-"))
+    try:
+        return asyncio.run(_run(ports.settings, merger, folder))
+    finally:
+        ports.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _run(settings: Settings, merger: LogMerger, folder: Path) -> int:
+    return await Supervisor(settings, merger, folder).run()
+
+
+def _signals() -> "asyncio.Queue[signal.Signals]":
+    """Where signals arrive that end the server; nohup's wish to ignore SIGHUP is kept."""
+    queue: asyncio.Queue[signal.Signals] = asyncio.Queue()
+    numbers: Sequence[signal.Signals] = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+    for number in numbers:
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(number, queue.put_nowait, number)
+    return queue

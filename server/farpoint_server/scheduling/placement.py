@@ -1,0 +1,131 @@
+"""Which of several devices runs a request: the one that is predicted to have it done first.
+
+Copies count: a single cloud in host memory is sampled sooner by a core than by a GPU, whose samples
+follow one another as well and take longer each; many clouds at a time are the GPU's. What a device
+cannot do, because it hangs, has failed or lacks memory, moves to the next.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import structlog
+
+from farpoint_server.engine.types import Answer, Outcome, Work
+from farpoint_server.errors import (
+    DeviceFailedError,
+    EngineHungError,
+    OverloadedError,
+    ServiceError,
+    TooLargeError,
+)
+from farpoint_server.scheduling.batcher import Batcher
+
+# What is said to a caller whom no device could serve: what may pass sooner, before what may not.
+MOVES = (OverloadedError, EngineHungError, DeviceFailedError, TooLargeError)
+log = structlog.get_logger("farpoint.scheduling")
+
+
+class Scheduler(Protocol):
+    """A Batcher, or several behind a Placement."""
+
+    @property
+    def waiting_requests(self) -> int:
+        """Requests that no engine has begun."""
+        ...
+
+    @property
+    def waiting_points(self) -> int:
+        """Points of the requests that no engine has begun."""
+        ...
+
+    def start(self) -> None:
+        """Begins to serve the queues."""
+        ...
+
+    async def stop(self) -> None:
+        """Ends the workers; what still waits is never answered."""
+        ...
+
+    async def died(self) -> None:
+        """Returns once a worker ended by a bug."""
+        ...
+
+    async def run(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
+        """Does work, and raises as Batcher.run."""
+        ...
+
+
+class Placement:
+    """Several devices, each with queues of its own.
+
+    Args:
+        batchers: Of one device each; of two that predict the same the first one gets the work.
+    """
+
+    def __init__(self, batchers: Sequence[Batcher]) -> None:
+        self._batchers = batchers
+        self._failed: set[int] = set()
+
+    @property
+    def waiting_requests(self) -> int:
+        """Requests that no engine has begun."""
+        return sum(batcher.waiting_requests for batcher in self._batchers)
+
+    @property
+    def waiting_points(self) -> int:
+        """Points of the requests that no engine has begun."""
+        return sum(batcher.waiting_points for batcher in self._batchers)
+
+    def start(self) -> None:
+        """Begins to serve the queues."""
+        for batcher in self._batchers:
+            batcher.start()
+
+    async def stop(self) -> None:
+        """Ends the workers; what still waits is never answered."""
+        for batcher in self._batchers:
+            await batcher.stop()
+
+    async def died(self) -> None:
+        """Returns once a worker ended by a bug."""
+        waiting = [asyncio.ensure_future(batcher.died()) for batcher in self._batchers]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+
+    async def run(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
+        """Does work where it is predicted to end first, and where that fails, elsewhere.
+
+        Args:
+            work: One request.
+            timeout_s: Seconds that the caller will still wait; None for ever.
+
+        Raises:
+            ServiceError: as Batcher.run, once no device is left.
+        """
+        begun = time.monotonic()
+        left = [at for at in range(len(self._batchers)) if at not in self._failed]
+        refusals: list[ServiceError] = []
+        while left:
+            # Those that hang are asked last: they refuse at once, and may be back.
+            at = min(left, key=lambda at: self._batchers[at].completion_ns(work))
+            left.remove(at)
+            remaining_s = None if timeout_s is None else timeout_s - (time.monotonic() - begun)
+            try:
+                return await self._batchers[at].run(work, remaining_s)
+            except MOVES as error:
+                refusals.append(error)
+                if isinstance(error, DeviceFailedError):
+                    self._failed.add(at)
+                if left:
+                    log.warning("work moves to another device", device=at, error=str(error))
+            work = work.again()
+        raise min(refusals, key=_rank, default=DeviceFailedError("no device is left"))
+
+
+def _rank(refusal: ServiceError) -> int:
+    return next(rank for rank, kind in enumerate(MOVES) if isinstance(refusal, kind))

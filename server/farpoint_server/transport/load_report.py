@@ -1,0 +1,69 @@
+"""What each answer says of the server's load, by which clients choose among servers (ORCA).
+
+An OrcaLoadReport (xds.data.orca.v3) in the trailer `endpoint-load-metrics-bin`, as gRFC A51 has it;
+grpcio offers nothing to make one. gRPC's policy `weighted_round_robin` gives a server calls in
+proportion to calls a second over utilization, errors counted against it.
+"""
+
+import struct
+import time
+from collections.abc import Callable
+
+KEY = "endpoint-load-metrics-bin"
+# Longer than a batch, so that one does not look like a full server.
+PERIOD_S = 0.5
+# Fields of the report, doubles each, with their tags as they are on the wire.
+_CALLS_PER_S, _ERRORS_PER_S, _UTILIZATION = b"\x31", b"\x39", b"\x49"
+
+Trailers = tuple[tuple[str, str | bytes], ...]
+
+
+class LoadReport:
+    """Calls, failures and use of one process over the last half second.
+
+    Its utilization is the share of its cores that it uses, or of the time that its engines are at a
+    batch if that is more, as on a GPU.
+
+    Args:
+        busy_s: Seconds that engines have been at batches, of the device where that is least.
+        cores: That the process may use.
+        clock: Seconds, monotonic.
+        cpu_s: Seconds of all of its threads.
+    """
+
+    def __init__(
+        self,
+        busy_s: Callable[[], float],
+        cores: int,
+        clock: Callable[[], float] = time.monotonic,
+        cpu_s: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._busy_s, self._cores = busy_s, cores
+        self._clock, self._cpu_s = clock, cpu_s
+        self._began, self._busy, self._cpu = clock(), busy_s(), cpu_s()
+        self._calls = self._errors = 0
+        self._trailers: Trailers = ()
+
+    def begin(self) -> Trailers:
+        """Counts a call; what its trailers say, nothing in the first half second."""
+        self._calls += 1
+        now = self._clock()
+        if now - self._began >= PERIOD_S:
+            self._measure(now)
+        return self._trailers
+
+    def fail(self) -> Trailers:
+        """Counts a call as failed by the server, which another server might serve."""
+        self._errors += 1
+        return self._trailers
+
+    def _measure(self, now: float) -> None:
+        busy, cpu, passed = self._busy_s(), self._cpu_s(), now - self._began
+        used = max((cpu - self._cpu) / self._cores, busy - self._busy) / passed
+        report = [(_CALLS_PER_S, self._calls / passed), (_UTILIZATION, used)]
+        if self._errors:
+            report.append((_ERRORS_PER_S, self._errors / passed))
+        packed = b"".join(tag + struct.pack("<d", value) for tag, value in report)
+        self._trailers = ((KEY, packed),)
+        self._began, self._busy, self._cpu = now, busy, cpu
+        self._calls = self._errors = 0

@@ -1,0 +1,166 @@
+"""The other processes of one server: each answers the others on a private unix socket."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import grpc
+
+from farpoint_server import request_context
+from farpoint_server.errors import OverloadedError
+from farpoint_server.transport.handlers import Context, Handler
+from farpoint_server.transport.health import SERVICE as HEALTH
+from farpoint_server.transport.http.calls import HandlerRegistry
+from farpoint_server.transport.interceptor import REQUEST_ID_KEY, RequestInterceptor
+from farpoint_server.transport.limits.open_calls import InFlight
+
+# Of this service each process has what the others need of it, and nobody else can call it.
+SERVICE = "processes.Process"
+CALLER_KEY = "farpoint-caller"
+# What is only read is not waited for longer; a process that starts or hangs is left out.
+ASK_S = 2.0
+TELL_S = 60.0
+RETRY_MS = 1000
+# A connection of its own for each call: gRPC would wait before it tries again one that was refused.
+OPTIONS = (
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+)
+SERVING = b"\x08\x01"
+"""A serialized HealthCheckResponse that says so."""
+
+
+class Peers:
+    """The others, as one process asks them.
+
+    Args:
+        addresses: Of the others, by their index; none for a process that is alone.
+    """
+
+    def __init__(self, addresses: Mapping[int, str]) -> None:
+        self._addresses = dict(sorted(addresses.items()))
+
+    def __bool__(self) -> bool:
+        return bool(self._addresses)
+
+    async def ask(self, method: str, request: bytes = b"") -> dict[int, bytes]:
+        """The serialized answers of those that have one, by index; all are asked at a time."""
+        calls = [self._call(index, method, request, ASK_S) for index in self._addresses]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        return {
+            index: answer
+            for index, answer in zip(self._addresses, answers, strict=True)
+            if isinstance(answer, bytes)
+        }
+
+    async def tell(
+        self, method: str, request: bytes, timeout_s: float | None = None
+    ) -> dict[int, bytes]:
+        """The same for what changes something: one after the other, in the order of their index.
+
+        One that is just being replaced is tried again in the end: either it answers by then, or it
+        looks only later at what the others have (see `join`), and finds the change there.
+
+        Raises:
+            OverloadedError: one did not follow.
+        """
+        answers: dict[int, bytes] = {}
+        for index in (*self._addresses, *self._addresses):
+            if index in answers:
+                continue
+            try:
+                answers[index] = await self._call(index, method, request, timeout_s or TELL_S)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.NOT_FOUND:  # what shall go is gone
+                    answers[index] = b""
+                elif error.code() is not grpc.StatusCode.UNAVAILABLE:
+                    said = f"process {index} of this server did not follow: {error.details()}"
+                    raise OverloadedError(said, RETRY_MS) from error
+        return answers
+
+    async def serve(self) -> bool:
+        """Whether any of the others is healthy."""
+        return SERVING in (await self.ask(f"/{HEALTH}/Check")).values()
+
+    async def _call(self, index: int, method: str, request: bytes, timeout_s: float) -> bytes:
+        current = request_context.variable.get()
+        fields = {} if current is None else current.fields
+        metadata = [(REQUEST_ID_KEY, str(fields["request_id"]))] if "request_id" in fields else []
+        if "caller" in fields:
+            metadata.append((CALLER_KEY, str(fields["caller"])))
+        async with grpc.aio.insecure_channel(self._addresses[index], options=OPTIONS) as channel:
+            call: Callable[..., Awaitable[bytes]] = channel.unary_unary(method)
+            return await call(request, timeout=timeout_s, metadata=tuple(metadata))
+
+
+class PeerServer:
+    """What a process answers the others; servicers register here as at the other servers.
+
+    Args:
+        address: unix:PATH, in a folder that is nobody else's; None for a process that is alone.
+        changing: Methods that change something. They wait until `join` is called.
+    """
+
+    def __init__(self, address: str | None, changing: Collection[str]) -> None:
+        self._address = address
+        self._joined = asyncio.Event()
+        interceptors = (RequestInterceptor(InFlight()), _PeerInterceptor(self._joined, changing))
+        self._server = grpc.aio.server(interceptors=interceptors, options=OPTIONS)
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether `join` was called."""
+        return self._joined.is_set()
+
+    @property
+    def registry(self) -> HandlerRegistry:
+        """Where to register."""
+        return self._server
+
+    def add(self, methods: Mapping[str, Callable[[], Awaitable[bytes]]]) -> None:
+        """Adds methods of SERVICE, which take nothing."""
+        handlers: dict[str, Any] = {name: _unary(answer) for name, answer in methods.items()}
+        generic = grpc.method_handlers_generic_handler(SERVICE, handlers)
+        self._server.add_generic_rpc_handlers((generic,))
+
+    async def start(self) -> None:
+        """Others reach this process from now on; what changes something waits for `join`."""
+        if self._address is not None:
+            self._server.add_insecure_port(self._address)
+            await self._server.start()
+
+    def join(self) -> None:
+        """What the others have is known here; from now on changes are made at once."""
+        self._joined.set()
+
+    async def stop(self) -> None:
+        """Answers no more."""
+        await self._server.stop(None)
+
+
+class _PeerInterceptor(grpc.aio.ServerInterceptor):
+    """Takes the other process's caller for one's own; holds changes back until `joined`."""
+
+    def __init__(self, joined: asyncio.Event, changing: Collection[str]) -> None:
+        self._joined, self._changing = joined, changing
+
+    async def intercept_service(
+        self,
+        continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[Handler]]",
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler:
+        if handler_call_details.method in self._changing:
+            await self._joined.wait()
+        metadata: Sequence[Any] = handler_call_details.invocation_metadata or ()
+        for key, value in metadata:
+            if key == CALLER_KEY:
+                request_context.bind(caller=value)
+        return await continuation(handler_call_details)
+
+
+def _unary(answer: Callable[[], Awaitable[bytes]]) -> "grpc.RpcMethodHandler[Any, Any]":
+    async def behavior(_: bytes, __: Context) -> bytes:
+        return await answer()
+
+    return grpc.unary_unary_rpc_method_handler(behavior)

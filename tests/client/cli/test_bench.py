@@ -1,0 +1,151 @@
+"""`farpoint bench`: what is asked, when, and what is said of the answers."""
+
+import asyncio
+import json
+import math
+
+import grpc
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from farpoint.cli.app import app
+from farpoint.cli.bench.load import Arrivals, Measured, offer
+from farpoint.cli.bench.mix import Kind, make_requests
+from farpoint.cli.bench.search import Goal, Step, rise, sustained
+from farpoint.v1 import sampling_pb2 as pb
+
+GOAL = Goal(latency_ms=50.0, percent=99.0)
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(app, ["bench", *arguments])
+
+
+def measured(latency_ms: float, late_ms: float = 0.0) -> Measured:
+    return Measured([latency_ms] * 100, [late_ms] * 100, 1.0)
+
+
+@pytest.mark.parametrize("text", ["10", "10:20", "10:0", "10:5:0", "a:b", "10:5:"])
+def test_a_size_that_is_none_is_named(text):
+    answer = run("--size", text)
+    assert answer.exit_code == 2
+    assert f"'{text}'" in answer.stderr
+    assert "POINTS:SAMPLES" in answer.stderr
+
+
+def test_requests_are_of_the_sizes_that_were_given():
+    kinds = [Kind.parse("500:20"), Kind.parse("70:7:0.5")]
+    found = [pb.SampleRequest.FromString(r) for r in make_requests(kinds, None, seed=0)]
+    assert [list(request.points.shape) for request in found] == [[500, 3], [70, 3]]
+    assert [list(request.sample_counts) for request in found] == [[20], [7]]
+
+
+def test_points_may_come_from_a_file(tmp_path):
+    scan = np.arange(30, dtype=np.float32).reshape(10, 3)
+    np.save(tmp_path / "scan.npy", scan)
+    for points in (6, 25):  # some of its points, and more than it has
+        (request,) = make_requests([Kind(points, 2)], tmp_path / "scan.npy", seed=0)
+        sent = np.frombuffer(pb.SampleRequest.FromString(request).points.data, np.float32)
+        assert len(sent) == 3 * points
+        assert set(map(tuple, sent.reshape(-1, 3))) <= set(map(tuple, scan))
+
+
+def test_arrivals_are_as_many_and_as_mixed_as_asked():
+    arrivals = Arrivals.poisson(1000, 20, [3, 1], seed=1)
+    assert len(arrivals.due_s) == pytest.approx(20_000, rel=0.05)
+    assert (np.diff(arrivals.due_s) >= 0).all()
+    assert np.mean(arrivals.kinds) == pytest.approx(0.25, abs=0.02)
+    gaps = np.diff(arrivals.due_s)
+    assert gaps.std() / gaps.mean() == pytest.approx(1, abs=0.05)  # of independent callers
+    again = Arrivals.poisson(1000, 20, [3, 1], seed=1)
+    assert (again.due_s == arrivals.due_s).all()
+
+
+async def test_calls_begin_when_they_are_due_though_no_answer_came():
+    """A server that stops for a while is asked all the same, and every call that waited counts."""
+    begun, go_on = [], asyncio.Event()
+
+    async def call(request: bytes) -> bytes:
+        begun.append(request)
+        if len(begun) == 20:
+            go_on.set()
+        await go_on.wait()
+        return b""
+
+    due = np.linspace(0, 0.2, 20)
+    found = await offer(call, [b"x"], Arrivals(due, np.zeros(20, np.int64)))
+    assert len(begun) == 20
+    # The first waited for the last to be sent, and those between for what was left of it.
+    waited = sorted(found.latency_ms, reverse=True)
+    expected = (due[-1] - due) * 1e3
+    assert all(w >= e - 1 for w, e in zip(waited, expected, strict=True))
+
+
+async def test_a_call_that_fails_keeps_no_target():
+    async def call(request: bytes) -> bytes:
+        if request == b"bad":
+            raise grpc.aio.AioRpcError(grpc.StatusCode.RESOURCE_EXHAUSTED, None, None)
+        return b""
+
+    kinds = np.array([0] * 97 + [1] * 3)
+    found = await offer(call, [b"good", b"bad"], Arrivals(np.zeros(100), kinds))
+    assert found.errors == ["RESOURCE_EXHAUSTED"] * 3
+    assert math.isinf(found.percentile_ms(99))
+    assert math.isfinite(found.percentile_ms(97))
+
+
+def test_rates_rise_until_the_target_is_missed_and_close_in():
+    most = 137.0
+    steps = list(rise(lambda rate: measured(10 if rate <= most else 500), 10.0, GOAL))
+    best = sustained(steps)
+    assert best is not None
+    assert 0.9 * most <= best.offered_per_s <= most
+    assert len(steps) < 15
+
+
+def test_a_first_rate_that_is_too_high_is_gone_below():
+    best = sustained(list(rise(lambda rate: measured(10 if rate <= 30 else 500), 100.0, GOAL)))
+    assert best is not None
+    assert 20 <= best.offered_per_s <= 30
+
+
+def test_a_generator_that_is_late_ends_the_search():
+    steps = list(rise(lambda rate: measured(rate, late_ms=rate / 2), 40.0, GOAL))
+    assert [step.is_kept for step in steps] == [True, False]
+
+
+def test_nothing_is_sustained_above_a_rate_that_missed():
+    steps = [Step(10, measured(1), GOAL), Step(20, measured(99), GOAL), Step(30, measured(1), GOAL)]
+    best = sustained(steps)
+    assert best is not None
+    assert best.offered_per_s == 10
+    assert sustained(steps[1:]) is None
+
+
+def test_a_server_is_measured_from_the_shell(server, tmp_path):
+    plot = tmp_path / "plot.svg"
+    arguments = ["--size", "500:4", "--rate", "40", "--rate", "80", "--seconds", "0.5"]
+    flags = ["--target-ms", "9999", "--json", "--processes", "2"]
+    answer = run("--server", server.target, *arguments, *flags)
+    assert answer.exit_code == 0, answer.output
+    said = json.loads(answer.stdout)
+    assert said["server"] == server.target
+    assert said["kinds"] == [{"points": 500, "samples": 4, "share": 1.0}]
+    assert [step["offered_per_s"] for step in said["steps"]] == [40, 80]
+    assert said["sustained_per_s"] == 80
+    assert 0 < said["steps"][0]["p50_ms"] <= said["steps"][0]["p99_ms"]
+    assert {tuple(request.points.shape) for request in server.requests} == {(500, 3)}
+    pytest.importorskip("matplotlib")
+    answer = run("--server", server.target, *arguments[:4], "--seconds", "0.2", "--plot", str(plot))
+    assert answer.exit_code == 0, answer.output
+    assert "sustains 40.0 calls a second at p99 <= 100 ms" in answer.stdout
+    assert plot.read_text().startswith("<?xml")
+
+
+def test_a_server_that_refuses_ends_it_in_one_line(server):
+    server.fail(grpc.StatusCode.NOT_FOUND, "no such thing")
+    answer = run("--server", server.target, "--rate", "5", "--seconds", "0.2")
+    assert answer.exit_code == 1
+    assert answer.stderr.strip().endswith("farpoint: no such thing")
+    assert isinstance(answer.exception, SystemExit)

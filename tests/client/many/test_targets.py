@@ -1,0 +1,98 @@
+"""Targets of one server and of several, and what gRPC is told of them."""
+
+import pickle
+import socket
+
+import pytest
+
+import farpoint
+from farpoint._balancing import targets
+from farpoint._balancing.targets import checked_target, grpc_target
+
+NAMES = {"one": ["10.0.0.1"], "two": ["10.0.0.2", "10.0.0.3"], "six": ["fd00::1"]}
+
+
+@pytest.fixture(autouse=True)
+def names(monkeypatch):
+    """Names that are known here and nowhere else."""
+    look_up = socket.getaddrinfo
+
+    def getaddrinfo(host, port, **kinds):
+        try:
+            return look_up(host, port, flags=socket.AI_NUMERICHOST, **kinds)
+        except socket.gaierror:
+            if host not in NAMES:
+                raise
+        return [entry for known in NAMES[host] for entry in look_up(known, port, **kinds)]
+
+    monkeypatch.setattr(targets.socket, "getaddrinfo", getaddrinfo)
+
+
+@pytest.mark.parametrize(
+    "target", ["a:1", "dns:///a:1", "unix:/run/a,b.sock", "ipv4:10.0.0.1:1,10.0.0.2:2", "[::1]:5"]
+)
+def test_one_of_grpcs_own_is_left_to_grpc(target):
+    assert grpc_target(checked_target(target)) == (target, ())
+
+
+@pytest.mark.parametrize("given", ["one:1,two:2", " one:1, two:2", ["one:1", "two:2"]])
+def test_names_of_a_list_are_looked_up(given):
+    place, options = grpc_target(checked_target(given))
+    assert place == "ipv4:10.0.0.1:1,10.0.0.2:2,10.0.0.3:2"
+    assert dict(options) == {"grpc.default_authority": "one:1"}
+
+
+def test_both_kinds_of_addresses_may_stand_in_one_list():
+    place, _ = grpc_target(checked_target(["one:1", "six:2", "[::1]:3"]))
+    assert place == "ipv6:[::ffff:10.0.0.1]:1,[fd00::1]:2,[::1]:3"
+
+
+def test_a_name_that_is_not_known_is_left_out_unless_it_is_the_last():
+    assert grpc_target("one:1,gone:2")[0] == "ipv4:10.0.0.1:1"
+    with pytest.raises(farpoint.UnavailableError, match="gone:1,gone:2"):
+        grpc_target("gone:1,gone:2")
+
+
+@pytest.mark.parametrize(
+    ("target", "named"),
+    [
+        (["a:1", "dns:///b:1"], "'dns:///b:1'"),
+        (["a:1", "b"], "'b'"),
+        ("a:1,b", "'a:1,b'"),
+        ("a:1,b:99999", "'a:1,b:99999'"),
+        ("http://a:1", "'http://a:1'"),
+        ("", "''"),
+        ([], "''"),
+    ],
+)
+def test_what_is_none_is_named(target, named):
+    with pytest.raises(farpoint.InvalidArgumentError, match="HOST:PORT") as caught:
+        farpoint.Client(target)
+    assert named in str(caught.value)
+    assert caught.value.field == "target"
+
+
+def test_a_token_leaves_this_machine_in_plain_text_for_none_of_a_list():
+    farpoint.Client("127.0.0.1:1,localhost:2", token="secret")
+    with pytest.raises(farpoint.InvalidArgumentError, match="plain text"):
+        farpoint.Client("127.0.0.1:1,10.0.0.1:2", token="secret")
+
+
+def test_wrong_settings_of_the_balance_are_named():
+    with pytest.raises(farpoint.InvalidArgumentError, match="weighted_round_robin") as caught:
+        farpoint.Client("a:1", load_balancing="random")
+    assert caught.value.field == "load_balancing"
+    with pytest.raises(farpoint.InvalidArgumentError, match="0 to 500") as caught:
+        farpoint.Client("a:1", retry_budget=501)
+    assert caught.value.field == "retry_budget"
+
+
+def test_a_pickled_client_keeps_its_servers_and_how_it_chooses():
+    hedging = farpoint.Hedging(0.5)
+    client = farpoint.Client(
+        ["one:1", "two:2"], load_balancing="pick_first", retry_budget=9, hedging=hedging
+    )
+    again = pickle.loads(pickle.dumps(client))
+    assert again.target == "one:1,two:2"
+    assert again._arguments == client._arguments
+    assert again._hedger.settings == hedging

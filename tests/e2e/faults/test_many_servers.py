@@ -1,0 +1,155 @@
+"""Several servers behind one client: one is killed, one hangs, under load; no call is lost."""
+
+import asyncio
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from tests.support.brute_force import furthest_points
+from tests.support.servers.server_process import RunningServer
+
+import farpoint
+from farpoint import _channel
+
+CALLERS = 12
+CLOUD = np.random.default_rng(5).normal(size=(600, 3)).astype(np.float32)
+M = 16
+EXPECTED = furthest_points(CLOUD, M).tolist()
+LARGE = np.random.default_rng(6).normal(size=(60_000, 3)).astype(np.float32)
+# A hung server is noticed in two seconds here instead of twenty.
+FAST = {
+    "grpc.keepalive_time_ms": 1_000,
+    "grpc.keepalive_timeout_ms": 1_000,
+    "grpc.http2.ping_timeout_ms": 1_000,
+}
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {**dict(_channel.OPTIONS), **FAST}
+    monkeypatch.setattr(_channel, "OPTIONS", tuple(options.items()))
+
+
+class Load:
+    """Callers that never pause; each knows the right answer."""
+
+    def __init__(self) -> None:
+        self.ended: Counter[str] = Counter()
+        self.stop = False
+        self._changed = threading.Condition()
+
+    def count(self, ended: object) -> None:
+        if isinstance(ended, farpoint.Sample):
+            ended = "right" if ended.indices.tolist() == EXPECTED else "wrong"
+        with self._changed:
+            self.ended[str(ended)] += 1
+            self._changed.notify_all()
+
+    def wait_for_more(self, calls: int) -> None:
+        """Returns after so many further calls."""
+        with self._changed:
+            goal = self.ended.total() + calls
+            assert self._changed.wait_for(lambda: self.ended.total() >= goal, 60), self.ended
+
+    def sync(self, servers: list[str]) -> None:
+        with farpoint.Client(servers) as client:
+            callers = [threading.Thread(target=self._call, args=[client]) for _ in range(CALLERS)]
+            for caller in callers:
+                caller.start()
+            for caller in callers:
+                caller.join()
+
+    def asyncio(self, servers: list[str]) -> None:
+        asyncio.run(self._call_async(servers))
+
+    def _call(self, client: farpoint.Client) -> None:
+        while not self.stop:
+            with self._counted() as ended:
+                ended.append(client.sample(CLOUD, M))
+
+    async def _call_async(self, servers: list[str]) -> None:
+        async def call(client: farpoint.AsyncClient) -> None:
+            while not self.stop:
+                with self._counted() as ended:
+                    ended.append(await client.sample(CLOUD, M))
+
+        async with farpoint.AsyncClient(servers) as client:
+            await asyncio.gather(*(call(client) for _ in range(CALLERS)))
+
+    @contextmanager
+    def _counted(self) -> Iterator[list[object]]:
+        """Counts what a call ended with."""
+        ended: list[object] = []
+        try:
+            yield ended
+        except farpoint.FarpointError as error:
+            ended.append(error)
+        self.count(*ended)
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[list[RunningServer]]:
+    """Three, of which the last test loses two."""
+    with ThreadPoolExecutor(3) as starting:
+        running = list(starting.map(lambda _: RunningServer(), range(3)))
+    yield running
+    for server in running:
+        server.process.kill()  # one that is stopped would not end by itself
+        server.wait()
+
+
+def test_the_less_loaded_server_gets_more_by_what_the_servers_report(servers):
+    idle, busy = servers[:2]
+    stop = threading.Event()
+
+    def keep_busy() -> None:
+        with farpoint.Client(busy.address) as client:
+            while not stop.is_set():
+                client.sample(LARGE, 600)
+
+    other = threading.Thread(target=keep_busy)
+    other.start()
+    pair = [idle.address, busy.address]
+    try:
+        with farpoint.Client(pair, load_balancing="weighted_round_robin") as client:
+            for _ in range(20):  # until reports of a second came of both
+                before = requests_of(idle), requests_of(busy)
+                for _ in range(200):
+                    client.sample(CLOUD, M)
+                more = requests_of(idle) - before[0], requests_of(busy) - before[1]
+                if more[0] > 2 * more[1]:
+                    return
+    finally:
+        stop.set()
+        other.join()
+    raise AssertionError(more)
+
+
+def test_no_call_is_lost_when_one_of_three_is_killed_and_one_hangs(servers):
+    load, addresses = Load(), [server.address for server in servers]
+    clients = [threading.Thread(target=run, args=[addresses]) for run in (load.sync, load.asyncio)]
+    before = [requests_of(server) for server in servers]
+    for client in clients:
+        client.start()
+    try:
+        load.wait_for_more(30 * CALLERS)
+        assert all(requests_of(s) > n for s, n in zip(servers, before, strict=True))
+        servers[1].signal(signal.SIGKILL)
+        load.wait_for_more(30 * CALLERS)
+        servers[2].signal(signal.SIGSTOP)
+        load.wait_for_more(100 * CALLERS)
+    finally:
+        load.stop = True
+        for client in clients:
+            client.join()
+    assert set(load.ended) == {"right"}
+
+
+def requests_of(server: RunningServer) -> int:
+    """Small requests that it has logged."""
+    return sum(line["event"] == "request" and line.get("points") == 600 for line in server.log)

@@ -1,0 +1,196 @@
+"""Two processes that are one server: calls, metrics, administration, a death, a drain.
+
+One server for all of it, in the order of a server's life: each start takes seconds.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import ExitStack, contextmanager
+
+import grpc
+import numpy as np
+import pytest
+from tests.support.brute_force import furthest_points
+from tests.support.messages import sample_request
+from tests.support.servers.server_process import READY_TIMEOUT_S, RunningServer
+
+import farpoint
+from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2, sampling_pb2_grpc
+from farpoint_models import weights
+from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as oip
+
+ANY = "127.0.0.1:0"
+CLOUD = np.random.default_rng(3).normal(size=(1000, 3)).astype(np.float32)
+SMALL = CLOUD[:100]
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = RunningServer(
+        *("--processes", "2", "--http-listen", ANY, "--probe-listen", ANY, "--admin-listen", ANY),
+        *("--system-shared-memory-prefix", f"farpoint-{os.getpid()}"),
+        *("--drain-grace-s", "1"),
+        batch_s=1.0,
+    )
+    yield server
+    server.process.kill()
+    server.wait()
+
+
+@contextmanager
+def connections(server: RunningServer, count: int = 12):
+    """Channels that each have a connection of their own; the kernel deals them out."""
+    options = (("grpc.use_local_subchannel_pool", 1),)
+    with ExitStack() as stack:
+        channels = [
+            stack.enter_context(grpc.insecure_channel(server.address, options=options))
+            for _ in range(count)
+        ]
+        for channel in channels:
+            grpc.channel_ready_future(channel).result(READY_TIMEOUT_S)
+        yield channels
+
+
+def pids(server: RunningServer) -> dict[int, int]:
+    """The process in each place, as the log says."""
+    lines = [line for line in server.log if line["event"] == "process ready"]
+    return {line["process"]: line["pid"] for line in lines}
+
+
+def probe(server: RunningServer, path: str) -> bytes:
+    address = server.wait_for(lambda line: line["event"] == "ready")["probe_address"]
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=60) as answer:
+        return answer.read()
+
+
+def model_names(channel: grpc.Channel) -> list[str]:
+    stub = sampling_pb2_grpc.SamplingServiceStub(channel)
+    return [model.name for model in stub.ListModels(sampling_pb2.ListModelsRequest()).models]
+
+
+def region_names(channel: grpc.Channel) -> list[str]:
+    method = "/inference.GRPCInferenceService/SystemSharedMemoryStatus"
+    data = channel.unary_unary(method)(b"")
+    return list(oip.SystemSharedMemoryStatusResponse.FromString(data).regions)
+
+
+def test_connections_are_dealt_out_and_every_answer_is_right(server):
+    expected = furthest_points(SMALL, 9).tolist()
+    with connections(server) as channels:
+        stubs = [sampling_pb2_grpc.SamplingServiceStub(channel) for channel in channels]
+        answers = [stub.Sample(sample_request(SMALL, 9)).indices.data for stub in stubs]
+    assert [np.frombuffer(data, "<i4").tolist() for data in answers] == [expected] * 12
+    for index in (0, 1):
+        server.wait_for(lambda line: line.get("method") == "Sample" and line["process"] == index)  # noqa: B023
+
+
+def test_metrics_and_health_are_of_all_processes(server):
+    metrics = server.metrics()
+    for process in (0, 1):
+        assert metrics[f"farpoint_serving{{process={process}}}"] == 1
+    name = "farpoint_rpcs_total{{code=OK,process={},rpc=farpoint.v1.SamplingService/Sample}}"
+    assert sum(metrics[name.format(process)] for process in (0, 1)) == 12
+    assert probe(server, "/readyz") == probe(server, "/healthz") == b"SERVING\n"
+
+
+def test_administration_reaches_all_processes(server):
+    with connections(server) as channels:
+        stub = admin_pb2_grpc.AdminServiceStub(channels[0])
+        memory = stub.GetMemory(admin_pb2.GetMemoryRequest())
+        assert [(d.device, d.process) for d in memory.devices] == [("cpu", 0), ("cpu", 1)]
+        trims = stub.TrimMemory(admin_pb2.TrimMemoryRequest(force=True)).trims
+        assert [trim.process for trim in trims] == [0, 1]
+        stub.LoadModel(admin_pb2.LoadModelRequest(name="second", path=str(weights.DEFAULT)))
+        assert {tuple(model_names(channel)) for channel in channels} == {
+            ("density_small", "second")
+        }
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.UnloadModel(admin_pb2.UnloadModelRequest(name="nobody"))
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_a_region_that_is_registered_is_known_to_all_processes(server):
+    name = f"farpoint-{os.getpid()}-region"
+    with open(f"/dev/shm/{name}", "wb") as memory:
+        memory.write(bytes(4096))
+    request = oip.SystemSharedMemoryRegisterRequest(name="r", key=f"/{name}", byte_size=4096)
+    try:
+        with connections(server) as channels:
+            method = "/inference.GRPCInferenceService/SystemSharedMemoryRegister"
+            channels[0].unary_unary(method)(request.SerializeToString())
+            assert {tuple(region_names(channel)) for channel in channels} == {("r",)}
+            check_a_process_that_is_killed_is_replaced(server)
+    finally:
+        os.unlink(f"/dev/shm/{name}")
+
+
+def check_a_process_that_is_killed_is_replaced(server):
+    """It then knows the models and regions of later; the other one serves meanwhile."""
+    before = pids(server)
+    os.kill(before[1], signal.SIGKILL)
+    server.wait_for(lambda line: line["event"] == "process ended" and line["process"] == 1)
+    assert probe(server, "/readyz") == b"SERVING\n"
+    with farpoint.Client(server.address) as client:
+        assert len(client.sample(SMALL, 9)) == 9
+    old = set(before.values())
+    server.wait_for(lambda line: line["event"] == "process ready" and line["pid"] not in old)
+    with connections(server) as channels:
+        assert {tuple(model_names(channel)) for channel in channels} == {
+            ("density_small", "second")
+        }
+        assert {tuple(region_names(channel)) for channel in channels} == {("r",)}
+    assert pids(server)[1] != before[1]
+
+
+def test_a_second_server_cannot_join_the_port(server):
+    port = int(server.address.rpartition(":")[2])
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", port))
+    flags = ["--listen", server.address, "--processes", "2", "--log-format", "json"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "farpoint_server", *flags],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    said = f"farpoint-server: --listen {server.address}: cannot be bound: Address already in use\n"
+    assert (ended.returncode, ended.stderr) == (2, said)
+
+
+def test_a_signal_reaches_all_processes_and_what_they_accepted_is_answered(server):
+    expected = furthest_points(CLOUD, 9).tolist()
+    with connections(server) as channels:
+        stubs = [sampling_pb2_grpc.SamplingServiceStub(channel) for channel in channels]
+        calls = [stub.Sample.future(sample_request(CLOUD, 9)) for stub in stubs]
+        give_up = time.monotonic() + READY_TIMEOUT_S
+        while sum(server.metrics()[f"farpoint_calls{{process={p}}}"] for p in (0, 1)) < 12:
+            assert time.monotonic() < give_up
+        server.signal(signal.SIGTERM)
+        answers = [call.result().indices.data for call in calls]
+    assert [np.frombuffer(data, "<i4").tolist() for data in answers] == [expected] * 12
+    assert server.wait() == 0
+    draining = [line for line in server.log if line["event"] == "draining"]
+    assert {line["process"] for line in draining} == {0, 1}
+    assert sum(line["calls"] for line in draining) == 12
+    assert server.log[-1] | {"timestamp": ""} == {
+        **{"event": "stopped", "processes": 2, "exit_status": 0, "level": "info"},
+        "timestamp": "",
+    }
+
+
+def test_a_process_that_cannot_start_ends_the_server_and_says_why():
+    flags = ["--processes", "2", "--listen", ANY, "--device", "cuda:0", "--log-format", "json"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "farpoint_server", *flags],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert ended.returncode == 2
+    assert "farpoint-server: --device cuda:0: " in ended.stderr
+    assert '"gave up: a process does not start"' in ended.stderr

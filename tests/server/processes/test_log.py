@@ -1,0 +1,69 @@
+"""The log of several processes: whole lines, whoever else writes, and the end of a dead one."""
+
+import os
+import threading
+
+import pytest
+
+from farpoint_server.processes.log import LogMerger
+
+
+@pytest.fixture
+def output():
+    read, write = os.pipe()
+    chunks: list[bytes] = []
+
+    def drain() -> None:
+        while data := os.read(read, 1 << 16):
+            chunks.append(data)
+
+    reader = threading.Thread(target=drain)
+    reader.start()
+    yield write, lambda: (os.close(write), reader.join(60), b"".join(chunks).splitlines())[2]
+    os.close(read)
+
+
+def test_lines_stay_whole_however_long_they_are_and_whoever_else_writes(output):
+    descriptor, lines = output
+    merger = LogMerger(descriptor)
+
+    def write(pipe: int, letter: bytes) -> None:
+        for length in (1, 5000, 70_000) * 5:
+            data = letter * length + b"\n"
+            while data:
+                data = data[os.write(pipe, data[:3000]) :]
+        os.close(pipe)
+
+    writers = [
+        threading.Thread(target=write, args=(merger.open(), letter)) for letter in (b"a", b"b")
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+    merger.close(60)
+    written = lines()
+    assert sorted(map(len, written)) == sorted([1, 5000, 70_000] * 10)
+    assert all(len(set(line)) == 1 for line in written)
+
+
+def test_what_a_process_had_begun_to_say_is_a_line_of_its_own(output):
+    descriptor, lines = output
+    merger = LogMerger(descriptor)
+    dying, other = merger.open(), merger.open()
+    os.write(dying, b"whole\nSegmentation")
+    os.close(dying)
+    os.write(other, b"other\n")
+    os.close(other)
+    merger.close(60)
+    assert sorted(lines()) == [b"Segmentation", b"other", b"whole"]
+
+
+def test_the_end_does_not_wait_for_a_process_that_stays(output):
+    descriptor, lines = output
+    merger = LogMerger(descriptor)
+    staying = merger.open()
+    merger.close(0.05)
+    os.close(staying)
+    merger.close(60)
+    assert lines() == []

@@ -1,0 +1,70 @@
+"""Which part of a machine and of the limits is one process's."""
+
+import pytest
+
+from farpoint_server.config.settings import Settings
+from farpoint_server.processes.place import VARIABLE, Place, tell, told
+from farpoint_server.processes.share import share
+
+
+@pytest.mark.parametrize(
+    ("processes", "gpus", "expected"),
+    [
+        (1, "abc", ["abc"]),
+        (2, "abc", ["ac", "b"]),
+        (3, "abc", ["a", "b", "c"]),
+        (5, "ab", ["a", "b", "a", "b", "a"]),
+        (2, "", ["", ""]),
+    ],
+)
+def test_gpus_are_dealt_out_in_turns(processes, gpus, expected):
+    places = [Place(index, processes) for index in range(processes)]
+    assert ["".join(place.own_gpus(gpus)) for place in places] == expected
+    for gpu in gpus:
+        shared = sum(gpu in own for own in expected)
+        assert {place.sharers(gpu, gpus) for place in places} == {shared}
+
+
+def test_limits_of_memory_are_shared_out_and_one_large_request_stays_possible():
+    whole = Settings(
+        max_points_in_flight=4000,
+        max_request_points=1500,
+        max_bytes_in_flight=1 << 20,
+        max_message_bytes=1 << 16,
+        receive_turns=16,
+    )
+    half, fourth = share(whole, 2), share(whole, 4)
+    assert (half.max_points_in_flight, fourth.max_points_in_flight) == (2000, 1500)
+    assert (half.max_bytes_in_flight, fourth.max_bytes_in_flight) == (1 << 19, 1 << 18)
+    assert (half.receive_turns, share(whole, 64).receive_turns) == (8, 1)
+    assert half.max_connections == whole.max_connections
+    assert share(whole, 1) is whole
+
+
+def test_a_process_is_told_its_place_and_settings_once(tmp_path, monkeypatch):
+    file = tmp_path / "farpoint.yaml"
+    file.write_text("batch_points: 5\n")
+    given = Settings(config=file, device=("cpu", "cuda:1"), tls_key=None, encoder=())
+    environment = tell(Place(1, 3, tmp_path, 7), given)
+    # What has changed since is not heeded.
+    file.write_text("batch_points: 6\n")
+    monkeypatch.setenv("FARPOINT_BATCH_POINTS", "7")
+    place, settings = told(environment)
+    assert place == Place(1, 3, tmp_path, 7)
+    assert settings.model_dump(exclude={"config"}) == given.model_dump(exclude={"config"})
+    assert VARIABLE not in environment
+    assert told(environment) is None
+
+
+@pytest.mark.parametrize(("cores", "expected"), [(1, 1), (2, 1), (5, 2), (200, 16)])
+def test_auto_is_one_process_for_two_cores(monkeypatch, cores, expected):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+    assert Settings(processes="auto").process_count == expected
+    assert Settings(processes=3).process_count == 3
+
+
+@pytest.mark.parametrize("settings", [{"listen": ["unix:/a"]}, {"shared_memory_listen": "unix:/a"}])
+def test_what_processes_cannot_share_is_refused_by_name(settings):
+    with pytest.raises(ValueError, match=r"processes \(2\): expected addresses HOST:PORT.*unix:/a"):
+        Settings(processes=2, **settings)
+    Settings(processes=1, **settings)

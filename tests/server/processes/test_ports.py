@@ -1,0 +1,65 @@
+"""Ports that the supervisor holds for the processes."""
+
+import socket
+
+import pytest
+
+from farpoint_server.config.settings import Settings
+from farpoint_server.errors import AddressUnavailableError
+from farpoint_server.processes.ports import Ports
+
+ANY = "127.0.0.1:0"
+
+
+def port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def bind(port: int) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
+
+
+def test_port_0_is_one_port_for_all_and_each_address_keeps_its_role(tmp_path):
+    ports = Ports(
+        Settings(
+            listen=[ANY, "localhost:0"],
+            admin_listen=[ANY, f"unix:{tmp_path}/admin"],
+            http_listen=ANY,
+            probe_listen=ANY,
+        )
+    )
+    taken = ports.settings
+    assert taken.admin_listen == (taken.listen[0], f"unix:{tmp_path}/admin")
+    addresses = {*taken.listen, taken.http_listen, taken.probe_listen}
+    assert len(addresses) == 4
+    assert 0 not in map(port_of, addresses)
+    for address in addresses:
+        with pytest.raises(OSError, match="in use"):
+            bind(port_of(address))
+    ports.close()
+    for address in addresses:
+        bind(port_of(address))
+
+
+def test_nobody_is_connected_to_a_port_that_is_only_held():
+    ports = Ports(Settings(listen=[ANY]))
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port_of(ports.settings.listen[0])), 30)
+    ports.close()
+
+
+def test_administration_on_the_port_of_http_stays_there():
+    ports = Ports(Settings(listen=["127.0.0.2:0"], admin_listen=[ANY], http_listen=ANY))
+    assert ports.settings.admin_listen == (ports.settings.http_listen,)
+    assert ports.settings.admin_over_http
+    ports.close()
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_a_port_in_use_is_refused_even_if_its_owner_would_share_it(shares):
+    with socket.create_server(("127.0.0.1", 0), reuse_port=shares) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        said = f"--probe-listen {address}: cannot be bound: Address already in use"
+        with pytest.raises(AddressUnavailableError, match=said):
+            Ports(Settings(listen=[ANY], probe_listen=address))

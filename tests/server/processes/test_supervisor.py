@@ -1,0 +1,167 @@
+"""The supervisor with stand-ins for server processes, which do what a file says at each start."""
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import asynccontextmanager
+
+import pytest
+from structlog.testing import capture_logs
+
+from farpoint_server.config.settings import Settings
+from farpoint_server.processes import child, supervisor
+from farpoint_server.processes.log import LogMerger
+from farpoint_server.processes.supervisor import Supervisor
+
+PROGRAM = """
+import json, os, pathlib, signal, socket, sys, time
+said = json.loads(os.environ["_FARPOINT_PROCESS"])
+folder, index = pathlib.Path(sys.argv[1]), said["index"]
+starts = folder / f"starts-{index}"
+starts.open("a").write("+")
+acts = (folder / f"acts-{index}").read_text().split()
+act = acts[min(len(starts.read_text()), len(acts)) - 1]
+if act.startswith("exit"):
+    sys.exit(int(act[4:]))
+link = socket.socket(fileno=said["link"])
+def say(**message):
+    link.send(json.dumps(message).encode() + b"\\n")
+say(event="warm")
+link.recv(1)
+end = 1 if act == "unanswered" else 0
+signal.signal(signal.SIGTERM, lambda *_: os._exit(end))
+say(event="ready", fields={"device": "cpu", "address": f"of {index}"}, pid=os.getpid())
+if act == "dies":
+    os.kill(os.getpid(), signal.SIGKILL)
+while True:
+    if act != "silent":
+        say(event="beat", serving=act != "sick")
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch):
+    """Seconds become hundredths."""
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(child, "CHECK_S", 0.01)
+    # A stand-in on a busy machine may be late.
+    monkeypatch.setattr(child, "MOST_SILENT", 100)
+    monkeypatch.setattr(child, "MOST_SICK", 3)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A supervisor at work, with the acts of each process at its first start, its second and so on.
+
+    A process that has no more acts repeats the last one.
+    """
+    monkeypatch.setattr(sys, "orig_argv", [sys.executable, "-c", PROGRAM, str(tmp_path)])
+
+    @asynccontextmanager
+    async def run(*acts: str):
+        for index, each in enumerate(acts):
+            (tmp_path / f"acts-{index}").write_text(each)
+        merger = LogMerger(sys.stderr.fileno())
+        settings = Settings(processes=len(acts))
+        with capture_logs() as log:
+            running = asyncio.ensure_future(Supervisor(settings, merger, tmp_path).run())
+            yield running, log
+            if not running.done():
+                os.kill(os.getpid(), signal.SIGTERM)
+                await running
+        merger.close(10)
+
+    return run
+
+
+async def wait_for(log, event, count=1, **fields):
+    """The lines of an event, once there are so many."""
+    while True:
+        wanted = {"event": event, **fields}
+        found = [line for line in log if wanted.items() <= line.items()]
+        if len(found) >= count:
+            return found
+        await asyncio.sleep(0.005)
+
+
+async def test_all_begin_together_and_a_signal_ends_all(run):
+    async with run("serve", "serve", "serve") as (running, log):
+        (ready,) = await wait_for(log, "ready")
+        assert (ready["address"], ready["processes"], ready["device"]) == ("of 0", 3, "cpu")
+        assert len(await wait_for(log, "process ready")) == 3
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 0
+
+
+async def test_a_process_that_left_calls_unanswered_is_told_by_the_exit_status(run):
+    async with run("serve", "unanswered") as (running, log):
+        await wait_for(log, "ready")
+        os.kill(os.getpid(), signal.SIGINT)
+        assert await running == 1
+
+
+@pytest.mark.parametrize(
+    ("act", "said", "status"),
+    [
+        ("silent", "process does not answer", -signal.SIGKILL),
+        ("sick", "process is not healthy", 0),
+    ],
+)
+async def test_a_process_that_hangs_or_stays_ill_is_ended_and_replaced(run, act, said, status):
+    """The one is killed. The other drains, since it may hold calls that it can answer."""
+    async with run("serve", f"{act} serve") as (running, log):
+        (line,) = await wait_for(log, said, process=1)
+        (ended,) = await wait_for(log, "process ended", process=1)
+        assert (ended["pid"], ended["exit_status"]) == (line["pid"], status)
+        _, again = await wait_for(log, "process ready", 2, process=1)
+        assert again["pid"] != line["pid"]
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 0
+
+
+async def test_a_process_that_ends_again_and_again_is_replaced_later_and_later(run, monkeypatch):
+    pauses = []
+
+    async def stops_within(_, seconds):
+        pauses.append(seconds)
+        return len(pauses) == 5
+
+    monkeypatch.setattr(Supervisor, "_stops_within", stops_within)
+    monkeypatch.setattr(supervisor, "MOST_PAUSE_S", 0.05)
+    async with run("serve", "dies") as (_, log):
+        await wait_for(log, "process ended", 5, process=1, served=True)
+        assert pauses == [0.01, 0.02, 0.04, 0.05, 0.05]
+
+
+@pytest.mark.parametrize(("status", "expected"), [(2, 2), (3, 3), (7, 1)])
+async def test_one_that_cannot_start_ends_the_server_at_once(run, status, expected):
+    async with run("serve", f"exit{status}") as (running, log):
+        assert await running == expected
+        assert (await wait_for(log, "gave up: a process does not start"))[0]["process"] == 1
+        assert [line for line in log if line["event"] in ("ready", "process ready")] == []
+
+
+async def test_a_replacement_that_cannot_start_is_tried_five_times(run):
+    async with run("serve", "dies exit3") as (running, log):
+        assert await running == 3
+        await wait_for(log, "process ended", 5, process=1, served=False, exit_status=3)
+        assert len(await wait_for(log, "gave up: a process does not start")) == 1
+
+
+async def test_one_failed_start_is_no_reason_to_give_up(run):
+    async with run("serve", "dies exit1 exit1 serve") as (running, log):
+        await wait_for(log, "process ready", 2, process=1)
+        assert not running.done()
+
+
+async def test_a_system_without_room_for_a_process_is_a_failed_start(run, monkeypatch):
+    async def no_room(*_, **__):
+        raise OSError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", no_room)
+    async with run("serve", "serve") as (running, log):
+        assert await running == 1
+        (line,) = await wait_for(log, "process not started", process=0)
+        assert line["reason"] == "Resource temporarily unavailable"

@@ -1,0 +1,263 @@
+"""Several devices: where a request goes, and where it goes when that device cannot do it."""
+
+import asyncio
+from operator import attrgetter
+
+import numpy as np
+import pytest
+import torch
+from tests.support.fake_allocator import FakeAllocator
+from tests.support.fake_device import FakeDevice
+from tests.support.scheduling import MS, GatedEngine, settle
+
+from farpoint_server.engine.engine import Engine, check_any
+from farpoint_server.engine.sample import SampleWork
+from farpoint_server.engine.transfer.device import DeviceStream
+from farpoint_server.engine.transfer.pipeline import Pipeline
+from farpoint_server.engine.types import Clouds, EncoderInput
+from farpoint_server.errors import (
+    DeadlinePassedError,
+    DeviceFailedError,
+    EngineHungError,
+    OverloadedError,
+    TooLargeError,
+)
+from farpoint_server.memory.manager import Manager
+from farpoint_server.memory.policy import Thresholds
+from farpoint_server.memory.trimmer import Gate
+from farpoint_server.models.forward import EncodeWork
+from farpoint_server.scheduling import lane
+from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.cost import CostModel
+from farpoint_server.scheduling.placement import Placement
+from farpoint_server.scheduling.watchdog import Watchdog
+
+
+def clouds(number: int, points: int, samples: int) -> SampleWork:
+    """Of `number` clouds each, on a CPU 15 ns a point and 200 ns a sample."""
+    each = np.ones(number, np.int64)
+    flat = np.zeros((number * points, 3), np.float32)
+    return SampleWork(Clouds(flat, points * each, samples * each, each - 1))
+
+
+ONE = clouds(1, 10_000, 1000)
+MANY = clouds(64, 1000, 1000)
+
+
+class Refusing(GatedEngine):
+    """Says `refusal` to each request, or raises it."""
+
+    refusal: Exception | None = None
+
+    async def run(self, batch):
+        answers = await super().run(batch)
+        if isinstance(self.refusal, DeviceFailedError):
+            raise self.refusal
+        return answers if self.refusal is None else [self.refusal] * len(answers)
+
+
+class Devices:
+    """A CPU and two GPUs, none of which does anything before its gate is open."""
+
+    def __init__(self, limit_s: float | None = None) -> None:
+        self.engines = [Refusing() for _ in range(3)]
+        self.batchers = [
+            Batcher(
+                [engine],
+                1 << 20,
+                Watchdog(limit_s),
+                costs=CostModel(attrgetter("gpu_cost_ns")) if index else None,
+            )
+            for index, engine in enumerate(self.engines)
+        ]
+        self.placement = Placement(self.batchers)
+        self.placement.start()
+
+    async def submit(self, work, timeout_s: float | None = None) -> asyncio.Task:
+        task = asyncio.create_task(self.placement.run(work, timeout_s))
+        await settle()
+        return task
+
+    @property
+    def given(self) -> list[int]:
+        """Batches that each engine was given."""
+        return [len(engine.batches) for engine in self.engines]
+
+    def open(self, *which: int) -> None:
+        for index in which:
+            self.engines[index].gate.set()
+
+
+class Clock:
+    """Stands still, but where a test moves it."""
+
+    now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(lane, "time", clock)
+    return clock
+
+
+@pytest.fixture
+async def devices(clock):  # noqa: ARG001
+    devices = Devices()
+    yield devices
+    await devices.placement.stop()
+
+
+async def test_one_cloud_goes_to_the_cpu_and_many_to_a_gpu(devices):
+    await devices.submit(ONE)
+    assert devices.given == [1, 0, 0]
+    await devices.submit(MANY)
+    assert devices.given == [1, 1, 0]
+
+
+async def test_what_waits_there_counts(devices):
+    """350 µs on the CPU and 730 on a GPU: two on the CPU take 700, and the third goes to a GPU."""
+    for expected in ([1, 0, 0], [2, 0, 0], [2, 1, 0], [2, 1, 1]):
+        await devices.submit(ONE)
+        waiting = [batcher.waiting_requests for batcher in devices.batchers]
+        assert [sum(each) for each in zip(devices.given, waiting, strict=True)] == expected
+
+
+async def test_a_device_that_turns_out_slower_gets_less(devices):
+    costs = devices.batchers[0]._costs
+    for _ in range(9):
+        costs.observe([clouds(1, 200_000, 1000)], 100 * MS)
+    await devices.submit(clouds(1, 200_000, 1000))
+    assert devices.given == [0, 1, 0]
+    # Of another size nothing is known.
+    await devices.submit(ONE)
+    assert devices.given == [1, 1, 0]
+
+
+async def test_large_batches_of_a_gpu_say_nothing_of_one_request_alone():
+    costs = CostModel(attrgetter("gpu_cost_ns"))
+    before = costs.predict_alone_ns(ONE)
+    for _ in range(9):
+        costs.observe([ONE] * 100, 10 * MS)
+    assert costs.predict_alone_ns(ONE) == before
+    assert costs.predict_ns(ONE) < before / 4
+    for _ in range(9):
+        costs.observe([clouds(1, 10_000, 8000)], 20 * MS)
+    assert costs.predict_alone_ns(clouds(1, 10_000, 8000)) == pytest.approx(20 * MS, rel=0.01)
+
+
+async def test_what_runs_and_waits_at_a_device_that_hangs_moves_to_others():
+    devices = Devices(limit_s=0.05)
+    devices.open(1, 2)
+    running, waiting = await devices.submit(ONE), await devices.submit(ONE)
+    assert devices.given[0] == 1
+    for task in (running, waiting):
+        assert (await asyncio.wait_for(task, 30)).result.rows[0] == 10_000
+    assert devices.given[0] == 1
+    assert sum(devices.given[1:]) == 2
+    # As long as it hangs nothing comes to it.
+    await (await devices.submit(ONE))
+    assert devices.given[0] == 1
+    devices.open(0)
+    while devices.batchers[0]._watchdog.hung:
+        await asyncio.sleep(0.001)
+    await (await devices.submit(ONE))
+    assert devices.given[0] == 2
+    await devices.placement.stop()
+
+
+async def test_a_batch_that_is_late_keeps_others_away_before_it_is_said_to_hang(devices, clock):
+    """350 µs were predicted. After 300 there are 50 to come; after 900 as many as it is late."""
+    await devices.submit(ONE)
+    clock.now_s = 300e-6
+    assert devices.batchers[0].wait_ns == pytest.approx(50_000, rel=0.01)
+    clock.now_s = 900e-6
+    assert devices.batchers[0].wait_ns == pytest.approx(550_000, rel=0.01)
+    await devices.submit(ONE)
+    assert devices.given == [1, 1, 0]
+
+
+async def test_a_device_that_failed_gets_nothing_more(devices):
+    devices.engines[0].refusal = DeviceFailedError("gone")
+    devices.open(0, 1, 2)
+    for expected in ([1, 1, 0], [1, 2, 0]):
+        await (await devices.submit(ONE))
+        assert devices.given == expected
+
+
+@pytest.mark.parametrize("refusal", [TooLargeError("8 GiB"), OverloadedError("no room", 9)])
+async def test_what_one_device_has_no_memory_for_goes_to_another(devices, refusal):
+    devices.engines[1].refusal = refusal
+    devices.open(0, 1, 2)
+    assert (await (await devices.submit(MANY))).result.rows[0] == 64_000
+    assert devices.given == [0, 1, 1]
+
+
+async def test_where_no_device_can_the_caller_is_told_what_may_pass(devices):
+    devices.engines[0].refusal = TooLargeError("never")
+    devices.engines[1].refusal = OverloadedError("no room", 9)
+    devices.engines[2].refusal = DeviceFailedError("gone")
+    devices.open(0, 1, 2)
+    with pytest.raises(OverloadedError, match="no room"):
+        await (await devices.submit(ONE))
+    assert devices.given == [1, 1, 1]
+
+
+async def test_a_deadline_holds_over_all_attempts():
+    devices = Devices(limit_s=0.05)
+    for task in [await devices.submit(ONE, timeout_s=0.08)]:
+        with pytest.raises(DeadlinePassedError):
+            await task
+    assert sum(devices.given) == 2
+    await devices.placement.stop()
+
+
+async def test_with_every_device_hung_the_caller_is_told_so():
+    devices = Devices(limit_s=0.02)
+    with pytest.raises(EngineHungError):
+        await (await devices.submit(ONE))
+    assert devices.given == [1, 1, 1]
+    await devices.placement.stop()
+
+
+def test_an_encode_that_was_given_up_is_not_given_up_elsewhere():
+    points = np.zeros((1, 3), np.float32)
+    work = EncodeWork({}, EncoderInput(points, points, np.ones(1, np.int64)))
+    work.give_up(0)
+    assert (work.given_up, work.again().given_up) == ([True], [False])
+
+
+async def test_real_engines_give_the_same_samples_on_whatever_device():
+    """A CPU, and a GPU that exists in numbers alone (tests/support/fake_device.py)."""
+    device = FakeDevice(hurry=1.0)
+    gpu = Engine(torch.device("cpu"), 1, pipeline=Pipeline(device, lambda: lambda: None, "t"))
+    engines = [Engine(torch.device("cpu"), 1), gpu]
+    batchers = [Batcher([engine], 1 << 20) for engine in engines]
+    placement = Placement(batchers)
+    placement.start()
+    points = np.random.default_rng(1).normal(size=(3000, 3)).astype(np.float32)
+    one = np.ones(1, np.int64)
+    work = SampleWork(Clouds(points, 3000 * one, 3000 * one, one - 1))
+    outcomes = await asyncio.gather(*(placement.run(work, 60) for _ in range(4)))
+    rows = [outcome.result.rows.tolist() for outcome in outcomes]
+    assert rows == [rows[0]] * 4
+    assert DeviceStream.COMPUTE.value in device.log
+    await placement.stop()
+    for engine in engines:
+        engine.stop()
+
+
+def test_a_request_is_too_large_only_if_it_is_for_every_device():
+    cpu = torch.device("cpu")
+    small, large = (
+        Engine(cpu, 1, Manager(FakeAllocator(total), Thresholds(), Gate(), bounded=True))
+        for total in (1 << 28, 1 << 34)
+    )
+    check_any([small, large], 1 << 30)
+    with pytest.raises(TooLargeError):
+        check_any([small, small], 1 << 30)
+    for engine in (small, large):
+        engine.stop()

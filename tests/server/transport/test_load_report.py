@@ -1,0 +1,109 @@
+"""What answers say of a server's load."""
+
+import grpc
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from farpoint_server.errors import InvalidRequestError, OverloadedError
+from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.limits.open_calls import InFlight
+from farpoint_server.transport.load_report import KEY, PERIOD_S, LoadReport
+
+# Of xds/data/orca/v3/orca_load_report.proto, as published.
+FIELDS = {"cpu_utilization": 1, "rps_fractional": 6, "eps": 7, "application_utilization": 9}
+
+
+def orca(packed: bytes) -> dict[str, float]:
+    """Read by protobuf from a description of its own."""
+    file = descriptor_pb2.FileDescriptorProto(name="orca.proto", syntax="proto3")
+    message = file.message_type.add(name="OrcaLoadReport")
+    kind = descriptor_pb2.FieldDescriptorProto
+    for name, number in FIELDS.items():
+        label = kind.LABEL_OPTIONAL
+        message.field.add(name=name, number=number, type=kind.TYPE_DOUBLE, label=label)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    report = message_factory.GetMessageClass(pool.FindMessageTypeByName("OrcaLoadReport"))()
+    report.ParseFromString(packed)
+    return {field.name: value for field, value in report.ListFields()}
+
+
+class Machine:
+    """Two cores and an engine, whose clocks a test sets."""
+
+    def __init__(self) -> None:
+        self.now = self.cpu = self.busy = 0.0
+        self.load = LoadReport(lambda: self.busy, 2, lambda: self.now, lambda: self.cpu)
+
+    def calls(self, count: int, seconds: float = PERIOD_S) -> dict[str, float]:
+        """As many calls over some seconds; what the last one is told."""
+        for _ in range(count - 1):
+            self.load.begin()
+        self.now += seconds
+        ((key, packed),) = self.load.begin()
+        assert key == KEY
+        return orca(packed)
+
+
+def test_nothing_is_said_before_anything_was_measured():
+    assert Machine().load.begin() == ()
+
+
+def test_calls_and_the_share_of_the_cores_in_use():
+    machine = Machine()
+    machine.cpu = 0.3
+    said = machine.calls(50)
+    assert said["rps_fractional"] == pytest.approx(50 / PERIOD_S)
+    assert said["application_utilization"] == pytest.approx(0.3 / 2 / PERIOD_S)
+    assert "eps" not in said
+
+
+def test_engines_count_where_they_are_busier_than_the_cores():
+    machine = Machine()
+    machine.cpu, machine.busy = 0.1, 0.45
+    assert machine.calls(1)["application_utilization"] == pytest.approx(0.45 / PERIOD_S)
+
+
+def test_each_period_counts_by_itself():
+    machine = Machine()
+    machine.cpu = 0.5
+    machine.load.fail()
+    assert machine.calls(9)["eps"] == 1 / PERIOD_S
+    assert machine.calls(4) == {"rps_fractional": 4 / PERIOD_S}
+
+
+def test_a_call_within_the_period_repeats_the_last_report():
+    machine = Machine()
+    machine.calls(3)
+    assert machine.load.begin() is machine.load.begin()
+
+
+@pytest.mark.parametrize(
+    ("error", "errors"),
+    [(None, 0), (OverloadedError("full", retry_ms=5), 2), (InvalidRequestError("m", "x", "y"), 0)],
+    ids=["answered", "refused", "wrong"],
+)
+async def test_answers_and_refusals_carry_it_and_only_what_the_server_failed_counts(error, errors):
+    machine, contexts = Machine(), []
+
+    async def behave(request, context):
+        contexts.append(context)
+        if error is not None:
+            raise error
+        return request
+
+    handler = grpc.unary_unary_rpc_method_handler(behave)
+    server = grpc.aio.server(interceptors=[RequestInterceptor(InFlight(), load=machine.load)])
+    service = grpc.method_handlers_generic_handler("farpoint.test.Service", {"Method": handler})
+    server.add_generic_rpc_handlers((service,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        for now in (0.0, 0.1, 1.0):
+            machine.now = now
+            await channel.unary_unary("/farpoint.test.Service/Method")(b"hello").code()
+    await server.stop(None)
+    # gRPC's clients keep the trailer to themselves.
+    said = orca(dict(contexts[-1].trailing_metadata())[KEY])
+    assert said["rps_fractional"] == 3.0
+    assert said.get("eps", 0) == errors
