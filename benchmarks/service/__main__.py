@@ -40,7 +40,7 @@ from benchmarks.service.environments import peer_versions
 from benchmarks.service.fleet import Effort, Fleet, fleet, right, rounds_of
 from benchmarks.service.load import Contender
 from benchmarks.service.plot import plot
-from benchmarks.service.processes import serving
+from benchmarks.service.processes import Server, serving
 from benchmarks.service.report import markdown
 from benchmarks.service.targets import ratios
 
@@ -59,7 +59,7 @@ def echo(peers: tuple[Peer, ...], effort: Effort) -> tuple[list[Row], Fleet]:
     with (
         serving(ECHO_SERVER, "bare") as bare,
         serving(ECHO_SERVER, "farpoint") as ours,
-        fleet({"bare": bare, "farpoint": ours}, peers, lidar(SIZES[0])) as ships,
+        fleet({"bare": bare, "farpoint": ours}, peers, _probe) as ships,
     ):
         for points in SIZES:
             cloud = lidar(points)
@@ -76,7 +76,7 @@ def sampling(peers: tuple[Peer, ...], effort: Effort) -> tuple[list[Row], Fleet,
     heights = best_heights(cloud, effort.counts) if peers else dict.fromkeys(effort.counts, 0)
     with (
         serving(ECHO_SERVER, "kernels") as ours,
-        fleet({"farpoint": ours}, peers, lidar(SIZES[0])) as ships,
+        fleet({"farpoint": ours}, peers, _probe) as ships,
     ):
         for count in effort.counts:
             others = [
@@ -89,6 +89,10 @@ def sampling(peers: tuple[Peer, ...], effort: Effort) -> tuple[list[Row], Fleet,
         with ours.awake():
             dead = dead_work(ours.address)
     return rows, ships, dead
+
+
+def _probe(peer: Peer, server: Server) -> Contender:
+    return peer_echo(peer, server, lidar(SIZES[0]))
 
 
 def _rows(contenders: list[Contender], ships: Fleet, effort: Effort, where: Row) -> list[Row]:
@@ -106,7 +110,9 @@ def measure(with_peers: bool, effort: Effort) -> Row:
     sample_rows, sample_ships, dead = sampling(FPS_PEERS if with_peers else (), effort)
     return {
         "machine": describe("farpoint-server", "grpcio", "protobuf", "numpy", "torch"),
-        "peer_versions": peer_versions() if with_peers else {},
+        "peer_versions": peer_versions({p.environment: None for p in (*ECHO_PEERS, *FPS_PEERS)})
+        if with_peers
+        else {},
         "load_average": load_average,
         "minutes": (time.monotonic() - begun) / 60,
         "rounds": effort.rounds,

@@ -77,7 +77,9 @@ def _ray(replicas: int) -> Command:
     return command
 
 
-def _mlserver(workers: int) -> Command:
+def mlserver(workers: int, **settings_of_model: object) -> Command:
+    """MLServer with `mlserver_model.Cloud` as its model."""
+
     def command(python: Path, port: int, folder: Path) -> list[str]:
         settings = {
             "host": "127.0.0.1",
@@ -88,7 +90,7 @@ def _mlserver(workers: int) -> Command:
             "parallel_workers": workers,
             "grpc_max_message_length": 1 << 28,
         }
-        model = {"name": "cloud", "implementation": "mlserver_model.Cloud"}
+        model = {"name": "cloud", "implementation": "mlserver_model.Cloud", **settings_of_model}
         (folder / "settings.json").write_text(json.dumps(settings))
         (folder / "model-settings.json").write_text(json.dumps(model))
         return [str(python.with_name("mlserver")), "start", str(folder)]
@@ -97,15 +99,15 @@ def _mlserver(workers: int) -> Command:
 
 
 ECHO_PEERS = (
-    Peer("MLServer, tensor", "mlserver", _mlserver(0), TENSOR_OVER_OIP),
-    Peer("MLServer, bytes", "mlserver", _mlserver(0), BYTES_OVER_OIP),
+    Peer("MLServer, tensor", "mlserver", mlserver(0), TENSOR_OVER_OIP),
+    Peer("MLServer, bytes", "mlserver", mlserver(0), BYTES_OVER_OIP),
     Peer("Ray Serve", "ray", _ray(1), BYTES_OVER_GRPC, PRIVATE),
     Peer("Ray HAProxy", "ray", _ray(CORES), BYTES_OVER_GRPC, HIGH_THROUGHPUT),
     Peer("LitServe", "litserve", _program("litserve_app.py", 1), BYTES_OVER_HTTP),
 )
 FPS_PEERS = (
     Peer("grpc.aio, fpsample", "grpcio", _program("grpc_app.py"), BYTES_OVER_GRPC),
-    Peer("MLServer, fpsample", "mlserver", _mlserver(CORES), BYTES_OVER_OIP),
+    Peer("MLServer, fpsample", "mlserver", mlserver(CORES), BYTES_OVER_OIP),
     Peer("Ray Serve, fpsample", "ray", _ray(CORES), BYTES_OVER_GRPC, PRIVATE),
     Peer("Ray HAProxy, fpsample", "ray", _ray(CORES), BYTES_OVER_GRPC, HIGH_THROUGHPUT),
     Peer("LitServe, fpsample", "litserve", _program("litserve_app.py", CORES), BYTES_OVER_HTTP),

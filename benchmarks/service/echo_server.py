@@ -4,8 +4,8 @@
     python benchmarks/service/echo_server.py farpoint   farpoint-server, all but the kernels
     python benchmarks/service/echo_server.py kernels    farpoint-server as it is
 
-Each prints HOST:PORT on standard output when it serves. A script of its own, so that the one of
-another checkout can serve that checkout's packages.
+Further arguments are flags of farpoint-server. Each prints HOST:PORT on standard output when it
+serves. A script of its own, so that the one of another checkout can serve that checkout's packages.
 """
 
 import asyncio
@@ -83,7 +83,8 @@ def farpoint(*, kernels: bool) -> None:
 
     if not kernels:
         sample.launch = first_rows
-    sys.argv[1:] = ["--listen", "127.0.0.1:0", "--device", "cpu", "--log-format", "json"]
+    fixed = ["--listen", "127.0.0.1:0", "--device", "cpu", "--log-format", "json"]
+    sys.argv[1:] = [*fixed, *sys.argv[2:]]
     errors = _tell_address()
     try:
         command.main()

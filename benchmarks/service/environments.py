@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +21,10 @@ REQUIREMENTS = {
     "mlserver": ("mlserver==1.7.1", "grpcio==1.85.1", "uvloop==0.21.0", *SAMPLER),
     "ray": ("ray[serve-grpc]==2.60.0", "grpcio==1.85.1", *SAMPLER),
     "litserve": ("litserve==0.2.19", "uvicorn==0.54.0", "fastapi==0.165.0", *SAMPLER),
+    "pytriton": ("nvidia-pytriton==0.7.0",),
 }
+# Triton's Python process links the system's libpython: another standard library does not fit it.
+INTERPRETERS = {"pytriton": "/usr/bin/python3"}
 INSTALL_SECONDS = 900
 VERSIONS = """
 import json, sys
@@ -60,8 +64,10 @@ def _failure(name: str) -> PeerError | None:
     print(f"installing {name} in {home}", flush=True)
     mark.unlink(missing_ok=True)
     try:
-        output_of(sys.executable, "-m", "venv", str(home))
-        output_of(str(python), "-m", "pip", "install", "-q", *REQUIREMENTS[name])
+        interpreter = INTERPRETERS.get(name, sys.executable)
+        output_of(interpreter, "-m", "venv", "--without-pip", str(home))
+        install = (sys.executable, "-m", "pip", "--python", str(python), "install", "-q")
+        output_of(*install, *REQUIREMENTS[name])
     except PeerError as error:
         return error
     mark.write_text(wanted)
@@ -84,6 +90,6 @@ def _versions(name: str) -> dict[str, str]:
     return json.loads(output_of(str(python_of(name)), "-c", VERSIONS, *sorted(packages)))
 
 
-def peer_versions() -> dict[str, dict[str, str]]:
+def peer_versions(names: Iterable[str]) -> dict[str, dict[str, str]]:
     """By environment, what is installed of the packages that the table names."""
-    return {name: _versions(name) for name in REQUIREMENTS if _failure(name) is None}
+    return {name: _versions(name) for name in names if _failure(name) is None}

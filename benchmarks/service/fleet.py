@@ -3,16 +3,14 @@
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
-
-from benchmarks.service.contenders import PROGRAMS, Peer, free_port, peer_echo
+from benchmarks.service.contenders import PROGRAMS, Peer, free_port
 from benchmarks.service.environments import FOLDER, PeerError, python_of
 from benchmarks.service.load import Contender, load, once
 from benchmarks.service.processes import Server, running
@@ -21,6 +19,7 @@ START_SECONDS = 90
 IDLE_SECONDS = 2.0
 
 Row = dict[str, Any]
+Probe = Callable[[Peer, Server], Contender]
 
 
 @dataclass(frozen=True)
@@ -103,18 +102,18 @@ def _or_without(ships: Fleet, name: str) -> Iterator[None]:
         ships.leave_out(name, error)
 
 
-def _start(ships: Fleet, stack: ExitStack, probe: np.ndarray) -> None:
-    """All at once, and each is out that does not install or send the probe back."""
+def _start(ships: Fleet, stack: ExitStack, probe: Probe) -> None:
+    """All at once, and each is out that does not install or answer its probe rightly."""
     for name, peer in list(ships.peers.items()):
         with _or_without(ships, name):
             ships.servers[name] = _launch(peer, stack)
     for name, peer in list(ships.peers.items()):
         with _or_without(ships, name):
-            _await_ready(peer_echo(peer, ships.servers[name], probe), _log(peer))
+            _await_ready(probe(peer, ships.servers[name]), _log(peer))
 
 
 @contextmanager
-def fleet(own: dict[str, Server], peers: Sequence[Peer], probe: np.ndarray) -> Iterator[Fleet]:
+def fleet(own: dict[str, Server], peers: Sequence[Peer], probe: Probe) -> Iterator[Fleet]:
     """Our servers and the peers that start, all stopped until each has its turn."""
     with ExitStack() as stack:
         ships = Fleet(dict(own), {peer.name: peer for peer in peers})

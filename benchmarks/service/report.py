@@ -9,16 +9,19 @@ from benchmarks.service.targets import ratios
 Row = dict[str, Any]
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """In Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Three digits."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _conditions(report: Row) -> str:
+def conditions(report: Row) -> str:
+    """Machine, versions, effort, and who is left out and why."""
     machine = report["machine"]
     own = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     lines = [
@@ -36,15 +39,15 @@ def _conditions(report: Row) -> str:
 
 def _targets(rows: list[Row]) -> str:
     verdict = {True: "yes", False: "no", None: ""}
-    return _table(
+    return table(
         ("ours : theirs", "N", "at", "ours", "theirs", "ratio", "wanted", "met", "CPU ratio"),
         (
             (
                 r.what,
                 r.points,
                 r.at,
-                _number(r.ours),
-                _number(r.theirs),
+                number(r.ours),
+                number(r.theirs),
                 f"{r.ratio:.2f}",
                 r.wanted or "",
                 verdict[r.met],
@@ -57,7 +60,7 @@ def _targets(rows: list[Row]) -> str:
 
 def _measured(rows: list[Row], mode: str) -> str:
     keys = ("p50_ms", "p99_ms", "per_s", "cpu_ms")
-    return _table(
+    return table(
         ("server", "N", "samples", "at", "p50 ms", "p99 ms", "calls/s", "server CPU ms"),
         (
             (
@@ -65,7 +68,7 @@ def _measured(rows: list[Row], mode: str) -> str:
                 r["points"],
                 r.get("samples", ""),
                 r["at"],
-                *(_number(r[k]) for k in keys),
+                *(number(r[k]) for k in keys),
             )
             for r in rows
             if r["mode"] == mode
@@ -73,12 +76,13 @@ def _measured(rows: list[Row], mode: str) -> str:
     )
 
 
-def _weights(servers: dict[str, list[Row]]) -> str:
+def weights(servers: dict[str, list[Row]]) -> str:
+    """Idle CPU and memory of servers, by mode."""
     keys = ("idle_cpu_percent_before", "memory_mb_before", "memory_mb_after")
-    return _table(
+    return table(
         ("server", "mode", "processes", "idle CPU %", "MB before load", "MB after load"),
         (
-            (row["server"], mode, row["processes"], *(_number(row[key]) for key in keys))
+            (row["server"], mode, row["processes"], *(number(row[key]) for key in keys))
             for mode, rows in servers.items()
             for row in rows
         ),
@@ -99,7 +103,7 @@ def markdown(report: Row) -> str:
     heights = {r["samples"]: r["height"] for r in rows if r["mode"] == "sample" and r["height"]}
     chosen = ", ".join(f"{height} for {samples}" for samples, height in heights.items())
     sections = [
-        _conditions(report),
+        conditions(report),
         "## Ratios",
         _targets(rows),
         "## Echo: no sampling",
@@ -108,7 +112,7 @@ def markdown(report: Row) -> str:
         _measured(rows, "sample"),
         "## Servers",
         "Memory is the proportional set size of all processes of a server.",
-        _weights(report["servers"]),
+        weights(report["servers"]),
         "## Dead work",
         _dead(report["dead_work"]),
     ]

@@ -16,6 +16,7 @@ from farpoint_training.decoder import Decoder, Rebuilt
 from farpoint_training.folder import cloud_files, read_cloud
 from farpoint_training.loss import Target, error
 from farpoint_training.probe import probe
+from farpoint_training.projection import whitening
 from farpoint_training.settings import Settings
 from farpoint_training.statistics import hand_made
 from farpoint_training.trainer import Trainer
@@ -263,3 +264,17 @@ def test_progress_is_shown(
     shown = capsys.readouterr().out
     assert "3/3" in shown
     assert "2.5000" in shown
+
+
+def test_whitening_by_some_classes_leaves_less_of_what_varies_within_others() -> None:
+    torch.manual_seed(0)
+    shift = 30 * torch.randn(400, 1)
+    labels = torch.arange(400) % 8
+    clouds = torch.randn(400, 8) + shift + 2.5 * torch.nn.functional.one_hot(labels, 8)
+    seen, few = labels < 4, torch.arange(400) < 48
+    project = whitening(clouds[seen], labels[seen])
+    known, unknown = ~seen & few, ~seen & ~few
+    sets = clouds[known], labels[known] - 4, clouds[unknown], labels[unknown] - 4
+    plain = probe(*sets, is_whitened=True)
+    white = probe(project(sets[0]), sets[1], project(sets[2]), sets[3], is_whitened=True)
+    assert white > plain + 0.05
