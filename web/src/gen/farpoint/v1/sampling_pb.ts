@@ -8,6 +8,8 @@ import type { PackedCloud } from "./packed_cloud_pb";
 import { file_farpoint_v1_packed_cloud } from "./packed_cloud_pb";
 import type { Attribute, DataType, Tensor } from "./tensor_pb";
 import { file_farpoint_v1_tensor } from "./tensor_pb";
+import type { VoxelGrid } from "./voxel_grid_pb";
+import { file_farpoint_v1_voxel_grid } from "./voxel_grid_pb";
 import type { Status } from "../../google/rpc/status_pb";
 import { file_google_rpc_status } from "../../google/rpc/status_pb";
 import type { Message } from "@bufbuild/protobuf";
@@ -16,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file farpoint/v1/sampling.proto.
  */
 export const file_farpoint_v1_sampling: GenFile = /*@__PURE__*/
-  fileDesc("ChpmYXJwb2ludC92MS9zYW1wbGluZy5wcm90bxILZmFycG9pbnQudjEisQMKDVNhbXBsZVJlcXVlc3QSIwoGcG9pbnRzGAEgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEg8KB2xlbmd0aHMYAiADKAMSFQoNc2FtcGxlX2NvdW50cxgDIAMoAxIVCg1zdGFydF9pbmRpY2VzGAQgAygDEisKBm1ldGhvZBgFIAEoDjIbLmZhcnBvaW50LnYxLlNhbXBsaW5nTWV0aG9kEjYKEG5vbmZpbml0ZV9wb2xpY3kYBiABKA4yHC5mYXJwb2ludC52MS5Ob25maW5pdGVQb2xpY3kSKgoKYXR0cmlidXRlcxgHIAMoCzIWLmZhcnBvaW50LnYxLkF0dHJpYnV0ZRIVCg1yZXR1cm5fcG9pbnRzGAggASgIEhgKEHJldHVybl9kaXN0YW5jZXMYCSABKAgSGAoQcmV0dXJuX2NoZWNrc3VtcxgKIAEoCBIuCgxwYWNrZWRfY2xvdWQYCyABKAsyGC5mYXJwb2ludC52MS5QYWNrZWRDbG91ZBIcCg9jb3ZlcmluZ19yYWRpdXMYDCABKAJIAIgBAUISChBfY292ZXJpbmdfcmFkaXVzIo0CCg5TYW1wbGVSZXNwb25zZRIkCgdpbmRpY2VzGAEgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEg8KB2xlbmd0aHMYAiADKAMSIwoGcG9pbnRzGAMgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEiYKCWRpc3RhbmNlcxgEIAEoCzITLmZhcnBvaW50LnYxLlRlbnNvchIqCgphdHRyaWJ1dGVzGAUgAygLMhYuZmFycG9pbnQudjEuQXR0cmlidXRlEiQKB29yaWdpbnMYBiABKAsyEy5mYXJwb2ludC52MS5UZW5zb3ISJQoHdGltaW5ncxgHIAEoCzIULmZhcnBvaW50LnYxLlRpbWluZ3MiQgoHVGltaW5ncxIQCghxdWV1ZV9tcxgBIAEoARISCgpjb21wdXRlX21zGAIgASgBEhEKCXNlcnZlcl9tcxgDIAEoASJpChNTYW1wbGVTdHJlYW1SZXF1ZXN0EisKB3JlcXVlc3QYASABKAsyGi5mYXJwb2ludC52MS5TYW1wbGVSZXF1ZXN0EiUKBG1vZGUYAiABKA4yFy5mYXJwb2ludC52MS5TdHJlYW1Nb2RlIo0BChRTYW1wbGVTdHJlYW1SZXNwb25zZRIVCg1yZXF1ZXN0X2luZGV4GAEgASgDEi8KCHJlc3BvbnNlGAIgASgLMhsuZmFycG9pbnQudjEuU2FtcGxlUmVzcG9uc2VIABIjCgVlcnJvchgDIAEoCzISLmdvb2dsZS5ycGMuU3RhdHVzSABCCAoGcmVzdWx0ImIKElNhbXBsZUxhcmdlUmVxdWVzdBItCgdyZXF1ZXN0GAEgASgLMhouZmFycG9pbnQudjEuU2FtcGxlUmVxdWVzdEgAEhUKC3BvaW50c19kYXRhGAIgASgMSABCBgoEcGFydCJEChNTYW1wbGVMYXJnZVJlc3BvbnNlEi0KCHJlc3BvbnNlGAEgASgLMhsuZmFycG9pbnQudjEuU2FtcGxlUmVzcG9uc2UirgEKDUVuY29kZVJlcXVlc3QSIwoGcG9pbnRzGAEgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEg8KB2xlbmd0aHMYAiADKAMSDQoFbW9kZWwYAyABKAkSJwoKYXR0cmlidXRlcxgEIAEoCzITLmZhcnBvaW50LnYxLlRlbnNvchIVCg1yZXR1cm5fcG9pbnRzGAUgASgIEhgKEHJldHVybl9jaGVja3N1bXMYBiABKAgicQoORW5jb2RlUmVzcG9uc2USDQoFbW9kZWwYASABKAkSKQoGc3RhZ2VzGAIgAygLMhkuZmFycG9pbnQudjEuRW5jb2RlZFN0YWdlEiUKB3RpbWluZ3MYAyABKAsyFC5mYXJwb2ludC52MS5UaW1pbmdzIuMBCgxFbmNvZGVkU3RhZ2USDwoHbGVuZ3RocxgBIAMoAxIkCgdpbmRpY2VzGAIgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEiUKCGZlYXR1cmVzGAMgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEiMKBmNvdW50cxgEIAEoCzITLmZhcnBvaW50LnYxLlRlbnNvchIrCg5tZWFuX2Rpc3RhbmNlcxgFIAEoCzITLmZhcnBvaW50LnYxLlRlbnNvchIjCgZwb2ludHMYBiABKAsyEy5mYXJwb2ludC52MS5UZW5zb3IiEwoRTGlzdE1vZGVsc1JlcXVlc3QiOAoSTGlzdE1vZGVsc1Jlc3BvbnNlEiIKBm1vZGVscxgBIAMoCzISLmZhcnBvaW50LnYxLk1vZGVsInMKBU1vZGVsEgwKBG5hbWUYASABKAkSDQoFcmF0ZXMYAiADKAESGAoQZmVhdHVyZV9jaGFubmVscxgDIAEoAxIaChJhdHRyaWJ1dGVfY2hhbm5lbHMYBCABKAMSFwoPcGFyYW1ldGVyX2NvdW50GAUgASgDIhYKFEdldFNlcnZlckluZm9SZXF1ZXN0IuQBChVHZXRTZXJ2ZXJJbmZvUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIkCgdkZXZpY2VzGAIgAygLMhMuZmFycG9pbnQudjEuRGV2aWNlEiwKB21ldGhvZHMYAyADKA4yGy5mYXJwb2ludC52MS5TYW1wbGluZ01ldGhvZBIqCgtwb2ludF90eXBlcxgEIAMoDjIVLmZhcnBvaW50LnYxLkRhdGFUeXBlEiMKBmxpbWl0cxgFIAEoCzITLmZhcnBvaW50LnYxLkxpbWl0cxIVCg10b3JjaF92ZXJzaW9uGAYgASgJIisKBkRldmljZRIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJIk8KBkxpbWl0cxIVCg1tZXNzYWdlX2J5dGVzGAEgASgDEhYKDnJlcXVlc3RfcG9pbnRzGAIgASgDEhYKDnJlcXVlc3RfY2xvdWRzGAMgASgDKlUKDlNhbXBsaW5nTWV0aG9kEh8KG1NBTVBMSU5HX01FVEhPRF9VTlNQRUNJRklFRBAAEiIKHlNBTVBMSU5HX01FVEhPRF9GQVJUSEVTVF9QT0lOVBABKm0KD05vbmZpbml0ZVBvbGljeRIgChxOT05GSU5JVEVfUE9MSUNZX1VOU1BFQ0lGSUVEEAASGwoXTk9ORklOSVRFX1BPTElDWV9SRUpFQ1QQARIbChdOT05GSU5JVEVfUE9MSUNZX0lHTk9SRRACKlgKClN0cmVhbU1vZGUSGwoXU1RSRUFNX01PREVfVU5TUEVDSUZJRUQQABIVChFTVFJFQU1fTU9ERV9FVkVSWRABEhYKElNUUkVBTV9NT0RFX0xBVEVTVBACMusDCg9TYW1wbGluZ1NlcnZpY2USQQoGU2FtcGxlEhouZmFycG9pbnQudjEuU2FtcGxlUmVxdWVzdBobLmZhcnBvaW50LnYxLlNhbXBsZVJlc3BvbnNlElcKDFNhbXBsZVN0cmVhbRIgLmZhcnBvaW50LnYxLlNhbXBsZVN0cmVhbVJlcXVlc3QaIS5mYXJwb2ludC52MS5TYW1wbGVTdHJlYW1SZXNwb25zZSgBMAESUgoLU2FtcGxlTGFyZ2USHy5mYXJwb2ludC52MS5TYW1wbGVMYXJnZVJlcXVlc3QaIC5mYXJwb2ludC52MS5TYW1wbGVMYXJnZVJlc3BvbnNlKAESQQoGRW5jb2RlEhouZmFycG9pbnQudjEuRW5jb2RlUmVxdWVzdBobLmZhcnBvaW50LnYxLkVuY29kZVJlc3BvbnNlEk0KCkxpc3RNb2RlbHMSHi5mYXJwb2ludC52MS5MaXN0TW9kZWxzUmVxdWVzdBofLmZhcnBvaW50LnYxLkxpc3RNb2RlbHNSZXNwb25zZRJWCg1HZXRTZXJ2ZXJJbmZvEiEuZmFycG9pbnQudjEuR2V0U2VydmVySW5mb1JlcXVlc3QaIi5mYXJwb2ludC52MS5HZXRTZXJ2ZXJJbmZvUmVzcG9uc2ViBnByb3RvMw", [file_farpoint_v1_packed_cloud, file_farpoint_v1_tensor, file_google_rpc_status]);
+  fileDesc("ChpmYXJwb2ludC92MS9zYW1wbGluZy5wcm90bxILZmFycG9pbnQudjEi7AMKDVNhbXBsZVJlcXVlc3QSIwoGcG9pbnRzGAEgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEg8KB2xlbmd0aHMYAiADKAMSFQoNc2FtcGxlX2NvdW50cxgDIAMoAxIVCg1zdGFydF9pbmRpY2VzGAQgAygDEisKBm1ldGhvZBgFIAEoDjIbLmZhcnBvaW50LnYxLlNhbXBsaW5nTWV0aG9kEjYKEG5vbmZpbml0ZV9wb2xpY3kYBiABKA4yHC5mYXJwb2ludC52MS5Ob25maW5pdGVQb2xpY3kSKgoKYXR0cmlidXRlcxgHIAMoCzIWLmZhcnBvaW50LnYxLkF0dHJpYnV0ZRIVCg1yZXR1cm5fcG9pbnRzGAggASgIEhgKEHJldHVybl9kaXN0YW5jZXMYCSABKAgSGAoQcmV0dXJuX2NoZWNrc3VtcxgKIAEoCBIuCgxwYWNrZWRfY2xvdWQYCyABKAsyGC5mYXJwb2ludC52MS5QYWNrZWRDbG91ZBIcCg9jb3ZlcmluZ19yYWRpdXMYDCABKAJIAIgBARIqCgp2b3hlbF9ncmlkGA0gASgLMhYuZmFycG9pbnQudjEuVm94ZWxHcmlkEg0KBXNlZWRzGA4gAygEQhIKEF9jb3ZlcmluZ19yYWRpdXMijQIKDlNhbXBsZVJlc3BvbnNlEiQKB2luZGljZXMYASABKAsyEy5mYXJwb2ludC52MS5UZW5zb3ISDwoHbGVuZ3RocxgCIAMoAxIjCgZwb2ludHMYAyABKAsyEy5mYXJwb2ludC52MS5UZW5zb3ISJgoJZGlzdGFuY2VzGAQgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEioKCmF0dHJpYnV0ZXMYBSADKAsyFi5mYXJwb2ludC52MS5BdHRyaWJ1dGUSJAoHb3JpZ2lucxgGIAEoCzITLmZhcnBvaW50LnYxLlRlbnNvchIlCgd0aW1pbmdzGAcgASgLMhQuZmFycG9pbnQudjEuVGltaW5ncyJCCgdUaW1pbmdzEhAKCHF1ZXVlX21zGAEgASgBEhIKCmNvbXB1dGVfbXMYAiABKAESEQoJc2VydmVyX21zGAMgASgBImkKE1NhbXBsZVN0cmVhbVJlcXVlc3QSKwoHcmVxdWVzdBgBIAEoCzIaLmZhcnBvaW50LnYxLlNhbXBsZVJlcXVlc3QSJQoEbW9kZRgCIAEoDjIXLmZhcnBvaW50LnYxLlN0cmVhbU1vZGUijQEKFFNhbXBsZVN0cmVhbVJlc3BvbnNlEhUKDXJlcXVlc3RfaW5kZXgYASABKAMSLwoIcmVzcG9uc2UYAiABKAsyGy5mYXJwb2ludC52MS5TYW1wbGVSZXNwb25zZUgAEiMKBWVycm9yGAMgASgLMhIuZ29vZ2xlLnJwYy5TdGF0dXNIAEIICgZyZXN1bHQiYgoSU2FtcGxlTGFyZ2VSZXF1ZXN0Ei0KB3JlcXVlc3QYASABKAsyGi5mYXJwb2ludC52MS5TYW1wbGVSZXF1ZXN0SAASFQoLcG9pbnRzX2RhdGEYAiABKAxIAEIGCgRwYXJ0IkQKE1NhbXBsZUxhcmdlUmVzcG9uc2USLQoIcmVzcG9uc2UYASABKAsyGy5mYXJwb2ludC52MS5TYW1wbGVSZXNwb25zZSKuAQoNRW5jb2RlUmVxdWVzdBIjCgZwb2ludHMYASABKAsyEy5mYXJwb2ludC52MS5UZW5zb3ISDwoHbGVuZ3RocxgCIAMoAxINCgVtb2RlbBgDIAEoCRInCgphdHRyaWJ1dGVzGAQgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEhUKDXJldHVybl9wb2ludHMYBSABKAgSGAoQcmV0dXJuX2NoZWNrc3VtcxgGIAEoCCJxCg5FbmNvZGVSZXNwb25zZRINCgVtb2RlbBgBIAEoCRIpCgZzdGFnZXMYAiADKAsyGS5mYXJwb2ludC52MS5FbmNvZGVkU3RhZ2USJQoHdGltaW5ncxgDIAEoCzIULmZhcnBvaW50LnYxLlRpbWluZ3Mi4wEKDEVuY29kZWRTdGFnZRIPCgdsZW5ndGhzGAEgAygDEiQKB2luZGljZXMYAiABKAsyEy5mYXJwb2ludC52MS5UZW5zb3ISJQoIZmVhdHVyZXMYAyABKAsyEy5mYXJwb2ludC52MS5UZW5zb3ISIwoGY291bnRzGAQgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEisKDm1lYW5fZGlzdGFuY2VzGAUgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEiMKBnBvaW50cxgGIAEoCzITLmZhcnBvaW50LnYxLlRlbnNvciKoAQoMSW5mZXJSZXF1ZXN0Eg0KBW1vZGVsGAEgASgJEiMKBnBvaW50cxgCIAEoCzITLmZhcnBvaW50LnYxLlRlbnNvchIPCgdsZW5ndGhzGAMgAygDEigKBmlucHV0cxgEIAMoCzIYLmZhcnBvaW50LnYxLk5hbWVkVGVuc29yEg8KB291dHB1dHMYBSADKAkSGAoQcmV0dXJuX2NoZWNrc3VtcxgGIAEoCCJwCg1JbmZlclJlc3BvbnNlEg0KBW1vZGVsGAEgASgJEikKB291dHB1dHMYAiADKAsyGC5mYXJwb2ludC52MS5JbmZlck91dHB1dBIlCgd0aW1pbmdzGAMgASgLMhQuZmFycG9pbnQudjEuVGltaW5ncyJ6CgtJbmZlck91dHB1dBIMCgRuYW1lGAEgASgJEicKBXNjb3BlGAIgASgOMhguZmFycG9pbnQudjEuVGVuc29yU2NvcGUSIwoGdmFsdWVzGAMgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEg8KB2xlbmd0aHMYBCADKAMiQAoLTmFtZWRUZW5zb3ISDAoEbmFtZRgBIAEoCRIjCgZ2YWx1ZXMYAiABKAsyEy5mYXJwb2ludC52MS5UZW5zb3IiEwoRTGlzdE1vZGVsc1JlcXVlc3QiOAoSTGlzdE1vZGVsc1Jlc3BvbnNlEiIKBm1vZGVscxgBIAMoCzISLmZhcnBvaW50LnYxLk1vZGVsIsgBCgVNb2RlbBIMCgRuYW1lGAEgASgJEg0KBXJhdGVzGAIgAygBEhgKEGZlYXR1cmVfY2hhbm5lbHMYAyABKAMSGgoSYXR0cmlidXRlX2NoYW5uZWxzGAQgASgDEhcKD3BhcmFtZXRlcl9jb3VudBgFIAEoAxIoCgZpbnB1dHMYBiADKAsyGC5mYXJwb2ludC52MS5Nb2RlbFRlbnNvchIpCgdvdXRwdXRzGAcgAygLMhguZmFycG9pbnQudjEuTW9kZWxUZW5zb3IigQEKC01vZGVsVGVuc29yEgwKBG5hbWUYASABKAkSJwoFc2NvcGUYAiABKA4yGC5mYXJwb2ludC52MS5UZW5zb3JTY29wZRIoCglkYXRhX3R5cGUYAyABKA4yFS5mYXJwb2ludC52MS5EYXRhVHlwZRIRCglyb3dfc2hhcGUYBCADKAMiFgoUR2V0U2VydmVySW5mb1JlcXVlc3Qi5AEKFUdldFNlcnZlckluZm9SZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEiQKB2RldmljZXMYAiADKAsyEy5mYXJwb2ludC52MS5EZXZpY2USLAoHbWV0aG9kcxgDIAMoDjIbLmZhcnBvaW50LnYxLlNhbXBsaW5nTWV0aG9kEioKC3BvaW50X3R5cGVzGAQgAygOMhUuZmFycG9pbnQudjEuRGF0YVR5cGUSIwoGbGltaXRzGAUgASgLMhMuZmFycG9pbnQudjEuTGltaXRzEhUKDXRvcmNoX3ZlcnNpb24YBiABKAkiKwoGRGV2aWNlEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkiTwoGTGltaXRzEhUKDW1lc3NhZ2VfYnl0ZXMYASABKAMSFgoOcmVxdWVzdF9wb2ludHMYAiABKAMSFgoOcmVxdWVzdF9jbG91ZHMYAyABKAMqswEKDlNhbXBsaW5nTWV0aG9kEh8KG1NBTVBMSU5HX01FVEhPRF9VTlNQRUNJRklFRBAAEiIKHlNBTVBMSU5HX01FVEhPRF9GQVJUSEVTVF9QT0lOVBABEh4KGlNBTVBMSU5HX01FVEhPRF9WT1hFTF9HUklEEAISGgoWU0FNUExJTkdfTUVUSE9EX1JBTkRPTRADEiAKHFNBTVBMSU5HX01FVEhPRF9QT0lTU09OX0RJU0sQBCptCg9Ob25maW5pdGVQb2xpY3kSIAocTk9ORklOSVRFX1BPTElDWV9VTlNQRUNJRklFRBAAEhsKF05PTkZJTklURV9QT0xJQ1lfUkVKRUNUEAESGwoXTk9ORklOSVRFX1BPTElDWV9JR05PUkUQAipYCgpTdHJlYW1Nb2RlEhsKF1NUUkVBTV9NT0RFX1VOU1BFQ0lGSUVEEAASFQoRU1RSRUFNX01PREVfRVZFUlkQARIWChJTVFJFQU1fTU9ERV9MQVRFU1QQAip0CgtUZW5zb3JTY29wZRIcChhURU5TT1JfU0NPUEVfVU5TUEVDSUZJRUQQABIWChJURU5TT1JfU0NPUEVfUE9JTlQQARIXChNURU5TT1JfU0NPUEVfU0FNUExFEAISFgoSVEVOU09SX1NDT1BFX0NMT1VEEAMyqwQKD1NhbXBsaW5nU2VydmljZRJBCgZTYW1wbGUSGi5mYXJwb2ludC52MS5TYW1wbGVSZXF1ZXN0GhsuZmFycG9pbnQudjEuU2FtcGxlUmVzcG9uc2USVwoMU2FtcGxlU3RyZWFtEiAuZmFycG9pbnQudjEuU2FtcGxlU3RyZWFtUmVxdWVzdBohLmZhcnBvaW50LnYxLlNhbXBsZVN0cmVhbVJlc3BvbnNlKAEwARJSCgtTYW1wbGVMYXJnZRIfLmZhcnBvaW50LnYxLlNhbXBsZUxhcmdlUmVxdWVzdBogLmZhcnBvaW50LnYxLlNhbXBsZUxhcmdlUmVzcG9uc2UoARJBCgZFbmNvZGUSGi5mYXJwb2ludC52MS5FbmNvZGVSZXF1ZXN0GhsuZmFycG9pbnQudjEuRW5jb2RlUmVzcG9uc2USPgoFSW5mZXISGS5mYXJwb2ludC52MS5JbmZlclJlcXVlc3QaGi5mYXJwb2ludC52MS5JbmZlclJlc3BvbnNlEk0KCkxpc3RNb2RlbHMSHi5mYXJwb2ludC52MS5MaXN0TW9kZWxzUmVxdWVzdBofLmZhcnBvaW50LnYxLkxpc3RNb2RlbHNSZXNwb25zZRJWCg1HZXRTZXJ2ZXJJbmZvEiEuZmFycG9pbnQudjEuR2V0U2VydmVySW5mb1JlcXVlc3QaIi5mYXJwb2ludC52MS5HZXRTZXJ2ZXJJbmZvUmVzcG9uc2ViBnByb3RvMw", [file_farpoint_v1_packed_cloud, file_farpoint_v1_tensor, file_farpoint_v1_voxel_grid, file_google_rpc_status]);
 
 /**
  * A batch of B clouds.
@@ -111,6 +113,20 @@ export type SampleRequest = Message<"farpoint.v1.SampleRequest"> & {
    * @generated from field: optional float covering_radius = 12;
    */
   coveringRadius?: number | undefined;
+
+  /**
+   * Of SAMPLING_METHOD_VOXEL_GRID, and of no other.
+   *
+   * @generated from field: farpoint.v1.VoxelGrid voxel_grid = 13;
+   */
+  voxelGrid?: VoxelGrid | undefined;
+
+  /**
+   * Of SAMPLING_METHOD_RANDOM, and of no other: one for all clouds, or one per cloud. Empty means 0.
+   *
+   * @generated from field: repeated uint64 seeds = 14;
+   */
+  seeds: bigint[];
 };
 
 /**
@@ -141,8 +157,8 @@ export type SampleResponse = Message<"farpoint.v1.SampleResponse"> & {
   lengths: bigint[];
 
   /**
-   * Shape (S, 3), in the type that was sent, or that the fields of a packed cloud are converted to.
-   * Only if asked for.
+   * Shape (S, 3), in the type that was sent, or that the fields of a packed cloud are converted to;
+   * the means of voxels in FLOAT64 for FLOAT64, else in FLOAT32. Only if asked for.
    *
    * @generated from field: farpoint.v1.Tensor points = 3;
    */
@@ -167,7 +183,7 @@ export type SampleResponse = Message<"farpoint.v1.SampleResponse"> & {
 
   /**
    * FLOAT64, shape (B, 3): what was subtracted from each cloud. Only for
-   * FLOAT64 points.
+   * FLOAT64 points, of which a voxel grid and random rows subtract nothing.
    *
    * @generated from field: farpoint.v1.Tensor origins = 6;
    */
@@ -485,6 +501,156 @@ export const EncodedStageSchema: GenMessage<EncodedStage> = /*@__PURE__*/
   messageDesc(file_farpoint_v1_sampling, 9);
 
 /**
+ * @generated from message farpoint.v1.InferRequest
+ */
+export type InferRequest = Message<"farpoint.v1.InferRequest"> & {
+  /**
+   * Name of a loaded model that is no encoder. ListModels says what it takes and gives.
+   *
+   * @generated from field: string model = 1;
+   */
+  model: string;
+
+  /**
+   * As in a SampleRequest; every row must be finite, unless the model takes others.
+   *
+   * @generated from field: farpoint.v1.Tensor points = 2;
+   */
+  points?: Tensor | undefined;
+
+  /**
+   * Points of each cloud; they add up to P. Empty means one cloud of P points.
+   *
+   * @generated from field: repeated int64 lengths = 3;
+   */
+  lengths: bigint[];
+
+  /**
+   * The model's other inputs, by name, one row for each point of all clouds,
+   * (P, ...), or one for each cloud, (B, ...).
+   *
+   * @generated from field: repeated farpoint.v1.NamedTensor inputs = 4;
+   */
+  inputs: NamedTensor[];
+
+  /**
+   * Names of the outputs that are wanted. Empty means all.
+   *
+   * @generated from field: repeated string outputs = 5;
+   */
+  outputs: string[];
+
+  /**
+   * As in a SampleRequest.
+   *
+   * @generated from field: bool return_checksums = 6;
+   */
+  returnChecksums: boolean;
+};
+
+/**
+ * Describes the message farpoint.v1.InferRequest.
+ * Use `create(InferRequestSchema)` to create a new message.
+ */
+export const InferRequestSchema: GenMessage<InferRequest> = /*@__PURE__*/
+  messageDesc(file_farpoint_v1_sampling, 10);
+
+/**
+ * @generated from message farpoint.v1.InferResponse
+ */
+export type InferResponse = Message<"farpoint.v1.InferResponse"> & {
+  /**
+   * Which model it was.
+   *
+   * @generated from field: string model = 1;
+   */
+  model: string;
+
+  /**
+   * In the order in which they were asked for, or in that of the model.
+   *
+   * @generated from field: repeated farpoint.v1.InferOutput outputs = 2;
+   */
+  outputs: InferOutput[];
+
+  /**
+   * @generated from field: farpoint.v1.Timings timings = 3;
+   */
+  timings?: Timings | undefined;
+};
+
+/**
+ * Describes the message farpoint.v1.InferResponse.
+ * Use `create(InferResponseSchema)` to create a new message.
+ */
+export const InferResponseSchema: GenMessage<InferResponse> = /*@__PURE__*/
+  messageDesc(file_farpoint_v1_sampling, 11);
+
+/**
+ * One output for B clouds.
+ *
+ * @generated from message farpoint.v1.InferOutput
+ */
+export type InferOutput = Message<"farpoint.v1.InferOutput"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * What there is a row for.
+   *
+   * @generated from field: farpoint.v1.TensorScope scope = 2;
+   */
+  scope: TensorScope;
+
+  /**
+   * Shape (R, ...): the rows of all clouds, one cloud after the other.
+   *
+   * @generated from field: farpoint.v1.Tensor values = 3;
+   */
+  values?: Tensor | undefined;
+
+  /**
+   * Rows of each cloud; they add up to R. Empty where each cloud has one.
+   *
+   * @generated from field: repeated int64 lengths = 4;
+   */
+  lengths: bigint[];
+};
+
+/**
+ * Describes the message farpoint.v1.InferOutput.
+ * Use `create(InferOutputSchema)` to create a new message.
+ */
+export const InferOutputSchema: GenMessage<InferOutput> = /*@__PURE__*/
+  messageDesc(file_farpoint_v1_sampling, 12);
+
+/**
+ * A tensor with a name.
+ *
+ * @generated from message farpoint.v1.NamedTensor
+ */
+export type NamedTensor = Message<"farpoint.v1.NamedTensor"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: farpoint.v1.Tensor values = 2;
+   */
+  values?: Tensor | undefined;
+};
+
+/**
+ * Describes the message farpoint.v1.NamedTensor.
+ * Use `create(NamedTensorSchema)` to create a new message.
+ */
+export const NamedTensorSchema: GenMessage<NamedTensor> = /*@__PURE__*/
+  messageDesc(file_farpoint_v1_sampling, 13);
+
+/**
  * @generated from message farpoint.v1.ListModelsRequest
  */
 export type ListModelsRequest = Message<"farpoint.v1.ListModelsRequest"> & {
@@ -495,7 +661,7 @@ export type ListModelsRequest = Message<"farpoint.v1.ListModelsRequest"> & {
  * Use `create(ListModelsRequestSchema)` to create a new message.
  */
 export const ListModelsRequestSchema: GenMessage<ListModelsRequest> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 10);
+  messageDesc(file_farpoint_v1_sampling, 14);
 
 /**
  * @generated from message farpoint.v1.ListModelsResponse
@@ -514,7 +680,7 @@ export type ListModelsResponse = Message<"farpoint.v1.ListModelsResponse"> & {
  * Use `create(ListModelsResponseSchema)` to create a new message.
  */
 export const ListModelsResponseSchema: GenMessage<ListModelsResponse> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 11);
+  messageDesc(file_farpoint_v1_sampling, 15);
 
 /**
  * A model that is loaded.
@@ -552,6 +718,18 @@ export type Model = Message<"farpoint.v1.Model"> & {
    * @generated from field: int64 parameter_count = 5;
    */
   parameterCount: bigint;
+
+  /**
+   * What Infer takes, the points among them, and gives. Empty for an encoder.
+   *
+   * @generated from field: repeated farpoint.v1.ModelTensor inputs = 6;
+   */
+  inputs: ModelTensor[];
+
+  /**
+   * @generated from field: repeated farpoint.v1.ModelTensor outputs = 7;
+   */
+  outputs: ModelTensor[];
 };
 
 /**
@@ -559,7 +737,43 @@ export type Model = Message<"farpoint.v1.Model"> & {
  * Use `create(ModelSchema)` to create a new message.
  */
 export const ModelSchema: GenMessage<Model> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 12);
+  messageDesc(file_farpoint_v1_sampling, 16);
+
+/**
+ * An input or an output of a model.
+ *
+ * @generated from message farpoint.v1.ModelTensor
+ */
+export type ModelTensor = Message<"farpoint.v1.ModelTensor"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: farpoint.v1.TensorScope scope = 2;
+   */
+  scope: TensorScope;
+
+  /**
+   * @generated from field: farpoint.v1.DataType data_type = 3;
+   */
+  dataType: DataType;
+
+  /**
+   * Sizes of one row; -1 where any will do.
+   *
+   * @generated from field: repeated int64 row_shape = 4;
+   */
+  rowShape: bigint[];
+};
+
+/**
+ * Describes the message farpoint.v1.ModelTensor.
+ * Use `create(ModelTensorSchema)` to create a new message.
+ */
+export const ModelTensorSchema: GenMessage<ModelTensor> = /*@__PURE__*/
+  messageDesc(file_farpoint_v1_sampling, 17);
 
 /**
  * @generated from message farpoint.v1.GetServerInfoRequest
@@ -572,7 +786,7 @@ export type GetServerInfoRequest = Message<"farpoint.v1.GetServerInfoRequest"> &
  * Use `create(GetServerInfoRequestSchema)` to create a new message.
  */
 export const GetServerInfoRequestSchema: GenMessage<GetServerInfoRequest> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 13);
+  messageDesc(file_farpoint_v1_sampling, 18);
 
 /**
  * @generated from message farpoint.v1.GetServerInfoResponse
@@ -622,7 +836,7 @@ export type GetServerInfoResponse = Message<"farpoint.v1.GetServerInfoResponse">
  * Use `create(GetServerInfoResponseSchema)` to create a new message.
  */
 export const GetServerInfoResponseSchema: GenMessage<GetServerInfoResponse> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 14);
+  messageDesc(file_farpoint_v1_sampling, 19);
 
 /**
  * @generated from message farpoint.v1.Device
@@ -648,7 +862,7 @@ export type Device = Message<"farpoint.v1.Device"> & {
  * Use `create(DeviceSchema)` to create a new message.
  */
 export const DeviceSchema: GenMessage<Device> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 15);
+  messageDesc(file_farpoint_v1_sampling, 20);
 
 /**
  * @generated from message farpoint.v1.Limits
@@ -675,7 +889,7 @@ export type Limits = Message<"farpoint.v1.Limits"> & {
  * Use `create(LimitsSchema)` to create a new message.
  */
 export const LimitsSchema: GenMessage<Limits> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 16);
+  messageDesc(file_farpoint_v1_sampling, 21);
 
 /**
  * How points are chosen.
@@ -697,6 +911,30 @@ export enum SamplingMethod {
    * @generated from enum value: SAMPLING_METHOD_FARTHEST_POINT = 1;
    */
   FARTHEST_POINT = 1,
+
+  /**
+   * One point of each voxel of `voxel_grid` that has any, in the order of the rows, or of the first
+   * rows of the voxels. Takes no sample counts, no starts, no covering radius and no distances.
+   *
+   * @generated from enum value: SAMPLING_METHOD_VOXEL_GRID = 2;
+   */
+  VOXEL_GRID = 2,
+
+  /**
+   * Rows at random without replacement, decided by `seeds` alone: those with the lowest numbers of
+   * SplitMix64, lowest first. Takes no starts, no covering radius and no distances.
+   *
+   * @generated from enum value: SAMPLING_METHOD_RANDOM = 3;
+   */
+  RANDOM = 3,
+
+  /**
+   * Points farther than `covering_radius` from one another, which must be given, until no other is:
+   * the beginning of the farthest points, and the same answer as theirs with that radius.
+   *
+   * @generated from enum value: SAMPLING_METHOD_POISSON_DISK = 4;
+   */
+  POISSON_DISK = 4,
 }
 
 /**
@@ -776,6 +1014,41 @@ export const StreamModeSchema: GenEnum<StreamMode> = /*@__PURE__*/
   enumDesc(file_farpoint_v1_sampling, 2);
 
 /**
+ * What a tensor of a model has a row for.
+ *
+ * @generated from enum farpoint.v1.TensorScope
+ */
+export enum TensorScope {
+  /**
+   * @generated from enum value: TENSOR_SCOPE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * @generated from enum value: TENSOR_SCOPE_POINT = 1;
+   */
+  POINT = 1,
+
+  /**
+   * Points that the model chose or made: their number is its own.
+   *
+   * @generated from enum value: TENSOR_SCOPE_SAMPLE = 2;
+   */
+  SAMPLE = 2,
+
+  /**
+   * @generated from enum value: TENSOR_SCOPE_CLOUD = 3;
+   */
+  CLOUD = 3,
+}
+
+/**
+ * Describes the enum farpoint.v1.TensorScope.
+ */
+export const TensorScopeSchema: GenEnum<TensorScope> = /*@__PURE__*/
+  enumDesc(file_farpoint_v1_sampling, 3);
+
+/**
  * Samples batches of point clouds.
  *
  * @generated from service farpoint.v1.SamplingService
@@ -821,6 +1094,16 @@ export const SamplingService: GenService<{
     methodKind: "unary";
     input: typeof EncodeRequestSchema;
     output: typeof EncodeResponseSchema;
+  },
+  /**
+   * Runs a program that an operator has loaded, and answers with its outputs.
+   *
+   * @generated from rpc farpoint.v1.SamplingService.Infer
+   */
+  infer: {
+    methodKind: "unary";
+    input: typeof InferRequestSchema;
+    output: typeof InferResponseSchema;
   },
   /**
    * Says which models are loaded.
