@@ -24,7 +24,7 @@ demo: ext  ## Start a server, sample a scan through the client, show the result,
 	$(BIN)/python examples/demo.py $(if $(CLOUD),'$(CLOUD)') $(if $(STAY),--stay)
 
 test: ext  ## Set everything up and run every test, two files at a time: most wait for a server.
-	FARPOINT_TEST_TOOLS=$$(tools/install_test_tools.sh) $(BIN)/python -m pytest -n 2 --dist loadfile
+	REQUIRE_TEST_TOOLS=$$(tools/install_test_tools.sh) $(BIN)/python -m pytest -n 2 --dist loadfile
 
 dev: $(DEV)  ## The virtual environment with every package, editable.
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Where CI is set: Debian's Chromium with its driver, and promtool, for the tests that want them, if they are
-# not there and can be installed. Writes 1 when one that is missing shall be a failure (FARPOINT_TEST_TOOLS).
+# not there and can be installed. Writes 1 when one that is missing shall be a failure (REQUIRE_TEST_TOOLS).
 set -euo pipefail
 are_there() { command -v chromium && command -v chromedriver && command -v promtool; } > /dev/null
 install() {
@@ -16,4 +16,4 @@ if [ -n "${CI:-}" ] && ! are_there; then
     echo "No Chromium or promtool: their tests are skipped. apt-get: ${said##*$'\n'}" >&2
   fi
 fi
-if [ -n "${CI:-}" ] && are_there; then echo 1; else echo "${FARPOINT_TEST_TOOLS:-}"; fi
+if [ -n "${CI:-}" ] && are_there; then echo 1; else echo "${REQUIRE_TEST_TOOLS:-}"; fi

@@ -52,6 +52,7 @@ class Work:
 
     shares_launch: ClassVar[bool] = True
     kind = "sample"
+    launch = "sample"
 
     def __init__(self, cost: Cost) -> None:
         self.kernel_s = cost.kernel_s

@@ -72,7 +72,7 @@ def test_every_alert_asks_for_metrics_that_are_there_and_is_tested():
     ],
 )
 def test_promtool_finds_no_fault(arguments):
-    if shutil.which("promtool") is None and not os.environ.get("FARPOINT_TEST_TOOLS"):
+    if shutil.which("promtool") is None and not os.environ.get("REQUIRE_TEST_TOOLS"):
         pytest.skip("optional: promtool (Debian's package prometheus) is not here")
     done = subprocess.run(
         ["promtool", *arguments], cwd=PROMETHEUS, capture_output=True, text=True, timeout=60

@@ -143,7 +143,8 @@ def bare_python(tmp_path: Path) -> tuple[str, str]:
     venv.create(tmp_path / "bare", symlinks=True)
     (tmp_path / "packages").mkdir()
     installed = Path(setuptools.__file__).parents[1]
-    for package in (*installed.glob("setuptools*"), installed / "_distutils_hack"):
+    needed = ("setuptools*", "vcs_versioning*", "_distutils_hack")
+    for package in (path for name in needed for path in installed.glob(name)):
         (tmp_path / "packages" / package.name).symlink_to(package)
     return str(tmp_path / "bare" / "bin" / "python"), str(tmp_path / "packages")
 

@@ -12,7 +12,7 @@ from tests.web.browser import Page
 
 import farpoint
 
-NEEDED = "FARPOINT_TEST_TOOLS"
+NEEDED = "REQUIRE_TEST_TOOLS"
 
 
 def _missing() -> str | None:
@@ -24,7 +24,7 @@ def _missing() -> str | None:
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """One window for all tests; FARPOINT_TEST_TOOLS=1 makes a missing browser a failure."""
+    """One window for all tests; REQUIRE_TEST_TOOLS=1 makes a missing browser a failure."""
     if missing := _missing():
         assert not os.environ.get(NEEDED), missing
         pytest.skip(f"tests of the page: {missing}")
