@@ -103,7 +103,7 @@ gpu-check:  ## All that needs a GPU, with `python3` as it stands: no virtual env
 	tools/gpu_check.sh
 
 gpu-model: ext  ## Every test of the CUDA kernels on nvcc's PTX, executed on the CPU.
-	FARPOINT_MODEL=ptx $(BIN)/python -c "from tests.support import cuda_model; cuda_model.library()"
+	FARPOINT_MODEL=ptx $(BIN)/python -c "from tests.support.cuda import model; model.library()"
 	FARPOINT_MODEL=ptx $(BIN)/python -m pytest -n 2 tests/ops/cuda
 
 clean:  ## Removes all that the others made.

@@ -9,7 +9,7 @@ import argparse
 import numpy as np
 from numpy.typing import NDArray
 from tests.support.clouds import street_scan
-from tests.support.cuda_on_cpu import Method, TreeShape, planned_tree, sample, work
+from tests.support.cuda.on_cpu import Method, TreeShape, planned_tree, sample, work
 
 SIZES = (1024, 4096, 16_384, 26_912)
 SHARES = (32, 8, 4)  # m = n / share

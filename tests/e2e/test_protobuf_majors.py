@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 # The contract on the wire: of the client, of raw stubs, and of Open Inference.
 TESTS = (
     "test_sample.py",
-    "test_encode.py::test_each_stage_is_a_prefix_of_the_farthest_points_and_counts_every_point",
+    "models/test_encode.py::test_each_stage_is_a_prefix_of_the_farthest_points_and_counts_every_point",
     "test_stream.py::test_a_stream_is_answered_in_order_and_goes_on_after_a_failure",
     "open_inference/test_inference.py",
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.support.cuda_on_cpu import BruteFpsBatch, call, pointer
+from tests.support.cuda.on_cpu import BruteFpsBatch, call, pointer
 
 import farpoint_ops
 

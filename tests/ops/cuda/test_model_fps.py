@@ -14,7 +14,7 @@ from tests.support.awkward_clouds import (
     uniform,
     with_holes,
 )
-from tests.support.cuda_on_cpu import (
+from tests.support.cuda.on_cpu import (
     Method,
     brute_force,
     call,

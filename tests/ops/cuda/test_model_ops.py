@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.support.cuda_on_cpu import call, library, search_batch
+from tests.support.cuda.on_cpu import call, library, search_batch
 
 import farpoint_ops
 

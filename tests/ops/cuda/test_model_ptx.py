@@ -18,9 +18,9 @@ from tests.support.awkward_clouds import (
     uniform,
     with_holes,
 )
-from tests.support.cuda_model import Executed, executes_ptx, executing, has_nvcc
-from tests.support.cuda_on_cpu import Method, TreeShape, brute_force, sample
-from tests.support.ptx.module import Fault
+from tests.support.cuda.model import Executed, executes_ptx, executing, has_nvcc
+from tests.support.cuda.on_cpu import Method, TreeShape, brute_force, sample
+from tests.support.cuda.ptx.module import Fault
 
 # The first test builds the model.
 pytestmark = [

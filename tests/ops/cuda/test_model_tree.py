@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from tests.support.awkward_clouds import SHAPES, Cloud, coincident, duplicates, lattice, uniform
 from tests.support.clouds import street_scan
-from tests.support.cuda_model import executes_ptx
-from tests.support.cuda_on_cpu import (
+from tests.support.cuda.model import executes_ptx
+from tests.support.cuda.on_cpu import (
     Method,
     TreeShape,
     brute_force,

@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 import pytest
-from tests.support.memory_objects import MemoryObjects
+from tests.support.memory.objects import MemoryObjects
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import shared_memory_pb2, tensor_pb2

@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from tests.support.fake_allocator import FakeAllocator
 from tests.support.fake_device import FakeDevice
+from tests.support.memory.fake_allocator import FakeAllocator
 from tests.support.sampling_work import clouds_of
 
 from farpoint_server.engine import priority, sample

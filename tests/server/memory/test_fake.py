@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.support.fake_allocator import LARGE_SEGMENT, MIB, SMALL_SEGMENT, FakeAllocator
+from tests.support.memory.fake_allocator import LARGE_SEGMENT, MIB, SMALL_SEGMENT, FakeAllocator
 
 
 def test_sizes_come_from_segments_of_their_class():

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.support.memory_simulation import MIB, Simulation, one
+from tests.support.memory.simulation import MIB, Simulation, one
 
 from farpoint_server.memory import monitor
 from farpoint_server.memory.monitor import MemoryMonitor

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 import torch
-from tests.support.memory_simulation import GIB, MIB, Request, Simulation, one
+from tests.support.memory.simulation import GIB, MIB, Request, Simulation, one
 
 from farpoint_server.memory.oom import (
     DeviceLost,

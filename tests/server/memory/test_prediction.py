@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.fake_allocator import FakeAllocator
+from tests.support.memory.fake_allocator import FakeAllocator
 
 from farpoint_server.memory.prediction import (
     LEAST,

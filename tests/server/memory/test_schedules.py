@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.fake_allocator import MIB
-from tests.support.memory_simulation import GIB, Request, Simulation, Tensor
+from tests.support.memory.fake_allocator import MIB
+from tests.support.memory.simulation import GIB, Request, Simulation, Tensor
 
 from farpoint_server.memory.policy import Thresholds
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.support.memory_simulation import GIB, Simulation, one
+from tests.support.memory.simulation import GIB, Simulation, one
 
 from farpoint_server import memory
 from farpoint_server.memory.oom import TooLarge

@@ -6,8 +6,8 @@ from operator import attrgetter
 import numpy as np
 import pytest
 import torch
-from tests.support.fake_allocator import FakeAllocator
 from tests.support.fake_device import FakeDevice
+from tests.support.memory.fake_allocator import FakeAllocator
 from tests.support.scheduling import MS, GatedEngine, settle
 
 from farpoint_server.engine.engine import Engine, check_any

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from tests.support.memory_objects import MemoryObjects
+from tests.support.memory.objects import MemoryObjects
 
 from farpoint.v1 import shared_memory_pb2
 from farpoint_server.codec.shared_memory import Regions

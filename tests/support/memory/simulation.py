@@ -8,7 +8,7 @@ from typing import Any
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.policy import Thresholds
 from farpoint_server.memory.trimmer import Gate
-from tests.support.fake_allocator import MIB, FakeAllocator
+from tests.support.memory.fake_allocator import MIB, FakeAllocator
 
 GIB = 1 << 30
 POLICY_REASONS = {"hard", "soft", "fragmentation", "idle"}

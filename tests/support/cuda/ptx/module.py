@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.ptx.kernel import Kernel, identifier
+from tests.support.cuda.ptx.kernel import Kernel, identifier
 
 ENTRY = re.compile(r"\.entry (\w+)\(([^)]*)\)[^{]*\{(.*?)^\}", re.DOTALL | re.MULTILINE)
 STRING = re.compile(r"^\.global \.align 1 \.b8 ([\w$]+)\[\d+\] = (\{[\d, ]*\});", re.MULTILINE)

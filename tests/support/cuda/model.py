@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.support.ptx.module import Fault, translate
+from tests.support.cuda.ptx.module import Fault, translate
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MODEL = ROOT / "tests" / "ops" / "cuda" / "model"
 KERNELS = ROOT / "csrc" / "cuda"
 BUILD = ROOT / "build" / "cuda_model"

@@ -32,9 +32,9 @@ import numpy as np
 from benchmarks.common.machine import describe
 from benchmarks.common.point_sets import lidar
 from benchmarks.service.contenders import free_port
-from benchmarks.service.crowd import crowd
 from benchmarks.service.load import SAMPLE, Contender, once, request
 from benchmarks.service.processes import TICKS, Server, running
+from benchmarks.service.scaling.crowd import crowd
 
 # Points and samples of a request. The last two move as many bytes; one of them has no work to do.
 CASES = ((1024, 64), (1024, 1024), (120_000, 1), (120_000, 1024))

@@ -1,6 +1,6 @@
 """Callers in processes of their own, each with a connection of its own, whose CPU time is known.
 
-    python -m benchmarks.service.crowd ADDRESS FILE CALLERS SECONDS
+    python -m benchmarks.service.scaling.crowd ADDRESS FILE CALLERS SECONDS
 
 is one such process: it connects, says so, begins at a line on standard input, and prints what it
 saw.
@@ -70,7 +70,7 @@ def crowd(
     """
     with tempfile.NamedTemporaryFile() as file:
         Path(file.name).write_bytes(data)
-        command = [sys.executable, "-m", "benchmarks.service.crowd", address, file.name]
+        command = [sys.executable, "-m", "benchmarks.service.scaling.crowd", address, file.name]
         each = [*command, str(callers // caller_processes), str(seconds)]
         # One event loop is as busy as that of the server, so one process of callers would be slow.
         processes = [

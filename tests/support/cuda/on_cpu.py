@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.support.cuda_model import library
+from tests.support.cuda.model import library
 
 
 class Method(IntEnum):
