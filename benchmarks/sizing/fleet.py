@@ -54,13 +54,15 @@ def as_markdown(results: dict[str, Any]) -> str:
     lines = [
         f"Simulated from the costs above. Calls a second that one node sustains at p99 <= "
         f"{results['target_ms']:g} ms: {alone}. Fleets get nine tenths of that for each node, "
-        f'of the mix "{results["mix"]}":',
+        f'of the mix "{results["mix"]}". All begin idle, and larger ones get fewer calls a node, '
+        "so rows of one size compare ways to share calls out, not sizes:",
         "",
-        "| nodes | calls a second | calls go | p50, ms | p99, ms |",
-        "|---|---|---|---|---|",
+        "| nodes | calls a second | calls of a node | calls go | p50, ms | p99, ms |",
+        "|---|---|---|---|---|---|",
     ]
     for row in results["fleets"]:
-        cells = f"{row['nodes']:,} | {row['offered_per_s']:,.0f} | {POLICIES[row['policy']]}"
+        cells = f"{row['nodes']:,} | {row['offered_per_s']:,.0f} | {row['calls'] // row['nodes']}"
+        cells += f" | {POLICIES[row['policy']]}"
         lines.append(f"| {cells} | {row['p50_ms']:.3g} | {row['p99_ms']:.3g} |")
     return "\n".join(lines)
 
