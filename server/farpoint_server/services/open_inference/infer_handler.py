@@ -5,7 +5,7 @@ One request of ModelStreamInfer takes the same way, and so may one that came ove
 
 import asyncio
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -26,6 +26,7 @@ from farpoint_server.models.loading import LoadedEncoder, LoadedModel
 from farpoint_server.models.program import LoadedProgram
 from farpoint_server.scheduling.admission import Hold
 from farpoint_server.services.encode_handler import EncodeHandler
+from farpoint_server.services.model_handler import ModelHandler
 from farpoint_server.services.open_inference.repository import ModelRepository
 from farpoint_server.services.program_handler import ProgramHandler
 from farpoint_server.services.sample_handler import INLINE_BYTES, SampleHandler
@@ -149,10 +150,7 @@ class InferHandler:
     ) -> pb.ModelInferResponse:
         handler = self.encode_handler
         request = encoder.parse_encoder_request(message, model.config, handler.limits)
-        points = request.points.shape[0]
-        if held is not None:
-            held.add(points, message.size)
-        with nullcontext() if held is not None else handler.admission.hold(points, message.size):
+        with _admitted(handler, request.points.shape[0], message.size, held):
             serialize = partial(
                 encoder.serialize_encoder_response,
                 message.request,
@@ -171,10 +169,7 @@ class InferHandler:
     ) -> pb.ModelInferResponse:
         handler = self.program_handler
         request = program.parse_program_request(message, model.manifest, handler.limits)
-        points = request.points.shape[0]
-        if held is not None:
-            held.add(points, message.size)
-        with nullcontext() if held is not None else handler.admission.hold(points, message.size):
+        with _admitted(handler, request.points.shape[0], message.size, held):
             serialize = partial(
                 program.serialize_program_response,
                 message.request,
@@ -203,3 +198,13 @@ def _least_timeout(request: pb.ModelInferRequest, timeout_s: float | None) -> fl
     if microseconds == 0:
         return timeout_s
     return min(microseconds / 1e6, float("inf") if timeout_s is None else timeout_s)
+
+
+def _admitted(
+    handler: ModelHandler, points: int, size: int, held: Hold | None
+) -> AbstractContextManager[object]:
+    """Counts a request to a model, with its call where that is counted already."""
+    if held is None:
+        return handler.admission.hold(points, size)
+    held.add(points, size)
+    return nullcontext()
