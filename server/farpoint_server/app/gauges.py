@@ -1,8 +1,5 @@
 """The metrics that are read at each scrape, from the parts of a server that know them."""
 
-from functools import partial
-from operator import attrgetter
-
 from farpoint_server.app.servicers import Parts
 from farpoint_server.observability.metrics.instruments import GAUGES
 from farpoint_server.observability.metrics.memory import MemoryCollector
@@ -23,7 +20,7 @@ def show_state(telemetry: Telemetry, parts: Parts) -> None:
     ):
         telemetry.add_gauge(f"farpoint_{name}", GAUGES[name], read)
     waiting = {
-        str(engine.device): partial(attrgetter("wait_s"), batcher)
+        str(engine.device): batcher.wait_s
         for engine, batcher in zip(engines, parts.compute.batchers, strict=True)
     }
     telemetry.add_device_gauge("farpoint_queue_seconds", GAUGES["queue_seconds"], waiting)
