@@ -60,8 +60,7 @@ def measure(effort: Effort, sizes: Sequence[int], threads: int, with_peers: bool
         expected = {n: _call(run, cloud[None])[0] for n, cloud in clouds.items()}
         others = peers(archive, threads) if with_peers else ()
         ours = {
-            name: stack.enter_context(serving_own(archive, *flags))
-            for name, flags in OWN.items()
+            name: stack.enter_context(serving_own(archive, *flags)) for name, flags in OWN.items()
         }
         at_start = clouds[sizes[0]], expected[sizes[0]]
 
