@@ -134,6 +134,7 @@ class Batcher:
         """Predicted nanoseconds of all that waits and runs."""
         return sum(lane.wait_ns for lane in self._lanes)
 
+    @property
     def wait_s(self) -> float:
         """The same in seconds."""
         return self.wait_ns / 1e9
