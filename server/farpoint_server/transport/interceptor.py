@@ -125,7 +125,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         async def guarded(request: Any, context: Context) -> Any:
             arrived, code, request_id = time.monotonic(), "OK", _request_id.get()
             report = () if load is None else _count(load, arrived)
-            current = request_context.begin(end_request, request_id=request_id, method=method)
+            request_context.begin(end_request, request_id=request_id, method=method)
             request_context.identify(context.peer())
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id), *report))
             try:
@@ -145,10 +145,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
                 await _abort(context, request_id, error, report)
             else:
                 call.answer(context, answer)
-                # As in `log_end`, without its frame: most calls end here.
-                seconds = time.monotonic() - arrived
-                log.info("request", status=code, server_ms=round(seconds * 1e3, 3))
-                current.on_end(seconds, None, current.fields)
+                log_end(arrived)
                 return answer
             finally:
                 metrics.end_call(rpc, code, time.monotonic() - arrived)
