@@ -118,8 +118,10 @@ def test_block_kernel_at_the_edges_of_its_variants(n: int) -> None:
 @pytest.mark.parametrize(
     ("clouds", "points", "samples", "method"),
     [
-        (1, 2048, 1024, Method.BLOCK),
-        (1, 2049, 1024, Method.TREE),
+        (4, 4096, 1024, Method.BLOCK),
+        (4, 4097, 1024, Method.TREE),
+        (5, 2048, 1024, Method.BLOCK),
+        (5, 2049, 1024, Method.TREE),
         (16, 2048, 512, Method.BLOCK),
         (17, 2048, 512, Method.TREE),
         (9, 4096, 127, Method.BLOCK),
