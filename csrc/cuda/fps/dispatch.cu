@@ -11,7 +11,7 @@ namespace {
 // Points of a cloud that has a processor to itself, of one that does not, and of all clouds that
 // share a processor, up to which whole steps take no longer than the tree's; and of a cloud in any
 // crowd.
-constexpr int kAlonePoints = 4096, kWholePoints = 2048, kProcessorPoints = 8192, kFewPoints = 256;
+constexpr int kAlonePoints = 4096, kWholePoints = 2048, kProcessorPoints = 8192, kFewPoints = 1024;
 // Samples that do not pay for a sort of what the block kernel can take.
 constexpr int kUnsortedSamples = 128;
 // A launch per sample is cheaper than a sort where there are few samples of a few large clouds.
