@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ptx/stores.h"
+#include "ptx/traffic.h"
 
 namespace model {
 
@@ -52,6 +53,7 @@ struct Fiber {
 };
 
 std::mt19937 random_engine;
+int processor_count = 4;
 std::string failed;
 jmp_buf scheduler;
 Fiber* running;
@@ -193,7 +195,8 @@ std::map<const void*, Translation>& translations() {
 }  // namespace
 
 void seed(unsigned value) { random_engine.seed(value); }
-int processors() { return 4; }
+int processors() { return processor_count; }
+void set_processors(int count) { processor_count = count; }
 const char* failure() { return failed.c_str(); }
 void reset() { failed.clear(); }
 
@@ -214,8 +217,10 @@ int run(const Launch& launch, const std::function<void()>& kernel) {
     begin_block(number);
     run_fibers();
     end_block_stores(block.shared.get(), current.shared_bytes);
+    traffic::end_block();
   }
   end_launch_stores();
+  traffic::end_launch();
   return failed.empty() ? 0 : 1;
 }
 

@@ -13,6 +13,7 @@
 #include "cuda/neighbors/neighbors.h"
 #include "cuda/gather/scatter.h"
 #include "machine.h"
+#include "ptx/traffic.h"
 
 using namespace farpoint::cuda;
 
@@ -42,6 +43,11 @@ const char* model_failure() { return model::failure(); }
 
 // What kernels have tallied of a kind of work; from 0 again.
 int64_t model_work(int kind) { return std::exchange(model::work[kind], 0); }
+
+void model_processors(int count) { model::set_processors(count); }
+
+// Memory traffic since the last call, of kernels whose translation counts it.
+void model_traffic(model::traffic::Totals* totals) { *totals = model::traffic::take(); }
 
 int model_fps(const FpsBatch* batch, int method, unsigned seed) {
   model::reset();
