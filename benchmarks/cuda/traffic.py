@@ -60,19 +60,27 @@ def scan(rng: np.random.Generator, points: int) -> NDArray[np.float32]:
 
 
 def neighbors(points: int, queries: int, k: int, batch: int) -> NDArray[np.int32]:
-    """Rows of the k nearest of a scan to some of its points, (batch, queries, k)."""
+    """Rows of a scan that are the k nearest to each of so many of it, (batch, queries, k)."""
     rng = np.random.default_rng(points + k)
     clouds = torch.from_numpy(np.stack([scan(rng, points) for _ in range(batch)]))
-    rows = farpoint_ops.knn(clouds, clouds[:, :queries].contiguous(), k)[0]
+    asked = torch.from_numpy(rng.integers(0, points, (batch, queries, 1)).repeat(3, axis=2))
+    rows = farpoint_ops.knn(clouds, clouds.gather(1, asked), k)[0]
     return aligned_copy(rows.numpy())  # type: ignore[return-value]
+
+
+def sampled(points: int, samples: int, batch: int) -> NDArray[np.int32]:
+    """Rows of samples, none twice, (batch, samples)."""
+    rng = np.random.default_rng(samples)
+    rows = [rng.permutation(points)[:samples] for _ in range(batch)]
+    return aligned_copy(np.stack(rows).astype(np.int32))  # type: ignore[return-value]
 
 
 def gathers() -> Iterator[Case]:
     """Gather of samples, group of neighborhoods, and rows too long for shared memory."""
     for name, batch, points, idx in (
         ("group_points", 8, 4096, neighbors(4096, 1024, 32, 8)),
-        ("gather_points", 8, 4096, neighbors(4096, 1024, 1, 8)),
-        ("gather_points, long rows", 1, 65_536, neighbors(65_536, 16_384, 1, 1)),
+        ("gather_points", 8, 4096, sampled(4096, 1024, 8)),
+        ("gather_points, long rows", 1, 65_536, sampled(65_536, 16_384, 1)),
     ):
         channels, samples = 64, idx.size // batch
         features = aligned((batch, channels, points), np.float32)
@@ -88,7 +96,7 @@ def gathers() -> Iterator[Case]:
 
 def scatters() -> Iterator[Case]:
     """The backward of the same, by every method."""
-    group, rows = neighbors(4096, 1024, 32, 8), neighbors(4096, 1024, 1, 8)
+    group, rows = neighbors(4096, 1024, 32, 8), sampled(4096, 1024, 8)
     long = neighbors(65_536, 8192, 16, 1)
     for name, idx, points, method in (
         ("scatter, rows", group, 4096, 0),
@@ -158,8 +166,8 @@ def searches() -> Iterator[Case]:
 
 def interpolations() -> Iterator[Case]:
     """From 1024 points back to 4096, three corners each, and the two derivatives."""
-    batch, channels, points, columns, corners = 4, 128, 4096, 1024, 3
-    idx = aligned_copy(neighbors(columns, columns, corners, batch).repeat(points // columns, 1))
+    batch, channels, points, columns, corners = 16, 128, 4096, 1024, 3
+    idx = neighbors(columns, points, corners, batch)
     weight = aligned((batch, points, corners), np.float32)
     features = aligned((batch, channels, columns), np.float32)
     values = aligned((batch, channels, points), np.float32)

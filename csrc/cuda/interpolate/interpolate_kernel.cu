@@ -1,19 +1,20 @@
 // Weighted interpolation kernel and the kernels of its two derivatives.
 //
-// A thread owns a point and runs over a tile of channels: the indices and weights stay in L1
-// between channels, rows of values are read and written coalesced, and all threads of a block look
-// into the same row of features at a time. Products are rounded before they are added, as on the
-// CPU.
-#include <cassert>
-
-#include "cuda/common/device.cuh"
-#include "cuda/common/launch.cuh"
+// 1. A thread owns a point and runs over a tile of channels: the indices and weights stay in L1
+//    between channels, rows of values are read and written coalesced. But a corner's feature is 4
+//    useful bytes of a sector, and each sum back into it a transaction of its own.
+// 2. Three corners, which most interpolations have, stay in registers, and a block holds rows of
+//    features, or of their sums, in shared memory: each is read or written once.
+// Products are rounded before they are added, as on the CPU.
+#include "cuda/gather/rows.cuh"
 #include "cuda/interpolate/interpolate.h"
 
 namespace farpoint::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kMostThreads = 1024;
+constexpr int kCorners = 3;  // that a thread holds
 constexpr int kChannelsPerBlock = 16;
 
 __device__ float add_product(float sum, float a, float b) {
@@ -23,18 +24,10 @@ __device__ double add_product(double sum, double a, double b) {
   return __dadd_rn(sum, __dmul_rn(a, b));
 }
 
-template <typename Index>
-__device__ int64_t checked(Index i, int64_t columns) {
-  assert(i >= 0 && i < columns && "idx: an index is out of range");
-  return i;
-}
-
 struct Part {
   int64_t b, n;
   int64_t channel, channel_end;
 };
-
-__host__ __device__ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 __device__ Part part_of(const InterpolateShape& shape) {
   const int64_t point_tiles = ceil_div(shape.points, kThreads);
@@ -43,6 +36,74 @@ __device__ Part part_of(const InterpolateShape& shape) {
   const int64_t channel = tile % channel_tiles * kChannelsPerBlock;
   return {tile / channel_tiles, blockIdx.x % point_tiles * kThreads + threadIdx.x, channel,
           min(channel + kChannelsPerBlock, shape.channels)};
+}
+
+template <typename Value>
+struct Corners {
+  int at[kCorners];
+  Value weight[kCorners];
+
+  template <typename Index>
+  __device__ static Corners load(const Index* idx, const Value* weight, int64_t point,
+                                 int64_t columns) {
+    Corners result;
+#pragma unroll
+    for (int k = 0; k < kCorners; ++k) {
+      result.at[k] = static_cast<int>(checked(idx[point * kCorners + k], columns));
+      result.weight[k] = weight[point * kCorners + k];
+    }
+    return result;
+  }
+};
+
+template <typename Value, typename Index>
+__global__ void __launch_bounds__(kMostThreads)
+    weigh_rows(const Value* features, const Index* idx, const Value* weight, Value* out,
+               InterpolateShape shape, RowTiling tiling) {
+  const auto [b, channel, split, rows] = row_part(tiling, shape.channels);
+  const int columns = static_cast<int>(shape.columns), threads = static_cast<int>(blockDim.x);
+  const int64_t first_row = b * shape.channels + channel;
+  Value* const held = &shared_as<Value>();
+  const Value* const source = features + first_row * columns;
+  for (int i = threadIdx.x; i < rows * columns; i += threads) held[i] = source[i];
+  __syncthreads();
+  for (int64_t n = split * threads + threadIdx.x; n < shape.points; n += tiling.splits * threads) {
+    const auto corners = Corners<Value>::load(idx, weight, b * shape.points + n, columns);
+    for (int r = 0; r < rows; ++r) {
+      Value sum = 0;
+#pragma unroll
+      for (int k = 0; k < kCorners; ++k) {
+        sum = add_product(sum, corners.weight[k], held[r * columns + corners.at[k]]);
+      }
+      out[(first_row + r) * shape.points + n] = sum;
+    }
+  }
+}
+
+// A tile is not shared: `tiling.splits` is 1.
+template <typename Value, typename Index>
+__global__ void __launch_bounds__(kMostThreads)
+    spread_rows(const Value* values, const Index* idx, const Value* weight, Value* out,
+                InterpolateShape shape, RowTiling tiling) {
+  const auto [b, channel, split, rows] = row_part(tiling, shape.channels);
+  const int columns = static_cast<int>(shape.columns), threads = static_cast<int>(blockDim.x);
+  const int64_t first_row = b * shape.channels + channel;
+  Value* const sums = &shared_as<Value>();
+  for (int i = threadIdx.x; i < rows * columns; i += threads) sums[i] = 0;
+  __syncthreads();
+  for (int64_t n = threadIdx.x; n < shape.points; n += threads) {
+    const auto corners = Corners<Value>::load(idx, weight, b * shape.points + n, columns);
+    for (int r = 0; r < rows; ++r) {
+      const Value value = values[(first_row + r) * shape.points + n];
+#pragma unroll
+      for (int k = 0; k < kCorners; ++k) {
+        atomicAdd(&sums[r * columns + corners.at[k]], value * corners.weight[k]);
+      }
+    }
+  }
+  __syncthreads();
+  Value* const target = out + first_row * columns;
+  for (int i = threadIdx.x; i < rows * columns; i += threads) target[i] = sums[i];
 }
 
 template <typename Value, typename Index>
@@ -97,6 +158,27 @@ __global__ void __launch_bounds__(kThreads)
   out[place] = sum;
 }
 
+// Rows of features, or of their sums, that fit into shared memory; and no processor should be idle
+// for them, but for the few of the last wave.
+bool held_in_rows(const InterpolateShape& shape, int64_t row_bytes, int64_t blocks, int device) {
+  return shape.corners == kCorners &&
+         row_bytes <= device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) &&
+         2 * blocks >= device_attribute(cudaDevAttrMultiProcessorCount, device);
+}
+
+template <typename Value, typename Index>
+RowTiling tiling_of(const InterpolateShape& shape, int64_t points_at_once, int device) {
+  return row_tiling(
+      {shape.batch, shape.channels, shape.points, shape.columns * int64_t{sizeof(Value)},
+       kCorners * int64_t{sizeof(Index) + sizeof(Value)}, sizeof(Value), points_at_once},
+      device);
+}
+
+LaunchShape by_rows(const RowTiling& tiling, int64_t row_bytes) {
+  return {static_cast<unsigned>(tiling.blocks), tiling.threads,
+          static_cast<size_t>(tiling.rows * row_bytes)};
+}
+
 LaunchShape by_tile(const InterpolateShape& shape) {
   const int64_t blocks =
       shape.batch * ceil_div(shape.channels, kChannelsPerBlock) * ceil_div(shape.points, kThreads);
@@ -123,24 +205,42 @@ int with_types(InterpolateTypes types, Run run) {
 }  // namespace
 
 int interpolate(const void* features, const void* idx, const void* weight, void* out,
-                const InterpolateShape& shape, InterpolateTypes types, void* stream) {
+                const InterpolateShape& shape, InterpolateTypes types, int device, void* stream) {
   if (shape.batch * shape.channels * shape.points == 0) return cudaSuccess;
   return with_types(types, [&](auto value, auto index) {
     using Value = decltype(value);
     using Index = decltype(index);
-    return launch(weigh<Value, Index>, by_tile(shape), stream, as<Value>(features), as<Index>(idx),
-                  as<Value>(weight), static_cast<Value*>(out), shape);
+    const int64_t row_bytes = shape.columns * int64_t{sizeof(Value)};
+    const RowTiling tiling = tiling_of<Value, Index>(shape, kMostThreads, device);
+    const auto *f = as<Value>(features), *w = as<Value>(weight);
+    if (!held_in_rows(shape, row_bytes, tiling.blocks, device)) {
+      return launch(weigh<Value, Index>, by_tile(shape), stream, f, as<Index>(idx), w,
+                    static_cast<Value*>(out), shape);
+    }
+    return launch(weigh_rows<Value, Index>, by_rows(tiling, row_bytes), stream, f, as<Index>(idx),
+                  w, static_cast<Value*>(out), shape, tiling);
   });
 }
 
 int interpolate_scatter(const void* values, const void* idx, const void* weight, void* out,
-                        const InterpolateShape& shape, InterpolateTypes types, void* stream) {
-  if (shape.batch * shape.channels * shape.points == 0) return cudaSuccess;
+                        const InterpolateShape& shape, InterpolateTypes types, int device,
+                        void* stream) {
+  if (shape.batch * shape.channels * shape.columns == 0) return cudaSuccess;
   return with_types(types, [&](auto value, auto index) {
     using Value = decltype(value);
     using Index = decltype(index);
-    return launch(spread<Value, Index>, by_tile(shape), stream, as<Value>(values), as<Index>(idx),
-                  as<Value>(weight), static_cast<Value*>(out), shape);
+    const int64_t row_bytes = shape.columns * int64_t{sizeof(Value)};
+    const RowTiling tiling = tiling_of<Value, Index>(shape, 0, device);
+    const auto *v = as<Value>(values), *w = as<Value>(weight);
+    if (held_in_rows(shape, row_bytes, tiling.blocks, device)) {
+      return launch(spread_rows<Value, Index>, by_rows(tiling, row_bytes), stream, v,
+                    as<Index>(idx), w, static_cast<Value*>(out), shape, tiling);
+    }
+    const size_t bytes = shape.batch * shape.channels * row_bytes;
+    const int code = cudaMemsetAsync(out, 0, bytes, static_cast<cudaStream_t>(stream));
+    if (code || shape.points == 0) return code;
+    return launch(spread<Value, Index>, by_tile(shape), stream, v, as<Index>(idx), w,
+                  static_cast<Value*>(out), shape);
   });
 }
 

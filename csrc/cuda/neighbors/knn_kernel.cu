@@ -76,8 +76,9 @@ __device__ void scan(const SearchCloud& cloud, Point query, Key floor, int size,
   list.clear();
   for (int begin = 0; begin < cloud.n; begin += kTile) {
     const int count = min(kTile, cloud.n - begin);
+    const float* const from = cloud.xyz + 3 * int64_t{begin};
     __syncthreads();
-    for (int i = threadIdx.x; i < count; i += kThreads) tile[i] = load_point(cloud.xyz, begin + i);
+    for (int i = threadIdx.x; i < 3 * count; i += kThreads) (&tile->x)[i] = from[i];
     __syncthreads();
     for (int first = 0; first < count; first += kWarp) {
       const int i = first + lane_id();

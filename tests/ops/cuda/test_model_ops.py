@@ -264,22 +264,31 @@ def test_count_points(index: type) -> None:
 
 @pytest.mark.parametrize("index", INDEX_TYPES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_interpolate_and_its_partners(dtype: type, index: type) -> None:
+@pytest.mark.parametrize(
+    ("channels", "columns", "corners"), [(19, 40, 3), (1, 40, 3), (2, 60_000, 3), (19, 40, 4)]
+)
+def test_interpolate_and_its_partners(
+    dtype: type, index: type, channels: int, columns: int, corners: int
+) -> None:
+    """Rows of features in shared memory, too few of them, too long ones, other corners."""
     rng = np.random.default_rng(9)
-    features, weight = values(rng, 2, 19, 40, dtype=dtype), values(rng, 2, 300, 3, dtype=dtype)
-    given, idx = values(rng, 2, 19, 300, dtype=dtype), indices(rng, 40, 2, 300, 3, dtype=index)
-    shape, types = (2, 19, 300, 40, 3), (dtype is np.float64, index is np.int64)
+    points = 1100
+    features = values(rng, 2, channels, columns, dtype=dtype)
+    weight = values(rng, 2, points, corners, dtype=dtype)
+    given = values(rng, 2, channels, points, dtype=dtype)
+    idx = indices(rng, columns, 2, points, corners, dtype=index)
+    shape, types = (2, channels, points, columns, corners), (dtype is np.float64, index is np.int64)
 
-    out = np.empty_like(given)
+    out = np.full_like(given, np.nan)
     call("interpolate", features, idx, weight, out, shape, *types)
     np.testing.assert_array_equal(out, OPS.interpolate(*tensors(features, idx, weight)).numpy())
 
-    spread = np.zeros_like(features)
+    spread = np.full_like(features, np.nan)
     call("interpolate_scatter", given, idx, weight, spread, shape, *types)
-    expected = OPS.interpolate_scatter(*tensors(given, idx, weight), 40)
+    expected = OPS.interpolate_scatter(*tensors(given, idx, weight), columns)
     np.testing.assert_allclose(spread, expected.numpy(), rtol=1e-4, atol=1e-4)
 
-    dots = np.empty_like(weight)
+    dots = np.full_like(weight, np.nan)
     call("interpolate_dot", given, features, idx, dots, shape, *types)
     expected = OPS.interpolate_dot(*tensors(given, features, idx))
     np.testing.assert_array_equal(dots, expected.numpy())

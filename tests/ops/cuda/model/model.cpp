@@ -178,14 +178,14 @@ int model_count(const void* assignment, int wide_index, int32_t* counts, int64_t
 int model_interpolate(const void* features, const void* idx, const void* weight, void* out,
                       const InterpolateShape* shape, int wide_value, int wide_index) {
   model::reset();
-  return interpolate(features, idx, weight, out, *shape, {wide_value != 0, wide_index != 0},
+  return interpolate(features, idx, weight, out, *shape, {wide_value != 0, wide_index != 0}, 0,
                      nullptr);
 }
 
 int model_interpolate_scatter(const void* values, const void* idx, const void* weight, void* out,
                               const InterpolateShape* shape, int wide_value, int wide_index) {
   model::reset();
-  return interpolate_scatter(values, idx, weight, out, *shape, {wide_value != 0, wide_index != 0},
+  return interpolate_scatter(values, idx, weight, out, *shape, {wide_value != 0, wide_index != 0}, 0,
                              nullptr);
 }
 
