@@ -164,12 +164,13 @@ KINDS = ["random", "ties", "holes", "huge"]
 @pytest.mark.parametrize("lengths", [None, [150, 290], [1, 40]])
 @pytest.mark.parametrize("k", [1, 20, 33, 150, 400])
 @pytest.mark.parametrize("kind", KINDS)
-def test_knn(kind: str, k: int, lengths: list[int] | None) -> None:
+@pytest.mark.parametrize("indexed", [False, True])
+def test_knn(indexed: bool, kind: str, k: int, lengths: list[int] | None) -> None:
     rng = np.random.default_rng(k)
     xyz, queries = cloud(kind, rng, 300), cloud(kind, rng, 13)
     sizes = None if lengths is None else np.array(lengths)
     rows, squared = np.empty((2, 13, k), np.int32), np.empty((2, 13, k), np.float32)
-    call("knn", search_batch(xyz, queries, sizes), k, rows, squared, False)
+    call("knn", search_batch(xyz, queries, sizes, indexed), k, rows, squared, False)
     given = None if sizes is None else torch.from_numpy(sizes)
     expected = farpoint_ops.knn(*tensors(xyz, queries), k, lengths=given)
     np.testing.assert_array_equal(rows, expected[0].numpy())
@@ -177,11 +178,12 @@ def test_knn(kind: str, k: int, lengths: list[int] | None) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_knn_in_several_tiles(kind: str) -> None:
+@pytest.mark.parametrize(("indexed", "n"), [(False, 2500), (True, 2500), (True, 36_000)])
+def test_knn_in_several_tiles_nodes_and_groups(indexed: bool, n: int, kind: str) -> None:
     rng = np.random.default_rng(5)
-    xyz, queries = cloud(kind, rng, 2500), cloud(kind, rng, 3)
+    xyz, queries = cloud(kind, rng, n), cloud(kind, rng, 3)
     rows, squared = np.empty((2, 3, 16), np.int32), np.empty((2, 3, 16), np.float32)
-    call("knn", search_batch(xyz, queries, None), 16, rows, squared, False)
+    call("knn", search_batch(xyz, queries, None, indexed), 16, rows, squared, False)
     expected = farpoint_ops.knn(*tensors(xyz, queries), 16)
     np.testing.assert_array_equal(rows, expected[0].numpy())
     np.testing.assert_array_equal(squared, expected[1].numpy())
@@ -201,16 +203,18 @@ def test_knn_in_float64(kind: str, points: int) -> None:
 
 @pytest.mark.parametrize("inner", [0.0, 0.5])
 @pytest.mark.parametrize("radius", [1.0, 0.3, 1e-6, 1e30])
-@pytest.mark.parametrize("k", [1, 8, 70])
+@pytest.mark.parametrize("k", [1, 8, 150])
 @pytest.mark.parametrize("kind", KINDS)
-def test_ball_query(kind: str, k: int, radius: float, inner: float) -> None:
+@pytest.mark.parametrize(("indexed", "n"), [(False, 300), (True, 300), (True, 2500)])
+def test_ball_query(indexed: bool, n: int, kind: str, k: int, radius: float, inner: float) -> None:
+    """With an index a ball looks at some rows in order first, and at leaves if it is not full."""
     rng = np.random.default_rng(k)
-    xyz, centers = cloud(kind, rng, 300), cloud(kind, rng, 13)
-    sizes = np.array([300, 41])
+    xyz, centers = cloud(kind, rng, n), cloud(kind, rng, 13)
+    sizes = np.array([n, 41])
     rows, found = np.empty((2, 13, k), np.int32), np.empty((2, 13), np.int32)
     with np.errstate(over="ignore"):
         limits = [float(np.float32(r) * np.float32(r)) for r in (inner * radius, radius)]
-    call("ball_query", search_batch(xyz, centers, sizes), *limits, k, rows, found)
+    call("ball_query", search_batch(xyz, centers, sizes, indexed), *limits, k, rows, found)
     expected = farpoint_ops.ball_query(
         *tensors(xyz, centers),
         *(radius, k),
@@ -222,12 +226,14 @@ def test_ball_query(kind: str, k: int, radius: float, inner: float) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nearest_sample(kind: str) -> None:
+@pytest.mark.parametrize("indexed", [False, True])
+def test_nearest_sample(indexed: bool, kind: str) -> None:
     rng = np.random.default_rng(4)
     xyz, samples = cloud(kind, rng, 700), cloud(kind, rng, 1200)
     lengths, sample_lengths = np.array([0, 600]), np.array([1200, 33])
     rows, squared = np.empty((2, 700), np.int32), np.empty((2, 700), np.float32)
-    call("nearest", search_batch(samples, xyz, sample_lengths), lengths, rows, squared)
+    batch = search_batch(samples, xyz, sample_lengths, indexed)
+    call("nearest", batch, lengths, rows, squared)
     limits = tensors(lengths, sample_lengths)
     expected = OPS.nearest_sample(*tensors(xyz, samples), *limits)
     np.testing.assert_array_equal(rows, expected[0].numpy())

@@ -133,4 +133,5 @@ def _library(executed: Executed) -> ctypes.CDLL:
     lib.model_failure.restype = ctypes.c_char_p
     lib.model_plan_tree.restype = ctypes.c_int64
     lib.model_work.restype = ctypes.c_int64
+    lib.model_index_bytes.restype = ctypes.c_int64
     return lib

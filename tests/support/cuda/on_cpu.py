@@ -65,6 +65,7 @@ class SearchBatch(ctypes.Structure):
         *((n, ctypes.c_void_p) for n in ("xyz", "queries", "lengths")),
         ("batch", ctypes.c_int64),
         *((n, ctypes.c_int) for n in ("points", "queries_per_cloud")),
+        ("index", ctypes.c_void_p),
     ]
 
 
@@ -99,12 +100,20 @@ def call(name: str, *arguments: object) -> None:
 
 
 def search_batch(
-    xyz: NDArray[np.floating], queries: NDArray[np.floating], lengths: NDArray[np.int64] | None
+    xyz: NDArray[np.floating],
+    queries: NDArray[np.floating],
+    lengths: NDArray[np.int64] | None,
+    indexed: bool = False,
 ) -> "SearchBatch":
     """The clouds (B, N, 3) and queries (B, M, 3) of a search; the arrays must outlive it."""
-    return SearchBatch(
-        pointer(xyz), pointer(queries), pointer(lengths), *xyz.shape[:2], queries.shape[1]
+    batch = SearchBatch(
+        pointer(xyz), pointer(queries), pointer(lengths), *xyz.shape[:2], queries.shape[1], None
     )
+    if indexed:
+        size = library().model_index_bytes(ctypes.byref(batch))
+        batch.memory = np.full(size // 16 * 16 + 16, 0xCD, np.uint8)
+        batch.index = pointer(batch.memory)
+    return batch
 
 
 def ragged_batch(

@@ -152,21 +152,27 @@ int model_scatter_sorted(const void* values, const int64_t* order, const int64_t
   return scatter_sorted(values, order, sorted, out, *shape, wide_value != 0, nullptr);
 }
 
+int64_t model_index_bytes(const SearchBatch* batch) {
+  return static_cast<int64_t>(index_bytes(*batch, 0));
+}
+
+int model_wants_index(const SearchBatch* batch) { return wants_index(*batch, 0); }
+
 int model_knn(const SearchBatch* batch, int k, int32_t* rows, void* squared, int wide) {
   model::reset();
-  return knn(*batch, k, rows, squared, wide != 0, nullptr);
+  return knn(*batch, k, rows, squared, wide != 0, 0, nullptr);
 }
 
 int model_ball_query(const SearchBatch* batch, float inner, float limit, int k, int32_t* rows,
                      int32_t* found) {
   model::reset();
-  return ball_query(*batch, inner, limit, k, rows, found, nullptr);
+  return ball_query(*batch, inner, limit, k, rows, found, 0, nullptr);
 }
 
 int model_nearest(const SearchBatch* batch, const int64_t* query_lengths, int32_t* rows,
                   float* squared) {
   model::reset();
-  return nearest(*batch, query_lengths, rows, squared, nullptr);
+  return nearest(*batch, query_lengths, rows, squared, 0, nullptr);
 }
 
 int model_count(const void* assignment, int wide_index, int32_t* counts, int64_t batch, int64_t n,
