@@ -8,6 +8,7 @@ prints the Markdown table of docs/performance_cuda.md.
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -65,14 +66,14 @@ def neighbors(points: int, queries: int, k: int, batch: int) -> NDArray[np.int32
     clouds = torch.from_numpy(np.stack([scan(rng, points) for _ in range(batch)]))
     asked = torch.from_numpy(rng.integers(0, points, (batch, queries, 1)).repeat(3, axis=2))
     rows = farpoint_ops.knn(clouds, clouds.gather(1, asked), k)[0]
-    return aligned_copy(rows.numpy())  # type: ignore[return-value]
+    return aligned_copy(rows.numpy())
 
 
 def sampled(points: int, samples: int, batch: int) -> NDArray[np.int32]:
     """Rows of samples, none twice, (batch, samples)."""
     rng = np.random.default_rng(samples)
     rows = [rng.permutation(points)[:samples] for _ in range(batch)]
-    return aligned_copy(np.stack(rows).astype(np.int32))  # type: ignore[return-value]
+    return aligned_copy(np.stack(rows).astype(np.int32))
 
 
 def gathers() -> Iterator[Case]:
@@ -90,7 +91,7 @@ def gathers() -> Iterator[Case]:
             name,
             f"({batch}, {channels}, {points}) to {samples}",
             (features, idx, out),
-            lambda f=features, i=idx, o=out, s=shape: call("gather", f, i, o, s, 4, False),
+            partial(call, "gather", features, idx, out, shape, 4, False),
         )
 
 
@@ -112,9 +113,7 @@ def scatters() -> Iterator[Case]:
             name,
             f"({batch}, {channels}, {samples}) to {points}",
             (values, idx, out),
-            lambda v=values, i=idx, o=out, s=shape, m=method: call(
-                "scatter", v, i, o, s, False, False, m, 0
-            ),
+            partial(call, "scatter", values, idx, out, shape, False, False, method, 0),
         )
     yield sorted_scatter(group.reshape(8, -1))
 
@@ -129,39 +128,32 @@ def sorted_scatter(idx: NDArray[np.int32]) -> Case:
         "scatter, sorted",
         f"(8, 64, {idx.shape[1]}) to 4096",
         (values, order, ascending, out),
-        lambda: call("scatter_sorted", values, order, ascending, out, shape, False),
+        partial(call, "scatter_sorted", values, order, ascending, out, shape, False),
     )
 
 
 def searches() -> Iterator[Case]:
-    """Searches of a scan: neighbors of 1024 of its points, balls around them, nearest samples."""
+    """Searches of a scan by looking at every row, and in a spatial index that is made for it."""
     rng = np.random.default_rng(7)
     points, few = 16_384, 1024
     cloud = aligned_copy(scan(rng, points)[None])
-    queries = aligned_copy(cloud[:, :few])
-    batch, turned = search_batch(cloud, queries, None), search_batch(queries, cloud, None)  # type: ignore[arg-type]
-    for k in (3, 16):
-        rows, squared = aligned((1, few, k), np.int32), aligned((1, few, k), np.float32)
-        yield Case(
-            f"knn, k = {k}",
-            f"{few} in {points}",
-            (cloud, queries, rows, squared),
-            lambda r=rows, s=squared, k=k: call("knn", batch, k, r, s, False),
-        )
-    rows, found = aligned((1, few, 32), np.int32), aligned((1, few), np.int32)
-    yield Case(
-        "ball_query, 1 m, k = 32",
-        f"{few} in {points}",
-        (cloud, queries, rows, found),
-        lambda: call("ball_query", batch, 0.0, 1.0, 32, rows, found),
-    )
-    near, squared = aligned((1, points), np.int32), aligned((1, points), np.float32)
-    yield Case(
-        "nearest_sample",
-        f"{points} in {few}",
-        (cloud, queries, near, squared),
-        lambda: call("nearest", turned, None, near, squared),
-    )
+    queries, samples = aligned_copy(cloud[:, :few]), aligned_copy(cloud[:, : 4 * few])
+    for indexed in (False, True):
+        how = ", index" if indexed else ""
+        batch = search_batch(cloud, queries, None, indexed)
+        turned = search_batch(samples, cloud, None, indexed)
+        for k in (3, 16):
+            found = aligned((1, few, k), np.int32), aligned((1, few, k), np.float32)
+            run = partial(call, "knn", batch, k, *found, False)
+            yield Case(f"knn, k = {k}{how}", f"{few} in {points}", (cloud, queries, *found), run)
+        found = aligned((1, few, 32), np.int32), aligned((1, few), np.int32)
+        run = partial(call, "ball_query", batch, 0.0, 1.0, 32, *found)
+        name = f"ball_query, 1 m, k = 32{how}"
+        yield Case(name, f"{few} in {points}", (cloud, queries, *found), run)
+        found = aligned((1, points), np.int32), aligned((1, points), np.float32)
+        run = partial(call, "nearest", turned, None, *found)
+        name, shape = f"nearest_sample{how}", f"{points} in {4 * few}"
+        yield Case(name, shape, (cloud, samples, *found), run)
 
 
 def interpolations() -> Iterator[Case]:
@@ -183,7 +175,7 @@ def interpolations() -> Iterator[Case]:
             f"({batch}, {channels}, {columns}) {'to' if out is values else 'and'} {points}, "
             f"{corners} corners",
             (features, idx, weight, values),
-            lambda n=name, g=given, o=out: call(n, *g, o, shape, False, False),
+            partial(call, name, *given, out, shape, False, False),
         )
 
 

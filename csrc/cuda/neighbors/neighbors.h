@@ -21,9 +21,11 @@ struct SearchBatch {
   void* index = nullptr;  // memory of index_bytes(), or null: every query looks at every row
 };
 
+enum class Search { kKnn, kBall, kNearest };
+
 // Whether a spatial index of its clouds costs a search less than it saves, and the memory that it
 // takes, 256-byte aligned. From host numbers alone.
-bool wants_index(const SearchBatch& batch, int device);
+bool wants_index(const SearchBatch& batch, Search search, int device);
 size_t index_bytes(const SearchBatch& batch, int device);
 
 // rows int32 and squared distances (batch, queries, k), nearest first, then the nearest again at an

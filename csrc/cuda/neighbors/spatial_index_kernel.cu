@@ -1,6 +1,6 @@
 // Makes the spatial index of a search: the sort of the sampling tree, then leaves and nodes, a
 // block for each node.
-#include <algorithm>
+#include <cmath>
 
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/tree/spatial_sort.h"
@@ -91,7 +91,23 @@ Layout layout_of(const SearchBatch& batch, int device) {
 
 }  // namespace
 
-bool wants_index(const SearchBatch& batch, int) { return batch.points >= 4096; }
+// Instructions of the busiest processor's warps, as counted on executed PTX (decision 0083). The
+// index has to halve them: a sort waits for memory more than a scan does.
+bool wants_index(const SearchBatch& batch, Search search, int device) {
+  struct Instructions {
+    double row, query;  // of a scan for each row of a query; of the index for each query
+  };
+  constexpr double kOfSort = 27;  // for a point
+  constexpr Instructions kOfSearch[] = {{1.2, 2500}, {1.0, 2500}, {0.3, 500}};
+  const auto [row, query] = kOfSearch[static_cast<int>(search)];
+  const FpsBatch sorted = sort_batch(batch);
+  const double processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
+  const double queries = static_cast<double>(batch.batch * batch.queries_per_cloud) / processors;
+  const int parts = tree::sort_parts(sorted, device);
+  const double turns = std::ceil(batch.batch * parts / processors);
+  const double index = turns * kOfSort * batch.points / parts + queries * query;
+  return queries * batch.points * row > 2 * index;
+}
 
 size_t index_bytes(const SearchBatch& batch, int device) { return layout_of(batch, device).end; }
 

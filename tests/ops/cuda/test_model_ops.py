@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.support.cuda.on_cpu import call, library, search_batch
+from tests.support.cuda.on_cpu import SearchBatch, call, library, search_batch
+from tests.support.cuda.traffic import on_processors
 
 import farpoint_ops
 
@@ -177,8 +178,14 @@ def test_knn(indexed: bool, kind: str, k: int, lengths: list[int] | None) -> Non
     np.testing.assert_array_equal(squared, expected[1].numpy())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("indexed", "n"), [(False, 2500), (True, 2500), (True, 36_000)])
+@pytest.mark.parametrize(
+    ("indexed", "n", "kind"),
+    [
+        *((indexed, 2500, kind) for indexed in (False, True) for kind in KINDS),
+        (True, 36_000, "ties"),
+        (True, 36_000, "holes"),
+    ],
+)
 def test_knn_in_several_tiles_nodes_and_groups(indexed: bool, n: int, kind: str) -> None:
     rng = np.random.default_rng(5)
     xyz, queries = cloud(kind, rng, n), cloud(kind, rng, 3)
@@ -205,7 +212,7 @@ def test_knn_in_float64(kind: str, points: int) -> None:
 @pytest.mark.parametrize("radius", [1.0, 0.3, 1e-6, 1e30])
 @pytest.mark.parametrize("k", [1, 8, 150])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("indexed", "n"), [(False, 300), (True, 300), (True, 2500)])
+@pytest.mark.parametrize(("indexed", "n"), [(False, 300), (True, 2500)])
 def test_ball_query(indexed: bool, n: int, kind: str, k: int, radius: float, inner: float) -> None:
     """With an index a ball looks at some rows in order first, and at leaves if it is not full."""
     rng = np.random.default_rng(k)
@@ -238,6 +245,47 @@ def test_nearest_sample(indexed: bool, kind: str) -> None:
     expected = OPS.nearest_sample(*tensors(xyz, samples), *limits)
     np.testing.assert_array_equal(rows, expected[0].numpy())
     np.testing.assert_array_equal(squared, expected[1].numpy())
+
+
+class Search(IntEnum):
+    """`Search` of csrc/cuda/neighbors/neighbors.h."""
+
+    KNN = 0
+    BALL = 1
+    NEAREST = 2
+
+
+def sizes_alone(batch: int, points: int, queries: int) -> SearchBatch:
+    return SearchBatch(None, None, None, batch, points, queries, None)
+
+
+@pytest.mark.parametrize(
+    ("search", "batch", "points", "queries", "wanted"),
+    [
+        (Search.KNN, 1, 1024, 1024, False),
+        (Search.KNN, 1, 16_384, 1024, False),
+        (Search.KNN, 1, 16_384, 16_384, True),
+        (Search.KNN, 1, 120_000, 1024, True),
+        (Search.KNN, 32, 16_384, 4096, True),
+        (Search.KNN, 1, 0, 5, False),
+        (Search.BALL, 1, 16_384, 1024, False),
+        (Search.BALL, 1, 16_384, 16_384, True),
+        (Search.NEAREST, 1, 1024, 16_384, False),
+        (Search.NEAREST, 1, 16_384, 120_000, True),
+    ],
+)
+def test_index_rule(search: Search, batch: int, points: int, queries: int, wanted: bool) -> None:
+    with on_processors(132):
+        sizes = ctypes.byref(sizes_alone(batch, points, queries))
+        assert bool(library().model_wants_index(sizes, int(search))) is wanted
+
+
+@pytest.mark.parametrize("batch", [1, 32])
+@pytest.mark.parametrize("points", [4096, 120_000])
+def test_an_index_takes_at_most_40_bytes_a_point(batch: int, points: int) -> None:
+    with on_processors(132):
+        size = library().model_index_bytes(ctypes.byref(sizes_alone(batch, points, 1)))
+    assert size <= 40 * batch * points
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,9 +9,9 @@
 #include "cuda/fps/fps.h"
 #include "cuda/fps/tree/spatial_sort.h"
 #include "cuda/gather/gather.h"
+#include "cuda/gather/scatter.h"
 #include "cuda/interpolate/interpolate.h"
 #include "cuda/neighbors/neighbors.h"
-#include "cuda/gather/scatter.h"
 #include "machine.h"
 #include "ptx/traffic.h"
 
@@ -156,7 +156,9 @@ int64_t model_index_bytes(const SearchBatch* batch) {
   return static_cast<int64_t>(index_bytes(*batch, 0));
 }
 
-int model_wants_index(const SearchBatch* batch) { return wants_index(*batch, 0); }
+int model_wants_index(const SearchBatch* batch, int search) {
+  return wants_index(*batch, static_cast<Search>(search), 0);
+}
 
 int model_knn(const SearchBatch* batch, int k, int32_t* rows, void* squared, int wide) {
   model::reset();
@@ -191,8 +193,8 @@ int model_interpolate(const void* features, const void* idx, const void* weight,
 int model_interpolate_scatter(const void* values, const void* idx, const void* weight, void* out,
                               const InterpolateShape* shape, int wide_value, int wide_index) {
   model::reset();
-  return interpolate_scatter(values, idx, weight, out, *shape, {wide_value != 0, wide_index != 0}, 0,
-                             nullptr);
+  return interpolate_scatter(values, idx, weight, out, *shape, {wide_value != 0, wide_index != 0},
+                             0, nullptr);
 }
 
 int model_interpolate_dot(const void* values, const void* features, const void* idx, void* out,

@@ -210,7 +210,8 @@ class Kernel:
         place = self._address(space, address, size)
         if words[0] == "st":
             put = ", ".join(self._value(n, kind) for n in names)
-            return f"{self._touch('kStore', space, address, size)}ptx::write({place}, {vector}{{{put}}});"
+            touch = self._touch("kStore", space, address, size)
+            return f"{touch}ptx::write({place}, {vector}{{{put}}});"
         get = "".join(f" ptx::set({identifier(n)}, v[{i}]);" for i, n in enumerate(names))
         touch = self._touch("kLoad", space, address, size)
         return f"{{ {touch}const auto v = ptx::read<{vector}>({place});{get} }}"
