@@ -27,12 +27,10 @@ struct WarpList {
   }
 
   __device__ Key highest(int size) const {
-    Key result = 0;
+    Key held = at[0];
 #pragma unroll
-    for (int s = 0; s < kDepth; ++s) {
-      if ((size - 1) / kWarp == s) result = __shfl_sync(kAllLanes, at[s], (size - 1) % kWarp);
-    }
-    return result;
+    for (int s = 1; s < kDepth; ++s) held = size > s * kWarp ? at[s] : held;
+    return __shfl_sync(kAllLanes, held, (size - 1) % kWarp);
   }
 
   // Everything above the key moves up by one place.
