@@ -38,7 +38,7 @@ class Compute:
         engines: Those of the devices.
         batchers: The queues before each of them.
         batcher: The scheduler: the only one of these, or what chooses among them.
-        monitor: Of their memory.
+        monitor: Of their memory, by one engine of each device.
         models: Those that are loaded.
         allocator_settings: The value of PYTORCH_ALLOC_CONF.
 
@@ -64,8 +64,9 @@ class Compute:
         self.batcher: Scheduler = (
             self.batchers[0] if len(self.batchers) == 1 else Placement(self.batchers)
         )
+        # Engines of one device have one memory.
         self.monitor = MemoryMonitor(
-            self.engines,
+            list({engine.memory: engine for engine in self.engines}.values()),
             lambda: self.batcher.waiting_requests,
             lambda healthy: health.report("memory", healthy=healthy),
             structlog.get_logger("farpoint.memory").error,
@@ -146,11 +147,15 @@ def _make_engines(settings: Settings, place: Place, allocator_settings: str) -> 
     torch.set_num_threads(threads)
     gate, options = Gate(), settings.memory_options()
     report = structlog.get_logger("farpoint.memory").info
+    managers = {}
+    for device in dict.fromkeys(chosen):
+        sharers = place.count if device.type == "cpu" else place.sharers(device, gpus)
+        managers[device] = manager_of(
+            device, options, gate, allocator_settings, report, sharers=sharers
+        )
     engines = []
     for device in chosen:
-        sharers = place.count if device.type == "cpu" else place.sharers(device, gpus)
-        memory = manager_of(device, options, gate, allocator_settings, report, sharers=sharers)
-        background = None
+        memory, background = managers[device], None
         if settings.long_work_ms > 0:
             most = background_threads(threads)
             background = Engine(device, most, memory, is_background=True)
