@@ -52,8 +52,8 @@ struct Fiber {
   bool done = false;
 };
 
+int device_processors = 4;
 std::mt19937 random_engine;
-int processor_count = 4;
 std::string failed;
 jmp_buf scheduler;
 Fiber* running;
@@ -195,8 +195,8 @@ std::map<const void*, Translation>& translations() {
 }  // namespace
 
 void seed(unsigned value) { random_engine.seed(value); }
-int processors() { return processor_count; }
-void set_processors(int count) { processor_count = count; }
+int processors() { return device_processors; }
+void set_processors(int count) { device_processors = count; }
 const char* failure() { return failed.c_str(); }
 void reset() { failed.clear(); }
 
