@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.support.cuda.model import library
+from tests.support.cuda.traffic import aligned
 
 
 class Method(IntEnum):
@@ -110,8 +111,8 @@ def search_batch(
         pointer(xyz), pointer(queries), pointer(lengths), *xyz.shape[:2], queries.shape[1], None
     )
     if indexed:
-        size = library().model_index_bytes(ctypes.byref(batch))
-        batch.memory = np.full(size // 16 * 16 + 16, 0xCD, np.uint8)
+        batch.memory = aligned((library().model_index_bytes(ctypes.byref(batch)),), np.uint8)
+        batch.memory.fill(0xCD)
         batch.index = pointer(batch.memory)
     return batch
 

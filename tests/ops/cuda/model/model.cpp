@@ -19,13 +19,17 @@ using namespace farpoint::cuda;
 
 namespace {
 
+struct alignas(32) Sector {
+  float at[8];
+};
+
 // What the torch side does with a transpose of torch.
 int scatter_turned(const float* values, const void* idx, float* out, const GatherShape& shape,
                    bool wide_index) {
   const int64_t pitch = scatter_pitch(shape.channels);
-  std::vector<float4> sums(shape.batch * shape.points * pitch / 4, make_float4(0, 0, 0, 0));
-  const float* const sum = &sums.data()->x;
-  const int code = scatter_vectors(values, idx, &sums.data()->x, shape, wide_index, nullptr);
+  std::vector<Sector> sums(shape.batch * shape.points * pitch / 8 + 1, Sector{});
+  float* const sum = sums.data()->at;
+  const int code = scatter_vectors(values, idx, sum, shape, wide_index, nullptr);
   for (int64_t row = 0; row < shape.batch * shape.channels; ++row) {
     const int64_t b = row / shape.channels, c = row % shape.channels;
     for (int64_t i = 0; i < shape.points; ++i) {
