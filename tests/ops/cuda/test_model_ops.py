@@ -162,15 +162,13 @@ def cloud(kind: str, rng: np.random.Generator, n: int) -> NDArray[np.float32]:
 KINDS = ["random", "ties", "holes", "huge"]
 
 
-@pytest.mark.parametrize("lengths", [None, [150, 290], [1, 40]])
-@pytest.mark.parametrize("k", [1, 20, 33, 150, 400])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("indexed", [False, True])
-def test_knn(indexed: bool, kind: str, k: int, lengths: list[int] | None) -> None:
+def check_knn(
+    kind: str, n: int, m: int, k: int, lengths: list[int] | None, indexed: bool = False
+) -> None:
     rng = np.random.default_rng(k)
-    xyz, queries = cloud(kind, rng, 300), cloud(kind, rng, 13)
+    xyz, queries = cloud(kind, rng, n), cloud(kind, rng, m)
     sizes = None if lengths is None else np.array(lengths)
-    rows, squared = np.empty((2, 13, k), np.int32), np.empty((2, 13, k), np.float32)
+    rows, squared = np.empty((2, m, k), np.int32), np.empty((2, m, k), np.float32)
     call("knn", search_batch(xyz, queries, sizes, indexed), k, rows, squared, False)
     given = None if sizes is None else torch.from_numpy(sizes)
     expected = farpoint_ops.knn(*tensors(xyz, queries), k, lengths=given)
@@ -178,43 +176,33 @@ def test_knn(indexed: bool, kind: str, k: int, lengths: list[int] | None) -> Non
     np.testing.assert_array_equal(squared, expected[1].numpy())
 
 
-@pytest.mark.parametrize(
-    ("indexed", "n", "kind"),
-    [
-        *((indexed, 2500, kind) for indexed in (False, True) for kind in KINDS),
-        (True, 36_000, "ties"),
-        (True, 36_000, "holes"),
-    ],
-)
-def test_knn_in_several_tiles_nodes_and_groups(indexed: bool, n: int, kind: str) -> None:
-    rng = np.random.default_rng(5)
-    xyz, queries = cloud(kind, rng, n), cloud(kind, rng, 3)
-    rows, squared = np.empty((2, 3, 16), np.int32), np.empty((2, 3, 16), np.float32)
-    call("knn", search_batch(xyz, queries, None, indexed), 16, rows, squared, False)
-    expected = farpoint_ops.knn(*tensors(xyz, queries), 16)
-    np.testing.assert_array_equal(rows, expected[0].numpy())
-    np.testing.assert_array_equal(squared, expected[1].numpy())
-
-
-@pytest.mark.parametrize("points", [60, 7])
+@pytest.mark.parametrize("lengths", [None, [150, 290], [1, 40]])
+@pytest.mark.parametrize("k", [1, 20, 33, 150, 400])
 @pytest.mark.parametrize("kind", KINDS)
-def test_knn_in_float64(kind: str, points: int) -> None:
-    rng = np.random.default_rng(6)
-    xyz, queries = (cloud(kind, rng, n).astype(np.float64) for n in (points, 9))
-    rows, squared = np.empty((2, 9, 12), np.int32), np.empty((2, 9, 12), np.float64)
-    call("knn", search_batch(xyz, queries, None), 12, rows, squared, True)
-    expected = farpoint_ops.knn(*tensors(xyz, queries), 12)
-    np.testing.assert_array_equal(rows, expected[0].numpy())
-    np.testing.assert_array_equal(squared, expected[1].numpy())
+def test_knn(kind: str, k: int, lengths: list[int] | None) -> None:
+    check_knn(kind, 300, 13, k, lengths)
 
 
-@pytest.mark.parametrize("inner", [0.0, 0.5])
-@pytest.mark.parametrize("radius", [1.0, 0.3, 1e-6, 1e30])
-@pytest.mark.parametrize("k", [1, 8, 150])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("indexed", "n"), [(False, 300), (True, 2500)])
-def test_ball_query(indexed: bool, n: int, kind: str, k: int, radius: float, inner: float) -> None:
-    """With an index a ball looks at some rows in order first, and at leaves if it is not full."""
+def test_knn_in_several_tiles(kind: str) -> None:
+    check_knn(kind, 2500, 3, 16, None)
+
+
+@pytest.mark.parametrize("lengths", [None, [1, 1290]])
+@pytest.mark.parametrize("k", [1, 20, 150])
+@pytest.mark.parametrize("kind", KINDS)
+def test_knn_in_an_index(kind: str, k: int, lengths: list[int] | None) -> None:
+    check_knn(kind, 1300, 5, k, lengths, indexed=True)
+
+
+@pytest.mark.parametrize("kind", ["ties", "holes"])
+def test_knn_in_an_index_of_two_groups(kind: str) -> None:
+    check_knn(kind, 36_000, 3, 16, None, indexed=True)
+
+
+def check_ball_query(
+    kind: str, n: int, k: int, radius: float, inner: float, indexed: bool = False
+) -> None:
     rng = np.random.default_rng(k)
     xyz, centers = cloud(kind, rng, n), cloud(kind, rng, 13)
     sizes = np.array([n, 41])
@@ -232,6 +220,22 @@ def test_ball_query(indexed: bool, n: int, kind: str, k: int, radius: float, inn
     np.testing.assert_array_equal(found, expected[1].numpy())
 
 
+@pytest.mark.parametrize("inner", [0.0, 0.5])
+@pytest.mark.parametrize("radius", [1.0, 0.3, 1e-6, 1e30])
+@pytest.mark.parametrize("k", [1, 8, 70])
+@pytest.mark.parametrize("kind", KINDS)
+def test_ball_query(kind: str, k: int, radius: float, inner: float) -> None:
+    check_ball_query(kind, 300, k, radius, inner)
+
+
+@pytest.mark.parametrize(("radius", "inner"), [(1.0, 0.5), (0.3, 0.0), (1e30, 0.0)])
+@pytest.mark.parametrize("k", [8, 150])
+@pytest.mark.parametrize("kind", KINDS)
+def test_ball_query_in_an_index(kind: str, k: int, radius: float, inner: float) -> None:
+    """Some rows are looked at in order first, then leaves if the ball is not full."""
+    check_ball_query(kind, 1300, k, radius, inner, indexed=True)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("indexed", [False, True])
 def test_nearest_sample(indexed: bool, kind: str) -> None:
@@ -243,6 +247,18 @@ def test_nearest_sample(indexed: bool, kind: str) -> None:
     call("nearest", batch, lengths, rows, squared)
     limits = tensors(lengths, sample_lengths)
     expected = OPS.nearest_sample(*tensors(xyz, samples), *limits)
+    np.testing.assert_array_equal(rows, expected[0].numpy())
+    np.testing.assert_array_equal(squared, expected[1].numpy())
+
+
+@pytest.mark.parametrize("points", [60, 7])
+@pytest.mark.parametrize("kind", KINDS)
+def test_knn_in_float64(kind: str, points: int) -> None:
+    rng = np.random.default_rng(6)
+    xyz, queries = (cloud(kind, rng, n).astype(np.float64) for n in (points, 9))
+    rows, squared = np.empty((2, 9, 12), np.int32), np.empty((2, 9, 12), np.float64)
+    call("knn", search_batch(xyz, queries, None), 12, rows, squared, True)
+    expected = farpoint_ops.knn(*tensors(xyz, queries), 12)
     np.testing.assert_array_equal(rows, expected[0].numpy())
     np.testing.assert_array_equal(squared, expected[1].numpy())
 
