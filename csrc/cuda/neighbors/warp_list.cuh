@@ -56,7 +56,7 @@ struct WarpList {
   }
 
   __device__ void offer(Key mine, Key& limit, int size) {
-    constexpr int kWorthSorting = 6;  // an insertion takes about a sixth of the instructions
+    constexpr int kWorthSorting = 14;  // the instructions of a merge are those of 14 insertions
     unsigned votes = __ballot_sync(kAllLanes, mine < limit);
     if (kDepth == 1 && __popc(votes) >= kWorthSorting) {
       merge(mine);
