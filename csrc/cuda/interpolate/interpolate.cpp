@@ -84,7 +84,7 @@ at::Tensor interpolate_dot(const at::Tensor& values, const at::Tensor& features,
   check_cuda("interpolate_dot",
              cuda::interpolate_dot(v.const_data_ptr(), f.const_data_ptr(), corners.const_data_ptr(),
                                    out.mutable_data_ptr(), shape, types_of(v, corners),
-                                   current_stream(v.device())));
+                                   v.device().index(), current_stream(v.device())));
   return out.to(values.scalar_type());
 }
 

@@ -30,7 +30,8 @@ int interpolate_scatter(const void* values, const void* idx, const void* weight,
                         void* stream);
 // w[n, k] = sum over c of v[c, n] f[c, idx[n, k]].
 int interpolate_dot(const void* values, const void* features, const void* idx, void* out,
-                    const InterpolateShape& shape, InterpolateTypes types, void* stream);
+                    const InterpolateShape& shape, InterpolateTypes types, int device,
+                    void* stream);
 
 }  // namespace farpoint::cuda
 #pragma GCC visibility pop

@@ -15,6 +15,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kMostThreads = 1024;
 constexpr int kCorners = 3;  // that a thread holds
+constexpr int kDotThreads = 512;
 constexpr int kChannelsPerBlock = 16;
 
 __device__ float add_product(float sum, float a, float b) {
@@ -38,23 +39,29 @@ __device__ Part part_of(const InterpolateShape& shape) {
           min(channel + kChannelsPerBlock, shape.channels)};
 }
 
+// Columns, or weights, of the corners of a point.
 template <typename Value>
 struct Corners {
-  int at[kCorners];
-  Value weight[kCorners];
-
-  template <typename Index>
-  __device__ static Corners load(const Index* idx, const Value* weight, int64_t point,
-                                 int64_t columns) {
-    Corners result;
-#pragma unroll
-    for (int k = 0; k < kCorners; ++k) {
-      result.at[k] = static_cast<int>(checked(idx[point * kCorners + k], columns));
-      result.weight[k] = weight[point * kCorners + k];
-    }
-    return result;
-  }
+  Value at[kCorners];
 };
+
+template <typename Index>
+__device__ Corners<int> columns_of(const Index* idx, int64_t point, int64_t columns) {
+  Corners<int> result;
+#pragma unroll
+  for (int k = 0; k < kCorners; ++k) {
+    result.at[k] = static_cast<int>(checked(idx[point * kCorners + k], columns));
+  }
+  return result;
+}
+
+template <typename Value>
+__device__ Corners<Value> weights_of(const Value* weight, int64_t point) {
+  Corners<Value> result;
+#pragma unroll
+  for (int k = 0; k < kCorners; ++k) result.at[k] = weight[point * kCorners + k];
+  return result;
+}
 
 template <typename Value, typename Index>
 __global__ void __launch_bounds__(kMostThreads)
@@ -68,12 +75,14 @@ __global__ void __launch_bounds__(kMostThreads)
   for (int i = threadIdx.x; i < rows * columns; i += threads) held[i] = source[i];
   __syncthreads();
   for (int64_t n = split * threads + threadIdx.x; n < shape.points; n += tiling.splits * threads) {
-    const auto corners = Corners<Value>::load(idx, weight, b * shape.points + n, columns);
+    const int64_t point = b * shape.points + n;
+    const auto corners = columns_of(idx, point, columns);
+    const auto weights = weights_of(weight, point);
     for (int r = 0; r < rows; ++r) {
       Value sum = 0;
 #pragma unroll
       for (int k = 0; k < kCorners; ++k) {
-        sum = add_product(sum, corners.weight[k], held[r * columns + corners.at[k]]);
+        sum = add_product(sum, weights.at[k], held[r * columns + corners.at[k]]);
       }
       out[(first_row + r) * shape.points + n] = sum;
     }
@@ -92,12 +101,14 @@ __global__ void __launch_bounds__(kMostThreads)
   for (int i = threadIdx.x; i < rows * columns; i += threads) sums[i] = 0;
   __syncthreads();
   for (int64_t n = threadIdx.x; n < shape.points; n += threads) {
-    const auto corners = Corners<Value>::load(idx, weight, b * shape.points + n, columns);
+    const int64_t point = b * shape.points + n;
+    const auto corners = columns_of(idx, point, columns);
+    const auto weights = weights_of(weight, point);
     for (int r = 0; r < rows; ++r) {
       const Value value = values[(first_row + r) * shape.points + n];
 #pragma unroll
       for (int k = 0; k < kCorners; ++k) {
-        atomicAdd(&sums[r * columns + corners.at[k]], value * corners.weight[k]);
+        atomicAdd(&sums[r * columns + corners.at[k]], value * weights.at[k]);
       }
     }
   }
@@ -179,6 +190,38 @@ LaunchShape by_rows(const RowTiling& tiling, int64_t row_bytes) {
           static_cast<size_t>(tiling.rows * row_bytes)};
 }
 
+// All channels in turn, so that their sum keeps its order: the block's points stay in registers.
+template <typename Value, typename Index>
+__global__ void __launch_bounds__(kDotThreads)
+    correlate_rows(const Value* values, const Value* features, const Index* idx, Value* out,
+                   InterpolateShape shape, int rows_at_once) {
+  Value* const held = &shared_as<Value>();
+  const int64_t tiles = ceil_div(shape.points, kDotThreads), b = blockIdx.x / tiles;
+  const int64_t n = blockIdx.x % tiles * kDotThreads + threadIdx.x;
+  const int64_t point = b * shape.points + n;
+  const int columns = static_cast<int>(shape.columns);
+  const bool exists = n < shape.points;
+  const auto corners = exists ? columns_of(idx, point, columns) : Corners<int>{};
+  Corners<Value> sums = {};
+  for (int64_t c = 0; c < shape.channels; c += rows_at_once) {
+    const int64_t row = b * shape.channels + c;
+    const int rows = static_cast<int>(min(int64_t{rows_at_once}, shape.channels - c));
+    __syncthreads();
+    for (int i = threadIdx.x; i < rows * columns; i += kDotThreads) {
+      held[i] = features[row * columns + i];
+    }
+    __syncthreads();
+    for (int r = 0; r < rows && exists; ++r) {
+      const Value value = values[(row + r) * shape.points + n];
+#pragma unroll
+      for (int k = 0; k < kCorners; ++k) {
+        sums.at[k] = add_product(sums.at[k], value, held[r * columns + corners.at[k]]);
+      }
+    }
+  }
+  for (int k = 0; k < kCorners && exists; ++k) out[point * kCorners + k] = sums.at[k];
+}
+
 LaunchShape by_tile(const InterpolateShape& shape) {
   const int64_t blocks =
       shape.batch * ceil_div(shape.channels, kChannelsPerBlock) * ceil_div(shape.points, kThreads);
@@ -245,13 +288,26 @@ int interpolate_scatter(const void* values, const void* idx, const void* weight,
 }
 
 int interpolate_dot(const void* values, const void* features, const void* idx, void* out,
-                    const InterpolateShape& shape, InterpolateTypes types, void* stream) {
+                    const InterpolateShape& shape, InterpolateTypes types, int device,
+                    void* stream) {
   if (shape.batch * shape.points * shape.corners == 0) return cudaSuccess;
   return with_types(types, [&](auto value, auto index) {
     using Value = decltype(value);
     using Index = decltype(index);
-    return launch(correlate<Value, Index>, by_weight(shape), stream, as<Value>(values),
-                  as<Value>(features), as<Index>(idx), static_cast<Value*>(out), shape);
+    const auto *v = as<Value>(values), *f = as<Value>(features);
+    const int64_t row_bytes = shape.columns * int64_t{sizeof(Value)};
+    const int64_t blocks = shape.batch * ceil_div(shape.points, kDotThreads);
+    constexpr int64_t kApart = kDotThreads * kCorners * 32;  // a sector for each corner
+    if (row_bytes > kApart || !held_in_rows(shape, row_bytes, blocks, device)) {
+      return launch(correlate<Value, Index>, by_weight(shape), stream, v, f, as<Index>(idx),
+                    static_cast<Value*>(out), shape);
+    }
+    const int64_t fitting = kStagedBytes / std::max<int64_t>(row_bytes, 1);
+    const int64_t rows = std::max<int64_t>(1, std::min(fitting, shape.channels));
+    const LaunchShape by_point = {static_cast<unsigned>(blocks), kDotThreads,
+                                  static_cast<size_t>(rows * row_bytes)};
+    return launch(correlate_rows<Value, Index>, by_point, stream, v, f, as<Index>(idx),
+                  static_cast<Value*>(out), shape, static_cast<int>(rows));
   });
 }
 

@@ -204,7 +204,7 @@ int model_interpolate_scatter(const void* values, const void* idx, const void* w
 int model_interpolate_dot(const void* values, const void* features, const void* idx, void* out,
                           const InterpolateShape* shape, int wide_value, int wide_index) {
   model::reset();
-  return interpolate_dot(values, features, idx, out, *shape, {wide_value != 0, wide_index != 0},
+  return interpolate_dot(values, features, idx, out, *shape, {wide_value != 0, wide_index != 0}, 0,
                          nullptr);
 }
 }
