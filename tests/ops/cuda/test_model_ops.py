@@ -336,12 +336,13 @@ def test_count_points(index: type) -> None:
 @pytest.mark.parametrize("index", INDEX_TYPES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
-    ("channels", "columns", "corners"), [(19, 40, 3), (1, 40, 3), (2, 60_000, 3), (19, 40, 4)]
+    ("channels", "columns", "corners"),
+    [(19, 40, 3), (9, 4000, 3), (1, 40, 3), (2, 60_000, 3), (19, 40, 4)],
 )
 def test_interpolate_and_its_partners(
     dtype: type, index: type, channels: int, columns: int, corners: int
 ) -> None:
-    """Rows of features in shared memory, too few of them, too long ones, other corners."""
+    """Rows of features in shared memory, at once or in turn; too few, too long; other corners."""
     rng = np.random.default_rng(9)
     points = 1100
     features = values(rng, 2, channels, columns, dtype=dtype)
