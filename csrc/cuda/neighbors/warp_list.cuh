@@ -58,6 +58,7 @@ struct WarpList {
   __device__ void offer(Key mine, Key& limit, int size) {
     constexpr int kWorthSorting = 14;  // the instructions of a merge are those of 14 insertions
     unsigned votes = __ballot_sync(kAllLanes, mine < limit);
+    if (votes == 0) return;  // by far most often, in a scan
     if (kDepth == 1 && __popc(votes) >= kWorthSorting) {
       merge(mine);
       limit = highest(size);
