@@ -1,6 +1,5 @@
 """What computes: the engines of the devices, the scheduler before them, memory, and models."""
 
-import asyncio
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,12 +14,12 @@ from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.priority import background_threads
 from farpoint_server.memory import environment
+from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.managers import manager_of
 from farpoint_server.memory.monitor import MemoryMonitor
-from farpoint_server.memory.trimmer import Gate
 from farpoint_server.models.registry import Registry
 from farpoint_server.processes.place import Place
-from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.batcher import Batcher, first_done
 from farpoint_server.scheduling.cost import CostModel
 from farpoint_server.scheduling.lane import BatchMetrics
 from farpoint_server.scheduling.placement import Placement, Scheduler
@@ -116,15 +115,9 @@ class Compute:
 
     async def lost(self) -> str:
         """Returns, with the reason, once only a new process can help."""
-        device = asyncio.ensure_future(self.monitor.lost())
-        worker = asyncio.ensure_future(self.batcher.died())
-        try:
-            await asyncio.wait((device, worker), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            device.cancel()
-            worker.cancel()
-        if device.done():
-            return device.result()
+        device = await first_done(self.monitor.lost(), self.batcher.died())
+        if device is not None:
+            return device
         await self._health.report("scheduler", healthy=False)
         return "scheduler failed"
 

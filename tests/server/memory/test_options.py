@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from farpoint_server.memory import monitor
+from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.host import Glibc
 from farpoint_server.memory.managers import manager_of, thresholds_of
 from farpoint_server.memory.options import Options
 from farpoint_server.memory.policy import CPU_THRESHOLDS, CUDA_THRESHOLDS
-from farpoint_server.memory.trimmer import Gate
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda:0")
 
