@@ -192,7 +192,7 @@ LaunchShape by_rows(const RowTiling& tiling, int64_t row_bytes) {
 
 // All channels in turn, so that their sum keeps its order: the block's points stay in registers.
 template <typename Value, typename Index>
-__global__ void __launch_bounds__(kDotThreads)
+__global__ void __launch_bounds__(kDotThreads, 2)
     correlate_rows(const Value* values, const Value* features, const Index* idx, Value* out,
                    InterpolateShape shape, int rows_at_once) {
   Value* const held = &shared_as<Value>();

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kQueriesPerBlock = kThreads / kWarp;
+constexpr int kBlocks = 4;  // on a processor; for a fifth, ptxas would spill long lists
 
 // The lowest keys from `floor` on.
 template <int kDepth>
@@ -81,7 +82,7 @@ __device__ WarpQuery warp_query(const SearchBatch& batch) {
 }
 
 template <int kDepth>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocks)
     find_neighbors_indexed(SearchBatch batch, SpatialIndex index, int k, int32_t* rows,
                            float* squared) {
   const WarpQuery query = warp_query(batch);
@@ -105,7 +106,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // Many balls are full after a few rows; only the others are worth the way to their leaves.
 template <int kDepth>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocks)
     find_ball_indexed(SearchBatch batch, SpatialIndex index, float inner, float limit, int k,
                       int32_t* rows, int32_t* found) {
   constexpr int kFirstRows = 512;
