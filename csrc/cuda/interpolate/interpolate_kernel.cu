@@ -1,29 +1,16 @@
 // Weighted interpolation kernel and the kernels of its two derivatives.
 //
-// 1. A thread owns a point and runs over a tile of channels: the indices and weights stay in L1
-//    between channels, rows of values are read and written coalesced. But a corner's feature is 4
-//    useful bytes of a sector, and each sum back into it a transaction of its own.
-// 2. Three corners, which most interpolations have, stay in registers, and a block holds rows of
-//    features, or of their sums, in shared memory: each is read or written once.
-// Products are rounded before they are added, as on the CPU.
-#include "cuda/gather/rows.cuh"
-#include "cuda/interpolate/interpolate.h"
+// A thread owns a point and runs over a tile of channels: the indices and weights stay in L1
+// between channels, rows of values are read and written coalesced. But a corner's feature is 4
+// useful bytes of a sector, and each sum back into it a transaction of its own: where they can,
+// rows in shared memory take their place (interpolate_rows.cuh).
+#include "cuda/interpolate/interpolate_rows.cuh"
 
 namespace farpoint::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kMostThreads = 1024;
-constexpr int kCorners = 3;  // that a thread holds
-constexpr int kDotThreads = 512;
 constexpr int kChannelsPerBlock = 16;
-
-__device__ float add_product(float sum, float a, float b) {
-  return __fadd_rn(sum, __fmul_rn(a, b));
-}
-__device__ double add_product(double sum, double a, double b) {
-  return __dadd_rn(sum, __dmul_rn(a, b));
-}
 
 struct Part {
   int64_t b, n;
@@ -37,84 +24,6 @@ __device__ Part part_of(const InterpolateShape& shape) {
   const int64_t channel = tile % channel_tiles * kChannelsPerBlock;
   return {tile / channel_tiles, blockIdx.x % point_tiles * kThreads + threadIdx.x, channel,
           min(channel + kChannelsPerBlock, shape.channels)};
-}
-
-// Columns, or weights, of the corners of a point.
-template <typename Value>
-struct Corners {
-  Value at[kCorners];
-};
-
-template <typename Index>
-__device__ Corners<int> columns_of(const Index* idx, int64_t point, int64_t columns) {
-  Corners<int> result;
-#pragma unroll
-  for (int k = 0; k < kCorners; ++k) {
-    result.at[k] = static_cast<int>(checked(idx[point * kCorners + k], columns));
-  }
-  return result;
-}
-
-template <typename Value>
-__device__ Corners<Value> weights_of(const Value* weight, int64_t point) {
-  Corners<Value> result;
-#pragma unroll
-  for (int k = 0; k < kCorners; ++k) result.at[k] = weight[point * kCorners + k];
-  return result;
-}
-
-template <typename Value, typename Index>
-__global__ void __launch_bounds__(kMostThreads)
-    weigh_rows(const Value* features, const Index* idx, const Value* weight, Value* out,
-               InterpolateShape shape, RowTiling tiling) {
-  const auto [b, channel, split, rows] = row_part(tiling, shape.channels);
-  const int columns = static_cast<int>(shape.columns), threads = static_cast<int>(blockDim.x);
-  const int64_t first_row = b * shape.channels + channel;
-  Value* const held = &shared_as<Value>();
-  const Value* const source = features + first_row * columns;
-  for (int i = threadIdx.x; i < rows * columns; i += threads) held[i] = source[i];
-  __syncthreads();
-  for (int64_t n = split * threads + threadIdx.x; n < shape.points; n += tiling.splits * threads) {
-    const int64_t point = b * shape.points + n;
-    const auto corners = columns_of(idx, point, columns);
-    const auto weights = weights_of(weight, point);
-    for (int r = 0; r < rows; ++r) {
-      Value sum = 0;
-#pragma unroll
-      for (int k = 0; k < kCorners; ++k) {
-        sum = add_product(sum, weights.at[k], held[r * columns + corners.at[k]]);
-      }
-      out[(first_row + r) * shape.points + n] = sum;
-    }
-  }
-}
-
-// A tile is not shared: `tiling.splits` is 1.
-template <typename Value, typename Index>
-__global__ void __launch_bounds__(kMostThreads)
-    spread_rows(const Value* values, const Index* idx, const Value* weight, Value* out,
-                InterpolateShape shape, RowTiling tiling) {
-  const auto [b, channel, split, rows] = row_part(tiling, shape.channels);
-  const int columns = static_cast<int>(shape.columns), threads = static_cast<int>(blockDim.x);
-  const int64_t first_row = b * shape.channels + channel;
-  Value* const sums = &shared_as<Value>();
-  for (int i = threadIdx.x; i < rows * columns; i += threads) sums[i] = 0;
-  __syncthreads();
-  for (int64_t n = threadIdx.x; n < shape.points; n += threads) {
-    const int64_t point = b * shape.points + n;
-    const auto corners = columns_of(idx, point, columns);
-    const auto weights = weights_of(weight, point);
-    for (int r = 0; r < rows; ++r) {
-      const Value value = values[(first_row + r) * shape.points + n];
-#pragma unroll
-      for (int k = 0; k < kCorners; ++k) {
-        atomicAdd(&sums[r * columns + corners.at[k]], value * weights.at[k]);
-      }
-    }
-  }
-  __syncthreads();
-  Value* const target = out + first_row * columns;
-  for (int i = threadIdx.x; i < rows * columns; i += threads) target[i] = sums[i];
 }
 
 template <typename Value, typename Index>
@@ -188,38 +97,6 @@ RowTiling tiling_of(const InterpolateShape& shape, int64_t points_at_once, int d
 LaunchShape by_rows(const RowTiling& tiling, int64_t row_bytes) {
   return {static_cast<unsigned>(tiling.blocks), tiling.threads,
           static_cast<size_t>(tiling.rows * row_bytes)};
-}
-
-// All channels in turn, so that their sum keeps its order: the block's points stay in registers.
-template <typename Value, typename Index>
-__global__ void __launch_bounds__(kDotThreads, 2)
-    correlate_rows(const Value* values, const Value* features, const Index* idx, Value* out,
-                   InterpolateShape shape, int rows_at_once) {
-  Value* const held = &shared_as<Value>();
-  const int64_t tiles = ceil_div(shape.points, kDotThreads), b = blockIdx.x / tiles;
-  const int64_t n = blockIdx.x % tiles * kDotThreads + threadIdx.x;
-  const int64_t point = b * shape.points + n;
-  const int columns = static_cast<int>(shape.columns);
-  const bool exists = n < shape.points;
-  const auto corners = exists ? columns_of(idx, point, columns) : Corners<int>{};
-  Corners<Value> sums = {};
-  for (int64_t c = 0; c < shape.channels; c += rows_at_once) {
-    const int64_t row = b * shape.channels + c;
-    const int rows = static_cast<int>(min(int64_t{rows_at_once}, shape.channels - c));
-    __syncthreads();
-    for (int i = threadIdx.x; i < rows * columns; i += kDotThreads) {
-      held[i] = features[row * columns + i];
-    }
-    __syncthreads();
-    for (int r = 0; r < rows && exists; ++r) {
-      const Value value = values[(row + r) * shape.points + n];
-#pragma unroll
-      for (int k = 0; k < kCorners; ++k) {
-        sums.at[k] = add_product(sums.at[k], value, held[r * columns + corners.at[k]]);
-      }
-    }
-  }
-  for (int k = 0; k < kCorners && exists; ++k) out[point * kCorners + k] = sums.at[k];
 }
 
 LaunchShape by_tile(const InterpolateShape& shape) {
