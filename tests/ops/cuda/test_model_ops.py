@@ -9,6 +9,8 @@ import torch
 from numpy.typing import NDArray
 from tests.support.cuda.on_cpu import call, library
 
+import farpoint_ops  # noqa: F401  registers the ops
+
 OPS = torch.ops.farpoint
 INDEX_TYPES = [np.int32, np.int64]
 
