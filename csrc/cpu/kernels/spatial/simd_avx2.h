@@ -12,6 +12,7 @@ namespace farpoint::cpu::FARPOINT_SIMD {
 struct Lanes {
   __m256 a, b;
 };
+constexpr bool kInRegisters = true;
 
 inline Lanes load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 inline void store(float* p, Lanes v) {

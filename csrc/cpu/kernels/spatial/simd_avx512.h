@@ -8,6 +8,7 @@
 namespace farpoint::cpu::FARPOINT_SIMD {
 
 using Lanes = __m512;
+constexpr bool kInRegisters = true;
 
 inline Lanes load(const float* p) { return _mm512_loadu_ps(p); }
 inline void store(float* p, Lanes v) { _mm512_storeu_ps(p, v); }

@@ -12,6 +12,7 @@ namespace farpoint::cpu::FARPOINT_SIMD {
 struct Lanes {
   float v[16];
 };
+constexpr bool kInRegisters = false;
 
 template <class F>
 inline Lanes each(F f) {

@@ -74,19 +74,33 @@ inline Lanes box_distances(const Node& n, const Point& p) {
   return squared_norm(outside(0, p.x), outside(1, p.y), outside(2, p.z));
 }
 
-// The children that sample `s` may change.
-inline uint32_t touched_children(const Node& n, const Point& s) {
-  return less(box_distances(n, s), load(n.farthest));
+// The children that sample `s` may change, and those whose farthest point it changes; where that is
+// not worth a look, all of the former. Any other child keeps its farthest point, since distances
+// only fall.
+struct Touched {
+  uint32_t some, farthest;
+};
+
+inline Touched touched_children(const Node& n, const Point& s) {
+  const Lanes farthest = load(n.farthest);
+  const uint32_t some = less(box_distances(n, s), farthest);
+  if constexpr (!kInRegisters) return {some, some};
+  return {some, less(squared_distance(n.at[0], n.at[1], n.at[2], s), farthest)};
+}
+
+// The new distances of sixteen points of the leaf, from point `k` on.
+inline Lanes update_distances(Leaf& leaf, int k, const Point& s) {
+  const Lanes d = squared_distance(leaf.x + k, leaf.y + k, leaf.z + k, s);
+  const Lanes kept = min(load(leaf.distance + k), d);
+  store(leaf.distance + k, kept);
+  return kept;
+}
+inline void update_distances(Leaf& leaf, const Point& s) {
+  for (int k = 0; k < kLeaf; k += 16) update_distances(leaf, k, s);
 }
 
 inline Farthest update_leaf(Leaf& leaf, const Point& s) {
-  const auto nearer = [&](int k) {
-    const Lanes d = squared_distance(leaf.x + k, leaf.y + k, leaf.z + k, s);
-    const Lanes kept = min(load(leaf.distance + k), d);
-    store(leaf.distance + k, kept);
-    return kept;
-  };
-  const Lanes a = nearer(0), b = nearer(16);
+  const Lanes a = update_distances(leaf, 0, s), b = update_distances(leaf, 16, s);
   const float best = largest(max(a, b));
   const Lanes want = broadcast(best);
   const int k = lowest_index(equal(a, want) | equal(b, want) << 16, leaf.index);
