@@ -12,6 +12,7 @@ namespace farpoint::cpu::FARPOINT_SIMD {
 struct Lanes {
   __m256 a, b;
 };
+// Whether one operation works on all lanes.
 constexpr bool kInRegisters = true;
 
 inline Lanes load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
@@ -40,6 +41,7 @@ inline uint32_t equal(Lanes x, Lanes y) {
   return bits_of(_mm256_cmp_ps(x.a, y.a, _CMP_EQ_OQ), _mm256_cmp_ps(x.b, y.b, _CMP_EQ_OQ));
 }
 
+inline float first(Lanes v) { return _mm256_cvtss_f32(v.a); }
 inline float largest(Lanes v) {
   const __m256 w = _mm256_max_ps(v.a, v.b);
   __m128 q = _mm_max_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));

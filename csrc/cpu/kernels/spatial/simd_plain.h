@@ -12,6 +12,7 @@ namespace farpoint::cpu::FARPOINT_SIMD {
 struct Lanes {
   float v[16];
 };
+// Whether one operation works on all lanes.
 constexpr bool kInRegisters = false;
 
 template <class F>
@@ -58,6 +59,7 @@ inline uint32_t less(const Lanes& a, const Lanes& b) {
 inline uint32_t equal(const Lanes& a, const Lanes& b) {
   return bits_where([&](int i) { return a.v[i] == b.v[i]; });
 }
+inline float first(const Lanes& v) { return v.v[0]; }
 inline float largest(const Lanes& a) {
   float r = a.v[0];
   for (float v : a.v) r = v > r ? v : r;

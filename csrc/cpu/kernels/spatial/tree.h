@@ -74,18 +74,32 @@ inline Lanes box_distances(const Node& n, const Point& p) {
   return squared_norm(outside(0, p.x), outside(1, p.y), outside(2, p.z));
 }
 
-// The children that sample `s` may change, and those whose farthest point it changes; where that is
-// not worth a look, all of the former. Any other child keeps its farthest point, since distances
-// only fall.
+// The children whose farthest point is nearer to `s` than to any sample; `some` are all that may
+// have such a point.
+inline uint32_t farthest_nearer(const Node& n, const Point& s, uint32_t some) {
+  if constexpr (kInRegisters) {
+    return less(squared_distance(n.at[0], n.at[1], n.at[2], s), load(n.farthest));
+  }
+  uint32_t nearer = 0;
+  for (uint32_t bits = some; bits; bits &= bits - 1) {
+    const int k = __builtin_ctz(bits);
+    const float x = n.at[0][k] - first(s.x), y = n.at[1][k] - first(s.y),
+                z = n.at[2][k] - first(s.z);
+    const float d = __builtin_fmaf(z, z, __builtin_fmaf(y, y, x * x));
+    nearer |= static_cast<uint32_t>(d < n.farthest[k]) << k;
+  }
+  return nearer;
+}
+
+// The children that sample `s` may change, and those among them whose farthest point it changes.
+// Any other keeps its farthest point, since distances only fall.
 struct Touched {
   uint32_t some, farthest;
 };
 
 inline Touched touched_children(const Node& n, const Point& s) {
-  const Lanes farthest = load(n.farthest);
-  const uint32_t some = less(box_distances(n, s), farthest);
-  if constexpr (!kInRegisters) return {some, some};
-  return {some, less(squared_distance(n.at[0], n.at[1], n.at[2], s), farthest)};
+  const uint32_t some = less(box_distances(n, s), load(n.farthest));
+  return {some, farthest_nearer(n, s, some)};
 }
 
 // The new distances of sixteen points of the leaf, from point `k` on.
