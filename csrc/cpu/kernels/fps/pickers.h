@@ -168,12 +168,12 @@ class PlainPicker {
     uint32_t bits;
     while ((bits = equal(load(distance_ + i), want)) == 0) i += 16;
     i += __builtin_ctz(bits);
-    return {farthest_, static_cast<int32_t>(i), {broadcast(axis_[0][i]), broadcast(axis_[1][i]), broadcast(axis_[2][i])}};
+    return {farthest_,
+            static_cast<int32_t>(i),
+            {broadcast(axis_[0][i]), broadcast(axis_[1][i]), broadcast(axis_[2][i])}};
   }
 
-  void apply(const Sample& f) {
-    update(f.at);
-  }
+  void apply(const Sample& f) { update(f.at); }
 
  private:
   void update(const Point& s) {

@@ -9,11 +9,11 @@
 
 namespace farpoint::cpu::FARPOINT_SIMD {
 
+constexpr int kRegisterBytes = 32;
+
 struct Lanes {
   __m256 a, b;
 };
-// Whether one operation works on all lanes.
-constexpr bool kInRegisters = true;
 
 inline Lanes load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 inline void store(float* p, Lanes v) {

@@ -7,9 +7,9 @@
 
 namespace farpoint::cpu::FARPOINT_SIMD {
 
+constexpr int kRegisterBytes = 64;
+
 using Lanes = __m512;
-// Whether one operation works on all lanes.
-constexpr bool kInRegisters = true;
 
 inline Lanes load(const float* p) { return _mm512_loadu_ps(p); }
 inline void store(float* p, Lanes v) { _mm512_storeu_ps(p, v); }

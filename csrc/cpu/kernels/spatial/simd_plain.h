@@ -9,11 +9,11 @@
 
 namespace farpoint::cpu::FARPOINT_SIMD {
 
+constexpr int kRegisterBytes = 16;
+
 struct Lanes {
   float v[16];
 };
-// Whether one operation works on all lanes.
-constexpr bool kInRegisters = false;
 
 template <class F>
 inline Lanes each(F f) {

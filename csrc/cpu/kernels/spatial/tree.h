@@ -77,7 +77,7 @@ inline Lanes box_distances(const Node& n, const Point& p) {
 // The children whose farthest point is nearer to `s` than to any sample; `some` are all that may
 // have such a point.
 inline uint32_t farthest_nearer(const Node& n, const Point& s, uint32_t some) {
-  if constexpr (kInRegisters) {
+  if constexpr (kRegisterBytes > 16) {
     return less(squared_distance(n.at[0], n.at[1], n.at[2], s), load(n.farthest));
   }
   uint32_t nearer = 0;
