@@ -131,7 +131,8 @@ inline void nearest(const void* index, const float* query, int64_t k, float limi
 
 inline bool nearest_group(const void* index, const float* queries, float limit, int32_t* rows,
                           float* squared) {
-  if constexpr (kRegisterBytes < 32) return false;  // two operations of 8 lanes still pay, four do not
+  if constexpr (kRegisterBytes < 32)
+    return false;  // two operations of 8 lanes still pay, four do not
   const Tree* tree = static_cast<const Index*>(index)->tree;
   return tree && NearestGroup(*tree, queries, limit).run(rows, squared);
 }

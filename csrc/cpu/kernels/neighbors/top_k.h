@@ -44,11 +44,18 @@ class TopK {
   static constexpr int kLanes = kRegisterBytes / sizeof(int64_t), kVectors = kMost / kLanes;
   typedef int64_t Keys __attribute__((vector_size(kRegisterBytes)));
 
-  // Of each key of `here` the one before it. GCC has the first name since version 12 only.
+  // Of each key of `here` the one before it. GCC makes one instruction of the shuffle alone.
   static Keys shifted(Keys below, Keys here) {
+#ifdef __clang__
+    Keys before = below;
+    before[0] = below[kLanes - 1];
+    for (int i = 1; i < kLanes; ++i) before[i] = here[i - 1];
+    return before;
+#else
     Keys order;
     for (int i = 0; i < kLanes; ++i) order[i] = kLanes - 1 + i;
     return __builtin_shuffle(below, here, order);
+#endif
   }
 
   Keys keys_[kVectors];
