@@ -22,7 +22,9 @@ class NearestGroup {
     points_ = {load(axis[0]), load(axis[1]), load(axis[2])};
     box_ = {{smallest(points_.x), smallest(points_.y), smallest(points_.z)},
             {largest(points_.x), largest(points_.y), largest(points_.z)}};
-    begin_with_nearest_to_first(limit);
+    store(best_, broadcast(kInfinity));
+    begin_with(0, limit);
+    begin_with(kQueries - 1, best_[kQueries - 1]);
   }
 
   // False, with nothing written, where the queries are too far apart.
@@ -46,14 +48,19 @@ class NearestGroup {
     float low[3], high[3];
   };
 
-  void begin_with_nearest_to_first(float limit) {
-    const Point first = broadcast_point(queries_);
-    NearestOne one(first, limit);
-    Traversal<NearestOne>{tree_, first, one}.run();
+  // Searches for one query alone, the first of all for the first. What it finds bounds the others.
+  void begin_with(int query, float limit) {
+    const Point point = broadcast_point(queries_ + 3 * query);
+    NearestOne one(point, limit);
+    Traversal<NearestOne>{tree_, point, one}.run();
     const Leaf& leaf = *one.leaf();
-    for (auto& l : leaves_) l = &leaf;
-    best_ = distances(leaf, one.lane());
-    reach_ = largest(best_);
+    const Lanes found = distances(leaf, one.lane()), best = load(best_);
+    for (uint32_t bits = query == 0 ? 0xffff : less(found, best); bits; bits &= bits - 1) {
+      leaves_[__builtin_ctz(bits)] = &leaf;
+    }
+    const Lanes kept = min(found, best);
+    store(best_, kept);
+    reach_ = largest(kept);
   }
 
   // From each query to one point.
@@ -80,7 +87,7 @@ class NearestGroup {
     };
     return at_most(
                squared_norm(outside(0, points_.x), outside(1, points_.y), outside(2, points_.z)),
-               best_) != 0;
+               load(best_)) != 0;
   }
 
   void traverse(int level, int64_t number) {
@@ -110,14 +117,15 @@ class NearestGroup {
       a = min(a, distances(leaf, k));
       b = min(b, distances(leaf, k + 1));
     }
-    const Lanes nearest = min(a, b);
-    for (uint32_t bits = less(nearest, best_); bits; bits &= bits - 1) {
+    const Lanes nearest = min(a, b), best = load(best_), kept = min(nearest, best);
+    for (uint32_t bits = less(nearest, best); bits; bits &= bits - 1) {
       leaves_[__builtin_ctz(bits)] = &leaf;
     }
-    const uint32_t tied = equal(nearest, best_);
-    best_ = min(nearest, best_);
-    for (uint32_t bits = tied; bits; bits &= bits - 1) settle(__builtin_ctz(bits), leaf);
-    reach_ = largest(best_);
+    for (uint32_t bits = equal(nearest, best); bits; bits &= bits - 1) {
+      settle(__builtin_ctz(bits), leaf);
+    }
+    store(best_, kept);
+    reach_ = largest(kept);
   }
 
   // The leaf with the lower row remains.
@@ -137,7 +145,7 @@ class NearestGroup {
   const float* const queries_;
   Point points_;                  // the queries, one to a lane
   Box box_;                       // around them
-  Lanes best_;                    // squared distances
+  float best_[kQueries];          // squared distances
   float reach_;                   // the largest of them
   const Leaf* leaves_[kQueries];  // each has a point as near as that
   int visited_ = 0;
