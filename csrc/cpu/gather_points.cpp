@@ -12,8 +12,9 @@
 namespace farpoint {
 namespace {
 
-// Elements that one thread should move before another is worth waking.
-constexpr int64_t kGrain = 1 << 15;
+// Elements that one thread should move before another is worth waking, which may have to wait for a
+// core. Two threads have half as many each at first, as many as torch gives them.
+constexpr int64_t kGrain = 1 << 16;
 
 template <typename Rows>
 void parallel_rows(int64_t rows, int64_t samples, const Rows& body) {
