@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ptx/stores.h"
+#include "ptx/traffic.h"
 
 namespace model {
 
@@ -51,6 +52,7 @@ struct Fiber {
   bool done = false;
 };
 
+int device_processors = 4;
 std::mt19937 random_engine;
 std::string failed;
 jmp_buf scheduler;
@@ -193,7 +195,8 @@ std::map<const void*, Translation>& translations() {
 }  // namespace
 
 void seed(unsigned value) { random_engine.seed(value); }
-int processors() { return 4; }
+int processors() { return device_processors; }
+void set_processors(int count) { device_processors = count; }
 const char* failure() { return failed.c_str(); }
 void reset() { failed.clear(); }
 
@@ -214,8 +217,10 @@ int run(const Launch& launch, const std::function<void()>& kernel) {
     begin_block(number);
     run_fibers();
     end_block_stores(block.shared.get(), current.shared_bytes);
+    traffic::end_block();
   }
   end_launch_stores();
+  traffic::end_launch();
   return failed.empty() ? 0 : 1;
 }
 
