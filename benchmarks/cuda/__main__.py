@@ -19,7 +19,7 @@ import torch
 import farpoint_ops
 from benchmarks.common.machine import describe
 from benchmarks.common.point_sets import cube, lidar
-from benchmarks.cuda import gather_scatter, library, peers
+from benchmarks.cuda import gather_scatter, library, peers, predictions
 from benchmarks.cuda.timing import Sampler, step_microseconds
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -47,7 +47,8 @@ def clouds(shape: Callable[[int], Any], n: int, batch: int) -> torch.Tensor:
 
 def step_or_none(method: str, xyz: torch.Tensor, m: int) -> dict[str, Any] | None:
     try:
-        return step_microseconds(forced(method), xyz, m)
+        step = step_microseconds(forced(method), xyz, m)
+        return predictions.beside(method, xyz.size(1), step)
     except ValueError:  # the kernel does not take clouds of this size
         return None
 
@@ -90,7 +91,7 @@ def batches(until: float) -> Rows:
 
 
 def methods(until: float) -> Rows:
-    """Every kernel of ours beside the one that the rule picks, to set fps/dispatch.cu by."""
+    """Every kernel of ours, to set fps/dispatch.cu by, each beside what was predicted for it."""
 
     def measure(name: str, xyz: torch.Tensor, m: int) -> dict[str, Any]:
         steps = {method: step_or_none(method, xyz, m) for method in METHODS}
