@@ -1,7 +1,6 @@
 """Predictions that `make gpu-check` sets its measurements against, as the page has them."""
 
 import pytest
-
 from benchmarks.cuda.predictions import MHZ, STATIC, beside, predicted
 
 
