@@ -21,6 +21,7 @@ class Method(IntEnum):
     GRID = 1
     BLOCK = 2
     TREE = 3
+    PARTS = 4
 
 
 class FpsBatch(ctypes.Structure):
@@ -56,6 +57,7 @@ class TreeShape(NamedTuple):
     levels: int
     in_shared: bool
     sorts_in_block: bool
+    parts: int = 1
 
 
 class SearchBatch(ctypes.Structure):

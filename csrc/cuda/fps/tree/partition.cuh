@@ -17,7 +17,7 @@ struct Parts {
   Box* group_boxes;  // (clouds, parts, groups)
   unsigned* first;   // (clouds): kNoRow less the lowest finite row; 0 where none is, or unwanted
   // Zero before the blocks start. A part's samples in order, and what it tells of itself: it takes
-  // no more sample before key `low`, and had `high` samples when it said so.
+  // no more sample before key `~low`, and had `high` samples when it said so.
   Key* logs;     // (rows): those of a part from its first point on
   Words* words;  // (clouds, parts)
 

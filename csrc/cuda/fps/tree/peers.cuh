@@ -56,7 +56,7 @@ class Peers {
   // This part takes no sample before `key` any more.
   __device__ void tell(Key key) {
     if (threadIdx.x == 0) {
-      store_relaxed(words_ + self_, Words{key, static_cast<Key>(sampled_)});
+      store_relaxed(words_ + self_, Words{~key, static_cast<Key>(sampled_)});
     }
   }
 
@@ -136,7 +136,7 @@ class Peers {
     consumed_ += count;
     if (!polls_ || slot() != 0) return;
     const bool has_all = consumed_ >= static_cast<int>(letter.word.high);
-    found.next[peer_] = has_all ? letter.word.low : last.next[peer_];
+    found.next[peer_] = has_all ? ~letter.word.low : last.next[peer_];
   }
 
   // No point of this part is farther from the samples than its farthest.

@@ -54,10 +54,10 @@ int model_fps(const FpsBatch* batch, int method, unsigned seed) {
 
 // The tree kernel in a shape that the rule need not pick.
 int model_fps_tree(const FpsBatch* batch, int warps, int levels, int in_shared, int sorts_in_block,
-                   unsigned seed) {
+                   int parts, unsigned seed) {
   model::reset();
   model::seed(seed);
-  const TreeShape shape = {warps, levels, in_shared != 0, sorts_in_block != 0};
+  const TreeShape shape = {warps, levels, in_shared != 0, sorts_in_block != 0, parts};
   const FpsPlan plan = fps_plan_tree(*batch, shape, 0);
   std::vector<unsigned char> scratch(plan.scratch_bytes + 16, 0xcd);
   return fps(*batch, plan, scratch.data(), 0, nullptr);

@@ -26,8 +26,8 @@ T read(const void* from) {
   return value;
 }
 template <typename T>
-void write(void* to, T value) {
-  model::store(to, &value, sizeof value);
+void write(void* to, T value, bool strong = false) {
+  model::store(to, &value, sizeof value, strong);
 }
 template <typename T>
 T parameter(const void* const* parameters, int number, int offset) {
