@@ -80,7 +80,7 @@ class Peers {
     if (threadIdx.x == 0) shared_.polls[turn_].near = 0, shared_.polls[turn_].arrived = 0;
     const Letter letter = read_peer();
     find_near(point_of(f.at), f.distance, key, last, found);  // while the letter is on its way
-    open(letter, f.distance, last, found);
+    open(letter, f.distance, key, last, found);
     __syncthreads();
     const bool waits = behind(key) & found.near;
     return {found.arrived, waits};
@@ -128,11 +128,16 @@ class Peers {
     return {load_relaxed(words_ + peer_), held ? load_relaxed(log + entry) : 0};
   }
 
-  __device__ void open(const Letter& letter, float farthest, const Poll& last, Poll& found) {
+  __device__ void open(const Letter& letter, float farthest, Key key, const Poll& last,
+                       Poll& found) {
     const unsigned seen = __ballot_sync(kAllLanes, letter.sample != 0) >> (lane_id() & -reach_);
     const unsigned missing = ~seen | (reach_ < kWarp ? ~0u << reach_ : 0u);
     const int count = missing != 0 ? __ffs(static_cast<int>(missing)) - 1 : kWarp;
-    if (slot() < count) deliver(cloud_.point(row_of(letter.sample)), farthest, found);
+    // One that comes after this part's own next sample lies far from this part, or its block would
+    // have waited. To apply it now would be too early.
+    if (slot() < count && letter.sample > key) {
+      deliver(cloud_.point(row_of(letter.sample)), farthest, found);
+    }
     consumed_ += count;
     if (!polls_ || slot() != 0) return;
     const bool has_all = consumed_ >= static_cast<int>(letter.word.high);
