@@ -31,7 +31,7 @@ def counted(cloud: NDArray[np.float32], m: int, shape: TreeShape) -> tuple[float
     """Leaves and nodes a sample."""
     work()
     sample([cloud], [m], method=Method.TREE, shape=shape)
-    leaves, nodes = work()
+    leaves, nodes, _ = work()
     return leaves / m, nodes / m
 
 

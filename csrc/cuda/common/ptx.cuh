@@ -58,7 +58,7 @@ __device__ inline void store_relaxed(Words* to, Words v) {
 }
 
 // Work that the CPU model counts, once a warp; nothing on a device.
-enum class Work { kLeaves, kNodes, kPolls, kBorderSamples };
+enum class Work { kLeaves, kNodes, kOfOthers };
 __device__ inline void tally(Work, int) {}
 
 // Adds four floats at a 16-byte boundary of global memory; nobody waits for the sums.

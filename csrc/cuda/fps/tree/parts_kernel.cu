@@ -81,6 +81,7 @@ __device__ void sample_part(Picker& picker, Peers& peers, const Cloud& cloud, Po
     peers.tell(key);
     if (peers.is_any_behind(key)) {
       const Peers::Found found = peers.poll(f, key);
+      if (threadIdx.x == 0) tally(Work::kOfOthers, found.arrived);
       for (int i = 0; i < found.arrived; ++i) picker.apply(peers.inbox(i));
       if (found.arrived > 0) f = picker.farthest(turn++);
       if (found.arrived > 0 || found.waits) continue;

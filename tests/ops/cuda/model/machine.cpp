@@ -18,7 +18,7 @@
 namespace model {
 
 Position here;
-int64_t work[4];
+int64_t work[3];
 
 namespace {
 
@@ -52,6 +52,7 @@ struct Fiber {
   bool done = false;
 };
 
+int device_processors = 4;
 std::mt19937 random_engine;
 std::string failed;
 jmp_buf scheduler;
@@ -208,7 +209,8 @@ std::map<const void*, Translation>& translations() {
 }  // namespace
 
 void seed(unsigned value) { random_engine.seed(value); }
-int processors() { return 4; }
+int processors() { return device_processors; }
+void set_processors(int count) { device_processors = count; }
 const char* failure() { return failed.c_str(); }
 void reset() { failed.clear(); }
 

@@ -27,10 +27,11 @@ struct Position {
 extern Position here;
 
 // Work that kernels tally, by its kind.
-extern int64_t work[4];
+extern int64_t work[3];
 
 void seed(unsigned value);
 int processors();
+void set_processors(int count);
 int run(const Launch& launch, const std::function<void()>& kernel);
 const char* failure();
 

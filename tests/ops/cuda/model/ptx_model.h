@@ -25,7 +25,7 @@ void store_relaxed(T* to, T v) {
   *to = v;
 }
 
-enum class Work { kLeaves, kNodes, kPolls, kBorderSamples };
+enum class Work { kLeaves, kNodes, kOfOthers };
 inline void tally(Work work, int amount) {
   if (model::here.thread % 32 == 0) model::work[static_cast<int>(work)] += amount;
 }
