@@ -82,7 +82,10 @@ __device__ void sample_part(Picker& picker, Peers& peers, const Cloud& cloud, Po
     if (peers.is_any_behind(key)) {
       const Peers::Found found = peers.poll(f, key);
       if (threadIdx.x == 0) tally(Work::kOfOthers, found.arrived);
-      for (int i = 0; i < found.arrived; ++i) picker.apply(peers.inbox(i));
+      for (int i = 0; i < found.arrived; ++i) {
+        picker.apply(peers.inbox(i));
+        __syncwarp();  // two of them may store the farthest point of one leaf, each from its lane
+      }
       if (found.arrived > 0) f = picker.farthest(turn++);
       if (found.arrived > 0 || found.waits) continue;
     }
