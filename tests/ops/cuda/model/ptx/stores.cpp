@@ -82,6 +82,18 @@ void settle(const void* at, size_t bytes) {
 
 void drain() { land_all(mine()); }
 
+void drain_to_block() {
+  Stores& stores = mine();
+  for (size_t i = 0; i < stores.size();) {
+    if (stores[i].strong) {
+      ++i;
+    } else {
+      land_one(stores, i);
+      i = 0;
+    }
+  }
+}
+
 void drain_by_chance() {
   Stores& stores = mine();
   while (!stores.empty() && random_number() % 8 == 0) {

@@ -71,12 +71,13 @@ inline const u64* exchange(const char* what, u64 mine, u32 lanes) {
   return model::warp_exchange(what, mine);
 }
 inline void bar_warp_sync(u32 lanes) {
-  model::drain();
+  model::drain_to_block();
   exchange("bar.warp.sync", 0, lanes);
 }
 inline void bar_sync(u32 barrier) {
   if (barrier != 0) model::fail("a named barrier");
-  model::drain();
+  model::drain_to_block();
+  model::drain_by_chance();
   model::block_barrier();
 }
 inline void membar() { model::drain(); }
