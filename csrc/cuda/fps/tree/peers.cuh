@@ -74,10 +74,11 @@ class Peers {
   };
 
   __device__ Found poll(const Farthest& f, Key key) {
-    const Poll& last = shared_.polls[(turn_ + 2) % 3];
-    Poll& found = shared_.polls[turn_];
-    turn_ = (turn_ + 1) % 3;
-    if (threadIdx.x == 0) shared_.polls[turn_].near = 0, shared_.polls[turn_].arrived = 0;
+    const int next = last_ == 0 ? 2 : last_ - 1;
+    const Poll& last = shared_.polls[last_];
+    last_ = last_ == 2 ? 0 : last_ + 1;
+    Poll& found = shared_.polls[last_];
+    if (threadIdx.x == 0) shared_.polls[next].near = 0, shared_.polls[next].arrived = 0;
     const Letter letter = read_peer();
     find_near(point_of(f.at), f.distance, key, last, found);  // while the letter is on its way
     open(letter, f.distance, key, last, found);
@@ -110,7 +111,7 @@ class Peers {
 
   // A bit for each.
   __device__ unsigned behind(Key key) const {
-    return __ballot_sync(kAllLanes, shared_.polls[(turn_ + 2) % 3].next[lane_id()] >= key);
+    return __ballot_sync(kAllLanes, shared_.polls[last_].next[lane_id()] >= key);
   }
 
   // What a lane has read of its peer: some lanes read the next entries of its log side by side.
@@ -221,7 +222,8 @@ class Peers {
   int peer_;  // that this thread polls, if it does
   bool polls_;
   int consumed_ = 0;  // samples of that peer
-  int sampled_ = 0, next_check_ = 0, turn_ = 0;
+  int sampled_ = 0, next_check_ = 0;
+  int last_ = 0;  // poll
 };
 
 }  // namespace farpoint::cuda::tree
