@@ -154,7 +154,9 @@ def measure(tool: str, loop: Loop) -> Row:
 
 def recorded() -> dict[str, int]:
     """Cycles of each loop by its name, from the page."""
-    rows = re.findall(r"^\| ((?:block|tree|part), [^|]+) \| (\d+) \|", PAGE.read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| ((?:block|tree|part), [^|]+) \| (\d+) \|", PAGE.read_text(), re.MULTILINE
+    )
     return {name: int(cycles) for name, cycles in rows}
 
 

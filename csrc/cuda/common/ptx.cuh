@@ -23,8 +23,8 @@ __device__ inline int highest_bit(unsigned v) {
   return bit;
 }
 
-// Memory that blocks of one launch share while they run. A load or store reaches the memory that all
-// of them see, whole, and is ordered with nothing else: nobody waits for a fence.
+// Memory that blocks of one launch share while they run. A load or store reaches the memory that
+// all of them see, whole, and is ordered with nothing else: nobody waits for a fence.
 struct alignas(16) Words {
   unsigned long long low, high;
 };

@@ -16,10 +16,10 @@ constexpr int kUnsortedSamples = 128;
 // A launch per sample is cheaper than a sort where there are few samples of a few large clouds.
 constexpr int kFewSamples = 64;
 
-// Clouds in parts use a share of the device, so that others find room beside them, and are worth
-// several blocks only where these are many, and far more samples than launches.
+// Clouds in parts use a share of the device, so that others find room beside them. They gain where
+// there are many parts or many points, and far more samples than launches.
 constexpr int kShareOfParts = 4, kMostParts = 32, kFewestParts = 8;
-constexpr int kPartsPoints = 4096, kPartsSamples = 256;
+constexpr int kPartsPoints = 4096, kPointsByParts = 65'536, kPartsSamples = 256;
 
 bool fits_block(const FpsBatch& batch, int device) {
   return batch.max_points <= fps_block_capacity(device);
@@ -39,8 +39,9 @@ int parts_on(int processors, int clouds) {
 }
 
 bool prefers_parts(const FpsBatch& batch, int processors) {
-  return batch.max_points >= kPartsPoints && batch.max_samples >= kPartsSamples &&
-         parts_on(processors / kShareOfParts, batch.clouds) >= kFewestParts;
+  const int parts = parts_on(processors / kShareOfParts, batch.clouds);
+  return parts >= kFewestParts && batch.max_samples >= kPartsSamples &&
+         batch.max_points >= std::max(kPartsPoints, kPointsByParts / parts);
 }
 
 FpsMethod best_method(const FpsBatch& batch, int device) {

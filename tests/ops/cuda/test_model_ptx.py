@@ -29,7 +29,9 @@ pytestmark = [
 ]
 SAMPLING = Executed(
     "ptx_sampling",
-    frozenset({"tree_kernel", "spatial_sort_kernel", "grid_kernel", "parts_kernel", "merge_kernel"}),
+    frozenset(
+        {"tree_kernel", "spatial_sort_kernel", "grid_kernel", "parts_kernel", "merge_kernel"}
+    ),
 )
 TREE = TreeShape(warps=4, levels=2, in_shared=True, sorts_in_block=True)
 PARTS = TreeShape(warps=2, levels=1, in_shared=False, sorts_in_block=True, parts=4)

@@ -1,8 +1,8 @@
 // One sample of the samples of a cloud's parts: their keys in order, the largest first.
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/sample.cuh"
-#include "cuda/fps/tree/parts.h"
 #include "cuda/fps/tree/partition.cuh"
+#include "cuda/fps/tree/parts.h"
 
 namespace farpoint::cuda::tree {
 namespace {
@@ -37,9 +37,7 @@ struct Logs {
 };
 
 // The largest key of a sample that ends the cloud: one that is not farther than enough.
-__device__ Key last_key(const Cloud& cloud) {
-  return key_of(fmaxf(cloud.enough, 0.0f), 0);
-}
+__device__ Key last_key(const Cloud& cloud) { return key_of(fmaxf(cloud.enough, 0.0f), 0); }
 
 // A warp for a sample. Places beyond those that are wanted were sampled in vain.
 __global__ void __launch_bounds__(kMergeWarps* kWarp) merge(FpsBatch batch, Parts parts) {
@@ -48,7 +46,8 @@ __global__ void __launch_bounds__(kMergeWarps* kWarp) merge(FpsBatch batch, Part
   const Cloud cloud = cloud_of(batch, b);
   if (cloud.m == 0) return;
   const Logs logs(parts, cloud, b);
-  const Key* const own = parts.logs + cloud.first_row + Partition(cloud.n, parts.count).first_point(part);
+  const Key* const own =
+      parts.logs + cloud.first_row + Partition(cloud.n, parts.count).first_point(part);
   const int count = __shfl_sync(kAllLanes, logs.count, part), wanted = wanted_of(cloud);
   const Key last = last_key(cloud);
   for (int i = blockIdx.x % kBlocksOfPart * kMergeWarps + warp_id(); i < count;

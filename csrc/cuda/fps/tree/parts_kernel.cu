@@ -14,6 +14,7 @@
 #include "cuda/fps/kernels.h"
 #include "cuda/fps/tree/block_picker.cuh"
 #include "cuda/fps/tree/build.cuh"
+#include "cuda/fps/tree/ending.cuh"
 #include "cuda/fps/tree/parts.h"
 #include "cuda/fps/tree/peers.cuh"
 
@@ -36,8 +37,7 @@ __global__ void __launch_bounds__(kBoxWarps* kWarp)
   const int begin = (group - (part << parts.group_shift)) * kGroupLeaves;
   const int first = partition.first_point(part), points = partition.points_of(part);
   const bool wants_row = !is_finite(cloud.point(cloud.start));
-  Box* const leaf_boxes =
-      parts.leaf_boxes + first_leaf(cloud.first_row, b) + first / kLeaf + begin;
+  Box* const leaf_boxes = parts.leaf_boxes + first_leaf(cloud.first_row, b) + first / kLeaf + begin;
   for (int j = warp_id(); j < kGroupLeaves; j += kBoxWarps) {
     const int place = (begin + j) * kLeaf + lane_id();
     const int row = place < points ? order[cloud.first_row + first + place] : cloud.start;
@@ -59,6 +59,7 @@ __global__ void __launch_bounds__(kBoxWarps* kWarp)
 struct Shared {
   Records records;
   PeersShared peers;
+  int ending;
   // Behind it: the farthest points of each warp's root, then the nodes.
   __device__ PointRow* root_at(int warp) {
     return reinterpret_cast<PointRow*>(this + 1) + warp * kFan;
@@ -69,15 +70,14 @@ struct Shared {
 // Takes samples of one part until it has no point left that is farther than enough, or all that
 // are wanted are known to come before.
 template <class Picker>
-__device__ void sample_part(Picker& picker, Peers& peers, const Cloud& cloud, Point first) {
-  const float enough = fmaxf(cloud.enough, 0.0f);
-  const int wanted = wanted_of(cloud);
+__device__ void sample_part(Picker& picker, Peers& peers, Ending& ending, float enough,
+                            Point first) {
   picker.apply(first);
   Farthest f = picker.farthest(0);
   int turn = 1;
   while (f.distance > 0.0f) {
     const Key key = key_of(f.distance, row_of(f.at));
-    if (peers.is_enough(key, wanted)) break;
+    if (ending.is_reached(key, peers.sampled())) break;
     peers.tell(key);
     if (peers.is_any_behind(key)) {
       const Peers::Found found = peers.poll(f, key);
@@ -120,7 +120,9 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, 1)
   Peers peers(parts, cloud, b, self, shared.peers);
   __syncthreads();
   BlockPicker<kLevels> picker = {tree, shared.records, warps};
-  sample_part(picker, peers, cloud, point_of(first_sample(cloud, parts.first[b])));
+  Ending ending(parts, cloud, b, self, shared.ending);
+  const Point first = point_of(first_sample(cloud, parts.first[b]));
+  sample_part(picker, peers, ending, fmaxf(cloud.enough, 0.0f), first);
 }
 
 size_t shared_bytes(int64_t points, const TreeShape& shape) {
@@ -163,8 +165,8 @@ TreeShape fps_parts_shape(const FpsBatch& batch, int parts, int device, int warp
   const int64_t points = tree::points_of_part(batch.max_points, parts);
   TreeShape of_part = {warps, 1, false, shape.sorts_in_block, parts};
   if (warps == 0) {
-    of_part.warps = std::clamp(tree::power_of_two(points / kPointsOfWarp), kFewestWarps,
-                               tree::kMaxWarps);
+    of_part.warps =
+        std::clamp(tree::power_of_two(points / kPointsOfWarp), kFewestWarps, tree::kMaxWarps);
   }
   while (points > tree::capacity(of_part.warps, of_part.levels)) ++of_part.levels;
   of_part.in_shared = of_part.levels > 1;

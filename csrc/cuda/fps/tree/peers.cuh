@@ -23,7 +23,6 @@ struct Poll {
 struct PeersShared {
   Poll polls[3];
   Point inbox[kMaxWarps * kWarp];
-  int before;
 };
 
 class Peers {
@@ -88,15 +87,7 @@ class Peers {
   }
 
   __device__ Point inbox(int i) const { return shared_.inbox[i]; }
-
-  // Whether `wanted` samples of all parts are known to come before `key`. Asked again when half of
-  // what was missing may be there.
-  __device__ bool is_enough(Key key, int wanted) {
-    if (sampled_ < next_check_) return false;
-    const int before = count_before(key, wanted);
-    next_check_ = sampled_ + 1 + max(0, wanted - before) / (2 * parts_);
-    return before >= wanted;
-  }
+  __device__ int sampled() const { return sampled_; }  // of this part
 
  private:
   // By all lanes of each warp.
@@ -176,39 +167,6 @@ class Peers {
     return __ballot_sync(kAllLanes, near) != 0;
   }
 
-  // Of all parts; not counted one by one before there are enough of them. The first warp alone
-  // looks, for the others may see more.
-  __device__ int count_before(Key key, int wanted) {
-    if (warp_id() == 0) {
-      const int part = min(lane_id(), parts_ - 1);
-      int count = part == self_ ? sampled_ : static_cast<int>(load_relaxed(words_ + part).high);
-      if (lane_id() >= parts_) count = 0;
-      int before = __reduce_add_sync(kAllLanes, count);
-      if (before >= wanted) {
-        const Key* const log = logs_ + partition_.first_point(part);
-        const int own = part == self_ ? count : samples_before(log, count, key);
-        before = __reduce_add_sync(kAllLanes, own);
-      }
-      if (lane_id() == 0) shared_.before = before;
-    }
-    __syncthreads();
-    return shared_.before;
-  }
-
-  // An entry that is not visible yet counts as one that comes later.
-  __device__ static int samples_before(const Key* log, int count, Key key) {
-    int low = 0;
-    while (low < count) {
-      const int middle = (low + count) / 2;
-      if (load_relaxed(log + middle) > key) {
-        low = middle + 1;
-      } else {
-        count = middle;
-      }
-    }
-    return low;
-  }
-
   const Cloud& cloud_;
   const Partition partition_;
   const int parts_, group_shift_, self_;
@@ -222,7 +180,7 @@ class Peers {
   int peer_;  // that this thread polls, if it does
   bool polls_;
   int consumed_ = 0;  // samples of that peer
-  int sampled_ = 0, next_check_ = 0;
+  int sampled_ = 0;
   int last_ = 0;  // poll
 };
 

@@ -124,8 +124,8 @@ int fps_tree(const FpsBatch& batch, const TreeShape& shape, void* scratch, int d
   int code = tree::sort_in_space(batch, shape.sorts_in_block, sort, device, stream);
   if (code || shape.parts == 1) return code ? code : tree::run(batch, shape, storage, stream);
   const tree::Parts parts = tree::parts_in(memory, at, batch, shape.parts);
-  code = cudaMemsetAsync(memory + at.zeros, 0, at.end - at.zeros,
-                         static_cast<cudaStream_t>(stream));
+  code =
+      cudaMemsetAsync(memory + at.zeros, 0, at.end - at.zeros, static_cast<cudaStream_t>(stream));
   if (!code) code = tree::run_parts(batch, shape, storage, parts, device, stream);
   return code ? code : tree::merge_parts(batch, storage, parts, stream);
 }
