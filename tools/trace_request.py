@@ -121,9 +121,10 @@ def trace(points: int, samples: int) -> Tracer:
         cloud = np.random.default_rng(0).random((points, 3), np.float32)
         with farpoint.Client(address) as client:
             client.sample(cloud, samples)
-            for _ in range(CALLS):
+            for call in range(CALLS):
                 client.sample(cloud, samples)
-                time.sleep(SETTLE_S)
+                # The log gathers lines for a time: it is to write at another moment each time.
+                time.sleep(SETTLE_S * (1 + call % 5) / 2)
                 tracers.append(Tracer())
                 active = tracers[-1]
                 sys.setprofile(profile)

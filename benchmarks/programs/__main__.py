@@ -40,7 +40,12 @@ from benchmarks.service.processes import Server
 from farpoint_models.programs.program import Flat
 
 RESULTS = Path(__file__).parents[1] / "results"
-OWN = {"farpoint": (), "farpoint, no lane for long work": ("--long-work-ms", "0")}
+OWN: dict[str, tuple[str, ...]] = {
+    "farpoint": (),
+    "farpoint, two CPU engines": ("--device", "cpu,cpu"),
+    "farpoint, two processes": ("--processes", "2", "--cpu-threads", "1"),
+    "farpoint, no lane for long work": ("--long-work-ms", "0"),
+}
 
 Row = dict[str, Any]
 
@@ -55,8 +60,7 @@ def measure(effort: Effort, sizes: Sequence[int], threads: int, with_peers: bool
         expected = {n: _call(run, cloud[None])[0] for n, cloud in clouds.items()}
         others = peers(archive, threads) if with_peers else ()
         ours = {
-            name: stack.enter_context(serving_own(archive, "--cpu-threads", str(threads), *flags))
-            for name, flags in OWN.items()
+            name: stack.enter_context(serving_own(archive, *flags)) for name, flags in OWN.items()
         }
         at_start = clouds[sizes[0]], expected[sizes[0]]
 

@@ -121,7 +121,7 @@ def test_a_sensor_faster_than_the_server_gets_its_latest_cloud_answered(start):
 
 
 def test_a_draining_server_finishes_what_streams_have_begun(start):
-    server = start("--drain-grace-s", "0", batch_s=2)
+    server = start("--drain-grace-s", "0", "--http-listen", "127.0.0.1:0", batch_s=2)
     go_on = threading.Event()
 
     def sensor():
@@ -130,7 +130,7 @@ def test_a_draining_server_finishes_what_streams_have_begun(start):
 
     with server.connected() as stub:
         answers = stub.SampleStream(sensor())
-        time.sleep(0.5)
+        server.wait_for_metric("farpoint_points_in_flight", lambda points: points == len(SLOW))
         server.process.terminate()
         assert next(answers).HasField("response")
         with pytest.raises(grpc.RpcError) as caught:

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 
 from farpoint_server.memory.cuda import CudaAllocator
+from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.host import Heap
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.policy import Thresholds
 from farpoint_server.memory.prediction import sample_bytes
-from farpoint_server.memory.trimmer import Gate
 
 SAMPLES = 16
 DEVICE = torch.device("cuda", 0)

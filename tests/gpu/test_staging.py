@@ -18,7 +18,7 @@ from farpoint_server.engine.transfer.buffers import LEAST_BYTES
 from farpoint_server.engine.transfer.cuda import CudaDevice
 from farpoint_server.engine.transfer.pipeline import BUFFERS_PER_TRANSFER, Pipeline
 from farpoint_server.memory.cuda import _empty_host_cache
-from farpoint_server.memory.trimmer import Gate
+from farpoint_server.memory.gate import Gate
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "train_classifier.py"
 
 
+@pytest.mark.timeout(300)
 def test_it_learns_through_ops_that_cannot() -> None:
     command = [sys.executable, str(SCRIPT), "--steps", "60", "--classes", "3"]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout

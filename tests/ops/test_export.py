@@ -61,6 +61,7 @@ def test_an_exported_program_can_be_saved(device: torch.device, tmp_path: Path) 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inside torch
 @pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.timeout(300)
 def test_aot_inductor_runs_the_same_program(device: torch.device, tmp_path: Path) -> None:
     """Compiled to a shared library by a C++ compiler, and run from it."""
     package = torch._inductor.aoti_compile_and_package(

@@ -1,12 +1,12 @@
 """The program that every compared server runs: clouds (B, N, 3) in, logits (B, C) out.
 
-The archive, its weights and the compiled ops are those that farpoint-server has. They come from the
-interpreter that runs the benchmark, behind what the peer itself has installed.
+The archive, its weights and the compiled ops are those that farpoint-server has, read as torch's
+manual says. They come from the interpreter that runs the benchmark, behind what the peer itself has
+installed.
 """
 
 import os
 import site
-from pathlib import Path
 
 import numpy as np
 
@@ -15,7 +15,7 @@ for folder in os.environ["BENCHMARK_PACKAGES"].split(os.pathsep):
 
 import torch  # noqa: E402 - found by the lines above
 
-from farpoint_models.programs import load_program  # noqa: E402
+import farpoint_ops  # noqa: E402, F401 - registers the ops of the graph
 
 JOINED = int(os.environ["BENCHMARK_JOINED"])
 """Most clouds of one call; 1 joins none."""
@@ -30,12 +30,11 @@ class Model:
 
     def __init__(self) -> None:
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-        archive = os.environ["BENCHMARK_PROGRAM"]
-        self._run = load_program(Path(archive)).on(torch.device("cpu"))
+        self._run = torch.export.load(os.environ["BENCHMARK_PROGRAM"]).module()
 
     def __call__(self, points: np.ndarray) -> np.ndarray:
         with torch.no_grad():
-            (logits,) = self._run([torch.from_numpy(points)])
+            logits: torch.Tensor = self._run(torch.from_numpy(points))
         return logits.numpy()
 
     def answer(self, requests: list[bytes]) -> list[bytes]:

@@ -1,59 +1,15 @@
-"""Array arguments (numpy, torch, DLPack, lists) as numpy arrays, one for each cloud of a batch."""
+"""Arguments of any kind (numpy, torch, DLPack, lists) as arrays and numbers, one for each cloud."""
 
+import operator
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from farpoint._adapters import (
-    HasPoint,
-    HasPoints,
-    HasPos,
-    HasVertices,
-    HasXyz,
-    adapt,
-    is_adaptable,
-)
+from farpoint._adapters import adapt, is_adaptable
+from farpoint._types import Array, CloudAttributes
 from farpoint.errors import InvalidArgumentError
-from farpoint.packed import PackedCloud
-from farpoint.packed.fields import FoxgloveCloudLike, PointCloud2Like
-
-Array: TypeAlias = NDArray[Any]
-
-
-class SupportsArray(Protocol):
-    """Has ``__array__``: numpy, torch and JAX arrays, pandas frames."""
-
-    def __array__(self) -> Array: ...
-
-
-class SupportsDLPack(Protocol):
-    """Has ``__dlpack__`` and ``__dlpack_device__``."""
-
-    def __dlpack__(self) -> Any: ...
-
-    def __dlpack_device__(self) -> Any: ...
-
-
-ArrayLike: TypeAlias = SupportsArray | SupportsDLPack
-CloudArray: TypeAlias = np.ndarray[tuple[int, int], np.dtype[Any]]
-BatchArray: TypeAlias = np.ndarray[tuple[int, int, int], np.dtype[Any]]
-CloudLike: TypeAlias = (
-    ArrayLike
-    | HasPoints
-    | HasPoint
-    | HasVertices
-    | HasPos
-    | HasXyz
-    | PackedCloud
-    | PointCloud2Like
-    | FoxgloveCloudLike
-    | Sequence[Sequence[float]]
-)
-Attributes: TypeAlias = ArrayLike | Mapping[str, Any] | Sequence[Any]
-CloudAttributes: TypeAlias = Array | dict[str, Array] | None
 
 
 def as_array(value: object, name: str) -> Array:
@@ -220,3 +176,46 @@ def _rows(values: Any, cloud: Sized, name: str) -> Array:
             field="attributes",
         )
     return array
+
+
+def check_sample_counts(m: object, clouds: Sequence[Sized]) -> list[int]:
+    """One count for all clouds or one per cloud, as the request states them."""
+    counts = _whole_numbers(m, len(clouds), "m", "sample_counts")
+    for i, (cloud, count) in enumerate(zip(clouds, _spread(counts, clouds), strict=True)):
+        if not 1 <= count <= len(cloud):
+            raise InvalidArgumentError(
+                f"m must be from 1 to the {len(cloud)} points of cloud {i}, got {count}",
+                field=f"sample_counts[{i}]",
+            )
+    return counts
+
+
+def check_start_indices(start: object, clouds: Sequence[Sized]) -> list[int]:
+    """One start row for all clouds or one per cloud, as the request states them."""
+    starts = _whole_numbers(start, len(clouds), "start", "start_indices")
+    for i, (cloud, row) in enumerate(zip(clouds, _spread(starts, clouds), strict=True)):
+        if not 0 <= row < len(cloud):
+            raise InvalidArgumentError(
+                f"start must be a row from 0 to {len(cloud) - 1} of cloud {i}, got {row}",
+                field=f"start_indices[{i}]",
+            )
+    return starts
+
+
+def _spread(values: list[int], clouds: Sequence[Sized]) -> list[int]:
+    return values * len(clouds) if len(values) == 1 else values
+
+
+def _whole_numbers(value: Any, clouds: int, name: str, field: str) -> list[int]:
+    try:
+        numbers = [operator.index(v) for v in (value if np.ndim(value) else [value])]
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"{name} must be a whole number, or a list of one per cloud, got {value!r}", field=field
+        ) from error
+    if np.ndim(value) > 1 or (np.ndim(value) and len(numbers) != clouds):
+        raise InvalidArgumentError(
+            f"{name} must be one number or one per cloud ({clouds}), got {len(numbers)}",
+            field=field,
+        )
+    return numbers

@@ -7,7 +7,6 @@ from typing import Any, Literal, TypeVar, overload
 
 import grpc
 
-from farpoint._arrays import Attributes, BatchArray, CloudArray, CloudLike
 from farpoint._base_client import BaseClient
 from farpoint._channel import open_channel
 from farpoint._rpcs import calls
@@ -19,6 +18,7 @@ from farpoint._rpcs.sample import SampleRpc
 from farpoint._rpcs.stream import SampleStreamRpc
 from farpoint._rpcs.upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
 from farpoint._shared_memory import Lease
+from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike
 from farpoint.errors import from_rpc_error
 from farpoint.memory import Memory, Trim
 from farpoint.models import Encoding, Inference, Model

@@ -7,11 +7,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from farpoint._arrays import Attributes, BatchArray, CloudArray, CloudLike
 from farpoint._channel import DEFAULT_TARGET
 from farpoint._client import Client
 from farpoint._rpcs.methods import Method
 from farpoint._security import Tls
+from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike
 from farpoint.errors import InvalidArgumentError
 from farpoint.results import Sample
 

@@ -8,7 +8,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.errors import DataLossError, InternalError, InvalidArgumentError
 from farpoint.v1 import tensor_pb2 as pb
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from farpoint._arrays import Array
 from farpoint._svg import figure
+from farpoint._types import Array
 from farpoint.results import Timings, member_name
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from farpoint._arrays import Array
 from farpoint._svg import figure
+from farpoint._types import Array
 from farpoint.errors import FarpointError
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2

@@ -11,6 +11,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from farpoint_models.programs.archive import Archive, open_archive
+from farpoint_models.programs.fold import fold
 from farpoint_models.programs.graph import check_fits
 from farpoint_models.programs.manifest import Manifest
 from farpoint_models.programs.tensors import ProgramError
@@ -76,7 +77,7 @@ def count_parameters(exported: ExportedProgram) -> int:
 
 def as_flat(exported: ExportedProgram) -> Flat:
     """An exported program, called by its tensors in the order of its graph."""
-    return _flat(exported.module(), exported.call_spec.in_spec)
+    return _flat(fold(exported.module()), exported.call_spec.in_spec)
 
 
 def _flat(function: Callable[..., Any], in_spec: Any) -> Flat:

@@ -1,6 +1,5 @@
 """What computes: the engines of the devices, the scheduler before them, memory, and models."""
 
-import asyncio
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,12 +14,12 @@ from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.priority import background_threads
 from farpoint_server.memory import environment
+from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.managers import manager_of
 from farpoint_server.memory.monitor import MemoryMonitor
-from farpoint_server.memory.trimmer import Gate
 from farpoint_server.models.registry import Registry
 from farpoint_server.processes.place import Place
-from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.batcher import Batcher, first_done
 from farpoint_server.scheduling.cost import CostModel
 from farpoint_server.scheduling.lane import BatchMetrics
 from farpoint_server.scheduling.placement import Placement, Scheduler
@@ -38,7 +37,7 @@ class Compute:
         engines: Those of the devices.
         batchers: The queues before each of them.
         batcher: The scheduler: the only one of these, or what chooses among them.
-        monitor: Of their memory.
+        monitor: Of their memory, by one engine of each device.
         models: Those that are loaded.
         allocator_settings: The value of PYTORCH_ALLOC_CONF.
 
@@ -64,8 +63,9 @@ class Compute:
         self.batcher: Scheduler = (
             self.batchers[0] if len(self.batchers) == 1 else Placement(self.batchers)
         )
+        # Engines of one device have one memory.
         self.monitor = MemoryMonitor(
-            self.engines,
+            list({engine.memory: engine for engine in self.engines}.values()),
             lambda: self.batcher.waiting_requests,
             lambda healthy: health.report("memory", healthy=healthy),
             structlog.get_logger("farpoint.memory").error,
@@ -115,15 +115,9 @@ class Compute:
 
     async def lost(self) -> str:
         """Returns, with the reason, once only a new process can help."""
-        device = asyncio.ensure_future(self.monitor.lost())
-        worker = asyncio.ensure_future(self.batcher.died())
-        try:
-            await asyncio.wait((device, worker), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            device.cancel()
-            worker.cancel()
-        if device.done():
-            return device.result()
+        device = await first_done(self.monitor.lost(), self.batcher.died())
+        if device is not None:
+            return device
         await self._health.report("scheduler", healthy=False)
         return "scheduler failed"
 
@@ -146,11 +140,15 @@ def _make_engines(settings: Settings, place: Place, allocator_settings: str) -> 
     torch.set_num_threads(threads)
     gate, options = Gate(), settings.memory_options()
     report = structlog.get_logger("farpoint.memory").info
+    managers = {}
+    for device in dict.fromkeys(chosen):
+        sharers = place.count if device.type == "cpu" else place.sharers(device, gpus)
+        managers[device] = manager_of(
+            device, options, gate, allocator_settings, report, sharers=sharers
+        )
     engines = []
     for device in chosen:
-        sharers = place.count if device.type == "cpu" else place.sharers(device, gpus)
-        memory = manager_of(device, options, gate, allocator_settings, report, sharers=sharers)
-        background = None
+        memory, background = managers[device], None
         if settings.long_work_ms > 0:
             most = background_threads(threads)
             background = Engine(device, most, memory, is_background=True)

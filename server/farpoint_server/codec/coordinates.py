@@ -12,6 +12,8 @@ from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.tensors import TensorView
 from farpoint_server.codec.validation import check_range
 from farpoint_server.codec.wire import ELEMENT_TYPES
+from farpoint_server.engine.methods import MethodWork
+from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import (
     Clouds,
     Float32s,
@@ -31,7 +33,7 @@ class DecodedSampleRequest(NamedTuple):
     """The work of one request, and what its response needs besides."""
 
     request: ParsedSampleRequest
-    clouds: Clouds | MethodClouds
+    work: SampleWork | MethodWork
     origins: Float64s | None
     """Shape (B, 3): what was subtracted from each float64 cloud; None for other types."""
 
@@ -45,7 +47,7 @@ def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
     if request.shared_bytes:
         request = request.owned()
     if request.method is not None:
-        return DecodedSampleRequest(request, _for_method(request, request.method), None)
+        return DecodedSampleRequest(request, MethodWork(_for_method(request, request.method)), None)
     lengths, counts = request.lengths, request.sample_counts
     each_count, each_start = (_broadcast(v, len(lengths)) for v in (counts, request.starts))
     points, origins = to_float32(request.points, lengths)
@@ -55,7 +57,7 @@ def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
         needed = counts if radius is None else np.ones(1, np.int64)
     check_finite(points, lengths, needed, request.points.field)
     clouds = Clouds(points, lengths, each_count, each_start, request.return_distances, radius)
-    return DecodedSampleRequest(request, clouds, origins)
+    return DecodedSampleRequest(request, SampleWork(clouds), origins)
 
 
 def _for_method(request: ParsedSampleRequest, method: Method) -> MethodClouds:

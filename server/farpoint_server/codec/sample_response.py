@@ -61,8 +61,8 @@ def serialize_sample_response(
     """
     request, samples = decoded.request, outcome.result
     tensor = partial(serialize_tensor, checksum=request.return_checksums)
-    rows = rows_within(decoded.clouds, samples)
-    chunks: list[Buffer] = [_lengths(counts_of(decoded.clouds, samples))]
+    rows = rows_within(decoded.work.clouds, samples)
+    chunks: list[Buffer] = [_lengths(counts_of(decoded.work.clouds, samples))]
     chunks += length_delimited(
         Response.INDICES_FIELD_NUMBER, tensor(rows, tensor_pb2.DATA_TYPE_INT32)
     )

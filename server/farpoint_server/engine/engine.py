@@ -26,12 +26,12 @@ from farpoint_server.errors import (
     ServiceError,
     TooLargeError,
 )
+from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.managers import manager_of
 from farpoint_server.memory.oom import DeviceLost, OutOfMemory, TooLarge
 from farpoint_server.memory.options import Options
 from farpoint_server.memory.prediction import SAMPLE
-from farpoint_server.memory.trimmer import Gate
 
 # The memory of other processes, or that of a large batch, is back in about this time.
 OOM_RETRY_MS = 1000

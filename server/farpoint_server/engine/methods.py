@@ -17,7 +17,7 @@ from farpoint_server.memory.prediction import method_bytes
 
 # On one core, to within a factor of two: calling torch, and per point of a million (CPU time, a
 # Xeon, a busy machine).
-CALL_NS = 300_000
+METHOD_NS = 300_000
 POINT_NS = {"first": 170, "nearest_mean": 270, "mean": 400, "random": 170}
 
 
@@ -48,7 +48,7 @@ class MethodWork:
     @property
     def cost_ns(self) -> int:
         """Nanoseconds that it is predicted to take on one core."""
-        return CALL_NS + POINT_NS[self.kind] * self.point_count
+        return METHOD_NS + POINT_NS[self.kind] * self.point_count
 
     @property
     def gpu_cost_ns(self) -> int:

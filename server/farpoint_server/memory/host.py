@@ -17,11 +17,11 @@ DOUBT = 0.1
 # malloc_trim reaches free pages inside every arena, but the end of the main arena alone, and each
 # thread's arena keeps up to 64 MiB there. With a single one all of it can be given back.
 #
-# The thresholds are as high as glibc allows, so that buffers of a request come from the heap and go
-# back to it, not to the system: when that happens is for the policy to say.
+# No block has a mapping of its own, and the end of the heap stays, so that buffers of a request
+# come from the heap and go back to it, not to the system: that is for the policy to do.
 _OPTIONS = (
     ("arena_max", -8, 1),
-    ("mmap_threshold", -3, 32 << 20),
+    ("mmap_max", -4, 0),
     ("trim_threshold", -1, 2**31 - 1),
 )
 _OPERATOR = ("MALLOC_", "GLIBC_TUNABLES")

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from farpoint_server.memory import procfs
 from farpoint_server.memory.allocator import Allocator
+from farpoint_server.memory.budget import Budget
+from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.oom import (
     Answer,
     Batch,
@@ -21,9 +23,9 @@ from farpoint_server.memory.oom import (
     run_in_halves,
 )
 from farpoint_server.memory.policy import Thresholds
-from farpoint_server.memory.prediction import OBSERVED_BYTES, SAMPLE, Budget, UsageTracker
+from farpoint_server.memory.prediction import OBSERVED_BYTES, SAMPLE, UsageTracker
 from farpoint_server.memory.snapshot import Counter, MemorySnapshot, Reason
-from farpoint_server.memory.trimmer import DRAIN_S, Gate, Report, Trimmer, TrimRecord
+from farpoint_server.memory.trimmer import DRAIN_S, Report, Trimmer, TrimRecord
 
 Result = TypeVar("Result")
 

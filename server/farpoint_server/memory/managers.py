@@ -7,11 +7,12 @@ import torch
 from farpoint_server.memory import environment
 from farpoint_server.memory.allocator import Allocator
 from farpoint_server.memory.cuda import CudaAllocator
+from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.host import Heap
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.options import Options
 from farpoint_server.memory.policy import CPU_THRESHOLDS, CUDA_THRESHOLDS, Thresholds
-from farpoint_server.memory.trimmer import Gate, Report
+from farpoint_server.memory.trimmer import Report
 
 
 def manager_of(

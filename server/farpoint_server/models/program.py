@@ -30,7 +30,7 @@ Outputs: TypeAlias = Mapping[str, ProgramOutput]
 ROW_BYTES = 4096
 # A call never runs on the event loop, however little it is predicted to take: nobody knows what is
 # in a program.
-CALL_NS = 1_000_000
+PROGRAM_NS = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class ProgramWork:
     @property
     def cost_ns(self) -> int:
         """Nanoseconds that it is predicted to take."""
-        return CALL_NS + int(self.program.row_ns * self.point_count)
+        return PROGRAM_NS + int(self.program.row_ns * self.point_count)
 
     @property
     def gpu_cost_ns(self) -> int:

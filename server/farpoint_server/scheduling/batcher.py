@@ -7,9 +7,9 @@ queued at all (see engine/thread.py).
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 from farpoint_server import request_context
 from farpoint_server.engine.types import Answer, Outcome, Work
@@ -22,6 +22,8 @@ from farpoint_server.scheduling.watchdog import HUNG, Watchdog
 
 # A deadline is refused at once where the work is predicted to take so many times as long.
 CLEARLY = 2
+
+T = TypeVar("T")
 
 
 class Batcher:
@@ -92,12 +94,7 @@ class Batcher:
 
     async def died(self) -> None:
         """Returns once a worker ended by a bug, after which a queue is not served as it was."""
-        waiting = [asyncio.ensure_future(lane.died.wait()) for lane in self._lanes]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waiting:
-                task.cancel()
+        await first_done(*(lane.died.wait() for lane in self._lanes))
 
     async def run(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
         """Does work that is small at once, if an engine is idle; queues other work.
@@ -182,6 +179,17 @@ class Batcher:
                 f"the work would end in about {predicted_s:.3g} s, and the deadline is in "
                 f"{timeout_s:.3g} s"
             )
+
+
+async def first_done(*awaitables: Awaitable[T]) -> T:
+    """The result of the one that is done first; the others are cancelled."""
+    waiting = [asyncio.ensure_future(one) for one in awaitables]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        return next(task for task in waiting if task.done()).result()
+    finally:
+        for task in waiting:
+            task.cancel()
 
 
 def _expire(job: Job) -> None:

@@ -152,13 +152,13 @@ class Lane:
 
     async def _run(self, engine: int, jobs: Sequence[Job]) -> None:
         begun = time.monotonic()
+        self._ends_s[engine] = begun + sum([job.cost_ns for job in jobs]) / 1e9
         batch = jobs[0].work.batch([job.work for job in jobs])
         for index, job in enumerate(jobs):
             job.place = (batch, index)
         self._metrics.requests(len(jobs))
         self._metrics.device_requests(len(jobs))
         self._metrics.points(batch.point_count)
-        self._ends_s[engine] = begun + sum([job.cost_ns for job in jobs]) / 1e9
         late: list[int] = []
         limit_s, loop = self._watchdog.limit_s, asyncio.get_running_loop()
         timer = limit_s and loop.call_later(limit_s, self._hang, engine, jobs, late)

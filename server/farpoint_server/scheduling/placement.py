@@ -5,7 +5,6 @@ follow one another as well and take longer each; many clouds at a time are the G
 cannot do, because it hangs, has failed or lacks memory, moves to the next.
 """
 
-import asyncio
 import time
 from collections.abc import Sequence
 from typing import Protocol
@@ -20,7 +19,7 @@ from farpoint_server.errors import (
     ServiceError,
     TooLargeError,
 )
-from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.batcher import Batcher, first_done
 
 # What is said to a caller whom no device could serve: what may pass sooner, before what may not.
 MOVES = (OverloadedError, EngineHungError, DeviceFailedError, TooLargeError)
@@ -90,12 +89,7 @@ class Placement:
 
     async def died(self) -> None:
         """Returns once a worker ended by a bug."""
-        waiting = [asyncio.ensure_future(batcher.died()) for batcher in self._batchers]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waiting:
-                task.cancel()
+        await first_done(*(batcher.died() for batcher in self._batchers))
 
     async def run(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
         """Does work where it is predicted to end first, and where that fails, elsewhere.

@@ -16,13 +16,11 @@ from farpoint_server.codec.encode import (
     serialize_encode_response,
 )
 from farpoint_server.codec.parts import check_encode
-from farpoint_server.codec.wire import read_message
 from farpoint_server.engine.types import Outcome, StageOutput
 from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.loading import LoadedEncoder
 from farpoint_server.services.model_handler import ModelHandler
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.receive import receive
 
 T = TypeVar("T")
 
@@ -37,13 +35,11 @@ class EncodeHandler(ModelHandler):
             ServiceError: the request is wrong, or it cannot be done now.
         """
         arrived = time.monotonic()
-        self.admission.check_room()
-        raw = await receive(context, self.receiving)
         check = check_encode(self.limits.clouds)
-        message = read_message(raw, sampling_pb2.EncodeRequest, check)
+        message, size = await self.receive(context, sampling_pb2.EncodeRequest, check)
         model = self.registry.encoder(message.model)
-        request = parse_encode_request(message, len(raw), model.config, self.limits)
-        with self.admission.hold(request.points.shape[0], len(raw)):
+        request = parse_encode_request(message, size, model.config, self.limits)
+        with self.admission.hold(request.points.shape[0], size):
             serialize = partial(serialize_encode_response, model.name, request, arrived)
             chunks = await self.encode(model, request, context.time_remaining(), serialize)
         return b"".join(chunks)

@@ -7,17 +7,23 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from google.protobuf.message import Message
+
 from farpoint_server import request_context
+from farpoint_server.codec.parts import Check
 from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.wire import read_message
 from farpoint_server.engine.engine import Engine, check_any
 from farpoint_server.engine.types import Answer, Int64s, Outcome, Work
 from farpoint_server.models.registry import Registry
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.placement import Scheduler
 from farpoint_server.services.model_statistics import MOST_NOTED, Ended, ModelStatistics
-from farpoint_server.transport.receive import ReceiveTurns
+from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.receive import ReceiveTurns, receive
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Message)
 
 
 class ModelWork(Work[Answer], Protocol[Answer]):
@@ -52,6 +58,16 @@ class ModelHandler:
     threads: ThreadPoolExecutor
     engines: Sequence[Engine] = ()
     statistics: ModelStatistics = field(default_factory=ModelStatistics)
+
+    async def receive(self, context: Context, kind: type[M], check: Check) -> tuple[M, int]:
+        """The one message of a call, and its bytes.
+
+        Raises:
+            ServiceError: there is no room, or no message came, or a wrong one.
+        """
+        self.admission.check_room()
+        raw = await receive(context, self.receiving)
+        return read_message(raw, kind, check), len(raw)
 
     async def run(
         self,

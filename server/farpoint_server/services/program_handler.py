@@ -17,12 +17,10 @@ from farpoint_server.codec.infer import (
     serialize_infer_response,
 )
 from farpoint_server.codec.parts import check_infer
-from farpoint_server.codec.wire import read_message
 from farpoint_server.engine.types import Outcome
 from farpoint_server.models.program import LoadedProgram, ProgramWork
 from farpoint_server.services.model_handler import ModelHandler
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.receive import receive
 
 T = TypeVar("T")
 
@@ -37,14 +35,12 @@ class ProgramHandler(ModelHandler):
             ServiceError: the request is wrong, or it cannot be done now.
         """
         arrived = time.monotonic()
-        self.admission.check_room()
-        raw = await receive(context, self.receiving)
         check = check_infer(self.limits.clouds)
-        message = read_message(raw, sampling_pb2.InferRequest, check)
+        message, size = await self.receive(context, sampling_pb2.InferRequest, check)
         program = self.registry.program(message.model)
         manifest = program.manifest
-        request = parse_infer_request(message, len(raw), manifest, self.limits)
-        with self.admission.hold(request.points.shape[0], len(raw)):
+        request = parse_infer_request(message, size, manifest, self.limits)
+        with self.admission.hold(request.points.shape[0], size):
             serialize = partial(serialize_infer_response, program.name, manifest, request, arrived)
             chunks = await self.infer(program, request, context.time_remaining(), serialize)
         return b"".join(chunks)

@@ -26,9 +26,7 @@ from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.tensors import TensorView
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.engine.engine import Engine, check_any
-from farpoint_server.engine.methods import MethodWork
-from farpoint_server.engine.sample import SampleWork
-from farpoint_server.engine.types import Clouds, MethodClouds, Outcome, Samples, Work
+from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.memory.prediction import method_bytes, sample_bytes
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.placement import Scheduler
@@ -130,20 +128,17 @@ class SampleHandler:
         fields = {} if current is None else current.fields
         fields["points"], fields["clouds"] = points, clouds
         size = request.message_bytes + request.shared_bytes
+        is_bounded = all(engine.memory.bounded for engine in self.engines)
+        is_small, loop = _is_small(request), asyncio.get_running_loop()
         with nullcontext() if is_admitted else self.admission.hold(points, size):
-            if all(engine.memory.bounded for engine in self.engines):
+            if is_bounded:
                 check_any(self.engines, _largest_cloud_bytes(request))
-            loop = asyncio.get_running_loop()
-            tensor = request.points
-            is_float32 = type(tensor) is TensorView and tensor.data_type == DATA_TYPE_FLOAT32
-            most = INLINE_FLOAT32_BYTES if is_float32 else INLINE_BYTES
-            if len(tensor.data) <= most and request.shared_bytes <= INLINE_BYTES:
+            if is_small:
                 decoded = decode_sample_request(request)
             else:
                 decoded = await loop.run_in_executor(self.threads, decode_sample_request, request)
-            work = await self._work_of(decoded.clouds)
             decoded_at = time.monotonic_ns()
-            outcome = await self.batcher.run(work, timeout_s)
+            outcome = await self.batcher.run(decoded.work, timeout_s)
             times = begun, decoded_at, time.monotonic_ns()
             waited, took = outcome.queue_ms, outcome.compute_ms
             fields["samples"] = len(outcome.result.rows)
@@ -158,12 +153,15 @@ class SampleHandler:
             self.statistics.count()
         return response
 
-    async def _work_of(self, clouds: Clouds | MethodClouds) -> Work[Samples]:
-        if isinstance(clouds, MethodClouds):
-            return MethodWork(clouds)
-        if clouds.covering_radius is None or len(clouds.points) <= INLINE_RADIUS_POINTS:
-            return SampleWork(clouds)
-        return await asyncio.get_running_loop().run_in_executor(self.threads, SampleWork, clouds)
+
+def _is_small(request: ParsedSampleRequest) -> bool:
+    """Whether it is decoded on the event loop."""
+    tensor = request.points
+    is_float32 = type(tensor) is TensorView and tensor.data_type == DATA_TYPE_FLOAT32
+    most = INLINE_FLOAT32_BYTES if is_float32 else INLINE_BYTES
+    if len(tensor.data) > most or request.shared_bytes > INLINE_BYTES:
+        return False
+    return request.covering_radius is None or tensor.shape[0] <= INLINE_RADIUS_POINTS
 
 
 def _largest_cloud_bytes(request: ParsedSampleRequest) -> int:

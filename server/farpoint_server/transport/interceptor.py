@@ -35,11 +35,7 @@ DETAILS_KEY = "grpc-status-details-bin"
 PACKAGES = ("farpoint.", "inference.")
 IDLE_S = 3600.0
 # Another server might have served the call.
-FAILED_HERE = (
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.RESOURCE_EXHAUSTED,
-    grpc.StatusCode.INTERNAL,
-)
+FAILED_HERE = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL")
 
 log = structlog.get_logger("farpoint.rpc")
 _request_id: ContextVar[str] = ContextVar("request_id")
@@ -123,16 +119,14 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         return guarded
 
     def _guard(self, rpc: str, behavior: Behavior) -> Behavior:
-        method, metrics = rpc.rpartition("/")[2], self._metrics
+        method, metrics, load = rpc.rpartition("/")[2], self._metrics, self._load
         end_request, slots = partial(metrics.end_request, rpc), self._calls.slots_of(rpc)
-        load = self._load
 
         async def guarded(request: Any, context: Context) -> Any:
-            arrived, code = time.monotonic(), "OK"
-            request_id = _request_id.get()
-            current = request_context.begin(end_request, request_id=request_id, method=method)
+            arrived, code, request_id = time.monotonic(), "OK", _request_id.get()
+            report = () if load is None else _count(load, arrived)
+            request_context.begin(end_request, request_id=request_id, method=method)
             request_context.identify(context.peer())
-            report = () if load is None else load.begin()
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id), *report))
             try:
                 call = self._calls.accept(context, slots)
@@ -145,14 +139,13 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
                 code = code_of(error).name
                 self._log_error(arrived, error)
                 clear_tracebacks(error)
-                if load is not None and code_of(error) in FAILED_HERE:
-                    report = load.fail()
+                if load is not None and code in FAILED_HERE:
+                    load.errors += 1
+                    report = load.trailers
                 await _abort(context, request_id, error, report)
             else:
                 call.answer(context, answer)
-                seconds = time.monotonic() - arrived
-                log.info("request", status=code, server_ms=round(seconds * 1e3, 3))
-                current.on_end(seconds, None, current.fields)
+                log_end(arrived)
                 return answer
             finally:
                 metrics.end_call(rpc, code, time.monotonic() - arrived)
@@ -213,6 +206,14 @@ def log_end(arrived: float, error: Exception | None = None) -> None:
         log.error(**ended, exc_info=error)
     if request is not None:
         request.on_end(seconds, error, request.fields)
+
+
+def _count(load: LoadReport, arrived: float) -> Trailers:
+    """Counts a call; what its trailers say of the load."""
+    load.calls += 1
+    if arrived >= load.due:
+        load.measure()
+    return load.trailers
 
 
 async def _abort(

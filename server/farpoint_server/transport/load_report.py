@@ -29,6 +29,12 @@ class LoadReport:
         cores: That the process may use.
         clock: Seconds, monotonic.
         cpu_s: Seconds of all of its threads.
+
+    Attributes:
+        calls: In this period; whoever takes one adds it.
+        errors: Those of them that the server failed and another one might serve.
+        due: When the period is over, in seconds of the clock; whoever takes a call then measures.
+        trailers: What calls are told; nothing in the first period.
     """
 
     def __init__(
@@ -41,29 +47,20 @@ class LoadReport:
         self._busy_s, self._cores = busy_s, cores
         self._clock, self._cpu_s = clock, cpu_s
         self._began, self._busy, self._cpu = clock(), busy_s(), cpu_s()
-        self._calls = self._errors = 0
-        self._trailers: Trailers = ()
+        self.calls = self.errors = 0
+        self.due = self._began + PERIOD_S
+        self.trailers: Trailers = ()
 
-    def begin(self) -> Trailers:
-        """Counts a call; what its trailers say, nothing in the first half second."""
-        self._calls += 1
+    def measure(self) -> None:
+        """Says of the period that ends now what `trailers` are from here on; begins the next."""
         now = self._clock()
-        if now - self._began >= PERIOD_S:
-            self._measure(now)
-        return self._trailers
-
-    def fail(self) -> Trailers:
-        """Counts a call as failed by the server, which another server might serve."""
-        self._errors += 1
-        return self._trailers
-
-    def _measure(self, now: float) -> None:
         busy, cpu, passed = self._busy_s(), self._cpu_s(), now - self._began
         used = max((cpu - self._cpu) / self._cores, busy - self._busy) / passed
-        report = [(_CALLS_PER_S, self._calls / passed), (_UTILIZATION, used)]
-        if self._errors:
-            report.append((_ERRORS_PER_S, self._errors / passed))
+        report = [(_CALLS_PER_S, self.calls / passed), (_UTILIZATION, used)]
+        if self.errors:
+            report.append((_ERRORS_PER_S, self.errors / passed))
         packed = b"".join(tag + struct.pack("<d", value) for tag, value in report)
-        self._trailers = ((KEY, packed),)
+        self.trailers = ((KEY, packed),)
         self._began, self._busy, self._cpu = now, busy, cpu
-        self._calls = self._errors = 0
+        self.due = now + PERIOD_S
+        self.calls = self.errors = 0

@@ -55,6 +55,7 @@ def test_a_burst_is_answered_or_refused_with_a_time_to_retry_and_every_refusal_i
     assert all(isinstance(details(error)[0], error_details_pb2.RetryInfo) for error in failed)
     counted = server.metrics()["farpoint_refusals_total{reason=too_many_calls}"]
     assert counted == len(failed)
+    server.wait_for(lambda line: line["event"] == "calls refused")
     lines = [line for line in server.log if line["event"] == "calls refused"]
     assert 1 <= len(lines) <= 30
     assert 1 <= sum(line["calls"] for line in lines) <= len(failed)

@@ -322,7 +322,7 @@ def test_an_engine_that_hangs_in_encode_is_seen_told_and_forgiven(start):
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
         with pytest.raises(farpoint.DeadlineExceededError):
-            client.encode(long, timeout=0.2)
+            client.encode(long, timeout=0.8)
         assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
         # In the same lane; the engine of short work answers as ever.
         with server.connected() as stub, pytest.raises(grpc.RpcError) as caught:

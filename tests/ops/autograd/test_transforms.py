@@ -266,7 +266,9 @@ def stage(xyz: Tensor) -> Tensor:
 
 
 def test_transforms_pass_over_sampling(device: torch.device) -> None:
-    clouds = Make(device, torch.float32).values(3, 2, 20, 3)
+    # In float32 a direction at random cancels so much of the sum below, once in 60 times, that its
+    # rounding is beyond the tolerance.
+    clouds = Make(device, torch.float64).values(3, 2, 20, 3)
 
     def loss(cloud: Tensor) -> Tensor:
         return stage(cloud).sum()

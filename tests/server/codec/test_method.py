@@ -111,11 +111,11 @@ def test_the_wrong_field_is_named(case):
 def test_float64_is_not_shifted_for_a_method():
     points = np.array([[1e9, 0, 0], [1e9 + 0.25, 1, 2]])
     decoded = decode_sample_request(parsed(points, method=GRID, voxel_grid=UNIT))
-    assert isinstance(decoded.clouds, MethodClouds)
+    assert isinstance(decoded.work.clouds, MethodClouds)
     assert decoded.origins is None
-    np.testing.assert_array_equal(decoded.clouds.points, points)
+    np.testing.assert_array_equal(decoded.work.clouds.points, points)
     plain = decode_sample_request(parsed(points, method=FARTHEST, sample_counts=[1]))
-    assert isinstance(plain.clouds, Clouds)
+    assert isinstance(plain.work.clouds, Clouds)
     assert plain.origins is not None
 
 

@@ -278,7 +278,7 @@ def test_rows_of_an_organized_cloud_count_whether_finite_or_not():
     points[[1, 4], 2] = np.nan
     sent = request(packed(list(points.T.copy()), ">", 2, 7), lengths=[2, 4], nonfinite_policy=2)
     decoded = decode_sample_request(parse_sample_request(whole(sent), LIMITS))
-    assert decoded.clouds.points.tobytes() == points.tobytes()
+    assert decoded.work.clouds.points.tobytes() == points.tobytes()
     sent.nonfinite_policy = 1
     with pytest.raises(InvalidRequestError, match="the first at row 1 of cloud 0") as caught:
         decode_sample_request(parse_sample_request(whole(sent), LIMITS))

@@ -78,7 +78,7 @@ def test_whatever_is_sent_is_either_work_or_named_as_wrong(changes):
     if isinstance(decoded, InvalidRequestError):
         assert re.match(r"\w+", decoded.field)[0] in pb.SampleRequest.DESCRIPTOR.fields_by_name
         return
-    clouds = decoded.clouds
+    clouds = decoded.work.clouds
     assert clouds.points.shape == (clouds.lengths.sum(), 3)
     assert clouds.points.dtype == np.float32
     assert (clouds.sample_counts >= 1).all()
@@ -100,7 +100,8 @@ def test_whatever_is_sent_is_either_work_or_named_as_wrong(changes):
 def test_float32_is_not_copied_on_its_way_to_the_engine():
     parsed = parse_sample_request(message(request(np.ones((9, 3), np.float32))), LIMITS)
     assert np.shares_memory(
-        decode_sample_request(parsed).clouds.points, np.frombuffer(parsed.points.data, np.uint8)
+        decode_sample_request(parsed).work.clouds.points,
+        np.frombuffer(parsed.points.data, np.uint8),
     )
 
 
@@ -109,8 +110,8 @@ def test_float64_is_shifted_to_the_first_finite_point_of_each_cloud():
     sent = request(points, lengths=[3, 2], nonfinite_policy=pb.NONFINITE_POLICY_IGNORE)
     decoded = decode_sample_request(parse_sample_request(message(sent), LIMITS))
     assert decoded.origins.tolist() == [[5e6, 1, 2], [7, 8, 9]]
-    assert decoded.clouds.points[1:, 0].tolist() == [0, 0.25, 0, 1]
-    assert not np.isfinite(decoded.clouds.points[0]).all()
+    assert decoded.work.clouds.points[1:, 0].tolist() == [0, 0.25, 0, 1]
+    assert not np.isfinite(decoded.work.clouds.points[0]).all()
 
 
 def test_every_float16_becomes_the_same_number_in_float32():

@@ -96,8 +96,8 @@ def test_one_sample_count_may_stand_for_all_clouds(counts):
         points=tensor(CLOUDS.astype(np.float32)), lengths=[2, 4], sample_counts=counts
     )
     parsed = parse_sample_request(SampleMessage(sent, None, sent.ByteSize()), LIMITS)
-    assert decode_sample_request(parsed).clouds.sample_counts.tolist() == [2, 2]
-    assert decode_sample_request(parsed).clouds.starts.tolist() == [0, 0]
+    assert decode_sample_request(parsed).work.clouds.sample_counts.tolist() == [2, 2]
+    assert decode_sample_request(parsed).work.clouds.starts.tolist() == [0, 0]
 
 
 def test_a_response_is_counted_by_its_rows_before_it_is_made():

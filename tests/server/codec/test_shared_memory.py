@@ -168,7 +168,7 @@ def test_what_was_checked_is_what_is_used(regions, made, offset):
     parsed = parse_sample_request(message(tensor(regions.add(memory), offset)), LIMITS, regions)
     decoded = decode_sample_request(parsed)
     os.pwrite(memory, np.full_like(CLOUD, np.nan).tobytes(), offset)
-    np.testing.assert_array_equal(decoded.clouds.points, CLOUD)
+    np.testing.assert_array_equal(decoded.work.clouds.points, CLOUD)
     np.testing.assert_array_equal(decoded.request.points.array(), CLOUD)
 
 

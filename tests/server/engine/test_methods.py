@@ -9,7 +9,7 @@ from tests.support.method_references import random_rows, voxel_rows
 from farpoint_server.engine.methods import MethodWork
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import Method, MethodClouds, RandomRows, Samples, VoxelGrid
-from farpoint_server.memory.trimmer import Gate
+from farpoint_server.memory.gate import Gate
 
 POINTS = np.random.default_rng(1).normal(size=(200, 3)).astype(np.float32)
 LENGTHS, COUNTS = np.array([60, 1, 139]), np.array([60, 1, 9])

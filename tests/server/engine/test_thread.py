@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import threading
+import time
 import weakref
 
 import pytest
@@ -66,7 +67,9 @@ async def test_nothing_of_a_function_is_kept_while_the_thread_waits(thread, func
     except ValueError as error:
         clear_tracebacks(error)
     del work, answer
-    await asyncio.sleep(0.01)
+    give_up = time.monotonic() + 30
+    while kept() is not None and time.monotonic() < give_up:  # the thread may be slow to go on
+        await asyncio.sleep(0.001)
     found = kept()
     gc.enable()
     assert found is None

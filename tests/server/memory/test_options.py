@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from farpoint_server.memory import monitor
+from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.host import Glibc
 from farpoint_server.memory.managers import manager_of, thresholds_of
 from farpoint_server.memory.options import Options
 from farpoint_server.memory.policy import CPU_THRESHOLDS, CUDA_THRESHOLDS
-from farpoint_server.memory.trimmer import Gate
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda:0")
 
@@ -63,11 +63,11 @@ class Library:
 
 
 def test_the_options_are_those_of_malloc_h():
-    """M_ARENA_MAX is -8, M_MMAP_THRESHOLD -3 and M_TRIM_THRESHOLD -1."""
+    """M_ARENA_MAX is -8, M_MMAP_MAX -4 and M_TRIM_THRESHOLD -1."""
     library = Library()
     set_ = Glibc(library).set_options({"PATH": "/bin"})
-    assert library.given == {-8: 1, -3: 32 << 20, -1: 2**31 - 1}
-    assert set_ == {"arena_max": 1, "mmap_threshold": 32 << 20}
+    assert library.given == {-8: 1, -4: 0, -1: 2**31 - 1}
+    assert set_ == {"arena_max": 1, "mmap_max": 0}
     assert library.malloc_trim.argtypes == [ctypes.c_size_t]
 
 

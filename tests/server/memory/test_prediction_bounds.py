@@ -4,10 +4,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from farpoint_server.memory import prediction
+from farpoint_server.memory import budget, prediction
 from farpoint_server.memory.allocator import Room, Stats
+from farpoint_server.memory.budget import Budget
 from farpoint_server.memory.oom import TooLarge
-from farpoint_server.memory.prediction import Budget, Correction, Demand, UsageTracker, sample_bytes
+from farpoint_server.memory.prediction import Correction, Demand, UsageTracker, sample_bytes
 
 MIB = 1 << 20
 OBSERVED = prediction.OBSERVED_BYTES
@@ -19,9 +20,9 @@ def test_the_constants_are_what_they_were_measured_with():
     assert prediction.SAMPLE_TENSORS == (4, 4, 12)
     assert prediction.CLOUD_BYTES == 24
     assert (prediction.LEAST, prediction.MOST, prediction.OOM_FACTOR) == (0.25, 4.0, 1.5)
-    assert (prediction.WEIGHT, prediction.BATCH_SHARE) == (0.2, 0.5)
+    assert (prediction.WEIGHT, budget.BATCH_SHARE) == (0.2, 0.5)
     assert (prediction.OBSERVED_BYTES, prediction.LOOK_EVERY_S) == (MIB, 0.1)
-    assert prediction.ROOM_AGE_S == 1.0
+    assert budget.ROOM_AGE_S == 1.0
 
 
 @pytest.mark.parametrize(

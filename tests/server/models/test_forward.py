@@ -9,7 +9,7 @@ from farpoint_models import DensityEncoder, EncoderConfig
 from farpoint_server.engine.thread import FEW_CORES_NS
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import EncoderInput
-from farpoint_server.memory.trimmer import Gate
+from farpoint_server.memory.gate import Gate
 from farpoint_server.models.forward import GROUP_ROWS, EncodeWork, groups, run_encoder
 
 RANDOM = np.random.default_rng(5)

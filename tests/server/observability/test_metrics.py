@@ -70,7 +70,8 @@ async def test_a_served_call_is_counted_with_its_phases(call, registry):
         for phase in ("queue", "compute", "convert")
     }
     assert (phases["queue"], phases["compute"]) == (0.01, 0.02)
-    assert sum(phases.values()) == pytest.approx(total, abs=0.01)
+    # The call goes on for a moment after its phases.
+    assert 0.039 <= sum(phases.values()) <= total
 
 
 async def test_requests_to_a_model_are_counted_by_its_name(call, registry):

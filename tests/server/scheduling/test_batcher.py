@@ -265,8 +265,9 @@ async def test_times_are_told(engine, submit):
     await asyncio.sleep(0.02)
     engine.gate.set()
     outcome = await task
-    assert 20 <= outcome.queue_ms <= (time.monotonic() - begun) * 1e3
-    assert 0 <= outcome.compute_ms < outcome.queue_ms
+    assert outcome.queue_ms >= 20
+    assert outcome.compute_ms >= 0
+    assert outcome.queue_ms + outcome.compute_ms <= (time.monotonic() - begun) * 1e3
 
 
 async def test_beside_a_batch_that_runs_a_card_takes_one_that_is_full_and_no_other():

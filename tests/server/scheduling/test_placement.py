@@ -22,9 +22,9 @@ from farpoint_server.errors import (
     OverloadedError,
     TooLargeError,
 )
+from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.policy import Thresholds
-from farpoint_server.memory.trimmer import Gate
 from farpoint_server.models.forward import EncodeWork
 from farpoint_server.scheduling import lane
 from farpoint_server.scheduling.batcher import Batcher

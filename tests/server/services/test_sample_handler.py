@@ -89,7 +89,7 @@ async def test_what_a_radius_costs_is_reckoned_off_the_event_loop_where_it_takes
         seen.append(threading.get_ident() != here)
         return SampleWork(clouds)
 
-    monkeypatch.setattr("farpoint_server.services.sample_handler.SampleWork", work)
+    monkeypatch.setattr("farpoint_server.codec.coordinates.SampleWork", work)
     request = parse_sample_request(message(points, 5, covering_radius=1.0), LIMITS)
     with ThreadPoolExecutor(1) as threads:
         await handler(1 << 20, threads).sample(request, None, lambda *_: [])

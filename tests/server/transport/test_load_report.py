@@ -1,5 +1,7 @@
 """What answers say of a server's load."""
 
+import math
+
 import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -36,17 +38,17 @@ class Machine:
         self.load = LoadReport(lambda: self.busy, 2, lambda: self.now, lambda: self.cpu)
 
     def calls(self, count: int, seconds: float = PERIOD_S) -> dict[str, float]:
-        """As many calls over some seconds; what the last one is told."""
-        for _ in range(count - 1):
-            self.load.begin()
+        """As many calls over some seconds; what the next ones are told."""
+        self.load.calls += count
         self.now += seconds
-        ((key, packed),) = self.load.begin()
+        self.load.measure()
+        ((key, packed),) = self.load.trailers
         assert key == KEY
         return orca(packed)
 
 
 def test_nothing_is_said_before_anything_was_measured():
-    assert Machine().load.begin() == ()
+    assert Machine().load.trailers == ()
 
 
 def test_calls_and_the_share_of_the_cores_in_use():
@@ -67,15 +69,16 @@ def test_engines_count_where_they_are_busier_than_the_cores():
 def test_each_period_counts_by_itself():
     machine = Machine()
     machine.cpu = 0.5
-    machine.load.fail()
+    machine.load.errors += 1
     assert machine.calls(9)["eps"] == 1 / PERIOD_S
     assert machine.calls(4) == {"rps_fractional": 4 / PERIOD_S}
 
 
-def test_a_call_within_the_period_repeats_the_last_report():
+def test_a_period_is_due_half_a_second_after_the_one_before():
     machine = Machine()
-    machine.calls(3)
-    assert machine.load.begin() is machine.load.begin()
+    assert machine.load.due == PERIOD_S
+    machine.calls(1, seconds=0.7)
+    assert machine.load.due == 0.7 + PERIOD_S
 
 
 @pytest.mark.parametrize(
@@ -99,11 +102,15 @@ async def test_answers_and_refusals_carry_it_and_only_what_the_server_failed_cou
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        for now in (0.0, 0.1, 1.0):
-            machine.now = now
+        machine.now = 1.0
+        # By the server's own clock.
+        for machine.load.due in (math.inf, math.inf, 0.0, math.inf):
             await channel.unary_unary("/farpoint.test.Service/Method")(b"hello").code()
     await server.stop(None)
     # gRPC's clients keep the trailer to themselves.
-    said = orca(dict(contexts[-1].trailing_metadata())[KEY])
+    first, *_, due, last = [dict(context.trailing_metadata()).get(KEY) for context in contexts]
+    assert first is None
+    assert last is due
+    said = orca(due)
     assert said["rps_fractional"] == 3.0
     assert said.get("eps", 0) == errors

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.policy import Thresholds
-from farpoint_server.memory.trimmer import Gate
 from tests.support.memory.fake_allocator import MIB, FakeAllocator
 
 GIB = 1 << 30

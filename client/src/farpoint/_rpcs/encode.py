@@ -4,10 +4,11 @@ from operator import attrgetter
 
 import numpy as np
 
-from farpoint._arrays import Array, CloudAttributes, split_batch
+from farpoint._arrays import split_batch
 from farpoint._rpcs.calls import CallContext, UnaryRpc
 from farpoint._rpcs.sample import wrong_rows
 from farpoint._tensors import Checksums, points_to_tensor, to_arrays, to_tensor
+from farpoint._types import Array, CloudAttributes
 from farpoint.errors import InternalError, InvalidArgumentError
 from farpoint.models import Encoding, Stage
 from farpoint.v1 import sampling_pb2 as pb

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from farpoint._arrays import Array, as_array, split_batch
+from farpoint._arrays import as_array, split_batch
 from farpoint._rpcs.calls import CallContext, UnaryRpc
 from farpoint._tensors import Checksums, points_to_tensor, to_arrays, to_tensor
+from farpoint._types import Array
 from farpoint.errors import InternalError, InvalidArgumentError
 from farpoint.models import Inference
 from farpoint.v1 import sampling_pb2 as pb

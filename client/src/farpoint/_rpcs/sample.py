@@ -2,11 +2,15 @@
 
 import operator
 from collections.abc import Sequence, Sized
-from typing import Any
 
 import numpy as np
 
-from farpoint._arrays import Array, CloudBatch, split_batch
+from farpoint._arrays import (
+    CloudBatch,
+    check_sample_counts,
+    check_start_indices,
+    split_batch,
+)
 from farpoint._rpcs.calls import CallContext, UnaryRpc
 from farpoint._rpcs.methods import (
     Method,
@@ -19,6 +23,7 @@ from farpoint._rpcs.methods import (
 from farpoint._rpcs.serialized import SerializedRequest, with_packed_data
 from farpoint._shared_memory import Lease
 from farpoint._tensors import Checksums, points_to_tensor, to_arrays
+from farpoint._types import Array
 from farpoint.errors import InternalError, InvalidArgumentError
 from farpoint.packed.batch import PackedBatch, packed_batch
 from farpoint.results import Sample
@@ -83,10 +88,10 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             radius is not None or isinstance(method, VoxelGrid | PoissonDisk)
         )
         self.head = self.request = pb.SampleRequest(
-            lengths=[len(cloud) for cloud in clouds],
-            sample_counts=[] if unbounded else _check_sample_counts(m, clouds),
+            lengths=map(len, clouds),
+            sample_counts=[] if unbounded else check_sample_counts(m, clouds),
             covering_radius=radius,
-            start_indices=_check_start_indices(start, clouds),
+            start_indices=check_start_indices(start, clouds),
             method=pb.SAMPLING_METHOD_FARTHEST_POINT,
             nonfinite_policy=_NONFINITE[nonfinite],
             return_distances=True,
@@ -197,46 +202,3 @@ def wrong_rows(rows: Array, cloud: Sized) -> InternalError:
     return InternalError(
         f"the server answered with rows {rows.min()} to {rows.max()} of {len(cloud)} points"
     )
-
-
-def _check_sample_counts(m: object, clouds: Sequence[Sized]) -> list[int]:
-    """One count for all clouds or one per cloud, as the request states them."""
-    counts = _whole_numbers(m, len(clouds), "m", "sample_counts")
-    for i, (cloud, count) in enumerate(zip(clouds, _spread(counts, clouds), strict=True)):
-        if not 1 <= count <= len(cloud):
-            raise InvalidArgumentError(
-                f"m must be from 1 to the {len(cloud)} points of cloud {i}, got {count}",
-                field=f"sample_counts[{i}]",
-            )
-    return counts
-
-
-def _check_start_indices(start: object, clouds: Sequence[Sized]) -> list[int]:
-    """One start row for all clouds or one per cloud, as the request states them."""
-    starts = _whole_numbers(start, len(clouds), "start", "start_indices")
-    for i, (cloud, row) in enumerate(zip(clouds, _spread(starts, clouds), strict=True)):
-        if not 0 <= row < len(cloud):
-            raise InvalidArgumentError(
-                f"start must be a row from 0 to {len(cloud) - 1} of cloud {i}, got {row}",
-                field=f"start_indices[{i}]",
-            )
-    return starts
-
-
-def _spread(values: list[int], clouds: Sequence[Sized]) -> list[int]:
-    return values * len(clouds) if len(values) == 1 else values
-
-
-def _whole_numbers(value: Any, clouds: int, name: str, field: str) -> list[int]:
-    try:
-        numbers = [operator.index(v) for v in (value if np.ndim(value) else [value])]
-    except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(
-            f"{name} must be a whole number, or a list of one per cloud, got {value!r}", field=field
-        ) from error
-    if np.ndim(value) > 1 or (np.ndim(value) and len(numbers) != clouds):
-        raise InvalidArgumentError(
-            f"{name} must be one number or one per cloud ({clouds}), got {len(numbers)}",
-            field=field,
-        )
-    return numbers

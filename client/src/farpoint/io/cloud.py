@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 
 Rows = NDArray[np.int64]
 

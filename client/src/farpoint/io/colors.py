@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.io.cloud import Cloud
 
 _NAMES = (

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 
 
 class LazyColumns(Mapping[str, Array]):

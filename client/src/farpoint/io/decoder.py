@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.errors import CloudFileError
 from farpoint.io.cloud import Cloud, Rows
 from farpoint.io.options import ReadOptions

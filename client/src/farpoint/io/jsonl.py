@@ -5,7 +5,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.io.cloud import Cloud, Rows
 from farpoint.io.records import columns_of
 

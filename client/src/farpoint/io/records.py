@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 
 AXES = ("x", "y", "z")
 

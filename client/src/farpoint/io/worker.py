@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.errors import CloudFileError
 from farpoint.io import open_chunks, read_with, write_subset
 from farpoint.io.budget import limit_process

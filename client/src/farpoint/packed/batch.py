@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from farpoint._arrays import Array, CloudAttributes, gather_attributes, split_attributes
+from farpoint._arrays import gather_attributes, split_attributes
 from farpoint._shared_memory import Lease
 from farpoint._tensors import check_payload, wire_type
+from farpoint._types import Array, CloudAttributes
 from farpoint.errors import InvalidArgumentError
 from farpoint.packed import PackedCloud, as_packed
 from farpoint.packed.fields import check_axes

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 
 # From behind a shoulder, as street and terrain are looked at; z is up.
 AZIMUTH, ELEVATION = np.radians([-154.0, 36.0])

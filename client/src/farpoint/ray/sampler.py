@@ -3,9 +3,9 @@
 import time
 from typing import Literal
 
-from farpoint._arrays import Array
 from farpoint._rpcs.methods import Method
 from farpoint._tensors import in_common_dtype
+from farpoint._types import Array
 from farpoint.errors import FailedPreconditionError, InvalidArgumentError
 from farpoint.results import Sample, Timings
 

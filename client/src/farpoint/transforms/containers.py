@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from farpoint._adapters import per_point_keys
-from farpoint._arrays import Array, as_array
+from farpoint._arrays import as_array
+from farpoint._types import Array
 from farpoint.errors import InvalidArgumentError
 
 Rows = NDArray[np.int64]

@@ -5,9 +5,9 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from farpoint._arrays import Array
 from farpoint._client import Client
 from farpoint._tensors import in_common_dtype
+from farpoint._types import Array
 from farpoint.errors import InvalidArgumentError
 
 Rows = NDArray[np.int64]

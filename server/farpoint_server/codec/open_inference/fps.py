@@ -94,7 +94,7 @@ def serialize_fps_response(
     request: pb.ModelInferRequest, decoded: DecodedSampleRequest, outcome: Outcome[Samples]
 ) -> pb.ModelInferResponse:
     """The answer, with the outputs that were asked for, in that order, raw."""
-    clouds, samples = decoded.clouds, outcome.result
+    clouds, samples = decoded.work.clouds, outcome.result
     leading = [len(clouds.lengths), -1] if is_batched(request) else [-1]
     response = pb.ModelInferResponse(model_name=NAME, model_version=VERSION, id=request.id)
     for name in requested_outputs(request, _known_outputs(request)):
@@ -110,7 +110,7 @@ def serialize_fps_response(
 def _output(name: str, decoded: DecodedSampleRequest, samples: Samples) -> npt.NDArray[np.generic]:
     """One output of all clouds, (S, ...), little-endian."""
     if name == "indices":
-        return rows_within(decoded.clouds, samples).astype("<i4", copy=False)
+        return rows_within(decoded.work.clouds, samples).astype("<i4", copy=False)
     if name == "distances" and samples.distances is not None:
         return samples.distances.astype("<f4", copy=False)
     if name == "points":

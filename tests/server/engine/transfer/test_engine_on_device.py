@@ -15,10 +15,10 @@ from farpoint_server.engine.sample import SampleBatch
 from farpoint_server.engine.transfer.device import DeviceStream
 from farpoint_server.engine.transfer.pipeline import DEPTH, Pipeline
 from farpoint_server.errors import DeviceFailedError, OverloadedError
+from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.policy import Thresholds
 from farpoint_server.memory.snapshot import Reason
-from farpoint_server.memory.trimmer import Gate
 
 RANDOM = np.random.default_rng(11)
 clouds = partial(clouds_of, RANDOM)

@@ -9,7 +9,7 @@ from tests.support.fake_device import FakeDevice, FakeEvent, Race
 
 from farpoint_server.engine.transfer.device import DeviceStream
 from farpoint_server.engine.transfer.pipeline import BUFFERS_PER_TRANSFER, DEPTH, Pipeline
-from farpoint_server.memory.trimmer import Gate
+from farpoint_server.memory.gate import Gate
 
 RANDOM = np.random.default_rng(3)
 MOST_BUFFERS = DEPTH * BUFFERS_PER_TRANSFER

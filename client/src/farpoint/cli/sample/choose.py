@@ -7,8 +7,8 @@ from typing import Literal, Protocol, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from farpoint._arrays import Array
 from farpoint._rpcs.methods import Method, VoxelGrid
+from farpoint._types import Array
 from farpoint.cli.sample.options import Options
 from farpoint.errors import InvalidArgumentError
 from farpoint.results import Sample, Timings

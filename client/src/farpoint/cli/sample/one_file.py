@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.cli.sample.choose import Choice, Sampler, choose, choose_in_parts
 from farpoint.cli.sample.inputs import local_copy, put_remote
 from farpoint.cli.sample.options import Options

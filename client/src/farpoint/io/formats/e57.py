@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.io.cloud import Cloud
 from farpoint.io.extras import require
 from farpoint.io.options import ReadOptions

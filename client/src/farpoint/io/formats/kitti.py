@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.io.cloud import Cloud, Rows
 from farpoint.io.options import ReadOptions
 from farpoint.io.records import axis_positions

@@ -9,7 +9,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_magic
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.io.budget import fits_in_budget
 from farpoint.io.cloud import Cloud, Rows
 from farpoint.io.options import ReadOptions

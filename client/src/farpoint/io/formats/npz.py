@@ -8,7 +8,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.io.cloud import Cloud, Rows
 from farpoint.io.formats.npy import NpySource, cloud_of
 from farpoint.io.options import ReadOptions

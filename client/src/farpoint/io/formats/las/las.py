@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.io.budget import check_budget, fits_in_budget
 from farpoint.io.cloud import Cloud, Rows
 from farpoint.io.columns import LazyColumns

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.io.cloud import Cloud
 from farpoint.io.formats.text.lines import Lines, split_lines
 from farpoint.io.formats.text.table import read_table

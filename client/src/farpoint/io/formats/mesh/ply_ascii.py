@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.io.formats.text.decimal import NotANumberError
 from farpoint.io.formats.text.lines import Lines, split_lines
 from farpoint.io.formats.text.table import Table, read_table

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.io.cloud import Cloud, Rows
 from farpoint.io.formats.pcd import header as pcd_header
 from farpoint.io.formats.pcd import lzf

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.io.cloud import Cloud
 from farpoint.io.extras import require
 from farpoint.io.formats.pcd.pcd import unpack_color

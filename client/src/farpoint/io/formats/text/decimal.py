@@ -10,7 +10,7 @@ import warnings
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 
 # Small enough that what is computed on the way stays in the cache.
 BLOCK_TOKENS = 1 << 14

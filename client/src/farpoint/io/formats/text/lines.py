@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 
 NEWLINE = 10
 

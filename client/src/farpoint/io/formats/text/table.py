@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.io.formats.text.decimal import NotANumberError, parse_decimals
 from farpoint.io.formats.text.lines import Lines, Tokens, find_tokens
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.io.cloud import Cloud, Rows
 from farpoint.io.formats.text.decimal import NotANumberError
 from farpoint.io.formats.text.dialect import Dialect, find_dialect

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 
 # VTK's names in legacy files and in XML.
 TYPES = {

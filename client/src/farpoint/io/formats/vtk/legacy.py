@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.io.cloud import Cloud
 from farpoint.io.formats.vtk.arrays import as_attribute
 from farpoint.io.formats.vtk.stream import LegacyStream

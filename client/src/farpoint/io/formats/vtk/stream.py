@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.io.formats.text.decimal import parse_decimals
 from farpoint.io.formats.text.lines import find_tokens
 from farpoint.io.formats.vtk.arrays import TYPES

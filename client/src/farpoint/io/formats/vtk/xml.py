@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from farpoint._arrays import Array
+from farpoint._types import Array
 from farpoint.io.cloud import Cloud
 from farpoint.io.formats.text.decimal import parse_decimals
 from farpoint.io.formats.text.lines import find_tokens

@@ -4,7 +4,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from farpoint_server.memory.trimmer import Gate
+from farpoint_server.memory.gate import Gate
 
 
 def test_a_trim_gives_up_while_a_batch_is_inside():

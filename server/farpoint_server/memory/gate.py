@@ -1,0 +1,109 @@
+"""Readers-writer lock: batches are readers, trims are writers."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class Gate:
+    """A readers-writer gate whose writer gives up, or, asked to insist, holds readers back.
+
+    Readers are batches: from before the first allocation on the device until the answer has been
+    copied from it. Writers are trims.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._readers = 0
+        self._writing = False
+        self._insisting = 0
+        self._waiting = 0
+
+    @property
+    def readers(self) -> int:
+        """Batches that are inside now."""
+        return self._readers
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """A batch; waits only for a trim that runs or that insists."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._writing and not self._insisting)
+            self._readers += 1
+        try:
+            yield
+        finally:
+            self.leave()
+
+    def enter(self) -> bool:
+        """A batch that does not wait; where it may go ahead, it ends with `leave`."""
+        with self._lock:
+            if self._writing or self._insisting:
+                return False
+            self._readers += 1
+        return True
+
+    def leave(self) -> None:
+        """Ends a batch."""
+        with self._lock:
+            self._readers -= 1
+            # Nobody else waits for readers.
+            if self._insisting or self._waiting:
+                self._changed.notify_all()
+
+    def hold_shared(self) -> Callable[[], None]:
+        """Keeps a batch inside after its `reading` has ended, until what is returned is called.
+
+        Must be called by a thread that is reading; what is returned may be called by any.
+        """
+        with self._changed:
+            self._readers += 1
+        return self.leave
+
+    def wait_until_empty(self, timeout_s: float) -> bool:
+        """Waits, outside, for a moment without batches; whether there was one in time."""
+        with self._changed:
+            self._waiting += 1
+            empty = self._changed.wait_for(lambda: not self._readers, timeout_s)
+            self._waiting -= 1
+        return empty
+
+    @contextmanager
+    def try_exclusive(self) -> Iterator[bool]:
+        """A trim that does not wait; yields whether it may go ahead."""
+        with self._changed:
+            entered = not self._readers and not self._writing
+            self._writing = self._writing or entered
+        try:
+            yield entered
+        finally:
+            if entered:
+                self._end_writing()
+
+    @contextmanager
+    def exclusive(self, timeout_s: float) -> Iterator[bool]:
+        """A trim that lets no new batch in while it waits for those inside.
+
+        Must not be used by a thread that is itself reading. Yields whether all left in time.
+        """
+        give_up = time.monotonic() + timeout_s
+        with self._changed:
+            self._insisting += 1
+            entered = self._changed.wait_for(
+                lambda: not self._readers and not self._writing, give_up - time.monotonic()
+            )
+            self._insisting -= 1
+            self._writing = self._writing or entered
+            self._changed.notify_all()
+        try:
+            yield entered
+        finally:
+            if entered:
+                self._end_writing()
+
+    def _end_writing(self) -> None:
+        with self._changed:
+            self._writing = False
+            self._changed.notify_all()
