@@ -62,8 +62,8 @@ ARITHMETIC = {
 }
 FAULTS = BARRIERS | ARITHMETIC
 # What the blocks of a cloud owe one another: see csrc/cuda/fps/tree/peers.cuh. Without block
-# barrier 3 or 4 a launch goes on for minutes before it fails; warp barriers 0 and 3 stand before
-# others that do the same.
+# barrier 3 or 4 a launch may go on for minutes; warp barriers 0 and 3 stand before others that do
+# the same.
 FAULTS_OF_PARTS = {
     **{f"barrier {i} of a part": Fault(r"bar\.sync\s+0", i) for i in (1, 2, 5)},
     **{f"warp barrier {i} of a part": Fault(r"bar\.warp\.sync\s+-1", i) for i in (1, 2, 4)},
