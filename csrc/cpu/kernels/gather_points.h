@@ -1,6 +1,7 @@
 // Gather and scatter-add kernels over the last dimension of channel-first rows.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace farpoint::cpu {
@@ -25,10 +26,10 @@ void gather_rows(const Value* features, const Index* idx, Value* out, const Gath
   }
 }
 
-// out[r, idx[r / channels, j]] += values[r, j] for the rows [begin, end), in the order of j: the
-// sum of a repeated index does not depend on the number of threads. Two rows of a cloud go
-// together: an index is read once for both, and while one addition waits for its sum the other goes
-// on.
+// out[r, i] = the sum of values[r, j] over the j with idx[r / channels, j] = i, for the rows
+// [begin, end), in the order of j: it does not depend on the number of threads. Two rows of a cloud
+// go together: an index is read once for both, and while one addition waits for its sum the other
+// goes on. They become zero here, just before, while they are in cache.
 template <typename Value, typename Index>
 void scatter_rows(const Value* values, const Index* idx, Value* out, const GatherShape& shape,
                   int64_t begin, int64_t end) {
@@ -38,7 +39,9 @@ void scatter_rows(const Value* values, const Index* idx, Value* out, const Gathe
     const Value* row = values + r * samples;
     const Index* columns = idx + cloud * samples;
     Value* target = out + r * points;
-    if (r + 1 < end && r + 1 < (cloud + 1) * shape.channels) {
+    const bool two = r + 1 < end && r + 1 < (cloud + 1) * shape.channels;
+    std::fill_n(target, two ? 2 * points : points, Value{0});
+    if (two) {
       for (int64_t j = 0; j < samples; ++j) {
         const int64_t column = columns[j];
         target[column] += row[j];

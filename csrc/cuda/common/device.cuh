@@ -48,10 +48,11 @@ __device__ inline float warp_max(float v) {
 __device__ inline int warp_min(int v) { return __reduce_min_sync(kAllLanes, v); }
 
 // The values of all lanes, ascending: a bitonic sort.
-__device__ inline int warp_sorted(int v) {
+template <typename T>
+__device__ T warp_sorted(T v) {
   for (int run = 2; run <= kWarp; run *= 2) {
     for (int step = run / 2; step > 0; step /= 2) {
-      const int other = __shfl_xor_sync(kAllLanes, v, step);
+      const T other = __shfl_xor_sync(kAllLanes, v, step);
       const bool lower = (lane_id() & step) == 0, ascends = (lane_id() & run) == 0;
       v = lower == ascends ? min(v, other) : max(v, other);
     }

@@ -8,9 +8,10 @@ namespace farpoint::cuda {
 
 namespace {
 
-// Points of a cloud, and of all clouds that share a processor, up to which whole steps take no
-// longer than the tree's; and of a cloud in any crowd.
-constexpr int kWholePoints = 2048, kProcessorPoints = 8192, kFewPoints = 256;
+// Points of a cloud that has a processor to itself, of one that does not, and of all clouds that
+// share a processor, up to which whole steps take no longer than the tree's; and of a cloud in any
+// crowd.
+constexpr int kAlonePoints = 4096, kWholePoints = 2048, kProcessorPoints = 8192, kFewPoints = 1024;
 // Samples that do not pay for a sort of what the block kernel can take.
 constexpr int kUnsortedSamples = 128;
 // A launch per sample is cheaper than a sort where there are few samples of a few large clouds.
@@ -19,7 +20,7 @@ constexpr int kFewSamples = 64;
 // Clouds in parts use a share of the device, so that others find room beside them. They gain where
 // there are many parts or many points, and far more samples than launches.
 constexpr int kShareOfParts = 4, kMostParts = 32, kFewestParts = 8;
-constexpr int kPartsPoints = 4096, kPointsByParts = 65'536, kPartsSamples = 256;
+constexpr int kPointsByParts = 65'536, kPartsSamples = 256;
 
 bool fits_block(const FpsBatch& batch, int device) {
   return batch.max_points <= fps_block_capacity(device);
@@ -28,6 +29,7 @@ bool fits_block(const FpsBatch& batch, int device) {
 bool prefers_block(const FpsBatch& batch, int processors) {
   if (batch.max_samples < kUnsortedSamples) return true;
   const int crowd = std::max(1, (batch.clouds + processors - 1) / processors);
+  if (crowd == 1) return batch.max_points <= kAlonePoints;
   return batch.max_points <= std::clamp(kProcessorPoints / crowd, kFewPoints, kWholePoints);
 }
 
@@ -41,7 +43,7 @@ int parts_on(int processors, int clouds) {
 bool prefers_parts(const FpsBatch& batch, int processors) {
   const int parts = parts_on(processors / kShareOfParts, batch.clouds);
   return parts >= kFewestParts && batch.max_samples >= kPartsSamples &&
-         batch.max_points >= std::max(kPartsPoints, kPointsByParts / parts);
+         batch.max_points >= kPointsByParts / parts;
 }
 
 FpsMethod best_method(const FpsBatch& batch, int device) {

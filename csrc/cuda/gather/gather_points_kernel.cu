@@ -17,21 +17,11 @@ constexpr int kMostThreads = 1024;
 constexpr int64_t kSamplesPerBlock = 4096;
 constexpr int kSparse = 8;  // points per sample from which a copy of the row is waste
 
-struct Tiling {
-  int rows;           // channels per block
-  int64_t row_tiles;  // blocks that the channels of a cloud take
-  int64_t splits;     // blocks that the samples of a tile take
-};
-
 template <typename Value, typename Index, int kWidth, bool kStaged>
 __global__ void __launch_bounds__(kMostThreads)
     gather_tile(const Value* features, const Index* idx, Value* out, GatherShape shape,
-                Tiling tiling) {
-  const int64_t split = blockIdx.x % tiling.splits;
-  const int64_t tile = blockIdx.x / tiling.splits;
-  const int64_t b = tile / tiling.row_tiles;
-  const int64_t channel = tile % tiling.row_tiles * tiling.rows;
-  const int rows = static_cast<int>(min(int64_t{tiling.rows}, shape.channels - channel));
+                RowTiling tiling) {
+  const auto [b, channel, split, rows] = row_part(tiling, shape.channels);
   const int threads = static_cast<int>(blockDim.x);
   const Value* source = features + (b * shape.channels + channel) * shape.points;
   if constexpr (kStaged) {
@@ -56,31 +46,24 @@ __global__ void __launch_bounds__(kMostThreads)
   }
 }
 
-Tiling tiling_of(const GatherShape& shape, int64_t row_bytes, int device) {
-  const int64_t rows = rows_at_once(row_bytes, shape.channels);
-  const int64_t row_tiles = ceil_div(shape.channels, rows);
-  const int64_t wanted = 8 * device_attribute(cudaDevAttrMultiProcessorCount, device);
-  const int64_t useful = ceil_div(shape.samples, kSamplesPerBlock);
-  const int64_t splits = std::min(useful, ceil_div(wanted, shape.batch * row_tiles));
-  return {static_cast<int>(rows), row_tiles, std::max<int64_t>(splits, 1)};
-}
-
 template <typename Value, typename Index>
 int gather_as(const void* features, const void* idx, void* out, const GatherShape& shape,
               int device, void* stream) {
   const int64_t row_bytes = shape.points * static_cast<int64_t>(sizeof(Value));
   const int64_t limit = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   const bool staged = row_bytes <= limit && shape.samples * kSparse >= shape.points;
-  const Tiling tiling = tiling_of(shape, row_bytes, device);
+  const RowTiling tiling =
+      row_tiling({shape.batch, shape.channels, shape.samples, staged ? row_bytes : 0, sizeof(Index),
+                  sizeof(Value), kSamplesPerBlock},
+                 device);
   // A view may begin anywhere; `out` is always aligned.
   const bool vectors = shape.samples % 4 == 0 && is_aligned<Index>(idx, 4);
   const auto kernel = !staged   ? gather_tile<Value, Index, 1, false>
                       : vectors ? gather_tile<Value, Index, 4, true>
                                 : gather_tile<Value, Index, 1, true>;
   const int64_t staged_bytes = staged ? tiling.rows * row_bytes : 0;
-  const LaunchShape launch_shape = {
-      static_cast<unsigned>(shape.batch * tiling.row_tiles * tiling.splits),
-      threads_for(staged_bytes), static_cast<size_t>(staged_bytes)};
+  const LaunchShape launch_shape = {static_cast<unsigned>(tiling.blocks), tiling.threads,
+                                    static_cast<size_t>(staged_bytes)};
   return launch(kernel, launch_shape, stream, static_cast<const Value*>(features),
                 static_cast<const Index*>(idx), static_cast<Value*>(out), shape, tiling);
 }

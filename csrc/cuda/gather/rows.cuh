@@ -10,7 +10,7 @@
 
 namespace farpoint::cuda {
 
-constexpr int64_t kStagedBytes = 32 * 1024;  // seven blocks that hold so much share a processor
+constexpr int64_t kStagedBytes = 64 * 1024;  // two blocks of 1024 threads share a processor
 
 template <typename Value, int kWidth>
 struct alignas(sizeof(Value) * kWidth) Vector {
@@ -25,15 +25,68 @@ __device__ int64_t checked(Index i, int64_t columns) {
   return i;
 }
 
-// Rows that a block may hold within kStagedBytes, at least one and at most eight.
-inline int64_t rows_at_once(int64_t row_bytes, int64_t channels) {
-  const int64_t fitting = kStagedBytes / std::max<int64_t>(row_bytes, 1);
-  return std::max<int64_t>(1, std::min<int64_t>({fitting, 8, channels}));
+// A call whose blocks hold rows of channels in shared memory and pass over samples.
+struct RowWork {
+  int64_t batch, channels, samples;
+  int64_t row_bytes;        // held of a channel
+  int64_t sample_bytes;     // read of a sample once for all rows of a block: indices, weights
+  int64_t value_bytes;      // read or written of a sample for each row
+  int64_t samples_at_once;  // fewer are not worth a block that shares a tile; 0: none may
+};
+
+struct RowTiling {
+  int rows;           // channels per block
+  int64_t row_tiles;  // blocks that the channels of a cloud take
+  int64_t splits;     // blocks that the samples of a tile take
+  int64_t blocks;
+  unsigned threads;
+};
+
+// A block that is one of few on its processor, by number or by what it holds, brings the threads
+// itself.
+inline RowTiling row_tiling(const RowWork& work, int rows, int64_t splits, int64_t processors) {
+  const int64_t tiles = ceil_div(work.channels, rows), blocks = work.batch * tiles * splits;
+  const bool many = blocks > 3 * processors && rows * work.row_bytes <= kStagedBytes / 2;
+  return {rows, tiles, splits, blocks, many ? 256u : 1024u};
 }
 
-// A block that holds more leaves room for few others, so it brings the threads itself.
-inline unsigned threads_for(int64_t staged_bytes) {
-  return staged_bytes <= kStagedBytes ? 256 : 1024;
+// Few rows read the samples' indices often, and many splits the rows; too few blocks leave
+// processors idle. So: the least bytes that the busiest processor moves.
+inline RowTiling row_tiling(const RowWork& work, int device) {
+  constexpr int kMostRows = 32, kMostWaves = 4;
+  const int64_t processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
+  const int64_t useful =
+      work.samples_at_once > 0 ? ceil_div(work.samples, work.samples_at_once) : 1;
+  RowTiling best = {};
+  int64_t least = INT64_MAX;
+  for (int rows = 1; rows <= std::min<int64_t>(kMostRows, work.channels); ++rows) {
+    if (rows > 1 && rows * work.row_bytes > kStagedBytes) break;
+    const int64_t of_tile = work.batch * ceil_div(work.channels, rows);
+    for (int waves = 1; waves <= kMostWaves; ++waves) {
+      const int64_t splits = std::clamp<int64_t>(waves * processors / of_tile, 1, useful);
+      const int64_t of_block =
+          rows * work.row_bytes +
+          ceil_div(work.samples, splits) * (work.sample_bytes + rows * work.value_bytes);
+      const int64_t bytes = of_block * ceil_div(of_tile * splits, processors);
+      if (bytes >= least) continue;
+      least = bytes;
+      best = row_tiling(work, rows, splits, processors);
+    }
+  }
+  return best;
+}
+
+// What is a block's own.
+struct RowPart {
+  int64_t b, channel, split;
+  int rows;
+};
+
+__device__ inline RowPart row_part(const RowTiling& tiling, int64_t channels) {
+  const int64_t tile = blockIdx.x / tiling.splits;
+  const int64_t channel = tile % tiling.row_tiles * tiling.rows;
+  return {tile / tiling.row_tiles, channel, blockIdx.x % tiling.splits,
+          static_cast<int>(min(int64_t{tiling.rows}, channels - channel))};
 }
 
 template <typename T>

@@ -16,12 +16,6 @@ namespace {
 
 constexpr int kMostThreads = 1024;
 
-struct Tiling {
-  int rows;           // channels per block
-  int64_t row_tiles;  // blocks that the channels of a cloud take
-  bool may_be_distinct;
-};
-
 // A bit per point, and a word that tells whether any index was repeated.
 __host__ __device__ int64_t seen_words(int64_t points) { return ceil_div(points, 32) + 1; }
 
@@ -54,19 +48,18 @@ __device__ void put(Value* sum, Value v, bool distinct) {
 
 template <typename Value, typename Index, int kWidth>
 __global__ void __launch_bounds__(kMostThreads)
-    add_rows(const Value* values, const Index* idx, Value* out, GatherShape shape, Tiling tiling) {
-  const int64_t b = blockIdx.x / tiling.row_tiles;
-  const int64_t channel = blockIdx.x % tiling.row_tiles * tiling.rows;
-  const int rows = static_cast<int>(min(int64_t{tiling.rows}, shape.channels - channel));
+    add_rows(const Value* values, const Index* idx, Value* out, GatherShape shape, RowTiling tiling,
+             bool may_be_distinct) {
+  const auto [b, channel, split, rows] = row_part(tiling, shape.channels);
   const int points = static_cast<int>(shape.points);
   const int held = rows * points;
   const Index* const indices = idx + b * shape.samples;
   Value* const sums = &shared_as<Value>();
   auto* const seen = reinterpret_cast<unsigned*>(sums + tiling.rows * points);
   for (int i = threadIdx.x; i < held; i += blockDim.x) sums[i] = 0;
-  if (tiling.may_be_distinct) clear(seen, seen_words(points));
+  if (may_be_distinct) clear(seen, seen_words(points));
   __syncthreads();
-  const bool distinct = tiling.may_be_distinct && are_distinct(indices, shape, seen);
+  const bool distinct = may_be_distinct && are_distinct(indices, shape, seen);
 
   const Value* const from = values + (b * shape.channels + channel) * shape.samples;
   const int64_t stride = int64_t{blockDim.x} * kWidth;
@@ -87,28 +80,23 @@ __global__ void __launch_bounds__(kMostThreads)
   for (int i = threadIdx.x; i < held; i += blockDim.x) target[i] = sums[i];
 }
 
-Tiling tiling_of(const GatherShape& shape, int64_t row_bytes, int device) {
-  const int64_t processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
-  const int64_t spare = shape.batch * shape.channels / (2 * processors);  // two blocks for each
-  const int64_t rows =
-      std::min(rows_at_once(row_bytes, shape.channels), std::max<int64_t>(spare, 1));
-  return {static_cast<int>(rows), ceil_div(shape.channels, rows), shape.samples <= shape.points};
-}
-
 template <typename Value, typename Index>
 int rows_as(const void* values, const void* idx, void* out, const GatherShape& shape, int device,
             void* stream) {
   const int64_t row_bytes = shape.points * static_cast<int64_t>(sizeof(Value));
-  const Tiling tiling = tiling_of(shape, row_bytes, device);
-  const int64_t seen = tiling.may_be_distinct ? seen_words(shape.points) * sizeof(unsigned) : 0;
-  const LaunchShape launch_shape = {static_cast<unsigned>(shape.batch * tiling.row_tiles),
-                                    threads_for(tiling.rows * row_bytes),
+  const bool may_be_distinct = shape.samples <= shape.points;
+  const RowTiling tiling = row_tiling({shape.batch, shape.channels, shape.samples, row_bytes,
+                                       int64_t{sizeof(Index)} << may_be_distinct, sizeof(Value), 0},
+                                      device);
+  const int64_t seen = may_be_distinct ? seen_words(shape.points) * sizeof(unsigned) : 0;
+  const LaunchShape launch_shape = {static_cast<unsigned>(tiling.blocks), tiling.threads,
                                     static_cast<size_t>(tiling.rows * row_bytes + seen)};
   const bool aligned = is_aligned<Index>(idx, 4) && is_aligned<Value>(values, 4);
   const auto kernel =
       shape.samples % 4 == 0 && aligned ? add_rows<Value, Index, 4> : add_rows<Value, Index, 1>;
   return launch(kernel, launch_shape, stream, static_cast<const Value*>(values),
-                static_cast<const Index*>(idx), static_cast<Value*>(out), shape, tiling);
+                static_cast<const Index*>(idx), static_cast<Value*>(out), shape, tiling,
+                may_be_distinct);
 }
 
 }  // namespace

@@ -32,9 +32,10 @@ at::Tensor interpolate(const at::Tensor& features, const at::Tensor& idx,
   const auto f = widened(features), w = widened(weight), corners = idx.contiguous();
   const cuda::InterpolateShape shape{f.size(0), f.size(1), idx.size(1), f.size(2), idx.size(2)};
   auto out = at::empty({shape.batch, shape.channels, shape.points}, f.options());
-  check_cuda("interpolate", cuda::interpolate(f.const_data_ptr(), corners.const_data_ptr(),
-                                              w.const_data_ptr(), out.mutable_data_ptr(), shape,
-                                              types_of(f, corners), current_stream(f.device())));
+  check_cuda("interpolate",
+             cuda::interpolate(f.const_data_ptr(), corners.const_data_ptr(), w.const_data_ptr(),
+                               out.mutable_data_ptr(), shape, types_of(f, corners),
+                               f.device().index(), current_stream(f.device())));
   return out.to(features.scalar_type());
 }
 
@@ -55,11 +56,11 @@ at::Tensor scatter_in_order(const at::Tensor& v, const at::Tensor& idx, const at
 at::Tensor scatter_atomically(const at::Tensor& v, const at::Tensor& idx, const at::Tensor& w,
                               int64_t m) {
   const cuda::InterpolateShape shape{v.size(0), v.size(1), v.size(2), m, idx.size(2)};
-  auto out = at::zeros({shape.batch, shape.channels, m}, v.options());
+  auto out = at::empty({shape.batch, shape.channels, m}, v.options());
   check_cuda("interpolate_scatter",
              cuda::interpolate_scatter(v.const_data_ptr(), idx.const_data_ptr(), w.const_data_ptr(),
                                        out.mutable_data_ptr(), shape, types_of(v, idx),
-                                       current_stream(v.device())));
+                                       v.device().index(), current_stream(v.device())));
   return out;
 }
 
@@ -83,7 +84,7 @@ at::Tensor interpolate_dot(const at::Tensor& values, const at::Tensor& features,
   check_cuda("interpolate_dot",
              cuda::interpolate_dot(v.const_data_ptr(), f.const_data_ptr(), corners.const_data_ptr(),
                                    out.mutable_data_ptr(), shape, types_of(v, corners),
-                                   current_stream(v.device())));
+                                   v.device().index(), current_stream(v.device())));
   return out.to(values.scalar_type());
 }
 

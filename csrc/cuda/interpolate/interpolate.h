@@ -23,13 +23,15 @@ struct InterpolateTypes {
 
 // v[c, n] = sum over k of w[n, k] f[c, idx[n, k]].
 int interpolate(const void* features, const void* idx, const void* weight, void* out,
-                const InterpolateShape& shape, InterpolateTypes types, void* stream);
-// f[c, idx[n, k]] += v[c, n] w[n, k]; the order of the sums is not fixed.
+                const InterpolateShape& shape, InterpolateTypes types, int device, void* stream);
+// f[c, j] = sum over idx[n, k] = j of v[c, n] w[n, k], in no fixed order.
 int interpolate_scatter(const void* values, const void* idx, const void* weight, void* out,
-                        const InterpolateShape& shape, InterpolateTypes types, void* stream);
+                        const InterpolateShape& shape, InterpolateTypes types, int device,
+                        void* stream);
 // w[n, k] = sum over c of v[c, n] f[c, idx[n, k]].
 int interpolate_dot(const void* values, const void* features, const void* idx, void* out,
-                    const InterpolateShape& shape, InterpolateTypes types, void* stream);
+                    const InterpolateShape& shape, InterpolateTypes types, int device,
+                    void* stream);
 
 }  // namespace farpoint::cuda
 #pragma GCC visibility pop

@@ -1,14 +1,10 @@
 // Weighted interpolation kernel and the kernels of its two derivatives.
 //
 // A thread owns a point and runs over a tile of channels: the indices and weights stay in L1
-// between channels, rows of values are read and written coalesced, and all threads of a block look
-// into the same row of features at a time. Products are rounded before they are added, as on the
-// CPU.
-#include <cassert>
-
-#include "cuda/common/device.cuh"
-#include "cuda/common/launch.cuh"
-#include "cuda/interpolate/interpolate.h"
+// between channels, rows of values are read and written coalesced. But a corner's feature is 4
+// useful bytes of a sector, and each sum back into it a transaction of its own: where they can,
+// rows in shared memory take their place (interpolate_rows.cuh).
+#include "cuda/interpolate/interpolate_rows.cuh"
 
 namespace farpoint::cuda {
 namespace {
@@ -16,25 +12,10 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kChannelsPerBlock = 16;
 
-__device__ float add_product(float sum, float a, float b) {
-  return __fadd_rn(sum, __fmul_rn(a, b));
-}
-__device__ double add_product(double sum, double a, double b) {
-  return __dadd_rn(sum, __dmul_rn(a, b));
-}
-
-template <typename Index>
-__device__ int64_t checked(Index i, int64_t columns) {
-  assert(i >= 0 && i < columns && "idx: an index is out of range");
-  return i;
-}
-
 struct Part {
   int64_t b, n;
   int64_t channel, channel_end;
 };
-
-__host__ __device__ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 __device__ Part part_of(const InterpolateShape& shape) {
   const int64_t point_tiles = ceil_div(shape.points, kThreads);
@@ -97,6 +78,27 @@ __global__ void __launch_bounds__(kThreads)
   out[place] = sum;
 }
 
+// Rows of features, or of their sums, that fit into shared memory; and no processor should be idle
+// for them, but for the few of the last wave.
+bool held_in_rows(const InterpolateShape& shape, int64_t row_bytes, int64_t blocks, int device) {
+  return shape.corners == kCorners &&
+         row_bytes <= device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) &&
+         2 * blocks >= device_attribute(cudaDevAttrMultiProcessorCount, device);
+}
+
+template <typename Value, typename Index>
+RowTiling tiling_of(const InterpolateShape& shape, int64_t points_at_once, int device) {
+  return row_tiling(
+      {shape.batch, shape.channels, shape.points, shape.columns * int64_t{sizeof(Value)},
+       kCorners * int64_t{sizeof(Index) + sizeof(Value)}, sizeof(Value), points_at_once},
+      device);
+}
+
+LaunchShape by_rows(const RowTiling& tiling, int64_t row_bytes) {
+  return {static_cast<unsigned>(tiling.blocks), tiling.threads,
+          static_cast<size_t>(tiling.rows * row_bytes)};
+}
+
 LaunchShape by_tile(const InterpolateShape& shape) {
   const int64_t blocks =
       shape.batch * ceil_div(shape.channels, kChannelsPerBlock) * ceil_div(shape.points, kThreads);
@@ -123,35 +125,66 @@ int with_types(InterpolateTypes types, Run run) {
 }  // namespace
 
 int interpolate(const void* features, const void* idx, const void* weight, void* out,
-                const InterpolateShape& shape, InterpolateTypes types, void* stream) {
+                const InterpolateShape& shape, InterpolateTypes types, int device, void* stream) {
   if (shape.batch * shape.channels * shape.points == 0) return cudaSuccess;
   return with_types(types, [&](auto value, auto index) {
     using Value = decltype(value);
     using Index = decltype(index);
-    return launch(weigh<Value, Index>, by_tile(shape), stream, as<Value>(features), as<Index>(idx),
-                  as<Value>(weight), static_cast<Value*>(out), shape);
+    const int64_t row_bytes = shape.columns * int64_t{sizeof(Value)};
+    const RowTiling tiling = tiling_of<Value, Index>(shape, kMostThreads, device);
+    const auto *f = as<Value>(features), *w = as<Value>(weight);
+    if (!held_in_rows(shape, row_bytes, tiling.blocks, device)) {
+      return launch(weigh<Value, Index>, by_tile(shape), stream, f, as<Index>(idx), w,
+                    static_cast<Value*>(out), shape);
+    }
+    return launch(weigh_rows<Value, Index>, by_rows(tiling, row_bytes), stream, f, as<Index>(idx),
+                  w, static_cast<Value*>(out), shape, tiling);
   });
 }
 
 int interpolate_scatter(const void* values, const void* idx, const void* weight, void* out,
-                        const InterpolateShape& shape, InterpolateTypes types, void* stream) {
-  if (shape.batch * shape.channels * shape.points == 0) return cudaSuccess;
+                        const InterpolateShape& shape, InterpolateTypes types, int device,
+                        void* stream) {
+  if (shape.batch * shape.channels * shape.columns == 0) return cudaSuccess;
   return with_types(types, [&](auto value, auto index) {
     using Value = decltype(value);
     using Index = decltype(index);
-    return launch(spread<Value, Index>, by_tile(shape), stream, as<Value>(values), as<Index>(idx),
-                  as<Value>(weight), static_cast<Value*>(out), shape);
+    const int64_t row_bytes = shape.columns * int64_t{sizeof(Value)};
+    const RowTiling tiling = tiling_of<Value, Index>(shape, 0, device);
+    const auto *v = as<Value>(values), *w = as<Value>(weight);
+    if (held_in_rows(shape, row_bytes, tiling.blocks, device)) {
+      return launch(spread_rows<Value, Index>, by_rows(tiling, row_bytes), stream, v,
+                    as<Index>(idx), w, static_cast<Value*>(out), shape, tiling);
+    }
+    const size_t bytes = shape.batch * shape.channels * row_bytes;
+    const int code = cudaMemsetAsync(out, 0, bytes, static_cast<cudaStream_t>(stream));
+    if (code || shape.points == 0) return code;
+    return launch(spread<Value, Index>, by_tile(shape), stream, v, as<Index>(idx), w,
+                  static_cast<Value*>(out), shape);
   });
 }
 
 int interpolate_dot(const void* values, const void* features, const void* idx, void* out,
-                    const InterpolateShape& shape, InterpolateTypes types, void* stream) {
+                    const InterpolateShape& shape, InterpolateTypes types, int device,
+                    void* stream) {
   if (shape.batch * shape.points * shape.corners == 0) return cudaSuccess;
   return with_types(types, [&](auto value, auto index) {
     using Value = decltype(value);
     using Index = decltype(index);
-    return launch(correlate<Value, Index>, by_weight(shape), stream, as<Value>(values),
-                  as<Value>(features), as<Index>(idx), static_cast<Value*>(out), shape);
+    const auto *v = as<Value>(values), *f = as<Value>(features);
+    const int64_t row_bytes = shape.columns * int64_t{sizeof(Value)};
+    const int64_t blocks = shape.batch * ceil_div(shape.points, kDotThreads);
+    constexpr int64_t kApart = kDotThreads * kCorners * 32;  // a sector for each corner
+    if (row_bytes > kApart || !held_in_rows(shape, row_bytes, blocks, device)) {
+      return launch(correlate<Value, Index>, by_weight(shape), stream, v, f, as<Index>(idx),
+                    static_cast<Value*>(out), shape);
+    }
+    const int64_t fitting = kStagedBytes / std::max<int64_t>(row_bytes, 1);
+    const int64_t rows = std::max<int64_t>(1, std::min(fitting, shape.channels));
+    const LaunchShape by_point = {static_cast<unsigned>(blocks), kDotThreads,
+                                  static_cast<size_t>(rows * row_bytes)};
+    return launch(correlate_rows<Value, Index>, by_point, stream, v, f, as<Index>(idx),
+                  static_cast<Value*>(out), shape, static_cast<int>(rows));
   });
 }
 

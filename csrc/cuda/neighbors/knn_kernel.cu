@@ -6,7 +6,8 @@
 // 3. Warps of a block share each tile of points through shared memory.
 // More than 128 neighbors take several passes, each for the keys beyond the last one's.
 #include "cuda/common/launch.cuh"
-#include "cuda/neighbors/search.cuh"
+#include "cuda/neighbors/spatial_index.h"
+#include "cuda/neighbors/warp_list.cuh"
 
 namespace farpoint::cuda {
 namespace {
@@ -14,59 +15,6 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kQueriesPerBlock = kThreads / kWarp;
 constexpr int kTile = 1024;
-constexpr unsigned kInfinity = 0x7f800000u;
-using Key = unsigned long long;
-constexpr Key kNoKey = ~Key{0};
-
-// Ordered by distance, then by row; rows that are not finite after all others.
-__device__ Key key_of(Point p, Point query, bool query_finite, int row) {
-  const float squared = squared_distance(p, query);
-  unsigned bits = __float_as_uint(squared);
-  if (!(squared <= 3.4028235e38f) || !query_finite) bits = kInfinity + !is_finite(p);
-  return Key{bits} << 32 | static_cast<unsigned>(row);
-}
-
-// The lowest keys seen, sorted: place s * 32 + lane.
-template <int kDepth>
-struct WarpList {
-  Key at[kDepth];
-
-  __device__ void clear() {
-#pragma unroll
-    for (int s = 0; s < kDepth; ++s) at[s] = kNoKey;
-  }
-
-  __device__ Key highest(int size) const {
-    Key result = 0;
-#pragma unroll
-    for (int s = 0; s < kDepth; ++s) {
-      if ((size - 1) / kWarp == s) result = __shfl_sync(kAllLanes, at[s], (size - 1) % kWarp);
-    }
-    return result;
-  }
-
-  // Everything above the key moves up by one place.
-  __device__ void insert(Key key) {
-#pragma unroll
-    for (int s = kDepth - 1; s >= 0; --s) {
-      Key below = __shfl_up_sync(kAllLanes, at[s], 1);
-      const Key carried = s > 0 ? __shfl_sync(kAllLanes, at[s > 0 ? s - 1 : 0], kWarp - 1) : 0;
-      if (lane_id() == 0) below = carried;
-      at[s] = at[s] < key ? at[s] : (below > key ? below : key);
-    }
-  }
-
-  __device__ void offer(Key mine, Key& limit, int size) {
-    unsigned votes = __ballot_sync(kAllLanes, mine < limit);
-    for (; votes != 0; votes &= votes - 1) {
-      const Key key = __shfl_sync(kAllLanes, mine, __ffs(votes) - 1);
-      if (key >= limit) continue;
-      insert(key);
-      limit = highest(size);
-    }
-  }
-};
-
 // The `size` lowest keys from `floor` on, of the block's cloud. All warps take part.
 template <int kDepth>
 __device__ void scan(const SearchCloud& cloud, Point query, Key floor, int size, Point* tile,
@@ -76,28 +24,15 @@ __device__ void scan(const SearchCloud& cloud, Point query, Key floor, int size,
   list.clear();
   for (int begin = 0; begin < cloud.n; begin += kTile) {
     const int count = min(kTile, cloud.n - begin);
+    const float* const from = cloud.xyz + 3 * int64_t{begin};
     __syncthreads();
-    for (int i = threadIdx.x; i < count; i += kThreads) tile[i] = load_point(cloud.xyz, begin + i);
+    for (int i = threadIdx.x; i < 3 * count; i += kThreads) (&tile->x)[i] = from[i];
     __syncthreads();
     for (int first = 0; first < count; first += kWarp) {
       const int i = first + lane_id();
       const Key key = i < count ? key_of(tile[i], query, query_finite, begin + i) : kNoKey;
       list.offer(key >= floor ? key : kNoKey, limit, size);
     }
-  }
-}
-
-// Places without a neighbor hold no key; there the nearest row stands again.
-template <int kDepth>
-__device__ void write(const WarpList<kDepth>& list, int size, int32_t nearest, int32_t* rows,
-                      float* squared) {
-#pragma unroll
-  for (int s = 0; s < kDepth; ++s) {
-    const int place = s * kWarp + lane_id();
-    if (place >= size) continue;
-    rows[place] = list.at[s] == kNoKey ? nearest : static_cast<int32_t>(list.at[s]);
-    const unsigned bits = static_cast<unsigned>(list.at[s] >> 32);
-    squared[place] = __uint_as_float(min(bits, kInfinity));
   }
 }
 
@@ -175,13 +110,17 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-int knn(const SearchBatch& batch, int k, int32_t* rows, void* squared, bool wide, void* stream) {
+int knn(const SearchBatch& batch, int k, int32_t* rows, void* squared, bool wide, int device,
+        void* stream) {
   const int64_t queries = batch.batch * batch.queries_per_cloud;
   if (queries == 0) return cudaSuccess;
   if (wide) {
     const LaunchShape shape = {static_cast<unsigned>(ceil_div(queries, kThreads)), kThreads};
     return launch(find_neighbors_wide, shape, stream, batch, k, rows,
                   static_cast<double*>(squared));
+  }
+  if (batch.index) {
+    return knn_indexed(batch, k, rows, static_cast<float*>(squared), device, stream);
   }
   const int blocks = static_cast<int>(ceil_div(batch.queries_per_cloud, kQueriesPerBlock));
   const LaunchShape shape = {static_cast<unsigned>(batch.batch * blocks), kThreads,

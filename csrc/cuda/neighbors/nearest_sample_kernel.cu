@@ -5,6 +5,7 @@
 // 3. Four points per thread share each read.
 #include "cuda/common/launch.cuh"
 #include "cuda/neighbors/search.cuh"
+#include "cuda/neighbors/spatial_index.h"
 
 namespace farpoint::cuda {
 namespace {
@@ -81,8 +82,9 @@ unsigned ceil_div(int64_t a, int64_t b) { return static_cast<unsigned>((a + b - 
 }  // namespace
 
 int nearest(const SearchBatch& batch, const int64_t* query_lengths, int32_t* rows, float* squared,
-            void* stream) {
+            int device, void* stream) {
   if (batch.batch * batch.queries_per_cloud == 0) return cudaSuccess;
+  if (batch.index) return nearest_indexed(batch, query_lengths, rows, squared, device, stream);
   const int blocks = static_cast<int>(ceil_div(batch.queries_per_cloud, kPerBlock));
   const LaunchShape shape = {static_cast<unsigned>(batch.batch * blocks), kThreads,
                              kTile * sizeof(float4)};

@@ -26,6 +26,16 @@ cuda::SearchBatch search_batch(const at::Tensor& xyz, const at::Tensor& queries,
           xyz.size(0),          static_cast<int>(xyz.size(1)), static_cast<int>(queries.size(1))};
 }
 
+// Memory for an index of the batch's float32 clouds where that pays, else nothing. It may go as
+// soon as the search is queued: what takes it next comes later on the stream.
+at::Tensor with_index(cuda::SearchBatch& batch, cuda::Search search, const at::Tensor& points) {
+  const int device = points.device().index();
+  if (!cuda::wants_index(batch, search, device)) return {};
+  const auto memory = scratch_on(points, cuda::index_bytes(batch, device));
+  batch.index = memory.mutable_data_ptr();
+  return memory;
+}
+
 Tensors knn(const at::Tensor& xyz, const at::Tensor& queries, int64_t k,
             const OptionalTensor& lengths) {
   check_knn(xyz, queries, k, lengths);
@@ -35,9 +45,12 @@ Tensors knn(const at::Tensor& xyz, const at::Tensor& queries, int64_t k,
   const auto sizes = int64_or_none(lengths);
   auto idx = at::empty({xyz.size(0), queries.size(1), k}, xyz.options().dtype(at::kInt));
   auto squared = at::empty(idx.sizes(), points.options());
-  check_cuda("knn", cuda::knn(search_batch(points, from, sizes), static_cast<int>(k),
-                              idx.mutable_data_ptr<int32_t>(), squared.mutable_data_ptr(),
-                              type == at::kDouble, current_stream(xyz.device())));
+  auto batch = search_batch(points, from, sizes);
+  const bool wide = type == at::kDouble;
+  const auto index = wide ? at::Tensor() : with_index(batch, cuda::Search::kKnn, points);
+  check_cuda("knn", cuda::knn(batch, static_cast<int>(k), idx.mutable_data_ptr<int32_t>(),
+                              squared.mutable_data_ptr(), wide, xyz.device().index(),
+                              current_stream(xyz.device())));
   return {squared, idx};
 }
 
@@ -51,7 +64,8 @@ Tensors ball_query(const at::Tensor& xyz, const at::Tensor& centers, double radi
   const auto sizes = int64_or_none(lengths);
   auto idx = at::empty({xyz.size(0), centers.size(1), k}, xyz.options().dtype(at::kInt));
   auto counts = at::empty({xyz.size(0), centers.size(1)}, idx.options());
-  const auto batch = search_batch(points, from, sizes);
+  auto batch = search_batch(points, from, sizes);
+  const auto index = wide ? at::Tensor() : with_index(batch, cuda::Search::kBall, points);
   auto* const rows = idx.mutable_data_ptr<int32_t>();
   auto* const found = counts.mutable_data_ptr<int32_t>();
   void* const stream = current_stream(xyz.device());
@@ -60,7 +74,7 @@ Tensors ball_query(const at::Tensor& xyz, const at::Tensor& centers, double radi
              wide ? cuda::ball_query_wide(batch, squared_radius<double>(min_radius),
                                           squared_radius<double>(radius), most, rows, found, stream)
                   : cuda::ball_query(batch, squared_radius(min_radius), squared_radius(radius),
-                                     most, rows, found, stream));
+                                     most, rows, found, xyz.device().index(), stream));
   return {idx, counts};
 }
 
@@ -74,13 +88,15 @@ Tensors nearest_sample(const at::Tensor& xyz, const at::Tensor& samples,
   const auto sizes = int64_or_none(lengths), sample_sizes = int64_or_none(sample_lengths);
   auto assignment = at::empty({xyz.size(0), xyz.size(1)}, xyz.options().dtype(at::kInt));
   auto squared = at::empty(assignment.sizes(), points.options());
-  const auto batch = search_batch(to, points, sample_sizes);
+  auto batch = search_batch(to, points, sample_sizes);
+  const auto index = wide ? at::Tensor() : with_index(batch, cuda::Search::kNearest, to);
   auto* const rows = assignment.mutable_data_ptr<int32_t>();
   void* const stream = current_stream(xyz.device());
-  check_cuda("nearest_sample", wide ? cuda::nearest_wide(batch, pointer_or_null(sizes), rows,
-                                                         squared.mutable_data_ptr<double>(), stream)
-                                    : cuda::nearest(batch, pointer_or_null(sizes), rows,
-                                                    squared.mutable_data_ptr<float>(), stream));
+  check_cuda("nearest_sample",
+             wide ? cuda::nearest_wide(batch, pointer_or_null(sizes), rows,
+                                       squared.mutable_data_ptr<double>(), stream)
+                  : cuda::nearest(batch, pointer_or_null(sizes), rows,
+                                  squared.mutable_data_ptr<float>(), xyz.device().index(), stream));
   return {assignment, squared};
 }
 

@@ -5,6 +5,7 @@
 // query that is not finite is infinitely far from every row.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #pragma GCC visibility push(default)
@@ -17,24 +18,33 @@ struct SearchBatch {
   int64_t batch;
   int points;
   int queries_per_cloud;
+  void* index = nullptr;  // memory of index_bytes(), or null: every query looks at every row
 };
+
+enum class Search { kKnn, kBall, kNearest };
+
+// Whether a spatial index of its clouds costs a search less than it saves, and the memory that it
+// takes, 256-byte aligned. From host numbers alone.
+bool wants_index(const SearchBatch& batch, Search search, int device);
+size_t index_bytes(const SearchBatch& batch, int device);
 
 // rows int32 and squared distances (batch, queries, k), nearest first, then the nearest again at an
 // infinite distance; float64 when `wide`.
-int knn(const SearchBatch& batch, int k, int32_t* rows, void* squared, bool wide, void* stream);
+int knn(const SearchBatch& batch, int k, int32_t* rows, void* squared, bool wide, int device,
+        void* stream);
 
 // The lowest k rows (batch, queries, k) whose squared distance is less than `limit`, and either at
 // least `inner` or zero; the first stands again in the places left, row 0 where there is none.
 // `found` (batch, queries) counts the others.
 int ball_query(const SearchBatch& batch, float inner, float limit, int k, int32_t* rows,
-               int32_t* found, void* stream);
+               int32_t* found, int device, void* stream);
 
 // The nearest row of `xyz` for each query (batch, queries) and its squared distance; -1 and
 // infinity where there is none, and for queries beyond `query_lengths` (batch) or null.
 int nearest(const SearchBatch& batch, const int64_t* query_lengths, int32_t* rows, float* squared,
-            void* stream);
+            int device, void* stream);
 
-// The same two in float64.
+// The same two in float64, without an index.
 int ball_query_wide(const SearchBatch& batch, double inner, double limit, int k, int32_t* rows,
                     int32_t* found, void* stream);
 int nearest_wide(const SearchBatch& batch, const int64_t* query_lengths, int32_t* rows,

@@ -8,6 +8,8 @@
 
 namespace farpoint::cuda {
 
+constexpr unsigned kInfinity = 0x7f800000u;  // as the bits of a distance
+
 struct SearchCloud {
   const float* xyz;
   int n;

@@ -222,3 +222,22 @@ def test_repeated_indices_add_up_in_one_order_on_request() -> None:
     finally:
         torch.use_deterministic_algorithms(False)
     assert torch.equal(given.cpu(), expected)
+
+
+@pytest.mark.parametrize("kind", ["random", "ties", "holes"])
+def test_searches_of_large_clouds_go_through_an_index(kind: str) -> None:
+    """Sizes for which the rule makes one, of clouds of unequal length."""
+    xyz = clouds(kind, 2, 40_000)
+    queries, lengths = xyz[:, ::4].contiguous(), torch.tensor([40_000, 33_000])
+    for k in (3, 16, 40):
+        given = (xyz.cuda(), queries.cuda(), k, lengths.cuda())
+        found = torch.ops.farpoint.knn(*given)
+        expected = torch.ops.farpoint.knn(xyz, queries, k, lengths)
+        assert all(torch.equal(a.cpu(), b) for a, b in zip(found, expected, strict=True))
+    given = (xyz.cuda(), queries.cuda(), 0.1, 32, lengths.cuda(), 0.0)
+    found = torch.ops.farpoint.ball_query(*given)
+    expected = torch.ops.farpoint.ball_query(xyz, queries, 0.1, 32, lengths, 0.0)
+    assert all(torch.equal(a.cpu(), b) for a, b in zip(found, expected, strict=True))
+    found = torch.ops.farpoint.nearest_sample(xyz.cuda(), queries.cuda(), None, None)
+    expected = torch.ops.farpoint.nearest_sample(xyz, queries, None, None)
+    assert all(torch.equal(a.cpu(), b) for a, b in zip(found, expected, strict=True))

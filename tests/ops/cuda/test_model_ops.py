@@ -1,4 +1,4 @@
-"""CUDA kernels other than sampling emulated on the CPU, against the CPU ops bit for bit."""
+"""CUDA kernels of gather, scatter, counts and interpolation on the CPU, against the CPU ops."""
 
 import ctypes
 from enum import IntEnum
@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.support.cuda.on_cpu import call, library, search_batch
+from tests.support.cuda.on_cpu import call, library
 
-import farpoint_ops
+import farpoint_ops  # noqa: F401  registers the ops
 
 OPS = torch.ops.farpoint
 INDEX_TYPES = [np.int32, np.int64]
@@ -147,112 +147,6 @@ def test_sorted_scatter_adds_in_the_order_of_the_cpu(dtype: type) -> None:
     np.testing.assert_array_equal(out, OPS.scatter_points(*tensors(given, idx), 40).numpy())
 
 
-def cloud(kind: str, rng: np.random.Generator, n: int) -> NDArray[np.float32]:
-    """Two clouds (2, n, 3)."""
-    points = rng.integers(0, 4, (2, n, 3)).astype(np.float32) if kind == "ties" else None
-    points = values(rng, 2, n, 3) if points is None else points
-    if kind == "holes":
-        points[rng.random((2, n, 3)) < 0.1] = rng.choice([np.nan, np.inf, -np.inf])
-    if kind == "huge":
-        points *= 1e25
-    return points
-
-
-KINDS = ["random", "ties", "holes", "huge"]
-
-
-@pytest.mark.parametrize("lengths", [None, [150, 290], [1, 40]])
-@pytest.mark.parametrize("k", [1, 20, 33, 150, 400])
-@pytest.mark.parametrize("kind", KINDS)
-def test_knn(kind: str, k: int, lengths: list[int] | None) -> None:
-    rng = np.random.default_rng(k)
-    xyz, queries = cloud(kind, rng, 300), cloud(kind, rng, 13)
-    sizes = None if lengths is None else np.array(lengths)
-    rows, squared = np.empty((2, 13, k), np.int32), np.empty((2, 13, k), np.float32)
-    call("knn", search_batch(xyz, queries, sizes), k, rows, squared, False)
-    given = None if sizes is None else torch.from_numpy(sizes)
-    expected = farpoint_ops.knn(*tensors(xyz, queries), k, lengths=given)
-    np.testing.assert_array_equal(rows, expected[0].numpy())
-    np.testing.assert_array_equal(squared, expected[1].numpy())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_knn_in_several_tiles(kind: str) -> None:
-    rng = np.random.default_rng(5)
-    xyz, queries = cloud(kind, rng, 2500), cloud(kind, rng, 3)
-    rows, squared = np.empty((2, 3, 16), np.int32), np.empty((2, 3, 16), np.float32)
-    call("knn", search_batch(xyz, queries, None), 16, rows, squared, False)
-    expected = farpoint_ops.knn(*tensors(xyz, queries), 16)
-    np.testing.assert_array_equal(rows, expected[0].numpy())
-    np.testing.assert_array_equal(squared, expected[1].numpy())
-
-
-@pytest.mark.parametrize("points", [60, 7])
-@pytest.mark.parametrize("kind", KINDS)
-def test_knn_in_float64(kind: str, points: int) -> None:
-    rng = np.random.default_rng(6)
-    xyz, queries = (cloud(kind, rng, n).astype(np.float64) for n in (points, 9))
-    rows, squared = np.empty((2, 9, 12), np.int32), np.empty((2, 9, 12), np.float64)
-    call("knn", search_batch(xyz, queries, None), 12, rows, squared, True)
-    expected = farpoint_ops.knn(*tensors(xyz, queries), 12)
-    np.testing.assert_array_equal(rows, expected[0].numpy())
-    np.testing.assert_array_equal(squared, expected[1].numpy())
-
-
-@pytest.mark.parametrize("inner", [0.0, 0.5])
-@pytest.mark.parametrize("radius", [1.0, 0.3, 1e-6, 1e30])
-@pytest.mark.parametrize("k", [1, 8, 70])
-@pytest.mark.parametrize("kind", KINDS)
-def test_ball_query(kind: str, k: int, radius: float, inner: float) -> None:
-    rng = np.random.default_rng(k)
-    xyz, centers = cloud(kind, rng, 300), cloud(kind, rng, 13)
-    sizes = np.array([300, 41])
-    rows, found = np.empty((2, 13, k), np.int32), np.empty((2, 13), np.int32)
-    with np.errstate(over="ignore"):
-        limits = [float(np.float32(r) * np.float32(r)) for r in (inner * radius, radius)]
-    call("ball_query", search_batch(xyz, centers, sizes), *limits, k, rows, found)
-    expected = farpoint_ops.ball_query(
-        *tensors(xyz, centers),
-        *(radius, k),
-        min_radius=inner * radius,
-        lengths=torch.from_numpy(sizes),
-    )
-    np.testing.assert_array_equal(rows, expected[0].numpy())
-    np.testing.assert_array_equal(found, expected[1].numpy())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_nearest_sample(kind: str) -> None:
-    rng = np.random.default_rng(4)
-    xyz, samples = cloud(kind, rng, 700), cloud(kind, rng, 1200)
-    lengths, sample_lengths = np.array([0, 600]), np.array([1200, 33])
-    rows, squared = np.empty((2, 700), np.int32), np.empty((2, 700), np.float32)
-    call("nearest", search_batch(samples, xyz, sample_lengths), lengths, rows, squared)
-    limits = tensors(lengths, sample_lengths)
-    expected = OPS.nearest_sample(*tensors(xyz, samples), *limits)
-    np.testing.assert_array_equal(rows, expected[0].numpy())
-    np.testing.assert_array_equal(squared, expected[1].numpy())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_searches_in_float64(kind: str) -> None:
-    rng = np.random.default_rng(5)
-    xyz, others = (cloud(kind, rng, n).astype(np.float64) for n in (300, 40))
-    sizes, asked = np.array([300, 41]), np.array([40, 7])
-    for radius, inner, k in ((1.0, 0.5, 8), (1e30, 0.0, 70), (1e-6, 0.0, 1)):
-        rows, found = np.empty((2, 40, k), np.int32), np.empty((2, 40), np.int32)
-        limits = np.array([inner, radius]) ** 2
-        call("ball_query_wide", search_batch(xyz, others, sizes), limits, k, rows, found)
-        expected = OPS.ball_query(*tensors(xyz, others), radius, k, *tensors(sizes), inner)
-        np.testing.assert_array_equal(rows, expected[0].numpy())
-        np.testing.assert_array_equal(found, expected[1].numpy())
-    rows, squared = np.empty((2, 40), np.int32), np.empty((2, 40))
-    call("nearest_wide", search_batch(xyz, others, sizes), asked, rows, squared)
-    expected = OPS.nearest_sample(*tensors(others, xyz, asked, sizes))
-    np.testing.assert_array_equal(rows, expected[0].numpy())
-    np.testing.assert_array_equal(squared, expected[1].numpy())
-
-
 @pytest.mark.parametrize("index", INDEX_TYPES)
 def test_count_points(index: type) -> None:
     assignment = (np.random.default_rng(8).integers(-1, 20, (3, 500))).astype(index)
@@ -264,22 +158,32 @@ def test_count_points(index: type) -> None:
 
 @pytest.mark.parametrize("index", INDEX_TYPES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_interpolate_and_its_partners(dtype: type, index: type) -> None:
+@pytest.mark.parametrize(
+    ("channels", "columns", "corners"),
+    [(19, 40, 3), (9, 4000, 3), (1, 40, 3), (2, 60_000, 3), (19, 40, 4)],
+)
+def test_interpolate_and_its_partners(
+    dtype: type, index: type, channels: int, columns: int, corners: int
+) -> None:
+    """Rows of features in shared memory, at once or in turn; too few, too long; other corners."""
     rng = np.random.default_rng(9)
-    features, weight = values(rng, 2, 19, 40, dtype=dtype), values(rng, 2, 300, 3, dtype=dtype)
-    given, idx = values(rng, 2, 19, 300, dtype=dtype), indices(rng, 40, 2, 300, 3, dtype=index)
-    shape, types = (2, 19, 300, 40, 3), (dtype is np.float64, index is np.int64)
+    points = 1100
+    features = values(rng, 2, channels, columns, dtype=dtype)
+    weight = values(rng, 2, points, corners, dtype=dtype)
+    given = values(rng, 2, channels, points, dtype=dtype)
+    idx = indices(rng, columns, 2, points, corners, dtype=index)
+    shape, types = (2, channels, points, columns, corners), (dtype is np.float64, index is np.int64)
 
-    out = np.empty_like(given)
+    out = np.full_like(given, np.nan)
     call("interpolate", features, idx, weight, out, shape, *types)
     np.testing.assert_array_equal(out, OPS.interpolate(*tensors(features, idx, weight)).numpy())
 
-    spread = np.zeros_like(features)
+    spread = np.full_like(features, np.nan)
     call("interpolate_scatter", given, idx, weight, spread, shape, *types)
-    expected = OPS.interpolate_scatter(*tensors(given, idx, weight), 40)
+    expected = OPS.interpolate_scatter(*tensors(given, idx, weight), columns)
     np.testing.assert_allclose(spread, expected.numpy(), rtol=1e-4, atol=1e-4)
 
-    dots = np.empty_like(weight)
+    dots = np.full_like(weight, np.nan)
     call("interpolate_dot", given, features, idx, dots, shape, *types)
     expected = OPS.interpolate_dot(*tensors(given, features, idx))
     np.testing.assert_array_equal(dots, expected.numpy())

@@ -66,8 +66,7 @@ def test_parts_of_several_groups_of_leaves() -> None:
         (5, 16_384, 4096, 1),
         (4, 8192, 2048, 8),
         (4, 8191, 2048, 1),
-        (1, 4096, 1024, 32),
-        (1, 4095, 1024, 1),
+        (1, 4097, 1024, 32),
         (1, 16_384, 255, 1),
     ],
 )
@@ -94,7 +93,7 @@ def test_shapes_of_parts_that_the_rule_picks(points: int, shape: TreeShape) -> N
     assert planned(1, points, points // 4, processors=132).shape == shape
 
 
-@pytest.mark.parametrize("points", [4096, 16_384, 150_000, 3_000_000])
+@pytest.mark.parametrize("points", [4097, 16_384, 150_000, 3_000_000])
 def test_scratch_memory_of_parts_is_bounded(points: int) -> None:
     plan = planned(1, points, points, processors=132)
     assert plan.method is Method.PARTS

@@ -82,6 +82,13 @@ def radii(points: Tensor) -> tuple[float, float]:
     return spread / 50 + 1e-3, spread * 3 + 1
 
 
+def in_a_row(points: Tensor) -> Tensor:
+    """Queries close to the ones before them, some missing: these are searched for together."""
+    queries = points[:, points[0, :, 0].argsort(stable=True)]
+    queries[:, 40::300] = torch.nan
+    return queries
+
+
 def test_equals_the_comparison_of_every_pair(points: Tensor) -> None:
     """All points ask, so that a tree is built; every 97th answer is compared."""
     some = slice(3, None, 97)
@@ -96,6 +103,14 @@ def test_equals_the_comparison_of_every_pair(points: Tensor) -> None:
     compare(nearest_sample(points, samples), expected, some)
 
 
+@pytest.mark.parametrize("step", [5, 60])
+def test_the_nearest_of_queries_in_a_row(points: Tensor, step: int) -> None:
+    queries, samples, some = in_a_row(points), points[:, ::step], slice(2, None, 41)
+    compare(knn(samples, queries, 1), reference.knn(samples, queries[:, some], 1), some)
+    expected = reference.nearest_sample(queries[:, some], samples)
+    compare(nearest_sample(queries, samples), expected, some)
+
+
 def answers(points: Tensor) -> list[Tensor]:
     """Every kind of search over some of the points, with trees."""
     some, small = points[:, ::3], radii(points)[0]
@@ -104,6 +119,7 @@ def answers(points: Tensor) -> list[Tensor]:
         *knn(points, some, 11),
         *ball_query(points, some, small, 7),
         *nearest_sample(points, some),
+        *nearest_sample(in_a_row(points), points[:, ::7]),
     ]
 
 

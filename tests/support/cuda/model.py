@@ -34,12 +34,14 @@ class Executed:
         ptx: Stems of the sources whose PTX runs; the other kernels run as C++.
         kernel: Part of a kernel's mangled name, where not all of these sources are meant.
         fault: Planted in them.
+        counting: Whether they count their memory traffic, which takes time.
     """
 
     name: str = "source"
     ptx: frozenset[str] = frozenset()
     kernel: str = ""
     fault: Fault | None = None
+    counting: bool = False
 
 
 SOURCE = Executed()
@@ -106,7 +108,8 @@ def _compile(source: Path, executed: Executed, headers: float) -> Path:
     if source.suffix == ".cu":
         flags += KERNEL_FLAGS
     if translated:
-        code = translate(_ptx(source, headers), source, executed.kernel, executed.fault)
+        module = _ptx(source, headers)
+        code = translate(module, source, executed.kernel, executed.fault, executed.counting)
         source = target.with_suffix(".cpp")
         source.write_text(code)
     _run(["g++", "-c", *flags, str(source)], target)
@@ -121,7 +124,8 @@ def _library(executed: Executed) -> ctypes.CDLL:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists() or target.stat().st_mtime < _newest("*"):
             headers = max(_newest("*.*h"), _newest("*.h"), _newest("include/*"))
-            sources = (*sorted(KERNELS.rglob("*.cu")), *sorted(MODEL.rglob("*.cpp")))
+            kernels = (*sorted(KERNELS.rglob("*.cu")), *sorted(MODEL.rglob("*.cu")))
+            sources = (*kernels, *sorted(MODEL.rglob("*.cpp")))
             with ThreadPoolExecutor(JOBS) as pool:
                 objects = pool.map(lambda source: _compile(source, executed, headers), sources)
                 _run(["g++", "-shared", *map(str, objects)], target)
@@ -129,4 +133,5 @@ def _library(executed: Executed) -> ctypes.CDLL:
     lib.model_failure.restype = ctypes.c_char_p
     lib.model_plan.restype = ctypes.c_int64
     lib.model_work.restype = ctypes.c_int64
+    lib.model_index_bytes.restype = ctypes.c_int64
     return lib

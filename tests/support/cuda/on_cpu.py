@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.support.cuda.model import library
+from tests.support.cuda.traffic import aligned
 
 
 class Method(IntEnum):
@@ -67,6 +68,7 @@ class SearchBatch(ctypes.Structure):
         *((n, ctypes.c_void_p) for n in ("xyz", "queries", "lengths")),
         ("batch", ctypes.c_int64),
         *((n, ctypes.c_int) for n in ("points", "queries_per_cloud")),
+        ("index", ctypes.c_void_p),
     ]
 
 
@@ -101,12 +103,20 @@ def call(name: str, *arguments: object) -> None:
 
 
 def search_batch(
-    xyz: NDArray[np.floating], queries: NDArray[np.floating], lengths: NDArray[np.int64] | None
+    xyz: NDArray[np.floating],
+    queries: NDArray[np.floating],
+    lengths: NDArray[np.int64] | None,
+    indexed: bool = False,
 ) -> "SearchBatch":
     """The clouds (B, N, 3) and queries (B, M, 3) of a search; the arrays must outlive it."""
-    return SearchBatch(
-        pointer(xyz), pointer(queries), pointer(lengths), *xyz.shape[:2], queries.shape[1]
+    batch = SearchBatch(
+        pointer(xyz), pointer(queries), pointer(lengths), *xyz.shape[:2], queries.shape[1], None
     )
+    if indexed:
+        batch.memory = aligned((library().model_index_bytes(ctypes.byref(batch)),), np.uint8)
+        batch.memory.fill(0xCD)
+        batch.index = pointer(batch.memory)
+    return batch
 
 
 def ragged_batch(

@@ -37,15 +37,17 @@ class ParallelPicker {
     team_.run<&ParallelPicker::work>(*this);
   }
 
-  Farthest farthest() {
+  Sample farthest() {
     Key first = 0;
     for (int p = 0; p < partition_.parts; ++p) {
       const Key key = merged_[p] < workers_[p].sampled() ? workers_[p].sample(merged_[p]) : 0;
       if (key > first) first = key, from_ = p;
     }
-    return {distance_of(first), row_of(first), 0, 0, 0};
+    Sample sample;  // its place is of no use any more
+    sample.distance = distance_of(first), sample.index = row_of(first);
+    return sample;
   }
-  void apply(const Farthest&) { ++merged_[from_]; }
+  void apply(const Sample&) { ++merged_[from_]; }
 
  private:
   struct Start {

@@ -12,7 +12,7 @@ namespace farpoint::cpu::FARPOINT_SIMD {
 using Key = uint64_t;
 constexpr Key kBeforeAll = UINT64_MAX;
 
-inline Key key_of(const Farthest& f) {
+inline Key key_of(const Sample& f) {
   if (f.distance <= 0) return 0;
   uint32_t distance;
   std::memcpy(&distance, &f.distance, sizeof(distance));
@@ -58,7 +58,7 @@ class alignas(64) PartitionWorker {
   bool advance() {
     const int64_t before = sampled_here_;
     for (int waits = 0; waits < kMaxWaits;) {
-      const Farthest f = picker_.farthest();
+      const Sample f = picker_.farthest();
       const Key key = key_of(f);
       next_.store(key, std::memory_order_release);
       if (key == 0 || stopped(partition_.job.cancelled) || enough_before(key)) {
@@ -112,8 +112,8 @@ class alignas(64) PartitionWorker {
 
   // The first worker that may still change the point, if any; `near` is whether there is one that
   // the point would change.
-  int first_behind(const Farthest& f, Key key, bool& near) const {
-    const Point p = point_of(f);
+  int first_behind(const Sample& f, Key key, bool& near) const {
+    const Point p = f.at;
     for (int other = 0; other < partition_.parts; ++other) {
       if (other == self_ || !within(workers_[other].boxes_, p, f.distance)) continue;
       if (peers_[other].next >= key) return other;
@@ -139,8 +139,8 @@ class alignas(64) PartitionWorker {
       const Key key = other.samples_[other.border_samples_[known.consumed]];
       const float* xyz = partition_.job.xyz + 3 * static_cast<int64_t>(row_of(key));
       // It may be near a third part only, and this one not yet as far.
-      if (!within(boxes_, broadcast_point(xyz), distance_of(key))) continue;
-      picker_.apply({distance_of(key), row_of(key), xyz[0], xyz[1], xyz[2]});
+      const Sample sample = {distance_of(key), row_of(key), broadcast_point(xyz)};
+      if (within(boxes_, sample.at, sample.distance)) picker_.apply(sample);
     }
   }
 

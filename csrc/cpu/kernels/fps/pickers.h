@@ -1,32 +1,45 @@
 // Farthest point search over a tree, and by brute force. Both pickers offer
-//   Farthest farthest() const    the farthest point now, the lowest row on a tie
-//   void apply(const Farthest&)  that point becomes a sample
+//   Sample farthest() const    the farthest point now, the lowest row on a tie
+//   void apply(const Sample&)  that point becomes a sample
 #pragma once
 
 #include "cpu/kernels/spatial/build.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {
 
-inline Point point_of(const Farthest& f) {
-  const float p[3] = {f.x, f.y, f.z};
-  return broadcast_point(p);
+// The point is in registers: through memory the next sample would wait for it.
+struct Sample {
+  float distance;
+  int32_t index;
+  Point at;
+};
+
+inline Sample sample_of(const Node& n, int lane) {
+  const Point at = {broadcast(n.at[0][lane]), broadcast(n.at[1][lane]), broadcast(n.at[2][lane])};
+  return {n.farthest[lane], n.index[lane], at};
 }
 
 // Keeps a tree up to date: a sample changes only what is nearer to it than to any other sample, a
-// handful of leaves once the first hundred samples have been placed.
+// handful of leaves once the first hundred samples have been placed. In most of these the farthest
+// point stays the farthest, so that only distances are to be written, and nothing goes up.
 class TreePicker {
  public:
   explicit TreePicker(Tree& tree) : tree_(tree), arena_(bytes(tree.shape)) {
     for (int l = 0; l < tree.shape.levels; ++l) {
       touched_[l] = arena_.take<int32_t>(tree.shape.children(l) + kFan);
+      changed_[l] = arena_.take<int32_t>(tree.shape.children(l) + kFan);
     }
   }
 
-  Farthest farthest() const {
+  Sample farthest() const {
     const Node* root = tree_.root();
     const int roots = static_cast<int>(tree_.roots());
-    Lanes top = load(root[0].farthest);
-    for (int r = 1; r < roots; ++r) top = max(top, load(root[r].farthest));
+    Lanes top = load(root[0].farthest), other = load(root[roots - 1].farthest);
+    for (int r = 1; r + 1 < roots; r += 2) {  // two chains
+      top = max(top, load(root[r].farthest));
+      other = max(other, load(root[r + 1].farthest));
+    }
+    top = max(top, other);
     const Lanes want = broadcast(largest(top));
     uint64_t low = 0, high = 0;  // one bit a child
     for (int r = 0; r < roots && r < 4; ++r) {
@@ -39,51 +52,67 @@ class TreePicker {
       return lowest_of_tied(low, high);
     }
     const int best = low ? __builtin_ctzll(low) : 64 + __builtin_ctzll(high);
-    return farthest_of(root[best / kFan], best % kFan);
+    return sample_of(root[best / kFan], best % kFan);
   }
 
-  void apply(const Farthest& f) {
-    const Point s = point_of(f);
-    descend(s);
-    update_leaves(s);
+  [[gnu::always_inline]] void apply(const Sample& sample) {
+    const Point s = sample.at;
+    const Counts found = descend(s);
+    update_leaves(s, found.changed);
     ascend();
+    // Last, since no sample waits for these.
+    Leaf* const leaves = tree_.leaves;
+    const int32_t* const touched = touched_[0];
+    for (int i = 0; i < found.touched; ++i) update_distances(leaves[touched[i]], s);
   }
 
  private:
-  // Lists what the sample may change. Counts are local: the lists are integers too, and a counter
-  // in memory would be read again after every write to them.
-  void descend(const Point& s) {
-    const int top = tree_.shape.levels - 1;
-    int count = 0;
-    for (int r = 0; r < tree_.roots(); ++r) {
-      count += touch(tree_.root()[r], r, s, touched_[top] + count);
-    }
-    count_[top] = count;
+  struct Counts {
+    int touched, changed;
+  };
+
+  // Lists what the sample may change, and returns the numbers of leaves. What the loops need is
+  // local here and below: the lists are integers too, so anything else in memory would be read
+  // again after every write to them.
+  Counts descend(const Point& s) {
+    const Node* const root = tree_.root();
+    const int top = tree_.shape.levels - 1, roots = static_cast<int>(tree_.roots());
+    Counts found = {0, 0};
+    for (int r = 0; r < roots; ++r) touch(root[r], r, s, top, found);
     for (int l = top - 1; l >= 0; --l) {
-      const int nodes = count;
-      count = 0;
-      for (int i = 0; i < nodes; ++i) {
-        const int32_t node = touched_[l + 1][i];
-        count += touch(tree_.level[l][node], node, s, touched_[l] + count);
-      }
-      count_[l] = count;
+      const Node* const level = tree_.level[l];
+      const int32_t* const nodes = touched_[l + 1];
+      const int count = found.touched;
+      changed_count_[l + 1] = found.changed;
+      found = {0, 0};
+      for (int i = 0; i < count; ++i) touch(level[nodes[i]], nodes[i], s, l, found);
     }
+    return found;
   }
 
-  void update_leaves(const Point& s) {
-    const int32_t* touched = touched_[0];
-    const int count = count_[0];
+  // Lists children of a node of level `l`. A leaf is in one of the lists, a node may be in both.
+  void touch(const Node& node, int32_t number, const Point& s, int l, Counts& found) {
+    const Touched lanes = touched_children(node, s);
+    const uint32_t touched = l == 0 ? lanes.some & ~lanes.farthest : lanes.some;
+    found.touched += append(touched, number * kFan, touched_[l] + found.touched);
+    found.changed += append(lanes.farthest, number * kFan, changed_[l] + found.changed);
+  }
+
+  void update_leaves(const Point& s, int count) {
+    Leaf* const leaves = tree_.leaves;
+    Node* const parents = tree_.level[0];
+    const int32_t* const changed = changed_[0];
     for (int i = 0; i < count; ++i) {
-      const int32_t leaf = touched[i];
-      set_farthest(tree_.level[0][leaf / kFan], leaf % kFan, update_leaf(tree_.leaves[leaf], s));
+      const int32_t leaf = changed[i];
+      set_farthest(parents[leaf / kFan], leaf % kFan, update_leaf(leaves[leaf], s));
     }
   }
 
   // Brings the new farthest points of the leaves up.
   void ascend() {
     for (int l = 1; l < tree_.shape.levels; ++l) {
-      for (int i = 0; i < count_[l]; ++i) {
-        const int32_t node = touched_[l][i];
+      for (int i = 0; i < changed_count_[l]; ++i) {
+        const int32_t node = changed_[l][i];
         set_farthest(tree_.level[l][node / kFan], node % kFan,
                      farthest_of(tree_.level[l - 1][node]));
       }
@@ -92,30 +121,30 @@ class TreePicker {
 
   static size_t bytes(const Shape& s) {
     size_t sum = 0;
-    for (int l = 0; l < s.levels; ++l) sum += Arena::bytes_for<int32_t>(s.children(l) + kFan);
+    for (int l = 0; l < s.levels; ++l) sum += 2 * Arena::bytes_for<int32_t>(s.children(l) + kFan);
     return sum;
   }
 
-  Farthest lowest_of_tied(uint64_t low, uint64_t high) const {
-    Farthest best = {0, kNoIndex, 0, 0, 0};
+  Sample lowest_of_tied(uint64_t low, uint64_t high) const {
+    Sample best;
+    best.index = kNoIndex;
     for (int r = 0; r < tree_.roots(); ++r) {
       const Node& node = tree_.root()[r];
       const uint32_t bits = (r < 4 ? low >> 16 * r : high >> 16 * (r - 4)) & 0xffff;
       if (bits == 0) continue;
       const int lane = lowest_index(bits, node.index);
-      if (node.index[lane] < best.index) best = farthest_of(node, lane);
+      if (node.index[lane] < best.index) best = sample_of(node, lane);
     }
     return best;
   }
 
-  static int touch(const Node& node, int32_t number, const Point& s, int32_t* out) {
-    return append(touched_children(node, s), number * kFan, out);
-  }
-
   Tree& tree_;
   Arena arena_;
-  int count_[kMaxLevels];
-  int32_t* touched_[kMaxLevels];  // children of nodes of that level, in tree order
+  // Of the children of nodes of that level, in tree order: those that the sample may change, and
+  // those whose farthest point it changes.
+  int32_t* touched_[kMaxLevels];
+  int32_t* changed_[kMaxLevels];
+  int changed_count_[kMaxLevels];  // above level 0
 };
 
 // Goes over every point for every sample: no preparation, best for few points or few samples.
@@ -130,26 +159,24 @@ class PlainPicker {
       for (int axis = 0; axis < 3; ++axis) axis_[axis][i] = p[axis];
       distance_[i] = i < n ? kInfinity : -1.f;
     }
-    update(first);
+    update(broadcast_point(first));
   }
 
-  Farthest farthest() const {
+  Sample farthest() const {
     const Lanes want = broadcast(farthest_);
     int64_t i = 0;
     uint32_t bits;
     while ((bits = equal(load(distance_ + i), want)) == 0) i += 16;
     i += __builtin_ctz(bits);
-    return {farthest_, static_cast<int32_t>(i), axis_[0][i], axis_[1][i], axis_[2][i]};
+    return {farthest_,
+            static_cast<int32_t>(i),
+            {broadcast(axis_[0][i]), broadcast(axis_[1][i]), broadcast(axis_[2][i])}};
   }
 
-  void apply(const Farthest& f) {
-    const float p[3] = {f.x, f.y, f.z};
-    update(p);
-  }
+  void apply(const Sample& f) { update(f.at); }
 
  private:
-  void update(const float* p) {
-    const Point s = broadcast_point(p);
+  void update(const Point& s) {
     Lanes top = broadcast(-1.f);
     for (int64_t i = 0; i < padded_; i += 16) {
       const Lanes d = squared_distance(axis_[0] + i, axis_[1] + i, axis_[2] + i, s);

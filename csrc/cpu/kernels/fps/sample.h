@@ -16,7 +16,7 @@ int64_t sample_with(const FpsJob& job, Picker& picker) {
   for (int64_t i = 1;; ++i) {
     if (stopped(job.cancelled)) return kCancelled;
     if (i == job.m && !job.distances) return i;
-    const Farthest f = picker.farthest();
+    const Sample f = picker.farthest();
     if (job.distances) job.distances[i - 1] = __builtin_sqrtf(f.distance);
     if (i == job.m || f.distance <= job.enough) return i;
     job.indices[i] = f.index;

@@ -16,6 +16,6 @@
 
 #include "cpu/kernels/neighbors/search.h"
 
-const farpoint::cpu::SearchBackend farpoint::cpu::search_avx2 = {"avx2", avx2::build, avx2::destroy,
-                                                                 avx2::nearest, avx2::within};
+const farpoint::cpu::SearchBackend farpoint::cpu::search_avx2 = {
+    "avx2", avx2::build, avx2::destroy, avx2::nearest, avx2::nearest_group, avx2::within};
 #endif

@@ -17,5 +17,6 @@
 #include "cpu/kernels/neighbors/search.h"
 
 const farpoint::cpu::SearchBackend farpoint::cpu::search_avx512 = {
-    "avx512", avx512::build, avx512::destroy, avx512::nearest, avx512::within};
+    "avx512",        avx512::build,         avx512::destroy,
+    avx512::nearest, avx512::nearest_group, avx512::within};
 #endif

@@ -3,6 +3,7 @@
 //   void visit(const Leaf&)   meets the points of a leaf
 #pragma once
 
+#include "cpu/kernels/neighbors/lowest_heap.h"
 #include "cpu/kernels/neighbors/top_k.h"
 #include "cpu/kernels/spatial/tree.h"
 
@@ -21,41 +22,6 @@ inline uint32_t points_within(const Leaf& leaf, const Point& q, float reach, flo
   }
   return bits;
 }
-
-// The lowest of the keys offered, as a heap with the highest of them on top.
-template <class Key>
-class LowestHeap {
- public:
-  LowestHeap(Key* keys, int64_t count, Key none) : keys_(keys), count_(count) {
-    for (int64_t i = 0; i < count; ++i) keys[i] = none;
-  }
-  Key highest() const { return keys_[0]; }
-  void replace_highest(Key key) { sift(key, count_); }
-
-  // Ascending from here on, no longer a heap.
-  void sort() {
-    for (int64_t last = count_ - 1; last > 0; --last) {
-      const Key key = keys_[last];
-      keys_[last] = keys_[0];
-      sift(key, last);
-    }
-  }
-
- private:
-  // Puts `key` in the place of the top of the first `count` keys.
-  void sift(Key key, int64_t count) {
-    int64_t at = 0;
-    for (int64_t child; (child = 2 * at + 1) < count; at = child) {
-      if (child + 1 < count && keys_[child] < keys_[child + 1]) ++child;
-      if (keys_[child] <= key) break;
-      keys_[at] = keys_[child];
-    }
-    keys_[at] = key;
-  }
-
-  Key* keys_;
-  int64_t count_;
-};
 
 // A neighbor as one number, ordered by distance and then by row. Distances are never negative, so
 // their bits order as they do.
@@ -80,6 +46,9 @@ class NearestOne {
   NearestOne(const Point& query, float limit) : query_(query), best_(key_of(limit, kNoIndex)) {}
   float reach() const { return squared_of(best_); }
   uint64_t best() const { return best_; }
+  // Where that point is, once there is one.
+  const Leaf* leaf() const { return leaf_; }
+  int lane() const { return lane_; }
 
   void visit(const Leaf& leaf) {
     const Lanes a = squared_distance(leaf.x, leaf.y, leaf.z, query_);
@@ -89,34 +58,47 @@ class NearestOne {
     const Lanes want = broadcast(squared);
     const int lane = lowest_index(equal(a, want) | equal(b, want) << 16, leaf.index);
     const uint64_t key = key_of(squared, leaf.index[lane]);
-    if (key < best_) best_ = key;
+    if (key < best_) best_ = key, leaf_ = &leaf, lane_ = lane;
   }
 
  private:
   const Point& query_;
   uint64_t best_;
+  const Leaf* leaf_ = nullptr;
+  int lane_ = 0;
 };
 
-// As NearestSome, for k up to TopK::kMost.
+// As NearestSome, for k up to kMost, a multiple of 8.
+template <int kMost>
 class NearestFew {
  public:
   NearestFew(const Point& query, int64_t k, float limit)
       : query_(query), lowest_(k, key_of(limit, kNoIndex)) {}
   float reach() const { return squared_of(lowest_.highest()); }
-  const uint64_t* keys() const { return lowest_.keys(); }
+  void read(uint64_t* keys, int64_t k) const { lowest_.read(keys, k); }
 
   void visit(const Leaf& leaf) {
     float squared[kLeaf];
-    for (uint32_t bits = points_within(leaf, query_, reach(), squared); bits; bits &= bits - 1) {
+    uint32_t bits = points_within(leaf, query_, reach(), squared);
+    if (__builtin_expect(leaf.index[kLeaf - 1] == kNoIndex, 0)) bits &= points_of(leaf);
+    TopK<kMost> lowest = lowest_;  // in registers
+    for (; bits; bits &= bits - 1) {
       const int lane = __builtin_ctz(bits);
-      const uint64_t key = key_of(squared[lane], leaf.index[lane]);
-      if (key < lowest_.highest() && leaf.index[lane] != kNoIndex) lowest_.offer(key);
+      lowest.offer(key_of(squared[lane], leaf.index[lane]));
     }
+    lowest_ = lowest;
   }
 
  private:
+  // One bit for each that is no padding.
+  static uint32_t points_of(const Leaf& leaf) {
+    uint32_t bits = 0;
+    for (int k = 0; k < kLeaf; ++k) bits |= static_cast<uint32_t>(leaf.index[k] != kNoIndex) << k;
+    return bits;
+  }
+
   const Point& query_;
-  TopK lowest_;
+  TopK<kMost> lowest_;
 };
 
 class NearestSome {

@@ -22,6 +22,9 @@ const SearchBackend& backend() {
   return search_plain;
 }
 
+// Queries a point: with fewer, those in a row have different neighbors.
+constexpr int64_t kWorthGrouping = 4;
+
 // More than the squared distance from `query` to any point that lies within `squared` of `other`,
 // by the triangle inequality. Queries in the order of a scan lie close together.
 float reach_of_neighbor(const float* query, const float* other, float squared) {
@@ -35,12 +38,20 @@ float reach_of_neighbor(const float* query, const float* other, float squared) {
   return limit < std::numeric_limits<float>::max() ? static_cast<float>(limit) : kInfinity;
 }
 
+bool are_finite(const float* rows, int count) {
+  for (int i = 0; i < count; ++i) {
+    if (!is_finite(rows + 3 * i)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Neighbors::Neighbors(const float* xyz, int64_t n, int64_t queries, Use use, int threads)
     : backend_(backend()), index_(nullptr, backend_.destroy), points_(n) {
   const bool balls = use == Use::kBalls;
   for (int64_t i = 0; i < n; ++i) finite_ += is_finite(xyz + 3 * i);
+  grouped_ = finite_ > 0 && queries >= kWorthGrouping * finite_;
   if (finite_ == n) {
     if (n > 0) index_.reset(backend_.build(xyz, n, queries, balls, threads));
     return;
@@ -63,11 +74,24 @@ void Neighbors::nearest(const float* queries, int64_t count, int64_t k, int32_t*
   std::vector<uint64_t> work(k);
   const int64_t present = std::min(k, points_);
   const float* last = nullptr;  // the query before, whose results are one step behind
+  int64_t next_group = k == 1 && grouped_ ? 0 : count, apart = 0;
   for (int64_t q = 0; q < count; ++q, queries += 3, rows += k, squared += k) {
     const int64_t near = is_finite(queries) ? std::min(k, finite_) : 0;
+    const float limit =
+        near > 0 && last ? reach_of_neighbor(queries, last, squared[near - 1 - k]) : kInfinity;
+    if (q >= next_group && q + kGroup <= count && are_finite(queries, kGroup)) {
+      if (backend_.nearest_group(index_.get(), queries, limit, rows, squared)) {
+        for (int i = 0; i < kGroup && !rows_.empty(); ++i) rows[i] = rows_[rows[i]];
+        constexpr int kOthers = kGroup - 1;
+        q += kOthers, queries += 3 * kOthers, rows += kOthers, squared += kOthers;
+        last = queries, apart = 0;
+        continue;
+      }
+      // Queries in no order are tried again ever less often.
+      apart = std::min<int64_t>(2 * apart + kGroup, 1024);
+      next_group = q + apart;
+    }
     if (near > 0) {
-      const float limit =
-          last ? reach_of_neighbor(queries, last, squared[near - 1 - k]) : kInfinity;
       backend_.nearest(index_.get(), queries, near, limit, work.data(), rows, squared);
     }
     last = near > 0 ? queries : nullptr;

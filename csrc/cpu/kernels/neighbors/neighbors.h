@@ -37,6 +37,7 @@ class Neighbors {
   const SearchBackend& backend_;
   Index index_;  // of the finite rows
   int64_t points_, finite_ = 0;
+  bool grouped_ = false;  // whether single nearest points are searched for kGroup queries at a time
   // The finite rows in order, then the others; empty where every row is finite.
   std::vector<int32_t> rows_;
 };

@@ -15,4 +15,4 @@
 #include "cpu/kernels/neighbors/search.h"
 
 const farpoint::cpu::SearchBackend farpoint::cpu::search_plain = {
-    "plain", plain::build, plain::destroy, plain::nearest, plain::within};
+    "plain", plain::build, plain::destroy, plain::nearest, plain::nearest_group, plain::within};

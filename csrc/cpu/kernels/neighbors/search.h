@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cpu/kernels/neighbors/backend.h"
-#include "cpu/kernels/neighbors/traverse.h"
+#include "cpu/kernels/neighbors/nearest_group.h"
 #include "cpu/kernels/spatial/build.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {
@@ -97,6 +97,18 @@ inline void take(const uint64_t* keys, int64_t k, int32_t* rows, float* squared)
   }
 }
 
+constexpr int kMostSorted = 64;
+
+template <int kMost = 8>
+void nearest_few(const Index& cloud, const Point& q, int64_t k, float limit, uint64_t* keys) {
+  if constexpr (kMost < kMostSorted) {
+    if (k > kMost) return nearest_few<kMost + 8>(cloud, q, k, limit, keys);
+  }
+  NearestFew<kMost> few(q, k, limit);
+  cloud.search(q, few);
+  few.read(keys, k);
+}
+
 inline void nearest(const void* index, const float* query, int64_t k, float limit, uint64_t* work,
                     int32_t* rows, float* squared) {
   // Below this a heap moves fewer keys.
@@ -107,16 +119,22 @@ inline void nearest(const void* index, const float* query, int64_t k, float limi
     NearestOne one(q, limit);
     cloud.search(q, one);
     work[0] = one.best();
-  } else if (k >= kWorthSorting && k <= TopK::kMost) {
-    NearestFew few(q, k, limit);
-    cloud.search(q, few);
-    return take(few.keys(), k, rows, squared);
+  } else if (k >= kWorthSorting && k <= kMostSorted) {
+    nearest_few(cloud, q, k, limit, work);
   } else {
     NearestSome some(q, k, limit, work);
     cloud.search(q, some);
     some.sort();
   }
   take(work, k, rows, squared);
+}
+
+inline bool nearest_group(const void* index, const float* queries, float limit, int32_t* rows,
+                          float* squared) {
+  if constexpr (kRegisterBytes < 32)
+    return false;  // two operations of 8 lanes still pay, four do not
+  const Tree* tree = static_cast<const Index*>(index)->tree;
+  return tree && NearestGroup(*tree, queries, limit).run(rows, squared);
 }
 
 // A ball that holds many more points than are wanted is left to the scan: the more it holds, the

@@ -4,51 +4,61 @@
 #include <cstdint>
 #include <cstring>
 
+#include FARPOINT_LANES
+
 namespace farpoint::cpu::FARPOINT_SIMD {
 
 // A key goes to its place without a branch: each of the others stays or moves up by one, by two
-// comparisons. Eight keys make a vector, which GCC and Clang map to the registers there are. Keys
-// are below 2^63.
+// comparisons. Keys are below 2^63.
+template <int kMost>
 class TopK {
  public:
-  static constexpr int64_t kMost = 64;
-
-  // Holds `count` <= kMost times `none`.
-  TopK(int64_t count, uint64_t none) : count_(count), used_((count + 7) / 8 * 8) {
-    for (int64_t i = 0; i < 8; ++i) room_[i] = 0;
-    for (int64_t i = 0; i < used_; ++i) keys_[i] = none;
+  // Holds `count` <= kMost times `none`, behind keys that are lower than any.
+  TopK(int64_t count, uint64_t none) {
+    for (int64_t i = 0; i < kMost; ++i) {
+      keys_[i / kLanes][i % kLanes] = i < kMost - count ? 0 : static_cast<int64_t>(none);
+    }
   }
-  TopK(const TopK&) = delete;
-  TopK& operator=(const TopK&) = delete;
 
-  uint64_t highest() const { return keys_[count_ - 1]; }
-  const uint64_t* keys() const { return keys_; }
+  uint64_t highest() const { return static_cast<uint64_t>(keys_[kVectors - 1][kLanes - 1]); }
+  // The last `count` of them, ascending.
+  void read(uint64_t* keys, int64_t count) const {
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t at = kMost - count + i;
+      keys[i] = static_cast<uint64_t>(keys_[at / kLanes][at % kLanes]);
+    }
+  }
 
+  // No key above the highest changes anything.
   void offer(uint64_t key) {
     const Keys offered = Keys{} + static_cast<int64_t>(key);
-    Keys here, below;
-    std::memcpy(&here, keys_ + used_ - 8, sizeof(here));
-    for (int64_t i = used_ - 8; i >= 0; i -= 8) {
-      std::memcpy(&below, keys_ + i - 8, sizeof(below));
-      // Each key's neighbor below. GCC has the first name since version 12 only.
-#ifdef __clang__
-      const Keys before = __builtin_shufflevector(below, here, 7, 8, 9, 10, 11, 12, 13, 14);
-#else
-      const Keys before = __builtin_shuffle(below, here, Keys{7, 8, 9, 10, 11, 12, 13, 14});
-#endif
+    for (int i = kVectors - 1; i >= 0; --i) {
+      const Keys below = i > 0 ? keys_[i - 1] : Keys{};
+      const Keys before = shifted(below, keys_[i]);
       const Keys moved = before > offered ? before : offered;
-      const Keys kept = here < moved ? here : moved;
-      std::memcpy(keys_ + i, &kept, sizeof(kept));
-      here = below;
+      keys_[i] = keys_[i] < moved ? keys_[i] : moved;
     }
   }
 
  private:
-  typedef int64_t Keys __attribute__((vector_size(64)));
+  static constexpr int kLanes = kRegisterBytes / sizeof(int64_t), kVectors = kMost / kLanes;
+  typedef int64_t Keys __attribute__((vector_size(kRegisterBytes)));
 
-  const int64_t count_, used_;
-  alignas(64) uint64_t room_[8 + kMost];  // in front, eight that are lower than any
-  uint64_t* const keys_ = room_ + 8;
+  // Of each key of `here` the one before it. GCC makes one instruction of the shuffle alone.
+  static Keys shifted(Keys below, Keys here) {
+#ifdef __clang__
+    Keys before = below;
+    before[0] = below[kLanes - 1];
+    for (int i = 1; i < kLanes; ++i) before[i] = here[i - 1];
+    return before;
+#else
+    Keys order;
+    for (int i = 0; i < kLanes; ++i) order[i] = kLanes - 1 + i;
+    return __builtin_shuffle(below, here, order);
+#endif
+  }
+
+  Keys keys_[kVectors];
 };
 
 }  // namespace farpoint::cpu::FARPOINT_SIMD

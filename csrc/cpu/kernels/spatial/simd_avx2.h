@@ -9,6 +9,8 @@
 
 namespace farpoint::cpu::FARPOINT_SIMD {
 
+constexpr int kRegisterBytes = 32;
+
 struct Lanes {
   __m256 a, b;
 };
@@ -39,6 +41,7 @@ inline uint32_t equal(Lanes x, Lanes y) {
   return bits_of(_mm256_cmp_ps(x.a, y.a, _CMP_EQ_OQ), _mm256_cmp_ps(x.b, y.b, _CMP_EQ_OQ));
 }
 
+inline float first(Lanes v) { return _mm256_cvtss_f32(v.a); }
 inline float largest(Lanes v) {
   const __m256 w = _mm256_max_ps(v.a, v.b);
   __m128 q = _mm_max_ps(_mm256_castps256_ps128(w), _mm256_extractf128_ps(w, 1));

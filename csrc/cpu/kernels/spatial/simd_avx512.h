@@ -7,6 +7,8 @@
 
 namespace farpoint::cpu::FARPOINT_SIMD {
 
+constexpr int kRegisterBytes = 64;
+
 using Lanes = __m512;
 
 inline Lanes load(const float* p) { return _mm512_loadu_ps(p); }
@@ -20,6 +22,7 @@ inline Lanes max(Lanes a, Lanes b) { return _mm512_max_ps(a, b); }
 // One bit a lane.
 inline uint32_t less(Lanes a, Lanes b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 inline uint32_t equal(Lanes a, Lanes b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+inline float first(Lanes v) { return _mm512_cvtss_f32(v); }
 inline float largest(Lanes v) { return _mm512_reduce_max_ps(v); }
 inline float smallest(Lanes v) { return _mm512_reduce_min_ps(v); }
 

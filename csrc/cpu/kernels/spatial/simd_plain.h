@@ -9,6 +9,8 @@
 
 namespace farpoint::cpu::FARPOINT_SIMD {
 
+constexpr int kRegisterBytes = 16;
+
 struct Lanes {
   float v[16];
 };
@@ -57,6 +59,7 @@ inline uint32_t less(const Lanes& a, const Lanes& b) {
 inline uint32_t equal(const Lanes& a, const Lanes& b) {
   return bits_where([&](int i) { return a.v[i] == b.v[i]; });
 }
+inline float first(const Lanes& v) { return v.v[0]; }
 inline float largest(const Lanes& a) {
   float r = a.v[0];
   for (float v : a.v) r = v > r ? v : r;

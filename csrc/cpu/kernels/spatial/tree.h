@@ -74,19 +74,47 @@ inline Lanes box_distances(const Node& n, const Point& p) {
   return squared_norm(outside(0, p.x), outside(1, p.y), outside(2, p.z));
 }
 
-// The children that sample `s` may change.
-inline uint32_t touched_children(const Node& n, const Point& s) {
-  return less(box_distances(n, s), load(n.farthest));
+// The children whose farthest point is nearer to `s` than to any sample; `some` are all that may
+// have such a point.
+inline uint32_t farthest_nearer(const Node& n, const Point& s, uint32_t some) {
+  if constexpr (kRegisterBytes > 16) {
+    return less(squared_distance(n.at[0], n.at[1], n.at[2], s), load(n.farthest));
+  }
+  uint32_t nearer = 0;
+  for (uint32_t bits = some; bits; bits &= bits - 1) {
+    const int k = __builtin_ctz(bits);
+    const float x = n.at[0][k] - first(s.x), y = n.at[1][k] - first(s.y),
+                z = n.at[2][k] - first(s.z);
+    const float d = __builtin_fmaf(z, z, __builtin_fmaf(y, y, x * x));
+    nearer |= static_cast<uint32_t>(d < n.farthest[k]) << k;
+  }
+  return nearer;
+}
+
+// The children that sample `s` may change, and those among them whose farthest point it changes.
+// Any other keeps its farthest point, since distances only fall.
+struct Touched {
+  uint32_t some, farthest;
+};
+
+inline Touched touched_children(const Node& n, const Point& s) {
+  const uint32_t some = less(box_distances(n, s), load(n.farthest));
+  return {some, farthest_nearer(n, s, some)};
+}
+
+// The new distances of sixteen points of the leaf, from point `k` on.
+inline Lanes update_distances(Leaf& leaf, int k, const Point& s) {
+  const Lanes d = squared_distance(leaf.x + k, leaf.y + k, leaf.z + k, s);
+  const Lanes kept = min(load(leaf.distance + k), d);
+  store(leaf.distance + k, kept);
+  return kept;
+}
+inline void update_distances(Leaf& leaf, const Point& s) {
+  for (int k = 0; k < kLeaf; k += 16) update_distances(leaf, k, s);
 }
 
 inline Farthest update_leaf(Leaf& leaf, const Point& s) {
-  const auto nearer = [&](int k) {
-    const Lanes d = squared_distance(leaf.x + k, leaf.y + k, leaf.z + k, s);
-    const Lanes kept = min(load(leaf.distance + k), d);
-    store(leaf.distance + k, kept);
-    return kept;
-  };
-  const Lanes a = nearer(0), b = nearer(16);
+  const Lanes a = update_distances(leaf, 0, s), b = update_distances(leaf, 16, s);
   const float best = largest(max(a, b));
   const Lanes want = broadcast(best);
   const int k = lowest_index(equal(a, want) | equal(b, want) << 16, leaf.index);

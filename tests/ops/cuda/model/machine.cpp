@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ptx/stores.h"
+#include "ptx/traffic.h"
 
 namespace model {
 
@@ -198,6 +199,7 @@ void run_blocks(const std::vector<unsigned>& numbers) {
   for (const unsigned number : numbers) add_block(number);
   begin_stores(fibers.size());
   run_fibers();
+  traffic::end_block();
   for (const Block& one : blocks) forget_stores(one.shared.get(), current.shared_bytes);
 }
 
@@ -233,6 +235,7 @@ int run(const Launch& launch, const std::function<void()>& kernel) {
     for (const unsigned number : order) run_blocks({number});
   }
   end_launch_stores();
+  traffic::end_launch();
   return failed.empty() ? 0 : 1;
 }
 

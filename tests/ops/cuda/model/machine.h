@@ -30,6 +30,7 @@ extern Position here;
 extern int64_t work[3];
 
 void seed(unsigned value);
+// Of the device that launchers plan for; 4, so that small batches reach every branch.
 int processors();
 void set_processors(int count);
 int run(const Launch& launch, const std::function<void()>& kernel);

@@ -9,22 +9,27 @@
 #include "cuda/fps/fps.h"
 #include "cuda/fps/tree/spatial_sort.h"
 #include "cuda/gather/gather.h"
+#include "cuda/gather/scatter.h"
 #include "cuda/interpolate/interpolate.h"
 #include "cuda/neighbors/neighbors.h"
-#include "cuda/gather/scatter.h"
 #include "machine.h"
+#include "ptx/traffic.h"
 
 using namespace farpoint::cuda;
 
 namespace {
 
+struct alignas(32) Sector {
+  float at[8];
+};
+
 // What the torch side does with a transpose of torch.
 int scatter_turned(const float* values, const void* idx, float* out, const GatherShape& shape,
                    bool wide_index) {
   const int64_t pitch = scatter_pitch(shape.channels);
-  std::vector<float4> sums(shape.batch * shape.points * pitch / 4, make_float4(0, 0, 0, 0));
-  const float* const sum = &sums.data()->x;
-  const int code = scatter_vectors(values, idx, &sums.data()->x, shape, wide_index, nullptr);
+  std::vector<Sector> sums(shape.batch * shape.points * pitch / 8 + 1, Sector{});
+  float* const sum = sums.data()->at;
+  const int code = scatter_vectors(values, idx, sum, shape, wide_index, nullptr);
   for (int64_t row = 0; row < shape.batch * shape.channels; ++row) {
     const int64_t b = row / shape.channels, c = row % shape.channels;
     for (int64_t i = 0; i < shape.points; ++i) {
@@ -42,6 +47,11 @@ const char* model_failure() { return model::failure(); }
 
 // What kernels have tallied of a kind of work; from 0 again.
 int64_t model_work(int kind) { return std::exchange(model::work[kind], 0); }
+
+void model_processors(int count) { model::set_processors(count); }
+
+// Memory traffic since the last call, of kernels whose translation counts it.
+void model_traffic(model::traffic::Totals* totals) { *totals = model::traffic::take(); }
 
 int model_fps(const FpsBatch* batch, int method, unsigned seed) {
   model::reset();
@@ -148,21 +158,29 @@ int model_scatter_sorted(const void* values, const int64_t* order, const int64_t
   return scatter_sorted(values, order, sorted, out, *shape, wide_value != 0, nullptr);
 }
 
+int64_t model_index_bytes(const SearchBatch* batch) {
+  return static_cast<int64_t>(index_bytes(*batch, 0));
+}
+
+int model_wants_index(const SearchBatch* batch, int search) {
+  return wants_index(*batch, static_cast<Search>(search), 0);
+}
+
 int model_knn(const SearchBatch* batch, int k, int32_t* rows, void* squared, int wide) {
   model::reset();
-  return knn(*batch, k, rows, squared, wide != 0, nullptr);
+  return knn(*batch, k, rows, squared, wide != 0, 0, nullptr);
 }
 
 int model_ball_query(const SearchBatch* batch, float inner, float limit, int k, int32_t* rows,
                      int32_t* found) {
   model::reset();
-  return ball_query(*batch, inner, limit, k, rows, found, nullptr);
+  return ball_query(*batch, inner, limit, k, rows, found, 0, nullptr);
 }
 
 int model_nearest(const SearchBatch* batch, const int64_t* query_lengths, int32_t* rows,
                   float* squared) {
   model::reset();
-  return nearest(*batch, query_lengths, rows, squared, nullptr);
+  return nearest(*batch, query_lengths, rows, squared, 0, nullptr);
 }
 
 int model_count(const void* assignment, int wide_index, int32_t* counts, int64_t batch, int64_t n,
@@ -174,7 +192,7 @@ int model_count(const void* assignment, int wide_index, int32_t* counts, int64_t
 int model_interpolate(const void* features, const void* idx, const void* weight, void* out,
                       const InterpolateShape* shape, int wide_value, int wide_index) {
   model::reset();
-  return interpolate(features, idx, weight, out, *shape, {wide_value != 0, wide_index != 0},
+  return interpolate(features, idx, weight, out, *shape, {wide_value != 0, wide_index != 0}, 0,
                      nullptr);
 }
 
@@ -182,13 +200,13 @@ int model_interpolate_scatter(const void* values, const void* idx, const void* w
                               const InterpolateShape* shape, int wide_value, int wide_index) {
   model::reset();
   return interpolate_scatter(values, idx, weight, out, *shape, {wide_value != 0, wide_index != 0},
-                             nullptr);
+                             0, nullptr);
 }
 
 int model_interpolate_dot(const void* values, const void* features, const void* idx, void* out,
                           const InterpolateShape* shape, int wide_value, int wide_index) {
   model::reset();
-  return interpolate_dot(values, features, idx, out, *shape, {wide_value != 0, wide_index != 0},
+  return interpolate_dot(values, features, idx, out, *shape, {wide_value != 0, wide_index != 0}, 0,
                          nullptr);
 }
 }

@@ -5,6 +5,7 @@
 
 #include "ptx/instructions.h"
 #include "ptx/stores.h"
+#include "ptx/traffic.h"
 
 namespace ptx {
 

@@ -1,0 +1,218 @@
+"""Bytes that the kernels of gather, scatter, search and interpolate move, over those they need.
+
+Nothing is timed: nvcc's PTX for sm_90 is executed on a CPU, and each warp's requests are counted.
+Needs nvcc and a C++ compiler, no GPU. Run as `python -m benchmarks.cuda.traffic [name]`, which
+prints the Markdown table of docs/performance_cuda.md.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tests.support.clouds import street_scan
+from tests.support.cuda.model import executing
+from tests.support.cuda.on_cpu import call, search_batch
+from tests.support.cuda.traffic import (
+    COUNTED,
+    SECTOR,
+    Traffic,
+    aligned,
+    aligned_copy,
+    counted,
+    on_processors,
+)
+
+import farpoint_ops
+
+PROCESSORS = 132
+Array = NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call.
+
+    Args:
+        op: And the way that it takes, if there are several.
+        shape: For people.
+        arrays: Inputs and outputs, which have to be read or written once.
+        run: The call.
+    """
+
+    op: str
+    shape: str
+    arrays: Sequence[Array]
+    run: Callable[[], None]
+
+    @property
+    def needed(self) -> int:
+        return sum(array.nbytes for array in self.arrays)
+
+
+def scan(rng: np.random.Generator, points: int) -> NDArray[np.float32]:
+    """Rows of a real street scan in random order; beyond its end, of copies moved a little."""
+    street = street_scan()[:, :3]
+    copies = [street + np.float32(0.01 * i) for i in range(-(-points // len(street)))]
+    return np.ascontiguousarray(rng.permutation(np.concatenate(copies))[:points])
+
+
+def neighbors(points: int, queries: int, k: int, batch: int) -> NDArray[np.int32]:
+    """Rows of a scan that are the k nearest to each of so many of it, (batch, queries, k)."""
+    rng = np.random.default_rng(points + k)
+    clouds = torch.from_numpy(np.stack([scan(rng, points) for _ in range(batch)]))
+    asked = torch.from_numpy(rng.integers(0, points, (batch, queries, 1)).repeat(3, axis=2))
+    rows = farpoint_ops.knn(clouds, clouds.gather(1, asked), k)[0]
+    return aligned_copy(rows.numpy())
+
+
+def sampled(points: int, samples: int, batch: int) -> NDArray[np.int32]:
+    """Rows of samples, none twice, (batch, samples)."""
+    rng = np.random.default_rng(samples)
+    rows = [rng.permutation(points)[:samples] for _ in range(batch)]
+    return aligned_copy(np.stack(rows).astype(np.int32))
+
+
+def gathers() -> Iterator[Case]:
+    """Gather of samples, group of neighborhoods, and rows too long for shared memory."""
+    for name, batch, points, idx in (
+        ("group_points", 8, 4096, neighbors(4096, 1024, 32, 8)),
+        ("gather_points", 8, 4096, sampled(4096, 1024, 8)),
+        ("gather_points, long rows", 1, 65_536, sampled(65_536, 16_384, 1)),
+    ):
+        channels, samples = 64, idx.size // batch
+        features = aligned((batch, channels, points), np.float32)
+        out = aligned((batch, channels, samples), np.float32)
+        shape = (batch, channels, points, samples)
+        yield Case(
+            name,
+            f"({batch}, {channels}, {points}) to {samples}",
+            (features, idx, out),
+            partial(call, "gather", features, idx, out, shape, 4, False),
+        )
+
+
+def scatters() -> Iterator[Case]:
+    """The backward of the same, by every method."""
+    group, rows = neighbors(4096, 1024, 32, 8), sampled(4096, 1024, 8)
+    long = neighbors(65_536, 8192, 16, 1)
+    for name, idx, points, method in (
+        ("scatter, rows", group, 4096, 0),
+        ("scatter, rows, distinct", rows, 4096, 0),
+        ("scatter, vectors", long, 65_536, 1),
+        ("scatter, atomic", long, 65_536, 2),
+    ):
+        batch, channels, samples = len(idx), 64, idx.size // len(idx)
+        values = aligned((batch, channels, samples), np.float32)
+        out = aligned((batch, channels, points), np.float32)
+        shape = (batch, channels, points, samples)
+        yield Case(
+            name,
+            f"({batch}, {channels}, {samples}) to {points}",
+            (values, idx, out),
+            partial(call, "scatter", values, idx, out, shape, False, False, method, 0),
+        )
+    yield sorted_scatter(group.reshape(8, -1))
+
+
+def sorted_scatter(idx: NDArray[np.int32]) -> Case:
+    """Of 8 clouds; the sort of the indices is torch's and not counted."""
+    order = aligned_copy(np.argsort(idx, axis=1, kind="stable"))
+    ascending = aligned_copy(np.sort(idx, axis=1).astype(np.int64))
+    values, out = aligned((8, 64, idx.shape[1]), np.float32), aligned((8, 64, 4096), np.float32)
+    shape = (8, 64, 4096, idx.shape[1])
+    return Case(
+        "scatter, sorted",
+        f"(8, 64, {idx.shape[1]}) to 4096",
+        (values, order, ascending, out),
+        partial(call, "scatter_sorted", values, order, ascending, out, shape, False),
+    )
+
+
+def searches() -> Iterator[Case]:
+    """Searches of a scan by looking at every row, and in a spatial index that is made for it."""
+    rng = np.random.default_rng(7)
+    points, few = 16_384, 1024
+    cloud = aligned_copy(scan(rng, points)[None])
+    queries, samples = aligned_copy(cloud[:, :few]), aligned_copy(cloud[:, : 4 * few])
+    for indexed in (False, True):
+        how = ", index" if indexed else ""
+        batch = search_batch(cloud, queries, None, indexed)
+        turned = search_batch(samples, cloud, None, indexed)
+        for k in (3, 16):
+            found = aligned((1, few, k), np.int32), aligned((1, few, k), np.float32)
+            run = partial(call, "knn", batch, k, *found, False)
+            yield Case(f"knn, k = {k}{how}", f"{few} in {points}", (cloud, queries, *found), run)
+        found = aligned((1, few, 32), np.int32), aligned((1, few), np.int32)
+        run = partial(call, "ball_query", batch, 0.0, 1.0, 32, *found)
+        name = f"ball_query, 1 m, k = 32{how}"
+        yield Case(name, f"{few} in {points}", (cloud, queries, *found), run)
+        found = aligned((1, points), np.int32), aligned((1, points), np.float32)
+        run = partial(call, "nearest", turned, None, *found)
+        name, shape = f"nearest_sample{how}", f"{points} in {4 * few}"
+        yield Case(name, shape, (cloud, samples, *found), run)
+
+
+def interpolations() -> Iterator[Case]:
+    """From 1024 points back to 4096, three corners each, and the two derivatives."""
+    batch, channels, points, columns, corners = 16, 128, 4096, 1024, 3
+    idx = neighbors(columns, points, corners, batch)
+    weight = aligned((batch, points, corners), np.float32)
+    features = aligned((batch, channels, columns), np.float32)
+    values = aligned((batch, channels, points), np.float32)
+    shape = (batch, channels, points, columns, corners)
+    for name, first, second, out in (
+        ("interpolate", features, weight, values),
+        ("interpolate_scatter", values, weight, features),
+        ("interpolate_dot", values, features, weight),
+    ):
+        given = (first, idx, second) if name != "interpolate_dot" else (first, second, idx)
+        yield Case(
+            name,
+            f"({batch}, {channels}, {columns}) {'to' if out is values else 'and'} {points}, "
+            f"{corners} corners",
+            (features, idx, weight, values),
+            partial(call, name, *given, out, shape, False, False),
+        )
+
+
+def cases() -> Iterator[Case]:
+    for part in (gathers, scatters, searches, interpolations):
+        yield from part()
+
+
+def row(case: Case, traffic: Traffic) -> str:
+    """Of the table."""
+    moved = (traffic.sectors, traffic.l1_sectors, traffic.launch_sectors)
+    ratios = [f"{sectors * SECTOR / case.needed:.2f}" for sectors in moved]
+    coalescing = f"{traffic.sectors / traffic.ideal_sectors:.2f}"
+    shared = traffic.shared_requests
+    conflicts = f"{traffic.wavefronts / traffic.ideal_wavefronts:.2f}" if shared else ""
+    cells = (case.op, case.shape, f"{case.needed / 1e6:.2f}", *ratios, coalescing, conflicts)
+    return f"| {' | '.join(cells)} | {traffic.instructions / 1e6:.1f} |"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", nargs="?", default="", help="only ops with this in their name")
+    name = parser.parse_args().name
+    print(
+        "| op | shape | MB needed | moved / needed | with L1 | with L2 | sectors / ideal "
+        "| wavefronts / ideal | million lane instructions |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    with executing(COUNTED), on_processors(PROCESSORS):
+        for case in cases():
+            if name not in case.op:
+                continue
+            counted()
+            case.run()
+            print(row(case, counted()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
