@@ -48,6 +48,11 @@ def block(threads: int, items: int) -> Loop:
     return Loop(f"block, {threads} x {items}", "block_kernel", symbol, threads // 32)
 
 
+def parts(name: str, template: str, warps: int, busy: int) -> Loop:
+    found = tree(name, template, warps, busy)
+    return Loop(found.name, "tree/parts_kernel", template, warps, busy)
+
+
 LOOPS = (
     *(block(*size) for size in ((32, 8), (128, 8), (128, 16), (256, 16))),
     *(tree("tree, registers", "Li1ELb0E", w, b) for w, b in ((1, 1), (2, 2), (8, 0), (8, 4))),
@@ -55,6 +60,8 @@ LOOPS = (
     *(tree("tree, shared nodes", "Li2ELb1E", w, b) for w, b in ((2, 2), (16, 0), (16, 4))),
     *(tree("tree, global nodes", "Li2ELb0E", w, b) for w, b in ((16, 0), (16, 4))),
     *(tree("tree, three levels", "Li3ELb0E", w, b) for w, b in ((16, 0), (16, 4))),
+    *(parts("part, registers", "Li1ELb0E", w, b) for w, b in ((4, 0), (4, 4), (8, 4), (16, 4))),
+    *(parts("part, shared nodes", "Li2ELb1E", w, b) for w, b in ((16, 4),)),
 )
 
 
@@ -91,7 +98,10 @@ def sampling_loop(code: sass.Code) -> range:
 
 
 def path(code: sass.Code, loop: range, alone: bool, busy: bool) -> list[sass.Instruction]:
-    """One iteration of a warp, alone or not: no tie, and two leaves of one node or none."""
+    """One iteration of a warp, alone or not: no tie, and two leaves of one node or none.
+
+    Of a part: one that waits for no other.
+    """
     taken, n = [], loop[0]
     while len(taken) < 5000:
         instruction = code.instructions[n]
@@ -112,6 +122,8 @@ def _skips(code: sass.Code, n: int, target: int, alone: bool, busy: bool) -> boo
     opcodes = {i.opcode for i in code.instructions[n + 1 : target]}
     ties = any(o.startswith("REDUX.MIN") for o in opcodes)
     leaves = any(o.startswith("LDG") and "128" in o for o in opcodes)
+    if any(o.startswith("LD") and "STRONG" in o for o in opcodes):
+        return True
     if any(o.startswith("BAR") for o in opcodes):
         return alone
     return not busy if leaves else ties
@@ -142,7 +154,9 @@ def measure(tool: str, loop: Loop) -> Row:
 
 def recorded() -> dict[str, int]:
     """Cycles of each loop by its name, from the page."""
-    rows = re.findall(r"^\| ((?:block|tree), [^|]+) \| (\d+) \|", PAGE.read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| ((?:block|tree|part), [^|]+) \| (\d+) \|", PAGE.read_text(), re.MULTILINE
+    )
     return {name: int(cycles) for name, cycles in rows}
 
 

@@ -11,6 +11,7 @@ struct LaunchShape {
   unsigned blocks;
   unsigned threads;
   size_t shared_bytes = 0;
+  bool at_once = false;  // all blocks hold a processor before any begins: they wait for each other
 };
 
 template <typename... Parameters>
@@ -30,6 +31,11 @@ int launch(void (*kernel)(Parameters...), const LaunchShape& shape, void* stream
   config.blockDim = dim3(shape.threads);
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream);
+  cudaLaunchAttribute cooperative = {};
+  cooperative.id = cudaLaunchAttributeCooperative;
+  cooperative.val.cooperative = 1;
+  config.attrs = &cooperative;
+  config.numAttrs = shape.at_once ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
 }
 

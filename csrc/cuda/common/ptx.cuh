@@ -23,8 +23,42 @@ __device__ inline int highest_bit(unsigned v) {
   return bit;
 }
 
+// Memory that blocks of one launch share while they run. A load or store reaches the memory that
+// all of them see, whole, and is ordered with nothing else: nobody waits for a fence.
+struct alignas(16) Words {
+  unsigned long long low, high;
+};
+
+__device__ inline unsigned long long load_relaxed(const unsigned long long* from) {
+  unsigned long long v;
+  asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(v) : "l"(from) : "memory");
+  return v;
+}
+__device__ inline void store_relaxed(unsigned long long* to, unsigned long long v) {
+  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(to), "l"(v) : "memory");
+}
+__device__ inline Words load_relaxed(const Words* from) {
+  Words v;
+  asm volatile(
+      "{\n\t.reg .b128 %%words;\n\t"
+      "ld.relaxed.gpu.global.b128 %%words, [%2];\n\t"
+      "mov.b128 {%0, %1}, %%words;\n\t}"
+      : "=l"(v.low), "=l"(v.high)
+      : "l"(from)
+      : "memory");
+  return v;
+}
+__device__ inline void store_relaxed(Words* to, Words v) {
+  asm volatile(
+      "{\n\t.reg .b128 %%words;\n\t"
+      "mov.b128 %%words, {%1, %2};\n\t"
+      "st.relaxed.gpu.global.b128 [%0], %%words;\n\t}" ::"l"(to),
+      "l"(v.low), "l"(v.high)
+      : "memory");
+}
+
 // Work that the CPU model counts, once a warp; nothing on a device.
-enum class Work { kLeaves, kNodes };
+enum class Work { kLeaves, kNodes, kOfOthers };
 __device__ inline void tally(Work, int) {}
 
 // Adds four floats at a 16-byte boundary of global memory; nobody waits for the sums.

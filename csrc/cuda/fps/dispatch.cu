@@ -17,6 +17,11 @@ constexpr int kUnsortedSamples = 128;
 // A launch per sample is cheaper than a sort where there are few samples of a few large clouds.
 constexpr int kFewSamples = 64;
 
+// Clouds in parts use a share of the device, so that others find room beside them. They gain where
+// there are many parts or many points, and far more samples than launches.
+constexpr int kShareOfParts = 4, kMostParts = 32, kFewestParts = 8;
+constexpr int kPointsByParts = 65'536, kPartsSamples = 256;
+
 bool fits_block(const FpsBatch& batch, int device) {
   return batch.max_points <= fps_block_capacity(device);
 }
@@ -28,12 +33,36 @@ bool prefers_block(const FpsBatch& batch, int processors) {
   return batch.max_points <= std::clamp(kProcessorPoints / crowd, kFewPoints, kWholePoints);
 }
 
+// Blocks of each cloud on so many processors, a power of two.
+int parts_on(int processors, int clouds) {
+  int parts = 1;
+  while (2 * parts <= std::min(kMostParts, processors / std::max(1, clouds))) parts *= 2;
+  return parts;
+}
+
+bool prefers_parts(const FpsBatch& batch, int processors) {
+  const int parts = parts_on(processors / kShareOfParts, batch.clouds);
+  return parts >= kFewestParts && batch.max_samples >= kPartsSamples &&
+         batch.max_points >= kPointsByParts / parts;
+}
+
 FpsMethod best_method(const FpsBatch& batch, int device) {
   const int processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
   if (prefers_block(batch, processors) && fits_block(batch, device)) return FpsMethod::kBlock;
   if (batch.max_points > fps_tree_capacity()) return FpsMethod::kGrid;
   const double crowd = 1.0 + 8.0 * batch.clouds / processors;
-  return batch.max_samples * crowd < kFewSamples ? FpsMethod::kGrid : FpsMethod::kTree;
+  if (batch.max_samples * crowd < kFewSamples) return FpsMethod::kGrid;
+  return prefers_parts(batch, processors) ? FpsMethod::kParts : FpsMethod::kTree;
+}
+
+// One cloud after another where all processors together hold no more.
+TreeShape shape_of(const FpsBatch& batch, FpsMethod wanted, FpsMethod method, int device,
+                   int warps) {
+  if (method == FpsMethod::kTree) return fps_tree_shape(batch, device, warps);
+  const int processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
+  const int parts = wanted == FpsMethod::kAuto ? parts_on(processors / kShareOfParts, batch.clouds)
+                                               : parts_on(processors, 1);
+  return fps_parts_shape(batch, parts, device, warps);
 }
 
 }  // namespace
@@ -41,20 +70,22 @@ FpsMethod best_method(const FpsBatch& batch, int device) {
 FpsPlan fps_plan(const FpsBatch& batch, FpsMethod wanted, int device, int warps) {
   const FpsMethod method = wanted == FpsMethod::kAuto ? best_method(batch, device) : wanted;
   if (method == FpsMethod::kBlock && fits_block(batch, device)) return {method, 0, {}};
-  if (method == FpsMethod::kTree && batch.max_points <= fps_tree_capacity()) {
-    return fps_plan_tree(batch, fps_tree_shape(batch, device, warps), device);
+  const bool sorts = method == FpsMethod::kTree || method == FpsMethod::kParts;
+  if (sorts && batch.max_points <= fps_tree_capacity()) {
+    return fps_plan_tree(batch, shape_of(batch, wanted, method, device, warps), device);
   }
   return {FpsMethod::kGrid, fps_grid_scratch(batch), {}};
 }
 
 FpsPlan fps_plan_tree(const FpsBatch& batch, const TreeShape& shape, int device) {
-  return {FpsMethod::kTree, fps_tree_scratch(batch, shape, device), shape};
+  const FpsMethod method = shape.parts > 1 ? FpsMethod::kParts : FpsMethod::kTree;
+  return {method, fps_tree_scratch(batch, shape, device), shape};
 }
 
 int fps(const FpsBatch& batch, const FpsPlan& plan, void* scratch, int device, void* stream) {
   if (batch.clouds == 0 || batch.max_samples == 0) return cudaSuccess;
   if (plan.method == FpsMethod::kBlock) return fps_block(batch, stream);
-  if (plan.method == FpsMethod::kTree) return fps_tree(batch, plan.tree, scratch, device, stream);
+  if (plan.method != FpsMethod::kGrid) return fps_tree(batch, plan.tree, scratch, device, stream);
   return fps_grid(batch, scratch, device, stream);
 }
 

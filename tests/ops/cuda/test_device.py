@@ -9,7 +9,7 @@ from torch import Tensor
 import farpoint_ops
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
-METHODS = ("grid", "block", "tree")
+METHODS = ("grid", "block", "tree", "parts")
 SCATTER_METHODS = ("rows", "vectors", "atomic")
 
 
@@ -149,8 +149,28 @@ def test_trees_of_any_number_of_warps(n: int, warps: int) -> None:
     check(clouds("ties", 2, n), 400, "tree", warps)
 
 
-def test_more_clouds_than_processors() -> None:
-    check(clouds("random", 300, 900), 64, "tree")
+@pytest.mark.parametrize("warps", [1, 4, 16])
+@pytest.mark.parametrize("n", [9000, 100_000])
+def test_parts_of_any_number_of_warps(n: int, warps: int) -> None:
+    check(clouds("ties", 2, n), 2000, "parts", warps)
+
+
+@pytest.mark.parametrize("method", ["tree", "parts"])
+def test_more_clouds_than_processors(method: str) -> None:
+    check(clouds("random", 300, 900), 64, method)
+
+
+def test_clouds_in_parts_on_several_streams_at_once() -> None:
+    """Blocks wait for one another: a launch that got half of them would never end."""
+    xyz = clouds("random", 8, 20_000).cuda()
+    streams = [torch.cuda.Stream() for _ in range(8)]
+    torch.cuda.synchronize()
+    given = []
+    for cloud, stream in zip(xyz, streams, strict=True):
+        with torch.cuda.stream(stream):
+            given.append(torch.ops.farpoint._cuda_fps(cloud[None], 500, "parts")[0])
+    torch.cuda.synchronize()
+    assert torch.equal(torch.cat(given).cpu(), farpoint_ops.furthest_point_sample(xyz.cpu(), 500))
 
 
 @pytest.mark.parametrize("n", [1000, 9000, 100_000])
@@ -161,7 +181,7 @@ def test_races_would_show_in_a_hundred_runs(n: int) -> None:
         assert torch.equal(farpoint_ops.furthest_point_sample(xyz, 128), first)
 
 
-@pytest.mark.parametrize("method", ["grid", "tree"])
+@pytest.mark.parametrize("method", ["grid", "tree", "parts"])
 def test_a_graph_replays_on_new_clouds(method: str) -> None:
     xyz, other = clouds("random", 2, 6000).cuda(), clouds("random", 2, 6001)[:, :6000]
     cuda_fps(xyz, 80, method)

@@ -16,6 +16,7 @@ from tests.support.awkward_clouds import (
 )
 from tests.support.cuda.on_cpu import (
     Method,
+    TreeShape,
     brute_force,
     call,
     planned,
@@ -26,9 +27,12 @@ from tests.support.cuda.on_cpu import (
 # Batches for each kernel and shape of cloud; more of them find rarer errors.
 CASES = int(os.environ.get("FARPOINT_MODEL_CASES", "4"))
 
+# Where the model takes its time for more blocks or warps than a cloud needs.
+SHAPE = {Method.PARTS: TreeShape(1, 1, False, True, parts=2)}
+
 
 def check(clouds: list[Cloud], m: list[int], start: list[int], method: Method, seed: int) -> None:
-    indices, distances = sample(clouds, m, start, method, seed)
+    indices, distances = sample(clouds, m, start, method, seed, SHAPE.get(method))
     for b, cloud in enumerate(clouds):
         expected, radii = brute_force(cloud, m[b], start[b])
         np.testing.assert_array_equal(indices[b], expected)
@@ -56,8 +60,9 @@ def test_every_kernel_keeps_the_contract(method: Method, shape: Callable[..., Cl
 @pytest.mark.parametrize("method", list(Method)[1:])
 def test_indices_alone_are_those_beside_distances(method: Method, m: int) -> None:
     clouds = [uniform(np.random.default_rng(1), 90), duplicates(np.random.default_rng(1), 100)]
-    expected, _ = sample(clouds, [m, m], [3, 99], method)
-    given, _ = sample(clouds, [m, m], [3, 99], method, with_distances=False)
+    shape = SHAPE.get(method)
+    expected, _ = sample(clouds, [m, m], [3, 99], method, shape=shape)
+    given, _ = sample(clouds, [m, m], [3, 99], method, shape=shape, with_distances=False)
     np.testing.assert_array_equal(given, expected)
 
 
@@ -75,14 +80,14 @@ def test_a_cloud_ends_where_the_radius_is_reached(
     below = np.nextafter(occurring, np.float32(-1), dtype=np.float32)
     radii = np.float32([-1, 0, *occurring, *below, 1e38, np.inf])
     batch = [cloud] * len(radii), [m] * len(radii), [7] * len(radii)
-    given = sample(*batch, method, 3, radius=radii)
+    given = sample(*batch, method, 3, SHAPE.get(method), radius=radii)
     for radius, rows, reached in zip(radii, *given, strict=True):
         count = int((distances <= radius).argmax()) + 1 if (distances <= radius).any() else m
         np.testing.assert_array_equal(rows[:count], indices[:count])
         np.testing.assert_array_equal(reached[:count], distances[:count])
         assert (reached[count:] == 0).all()
         assert (rows[count:] < 0).all()
-    alone, _ = sample(*batch, method, 3, radius=radii, with_distances=False)
+    alone, _ = sample(*batch, method, 3, SHAPE.get(method), radii, with_distances=False)
     np.testing.assert_array_equal(alone, given[0])
 
 
@@ -139,4 +144,4 @@ def test_block_kernel_at_the_edges_of_its_variants(n: int) -> None:
     ],
 )
 def test_dispatch_rule(clouds: int, points: int, samples: int, method: Method) -> None:
-    assert planned(clouds, points, samples) is method
+    assert planned(clouds, points, samples).method is method

@@ -131,7 +131,7 @@ def _library(executed: Executed) -> ctypes.CDLL:
                 _run(["g++", "-shared", *map(str, objects)], target)
     lib = ctypes.CDLL(str(target))
     lib.model_failure.restype = ctypes.c_char_p
-    lib.model_plan_tree.restype = ctypes.c_int64
+    lib.model_plan.restype = ctypes.c_int64
     lib.model_work.restype = ctypes.c_int64
     lib.model_index_bytes.restype = ctypes.c_int64
     return lib

@@ -22,6 +22,7 @@ class Method(IntEnum):
     GRID = 1
     BLOCK = 2
     TREE = 3
+    PARTS = 4
 
 
 class FpsBatch(ctypes.Structure):
@@ -57,6 +58,7 @@ class TreeShape(NamedTuple):
     levels: int
     in_shared: bool
     sorts_in_block: bool
+    parts: int = 1
 
 
 class SearchBatch(ctypes.Structure):
@@ -174,36 +176,41 @@ def spatial_order(cloud: NDArray[np.float32], in_block: bool, seed: int) -> NDAr
     return order
 
 
-def work() -> tuple[int, int]:
-    """Leaves and nodes that the tree kernel has gone down to since the last call."""
-    leaves, nodes = (int(library().model_work(kind)) for kind in (0, 1))
-    return leaves, nodes
+def work() -> tuple[int, int, int]:
+    """Leaves and nodes gone down to, and samples of other parts applied, since the last call."""
+    leaves, nodes, of_others = (int(library().model_work(kind)) for kind in (0, 1, 2))
+    return leaves, nodes, of_others
 
 
-def planned(clouds: int, points: int, samples: int) -> Method:
-    """The kernel that the dispatch rule picks for equal clouds on the model's 4 processors."""
-    batch = FpsBatch()
-    batch.clouds, batch.max_points, batch.max_samples = clouds, points, samples
-    batch.rows = clouds * points
-    return Method(library().model_plan(ctypes.byref(batch)))
+class Plan(NamedTuple):
+    """What the dispatch rule picks: the kernel, its tree, the scratch memory that it takes."""
 
-
-class TreePlan(NamedTuple):
-    """The shape of the tree that the rule picks, and the scratch memory that it takes."""
-
+    method: Method
     shape: TreeShape
     scratch_bytes: int
 
 
-def planned_tree(clouds: int, points: int) -> TreePlan:
-    """The tree kernel's plan for equal clouds on the model's 4 processors."""
+def planned(
+    clouds: int,
+    points: int,
+    samples: int,
+    method: Method = Method.AUTO,
+    processors: int = 4,
+) -> Plan:
+    """The plan for equal clouds, on the model's 4 processors unless told."""
     batch = FpsBatch()
-    batch.clouds, batch.max_points, batch.max_samples = clouds, points, points // 4
+    batch.clouds, batch.max_points, batch.max_samples = clouds, points, samples
     batch.rows = clouds * points
-    shape = (ctypes.c_int * 4)()
-    scratch_bytes = library().model_plan_tree(ctypes.byref(batch), shape)
-    warps, levels, in_shared, sorts_in_block = shape
-    return TreePlan(TreeShape(warps, levels, bool(in_shared), bool(sorts_in_block)), scratch_bytes)
+    found = (ctypes.c_int * 6)()
+    scratch_bytes = library().model_plan(ctypes.byref(batch), int(method), processors, found)
+    warps, levels, in_shared, sorts_in_block, parts, picked = found
+    shape = TreeShape(warps, levels, bool(in_shared), bool(sorts_in_block), parts)
+    return Plan(Method(picked), shape, scratch_bytes)
+
+
+def planned_tree(clouds: int, points: int) -> Plan:
+    """The tree kernel's plan for equal clouds on the model's 4 processors."""
+    return planned(clouds, points, points // 4, Method.TREE)
 
 
 def brute_force(

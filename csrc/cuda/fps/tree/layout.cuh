@@ -34,6 +34,20 @@ __host__ __device__ inline int64_t nodes_of(int64_t points, int warps) {
   return apart * ceil_div(ceil_div(points, kLeaf), kFan * apart);
 }
 
+// Most points of a tree.
+inline int64_t capacity(int warps, int levels) {
+  int64_t points = int64_t{kLeaf} * warps;
+  for (int l = 0; l < levels; ++l) points *= kFan;
+  return points;
+}
+
+// The largest power of two that is at most v, and at least 1.
+inline int power_of_two(int64_t v) {
+  int power = 1;
+  while (2 * power <= v) power *= 2;
+  return power;
+}
+
 // The leaves of one warp. Leaf j of its node i is leaf `first + i * per_node + j * apart` of the
 // cloud: neighbors go to different warps, so that a sample finds all of them at work.
 struct Share {

@@ -1,15 +1,17 @@
 // Scratch memory of the tree kernel: leaves and nodes, and in their place first the spatial sort's.
 #pragma once
 
-#include "cuda/fps/tree/layout.cuh"
+#include "cuda/fps/tree/partition.cuh"
+#include "cuda/fps/tree/parts.h"
 #include "cuda/fps/tree/spatial_sort.h"
 
 namespace farpoint::cuda::tree {
 
 // Offsets in bytes. At most 20 for a point in its leaf, 4 for its row in order, 4 for its key, and
-// 5 for nodes that do not fit in shared memory.
+// 5 for nodes that do not fit in shared memory, or 9 for what the parts of a cloud share.
 struct Layout {
-  size_t points, nearest, order, keys, bounds, counts, nodes[kMaxLevels - 1], end;
+  size_t points, nearest, order, keys, bounds, counts, nodes[kMaxLevels - 1];
+  size_t leaf_boxes, group_boxes, zeros, logs, words, end;
 };
 
 inline Layout layout_of(const FpsBatch& batch, const TreeShape& shape, int device) {
@@ -32,6 +34,14 @@ inline Layout layout_of(const FpsBatch& batch, const TreeShape& shape, int devic
   for (int l = 0; l < shape.levels - 1; ++l) {
     at.nodes[l] = take(shape.in_shared ? 0 : nodes * sizeof(Node));
   }
+  const bool shares = shape.parts > 1;
+  const size_t groups = size_t{1} << group_shift(batch.max_points, shape.parts);
+  const size_t parts = shares ? static_cast<size_t>(batch.clouds) * shape.parts : 0;
+  at.leaf_boxes = take(shares ? places / kLeaf * sizeof(Box) : 0);
+  at.group_boxes = take(parts * groups * sizeof(Box));
+  at.zeros = take(parts / shape.parts * sizeof(unsigned));
+  at.logs = take(shares ? batch.rows * sizeof(Key) : 0);
+  at.words = take(parts * sizeof(Words));
   at.end = end;
   return at;
 }
@@ -45,6 +55,16 @@ inline Storage storage_in(char* memory, const Layout& at) {
     storage.nodes[l] = reinterpret_cast<Node*>(memory + at.nodes[l]);
   }
   return storage;
+}
+
+inline Parts parts_in(char* memory, const Layout& at, const FpsBatch& batch, int parts) {
+  return {parts,
+          group_shift(batch.max_points, parts),
+          reinterpret_cast<Box*>(memory + at.leaf_boxes),
+          reinterpret_cast<Box*>(memory + at.group_boxes),
+          reinterpret_cast<unsigned*>(memory + at.zeros),
+          reinterpret_cast<Key*>(memory + at.logs),
+          reinterpret_cast<Words*>(memory + at.words)};
 }
 
 // The second keys and rows lie where leaves will: these are written after the last pass.

@@ -37,6 +37,11 @@ __device__ inline Box empty_box() {
   return {{inf, inf, inf}, {-inf, -inf, -inf}};
 }
 
+__device__ inline Box around(const Box& a, const Box& b) {
+  return {{fminf(a.low.x, b.low.x), fminf(a.low.y, b.low.y), fminf(a.low.z, b.low.z)},
+          {fmaxf(a.high.x, b.high.x), fmaxf(a.high.y, b.high.y), fmaxf(a.high.z, b.high.z)}};
+}
+
 // The smallest box around the boxes of all lanes.
 __device__ inline float warp_lowest(float v) {
   return from_ordered(__reduce_min_sync(kAllLanes, ordered(v)));

@@ -18,6 +18,7 @@
 
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/kernels.h"
+#include "cuda/fps/tree/block_picker.cuh"
 #include "cuda/fps/tree/build.cuh"
 #include "cuda/fps/tree/memory.cuh"
 
@@ -25,52 +26,14 @@ namespace farpoint::cuda {
 namespace tree {
 namespace {
 
-// Two sets, used in turn: a warp may write its next record while a slower one still reads the last.
 struct Shared {
-  PointRow at[2][kFan];
-  float distance[2][kFan];
+  Records records;
   TailShared tail;
   // Behind it: the farthest points of each warp's root, then the nodes that are in shared memory.
   __device__ PointRow* root_at(int warp) {
     return reinterpret_cast<PointRow*>(this + 1) + warp * kFan;
   }
   __device__ Node* nodes(int warps) { return reinterpret_cast<Node*>(root_at(warps)); }
-};
-
-// The farthest of all warps. One barrier; every thread gets the result.
-__device__ Farthest block_farthest(const Farthest& mine, Shared& shared, int turn, int warps) {
-  if (warps == 1) return mine;
-  PointRow* const at = shared.at[turn % 2];
-  float* const distance = shared.distance[turn % 2];
-  if (lane_id() == 0) {
-    at[warp_id()] = mine.at;
-    distance[warp_id()] = mine.distance;
-  }
-  __syncthreads();
-  return warp_farthest(lane_id() < warps ? distance[lane_id()] : 0.0f, at);
-}
-
-// Where the nodes of this warp begin, level by level.
-template <int kLevels>
-__device__ void find_nodes(const Storage& storage, Node* in_shared, int64_t first, int warp,
-                           Node* (&nodes)[kMaxLevels - 1]) {
-  for (int l = 0; l < kLevels - 1; ++l) {
-    Node* const of_cloud = in_shared ? in_shared : storage.nodes[l] + first;
-    nodes[l] = of_cloud + warp;
-  }
-}
-
-// All warps of a block.
-template <int kLevels>
-struct BlockPicker {
-  TreePicker<kLevels>& of_warp;
-  Shared& shared;
-  int warps;
-
-  __device__ Farthest farthest(int turn) {
-    return block_farthest(of_warp.farthest(), shared, turn, warps);
-  }
-  __device__ void apply(Point sample) { of_warp.apply(sample); }
 };
 
 template <int kLevels, bool kInShared>
@@ -91,7 +54,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, kLevels == 1 || kInShared ? 
     TreeBuilder<kLevels> tree(storage.points + leaf * kLeaf, storage.nearest + leaf * kLeaf,
                               shared.root_at(warp), nodes, share_of<kLevels>(warp, warps), warps);
     tree.build(cloud, storage.order + cloud.first_row);
-    BlockPicker<kLevels> picker = {tree, shared, warps};
+    BlockPicker<kLevels> picker = {tree, shared.records, warps};
     emitted = sample_with(picker, cloud);
   }
   // Made anew: what the loop does not need would cost it registers.
@@ -116,19 +79,6 @@ int run(const FpsBatch& batch, const TreeShape& shape, const Storage& storage, v
                                             : shape.levels == 3 ? sample_in_tree<3, false>
                                                                 : sample_in_tree<4, false>;
   return launch(kernel, launch_shape, stream, batch, storage);
-}
-
-int64_t capacity(int warps, int levels) {
-  int64_t points = int64_t{kLeaf} * warps;
-  for (int l = 0; l < levels; ++l) points *= kFan;
-  return points;
-}
-
-// The largest power of two that is at most v, and at least 1.
-int power_of_two(int64_t v) {
-  int power = 1;
-  while (2 * power <= v) power *= 2;
-  return power;
 }
 
 // As many warps as give a processor some thirty with all its blocks, and each of them 16 leaves.
@@ -167,11 +117,17 @@ size_t fps_tree_scratch(const FpsBatch& batch, const TreeShape& shape, int devic
 
 int fps_tree(const FpsBatch& batch, const TreeShape& shape, void* scratch, int device,
              void* stream) {
+  char* const memory = static_cast<char*>(scratch);
   const tree::Layout at = tree::layout_of(batch, shape, device);
-  const tree::Storage storage = tree::storage_in(static_cast<char*>(scratch), at);
-  const tree::SortStorage sort = tree::sort_storage_in(static_cast<char*>(scratch), at, batch.rows);
-  const int code = tree::sort_in_space(batch, shape.sorts_in_block, sort, device, stream);
-  return code ? code : tree::run(batch, shape, storage, stream);
+  const tree::Storage storage = tree::storage_in(memory, at);
+  const tree::SortStorage sort = tree::sort_storage_in(memory, at, batch.rows);
+  int code = tree::sort_in_space(batch, shape.sorts_in_block, sort, device, stream);
+  if (code || shape.parts == 1) return code ? code : tree::run(batch, shape, storage, stream);
+  const tree::Parts parts = tree::parts_in(memory, at, batch, shape.parts);
+  code =
+      cudaMemsetAsync(memory + at.zeros, 0, at.end - at.zeros, static_cast<cudaStream_t>(stream));
+  if (!code) code = tree::run_parts(batch, shape, storage, parts, device, stream);
+  return code ? code : tree::merge_parts(batch, storage, parts, stream);
 }
 
 }  // namespace farpoint::cuda

@@ -10,6 +10,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ptx/stores.h"
@@ -18,7 +19,7 @@
 namespace model {
 
 Position here;
-int64_t work[2];
+int64_t work[3];
 
 namespace {
 
@@ -59,8 +60,10 @@ jmp_buf scheduler;
 Fiber* running;
 Launch current;
 const std::function<void()>* body;
-Block block;
-std::vector<Fiber> fibers;
+std::vector<Block> blocks;  // those that run at once
+std::vector<Fiber> fibers;  // block by block
+
+Block& block() { return blocks[here.slot / current.threads]; }
 
 unsigned char* stack_of(size_t fiber) {
   static std::vector<unsigned char*> stacks;
@@ -77,6 +80,7 @@ void leave() { _longjmp(scheduler, 1); }
 void enter() {
   (*body)();
   running->done = true;
+  end_thread_stores();
   leave();
 }
 
@@ -148,15 +152,16 @@ void run_fibers() {
   for (long passes = 0; failed.empty() && !all_done(); ++passes) {
     pace.step(warps.size());
     if (passes > kMostPasses) failed = "the kernel does not end";
+    drain_ended_by_chance();
     if (!pass(warps, pace)) failed = failed.empty() ? "deadlock: every thread waits" : failed;
   }
 }
 
 void add_threads(unsigned number) {
-  fibers.clear();
   for (unsigned t = 0; t < current.threads; ++t) {
     Fiber fiber;
-    fiber.position = {t, number, current.threads, current.blocks};
+    const auto slot = static_cast<unsigned>(fibers.size());
+    fiber.position = {t, number, current.threads, current.blocks, slot};
     fibers.push_back(fiber);
   }
 }
@@ -178,13 +183,24 @@ void arrive(Barrier& barrier, unsigned expected) {
   wait_while(&barrier.generation, generation);
 }
 
-void begin_block(unsigned number) {
-  block = Block();
+void add_block(unsigned number) {
+  Block block;
   block.shared.reset(new unsigned char[current.shared_bytes + 1]);
   std::memset(block.shared.get(), 0xcd, current.shared_bytes + 1);
   block.warps.resize((current.threads + kLanes - 1) / kLanes);
+  blocks.push_back(std::move(block));
   add_threads(number);
-  begin_stores(current.threads);
+}
+
+// Those blocks together, to their end.
+void run_blocks(const std::vector<unsigned>& numbers) {
+  blocks.clear();
+  fibers.clear();
+  for (const unsigned number : numbers) add_block(number);
+  begin_stores(fibers.size());
+  run_fibers();
+  traffic::end_block();
+  for (const Block& one : blocks) forget_stores(one.shared.get(), current.shared_bytes);
 }
 
 std::map<const void*, Translation>& translations() {
@@ -213,21 +229,20 @@ int run(const Launch& launch, const std::function<void()>& kernel) {
   std::vector<unsigned> order(launch.blocks);
   for (unsigned b = 0; b < launch.blocks; ++b) order[b] = b;
   std::shuffle(order.begin(), order.end(), random_engine);
-  for (const unsigned number : order) {
-    begin_block(number);
-    run_fibers();
-    end_block_stores(block.shared.get(), current.shared_bytes);
-    traffic::end_block();
+  if (launch.at_once) {
+    run_blocks(order);
+  } else {
+    for (const unsigned number : order) run_blocks({number});
   }
   end_launch_stores();
   traffic::end_launch();
   return failed.empty() ? 0 : 1;
 }
 
-void block_barrier() { arrive(block.barrier, here.threads); }
+void block_barrier() { arrive(block().barrier, here.threads); }
 
 const uint64_t* warp_exchange(const char* what, uint64_t mine) {
-  Warp& warp = block.warps[here.thread / kLanes];
+  Warp& warp = block().warps[here.thread / kLanes];
   const unsigned generation = warp.turn.generation;
   if (warp.turn.arrived != 0 && std::strcmp(warp.what, what) != 0) {
     fail("lanes of a warp meet in different operations");
@@ -239,7 +254,7 @@ const uint64_t* warp_exchange(const char* what, uint64_t mine) {
   return offered;
 }
 
-unsigned char* shared_memory() { return block.shared.get(); }
+unsigned char* shared_memory() { return block().shared.get(); }
 size_t shared_bytes() { return current.shared_bytes; }
 unsigned random_number() { return static_cast<unsigned>(random_engine()); }
 

@@ -1,7 +1,7 @@
 // CUDA device emulator in one CPU thread: every CUDA thread is a fiber that runs until it waits.
 //
-// Blocks run one after another in a random order, which is all that CUDA promises. Warps take turns
-// in a random order, some of them rarely, and lanes forwards or backwards, so that a result which
+// Blocks run one after another in a random order, which is all that CUDA promises, or at once where a
+// cooperative launch promises that. Warps take turns in a random order, some of them rarely, and lanes forwards or backwards, so that a result which
 // depends on luck shows.
 #pragma once
 
@@ -16,16 +16,18 @@ struct Launch {
   unsigned blocks;
   unsigned threads;
   size_t shared_bytes;
+  bool at_once;  // all blocks
 };
 
 // Who is running; the kernels read these through threadIdx and blockIdx.
 struct Position {
   unsigned thread, block, threads, blocks;
+  unsigned slot;  // among the threads that run at once
 };
 extern Position here;
 
 // Work that kernels tally, by its kind.
-extern int64_t work[2];
+extern int64_t work[3];
 
 void seed(unsigned value);
 // Of the device that launchers plan for; 4, so that small batches reach every branch.

@@ -64,10 +64,10 @@ int model_fps(const FpsBatch* batch, int method, unsigned seed) {
 
 // The tree kernel in a shape that the rule need not pick.
 int model_fps_tree(const FpsBatch* batch, int warps, int levels, int in_shared, int sorts_in_block,
-                   unsigned seed) {
+                   int parts, unsigned seed) {
   model::reset();
   model::seed(seed);
-  const TreeShape shape = {warps, levels, in_shared != 0, sorts_in_block != 0};
+  const TreeShape shape = {warps, levels, in_shared != 0, sorts_in_block != 0, parts};
   const FpsPlan plan = fps_plan_tree(*batch, shape, 0);
   std::vector<unsigned char> scratch(plan.scratch_bytes + 16, 0xcd);
   return fps(*batch, plan, scratch.data(), 0, nullptr);
@@ -89,17 +89,19 @@ int model_spatial_sort(const FpsBatch* batch, int in_block, int32_t* order, unsi
   return tree::sort_in_space(*batch, in_block != 0, storage, 0, nullptr);
 }
 
-int64_t model_plan_tree(const FpsBatch* batch, int* shape) {
-  const FpsPlan plan = fps_plan(*batch, FpsMethod::kTree, 0);
+// What fps() would do on so many processors; its method comes last in `shape`.
+int64_t model_plan(const FpsBatch* batch, int method, int processors, int* shape) {
+  const int before = model::processors();
+  model::set_processors(processors);
+  const FpsPlan plan = fps_plan(*batch, static_cast<FpsMethod>(method), 0);
+  model::set_processors(before);
   shape[0] = plan.tree.warps;
   shape[1] = plan.tree.levels;
   shape[2] = plan.tree.in_shared;
   shape[3] = plan.tree.sorts_in_block;
+  shape[4] = plan.tree.parts;
+  shape[5] = static_cast<int>(plan.method);
   return static_cast<int64_t>(plan.scratch_bytes);
-}
-
-int model_plan(const FpsBatch* batch) {
-  return static_cast<int>(fps_plan(*batch, FpsMethod::kAuto, 0).method);
 }
 
 int model_fps_brute_force(const BruteFpsBatch* batch) {

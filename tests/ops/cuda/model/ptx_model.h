@@ -13,7 +13,19 @@ T& shared_as() {
 
 inline int highest_bit(unsigned v) { return 31 - __clz(static_cast<int>(v)); }
 
-enum class Work { kLeaves, kNodes };
+struct alignas(16) Words {
+  unsigned long long low, high;
+};
+template <typename T>
+T load_relaxed(const T* from) {
+  return *from;
+}
+template <typename T>
+void store_relaxed(T* to, T v) {
+  *to = v;
+}
+
+enum class Work { kLeaves, kNodes, kOfOthers };
 inline void tally(Work work, int amount) {
   if (model::here.thread % 32 == 0) model::work[static_cast<int>(work)] += amount;
 }

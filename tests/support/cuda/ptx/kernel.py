@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 
 TYPES = frozenset(f"{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64))
-TYPES |= {"f32", "f64", "pred"}
+TYPES |= {"b128", "f32", "f64", "pred"}
 REGISTERS = {"pred": "bool", "b16": "uint16_t", "b32": "uint32_t", "b64": "uint64_t"}
-REGISTERS |= {"f32": "float", "f64": "double"}
+REGISTERS |= {"b128": "unsigned __int128", "f32": "float", "f64": "double"}
 # Operands that are not of the instruction's type, by name; T is that type.
 OPERANDS = {
     "selp": ("T", "T", "pred"),
@@ -80,7 +80,7 @@ class Kernel:
                 declared += self._declaration(line)
             else:
                 done.append(self._guarded(line))
-        yield from declared
+        yield from dict.fromkeys(declared)  # inline PTX declares its own each time
         yield from done
 
     def _declaration(self, line: str) -> Iterator[str]:
@@ -210,8 +210,9 @@ class Kernel:
         place = self._address(space, address, size)
         if words[0] == "st":
             put = ", ".join(self._value(n, kind) for n in names)
+            strong = ", true" if "relaxed" in words else ""
             touch = self._touch("kStore", space, address, size)
-            return f"{touch}ptx::write({place}, {vector}{{{put}}});"
+            return f"{touch}ptx::write({place}, {vector}{{{put}}}{strong});"
         get = "".join(f" ptx::set({identifier(n)}, v[{i}]);" for i, n in enumerate(names))
         touch = self._touch("kLoad", space, address, size)
         return f"{{ {touch}const auto v = ptx::read<{vector}>({place});{get} }}"

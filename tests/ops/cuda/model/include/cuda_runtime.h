@@ -46,13 +46,23 @@ using cudaStream_t = struct Stream*;
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorLaunchFailure = 719 };
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount,
+  cudaDevAttrCooperativeLaunch,
   cudaDevAttrMaxSharedMemoryPerBlockOptin
 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+enum cudaLaunchAttributeID { cudaLaunchAttributeCooperative = 2 };
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  union {
+    int cooperative;
+  } val;
+};
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   size_t dynamicSmemBytes;
   cudaStream_t stream;
+  cudaLaunchAttribute* attrs;
+  unsigned numAttrs;
 };
 
 inline cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
@@ -63,7 +73,9 @@ inline cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 inline const char* cudaGetErrorString(cudaError_t) { return model::failure(); }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  *value = attribute == cudaDevAttrMultiProcessorCount ? model::processors() : 227 * 1024;
+  *value = attribute == cudaDevAttrMultiProcessorCount ? model::processors()
+           : attribute == cudaDevAttrCooperativeLaunch ? 1
+                                                       : 227 * 1024;
   return cudaSuccess;
 }
 
@@ -71,7 +83,9 @@ template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments... arguments) {
   static_assert((std::is_same_v<Parameters, Arguments> && ...));
-  const model::Launch launch = {config->gridDim.x, config->blockDim.x, config->dynamicSmemBytes};
+  const bool at_once = config->numAttrs > 0 && config->attrs->val.cooperative != 0;
+  const model::Launch launch = {config->gridDim.x, config->blockDim.x, config->dynamicSmemBytes,
+                                at_once};
   const auto translated = model::translation(reinterpret_cast<const void*>(kernel));
   const void* const parameters[] = {&arguments...};
   const int code = model::run(launch, [&] {

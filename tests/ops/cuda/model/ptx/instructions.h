@@ -30,6 +30,7 @@ using b32 = uint32_t;
 using u64 = uint64_t;
 using s64 = int64_t;
 using b64 = uint64_t;
+using b128 = unsigned __int128;
 using f32 = float;
 using f64 = double;
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <random>
 #include <vector>
 
@@ -17,6 +16,7 @@ struct Store {
   unsigned char* at;
   size_t bytes;
   unsigned char value[kMostBytes];
+  bool strong;
 
   bool meets(const unsigned char* from, size_t count) const {
     return at < from + count && from < at + bytes;
@@ -25,10 +25,11 @@ struct Store {
 };
 using Stores = std::vector<Store>;
 
-std::vector<Stores> unseen;  // of each thread of the block
-Stores left;                 // of threads that ended
+std::vector<Stores> unseen;  // of each thread that runs
+Stores ended;                // strong ones of threads that ended: others see them at last
+Stores left;                 // weak ones
 
-Stores& mine() { return unseen[here.thread]; }
+Stores& mine() { return unseen[here.slot]; }
 
 // A store, or an earlier one to the same bytes, which must land before it.
 void land_one(Stores& stores, size_t picked) {
@@ -45,10 +46,10 @@ void land_all(Stores& stores) {
 
 }  // namespace
 
-void store(void* to, const void* from, size_t bytes) {
+void store(void* to, const void* from, size_t bytes, bool strong) {
   Stores& stores = mine();
   if (stores.size() == kMostStores) land_one(stores, random_number() % stores.size());
-  Store one = {static_cast<unsigned char*>(to), bytes, {}};
+  Store one = {static_cast<unsigned char*>(to), bytes, {}, strong};
   std::memcpy(one.value, from, bytes);
   stores.push_back(one);
 }
@@ -81,6 +82,18 @@ void settle(const void* at, size_t bytes) {
 
 void drain() { land_all(mine()); }
 
+void drain_to_block() {
+  Stores& stores = mine();
+  for (size_t i = 0; i < stores.size();) {
+    if (stores[i].strong) {
+      ++i;
+    } else {
+      land_one(stores, i);
+      i = 0;
+    }
+  }
+}
+
 void drain_by_chance() {
   Stores& stores = mine();
   while (!stores.empty() && random_number() % 8 == 0) {
@@ -88,18 +101,26 @@ void drain_by_chance() {
   }
 }
 
-void begin_stores(size_t threads) { unseen.assign(threads, {}); }
-
-void end_block_stores(const unsigned char* shared, size_t bytes) {
-  for (const Stores& stores : unseen) {
-    std::copy_if(stores.begin(), stores.end(), std::back_inserter(left),
-                 [&](const Store& one) { return !one.meets(shared, bytes); });
-  }
-  unseen.clear();
+void drain_ended_by_chance() {
+  if (!ended.empty() && random_number() % 8 == 0) land_one(ended, random_number() % ended.size());
 }
 
-// Those of one thread to the same bytes keep their order: `left` has them in it.
+void begin_stores(size_t threads) { unseen.assign(threads, {}); }
+
+void end_thread_stores() {
+  for (const Store& one : mine()) (one.strong ? ended : left).push_back(one);
+  mine().clear();
+}
+
+void forget_stores(const unsigned char* shared, size_t bytes) {
+  for (Stores* const stores : {&ended, &left}) {
+    const auto gone = [&](const Store& one) { return one.meets(shared, bytes); };
+    stores->erase(std::remove_if(stores->begin(), stores->end(), gone), stores->end());
+  }
+}
+
 void end_launch_stores() {
+  land_all(ended);
   for (const Store& one : left) one.land();
   left.clear();
 }

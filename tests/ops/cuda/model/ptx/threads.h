@@ -27,8 +27,8 @@ T read(const void* from) {
   return value;
 }
 template <typename T>
-void write(void* to, T value) {
-  model::store(to, &value, sizeof value);
+void write(void* to, T value, bool strong = false) {
+  model::store(to, &value, sizeof value, strong);
 }
 template <typename T>
 T parameter(const void* const* parameters, int number, int offset) {
@@ -72,12 +72,13 @@ inline const u64* exchange(const char* what, u64 mine, u32 lanes) {
   return model::warp_exchange(what, mine);
 }
 inline void bar_warp_sync(u32 lanes) {
-  model::drain();
+  model::drain_to_block();
   exchange("bar.warp.sync", 0, lanes);
 }
 inline void bar_sync(u32 barrier) {
   if (barrier != 0) model::fail("a named barrier");
-  model::drain();
+  model::drain_to_block();
+  model::drain_by_chance();
   model::block_barrier();
 }
 inline void membar() { model::drain(); }

@@ -95,8 +95,8 @@ void add(const Request& request) {
 }
 
 Thread& running() {
-  if (threads.size() < here.threads) threads.resize(here.threads);
-  return threads[here.thread];
+  if (threads.size() <= here.slot) threads.resize(here.slot + 1);
+  return threads[here.slot];
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ void touch(int site, Access access, Space space, uint64_t address, size_t bytes)
   if (thread.executed.size() <= static_cast<size_t>(site)) thread.executed.resize(site + 1);
   auto& [met, times] = thread.executed[site];
   if (std::exchange(met, thread.met) != thread.met) times = 0;
-  const uint64_t warp = here.thread / kLanes, lane = here.thread % kLanes;
+  const uint64_t warp = here.slot / kLanes, lane = here.slot % kLanes;
   const uint64_t key = ((thread.met * 1024 + uint64_t(site)) * kLanes + warp) << 24 | times++;
   Request& request = open.try_emplace(key, Request{access, space, bytes}).first->second;
   request.lanes |= 1u << lane;

@@ -1,0 +1,180 @@
+// Farthest point sampling of one cloud by several blocks, each in its own part of the cloud.
+//
+// 1. A sample depends on those before it, but hardly ever on far ones. So each block takes the
+//    farthest point of its own part again and again, over a pruning tree of that part, and waits
+//    for others only where a point lies near their leaves (peers.cuh). It is the CPU's way: see
+//    csrc/cpu/kernels/fps/parallel_picker.h, which says why the result is that of one block.
+// 2. Blocks speak through logs in global memory: a sample is one number of 8 bytes, and what a
+//    block tells of itself one word of 16. Nobody waits for a fence, and nothing is sent to a
+//    block that does not ask.
+// 3. They wait for one another, so all of them must hold a processor: a cooperative launch.
+#include <algorithm>
+
+#include "cuda/common/launch.cuh"
+#include "cuda/fps/kernels.h"
+#include "cuda/fps/tree/block_picker.cuh"
+#include "cuda/fps/tree/build.cuh"
+#include "cuda/fps/tree/ending.cuh"
+#include "cuda/fps/tree/parts.h"
+#include "cuda/fps/tree/peers.cuh"
+
+namespace farpoint::cuda {
+namespace tree {
+namespace {
+
+constexpr int kBoxWarps = 8;
+
+// One block for each group of 32 leaves: their boxes and its own, and the lowest finite row of a
+// cloud whose start is not finite.
+__global__ void __launch_bounds__(kBoxWarps* kWarp)
+    find_boxes(FpsBatch batch, const int* order, Parts parts) {
+  auto& boxes = shared_as<Box[kGroupLeaves]>();
+  const int b = blockIdx.x / parts.groups(), group = blockIdx.x % parts.groups();
+  const Cloud cloud = cloud_of(batch, b);
+  if (cloud.m == 0) return;
+  const Partition partition(cloud.n, parts.count);
+  const int part = group >> parts.group_shift;
+  const int begin = (group - (part << parts.group_shift)) * kGroupLeaves;
+  const int first = partition.first_point(part), points = partition.points_of(part);
+  const bool wants_row = !is_finite(cloud.point(cloud.start));
+  Box* const leaf_boxes = parts.leaf_boxes + first_leaf(cloud.first_row, b) + first / kLeaf + begin;
+  for (int j = warp_id(); j < kGroupLeaves; j += kBoxWarps) {
+    const int place = (begin + j) * kLeaf + lane_id();
+    const int row = place < points ? order[cloud.first_row + first + place] : cloud.start;
+    const Point p = cloud.point(row);
+    const bool counts = place < points && is_finite(p);
+    const Box box = warp_box(counts ? Box{p, p} : empty_box());
+    const int lowest = wants_row ? warp_min(counts ? row : kNoRow) : kNoRow;
+    if (lane_id() != 0) continue;
+    boxes[j] = box;
+    if ((begin + j) * kLeaf < points) leaf_boxes[j] = box;
+    if (lowest != kNoRow) atomicMax(&parts.first[b], static_cast<unsigned>(kNoRow - lowest));
+  }
+  __syncthreads();
+  if (warp_id() != 0) return;
+  const Box whole = warp_box(boxes[lane_id()]);
+  if (lane_id() == 0) parts.group_boxes[blockIdx.x] = whole;
+}
+
+struct Shared {
+  Records records;
+  PeersShared peers;
+  int ending;
+  // Behind it: the farthest points of each warp's root, then the nodes.
+  __device__ PointRow* root_at(int warp) {
+    return reinterpret_cast<PointRow*>(this + 1) + warp * kFan;
+  }
+  __device__ Node* nodes(int warps) { return reinterpret_cast<Node*>(root_at(warps)); }
+};
+
+// Takes samples of one part until it has no point left that is farther than enough, or all that
+// are wanted are known to come before.
+template <class Picker>
+__device__ void sample_part(Picker& picker, Peers& peers, Ending& ending, float enough,
+                            Point first) {
+  picker.apply(first);
+  Farthest f = picker.farthest(0);
+  int turn = 1;
+  while (f.distance > 0.0f) {
+    const Key key = key_of(f.distance, row_of(f.at));
+    if (ending.is_reached(key, peers.sampled())) break;
+    peers.tell(key);
+    if (peers.is_any_behind(key)) {
+      const Peers::Found found = peers.poll(f, key);
+      if (threadIdx.x == 0) tally(Work::kOfOthers, found.arrived);
+      for (int i = 0; i < found.arrived; ++i) {
+        picker.apply(peers.inbox(i));
+        __syncwarp();  // two of them may store the farthest point of one leaf, each from its lane
+      }
+      if (found.arrived > 0) f = picker.farthest(turn++);
+      if (found.arrived > 0 || found.waits) continue;
+    }
+    peers.take(key);
+    // Taken all the same: it is the covering radius of the samples before it.
+    if (f.distance <= enough) break;
+    picker.apply(point_of(f.at));
+    f = picker.farthest(turn++);
+  }
+  peers.tell(0);
+}
+
+template <int kLevels, bool kInShared>
+__global__ void __launch_bounds__(kMaxWarps* kWarp, 1)
+    sample_in_parts(FpsBatch batch, Storage storage, Parts parts, int first_cloud) {
+  auto& shared = shared_as<Shared>();
+  const int b = first_cloud + blockIdx.x / parts.count, self = blockIdx.x % parts.count;
+  const Cloud cloud = cloud_of(batch, b);
+  if (cloud.m == 0) return;
+  const Partition partition(cloud.n, parts.count);
+  Cloud own = cloud;
+  own.n = partition.points_of(self);
+  const int warps = blockDim.x / kWarp, begin = partition.first_point(self);
+  // Through a shuffle: ptxas would read the special register again in every step.
+  const int warp = __shfl_sync(kAllLanes, warp_id(), 0);
+  const int64_t leaf = first_leaf(cloud.first_row, b) + begin / kLeaf;
+  Node* nodes[kMaxLevels - 1] = {};
+  find_nodes<kLevels>(storage, kInShared ? shared.nodes(warps) : nullptr, 0, warp, nodes);
+  TreeBuilder<kLevels> tree(storage.points + leaf * kLeaf, storage.nearest + leaf * kLeaf,
+                            shared.root_at(warp), nodes, share_of<kLevels>(warp, warps), warps);
+  tree.build(own, storage.order + cloud.first_row + begin);
+  Peers peers(parts, cloud, b, self, shared.peers);
+  __syncthreads();
+  BlockPicker<kLevels> picker = {tree, shared.records, warps};
+  Ending ending(parts, cloud, b, self, shared.ending);
+  const Point first = point_of(first_sample(cloud, parts.first[b]));
+  sample_part(picker, peers, ending, fmaxf(cloud.enough, 0.0f), first);
+}
+
+size_t shared_bytes(int64_t points, const TreeShape& shape) {
+  return sizeof(Shared) + shape.warps * kFan * sizeof(PointRow) +
+         (shape.levels > 1 ? nodes_of(points, shape.warps) * sizeof(Node) : 0);
+}
+
+int launch_parts(const FpsBatch& batch, const TreeShape& shape, const Storage& storage,
+                 const Parts& parts, int device, void* stream) {
+  const int processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
+  const int most = std::max(1, processors / shape.parts);
+  const size_t bytes = shared_bytes(points_of_part(batch.max_points, shape.parts), shape);
+  for (int first = 0; first < batch.clouds; first += most) {
+    const int clouds = std::min(most, batch.clouds - first);
+    const LaunchShape launch_shape = {static_cast<unsigned>(clouds * shape.parts),
+                                      static_cast<unsigned>(shape.warps * kWarp), bytes, true};
+    const auto kernel = shape.levels == 1 ? sample_in_parts<1, false> : sample_in_parts<2, true>;
+    if (const int code = launch(kernel, launch_shape, stream, batch, storage, parts, first)) {
+      return code;
+    }
+  }
+  return cudaSuccess;
+}
+
+}  // namespace
+
+int run_parts(const FpsBatch& batch, const TreeShape& shape, const Storage& storage,
+              const Parts& parts, int device, void* stream) {
+  const auto blocks = static_cast<unsigned>(batch.clouds * parts.groups());
+  const LaunchShape boxes = {blocks, kBoxWarps * kWarp, kGroupLeaves * sizeof(Box)};
+  const int code = launch(find_boxes, boxes, stream, batch, storage.order, parts);
+  return code ? code : launch_parts(batch, shape, storage, parts, device, stream);
+}
+
+}  // namespace tree
+
+TreeShape fps_parts_shape(const FpsBatch& batch, int parts, int device, int warps) {
+  constexpr int kPointsOfWarp = 512, kFewestWarps = 4;
+  TreeShape shape = fps_tree_shape(batch, device, warps);
+  const int64_t points = tree::points_of_part(batch.max_points, parts);
+  TreeShape of_part = {warps, 1, false, shape.sorts_in_block, parts};
+  if (warps == 0) {
+    of_part.warps =
+        std::clamp(tree::power_of_two(points / kPointsOfWarp), kFewestWarps, tree::kMaxWarps);
+  }
+  while (points > tree::capacity(of_part.warps, of_part.levels)) ++of_part.levels;
+  of_part.in_shared = of_part.levels > 1;
+  const int shared = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  const bool fits = of_part.levels <= 2 &&
+                    tree::shared_bytes(points, of_part) <= static_cast<size_t>(shared) &&
+                    device_attribute(cudaDevAttrCooperativeLaunch, device) != 0;
+  return fits && parts > 1 ? of_part : shape;
+}
+
+}  // namespace farpoint::cuda
