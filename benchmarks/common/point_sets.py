@@ -1,5 +1,6 @@
 """Seeded point clouds for benchmarks, synthetic but for one: float32 (n, 3), contiguous."""
 
+import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -11,11 +12,8 @@ from farpoint_training.scenes import lidar_scan
 
 Cloud = npt.NDArray[np.float32]
 ROOT = Path(__file__).resolve().parents[2]
-# A scan of a 128-beam sensor, the whole one where the optional data is beside the checkout.
-STREETS = (
-    ROOT.parent / "shared" / "data" / "driving_os1_128_scan0_kitti.bin",
-    ROOT / "tests" / "data" / "street_kitti_part.bin",
-)
+# Points of a 128-beam sensor as KITTI has them; STREET_SCAN names a whole scan, or any other.
+STREET = ROOT / "tests" / "data" / "street_kitti_part.bin"
 
 
 def lidar(n: int) -> Cloud:
@@ -31,7 +29,7 @@ def lidar(n: int) -> Cloud:
 
 @cache
 def _street() -> Cloud:
-    path = next(path for path in STREETS if path.exists())
+    path = os.environ.get("STREET_SCAN") or STREET
     return np.fromfile(path, np.float32).reshape(-1, 4)[:, :3]
 
 
