@@ -63,14 +63,15 @@ class Compute:
         self.batcher: Scheduler = (
             self.batchers[0] if len(self.batchers) == 1 else Placement(self.batchers)
         )
-        # Engines of one device have one memory.
+        # Engines of one device share its memory and its models.
+        of_devices = list({engine.device: engine for engine in self.engines}.values())
         self.monitor = MemoryMonitor(
-            list({engine.memory: engine for engine in self.engines}.values()),
+            of_devices,
             lambda: self.batcher.waiting_requests,
             lambda healthy: health.report("memory", healthy=healthy),
             structlog.get_logger("farpoint.memory").error,
         )
-        self.models = Registry(self.engines, health)
+        self.models = Registry(of_devices, health)
 
     def _make_batcher(self, index: int, settings: Settings, metrics: Metrics) -> Batcher:
         engine = self.engines[index]

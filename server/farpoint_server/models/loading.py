@@ -52,7 +52,7 @@ async def load_model(name: str, path: Path | None, engines: Sequence[Engine]) ->
         name: Of it.
         path: Of a safetensors file of an encoder, or of a .pt2 archive of a program; None for the
             weights that farpoint_models brings.
-        engines: Each gets a copy.
+        engines: One of each device, which gets a copy.
 
     Raises:
         InvalidRequestError: the file is neither.

@@ -45,7 +45,7 @@ class Registry:
     """Loads and unloads models while others are used. Belongs to the event loop.
 
     Args:
-        engines: Each gets a copy of every model.
+        engines: One of each device, which gets a copy of every model.
         readiness: Told of every model once it is warm, and when it is gone.
     """
 
