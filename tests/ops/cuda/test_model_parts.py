@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from tests.support.awkward_clouds import SHAPES, Cloud, duplicates, lattice, uniform
-from tests.support.cuda.on_cpu import Method, TreeShape, brute_force, planned, sample
+from tests.support.cuda.on_cpu import Method, TreeShape, check_exact, planned
 
 # One to four warps in a part, two to 32 parts, registers and shared memory, both sorts.
 PARTS = (
@@ -21,39 +21,31 @@ PARTS = (
 MANY = TreeShape(1, 1, False, True, parts=32)
 
 
-def check(
-    clouds: list[Cloud], m: list[int], start: list[int], shape: TreeShape, seed: int = 0
-) -> None:
-    indices, distances = sample(clouds, m, start, Method.PARTS, seed, shape)
-    for b, cloud in enumerate(clouds):
-        expected, radii = brute_force(cloud, m[b], start[b])
-        np.testing.assert_array_equal(indices[b], expected)
-        np.testing.assert_array_equal(distances[b], radii)
-
-
 @pytest.mark.parametrize("cloud", SHAPES)
 @pytest.mark.parametrize("shape", PARTS)
 def test_parts_are_exact(shape: TreeShape, cloud: Callable[..., Cloud]) -> None:
     """Also where a part has no point, and where clouds do not fit on the device together."""
     rng = np.random.default_rng(5)
     sizes = [400, 1, 233]
-    check([cloud(rng, n) for n in sizes], [40, 1, 60], [5, 0, 232], shape, seed=sum(shape))
+    check_exact(
+        [cloud(rng, n) for n in sizes], [40, 1, 60], [5, 0, 232], shape=shape, seed=sum(shape)
+    )
 
 
 @pytest.mark.parametrize("cloud", [uniform, lattice, duplicates])
 def test_all_points_are_sampled_in_parts(cloud: Callable[..., Cloud]) -> None:
-    check([cloud(np.random.default_rng(1), 300)], [300], [17], PARTS[0])
+    check_exact([cloud(np.random.default_rng(1), 300)], [300], [17], shape=PARTS[0])
 
 
 def test_more_parts_than_a_warp_has_lanes_for() -> None:
     """Each part reads one sample of each other at a time."""
     rng = np.random.default_rng(2)
-    check([uniform(rng, 1100), lattice(rng, 1000)], [40, 40], [0, 1], MANY)
+    check_exact([uniform(rng, 1100), lattice(rng, 1000)], [40, 40], [0, 1], shape=MANY)
 
 
 def test_parts_of_several_groups_of_leaves() -> None:
     cloud = uniform(np.random.default_rng(3), 5000)
-    check([cloud], [60], [4999], TreeShape(4, 1, False, True, parts=2))
+    check_exact([cloud], [60], [4999], shape=TreeShape(4, 1, False, True, parts=2))
 
 
 @pytest.mark.parametrize(

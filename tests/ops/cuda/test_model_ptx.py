@@ -19,7 +19,7 @@ from tests.support.awkward_clouds import (
     with_holes,
 )
 from tests.support.cuda.model import Executed, executes_ptx, executing, has_nvcc
-from tests.support.cuda.on_cpu import Method, TreeShape, brute_force, sample
+from tests.support.cuda.on_cpu import Method, TreeShape, check_exact
 from tests.support.cuda.ptx.module import Fault
 
 # The first test builds the model.
@@ -106,11 +106,7 @@ def check(
     batch: list[tuple[Cloud, int, int]], method: Method, seed: int, shape: TreeShape | None
 ) -> None:
     points, counts, starts = map(list, zip(*batch, strict=True))
-    indices, distances = sample(points, counts, starts, method, seed, shape)
-    for b, (cloud, m, start) in enumerate(batch):
-        expected, radii = brute_force(cloud, m, start)
-        np.testing.assert_array_equal(indices[b], expected)
-        np.testing.assert_array_equal(distances[b], radii)
+    check_exact(points, counts, starts, method, seed, shape)
 
 
 def clouds_in_parts(seed: int) -> list[tuple[Cloud, int, int]]:

@@ -9,9 +9,8 @@ from tests.support.awkward_clouds import SHAPES, Cloud, coincident, duplicates, 
 from tests.support.clouds import street_scan
 from tests.support.cuda.model import executes_ptx
 from tests.support.cuda.on_cpu import (
-    Method,
     TreeShape,
-    brute_force,
+    check_exact,
     planned_tree,
     sample,
     spatial_order,
@@ -40,28 +39,20 @@ EDGES = (
 )
 
 
-def check(
-    clouds: list[Cloud], m: list[int], start: list[int], shape: TreeShape, seed: int = 0
-) -> None:
-    indices, distances = sample(clouds, m, start, Method.TREE, seed, shape=shape)
-    for b, cloud in enumerate(clouds):
-        expected, radii = brute_force(cloud, m[b], start[b])
-        np.testing.assert_array_equal(indices[b], expected)
-        np.testing.assert_array_equal(distances[b], radii)
-
-
 @pytest.mark.parametrize("cloud", SHAPES)
 @pytest.mark.parametrize("shape", SMALL_SHAPES)
 def test_every_shape_of_the_tree_is_exact(shape: TreeShape, cloud: Callable[..., Cloud]) -> None:
     rng = np.random.default_rng(5)
     sizes = [700, 1, 990]
-    check([cloud(rng, n) for n in sizes], [90, 1, 200], [5, 0, 989], shape, seed=sum(shape))
+    check_exact(
+        [cloud(rng, n) for n in sizes], [90, 1, 200], [5, 0, 989], shape=shape, seed=sum(shape)
+    )
 
 
 @pytest.mark.parametrize("cloud", [uniform, lattice])
 @pytest.mark.parametrize(("shape", "n"), EDGES)
 def test_the_edges_of_a_shape(shape: TreeShape, n: int, cloud: Callable[..., Cloud]) -> None:
-    check([cloud(np.random.default_rng(n), n)], [min(n, 40)], [n - 1], shape, seed=n)
+    check_exact([cloud(np.random.default_rng(n), n)], [min(n, 40)], [n - 1], shape=shape, seed=n)
 
 
 @pytest.mark.parametrize("cloud", [uniform, lattice, duplicates, coincident])
@@ -69,7 +60,7 @@ def test_the_edges_of_a_shape(shape: TreeShape, n: int, cloud: Callable[..., Clo
 def test_all_points_are_sampled(shape: TreeShape, cloud: Callable[..., Cloud]) -> None:
     """The order of the last samples is that of rows: coincident points have no distance."""
     rng = np.random.default_rng(1)
-    check([cloud(rng, 300), cloud(rng, 65)], [300, 65], [17, 64], shape)
+    check_exact([cloud(rng, 300), cloud(rng, 65)], [300, 65], [17, 64], shape=shape)
 
 
 def codes_of(cloud: Cloud) -> NDArray[np.int64]:
@@ -125,7 +116,7 @@ def test_points_far_outside_leave_the_rest_sorted(far: float) -> None:
     cloud = uniform(rng, 4096)
     cloud[rng.integers(0, 4096, 5)] = far * rng.standard_normal((5, 3))
     work()
-    check([cloud], [512], [0], TreeShape(8, 1, False, True))
+    check_exact([cloud], [512], [0], shape=TreeShape(8, 1, False, True))
     leaves, _, _ = work()
     assert leaves / 512 < 20
 

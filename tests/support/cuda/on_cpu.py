@@ -228,3 +228,19 @@ def brute_force(
         ctypes.c_void_p(pointer(distances)),
     )
     return indices, distances
+
+
+def check_exact(
+    clouds: list[NDArray[np.float32]],
+    samples: list[int],
+    start: list[int],
+    method: Method = Method.AUTO,
+    seed: int = 0,
+    shape: TreeShape | None = None,
+) -> None:
+    """Samples a ragged batch; indices and distances are those of the contract in every bit."""
+    indices, distances = sample(clouds, samples, start, method, seed, shape)
+    for b, cloud in enumerate(clouds):
+        expected, radii = brute_force(cloud, samples[b], start[b])
+        np.testing.assert_array_equal(indices[b], expected)
+        np.testing.assert_array_equal(distances[b], radii)
