@@ -55,8 +55,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<kThreads, kItems>)
     const Cloud cloud = cloud_of(batch, blockIdx.x);
     if (cloud.m == 0) return;
     BlockPicker<kThreads, kItems> picker = {{}, shared};
-    picker.points.load(cloud, 0, cloud.n);
-    picker.points.copy_to(shared.points);
+    picker.points.load(cloud, shared.points);
     __syncthreads();
     emitted = sample_with(picker, cloud);
   }

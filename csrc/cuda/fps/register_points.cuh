@@ -1,4 +1,4 @@
-// Points of a block and their distances to the nearest sample, in registers.
+// Points of a cloud and their distances to the nearest sample, in registers.
 #pragma once
 
 #include "cuda/fps/argmax.cuh"
@@ -27,20 +27,16 @@ struct RegisterPoints {
   float d[kItems];
   int first;  // row of item 0; item i is row first + 32 * i
 
-  // Rows [begin, end) of the cloud; `begin` is the block's first row.
-  __device__ void load(const Cloud& cloud, int begin, int end) {
-    first = begin + warp_id() * kItems * kWarp + lane_id();
+  // The cloud, and a copy of its points, with zeros behind the last, in `copy`.
+  __device__ void load(const Cloud& cloud, Point* copy) {
+    first = warp_id() * kItems * kWarp + lane_id();
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const int row = first + i * kWarp;
-      p[i] = row < end ? cloud.point(row) : Point{0.0f, 0.0f, 0.0f};
-      d[i] = row < end && is_finite(p[i]) ? infinity() : 0.0f;
+      p[i] = cloud.point(min(row, cloud.n - 1));
+      d[i] = row < cloud.n && is_finite(p[i]) ? infinity() : 0.0f;
+      copy[row] = p[i];
     }
-  }
-
-  __device__ void copy_to(Point* rows) const {
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) rows[first + i * kWarp] = p[i];
   }
 
   // fminf(0, NaN) is 0, so a non-finite point stays where it is.
