@@ -115,21 +115,20 @@ def scatters() -> Iterator[Case]:
             (values, idx, out),
             partial(call, "scatter", values, idx, out, shape, False, False, method, 0),
         )
-    yield sorted_scatter(group.reshape(8, -1))
-
-
-def sorted_scatter(idx: NDArray[np.int32]) -> Case:
-    """Of 8 clouds; the sort of the indices is torch's and not counted."""
-    order = aligned_copy(np.argsort(idx, axis=1, kind="stable"))
-    ascending = aligned_copy(np.sort(idx, axis=1).astype(np.int64))
-    values, out = aligned((8, 64, idx.shape[1]), np.float32), aligned((8, 64, 4096), np.float32)
-    shape = (8, 64, 4096, idx.shape[1])
-    return Case(
-        "scatter, sorted",
-        f"(8, 64, {idx.shape[1]}) to 4096",
-        (values, order, ascending, out),
-        partial(call, "scatter_sorted", values, order, ascending, out, shape, False),
-    )
+    for name, idx, points in (
+        ("scatter, in order", group, 4096),
+        ("scatter, in order, long rows", long, 65_536),
+    ):
+        batch, channels, samples = len(idx), 64, idx.size // len(idx)
+        values = aligned((batch, channels, samples), np.float32)
+        out = aligned((batch, channels, points), np.float32)
+        shape = (batch, channels, points, samples)
+        yield Case(
+            name,
+            f"({batch}, {channels}, {samples}) to {points}",
+            (values, idx, out),
+            partial(call, "scatter_in_order", values, idx, None, out, shape, 1, False, False),
+        )
 
 
 def searches() -> Iterator[Case]:

@@ -25,6 +25,17 @@ __device__ int64_t checked(Index i, int64_t columns) {
   return i;
 }
 
+// Rounded by itself before it is added, as on the CPU.
+__device__ inline float product(float a, float b) { return __fmul_rn(a, b); }
+__device__ inline double product(double a, double b) { return __dmul_rn(a, b); }
+
+// `Weights` of the kernels.
+template <typename Value>
+struct WeightsOf {
+  const Value* at;
+  unsigned corners;
+};
+
 // A call whose blocks hold rows of channels in shared memory and pass over samples.
 struct RowWork {
   int64_t batch, channels, samples;
@@ -32,6 +43,7 @@ struct RowWork {
   int64_t sample_bytes;     // read of a sample once for all rows of a block: indices, weights
   int64_t value_bytes;      // read or written of a sample for each row
   int64_t samples_at_once;  // fewer are not worth a block that shares a tile; 0: none may
+  int most_rows = 32;       // of a block
 };
 
 struct RowTiling {
@@ -53,13 +65,13 @@ inline RowTiling row_tiling(const RowWork& work, int rows, int64_t splits, int64
 // Few rows read the samples' indices often, and many splits the rows; too few blocks leave
 // processors idle. So: the least bytes that the busiest processor moves.
 inline RowTiling row_tiling(const RowWork& work, int device) {
-  constexpr int kMostRows = 32, kMostWaves = 4;
+  constexpr int kMostWaves = 4;
   const int64_t processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
   const int64_t useful =
       work.samples_at_once > 0 ? ceil_div(work.samples, work.samples_at_once) : 1;
   RowTiling best = {};
   int64_t least = INT64_MAX;
-  for (int rows = 1; rows <= std::min<int64_t>(kMostRows, work.channels); ++rows) {
+  for (int rows = 1; rows <= std::min<int64_t>(work.most_rows, work.channels); ++rows) {
     if (rows > 1 && rows * work.row_bytes > kStagedBytes) break;
     const int64_t of_tile = work.batch * ceil_div(work.channels, rows);
     for (int waves = 1; waves <= kMostWaves; ++waves) {

@@ -12,6 +12,13 @@ struct ScatterTypes {
   bool wide_index;
 };
 
+// Samples as the corners of points: `corners` in turn share a value, and each adds its weight's
+// part of it. Null: every sample has a value of its own.
+struct Weights {
+  const void* at = nullptr;
+  int64_t corners = 1;
+};
+
 // kRows: rows of the output in shared memory. kVectors: reductions of four channels at once, into
 // sums (batch, points, scatter_pitch(channels)). kAtomic: one reduction per value.
 enum class ScatterMethod { kRows, kVectors, kAtomic };
@@ -34,10 +41,9 @@ int scatter_vectors(const float* values, const void* idx, float* sums, const Gat
 int scatter_add(const void* values, const void* idx, void* out, const GatherShape& shape,
                 ScatterTypes types, void* stream);
 
-// Adds in a fixed order: `order` (batch, samples) sorts each cloud's indices stably and `sorted`
-// holds them in that order; elements that no index names keep their value.
-int scatter_sorted(const void* values, const int64_t* order, const int64_t* sorted, void* out,
-                   const GatherShape& shape, bool wide_value, void* stream);
+// Writes every element of `out`; sums have the order of the samples.
+int scatter_in_order(const void* values, const void* idx, Weights weights, void* out,
+                     const GatherShape& shape, ScatterTypes types, int device, void* stream);
 
 }  // namespace farpoint::cuda
 #pragma GCC visibility pop

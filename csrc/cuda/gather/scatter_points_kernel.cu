@@ -44,24 +44,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <typename Value>
-__global__ void __launch_bounds__(kThreads)
-    add_in_order(const Value* values, const int64_t* order, const int64_t* sorted, Value* out,
-                 GatherShape shape) {
-  const Part part = part_of(shape);
-  const int64_t* const runs = sorted + part.b * shape.samples;
-  if (part.j >= shape.samples || (part.j > 0 && runs[part.j - 1] == runs[part.j])) return;
-  const int64_t i = checked(runs[part.j], shape.points);
-  for (int64_t c = part.channel; c < part.channel_end; ++c) {
-    const int64_t row = part.b * shape.channels + c;
-    Value sum = 0;
-    for (int64_t j = part.j; j < shape.samples && runs[j] == i; ++j) {
-      sum += values[row * shape.samples + order[part.b * shape.samples + j]];
-    }
-    out[row * shape.points + i] = sum;
-  }
-}
-
 LaunchShape launch_shape(const GatherShape& shape) {
   const int64_t blocks =
       shape.batch * ceil_div(shape.channels, kChannelsPerBlock) * ceil_div(shape.samples, kThreads);
@@ -73,13 +55,6 @@ int add_as(const void* values, const void* idx, void* out, const GatherShape& sh
   return launch(add_atomically<Value, Index>, launch_shape(shape), stream,
                 static_cast<const Value*>(values), static_cast<const Index*>(idx),
                 static_cast<Value*>(out), shape);
-}
-
-template <typename Value>
-int sorted_as(const void* values, const int64_t* order, const int64_t* sorted, void* out,
-              const GatherShape& shape, void* stream) {
-  return launch(add_in_order<Value>, launch_shape(shape), stream, static_cast<const Value*>(values),
-                order, sorted, static_cast<Value*>(out), shape);
 }
 
 bool is_empty(const GatherShape& shape) {
@@ -107,13 +82,6 @@ int scatter_add(const void* values, const void* idx, void* out, const GatherShap
                        ? (types.wide_index ? add_as<double, int64_t> : add_as<double, int32_t>)
                        : (types.wide_index ? add_as<float, int64_t> : add_as<float, int32_t>);
   return run(values, idx, out, shape, stream);
-}
-
-int scatter_sorted(const void* values, const int64_t* order, const int64_t* sorted, void* out,
-                   const GatherShape& shape, bool wide_value, void* stream) {
-  if (is_empty(shape)) return cudaSuccess;
-  return (wide_value ? sorted_as<double> : sorted_as<float>)(values, order, sorted, out, shape,
-                                                             stream);
 }
 
 }  // namespace farpoint::cuda

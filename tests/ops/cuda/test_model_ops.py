@@ -135,16 +135,48 @@ def test_scatter_rule(
     assert Scatter(library().model_scatter_method(shape, 0)) is method
 
 
+def scatter_in_order(
+    given: NDArray[np.floating],
+    idx: NDArray[np.integer],
+    n: int,
+    weight: NDArray[np.floating] | None = None,
+) -> NDArray[np.floating]:
+    out = np.full((*given.shape[:2], n), np.nan, given.dtype)
+    corners = 1 if weight is None else weight.shape[2]
+    shape = (*given.shape[:2], n, given.shape[2] * corners)
+    wide = given.dtype == np.float64, idx.dtype == np.int64
+    call("scatter_in_order", given, idx, weight, out, shape, corners, *wide)
+    return out
+
+
+@pytest.mark.parametrize("index", INDEX_TYPES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_sorted_scatter_adds_in_the_order_of_the_cpu(dtype: type) -> None:
+@pytest.mark.parametrize(
+    ("channels", "points", "samples"), [(19, 40, 1100), (9, 5000, 61), (2, 70_000, 900), (1, 1, 70)]
+)
+def test_scatter_in_order_has_the_bits_of_the_cpu(
+    channels: int, points: int, samples: int, dtype: type, index: type
+) -> None:
+    """Many samples of a point, few, rows in ranges, all samples of one point."""
     rng = np.random.default_rng(3)
-    given, idx = values(rng, 2, 19, 300, dtype=dtype), indices(rng, 40, 2, 300, dtype=np.int64)
-    order = np.argsort(idx, axis=1, kind="stable")
-    ascending = np.take_along_axis(idx, order, axis=1)
-    out = np.zeros((2, 19, 40), dtype)
-    shape = (2, 19, 40, 300)
-    call("scatter_sorted", given, order, ascending, out, shape, dtype is np.float64)
-    np.testing.assert_array_equal(out, OPS.scatter_points(*tensors(given, idx), 40).numpy())
+    given = values(rng, 2, channels, samples, dtype=dtype)
+    idx = indices(rng, points, 2, samples, dtype=index)
+    idx[:, 40:90] = idx[:, 39:40]
+    expected = OPS.scatter_points(*tensors(given, idx), points)
+    np.testing.assert_array_equal(scatter_in_order(given, idx, points), expected.numpy())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("points", "corners"), [(40, 3), (60_000, 3), (40, 5)])
+def test_interpolate_scatter_in_order_has_the_bits_of_the_cpu(
+    points: int, corners: int, dtype: type
+) -> None:
+    rng = np.random.default_rng(5)
+    given = values(rng, 2, 9, 1100, dtype=dtype)
+    idx = indices(rng, points, 2, 1100, corners, dtype=np.int64)
+    weight = values(rng, 2, 1100, corners, dtype=dtype)
+    expected = OPS.interpolate_scatter(*tensors(given, idx, weight), points)
+    np.testing.assert_array_equal(scatter_in_order(given, idx, points, weight), expected.numpy())
 
 
 @pytest.mark.parametrize("index", INDEX_TYPES)

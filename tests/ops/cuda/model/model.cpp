@@ -152,10 +152,12 @@ int model_scatter_method(const GatherShape* shape, int wide_value) {
   return static_cast<int>(scatter_method(*shape, wide_value != 0, 0));
 }
 
-int model_scatter_sorted(const void* values, const int64_t* order, const int64_t* sorted, void* out,
-                         const GatherShape* shape, int wide_value) {
+int model_scatter_in_order(const void* values, const void* idx, const void* weight, void* out,
+                           const GatherShape* shape, int64_t corners, int wide_value,
+                           int wide_index) {
   model::reset();
-  return scatter_sorted(values, order, sorted, out, *shape, wide_value != 0, nullptr);
+  return scatter_in_order(values, idx, {weight, corners}, out, *shape,
+                          {wide_value != 0, wide_index != 0}, 0, nullptr);
 }
 
 int64_t model_index_bytes(const SearchBatch* batch) {
