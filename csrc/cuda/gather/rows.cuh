@@ -7,15 +7,21 @@
 
 #include "cuda/common/device.cuh"
 #include "cuda/common/launch.cuh"
+#include "cuda/gather/gather.h"
 
 namespace farpoint::cuda {
 
 constexpr int64_t kStagedBytes = 64 * 1024;  // two blocks of 1024 threads share a processor
 
 template <typename Value, int kWidth>
-struct alignas(sizeof(Value) * kWidth) Vector {
+struct alignas(sizeof(Value) * (kWidth % 2 ? 1 : kWidth)) Vector {
   Value at[kWidth];
 };
+
+template <int kWidth, typename Value>
+__device__ const Vector<Value, kWidth>& vector_at(const Value* from) {
+  return *reinterpret_cast<const Vector<Value, kWidth>*>(from);
+}
 
 __host__ __device__ inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -23,6 +29,16 @@ template <typename Index>
 __device__ int64_t checked(Index i, int64_t columns) {
   assert(i >= 0 && i < columns && "idx: an index is out of range");
   return i;
+}
+
+// Of neighboring samples, for rows that shared memory holds.
+template <int kWidth, typename Index>
+__device__ Vector<int, kWidth> columns_at(const Index* idx, int64_t columns) {
+  const auto& given = vector_at<kWidth>(idx);
+  Vector<int, kWidth> result;
+#pragma unroll
+  for (int w = 0; w < kWidth; ++w) result.at[w] = static_cast<int>(checked(given.at[w], columns));
+  return result;
 }
 
 // Rounded by itself before it is added, as on the CPU.
@@ -34,7 +50,20 @@ template <typename Value>
 struct WeightsOf {
   const Value* at;
   unsigned corners;
+
+  explicit WeightsOf(const Weights& weights)
+      : at(static_cast<const Value*>(weights.at)),
+        corners(static_cast<unsigned>(weights.corners)) {}
 };
+
+// Calls run(Value{}, Index{}).
+template <typename Run>
+int with_types(RowTypes types, Run run) {
+  if (types.wide_value) return types.wide_index ? run(double{}, int64_t{}) : run(double{}, int{});
+  return types.wide_index ? run(float{}, int64_t{}) : run(float{}, int{});
+}
+
+constexpr int kCorners = 3;  // of a point with weights, in kernels that hold them in registers
 
 // A call whose blocks hold rows of channels in shared memory and pass over samples.
 struct RowWork {

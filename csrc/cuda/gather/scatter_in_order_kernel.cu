@@ -160,23 +160,20 @@ int in_order_as(const void* values, const void* idx, Weights weights, void* out,
   const LaunchShape launch_shape = {
       static_cast<unsigned>(tiling.blocks), kThreads,
       sizeof(Tiles) + static_cast<size_t>(tiling.rows * length * value_bytes)};
-  const WeightsOf<Value> typed = {static_cast<const Value*>(weights.at),
-                                  static_cast<unsigned>(weights.corners)};
   return launch(add_in_order<Value, Index>, launch_shape, stream, static_cast<const Value*>(values),
-                static_cast<const Index*>(idx), typed, static_cast<Value*>(out), shape, tiling,
-                ranges, length);
+                static_cast<const Index*>(idx), WeightsOf<Value>(weights), static_cast<Value*>(out),
+                shape, tiling, ranges, length);
 }
 
 }  // namespace
 
 int scatter_in_order(const void* values, const void* idx, Weights weights, void* out,
-                     const GatherShape& shape, ScatterTypes types, int device, void* stream) {
+                     const GatherShape& shape, RowTypes types, int device, void* stream) {
   if (shape.batch * shape.channels == 0) return cudaSuccess;
-  const auto run =
-      types.wide_value
-          ? (types.wide_index ? in_order_as<double, int64_t> : in_order_as<double, int>)
-          : (types.wide_index ? in_order_as<float, int64_t> : in_order_as<float, int>);
-  return run(values, idx, weights, out, shape, device, stream);
+  return with_types(types, [&](auto value, auto index) {
+    return in_order_as<decltype(value), decltype(index)>(values, idx, weights, out, shape, device,
+                                                         stream);
+  });
 }
 
 }  // namespace farpoint::cuda
