@@ -19,7 +19,7 @@ struct alignas(sizeof(Value) * (kWidth % 2 ? 1 : kWidth)) Vector {
 };
 
 template <int kWidth, typename Value>
-__device__ const Vector<Value, kWidth>& vector_at(const Value* from) {
+__device__ Vector<Value, kWidth> vector_at(const Value* from) {
   return *reinterpret_cast<const Vector<Value, kWidth>*>(from);
 }
 
@@ -34,7 +34,7 @@ __device__ int64_t checked(Index i, int64_t columns) {
 // Of neighboring samples, for rows that shared memory holds.
 template <int kWidth, typename Index>
 __device__ Vector<int, kWidth> columns_at(const Index* idx, int64_t columns) {
-  const auto& given = vector_at<kWidth>(idx);
+  const auto given = vector_at<kWidth>(idx);
   Vector<int, kWidth> result;
 #pragma unroll
   for (int w = 0; w < kWidth; ++w) result.at[w] = static_cast<int>(checked(given.at[w], columns));

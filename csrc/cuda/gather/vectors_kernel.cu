@@ -18,11 +18,14 @@ constexpr int kQuadBits = 2, kQuad = 1 << kQuadBits;  // channels of a vector
 constexpr int kTileBits = 10;
 constexpr int kTile = 1 << kTileBits;  // values
 constexpr int kMostBits = 5;           // 32 channels: 128 bytes of a point
+constexpr int kOfThread = kTile / kThreads;
 
-// Of a tile: 2^channel_bits channels of the rest samples. The rows of one in shared memory are a
-// word longer, so that a column is free of bank conflicts.
-struct TileShape {
+// A tile has 2^channel_bits channels of the rest samples. Its rows in shared memory are a word
+// longer, so that a column is free of bank conflicts.
+struct Tiling {
   int channel_bits;
+  unsigned tiles;         // of a cloud
+  int64_t points, pitch;  // of a cloud on the channel-first side, of the other side
 
   __host__ __device__ int channels() const { return 1 << channel_bits; }
   __host__ __device__ int samples() const { return kTile >> channel_bits; }
@@ -32,117 +35,142 @@ struct TileShape {
 
 // What a block does: tiles of all channels of some points of a cloud.
 struct Part {
-  int64_t b, first;  // point
-  int64_t points;    // of the cloud
+  int64_t b, first;
+  int count;
 };
 
-template <typename Value>
-__device__ Part part_of(const GatherShape& shape, const WeightsOf<Value>& weights, TileShape tile) {
-  const int64_t points = shape.samples / weights.corners;
-  const int64_t tiles = ceil_div(points, tile.samples());
-  return {blockIdx.x / tiles, blockIdx.x % tiles * tile.samples(), points};
+__device__ Part part_of(const Tiling& tile) {
+  const int64_t first = int64_t{blockIdx.x % tile.tiles} * tile.samples();
+  return {blockIdx.x / tile.tiles, first,
+          static_cast<int>(min(tile.points - first, int64_t{tile.samples()}))};
 }
 
-// Runs move(place in the tile, place in a cloud's rows) for what exists of a tile, coalesced.
-template <typename Move>
-__device__ void for_rows(TileShape tile, const Part& part, int64_t channel, int64_t channels,
-                         Move move) {
-  for (int i = static_cast<int>(threadIdx.x); i < kTile; i += kThreads) {
-    const int c = i >> (kTileBits - tile.channel_bits), s = i & (tile.samples() - 1);
-    const int64_t n = part.first + s;
-    if (channel + c < channels && n < part.points) {
-      move(tile.at(c, s), (channel + c) * part.points + n);
+// The channel-first side of a tile: a thread has one sample, of channels apart.
+struct RowSide {
+  int channel, apart;
+  int place, place_step;  // in the tile
+  int64_t first, step;    // in a cloud's rows
+  bool exists;
+
+  __device__ RowSide(const Tiling& tile, const Part& part) {
+    const int thread = static_cast<int>(threadIdx.x), sample = thread & (tile.samples() - 1);
+    channel = thread >> (kTileBits - tile.channel_bits);
+    apart = tile.channels() / kOfThread;
+    place = tile.at(channel, sample), place_step = tile.at(apart, 0);
+    first = channel * tile.points + part.first + sample, step = apart * tile.points;
+    exists = sample < part.count;
+  }
+
+  // Runs move(place in the tile, element of `rows`), coalesced.
+  template <typename Value, typename Move>
+  __device__ void each(Value* rows, int channels, Move move) const {
+    Value* row = rows + first;
+    const int limit = exists ? channels - channel : 0;
+#pragma unroll
+    for (int i = 0; i < kOfThread; ++i, row += step) {
+      if (i * apart < limit) move(place + i * place_step, *row);
     }
   }
-}
+};
 
-// Runs visit(sample, channel) for so many channels at once, neighboring threads taking the next.
+// The other side: runs visit(sample, channel) for each vector, neighboring threads taking the next.
 template <int kWidth, typename Visit>
-__device__ void for_vectors(TileShape tile, const Part& part, int64_t channels_left, Visit visit) {
+__device__ void for_vectors(const Tiling& tile, const Part& part, int channels, Visit visit) {
   const int bits = tile.channel_bits - (kWidth == kQuad ? kQuadBits : 0);
-  for (int i = static_cast<int>(threadIdx.x); i < kTile / kWidth; i += kThreads) {
-    const int sample = i >> bits, channel = (i & ((1 << bits) - 1)) * kWidth;
-    if (part.first + sample < part.points && channel < channels_left) visit(sample, channel);
+  const int channel = (static_cast<int>(threadIdx.x) & ((1 << bits) - 1)) * kWidth;
+  if (channel >= channels) return;
+#pragma unroll
+  for (int i = 0; i < kOfThread / kWidth; ++i) {
+    const int sample = (static_cast<int>(threadIdx.x) + i * kThreads) >> bits;
+    if (sample < part.count) visit(sample, channel);
   }
 }
 
 template <typename Value, typename Index>
 __global__ void __launch_bounds__(kThreads, 4)
     read_vectors(const Value* features, const Index* idx, WeightsOf<Value> weights, Value* out,
-                 GatherShape shape, int64_t pitch, TileShape tile) {
+                 GatherShape shape, Tiling tile) {
   Value* const turned = &shared_as<Value>();
-  const Part part = part_of(shape, weights, tile);
-  const Value* const source = features + part.b * shape.points * pitch;
-  Value* const target = out + part.b * shape.channels * part.points;
-  for (int64_t first = 0; first < shape.channels; first += tile.channels()) {
-    for_vectors<kQuad>(tile, part, shape.channels - first, [&](int sample, int channel) {
-      const int64_t corner =
-          part.b * shape.samples + (part.first + sample) * int64_t{weights.corners};
-      Value sums[kQuad] = {};
+  const Part part = part_of(tile);
+  const RowSide row_side(tile, part);
+  const int64_t corner = (part.b * tile.points + part.first) * weights.corners;
+  features += part.b * shape.points * tile.pitch;
+  out += part.b * shape.channels * tile.points;
+  for (int left = static_cast<int>(shape.channels); left > 0; left -= tile.channels()) {
+    for_vectors<kQuad>(tile, part, left, [&](int sample, int channel) {
+      const Index* const columns = idx + corner + sample * weights.corners;
+      const Value* const weight = weights.at + corner + sample * weights.corners;
+      Vector<Value, kQuad> sum = {};
+#pragma unroll 1
       for (unsigned k = 0; k < weights.corners; ++k) {
-        const int64_t column = checked(idx[corner + k], shape.points);
-        const auto v = *reinterpret_cast<const Vector<Value, kQuad>*>(source + column * pitch +
-                                                                      first + channel);
-#pragma unroll
-        for (int w = 0; w < kQuad; ++w) {
-          sums[w] = weights.at ? sums[w] + product(weights.at[corner + k], v.at[w]) : v.at[w];
+        const int64_t column = checked(columns[k], shape.points);
+        const auto given = vector_at<kQuad>(features + column * tile.pitch + channel);
+        if (!weights.at) {
+          sum = given;
+          continue;
         }
+#pragma unroll
+        for (int w = 0; w < kQuad; ++w) sum.at[w] += product(weight[k], given.at[w]);
       }
 #pragma unroll
-      for (int w = 0; w < kQuad; ++w) turned[tile.at(channel + w, sample)] = sums[w];
+      for (int w = 0; w < kQuad; ++w) turned[tile.at(channel + w, sample)] = sum.at[w];
     });
     __syncthreads();
-    for_rows(tile, part, first, shape.channels,
-             [&](int from, int64_t to) { target[to] = turned[from]; });
+    row_side.each(out, left, [&](int place, Value& to) { to = turned[place]; });
     __syncthreads();
+    features += tile.channels();
+    out += tile.channels() * tile.points;
   }
 }
 
 template <typename Value, typename Index>
 __global__ void __launch_bounds__(kThreads, 4)
     add_vectors(const Value* values, const Index* idx, WeightsOf<Value> weights, Value* sums,
-                GatherShape shape, int64_t pitch, TileShape tile) {
+                GatherShape shape, Tiling tile) {
   constexpr int kWidth = kAddedAtOnce<Value>;
   Value* const turned = &shared_as<Value>();
-  const Part part = part_of(shape, weights, tile);
-  const Value* const source = values + part.b * shape.channels * part.points;
-  Value* const target = sums + part.b * shape.points * pitch;
-  for (int64_t first = 0; first < shape.channels; first += tile.channels()) {
-    for_rows(tile, part, first, shape.channels,
-             [&](int to, int64_t from) { turned[to] = source[from]; });
+  const Part part = part_of(tile);
+  const RowSide row_side(tile, part);
+  const int64_t corner = (part.b * tile.points + part.first) * weights.corners;
+  values += part.b * shape.channels * tile.points;
+  sums += part.b * shape.points * tile.pitch;
+  for (int left = static_cast<int>(shape.channels); left > 0; left -= tile.channels()) {
+    row_side.each(values, left, [&](int place, const Value& v) { turned[place] = v; });
     __syncthreads();
-    for_vectors<kWidth>(tile, part, shape.channels - first, [&](int sample, int channel) {
-      const int64_t corner =
-          part.b * shape.samples + (part.first + sample) * int64_t{weights.corners};
+    for_vectors<kWidth>(tile, part, left, [&](int sample, int channel) {
+      const Index* const columns = idx + corner + sample * weights.corners;
+      const Value* const weight = weights.at + corner + sample * weights.corners;
+#pragma unroll 1
       for (unsigned k = 0; k < weights.corners; ++k) {
-        const int64_t column = checked(idx[corner + k], shape.points);
+        const int64_t column = checked(columns[k], shape.points);
         Value given[kWidth];
 #pragma unroll
         for (int w = 0; w < kWidth; ++w) {
           const Value value = turned[tile.at(channel + w, sample)];
-          given[w] = weights.at ? product(value, weights.at[corner + k]) : value;
+          given[w] = weights.at ? product(value, weight[k]) : value;
         }
-        add_at_once(target + column * pitch + first + channel, given);
+        add_at_once(sums + column * tile.pitch + channel, given);
       }
     });
     __syncthreads();
+    values += tile.channels() * tile.points;
+    sums += tile.channels();
   }
 }
 
 template <typename Value, typename Index>
-int run(void (*kernel)(const Value*, const Index*, WeightsOf<Value>, Value*, GatherShape, int64_t,
-                       TileShape),
+int run(void (*kernel)(const Value*, const Index*, WeightsOf<Value>, Value*, GatherShape, Tiling),
         const void* from, const void* idx, Weights weights, void* to, const GatherShape& shape,
         void* stream) {
   if (shape.batch * shape.channels * shape.samples == 0) return cudaSuccess;
-  TileShape tile = {kQuadBits};
+  Tiling tile = {kQuadBits, 0, shape.samples / weights.corners, vector_pitch(shape.channels)};
   while (tile.channel_bits < kMostBits && tile.channels() < shape.channels) ++tile.channel_bits;
-  const int64_t tiles = ceil_div(shape.samples / weights.corners, tile.samples());
-  const LaunchShape launch_shape = {static_cast<unsigned>(shape.batch * tiles), kThreads,
+  tile.tiles = static_cast<unsigned>(ceil_div(tile.points, tile.samples()));
+  const LaunchShape launch_shape = {static_cast<unsigned>(shape.batch) * tile.tiles, kThreads,
                                     tile.elements() * sizeof(Value)};
   return launch(kernel, launch_shape, stream, static_cast<const Value*>(from),
                 static_cast<const Index*>(idx), WeightsOf<Value>(weights), static_cast<Value*>(to),
-                shape, vector_pitch(shape.channels), tile);
+                shape, tile);
 }
 
 }  // namespace
