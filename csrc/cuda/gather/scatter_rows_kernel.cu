@@ -72,9 +72,9 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   Value* const sums = &shared_as<Value>();
   auto* const seen = reinterpret_cast<unsigned*>(sums + tiling.rows * points);
   for (int i = threadIdx.x; i < held; i += blockDim.x) sums[i] = 0;
-  if (may_be_distinct) clear(seen, seen_words(points));
+  if (!kWeighted && may_be_distinct) clear(seen, seen_words(points));
   __syncthreads();
-  const bool distinct = may_be_distinct && are_distinct(indices, shape, seen);
+  const bool distinct = !kWeighted && may_be_distinct && are_distinct(indices, shape, seen);
 
   const int64_t places = shape.samples / kWidth, row_values = kWeighted ? places : shape.samples;
   const Value* const from = values + (b * shape.channels + channel) * row_values;

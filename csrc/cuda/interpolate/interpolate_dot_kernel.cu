@@ -24,52 +24,57 @@ struct DotTiling {
 };
 
 // All channels in turn, so that their sum keeps its order: the block's points stay in registers.
+// Columns and sums go through shared memory, so that neighboring threads move neighboring words.
 template <typename Value, typename Index>
 __global__ void __launch_bounds__(kDotThreads, 2)
     correlate_rows(const Value* values, const Value* features, const Index* idx, Value* out,
                    InterpolateShape shape, DotTiling tiling) {
   constexpr int kMost = kMostPoints<Value>;
   Value* const held = &shared_as<Value>();
-  int* const columns_held = &shared_as<int>();
+  int* const held_columns = &shared_as<int>();
   const int64_t b = blockIdx.x / tiling.tiles, first = blockIdx.x % tiling.tiles * tiling.tile();
   const int points = static_cast<int>(min(shape.points - first, int64_t{tiling.tile()}));
   const int columns = static_cast<int>(shape.columns), thread = static_cast<int>(threadIdx.x);
   const int64_t corner = (b * shape.points + first) * kCorners;
   for (int i = thread; i < points * kCorners; i += kDotThreads) {
-    columns_held[i] = static_cast<int>(checked(idx[corner + i], columns));
+    held_columns[i] = static_cast<int>(checked(idx[corner + i], columns));
   }
   __syncthreads();
   Vector<int, kCorners> corners[kMost];
   Vector<Value, kCorners> sums[kMost] = {};
 #pragma unroll
   for (int p = 0; p < kMost && p * kDotThreads + thread < points; ++p) {
-    corners[p] = vector_at<kCorners>(columns_held + (p * kDotThreads + thread) * kCorners);
+    corners[p] = vector_at<kCorners>(held_columns + (p * kDotThreads + thread) * kCorners);
   }
-  for (int64_t c = 0; c < shape.channels; c += tiling.rows_at_once) {
-    const int64_t row = b * shape.channels + c;
-    const int rows = static_cast<int>(min(int64_t{tiling.rows_at_once}, shape.channels - c));
+  const Value* source = features + b * shape.channels * columns;
+  const Value* given = values + b * shape.channels * shape.points + first + thread;
+  for (int left = static_cast<int>(shape.channels); left > 0; left -= tiling.rows_at_once) {
+    const int size = min(tiling.rows_at_once, left) * columns;
     __syncthreads();
-    for (int i = thread; i < rows * columns; i += kDotThreads) {
-      held[i] = features[row * columns + i];
-    }
+    for (int i = thread; i < size; i += kDotThreads) held[i] = source[i];
     __syncthreads();
-    for (int r = 0; r < rows; ++r) {
-      const Value* const given = values + (row + r) * shape.points + first + thread;
+    source += size;
+    for (int row = 0; row < size; row += columns, given += shape.points) {
 #pragma unroll
       for (int p = 0; p < kMost && p * kDotThreads + thread < points; ++p) {
         const Value value = given[p * kDotThreads];
 #pragma unroll
         for (int k = 0; k < kCorners; ++k) {
-          sums[p].at[k] += product(value, held[r * columns + corners[p].at[k]]);
+          sums[p].at[k] += product(value, held[row + corners[p].at[k]]);
         }
       }
     }
   }
+  __syncthreads();
 #pragma unroll
   for (int p = 0; p < kMost && p * kDotThreads + thread < points; ++p) {
-    const int64_t place = corner + (p * kDotThreads + thread) * kCorners;
-    for (int k = 0; k < kCorners; ++k) out[place + k] = sums[p].at[k];
+#pragma unroll
+    for (int k = 0; k < kCorners; ++k) {
+      held[(p * kDotThreads + thread) * kCorners + k] = sums[p].at[k];
+    }
   }
+  __syncthreads();
+  for (int i = thread; i < points * kCorners; i += kDotThreads) out[corner + i] = held[i];
 }
 
 // Any number of corners, a thread for each.
@@ -138,7 +143,7 @@ int interpolate_dot(const void* values, const void* features, const void* idx, v
     const LaunchShape by_point = {
         static_cast<unsigned>(shape.batch * tiling.tiles), kDotThreads,
         static_cast<size_t>(std::max<int64_t>(tiling.rows_at_once * row_bytes,
-                                              tiling.tile() * kCorners * sizeof(int)))};
+                                              tiling.tile() * kCorners * sizeof(Value)))};
     return launch(correlate_rows<Value, Index>, by_point, stream, v, f, as<Index>(idx), to, shape,
                   tiling);
   });
