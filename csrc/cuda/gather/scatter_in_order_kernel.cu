@@ -19,40 +19,39 @@ constexpr int kGroups = 8;  // of 32 samples, in a tile
 constexpr int kTile = kGroups * kWarp;
 static_assert(kTile == kThreads);  // a thread prepares a sample of each tile
 
-constexpr int kNone = -1;
-
-// `column` is kNone where the block does not hold it or a lower lane adds up; `others` are the
-// higher lanes that share it.
+// What a row's warp does with a sample: it adds to the sum at `column`, and then the values of the
+// higher lanes in `others`. Where lanes in a group share a column, bit 0, which is no higher lane,
+// is set for all of them.
 struct Sample {
   int column;
   unsigned others;
 };
 
-// One is added while the next is prepared.
+template <typename Value>
 struct Tiles {
-  Sample at[2][kTile];
-  bool repeat[2][kGroups];  // groups in which any lane has others
+  Sample at[2][kTile];  // one is added while the next is prepared
+  Value shown[kTile];   // by the lanes of a warp to one another
 };
 
-// The columns of the output that a block holds.
+// The columns of the output that a block holds. Behind a row's sums is one that nobody reads, for
+// samples of other columns and those that a lower lane adds up.
 struct Range {
-  int64_t first, length;
+  int64_t first;
+  int length;
+
+  __device__ int nobody() const { return length; }
 };
 
 template <typename Index>
-__device__ int column_of(const Index* indices, int64_t j, const GatherShape& shape, Range range) {
-  if (j >= shape.samples) return kNone;
-  const int64_t column = checked(indices[j], shape.points) - range.first;
-  return column >= 0 && column < range.length ? static_cast<int>(column) : kNone;
-}
-
-__device__ void prepare(Tiles& tiles, int turn, int column) {
+__device__ Sample prepared(Index index, bool exists, int64_t points, Range range) {
+  const int64_t place = exists ? checked(index, points) - range.first : -1;
+  const bool held = place >= 0 && place < range.length;
+  const int column = held ? static_cast<int>(place) : range.nobody();
   const unsigned equal = __match_any_sync(kAllLanes, column);
-  const bool leads = column != kNone && (equal & lanes_below()) == 0;
-  const unsigned others = leads ? equal & (equal - 1) : 0;
-  const bool repeat = __ballot_sync(kAllLanes, others != 0) != 0;
-  tiles.at[turn][threadIdx.x] = {leads ? column : kNone, others};
-  if (lane_id() == 0) tiles.repeat[turn][warp_id()] = repeat;
+  const bool adds = held && (equal & lanes_below()) == 0;
+  const unsigned others = adds ? equal & (equal - 1) : 0;
+  const bool shared = __ballot_sync(kAllLanes, others != 0) != 0;
+  return {adds ? column : range.nobody(), others | (shared ? 1 : 0)};
 }
 
 // A lane's values of the groups of a tile.
@@ -63,12 +62,16 @@ struct Given {
   // Samples from `j` on of a row; behind the last anything.
   __device__ void load(const Value* row, const WeightsOf<Value>& weights, int64_t j,
                        int64_t samples) {
-    j += lane_id();
-    if (weights.at) return load_weighted(row, weights, j, samples);
-    const bool whole = j + (kTile - kWarp) < samples;
+    if (weights.at) return load_weighted(row, weights, j + lane_id(), samples);
+    const Value* const from = row + j + lane_id();
+    if (j + kTile <= samples) {
 #pragma unroll
-    for (int g = 0; g < kGroups; ++g) {
-      if (whole || j + g * kWarp < samples) at[g] = row[j + g * kWarp];
+      for (int g = 0; g < kGroups; ++g) at[g] = from[g * kWarp];
+    } else {
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) {
+        if (j + g * kWarp + lane_id() < samples) at[g] = from[g * kWarp];
+      }
     }
   }
 
@@ -85,29 +88,37 @@ struct Given {
   }
 };
 
+// Adds up what higher lanes hold of the same column, in their order; each is read while the one
+// before is added. All lanes of the warp take part.
+template <typename Value>
+__device__ Value with_others(Value sum, Value value, unsigned others, Value* shown) {
+  shown[lane_id()] = value;
+  __syncwarp();
+  const auto first = [&] { return shown[__ffs(static_cast<int>(others)) - 1]; };
+  others &= ~1u;
+  Value next = others ? first() : 0;
+  while (others) {
+    const Value other = next;
+    others &= others - 1;
+    if (others) next = first();
+    sum += other;
+  }
+  __syncwarp();
+  return sum;
+}
+
 // Each sum is loaded once the one before is stored, which may be the same; all else is done before.
 template <typename Value>
-__device__ void add(Value* sums, const Tiles& tiles, int turn, const Given<Value>& given) {
+__device__ void add(Value* sums, const Sample* tile, const Given<Value>& given, Value* shown) {
   Sample samples[kGroups];
-  bool repeat[kGroups];
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) samples[g] = tile[g * kWarp + lane_id()];
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
-    samples[g] = tiles.at[turn][g * kWarp + lane_id()];
-    repeat[g] = tiles.repeat[turn][g];
-  }
-#pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-    const Value value = given.at[g];
-    const bool leads = samples[g].column != kNone;
-    Value sum = leads ? sums[samples[g].column] + value : value;
-    unsigned others = samples[g].others;
-    for (bool more = repeat[g]; more; more = __ballot_sync(kAllLanes, others != 0) != 0) {
-      const int from = others ? __ffs(static_cast<int>(others)) - 1 : lane_id();
-      const Value other = __shfl_sync(kAllLanes, value, from);
-      if (others) sum += other;
-      others &= others - 1;
-    }
-    if (leads) sums[samples[g].column] = sum;
+    Value* const at = sums + samples[g].column;
+    Value sum = *at + given.at[g];
+    if (samples[g].others) sum = with_others(sum, given.at[g], samples[g].others, shown);
+    *at = sum;
     __syncwarp();
   }
 }
@@ -115,51 +126,58 @@ __device__ void add(Value* sums, const Tiles& tiles, int turn, const Given<Value
 template <typename Value, typename Index>
 __global__ void __launch_bounds__(kThreads)
     add_in_order(const Value* values, const Index* idx, WeightsOf<Value> weights, Value* out,
-                 GatherShape shape, RowTiling tiling, int64_t ranges, int64_t length) {
+                 GatherShape shape, RowTiling tiling, int64_t ranges, int length) {
   const auto [part, channel, split, rows] = row_part(tiling, shape.channels);
   const int64_t b = part / ranges, first = part % ranges * length;
-  const Range range = {first, min(length, shape.points - first)};
+  const Range range = {first, static_cast<int>(min(int64_t{length}, shape.points - first))};
   const bool owns = warp_id() < rows;
-  auto& tiles = shared_as<Tiles>();
-  Value* const sums = reinterpret_cast<Value*>(&tiles + 1) + warp_id() * length;
+  auto& tiles = shared_as<Tiles<Value>>();
+  Value* const sums = reinterpret_cast<Value*>(&tiles + 1) + warp_id() * (length + 1);
   const Index* const indices = idx + b * shape.samples;
   const int64_t row = b * shape.channels + channel + warp_id();
   const Value* const source = values + row * (shape.samples / weights.corners);
   weights.at += weights.at ? b * shape.samples : 0;
 
-  for (int64_t i = lane_id(); owns && i < range.length; i += kWarp) sums[i] = 0;
+  for (int i = lane_id(); owns && i < range.length; i += kWarp) sums[i] = 0;
+  const int thread = static_cast<int>(threadIdx.x);
+  const auto index_at = [&](int64_t j) { return j < shape.samples ? indices[j] : Index{0}; };
+  const auto prepare = [&](int turn, int64_t j, Index index) {
+    tiles.at[turn][thread] = prepared(index, j < shape.samples, shape.points, range);
+  };
   Given<Value> next = {};
   if (owns) next.load(source, weights, 0, shape.samples);
-  prepare(tiles, 0, column_of(indices, threadIdx.x, shape, range));
-  int column = column_of(indices, kTile + threadIdx.x, shape, range);
+  prepare(0, thread, index_at(thread));
+  Index index = index_at(kTile + thread);
   int turn = 0;
   for (int64_t j = 0; j < shape.samples; j += kTile, turn ^= 1) {
     __syncthreads();
     const Given<Value> given = next;
     if (owns) next.load(source, weights, j + kTile, shape.samples);
-    prepare(tiles, turn ^ 1, column);
-    column = column_of(indices, j + 2 * kTile + threadIdx.x, shape, range);
-    if (owns) add(sums, tiles, turn, given);
+    prepare(turn ^ 1, j + kTile + thread, index);
+    index = index_at(j + 2 * kTile + thread);
+    if (owns) add(sums, tiles.at[turn], given, tiles.shown + warp_id() * kWarp);
   }
   __syncwarp();
   Value* const target = out + row * shape.points + range.first;
-  for (int64_t i = lane_id(); owns && i < range.length; i += kWarp) target[i] = sums[i];
+  for (int i = lane_id(); owns && i < range.length; i += kWarp) target[i] = sums[i];
 }
 
 template <typename Value, typename Index>
 int in_order_as(const void* values, const void* idx, Weights weights, void* out,
                 const GatherShape& shape, int device, void* stream) {
-  const int64_t limit =
-      device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) - sizeof(Tiles);
-  const int64_t value_bytes = sizeof(Value);
-  const int64_t ranges = std::max<int64_t>(1, ceil_div(shape.points * value_bytes, limit));
+  const int64_t limit = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) -
+                        int64_t{sizeof(Tiles<Value>)};
+  const int64_t most = limit / int64_t{sizeof(Value)} - 1;
+  const int64_t ranges = std::max<int64_t>(1, ceil_div(shape.points, most));
   const int64_t length = ceil_div(shape.points, ranges);
-  const RowTiling tiling = row_tiling({shape.batch * ranges, shape.channels, shape.samples,
-                                       length * value_bytes, sizeof(Index), value_bytes, 0, kRows},
-                                      device);
+  const int64_t row_bytes = (length + 1) * int64_t{sizeof(Value)};
+  const RowTiling tiling =
+      row_tiling({shape.batch * ranges, shape.channels, shape.samples,
+                  length * int64_t{sizeof(Value)}, sizeof(Index), sizeof(Value), 0, kRows},
+                 device);
   const LaunchShape launch_shape = {
       static_cast<unsigned>(tiling.blocks), kThreads,
-      sizeof(Tiles) + static_cast<size_t>(tiling.rows * length * value_bytes)};
+      sizeof(Tiles<Value>) + static_cast<size_t>(tiling.rows * row_bytes)};
   return launch(add_in_order<Value, Index>, launch_shape, stream, static_cast<const Value*>(values),
                 static_cast<const Index*>(idx), WeightsOf<Value>(weights), static_cast<Value*>(out),
                 shape, tiling, ranges, length);
