@@ -7,7 +7,7 @@
 //    in the order of lanes: one load and one store of a sum, no atomics, no sort.
 // 3. Which lanes share a point is found out once for all rows of the block, a tile ahead. Rows too
 //    long for shared memory are cut into ranges, each of which passes over all samples.
-#include "cuda/gather/rows.cuh"
+#include "cuda/gather/in_order.cuh"
 #include "cuda/gather/scatter.h"
 
 namespace farpoint::cuda {
@@ -19,40 +19,11 @@ constexpr int kGroups = 8;  // of 32 samples, in a tile
 constexpr int kTile = kGroups * kWarp;
 static_assert(kTile == kThreads);  // a thread prepares a sample of each tile
 
-// What a row's warp does with a sample: it adds to the sum at `column`, and then the values of the
-// higher lanes in `others`. Where lanes in a group share a column, bit 0, which is no higher lane,
-// is set for all of them.
-struct Sample {
-  int column;
-  unsigned others;
-};
-
 template <typename Value>
 struct Tiles {
-  Sample at[2][kTile];  // one is added while the next is prepared
-  Value shown[kTile];   // by the lanes of a warp to one another
+  Sample at[2][kTile];     // one is added while the next is prepared
+  Value shown[2 * kTile];  // of a warp 64, of which a lane may read all behind its own
 };
-
-// The columns of the output that a block holds. Behind a row's sums is one that nobody reads, for
-// samples of other columns and those that a lower lane adds up.
-struct Range {
-  int64_t first;
-  int length;
-
-  __device__ int nobody() const { return length; }
-};
-
-template <typename Index>
-__device__ Sample prepared(Index index, bool exists, int64_t points, Range range) {
-  const int64_t place = exists ? checked(index, points) - range.first : -1;
-  const bool held = place >= 0 && place < range.length;
-  const int column = held ? static_cast<int>(place) : range.nobody();
-  const unsigned equal = __match_any_sync(kAllLanes, column);
-  const bool adds = held && (equal & lanes_below()) == 0;
-  const unsigned others = adds ? equal & (equal - 1) : 0;
-  const bool shared = __ballot_sync(kAllLanes, others != 0) != 0;
-  return {adds ? column : range.nobody(), others | (shared ? 1 : 0)};
-}
 
 // A lane's values of the groups of a tile.
 template <typename Value>
@@ -88,25 +59,6 @@ struct Given {
   }
 };
 
-// Adds up what higher lanes hold of the same column, in their order; each is read while the one
-// before is added. All lanes of the warp take part.
-template <typename Value>
-__device__ Value with_others(Value sum, Value value, unsigned others, Value* shown) {
-  shown[lane_id()] = value;
-  __syncwarp();
-  const auto first = [&] { return shown[__ffs(static_cast<int>(others)) - 1]; };
-  others &= ~1u;
-  Value next = others ? first() : 0;
-  while (others) {
-    const Value other = next;
-    others &= others - 1;
-    if (others) next = first();
-    sum += other;
-  }
-  __syncwarp();
-  return sum;
-}
-
 // Each sum is loaded once the one before is stored, which may be the same; all else is done before.
 template <typename Value>
 __device__ void add(Value* sums, const Sample* tile, const Given<Value>& given, Value* shown) {
@@ -117,7 +69,7 @@ __device__ void add(Value* sums, const Sample* tile, const Given<Value>& given, 
   for (int g = 0; g < kGroups; ++g) {
     Value* const at = sums + samples[g].column;
     Value sum = *at + given.at[g];
-    if (samples[g].others) sum = with_others(sum, given.at[g], samples[g].others, shown);
+    if (samples[g].longest > 1) sum = with_others(sum, given.at[g], samples[g], shown);
     *at = sum;
     __syncwarp();
   }
@@ -132,14 +84,15 @@ __global__ void __launch_bounds__(kThreads)
   const Range range = {first, static_cast<int>(min(int64_t{length}, shape.points - first))};
   const bool owns = warp_id() < rows;
   auto& tiles = shared_as<Tiles<Value>>();
-  Value* const sums = reinterpret_cast<Value*>(&tiles + 1) + warp_id() * (length + 1);
+  Value* const held = reinterpret_cast<Value*>(&tiles + 1);
+  Value* const sums = held + warp_id() * held_sums(length);
   const Index* const indices = idx + b * shape.samples;
   const int64_t row = b * shape.channels + channel + warp_id();
   const Value* const source = values + row * (shape.samples / weights.corners);
   weights.at += weights.at ? b * shape.samples : 0;
 
-  for (int i = lane_id(); owns && i < range.length; i += kWarp) sums[i] = 0;
   const int thread = static_cast<int>(threadIdx.x);
+  for (int i = thread; i < rows * held_sums(length); i += kThreads) held[i] = 0;
   const auto index_at = [&](int64_t j) { return j < shape.samples ? indices[j] : Index{0}; };
   const auto prepare = [&](int turn, int64_t j, Index index) {
     tiles.at[turn][thread] = prepared(index, j < shape.samples, shape.points, range);
@@ -155,11 +108,14 @@ __global__ void __launch_bounds__(kThreads)
     if (owns) next.load(source, weights, j + kTile, shape.samples);
     prepare(turn ^ 1, j + kTile + thread, index);
     index = index_at(j + 2 * kTile + thread);
-    if (owns) add(sums, tiles.at[turn], given, tiles.shown + warp_id() * kWarp);
+    if (owns) add(sums, tiles.at[turn], given, tiles.shown + 2 * warp_id() * kWarp);
   }
-  __syncwarp();
-  Value* const target = out + row * shape.points + range.first;
-  for (int i = lane_id(); owns && i < range.length; i += kWarp) target[i] = sums[i];
+  __syncthreads();
+  Value* target = out + (b * shape.channels + channel) * shape.points + range.first;
+  for (int r = 0; r < rows; ++r, target += shape.points) {
+    for (int i = thread; i < range.length; i += kThreads)
+      target[i] = held[r * held_sums(length) + i];
+  }
 }
 
 template <typename Value, typename Index>
@@ -167,10 +123,10 @@ int in_order_as(const void* values, const void* idx, Weights weights, void* out,
                 const GatherShape& shape, int device, void* stream) {
   const int64_t limit = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) -
                         int64_t{sizeof(Tiles<Value>)};
-  const int64_t most = limit / int64_t{sizeof(Value)} - 1;
+  const int64_t most = limit / int64_t{sizeof(Value)} - kWarp;
   const int64_t ranges = std::max<int64_t>(1, ceil_div(shape.points, most));
   const int64_t length = ceil_div(shape.points, ranges);
-  const int64_t row_bytes = (length + 1) * int64_t{sizeof(Value)};
+  const int64_t row_bytes = held_sums(length) * int64_t{sizeof(Value)};
   const RowTiling tiling =
       row_tiling({shape.batch * ranges, shape.channels, shape.samples,
                   length * int64_t{sizeof(Value)}, sizeof(Index), sizeof(Value), 0, kRows},
