@@ -77,21 +77,24 @@ def sampled(points: int, samples: int, batch: int) -> NDArray[np.int32]:
 
 
 def gathers() -> Iterator[Case]:
-    """Gather of samples, group of neighborhoods, and rows too long for shared memory."""
+    """Gather of samples, group of neighborhoods, and both of rows too long for shared memory."""
     for name, batch, points, idx in (
         ("group_points", 8, 4096, neighbors(4096, 1024, 32, 8)),
         ("gather_points", 8, 4096, sampled(4096, 1024, 8)),
         ("gather_points, long rows", 1, 65_536, sampled(65_536, 16_384, 1)),
+        ("group_points, long rows", 1, 65_536, neighbors(65_536, 8192, 16, 1)),
     ):
         channels, samples = 64, idx.size // batch
         features = aligned((batch, channels, points), np.float32)
         out = aligned((batch, channels, samples), np.float32)
         shape = (batch, channels, points, samples)
+        gather = partial(call, "gather", features, idx, out, shape, 4, False)
+        vectors = partial(call, "gather_vectors", features, idx, None, out, shape, 1, False, False)
         yield Case(
             name,
             f"({batch}, {channels}, {points}) to {samples}",
             (features, idx, out),
-            partial(call, "gather", features, idx, out, shape, 4, False),
+            vectors if name.startswith("group_points, long") else gather,
         )
 
 
@@ -103,7 +106,8 @@ def scatters() -> Iterator[Case]:
         ("scatter, rows", group, 4096, 0),
         ("scatter, rows, distinct", rows, 4096, 0),
         ("scatter, vectors", long, 65_536, 1),
-        ("scatter, atomic", long, 65_536, 2),
+        ("scatter, in order", group, 4096, 2),
+        ("scatter, in order, long rows", long, 65_536, 2),
     ):
         batch, channels, samples = len(idx), 64, idx.size // len(idx)
         values = aligned((batch, channels, samples), np.float32)
@@ -113,23 +117,8 @@ def scatters() -> Iterator[Case]:
             name,
             f"({batch}, {channels}, {samples}) to {points}",
             (values, idx, out),
-            partial(call, "scatter", values, idx, out, shape, False, False, method, 0),
+            partial(call, "scatter", values, idx, None, out, shape, 1, False, False, method, 0),
         )
-    yield sorted_scatter(group.reshape(8, -1))
-
-
-def sorted_scatter(idx: NDArray[np.int32]) -> Case:
-    """Of 8 clouds; the sort of the indices is torch's and not counted."""
-    order = aligned_copy(np.argsort(idx, axis=1, kind="stable"))
-    ascending = aligned_copy(np.sort(idx, axis=1).astype(np.int64))
-    values, out = aligned((8, 64, idx.shape[1]), np.float32), aligned((8, 64, 4096), np.float32)
-    shape = (8, 64, 4096, idx.shape[1])
-    return Case(
-        "scatter, sorted",
-        f"(8, 64, {idx.shape[1]}) to 4096",
-        (values, order, ascending, out),
-        partial(call, "scatter_sorted", values, order, ascending, out, shape, False),
-    )
 
 
 def searches() -> Iterator[Case]:
@@ -158,25 +147,28 @@ def searches() -> Iterator[Case]:
 
 def interpolations() -> Iterator[Case]:
     """From 1024 points back to 4096, three corners each, and the two derivatives."""
-    batch, channels, points, columns, corners = 16, 128, 4096, 1024, 3
-    idx = neighbors(columns, points, corners, batch)
-    weight = aligned((batch, points, corners), np.float32)
-    features = aligned((batch, channels, columns), np.float32)
-    values = aligned((batch, channels, points), np.float32)
-    shape = (batch, channels, points, columns, corners)
-    for name, first, second, out in (
-        ("interpolate", features, weight, values),
-        ("interpolate_scatter", values, weight, features),
-        ("interpolate_dot", values, features, weight),
-    ):
-        given = (first, idx, second) if name != "interpolate_dot" else (first, second, idx)
-        yield Case(
-            name,
-            f"({batch}, {channels}, {columns}) {'to' if out is values else 'and'} {points}, "
-            f"{corners} corners",
-            (features, idx, weight, values),
-            partial(call, name, *given, out, shape, False, False),
-        )
+    for batch in (16, 64):
+        channels, points, columns, corners = 128 * 16 // batch, 4096, 1024, 3
+        idx = neighbors(columns, points, corners, batch)
+        weight = aligned((batch, points, corners), np.float32)
+        features = aligned((batch, channels, columns), np.float32)
+        values = aligned((batch, channels, points), np.float32)
+        shape, types = (batch, channels, points, columns, corners), (False, False)
+        of_scatter = (batch, channels, columns, points * corners)
+        calls: dict[str, Callable[[], None]] = {
+            "interpolate": partial(
+                call, "interpolate", features, idx, weight, values, shape, *types
+            ),
+            "interpolate_scatter": partial(
+                call, "scatter", values, idx, weight, features, of_scatter, corners, *types, 0, 0
+            ),
+            "interpolate_dot": partial(
+                call, "interpolate_dot", values, features, idx, weight, shape, *types
+            ),
+        }
+        for name, run in calls.items():
+            sizes = f"({batch}, {channels}, {columns}) and {points}, {corners} corners"
+            yield Case(name, sizes, (features, idx, weight, values), run)
 
 
 def cases() -> Iterator[Case]:

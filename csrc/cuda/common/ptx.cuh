@@ -61,19 +61,23 @@ __device__ inline void store_relaxed(Words* to, Words v) {
 enum class Work { kLeaves, kNodes, kOfOthers };
 __device__ inline void tally(Work, int) {}
 
-// Adds four floats at a 16-byte boundary of global memory; nobody waits for the sums.
-__device__ inline void add_four(float* to, float4 v) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(v.x),
-               "f"(v.y), "f"(v.z), "f"(v.w)
-               : "memory");
-#else
-  atomicAdd(to, v.x);
-  atomicAdd(to + 1, v.y);
-  atomicAdd(to + 2, v.z);
-  atomicAdd(to + 3, v.w);
-#endif
+// Adds to values side by side in global memory, at an address aligned to them all; nobody waits for
+// the sums. So many go at once.
+template <typename Value>
+constexpr int kAddedAtOnce = 1;
+template <typename Value>
+__device__ void add_at_once(Value* to, const Value (&v)[1]) {
+  atomicAdd(to, v[0]);
 }
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+template <>
+constexpr int kAddedAtOnce<float> = 4;
+__device__ inline void add_at_once(float* to, const float (&v)[4]) {
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(v[0]),
+               "f"(v[1]), "f"(v[2]), "f"(v[3])
+               : "memory");
+}
+#endif
 
 }  // namespace farpoint::cuda
 

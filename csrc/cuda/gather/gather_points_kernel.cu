@@ -9,6 +9,7 @@
 // Rows too long for shared memory, or read too sparsely to be worth a copy, take the direct way.
 #include "cuda/gather/gather.h"
 #include "cuda/gather/rows.cuh"
+#include "cuda/gather/vectors.h"
 
 namespace farpoint::cuda {
 namespace {
@@ -46,12 +47,17 @@ __global__ void __launch_bounds__(kMostThreads)
   }
 }
 
+// A row in shared memory.
+bool fits(const GatherShape& shape, int element_bytes, int device) {
+  return shape.points * element_bytes <=
+         device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+}
+
 template <typename Value, typename Index>
 int gather_as(const void* features, const void* idx, void* out, const GatherShape& shape,
               int device, void* stream) {
   const int64_t row_bytes = shape.points * static_cast<int64_t>(sizeof(Value));
-  const int64_t limit = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  const bool staged = row_bytes <= limit && shape.samples * kSparse >= shape.points;
+  const bool staged = fits(shape, sizeof(Value), device) && shape.samples * kSparse >= shape.points;
   const RowTiling tiling =
       row_tiling({shape.batch, shape.channels, shape.samples, staged ? row_bytes : 0, sizeof(Index),
                   sizeof(Value), kSamplesPerBlock},
@@ -76,6 +82,16 @@ int gather_elements(const void* features, const void* idx, void* out, const Gath
 }
 
 }  // namespace
+
+// A single element moves a sector; channels of a point together move themselves, once the features
+// are turned: read, and written and read with what fills up the last vector.
+bool gather_wants_vectors(const GatherShape& shape, int element_bytes, int device) {
+  constexpr int64_t kSector = 32;
+  if (fits(shape, element_bytes, device) || element_bytes < 4) return false;
+  const int64_t vector = vector_pitch(shape.channels) * element_bytes;
+  const int64_t turn = shape.points * (shape.channels * element_bytes + vector);
+  return turn + shape.samples * vector < shape.samples * shape.channels * kSector;
+}
 
 int gather(const void* features, const void* idx, void* out, const GatherShape& shape,
            int element_bytes, bool wide_index, int device, void* stream) {

@@ -7,15 +7,21 @@
 
 #include "cuda/common/device.cuh"
 #include "cuda/common/launch.cuh"
+#include "cuda/gather/gather.h"
 
 namespace farpoint::cuda {
 
 constexpr int64_t kStagedBytes = 64 * 1024;  // two blocks of 1024 threads share a processor
 
 template <typename Value, int kWidth>
-struct alignas(sizeof(Value) * kWidth) Vector {
+struct alignas(sizeof(Value) * (kWidth % 2 ? 1 : kWidth)) Vector {
   Value at[kWidth];
 };
+
+template <int kWidth, typename Value>
+__device__ Vector<Value, kWidth> vector_at(const Value* from) {
+  return *reinterpret_cast<const Vector<Value, kWidth>*>(from);
+}
 
 __host__ __device__ inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -25,6 +31,40 @@ __device__ int64_t checked(Index i, int64_t columns) {
   return i;
 }
 
+// Of neighboring samples, for rows that shared memory holds.
+template <int kWidth, typename Index>
+__device__ Vector<int, kWidth> columns_at(const Index* idx, int64_t columns) {
+  const auto given = vector_at<kWidth>(idx);
+  Vector<int, kWidth> result;
+#pragma unroll
+  for (int w = 0; w < kWidth; ++w) result.at[w] = static_cast<int>(checked(given.at[w], columns));
+  return result;
+}
+
+// Rounded by itself before it is added, as on the CPU.
+__device__ inline float product(float a, float b) { return __fmul_rn(a, b); }
+__device__ inline double product(double a, double b) { return __dmul_rn(a, b); }
+
+// `Weights` of the kernels.
+template <typename Value>
+struct WeightsOf {
+  const Value* at;
+  unsigned corners;
+
+  explicit WeightsOf(const Weights& weights)
+      : at(static_cast<const Value*>(weights.at)),
+        corners(static_cast<unsigned>(weights.corners)) {}
+};
+
+// Calls run(Value{}, Index{}).
+template <typename Run>
+int with_types(RowTypes types, Run run) {
+  if (types.wide_value) return types.wide_index ? run(double{}, int64_t{}) : run(double{}, int{});
+  return types.wide_index ? run(float{}, int64_t{}) : run(float{}, int{});
+}
+
+constexpr int kCorners = 3;  // of a point with weights, in kernels that hold them in registers
+
 // A call whose blocks hold rows of channels in shared memory and pass over samples.
 struct RowWork {
   int64_t batch, channels, samples;
@@ -32,6 +72,7 @@ struct RowWork {
   int64_t sample_bytes;     // read of a sample once for all rows of a block: indices, weights
   int64_t value_bytes;      // read or written of a sample for each row
   int64_t samples_at_once;  // fewer are not worth a block that shares a tile; 0: none may
+  int most_rows = 32;       // of a block
 };
 
 struct RowTiling {
@@ -53,13 +94,13 @@ inline RowTiling row_tiling(const RowWork& work, int rows, int64_t splits, int64
 // Few rows read the samples' indices often, and many splits the rows; too few blocks leave
 // processors idle. So: the least bytes that the busiest processor moves.
 inline RowTiling row_tiling(const RowWork& work, int device) {
-  constexpr int kMostRows = 32, kMostWaves = 4;
+  constexpr int kMostWaves = 4;
   const int64_t processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
   const int64_t useful =
       work.samples_at_once > 0 ? ceil_div(work.samples, work.samples_at_once) : 1;
   RowTiling best = {};
   int64_t least = INT64_MAX;
-  for (int rows = 1; rows <= std::min<int64_t>(kMostRows, work.channels); ++rows) {
+  for (int rows = 1; rows <= std::min<int64_t>(work.most_rows, work.channels); ++rows) {
     if (rows > 1 && rows * work.row_bytes > kStagedBytes) break;
     const int64_t of_tile = work.batch * ceil_div(work.channels, rows);
     for (int waves = 1; waves <= kMostWaves; ++waves) {

@@ -1,5 +1,5 @@
 // Scatter-add of channel-first rows on a CUDA device, without torch:
-// out[b, c, idx[b, j]] += values[b, c, j] in float32, or in float64 when `wide_value`.
+// out[b, c, idx[b, j]] += values[b, c, j].
 #pragma once
 
 #include "cuda/gather/gather.h"
@@ -7,37 +7,23 @@
 #pragma GCC visibility push(default)
 namespace farpoint::cuda {
 
-struct ScatterTypes {
-  bool wide_value;
-  bool wide_index;
-};
+// kRows: rows of the output in shared memory. kVectors: sums in global memory, several channels at
+// once (vectors.h). kInOrder: as kRows, in the order of the samples.
+enum class ScatterMethod { kRows, kVectors, kInOrder };
 
-// kRows: rows of the output in shared memory. kVectors: reductions of four channels at once, into
-// sums (batch, points, scatter_pitch(channels)). kAtomic: one reduction per value.
-enum class ScatterMethod { kRows, kVectors, kAtomic };
-
-// The method for a shape, from host numbers alone.
-ScatterMethod scatter_method(const GatherShape& shape, bool wide_value, int device);
+// The faster of the first two for a shape, from host numbers alone.
+ScatterMethod scatter_method(const GatherShape& shape, Weights weights, bool wide_value,
+                             int device);
 // Whether a method can take a shape.
-bool scatter_fits(ScatterMethod method, const GatherShape& shape, bool wide_value, int device);
+bool scatter_fits(ScatterMethod method, const GatherShape& shape, Weights weights, bool wide_value,
+                  int device);
 
-// Channels of a point of `sums`, so that four stand at an aligned address.
-inline int64_t scatter_pitch(int64_t channels) { return (channels + 3) / 4 * 4; }
-
-// Writes every element of `out`. The order of the sums is not fixed.
-int scatter_rows(const void* values, const void* idx, void* out, const GatherShape& shape,
-                 ScatterTypes types, int device, void* stream);
-// Adds to `sums`, float32. The order of the sums is not fixed.
-int scatter_vectors(const float* values, const void* idx, float* sums, const GatherShape& shape,
-                    bool wide_index, void* stream);
-// Adds to `out`. The order of the sums is not fixed.
-int scatter_add(const void* values, const void* idx, void* out, const GatherShape& shape,
-                ScatterTypes types, void* stream);
-
-// Adds in a fixed order: `order` (batch, samples) sorts each cloud's indices stably and `sorted`
-// holds them in that order; elements that no index names keep their value.
-int scatter_sorted(const void* values, const int64_t* order, const int64_t* sorted, void* out,
-                   const GatherShape& shape, bool wide_value, void* stream);
+// Both write every element of `out`; `shape.samples` counts corners. Sums in no fixed order:
+int scatter_rows(const void* values, const void* idx, Weights weights, void* out,
+                 const GatherShape& shape, RowTypes types, int device, void* stream);
+// Sums in the order of the samples, the same bits as the CPU's:
+int scatter_in_order(const void* values, const void* idx, Weights weights, void* out,
+                     const GatherShape& shape, RowTypes types, int device, void* stream);
 
 }  // namespace farpoint::cuda
 #pragma GCC visibility pop

@@ -46,10 +46,25 @@ __device__ void put(Value* sum, Value v, bool distinct) {
   }
 }
 
-template <typename Value, typename Index, int kWidth>
-__global__ void __launch_bounds__(kMostThreads)
-    add_rows(const Value* values, const Index* idx, Value* out, GatherShape shape, RowTiling tiling,
-             bool may_be_distinct) {
+// A thread's samples: neighbors with a value each, or the corners of a point, which share it.
+template <typename Value, int kWidth, bool kWeighted>
+struct Given {
+  Vector<Value, kWidth> weights;
+
+  __device__ Vector<Value, kWidth> load(const Value* row, int64_t place) const {
+    if constexpr (!kWeighted) return vector_at<kWidth>(row + place * kWidth);
+    Vector<Value, kWidth> shares;
+    const Value value = row[place];
+#pragma unroll
+    for (int w = 0; w < kWidth; ++w) shares.at[w] = product(value, weights.at[w]);
+    return shares;
+  }
+};
+
+template <typename Value, typename Index, int kWidth, bool kWeighted>
+__global__ void __launch_bounds__(kMostThreads, 1)
+    add_rows(const Value* values, const Index* idx, const Value* weight, Value* out,
+             GatherShape shape, RowTiling tiling, bool may_be_distinct) {
   const auto [b, channel, split, rows] = row_part(tiling, shape.channels);
   const int points = static_cast<int>(shape.points);
   const int held = rows * points;
@@ -57,22 +72,21 @@ __global__ void __launch_bounds__(kMostThreads)
   Value* const sums = &shared_as<Value>();
   auto* const seen = reinterpret_cast<unsigned*>(sums + tiling.rows * points);
   for (int i = threadIdx.x; i < held; i += blockDim.x) sums[i] = 0;
-  if (may_be_distinct) clear(seen, seen_words(points));
+  if (!kWeighted && may_be_distinct) clear(seen, seen_words(points));
   __syncthreads();
-  const bool distinct = may_be_distinct && are_distinct(indices, shape, seen);
+  const bool distinct = !kWeighted && may_be_distinct && are_distinct(indices, shape, seen);
 
-  const Value* const from = values + (b * shape.channels + channel) * shape.samples;
-  const int64_t stride = int64_t{blockDim.x} * kWidth;
-  for (int64_t j = int64_t{threadIdx.x} * kWidth; j < shape.samples; j += stride) {
-    const auto columns = *reinterpret_cast<const Vector<Index, kWidth>*>(indices + j);
-    int at[kWidth];
-#pragma unroll
-    for (int w = 0; w < kWidth; ++w) at[w] = static_cast<int>(checked(columns.at[w], points));
+  const int64_t places = shape.samples / kWidth, row_values = kWeighted ? places : shape.samples;
+  const Value* const from = values + (b * shape.channels + channel) * row_values;
+  for (int64_t place = threadIdx.x; place < places; place += blockDim.x) {
+    const auto columns = columns_at<kWidth>(indices + place * kWidth, points);
+    Given<Value, kWidth, kWeighted> given;
+    if constexpr (kWeighted)
+      given.weights = vector_at<kWidth>(weight + (b * places + place) * kWidth);
     for (int r = 0; r < rows; ++r) {
-      const auto given =
-          *reinterpret_cast<const Vector<Value, kWidth>*>(from + r * shape.samples + j);
+      const auto v = given.load(from + r * row_values, place);
 #pragma unroll
-      for (int w = 0; w < kWidth; ++w) put(&sums[r * points + at[w]], given.at[w], distinct);
+      for (int w = 0; w < kWidth; ++w) put(&sums[r * points + columns.at[w]], v.at[w], distinct);
     }
   }
   __syncthreads();
@@ -81,40 +95,56 @@ __global__ void __launch_bounds__(kMostThreads)
 }
 
 template <typename Value, typename Index>
-int rows_as(const void* values, const void* idx, void* out, const GatherShape& shape, int device,
-            void* stream) {
+int rows_as(const void* values, const void* idx, Weights weights, void* out,
+            const GatherShape& shape, int device, void* stream) {
   const int64_t row_bytes = shape.points * static_cast<int64_t>(sizeof(Value));
   const bool may_be_distinct = shape.samples <= shape.points;
-  const RowTiling tiling = row_tiling({shape.batch, shape.channels, shape.samples, row_bytes,
-                                       int64_t{sizeof(Index)} << may_be_distinct, sizeof(Value), 0},
-                                      device);
+  const int64_t index_bytes = int64_t{sizeof(Index)} << may_be_distinct;
+  const RowTiling tiling =
+      row_tiling({shape.batch, shape.channels, shape.samples, row_bytes,
+                  index_bytes + (weights.at ? int64_t{sizeof(Value)} : 0), sizeof(Value), 0},
+                 device);
   const int64_t seen = may_be_distinct ? seen_words(shape.points) * sizeof(unsigned) : 0;
   const LaunchShape launch_shape = {static_cast<unsigned>(tiling.blocks), tiling.threads,
                                     static_cast<size_t>(tiling.rows * row_bytes + seen)};
-  const bool aligned = is_aligned<Index>(idx, 4) && is_aligned<Value>(values, 4);
-  const auto kernel =
-      shape.samples % 4 == 0 && aligned ? add_rows<Value, Index, 4> : add_rows<Value, Index, 1>;
+  constexpr int kWidth = 16 / sizeof(Value);
+  const bool vectors = shape.samples % kWidth == 0 && is_aligned<Index>(idx, kWidth) &&
+                       is_aligned<Value>(values, kWidth);
+  const auto kernel = weights.at ? add_rows<Value, Index, kCorners, true>
+                      : vectors  ? add_rows<Value, Index, kWidth, false>
+                                 : add_rows<Value, Index, 1, false>;
   return launch(kernel, launch_shape, stream, static_cast<const Value*>(values),
-                static_cast<const Index*>(idx), static_cast<Value*>(out), shape, tiling,
-                may_be_distinct);
+                static_cast<const Index*>(idx), static_cast<const Value*>(weights.at),
+                static_cast<Value*>(out), shape, tiling, may_be_distinct);
 }
 
 }  // namespace
 
-bool scatter_fits(ScatterMethod method, const GatherShape& shape, bool wide_value, int device) {
-  if (method == ScatterMethod::kVectors) return !wide_value;
-  if (method == ScatterMethod::kAtomic) return true;
+bool scatter_fits(ScatterMethod method, const GatherShape& shape, Weights weights, bool wide_value,
+                  int device) {
+  if (method != ScatterMethod::kRows) return true;
   const int64_t bytes = shape.points * (wide_value ? 8 : 4) + seen_words(shape.points) * 4;
-  return bytes <= device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  return bytes <= device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) &&
+         (!weights.at || weights.corners == kCorners);
 }
 
-int scatter_rows(const void* values, const void* idx, void* out, const GatherShape& shape,
-                 ScatterTypes types, int device, void* stream) {
+// Rows need a block for every other processor at least.
+ScatterMethod scatter_method(const GatherShape& shape, Weights weights, bool wide_value,
+                             int device) {
+  const int64_t processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
+  const bool busy = 2 * shape.batch * shape.channels >= processors;
+  return busy && scatter_fits(ScatterMethod::kRows, shape, weights, wide_value, device)
+             ? ScatterMethod::kRows
+             : ScatterMethod::kVectors;
+}
+
+int scatter_rows(const void* values, const void* idx, Weights weights, void* out,
+                 const GatherShape& shape, RowTypes types, int device, void* stream) {
   if (shape.batch * shape.channels == 0) return cudaSuccess;
-  const auto run = types.wide_value
-                       ? (types.wide_index ? rows_as<double, int64_t> : rows_as<double, int32_t>)
-                       : (types.wide_index ? rows_as<float, int64_t> : rows_as<float, int32_t>);
-  return run(values, idx, out, shape, device, stream);
+  return with_types(types, [&](auto value, auto index) {
+    return rows_as<decltype(value), decltype(index)>(values, idx, weights, out, shape, device,
+                                                     stream);
+  });
 }
 
 }  // namespace farpoint::cuda

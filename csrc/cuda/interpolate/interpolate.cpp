@@ -1,77 +1,68 @@
 // CUDA implementation of interpolate and its two derivatives: checks, registration.
 #include "cuda/interpolate/interpolate.h"
 
-#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/mul.h>
-#include <ATen/ops/sort.h>
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include "checks_interpolate.h"
 #include "cuda/common/torch_glue.h"
-#include "cuda/gather/scatter.h"
+#include "cuda/gather/rows_torch.h"
 
 // The halves are summed in float32 and rounded once. An index out of range stops the kernel with a
 // device assertion.
 namespace farpoint {
 namespace {
 
-at::Tensor widened(const at::Tensor& tensor) {
-  return tensor.to(tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).contiguous();
+cuda::InterpolateShape shape_of(const at::Tensor& features, const at::Tensor& idx) {
+  return {features.size(0), features.size(1), idx.size(1), features.size(2), idx.size(2)};
 }
 
-cuda::InterpolateTypes types_of(const at::Tensor& values, const at::Tensor& idx) {
-  return {values.scalar_type() == at::kDouble, idx.scalar_type() == at::kLong};
+// Rows of features too long for shared memory are turned, so that a corner's channels stand
+// together.
+at::Tensor weigh_vectors(const at::Tensor& features, const at::Tensor& idx,
+                         const at::Tensor& weight) {
+  auto out = at::empty({features.size(0), features.size(1), idx.size(1)}, features.options());
+  const cuda::GatherShape shape{features.size(0), features.size(1), features.size(2),
+                                idx.size(1) * idx.size(2)};
+  const auto vectors = turned(features);
+  check_cuda(
+      "interpolate",
+      cuda::gather_vectors(vectors.const_data_ptr(), idx.const_data_ptr(),
+                           {weight.const_data_ptr(), idx.size(2)}, out.mutable_data_ptr(), shape,
+                           row_types(features, idx), current_stream(features.device())));
+  return out;
+}
+
+at::Tensor weigh(const at::Tensor& features, const at::Tensor& idx, const at::Tensor& weight) {
+  const auto shape = shape_of(features, idx);
+  const auto types = row_types(features, idx);
+  const int device = features.device().index();
+  if (idx.numel() == 0) {
+    return at::zeros({shape.batch, shape.channels, shape.points}, features.options());
+  }
+  if (!cuda::interpolate_fits(shape, types, device)) return weigh_vectors(features, idx, weight);
+  auto out = at::empty({shape.batch, shape.channels, shape.points}, features.options());
+  check_cuda("interpolate",
+             cuda::interpolate(features.const_data_ptr(), idx.const_data_ptr(),
+                               weight.const_data_ptr(), out.mutable_data_ptr(), shape, types,
+                               device, current_stream(features.device())));
+  return out;
 }
 
 at::Tensor interpolate(const at::Tensor& features, const at::Tensor& idx,
                        const at::Tensor& weight) {
   check_interpolate(features, idx, weight);
   const c10::DeviceGuard guard(features.device());
-  const auto f = widened(features), w = widened(weight), corners = idx.contiguous();
-  const cuda::InterpolateShape shape{f.size(0), f.size(1), idx.size(1), f.size(2), idx.size(2)};
-  auto out = at::empty({shape.batch, shape.channels, shape.points}, f.options());
-  check_cuda("interpolate",
-             cuda::interpolate(f.const_data_ptr(), corners.const_data_ptr(), w.const_data_ptr(),
-                               out.mutable_data_ptr(), shape, types_of(f, corners),
-                               f.device().index(), current_stream(f.device())));
-  return out.to(features.scalar_type());
-}
-
-// The sums of repeated columns in the order of n and k.
-at::Tensor scatter_in_order(const at::Tensor& v, const at::Tensor& idx, const at::Tensor& w,
-                            int64_t m) {
-  const auto products = at::mul(v.unsqueeze(3), w.unsqueeze(1)).flatten(2);
-  const auto [sorted, order] = at::sort(idx.flatten(1).to(at::kLong), /*stable=*/true, /*dim=*/1);
-  auto out = at::zeros({v.size(0), v.size(1), m}, v.options());
-  const cuda::GatherShape shape{v.size(0), v.size(1), m, products.size(2)};
-  check_cuda("interpolate_scatter",
-             cuda::scatter_sorted(products.const_data_ptr(), order.const_data_ptr<int64_t>(),
-                                  sorted.const_data_ptr<int64_t>(), out.mutable_data_ptr(), shape,
-                                  v.scalar_type() == at::kDouble, current_stream(v.device())));
-  return out;
-}
-
-at::Tensor scatter_atomically(const at::Tensor& v, const at::Tensor& idx, const at::Tensor& w,
-                              int64_t m) {
-  const cuda::InterpolateShape shape{v.size(0), v.size(1), v.size(2), m, idx.size(2)};
-  auto out = at::empty({shape.batch, shape.channels, m}, v.options());
-  check_cuda("interpolate_scatter",
-             cuda::interpolate_scatter(v.const_data_ptr(), idx.const_data_ptr(), w.const_data_ptr(),
-                                       out.mutable_data_ptr(), shape, types_of(v, idx),
-                                       v.device().index(), current_stream(v.device())));
-  return out;
+  return weigh(widened(features), idx.contiguous(), widened(weight)).to(features.scalar_type());
 }
 
 at::Tensor interpolate_scatter(const at::Tensor& values, const at::Tensor& idx,
                                const at::Tensor& weight, int64_t m) {
   check_interpolate_scatter(values, idx, weight, m);
   const c10::DeviceGuard guard(values.device());
-  const auto v = widened(values), w = widened(weight), corners = idx.contiguous();
-  const bool in_order = at::globalContext().deterministicAlgorithms();
-  const auto out = (in_order ? scatter_in_order : scatter_atomically)(v, corners, w, m);
-  return out.to(values.scalar_type());
+  return add_samples("interpolate_scatter", widened(values), idx.contiguous(), widened(weight), m)
+      .to(values.scalar_type());
 }
 
 at::Tensor interpolate_dot(const at::Tensor& values, const at::Tensor& features,
@@ -79,11 +70,10 @@ at::Tensor interpolate_dot(const at::Tensor& values, const at::Tensor& features,
   check_interpolate_dot(values, features, idx);
   const c10::DeviceGuard guard(values.device());
   const auto v = widened(values), f = widened(features), corners = idx.contiguous();
-  const cuda::InterpolateShape shape{v.size(0), v.size(1), v.size(2), f.size(2), idx.size(2)};
   auto out = at::empty(idx.sizes(), v.options());
   check_cuda("interpolate_dot",
              cuda::interpolate_dot(v.const_data_ptr(), f.const_data_ptr(), corners.const_data_ptr(),
-                                   out.mutable_data_ptr(), shape, types_of(v, corners),
+                                   out.mutable_data_ptr(), shape_of(f, idx), row_types(v, corners),
                                    v.device().index(), current_stream(v.device())));
   return out.to(values.scalar_type());
 }

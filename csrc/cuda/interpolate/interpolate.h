@@ -1,9 +1,8 @@
-// The three products of values v, features f and weights w over channel-first rows (see
-// library.cpp) on a CUDA device, without torch. All of one type, float32 or float64 (`wide_value`);
-// indices int32 or int64 (`wide_index`).
+// Two of the three products of values v, features f and weights w over channel-first rows (see
+// library.cpp) on a CUDA device, without torch; the third is a scatter-add (gather/scatter.h).
 #pragma once
 
-#include <cstdint>
+#include "cuda/gather/gather.h"
 
 #pragma GCC visibility push(default)
 namespace farpoint::cuda {
@@ -16,22 +15,15 @@ struct InterpolateShape {
   int64_t corners;  // columns of w
 };
 
-struct InterpolateTypes {
-  bool wide_value;
-  bool wide_index;
-};
+// Whether rows of features fit into shared memory, for three corners; else gather_vectors weighs.
+bool interpolate_fits(const InterpolateShape& shape, RowTypes types, int device);
 
 // v[c, n] = sum over k of w[n, k] f[c, idx[n, k]].
 int interpolate(const void* features, const void* idx, const void* weight, void* out,
-                const InterpolateShape& shape, InterpolateTypes types, int device, void* stream);
-// f[c, j] = sum over idx[n, k] = j of v[c, n] w[n, k], in no fixed order.
-int interpolate_scatter(const void* values, const void* idx, const void* weight, void* out,
-                        const InterpolateShape& shape, InterpolateTypes types, int device,
-                        void* stream);
+                const InterpolateShape& shape, RowTypes types, int device, void* stream);
 // w[n, k] = sum over c of v[c, n] f[c, idx[n, k]].
 int interpolate_dot(const void* values, const void* features, const void* idx, void* out,
-                    const InterpolateShape& shape, InterpolateTypes types, int device,
-                    void* stream);
+                    const InterpolateShape& shape, RowTypes types, int device, void* stream);
 
 }  // namespace farpoint::cuda
 #pragma GCC visibility pop

@@ -44,34 +44,79 @@ def test_gather(dtype: type, index: type, channels: int, points: int, samples: i
     np.testing.assert_array_equal(out, expected.numpy())
 
 
+def gather_vectors(
+    features: NDArray[np.generic], idx: NDArray[np.integer], weight: NDArray[np.floating] | None
+) -> NDArray[np.generic]:
+    """`idx` and `weight` are (B, N, K)."""
+    out = np.empty((*features.shape[:2], idx.shape[1]), features.dtype)
+    shape = (*features.shape, idx.shape[1] * idx.shape[2])
+    types = features.itemsize == 8, idx.dtype == np.int64
+    call("gather_vectors", features, idx, weight, out, shape, idx.shape[2], *types)
+    return out
+
+
+@pytest.mark.parametrize("index", INDEX_TYPES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("channels", [1, 4, 7, 16, 67])
+def test_gather_of_vectors(channels: int, dtype: type, index: type) -> None:
+    """Of bits that no arithmetic may touch, in tiles of 4, 8, 16 and 32 channels."""
+    rng = np.random.default_rng(1)
+    bits = rng.integers(0, 256, (2, channels, 50, np.dtype(dtype).itemsize), np.uint8)
+    idx = indices(rng, 50, 2, 300, 1, dtype=index)
+    out = gather_vectors(bits.view(dtype)[..., 0], idx, None)
+    expected = OPS.gather_points(*tensors(bits.view(f"i{dtype().itemsize}")[..., 0], idx[..., 0]))
+    np.testing.assert_array_equal(out.view(f"i{dtype().itemsize}"), expected.numpy())
+
+
+@pytest.mark.parametrize(
+    ("shape", "element_bytes", "vectors"),
+    [
+        ((1, 64, 56_000, 900_000), 4, False),
+        ((1, 64, 65_536, 16_384), 4, False),
+        ((1, 64, 65_536, 32_768), 4, True),
+        ((1, 3, 65_536, 900_000), 4, True),
+        ((1, 64, 65_536, 900_000), 8, True),
+        ((1, 64, 200_000, 900_000), 2, False),
+    ],
+)
+def test_gather_rule(shape: tuple[int, ...], element_bytes: int, vectors: bool) -> None:
+    """Rows that fit, few samples of long ones, enough of them, halves."""
+    of_shape = (ctypes.c_int64 * 4)(*shape)
+    assert bool(library().model_gather_wants_vectors(of_shape, element_bytes)) is vectors
+
+
 class Scatter(IntEnum):
     """`ScatterMethod` of csrc/cuda/gather/scatter.h."""
 
     AUTO = -1
     ROWS = 0
     VECTORS = 1
-    ATOMIC = 2
+    IN_ORDER = 2
 
 
 def scatter(
-    given: NDArray[np.floating], idx: NDArray[np.integer], n: int, method: Scatter, seed: int = 0
+    given: NDArray[np.floating],
+    idx: NDArray[np.integer],
+    n: int,
+    method: Scatter,
+    seed: int = 0,
+    weight: NDArray[np.floating] | None = None,
 ) -> NDArray[np.floating]:
     """Every element of the output starts as NaN: a method has to write or clear them all."""
     out = np.full((*given.shape[:2], n), np.nan, given.dtype)
-    shape = (*given.shape[:2], n, given.shape[2])
+    corners = 1 if weight is None else weight.shape[2]
+    shape = (*given.shape[:2], n, given.shape[2] * corners)
     wide = given.dtype == np.float64, idx.dtype == np.int64
-    call("scatter", given, idx, out, shape, *wide, int(method), seed)
+    call("scatter", given, idx, weight, out, shape, corners, *wide, int(method), seed)
     return out
 
 
-# Vector reductions add float32 alone.
-SUMS = [(dtype, m) for dtype in (np.float32, np.float64) for m in Scatter]
-SUMS.remove((np.float64, Scatter.VECTORS))
-
-
-@pytest.mark.parametrize(("dtype", "method"), SUMS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("method", Scatter)
 @pytest.mark.parametrize("index", INDEX_TYPES)
-@pytest.mark.parametrize(("channels", "points", "samples"), [(67, 40, 300), (9, 301, 61)])
+@pytest.mark.parametrize(
+    ("channels", "points", "samples"), [(67, 40, 300), (9, 301, 61), (3, 90, 300)]
+)
 def test_scatter_sums_integers_exactly_in_any_order(
     channels: int, points: int, samples: int, dtype: type, index: type, method: Scatter
 ) -> None:
@@ -121,11 +166,9 @@ def test_rows_too_long_for_shared_memory_are_left_to_another_method() -> None:
     [
         (32, 64, 4096, 32_768, Scatter.ROWS),
         (2, 1, 4096, 1024, Scatter.ROWS),
-        (1, 1, 4096, 1024, Scatter.ATOMIC),
+        (1, 1, 4096, 1024, Scatter.VECTORS),
         (1, 64, 56_000, 14_000, Scatter.ROWS),
         (1, 64, 80_000, 1_280_000, Scatter.VECTORS),
-        (1, 64, 80_000, 20_000, Scatter.ATOMIC),
-        (1, 7, 80_000, 1_280_000, Scatter.ATOMIC),
     ],
 )
 def test_scatter_rule(
@@ -135,16 +178,36 @@ def test_scatter_rule(
     assert Scatter(library().model_scatter_method(shape, 0)) is method
 
 
+@pytest.mark.parametrize("index", INDEX_TYPES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_sorted_scatter_adds_in_the_order_of_the_cpu(dtype: type) -> None:
+@pytest.mark.parametrize(
+    ("channels", "points", "samples"), [(19, 40, 1100), (9, 5000, 61), (2, 70_000, 900), (1, 1, 70)]
+)
+def test_scatter_in_order_has_the_bits_of_the_cpu(
+    channels: int, points: int, samples: int, dtype: type, index: type
+) -> None:
+    """Many samples of a point, few, rows in ranges, all samples of one point."""
     rng = np.random.default_rng(3)
-    given, idx = values(rng, 2, 19, 300, dtype=dtype), indices(rng, 40, 2, 300, dtype=np.int64)
-    order = np.argsort(idx, axis=1, kind="stable")
-    ascending = np.take_along_axis(idx, order, axis=1)
-    out = np.zeros((2, 19, 40), dtype)
-    shape = (2, 19, 40, 300)
-    call("scatter_sorted", given, order, ascending, out, shape, dtype is np.float64)
-    np.testing.assert_array_equal(out, OPS.scatter_points(*tensors(given, idx), 40).numpy())
+    given = values(rng, 2, channels, samples, dtype=dtype)
+    idx = indices(rng, points, 2, samples, dtype=index)
+    idx[:, 40:90] = idx[:, 39:40]
+    expected = OPS.scatter_points(*tensors(given, idx), points)
+    out = scatter(given, idx, points, Scatter.IN_ORDER)
+    np.testing.assert_array_equal(out, expected.numpy())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("points", "corners"), [(40, 3), (60_000, 3), (40, 5)])
+def test_interpolate_scatter_in_order_has_the_bits_of_the_cpu(
+    points: int, corners: int, dtype: type
+) -> None:
+    rng = np.random.default_rng(5)
+    given = values(rng, 2, 9, 1100, dtype=dtype)
+    idx = indices(rng, points, 2, 1100, corners, dtype=np.int64)
+    weight = values(rng, 2, 1100, corners, dtype=dtype)
+    expected = OPS.interpolate_scatter(*tensors(given, idx, weight), points)
+    out = scatter(given, idx, points, Scatter.IN_ORDER, weight=weight)
+    np.testing.assert_array_equal(out, expected.numpy())
 
 
 @pytest.mark.parametrize("index", INDEX_TYPES)
@@ -165,7 +228,7 @@ def test_count_points(index: type) -> None:
 def test_interpolate_and_its_partners(
     dtype: type, index: type, channels: int, columns: int, corners: int
 ) -> None:
-    """Rows of features in shared memory, at once or in turn; too few, too long; other corners."""
+    """Rows in shared memory, at once or in turn, or too long for it; another number of corners."""
     rng = np.random.default_rng(9)
     points = 1100
     features = values(rng, 2, channels, columns, dtype=dtype)
@@ -174,17 +237,34 @@ def test_interpolate_and_its_partners(
     idx = indices(rng, columns, 2, points, corners, dtype=index)
     shape, types = (2, channels, points, columns, corners), (dtype is np.float64, index is np.int64)
 
-    out = np.full_like(given, np.nan)
-    call("interpolate", features, idx, weight, out, shape, *types)
-    np.testing.assert_array_equal(out, OPS.interpolate(*tensors(features, idx, weight)).numpy())
+    expected = OPS.interpolate(*tensors(features, idx, weight)).numpy()
+    np.testing.assert_array_equal(gather_vectors(features, idx, weight), expected)
+    if corners == 3 and columns * features.itemsize <= 232_448:
+        out = np.full_like(given, np.nan)
+        call("interpolate", features, idx, weight, out, shape, *types)
+        np.testing.assert_array_equal(out, expected)
 
-    spread = np.full_like(features, np.nan)
-    call("interpolate_scatter", given, idx, weight, spread, shape, *types)
-    expected = OPS.interpolate_scatter(*tensors(given, idx, weight), columns)
-    np.testing.assert_allclose(spread, expected.numpy(), rtol=1e-4, atol=1e-4)
+    expected = OPS.interpolate_scatter(*tensors(given, idx, weight), columns).numpy()
+    for method in (Scatter.AUTO, Scatter.VECTORS):
+        spread = scatter(given, idx, columns, method, weight=weight)
+        np.testing.assert_allclose(spread, expected, rtol=1e-4, atol=1e-4)
 
     dots = np.full_like(weight, np.nan)
     call("interpolate_dot", given, features, idx, dots, shape, *types)
+    expected = OPS.interpolate_dot(*tensors(given, features, idx))
+    np.testing.assert_array_equal(dots, expected.numpy())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("points", [1100, 2500])
+def test_interpolate_dot_of_large_batches(points: int, dtype: type) -> None:
+    """Several points of a thread, in the last tile not all of them."""
+    rng = np.random.default_rng(10)
+    features, given = values(rng, 9, 5, 30, dtype=dtype), values(rng, 9, 5, points, dtype=dtype)
+    idx = indices(rng, 30, 9, points, 3, dtype=np.int32)
+    dots = np.full(idx.shape, np.nan, dtype)
+    shape = (9, 5, points, 30, 3)
+    call("interpolate_dot", given, features, idx, dots, shape, dtype is np.float64, False)
     expected = OPS.interpolate_dot(*tensors(given, features, idx))
     np.testing.assert_array_equal(dots, expected.numpy())
 

@@ -10,6 +10,7 @@
 #include "cuda/fps/tree/spatial_sort.h"
 #include "cuda/gather/gather.h"
 #include "cuda/gather/scatter.h"
+#include "cuda/gather/vectors.h"
 #include "cuda/interpolate/interpolate.h"
 #include "cuda/neighbors/neighbors.h"
 #include "machine.h"
@@ -19,24 +20,59 @@ using namespace farpoint::cuda;
 
 namespace {
 
-struct alignas(32) Sector {
-  float at[8];
-};
+// What the torch side does with a transpose of torch: rows (batch, channels, points) whose channels
+// stand together, from the start of a sector on.
+template <typename Value>
+class Turned {
+ public:
+  explicit Turned(const GatherShape& shape)
+      : shape_(shape),
+        pitch_(vector_pitch(shape.channels)),
+        memory_(shape.batch * shape.points * pitch_ * sizeof(Value) / sizeof(Sector) + 1) {}
 
-// What the torch side does with a transpose of torch.
-int scatter_turned(const float* values, const void* idx, float* out, const GatherShape& shape,
-                   bool wide_index) {
-  const int64_t pitch = scatter_pitch(shape.channels);
-  std::vector<Sector> sums(shape.batch * shape.points * pitch / 8 + 1, Sector{});
-  float* const sum = sums.data()->at;
-  const int code = scatter_vectors(values, idx, sum, shape, wide_index, nullptr);
-  for (int64_t row = 0; row < shape.batch * shape.channels; ++row) {
-    const int64_t b = row / shape.channels, c = row % shape.channels;
-    for (int64_t i = 0; i < shape.points; ++i) {
-      out[row * shape.points + i] = sum[(b * shape.points + i) * pitch + c];
+  Value* data() { return reinterpret_cast<Value*>(memory_.data()); }
+  void take(const Value* rows) {
+    each([&](int64_t place, int64_t element) { data()[place] = rows[element]; });
+  }
+  void give(Value* rows) {
+    each([&](int64_t place, int64_t element) { rows[element] = data()[place]; });
+  }
+
+ private:
+  struct alignas(32) Sector {
+    unsigned char bytes[32];
+  };
+
+  template <typename Move>
+  void each(Move move) {
+    for (int64_t row = 0; row < shape_.batch * shape_.channels; ++row) {
+      const int64_t b = row / shape_.channels, c = row % shape_.channels;
+      for (int64_t i = 0; i < shape_.points; ++i) {
+        move((b * shape_.points + i) * pitch_ + c, row * shape_.points + i);
+      }
     }
   }
+
+  GatherShape shape_;
+  int64_t pitch_;
+  std::vector<Sector> memory_;
+};
+
+template <typename Value>
+int scatter_turned(const void* values, const void* idx, Weights weights, void* out,
+                   const GatherShape& shape, RowTypes types) {
+  Turned<Value> sums(shape);
+  const int code = scatter_vectors(values, idx, weights, sums.data(), shape, types, nullptr);
+  sums.give(static_cast<Value*>(out));
   return code;
+}
+
+template <typename Value>
+int gather_turned(const void* features, const void* idx, Weights weights, void* out,
+                  const GatherShape& shape, RowTypes types) {
+  Turned<Value> vectors(shape);
+  vectors.take(static_cast<const Value*>(features));
+  return gather_vectors(vectors.data(), idx, weights, out, shape, types, nullptr);
 }
 
 }  // namespace
@@ -128,34 +164,39 @@ int model_gather(const void* features, const void* idx, void* out, const GatherS
   return gather(features, idx, out, *shape, element_bytes, wide_index != 0, 0, nullptr);
 }
 
+int model_gather_wants_vectors(const GatherShape* shape, int element_bytes) {
+  return gather_wants_vectors(*shape, element_bytes, 0);
+}
+
+int model_gather_vectors(const void* features, const void* idx, const void* weight, void* out,
+                         const GatherShape* shape, int64_t corners, int wide_value,
+                         int wide_index) {
+  model::reset();
+  const auto run = wide_value ? gather_turned<double> : gather_turned<float>;
+  return run(features, idx, {weight, corners}, out, *shape, {wide_value != 0, wide_index != 0});
+}
+
 // `method` is a ScatterMethod, or -1 for the one that the rule picks; `out` holds anything before.
-int model_scatter(const void* values, const void* idx, void* out, const GatherShape* shape,
-                  int wide_value, int wide_index, int method, unsigned seed) {
+int model_scatter(const void* values, const void* idx, const void* weight, void* out,
+                  const GatherShape* shape, int64_t corners, int wide_value, int wide_index,
+                  int method, unsigned seed) {
   model::reset();
   model::seed(seed);
-  const auto rule = scatter_method(*shape, wide_value != 0, 0);
+  const Weights weights = {weight, corners};
+  const RowTypes types = {wide_value != 0, wide_index != 0};
+  const auto rule = scatter_method(*shape, weights, types.wide_value, 0);
   const auto picked = method < 0 ? rule : static_cast<ScatterMethod>(method);
-  if (!scatter_fits(picked, *shape, wide_value != 0, 0)) return -1;
-  const ScatterTypes types = {wide_value != 0, wide_index != 0};
-  if (picked == ScatterMethod::kRows)
-    return scatter_rows(values, idx, out, *shape, types, 0, nullptr);
-  if (picked == ScatterMethod::kAtomic) {
-    const int64_t count = shape->batch * shape->channels * shape->points;
-    std::memset(out, 0, count * (types.wide_value ? sizeof(double) : sizeof(float)));
-    return scatter_add(values, idx, out, *shape, types, nullptr);
+  if (!scatter_fits(picked, *shape, weights, types.wide_value, 0)) return -1;
+  if (picked == ScatterMethod::kVectors) {
+    const auto run = types.wide_value ? scatter_turned<double> : scatter_turned<float>;
+    return run(values, idx, weights, out, *shape, types);
   }
-  return scatter_turned(static_cast<const float*>(values), idx, static_cast<float*>(out), *shape,
-                        types.wide_index);
+  const auto run = picked == ScatterMethod::kRows ? scatter_rows : scatter_in_order;
+  return run(values, idx, weights, out, *shape, types, 0, nullptr);
 }
 
 int model_scatter_method(const GatherShape* shape, int wide_value) {
-  return static_cast<int>(scatter_method(*shape, wide_value != 0, 0));
-}
-
-int model_scatter_sorted(const void* values, const int64_t* order, const int64_t* sorted, void* out,
-                         const GatherShape* shape, int wide_value) {
-  model::reset();
-  return scatter_sorted(values, order, sorted, out, *shape, wide_value != 0, nullptr);
+  return static_cast<int>(scatter_method(*shape, {}, wide_value != 0, 0));
 }
 
 int64_t model_index_bytes(const SearchBatch* batch) {
@@ -192,15 +233,9 @@ int model_count(const void* assignment, int wide_index, int32_t* counts, int64_t
 int model_interpolate(const void* features, const void* idx, const void* weight, void* out,
                       const InterpolateShape* shape, int wide_value, int wide_index) {
   model::reset();
-  return interpolate(features, idx, weight, out, *shape, {wide_value != 0, wide_index != 0}, 0,
-                     nullptr);
-}
-
-int model_interpolate_scatter(const void* values, const void* idx, const void* weight, void* out,
-                              const InterpolateShape* shape, int wide_value, int wide_index) {
-  model::reset();
-  return interpolate_scatter(values, idx, weight, out, *shape, {wide_value != 0, wide_index != 0},
-                             0, nullptr);
+  const RowTypes types = {wide_value != 0, wide_index != 0};
+  if (!interpolate_fits(*shape, types, 0)) return -1;
+  return interpolate(features, idx, weight, out, *shape, types, 0, nullptr);
 }
 
 int model_interpolate_dot(const void* values, const void* features, const void* idx, void* out,

@@ -29,12 +29,15 @@ enum class Work { kLeaves, kNodes, kOfOthers };
 inline void tally(Work work, int amount) {
   if (model::here.thread % 32 == 0) model::work[static_cast<int>(work)] += amount;
 }
-inline void add_four(float* to, float4 v) {
-  if (reinterpret_cast<uintptr_t>(to) % 16 != 0) model::fail("a vector reduction is not aligned");
-  to[0] += v.x;
-  to[1] += v.y;
-  to[2] += v.z;
-  to[3] += v.w;
+
+template <typename Value>
+constexpr int kAddedAtOnce = 1;
+template <>
+constexpr int kAddedAtOnce<float> = 4;
+template <typename Value, int kCount>
+void add_at_once(Value* to, const Value (&v)[kCount]) {
+  if (reinterpret_cast<uintptr_t>(to) % sizeof v != 0) model::fail("a reduction is not aligned");
+  for (int i = 0; i < kCount; ++i) to[i] += v[i];
 }
 
 }  // namespace farpoint::cuda

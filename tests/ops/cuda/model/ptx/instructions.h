@@ -117,8 +117,8 @@ T mad_lo(T a, T b, T c) {
 }
 template <typename T>
 T mul_hi(T a, T b) {
-  static_assert(sizeof(T) == 4);
-  return T(s64{a} * b >> 32);
+  using Wide = std::conditional_t<std::is_signed_v<T>, __int128, b128>;
+  return T(Wide(a) * Wide(b) >> 8 * sizeof(T));
 }
 template <typename T>
 auto mul_wide(T a, T b) {

@@ -1,0 +1,88 @@
+// CUDA implementation of scatter_points: checks, the choice of a method, registration.
+#include <ATen/Context.h>
+#include <ATen/ops/zeros.h>
+#include <torch/library.h>
+
+#include <string_view>
+
+#include "checks.h"
+#include "cuda/common/torch_glue.h"
+#include "cuda/gather/rows_torch.h"
+
+// An index out of range stops the kernel with a device assertion, as torch's own scatter does.
+namespace farpoint {
+namespace {
+
+using Method = cuda::ScatterMethod;
+
+at::Tensor add_vectors(const char* op, const at::Tensor& values, const at::Tensor& idx,
+                       cuda::Weights weights, const cuda::GatherShape& shape) {
+  const auto sums =
+      at::zeros({shape.batch, shape.points, cuda::vector_pitch(shape.channels)}, values.options());
+  check_cuda(op, cuda::scatter_vectors(values.const_data_ptr(), idx.const_data_ptr(), weights,
+                                       sums.mutable_data_ptr(), shape, row_types(values, idx),
+                                       current_stream(values.device())));
+  return sums.narrow(2, 0, shape.channels).transpose(1, 2).contiguous();
+}
+
+Method method_of(std::string_view name) {
+  if (name == "rows") return Method::kRows;
+  if (name == "in order") return Method::kInOrder;
+  TORCH_CHECK_VALUE(name == "vectors", "method: expected rows, vectors or in order, got ", name);
+  return Method::kVectors;
+}
+
+at::Tensor scatter(const at::Tensor& values, const at::Tensor& idx, int64_t n,
+                   std::optional<Method> method) {
+  check_scatter(values, idx, n);
+  const c10::DeviceGuard guard(values.device());
+  const auto columns = idx.contiguous().unsqueeze(2);
+  return add_samples("scatter_points", widened(values), columns, {}, n, method)
+      .to(values.scalar_type());
+}
+
+at::Tensor scatter_points(const at::Tensor& values, const at::Tensor& idx, int64_t n) {
+  return scatter(values, idx, n, {});
+}
+
+// By one method, for tests and benchmarks.
+at::Tensor cuda_scatter(const at::Tensor& values, const at::Tensor& idx, int64_t n,
+                        std::string_view name) {
+  return scatter(values, idx, n, method_of(name));
+}
+
+}  // namespace
+
+at::Tensor add_samples(const char* op, const at::Tensor& values, const at::Tensor& idx,
+                       const at::Tensor& weight, int64_t columns, std::optional<Method> method) {
+  const cuda::GatherShape shape{values.size(0), values.size(1), columns, idx.size(1) * idx.size(2)};
+  const auto types = row_types(values, idx);
+  const int device = values.device().index();
+  void* const stream = current_stream(values.device());
+  const cuda::Weights weights = {weight.defined() ? weight.const_data_ptr() : nullptr, idx.size(2)};
+  if (idx.numel() == 0) return at::zeros({shape.batch, shape.channels, columns}, values.options());
+  if (!method) {
+    method = at::globalContext().deterministicAlgorithms()
+                 ? Method::kInOrder
+                 : cuda::scatter_method(shape, weights, types.wide_value, device);
+  }
+  TORCH_CHECK_VALUE(cuda::scatter_fits(*method, shape, weights, types.wide_value, device),
+                    "method: rows of ", columns, " points do not fit on this device");
+  if (*method == Method::kVectors) return add_vectors(op, values, idx, weights, shape);
+  auto out = at::empty({shape.batch, shape.channels, columns}, values.options());
+  const auto add = *method == Method::kRows ? cuda::scatter_rows : cuda::scatter_in_order;
+  check_cuda(op, add(values.const_data_ptr(), idx.const_data_ptr(), weights, out.mutable_data_ptr(),
+                     shape, types, device, stream));
+  return out;
+}
+
+TORCH_LIBRARY_FRAGMENT(farpoint, m) {
+  m.def("_cuda_scatter(Tensor values, Tensor idx, SymInt n, str method) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(farpoint, CUDA, m) {
+  m.impl("scatter_points", scatter_points);
+  m.impl("_cuda_scatter", cuda_scatter);
+}
+
+}  // namespace farpoint
