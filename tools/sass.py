@@ -30,7 +30,7 @@ OTHER_LATENCY, BARRIER_LATENCY, READ_LATENCY = 20, 22, 12
 # Of one scheduler: an instruction every second cycle, every eighth; of the processor: every cycle.
 HALF_RATE = {
     *("FMNMX", "FSETP", "FSEL", "ISETP", "SEL", "LOP3", "IADD3", "VIADD", "SHF", "LEA", "PRMT"),
-    *("MOV", "PLOP3", "P2R", "R2P", "IMNMX", "VIMNMX"),
+    *("MOV", "PLOP3", "P2R", "R2P", "IMNMX", "VIMNMX", "VIMNMX3", "FMNMX3"),
 }
 EIGHTH_RATE = {"MUFU", "POPC", "FLO", "BREV", "I2F", "F2I"}
 MEMORY = {"LDS", "STS", "LDG", "STG", "LD", "ST", "ATOMS", "ATOMG", "RED", "SHFL", "LDC", "S2R"}

@@ -15,23 +15,32 @@ struct Best {
 // Two sets, used in turn: a warp may write its next record while a slower one still reads the last.
 template <int kWarps>
 struct BestRecords {
-  Best of_warp[2][kWarps];
+  alignas(16) Best of_warp[2][kWarps];
 };
 
-// `row` counts only in lanes whose distance is the warp's largest.
-__device__ inline Best warp_best(float distance, float largest, int row) {
-  return {largest, warp_min(distance == largest ? row : kNoRow)};
-}
-
-// One barrier; every thread gets the result.
+// One barrier; every thread gets the result. Rows ascend with warps, so among equal distances that
+// of the first warp stays. Every thread compares all records, a pair of them in one load: sooner
+// done than two reductions over lanes, for at most four warps.
 template <int kWarps>
 __device__ Best block_best(Best mine, BestRecords<kWarps>& records, int turn) {
   if constexpr (kWarps == 1) return mine;
+  static_assert(kWarps <= 4);
   Best* const shared = records.of_warp[turn % 2];
   if (lane_id() == 0) shared[warp_id()] = mine;
   __syncthreads();
-  const Best theirs = lane_id() < kWarps ? shared[lane_id()] : Best{0.0f, kNoRow};
-  return warp_best(theirs.distance, warp_max(theirs.distance), theirs.row);
+  Best best[kWarps];
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) best[w] = shared[w];
+#pragma unroll
+  for (int step = 1; step < kWarps; step *= 2) {
+#pragma unroll
+    for (int w = 0; w < kWarps; w += 2 * step) {
+      const Best later = best[w + step];
+      best[w].row = later.distance > best[w].distance ? later.row : best[w].row;
+      best[w].distance = fmaxf(later.distance, best[w].distance);
+    }
+  }
+  return best[0];
 }
 
 }  // namespace farpoint::cuda

@@ -2,10 +2,15 @@
 //
 // 1. Public kernels keep points and distances in global memory and reduce through shared memory,
 //    a barrier per level: 26 issue slots and 20 bytes of L1/L2 traffic per point and step.
-// 2. Here both live in registers: 10 issue slots per point and no traffic. A shared copy of the
-//    points serves the one random read of a step, the coordinates of the winner.
-// 3. The tree of barriers became two warp reductions, one barrier and two more warp reductions.
-// 4. Taken points need no mark: a sample is 0 from itself, and when every distance is 0 the rest is
+// 2. Here both live in registers, without traffic: 6 instructions for the distance, a minimum, and
+//    half of one for a maximum of three. A shared copy of the points serves the one random read of
+//    a step, the coordinates of the winner.
+// 3. The tree of barriers became a warp reduction for the distance, a search for its row in eight
+//    items of each thread, one for the row, and one barrier, behind which every thread compares
+//    the warps.
+// 4. Processors full of clouds are bound by instructions, of which each warp has some thirty a step
+//    beside its points: there a cloud gets one warp up to 1024 points, and no barrier at all.
+// 5. Taken points need no mark: a sample is 0 from itself, and when every distance is 0 the rest is
 //    left to the tail.
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/kernels.h"
@@ -36,16 +41,21 @@ struct BlockPicker {
   __device__ void apply(Point sample) { points.update(sample); }
 };
 
+// Where 32 items a thread are for processors full of clouds: as many registers as let three warps
+// share a scheduler.
 template <int kThreads, int kItems>
-__global__ void __launch_bounds__(kThreads, 1) sample_in_block(FpsBatch batch) {
+constexpr int kBlocksAtOnce = kItems == 32 && kThreads < 128 ? 12 * kWarp / kThreads : 1;
+
+template <int kThreads, int kItems>
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce<kThreads, kItems>)
+    sample_in_block(FpsBatch batch) {
   auto& shared = shared_as<Shared<kThreads, kItems>>();
   int emitted = 0;
   {
     const Cloud cloud = cloud_of(batch, blockIdx.x);
     if (cloud.m == 0) return;
     BlockPicker<kThreads, kItems> picker = {{}, shared};
-    picker.points.load(cloud, 0, cloud.n);
-    for (int i = threadIdx.x; i < cloud.n; i += kThreads) shared.points[i] = cloud.point(i);
+    picker.points.load(cloud, shared.points);
     __syncthreads();
     emitted = sample_with(picker, cloud);
   }
@@ -68,23 +78,29 @@ constexpr Variant variant() {
           }};
 }
 
-// Few, fat threads: a warp pays about 55 instructions a step whatever it holds.
-constexpr Variant kVariants[] = {variant<32, 8>(), variant<128, 8>(), variant<128, 16>(),
-                                 variant<256, 16>()};
+// A cloud that has a processor nearly to itself is sampled by all four schedulers at once.
+constexpr Variant kRoomy[] = {variant<32, 8>(), variant<32, 16>(), variant<128, 8>(),
+                              variant<128, 16>(), variant<128, 32>()};
+// With more clouds on a processor than it has schedulers, the fewest instructions win.
+constexpr Variant kCrowded[] = {variant<32, 8>(), variant<32, 16>(), variant<32, 32>(),
+                                variant<64, 32>(), variant<128, 32>()};
+constexpr int kSchedulers = 4;
 
 }  // namespace
 
 int fps_block_capacity(int device) {
   const int bytes = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   int capacity = 0;
-  for (const Variant& v : kVariants) {
+  for (const Variant& v : kRoomy) {
     if (v.shared_bytes <= static_cast<size_t>(bytes)) capacity = v.capacity;
   }
   return capacity;
 }
 
-int fps_block(const FpsBatch& batch, void* stream) {
-  for (const Variant& v : kVariants) {
+int fps_block(const FpsBatch& batch, int device, void* stream) {
+  const int processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
+  const bool crowded = batch.clouds > kSchedulers * processors;
+  for (const Variant& v : crowded ? kCrowded : kRoomy) {
     if (batch.max_points <= v.capacity) return v.run(batch, stream);
   }
   return cudaErrorInvalidValue;

@@ -84,7 +84,7 @@ FpsPlan fps_plan_tree(const FpsBatch& batch, const TreeShape& shape, int device)
 
 int fps(const FpsBatch& batch, const FpsPlan& plan, void* scratch, int device, void* stream) {
   if (batch.clouds == 0 || batch.max_samples == 0) return cudaSuccess;
-  if (plan.method == FpsMethod::kBlock) return fps_block(batch, stream);
+  if (plan.method == FpsMethod::kBlock) return fps_block(batch, device, stream);
   if (plan.method != FpsMethod::kGrid) return fps_tree(batch, plan.tree, scratch, device, stream);
   return fps_grid(batch, scratch, device, stream);
 }

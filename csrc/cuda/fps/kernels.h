@@ -7,7 +7,7 @@ namespace farpoint::cuda {
 
 // Block: one block per cloud, the cloud in registers.
 int fps_block_capacity(int device);  // most points of a cloud
-int fps_block(const FpsBatch& batch, void* stream);
+int fps_block(const FpsBatch& batch, int device, void* stream);
 
 // Grid: any size, one launch per sample.
 size_t fps_grid_scratch(const FpsBatch& batch);

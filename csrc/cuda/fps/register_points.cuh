@@ -1,4 +1,4 @@
-// Points of a block and their distances to the nearest sample, in registers.
+// Points of a cloud and their distances to the nearest sample, in registers.
 #pragma once
 
 #include "cuda/fps/argmax.cuh"
@@ -6,22 +6,36 @@
 
 namespace farpoint::cuda {
 
+// Distances order as their bits do, being neither negative nor NaN, and two maxima of integers are
+// one instruction from sm_90 on.
+template <int kCount>
+__device__ float largest_of(const float* distances) {
+  int bits = __float_as_int(distances[0]);
+#pragma unroll
+  for (int i = 1; i < kCount; ++i) bits = max(bits, __float_as_int(distances[i]));
+  return __int_as_float(bits);
+}
+
 // A warp owns kItems * 32 consecutive rows. A distance is positive exactly while its point can
 // still be the farthest: padding and non-finite points start at 0, and a sample is 0 from itself.
 template <int kItems>
 struct RegisterPoints {
+  static constexpr int kGroup = 8, kGroups = kItems / kGroup;
+  static_assert(kItems % kGroup == 0);
+
   Point p[kItems];
   float d[kItems];
   int first;  // row of item 0; item i is row first + 32 * i
 
-  // Rows [begin, end) of the cloud; `begin` is the block's first row.
-  __device__ void load(const Cloud& cloud, int begin, int end) {
-    first = begin + warp_id() * kItems * kWarp + lane_id();
+  // The cloud, and a copy of its points, with zeros behind the last, in `copy`.
+  __device__ void load(const Cloud& cloud, Point* copy) {
+    first = warp_id() * kItems * kWarp + lane_id();
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const int row = first + i * kWarp;
-      p[i] = row < end ? cloud.point(row) : Point{0.0f, 0.0f, 0.0f};
-      d[i] = row < end && is_finite(p[i]) ? infinity() : 0.0f;
+      p[i] = cloud.point(min(row, cloud.n - 1));
+      d[i] = row < cloud.n && is_finite(p[i]) ? infinity() : 0.0f;
+      copy[row] = p[i];
     }
   }
 
@@ -32,14 +46,31 @@ struct RegisterPoints {
   }
 
   __device__ Best best() const {
-    float mine = d[0];
+    float of_group[kGroups];
 #pragma unroll
-    for (int i = 1; i < kItems; ++i) mine = fmaxf(mine, d[i]);
-    int item = 0;
+    for (int g = 0; g < kGroups; ++g) of_group[g] = largest_of<kGroup>(d + g * kGroup);
+    const float largest = warp_max(largest_of<kGroups>(of_group));
+    return {largest, warp_min(first + offset_of<0>(largest, of_group))};
+  }
+
+ private:
+  // From the row of item 0 to this lane's lowest row at the largest distance, far away where it has
+  // none. Rows ascend with groups, so only the first group with such a row in any lane is searched:
+  // comparing every item would cost a fifth of the step.
+  template <int kFrom>
+  __device__ int offset_of(float largest, const float (&of_group)[kGroups]) const {
+    if constexpr (kFrom + 1 < kGroups) {
+      if (!__any_sync(kAllLanes, of_group[kFrom] == largest)) {
+        return offset_of<kFrom + 1>(largest, of_group);
+      }
+    }
+    constexpr int kFarAway = 1 << 30;
+    int offset = kFarAway;
 #pragma unroll
-    for (int i = kItems - 1; i > 0; --i) item = d[i] == mine ? i : item;
-    item = d[0] == mine ? 0 : item;
-    return warp_best(mine, warp_max(mine), first + item * kWarp);
+    for (int i = (kFrom + 1) * kGroup; i-- > kFrom * kGroup;) {
+      offset = d[i] == largest ? i * kWarp : offset;
+    }
+    return offset;
   }
 };
 

@@ -35,9 +35,12 @@ __device__ int sample_with(Picker& picker, const Cloud& cloud) {
   int32_t* const indices = threadIdx.x == 0 ? cloud.indices : nullptr;
   float* const distances = threadIdx.x == 0 ? cloud.distances : nullptr;
   // The last sample moves no later one: its update is only worth doing for the covering radius.
-  const int m = cloud.m, updates = cloud.distances ? m : m - 1, index_base = cloud.index_base;
+  // What ends the loop comes out of reductions over the warp, whose results the compiler knows to
+  // be equal in all lanes: its code need not look for lanes that left the loop alone.
+  const int m = cloud.m, index_base = cloud.index_base;
+  const int updates = warp_min(cloud.distances ? m : m - 1);
+  const float enough = warp_max(fmaxf(cloud.enough, 0.0f));
   PointRow sample = first_sample(picker.farthest(1), cloud);
-  const float enough = fmaxf(cloud.enough, 0.0f);
   float left = infinity();
   int k = 0;
   while ((k < updates) & (k == 0 || left > enough)) {

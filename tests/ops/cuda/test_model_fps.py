@@ -108,9 +108,30 @@ def test_sizes_that_the_device_contradicts_are_refused(
         call("fps", batch, int(method), 0)
 
 
-@pytest.mark.parametrize("n", [255, 256, 257, 1000, 1025, 2049, 4096])
-def test_block_kernel_at_the_edges_of_its_variants(n: int) -> None:
-    check_exact([uniform(np.random.default_rng(n), n)], [8], [n - 1], Method.BLOCK)
+# Clouds beside the one in question: none, or so many that processors share more than they have
+# schedulers.
+CROWDS = (0, 16)
+EDGES = (1, 31, 32, 33, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 2047, 2048, 2049, 4096)
+
+
+def check_block(cloud: Cloud, m: int, start: int, crowd: int) -> None:
+    few = [uniform(np.random.default_rng(0), 40)] * crowd
+    check_exact([cloud, *few], [m, *[2] * crowd], [start, *[1] * crowd], Method.BLOCK)
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+@pytest.mark.parametrize("n", EDGES)
+def test_block_kernel_at_the_edges_of_its_variants(n: int, crowd: int) -> None:
+    check_block(uniform(np.random.default_rng(n), n), min(n, 8), n - 1, crowd)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("n", "crowd"), [(400, 0), (900, 0), (900, 16), (1900, 16), (3900, 0)])
+def test_block_kernel_with_points_in_every_item(
+    n: int, crowd: int, shape: Callable[..., Cloud]
+) -> None:
+    """Ties within a thread, between lanes, groups of items and warps."""
+    check_block(shape(np.random.default_rng(n), n), 60, n // 2, crowd)
 
 
 @pytest.mark.parametrize(
