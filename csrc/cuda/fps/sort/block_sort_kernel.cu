@@ -39,63 +39,67 @@ __device__ void find_bounds(Bounds& bounds, const Cloud& cloud) {
   __syncthreads();
 }
 
-// Sorts by the next digit of the words, `shift` bits up.
 template <class Sort>
-__device__ void sort_pass(Sort& shared, unsigned (&word)[Sort::Tile::kItems], int first, int steps,
-                          int pass) {
+__device__ void write_codes(Sort& shared, const Cloud& cloud, int padded) {
+  const Grid grid = Grid::over(shared.bounds);
+  for (int row = threadIdx.x; row < padded; row += Sort::Tile::kThreads) {
+    // What lies behind the last row stays there: no code is higher, and it comes last.
+    const unsigned code = row < cloud.n ? grid.code_of(cloud.point(row)) : kLastCode;
+    shared.words[row] = code >> Sort::kDropped;
+  }
+}
+
+// Sorts by the next digit of the words. After the first there is room for their rows.
+template <class Sort>
+__device__ void sort_pass(Sort& shared, int steps, int pass) {
   using Tile = typename Sort::Tile;
   const int shift = pass == 0 ? 0 : Sort::kRowBits + (pass - 1) * Tile::kDigitBits;
+  const int first = warp_id() * steps * kWarp + lane_id();
+  unsigned word[Tile::kItems];
+#pragma unroll
+  for (int k = 0; k < Tile::kItems; ++k) {
+    if (k < steps) word[k] = shared.words[first + k * kWarp];
+  }
   int place[Tile::kItems];
-  find_places<Tile>(
-      shared.counts,
-      [&](int k) { return static_cast<int>(word[k] >> shift) & (Tile::kDigits - 1); }, steps,
-      place);
+  const auto digit_of = [&](int k) {
+    return static_cast<int>(word[k] >> shift) & (Tile::kDigits - 1);
+  };
+  find_places<Tile>(shared.counts, digit_of, steps, place);
 #pragma unroll
   for (int k = 0; k < Tile::kItems; ++k) {
     if (k >= steps) continue;
     const unsigned row = first + k * kWarp;
-    shared.words[place[k]] =
-        pass == 0 ? word[k] >> Tile::kDigitBits << Sort::kRowBits | row : word[k];
+    if (pass == 0) word[k] = word[k] >> Tile::kDigitBits << Sort::kRowBits | row;
+    shared.words[place[k]] = word[k];
   }
-  __syncthreads();
+}
+
+template <class Sort>
+__device__ void put_leaves(const Sort& shared, const Cloud& cloud, const Storage& storage) {
+  const int64_t first = first_leaf(cloud.first_row, blockIdx.x);
+  for (int leaf = warp_id(); leaf * kLeaf < cloud.n; leaf += Sort::Tile::kWarps) {
+    const int place = leaf * kLeaf + lane_id();
+    const int row = shared.words[place] & ((1u << Sort::kRowBits) - 1);
+    put_leaf(storage, first + leaf, cloud, place < cloud.n ? row : kNoRow);
+  }
 }
 
 template <class Sort>
 __global__ void __launch_bounds__(Sort::Tile::kThreads, Sort::kBlocks)
     sort_in_block(FpsBatch batch, Storage storage) {
-  using Tile = typename Sort::Tile;
   auto& shared = shared_as<Sort>();
   const Cloud cloud = cloud_of(batch, blockIdx.x);
   if (cloud.m == 0) return;
   find_bounds(shared.bounds, cloud);
-  const int steps = (cloud.n + Tile::kThreads - 1) / Tile::kThreads;
-  const int first = warp_id() * steps * kWarp + lane_id();
-  unsigned word[Tile::kItems];
-  {
-    const Grid grid = Grid::over(shared.bounds);
-#pragma unroll
-    for (int k = 0; k < Tile::kItems; ++k) {
-      if (k >= steps) continue;
-      const int row = first + k * kWarp;
-      // What lies behind the last row stays there: no code is higher, and it comes last.
-      word[k] = (row < cloud.n ? grid.code_of(cloud.point(row)) : ~0u) >> Sort::kDropped;
-    }
-  }
-#pragma unroll
+  const int steps = (cloud.n + Sort::Tile::kThreads - 1) / Sort::Tile::kThreads;
+  write_codes(shared, cloud, steps * Sort::Tile::kThreads);
+#pragma unroll 1
   for (int pass = 0; pass < Sort::kPasses; ++pass) {
-    sort_pass<Sort>(shared, word, first, steps, pass);
-    if (pass == Sort::kPasses - 1) break;
-#pragma unroll
-    for (int k = 0; k < Tile::kItems; ++k) {
-      if (k < steps) word[k] = shared.words[first + k * kWarp];
-    }
+    __syncthreads();
+    sort_pass(shared, steps, pass);
   }
-  const int64_t first_of_cloud = first_leaf(cloud.first_row, blockIdx.x);
-  for (int leaf = warp_id(); leaf * kLeaf < cloud.n; leaf += Tile::kWarps) {
-    const int at = leaf * kLeaf + lane_id();
-    const int row = shared.words[at] & ((1u << Sort::kRowBits) - 1);
-    put_leaf(storage, first_of_cloud + leaf, cloud, at < cloud.n ? row : kNoRow);
-  }
+  __syncthreads();
+  put_leaves(shared, cloud, storage);
 }
 
 template <class Sort>
