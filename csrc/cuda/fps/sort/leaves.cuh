@@ -13,7 +13,7 @@ __device__ inline void put_leaf(const Storage& storage, int64_t leaf, const Clou
   const int64_t place = leaf * kLeaf + lane_id();
   storage.points[place] = with_row(p, row);
   storage.nearest[place] = counts ? infinity() : 0.0f;
-  const Box box = warp_box(counts ? Box{p, p} : empty_box());
+  const Box box = warp_box(p, counts);
   if (lane_id() == 0) storage.boxes[leaf] = box;
 }
 

@@ -54,6 +54,19 @@ __device__ inline Box warp_box(const Box& mine) {
           {warp_highest(mine.high.x), warp_highest(mine.high.y), warp_highest(mine.high.z)}};
 }
 
+// The smallest box around the points of the lanes that have one.
+__device__ inline Box warp_box(Point p, bool exists) {
+  const int x = ordered(p.x), y = ordered(p.y), z = ordered(p.z);
+  const int most = ordered(infinity()), least = ordered(-infinity());
+  const auto lowest = [&](int v) {
+    return from_ordered(__reduce_min_sync(kAllLanes, exists ? v : most));
+  };
+  const auto highest = [&](int v) {
+    return from_ordered(__reduce_max_sync(kAllLanes, exists ? v : least));
+  };
+  return {{lowest(x), lowest(y), lowest(z)}, {highest(x), highest(y), highest(z)}};
+}
+
 __device__ inline float outside(float low, float high, float v) {
   return fmaxf(fmaxf(__fsub_rn(low, v), __fsub_rn(v, high)), 0.0f);
 }
