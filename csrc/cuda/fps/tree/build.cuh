@@ -6,13 +6,14 @@
 
 namespace farpoint::cuda::tree {
 
-template <int kLevels>
-class TreeBuilder : public TreePicker<kLevels> {
+template <int kLevels, class Rows>
+class TreeBuilder : public TreePicker<kLevels, Rows> {
  public:
-  using TreePicker<kLevels>::TreePicker;
+  using TreePicker<kLevels, Rows>::TreePicker;
 
   // Every finite point is infinitely far from a sample: the farthest is the lowest finite row.
-  __device__ void build(const Cloud& cloud, const int* order) {
+  __device__ void build(const Cloud& cloud, const int* order, int* rows) {
+    to_ = rows;
     this->root_ = build_children<kLevels - 1>(cloud, order, 0, this->root_at_);
   }
 
@@ -51,7 +52,7 @@ class TreeBuilder : public TreePicker<kLevels> {
       Node& below = this->node(kLevel - 1, number);
       const Child mine = build_children<kLevel - 1>(cloud, order, number, below.at);
       store_child(below, mine);
-      const Farthest best = warp_farthest(mine.farthest, below.at);
+      const Farthest best = warp_farthest(mine.farthest, below.at, 1, this->lane_, this->rows_);
       first = best.at;
       return {warp_box(mine.box), best.distance};
     }
@@ -63,16 +64,22 @@ class TreeBuilder : public TreePicker<kLevels> {
     const int row = warp_sorted(position < cloud.n ? order[position] : kNoRow);
     const Point p = row != kNoRow ? cloud.point(row) : Point{0.0f, 0.0f, 0.0f};
     const bool counts = row != kNoRow && is_finite(p);
-    const unsigned place = this->place(parent, j);
-    this->points_[place] = with_row(p, row);
-    this->nearest_[place] = counts ? infinity() : 0.0f;
+    const unsigned leaf = this->leaf(parent, j);
+    float* const words = this->words_of(leaf);
+    const int place = this->place_ + static_cast<int>(leaf) * kLeaf;
+    words[0] = p.x, words[kLeaf] = p.y, words[2 * kLeaf] = p.z;
+    words[3 * kLeaf] = counts ? infinity() : 0.0f;
+    to_[place] = row;
     const unsigned finite = __ballot_sync(kAllLanes, counts);
     const int lane = finite != 0 ? __ffs(static_cast<int>(finite)) - 1 : 0;
     first = {__shfl_sync(kAllLanes, p.x, lane), __shfl_sync(kAllLanes, p.y, lane),
              __shfl_sync(kAllLanes, p.z, lane), 0.0f};
-    first.w = __int_as_float(__shfl_sync(kAllLanes, row, lane));
+    const int name = this->rows_.name_of(place);
+    first.w = __int_as_float(__shfl_sync(kAllLanes, name, lane));
     return {warp_box(counts ? Box{p, p} : empty_box()), finite != 0 ? infinity() : 0.0f};
   }
+
+  int* to_;
 };
 
 }  // namespace farpoint::cuda::tree

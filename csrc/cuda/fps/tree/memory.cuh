@@ -10,7 +10,7 @@ namespace farpoint::cuda::tree {
 // Offsets in bytes. At most 20 for a point in its leaf, 4 for its row in order, 4 for its key, and
 // 5 for nodes that do not fit in shared memory, or 9 for what the parts of a cloud share.
 struct Layout {
-  size_t points, nearest, order, keys, bounds, counts, nodes[kMaxLevels - 1];
+  size_t leaves, rows, order, keys, bounds, counts, nodes[kMaxLevels - 1];
   size_t leaf_boxes, group_boxes, zeros, logs, words, end;
 };
 
@@ -24,8 +24,8 @@ inline Layout layout_of(const FpsBatch& batch, const TreeShape& shape, int devic
   const int64_t places = first_leaf(batch.rows, batch.clouds) * kLeaf + kLeaf;
   const bool in_parts = !shape.sorts_in_block;
   Layout at = {};
-  at.points = take(places * sizeof(PointRow));
-  at.nearest = take(places * sizeof(float));
+  at.leaves = take(places / kLeaf * sizeof(Leaf));
+  at.rows = take(places * sizeof(int));
   at.order = take(batch.rows * sizeof(int));
   at.keys = take(in_parts ? batch.rows * sizeof(unsigned) : 0);
   at.bounds = take(in_parts ? sort_bounds_bytes(batch) : 0);
@@ -47,8 +47,8 @@ inline Layout layout_of(const FpsBatch& batch, const TreeShape& shape, int devic
 }
 
 inline Storage storage_in(char* memory, const Layout& at) {
-  Storage storage = {reinterpret_cast<PointRow*>(memory + at.points),
-                     reinterpret_cast<float*>(memory + at.nearest),
+  Storage storage = {reinterpret_cast<Leaf*>(memory + at.leaves),
+                     reinterpret_cast<int*>(memory + at.rows),
                      reinterpret_cast<int*>(memory + at.order),
                      {}};
   for (int l = 0; l < kMaxLevels - 1; ++l) {
@@ -69,7 +69,7 @@ inline Parts parts_in(char* memory, const Layout& at, const FpsBatch& batch, int
 
 // The second keys and rows lie where leaves will: these are written after the last pass.
 inline SortStorage sort_storage_in(char* memory, const Layout& at, int64_t rows) {
-  unsigned* const second = reinterpret_cast<unsigned*>(memory + at.points);
+  unsigned* const second = reinterpret_cast<unsigned*>(memory + at.leaves);
   return {{reinterpret_cast<unsigned*>(memory + at.keys), second},
           {reinterpret_cast<int*>(memory + at.order), reinterpret_cast<int*>(second + rows)},
           reinterpret_cast<Bounds*>(memory + at.bounds),

@@ -114,12 +114,13 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, 1)
   const int64_t leaf = first_leaf(cloud.first_row, b) + begin / kLeaf;
   Node* nodes[kMaxLevels - 1] = {};
   find_nodes<kLevels>(storage, kInShared ? shared.nodes(warps) : nullptr, 0, warp, nodes);
-  TreeBuilder<kLevels> tree(storage.points + leaf * kLeaf, storage.nearest + leaf * kLeaf,
-                            shared.root_at(warp), nodes, share_of<kLevels>(warp, warps), warps);
-  tree.build(own, storage.order + cloud.first_row + begin);
+  int* const rows = storage.rows + leaf * kLeaf;
+  TreeBuilder<kLevels, NamedByRow> tree(storage.leaves + leaf, {rows}, shared.root_at(warp), nodes,
+                                        share_of<kLevels>(warp, warps), warps);
+  tree.build(own, storage.order + cloud.first_row + begin, rows);
   Peers peers(parts, cloud, b, self, shared.peers);
   __syncthreads();
-  BlockPicker<kLevels> picker = {tree, shared.records, warps};
+  BlockPicker<kLevels, NamedByRow> picker = {tree, shared.records, warps, warp};
   Ending ending(parts, cloud, b, self, shared.ending);
   const Point first = point_of(first_sample(cloud, parts.first[b]));
   sample_part(picker, peers, ending, fmaxf(cloud.enough, 0.0f), first);
