@@ -14,7 +14,7 @@ constexpr int kGroup = 4;  // warps that share a neighborhood
 struct Storage {
   Leaf* leaves;
   int* rows;                    // (leaves, 32), padded with kNoRow
-  int* order;                   // (rows): the rows of each cloud in spatial order
+  Box* boxes;                   // (leaves): of the finite points
   Node* nodes[kMaxLevels - 1];  // of leaves, and of such nodes; null where in shared memory
 };
 

@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, kLevels == 1 || kInShared ? 
                         first_node(cloud.first_row, blockIdx.x), warp, nodes);
     TreeBuilder<kLevels, NamedByPlace> tree(storage.leaves + leaf, {rows}, shared.root_at(warp),
                                             nodes, share_of<kLevels>(warp, warps), warps);
-    tree.build(cloud, storage.order + cloud.first_row, rows);
+    tree.build(cloud, storage.boxes + leaf);
     BlockPicker<kLevels, NamedByPlace> picker = {tree, shared.records, warps, warp};
     Farthest first = picker.farthest(1);
     if (first.distance > 0.0f) first.at = with_row(point_of(first.at), rows[row_of(first.at)]);
@@ -133,7 +133,9 @@ int fps_tree(const FpsBatch& batch, const TreeShape& shape, void* scratch, int d
   const tree::Layout at = tree::layout_of(batch, shape, device);
   const tree::Storage storage = tree::storage_in(memory, at);
   const tree::SortStorage sort = tree::sort_storage_in(memory, at, batch.rows);
-  int code = tree::sort_in_space(batch, shape.sorts_in_block, sort, device, stream);
+  int code = shape.sorts_in_block
+                 ? tree::make_leaves_in_block(batch, storage, stream)
+                 : tree::make_leaves_by_pieces(batch, sort, storage, device, stream);
   if (code || shape.parts == 1) return code ? code : tree::run(batch, shape, storage, stream);
   const tree::Parts parts = tree::parts_in(memory, at, batch, shape.parts);
   code =

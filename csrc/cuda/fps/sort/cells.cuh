@@ -1,17 +1,21 @@
 // Morton codes: cubic cells of a cloud's bounding box, numbered along a space-filling curve.
 #pragma once
 
-#include "cuda/common/ordered_float.cuh"
 #include "cuda/fps/cloud.cuh"
+#include "cuda/fps/tree/node.cuh"
 
 namespace farpoint::cuda::tree {
 
 constexpr int kAxisBits = 10;
-constexpr unsigned kNotFinite = 1u << 3 * kAxisBits;  // rows that are not finite come last
+constexpr int kCodeBits = 3 * kAxisBits;
+constexpr unsigned kLastCode = (1u << kCodeBits) - 1;  // of rows that are not finite, too
 
 // Of the finite points: largest rank of the negated and of the plain coordinates; all start at 0.
+// And where half of a cloud is, by the look of 32 rows, immune to what lies far outside: medians,
+// and median distances from these.
 struct Bounds {
   unsigned below[3], above[3];
+  float center[3], radius[3];
 };
 
 __device__ inline unsigned rank_of(float v) { return static_cast<unsigned>(ordered(v)) ^ 1u << 31; }
@@ -19,22 +23,29 @@ __device__ inline float from_rank(unsigned rank) {
   return from_ordered(static_cast<int>(rank ^ 1u << 31));
 }
 
-__device__ inline void widen(unsigned* bound, float v, bool counts) {
-  const unsigned largest = __reduce_max_sync(kAllLanes, counts ? rank_of(v) : 0u);
-  if (lane_id() == 0 && largest != 0) atomicMax(bound, largest);
+// Called by whole warps, with what the points of a lane span.
+__device__ inline void widen(Bounds& bounds, const Box& box) {
+  const float low[] = {box.low.x, box.low.y, box.low.z};
+  const float high[] = {box.high.x, box.high.y, box.high.z};
+  for (int a = 0; a < 3; ++a) {
+    const unsigned below = __reduce_max_sync(kAllLanes, rank_of(-low[a]));
+    const unsigned above = __reduce_max_sync(kAllLanes, rank_of(high[a]));
+    if (lane_id() != 0) continue;
+    atomicMax(&bounds.below[a], below);
+    atomicMax(&bounds.above[a], above);
+  }
 }
 
 // Rows [begin, end) of the cloud, all threads of the block together.
 __device__ inline void widen_all(Bounds& bounds, const Cloud& cloud, int begin, int end) {
-  for (int first = begin; first < end; first += static_cast<int>(blockDim.x)) {
-    const int row = first + static_cast<int>(threadIdx.x);
-    const Point p = row < end ? cloud.point(row) : Point{infinity(), 0.0f, 0.0f};
-    const float axes[] = {p.x, p.y, p.z};
-    for (int a = 0; a < 3; ++a) {
-      widen(&bounds.below[a], -axes[a], is_finite(p));
-      widen(&bounds.above[a], axes[a], is_finite(p));
-    }
+  Box box = empty_box();
+#pragma unroll 4
+  for (int row = begin + static_cast<int>(threadIdx.x); row < end;
+       row += static_cast<int>(blockDim.x)) {
+    const Point p = cloud.point(row);
+    if (is_finite(p)) box = around(box, Box{p, p});
   }
+  widen(bounds, box);
 }
 
 // Of the values that count, in any lane; infinite where there are none.
@@ -44,20 +55,17 @@ __device__ inline float warp_median(float v, bool counts) {
   return from_ordered(__shfl_sync(kAllLanes, sorted, count / 2));
 }
 
-// Where half of a cloud is, by the look of 32 rows: immune to what lies far outside.
-struct Bulk {
-  Point center;
-  float radius;  // the largest of the axes' median distances from the center
-
-  __device__ static Bulk of(const Cloud& cloud) {
-    const Point p = cloud.point(static_cast<int>(int64_t{cloud.n} * lane_id() / kWarp));
-    const bool counts = is_finite(p);
-    const Point c = {warp_median(p.x, counts), warp_median(p.y, counts), warp_median(p.z, counts)};
-    const float x = warp_median(fabsf(p.x - c.x), counts),
-                y = warp_median(fabsf(p.y - c.y), counts);
-    return {c, fmaxf(fmaxf(x, y), warp_median(fabsf(p.z - c.z), counts))};
-  }
-};
+// By a warp for each axis.
+__device__ inline void find_bulk(Bounds& bounds, const Cloud& cloud, int axis) {
+  if (cloud.n == 0) return;
+  const Point p = cloud.point(static_cast<int>(int64_t{cloud.n} * lane_id() / kWarp));
+  const float v = axis == 0 ? p.x : axis == 1 ? p.y : p.z;
+  const float center = warp_median(v, is_finite(p));
+  const float radius = warp_median(fabsf(v - center), is_finite(p));
+  if (lane_id() != 0) return;
+  bounds.center[axis] = center;
+  bounds.radius[axis] = radius;
+}
 
 // Cells of a cloud, 2^kAxisBits along the longest side of its bounding box: cubes, so that leaves
 // stay near cubic whatever the shape of the cloud. Where the box is much larger than the bulk of
@@ -68,15 +76,14 @@ struct Grid {
   float cells;  // in a unit of length
   bool grows;   // `low` is the center of the bulk, and a unit its radius
 
-  // Called by whole warps.
-  __device__ static Grid over(const Bounds& b, const Cloud& cloud) {
+  __device__ static Grid over(const Bounds& b) {
     constexpr float kFar = 64.0f;
     const float low[] = {-from_rank(b.below[0]), -from_rank(b.below[1]), -from_rank(b.below[2])};
     float side = 0.0f;
     for (int a = 0; a < 3; ++a) side = fmaxf(side, from_rank(b.above[a]) - low[a]);
-    const Bulk bulk = Bulk::of(cloud);
-    if (side > kFar * bulk.radius && bulk.radius > 0.0f)
-      return {bulk.center, 1.0f / bulk.radius, true};
+    const float radius = fmaxf(fmaxf(b.radius[0], b.radius[1]), b.radius[2]);
+    if (side > kFar * radius && radius > 0.0f)
+      return {{b.center[0], b.center[1], b.center[2]}, 1.0f / radius, true};
     const float cells = (1 << kAxisBits) / side;
     return {{low[0], low[1], low[2]}, is_finite(cells) ? cells : 0.0f, false};
   }
@@ -98,7 +105,7 @@ struct Grid {
   }
 
   __device__ unsigned code_of(Point p) const {
-    if (!is_finite(p)) return kNotFinite;
+    if (!is_finite(p)) return kLastCode;
     return spread(step(p.x, low.x)) << 2 | spread(step(p.y, low.y)) << 1 | spread(step(p.z, low.z));
   }
 };
