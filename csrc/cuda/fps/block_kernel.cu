@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreads, 1) sample_in_block(FpsBatch batch) {
     picker.points.load(cloud, 0, cloud.n);
     for (int i = threadIdx.x; i < cloud.n; i += kThreads) shared.points[i] = cloud.point(i);
     __syncthreads();
-    emitted = sample_with(picker, cloud);
+    emitted = sample_with(picker, cloud, first_sample(picker.farthest(1), cloud));
   }
   // Made anew: what the loop does not need would cost it registers.
   finish(cloud_of(batch, blockIdx.x), emitted, shared.tail, shared.taken);

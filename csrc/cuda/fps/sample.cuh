@@ -31,26 +31,28 @@ __device__ inline PointRow first_sample(const Farthest& first, const Cloud& clou
 // Returns the number of samples with a distance, which is still squared. A distance of zero always
 // ends it, for then all finite points lie on samples.
 template <class Picker>
-__device__ int sample_with(Picker& picker, const Cloud& cloud) {
-  int32_t* const indices = threadIdx.x == 0 ? cloud.indices : nullptr;
-  float* const distances = threadIdx.x == 0 ? cloud.distances : nullptr;
+__device__ int sample_with(Picker& picker, const Cloud& cloud, PointRow sample) {
+  int32_t* const indices = kept_global(cloud.indices);
+  float* const distances = kept_global(cloud.distances);
+  const bool puts = kept(threadIdx.x == 0) != 0, puts_distances = kept(puts && distances) != 0;
   // The last sample moves no later one: its update is only worth doing for the covering radius.
-  const int m = cloud.m, updates = cloud.distances ? m : m - 1, index_base = cloud.index_base;
-  PointRow sample = first_sample(picker.farthest(1), cloud);
-  const float enough = fmaxf(cloud.enough, 0.0f);
+  // Through reductions: ptxas then knows that warps leave the loop as a whole.
+  const int m = __reduce_max_sync(kAllLanes, cloud.m), updates = cloud.distances ? m : m - 1;
+  const int index_base = cloud.index_base;
+  const float enough = warp_max(fmaxf(cloud.enough, 0.0f));
   float left = infinity();
   int k = 0;
   while ((k < updates) & (k == 0 || left > enough)) {
-    if (indices) indices[k] = index_base + row_of(sample);
+    if (puts) indices[k] = index_base + row_of(sample);
     picker.apply(point_of(sample));
     const Farthest f = picker.farthest(k);
     left = f.distance;
-    if (distances) distances[k] = left;
+    if (puts_distances) distances[k] = left;
     sample = f.at;
     ++k;
   }
   if (k == m || (k > 0 && left <= enough)) return k;
-  if (indices) indices[k] = index_base + row_of(sample);
+  if (puts) indices[k] = index_base + row_of(sample);
   return m;
 }
 

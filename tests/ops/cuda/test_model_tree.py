@@ -63,16 +63,36 @@ def test_all_points_are_sampled(shape: TreeShape, cloud: Callable[..., Cloud]) -
     check_exact([cloud(rng, 300), cloud(rng, 65)], [300, 65], [17, 64], shape=shape)
 
 
+def along_the_curve(cells: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Places of cells (N, 3) on a Hilbert curve of ten bits an axis."""
+    axes = cells.T.copy()
+    for bit in (1 << b for b in range(9, 0, -1)):
+        for axis in axes:
+            exchanged = np.where(axis & bit, 0, (axes[0] ^ axis) & (bit - 1))
+            axes[0] ^= np.where(axis & bit, bit - 1, exchanged)
+            axis ^= exchanged
+    code = sum((axis >> b & 1) << (3 * b + 2 - a) for a, axis in enumerate(axes) for b in range(10))
+    for step in (1, 2, 4, 8, 16):  # from a Gray code
+        code = code ^ code >> step
+    return np.asarray(code)
+
+
+def test_the_curve_never_jumps() -> None:
+    """Its first cells fill a cube, each a neighbor of the last."""
+    cells = np.stack(np.meshgrid(*[np.arange(16)] * 3, indexing="ij"), -1).reshape(-1, 3)
+    order = np.argsort(along_the_curve(cells))
+    assert (np.abs(np.diff(cells[order], axis=0)).sum(1) == 1).all()
+
+
 def codes_of(cloud: Cloud, bits: int) -> NDArray[np.int64]:
-    """The highest bits of Morton codes of thirty in cubes; rows that are not finite come last."""
+    """The highest bits of places on a curve through cubes; rows that are not finite come last."""
     finite = np.isfinite(cloud).all(1)
     low, high = cloud[finite].min(0), cloud[finite].max(0)
     side = (high - low).max()
     scale = np.float32(1024) / side if side > 0 else np.float32(0)
     steps = np.clip((cloud - low) * scale, 0, 1023)
     cells = np.where(finite[:, None], steps, 1023).astype(np.int64)
-    bits_of_axis = sum((cells >> b & 1) << (3 * b) for b in range(10))
-    return np.asarray(bits_of_axis @ np.array([4, 2, 1]) >> (30 - bits))
+    return np.where(finite, along_the_curve(cells), (1 << 30) - 1) >> (30 - bits)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ __device__ inline void put_leaf(const Storage& storage, int64_t leaf, const Clou
   row = warp_sorted(row);
   const Point p = row != kNoRow ? cloud.point(row) : Point{0.0f, 0.0f, 0.0f};
   const bool counts = row != kNoRow && is_finite(p);
-  const int64_t place = leaf * kLeaf + lane_id();
-  storage.points[place] = with_row(p, row);
-  storage.nearest[place] = counts ? infinity() : 0.0f;
+  Leaf& points = storage.leaves[leaf];
+  points.x[lane_id()] = p.x, points.y[lane_id()] = p.y, points.z[lane_id()] = p.z;
+  points.nearest[lane_id()] = counts ? infinity() : 0.0f;
+  storage.rows[leaf * kLeaf + lane_id()] = row;
   const Box box = warp_box(p, counts);
   if (lane_id() == 0) storage.boxes[leaf] = box;
 }

@@ -5,10 +5,10 @@
 
 namespace farpoint::cuda::tree {
 
-template <int kLevels>
-class TreeBuilder : public TreePicker<kLevels> {
+template <int kLevels, class Rows>
+class TreeBuilder : public TreePicker<kLevels, Rows> {
  public:
-  using TreePicker<kLevels>::TreePicker;
+  using TreePicker<kLevels, Rows>::TreePicker;
 
   // Every finite point is infinitely far from a sample: the farthest is the lowest finite row.
   __device__ void build(const Cloud& cloud, const Box* boxes) {
@@ -49,7 +49,7 @@ class TreeBuilder : public TreePicker<kLevels> {
     Node& below = this->node(kLevel, number);
     const Child mine = build_children<kLevel>(cloud, boxes, number, below.at);
     store_child(below, mine);
-    const Farthest best = warp_farthest(mine.farthest, below.at);
+    const Farthest best = warp_farthest(mine.farthest, below.at, 1, this->lane_, this->rows_);
     first = best.at;
     return {warp_box(mine.box), best.distance};
   }
@@ -58,10 +58,12 @@ class TreeBuilder : public TreePicker<kLevels> {
   __device__ Child leaf_child(const Cloud& cloud, const Box* boxes, int parent, PointRow& first) {
     const int leaf = this->share_.leaf(parent, lane_id());
     if (leaf >= leaves(cloud)) return {empty_box(), 0.0f};
-    const int begin = static_cast<int>(this->place(parent, lane_id())) - lane_id();
+    const unsigned number = this->leaf(parent, lane_id());
+    const Leaf& points = *reinterpret_cast<const Leaf*>(this->words_of(number) - lane_id());
+    const int place = this->place_ - lane_id() + static_cast<int>(number) * kLeaf;
     for (int i = 0; i < kLeaf; ++i) {
-      if (this->nearest_[begin + i] == 0.0f) continue;
-      first = this->points_[begin + i];
+      if (points.nearest[i] == 0.0f) continue;
+      first = with_row({points.x[i], points.y[i], points.z[i]}, this->rows_.name_of(place + i));
       return {boxes[leaf], infinity()};
     }
     return {empty_box(), 0.0f};

@@ -10,7 +10,7 @@ namespace farpoint::cuda::tree {
 // Offsets in bytes. At most 21 for a point in its leaf, 4 for its row in order, and 5 for nodes
 // that do not fit in shared memory, or 8 for what the parts of a cloud share.
 struct Layout {
-  size_t points, nearest, boxes, order, bounds, counts, nodes[kMaxLevels - 1];
+  size_t leaves, rows, boxes, order, bounds, counts, nodes[kMaxLevels - 1];
   size_t group_boxes, zeros, logs, words, end;
 };
 
@@ -24,8 +24,8 @@ inline Layout layout_of(const FpsBatch& batch, const TreeShape& shape, int devic
   const int64_t places = first_leaf(batch.rows, batch.clouds) * kLeaf + kLeaf;
   const bool by_pieces = !shape.sorts_in_block;
   Layout at = {};
-  at.points = take(places * sizeof(PointRow));
-  at.nearest = take(places * sizeof(float));
+  at.leaves = take(places / kLeaf * sizeof(Leaf));
+  at.rows = take(places * sizeof(int));
   at.boxes = take(places / kLeaf * sizeof(Box));
   at.order = take(by_pieces ? batch.rows * sizeof(int) : 0);
   at.bounds = take(by_pieces ? sort_bounds_bytes(batch) : 0);
@@ -46,8 +46,8 @@ inline Layout layout_of(const FpsBatch& batch, const TreeShape& shape, int devic
 }
 
 inline Storage storage_in(char* memory, const Layout& at) {
-  Storage storage = {reinterpret_cast<PointRow*>(memory + at.points),
-                     reinterpret_cast<float*>(memory + at.nearest),
+  Storage storage = {reinterpret_cast<Leaf*>(memory + at.leaves),
+                     reinterpret_cast<int*>(memory + at.rows),
                      reinterpret_cast<Box*>(memory + at.boxes),
                      {}};
   for (int l = 0; l < kMaxLevels - 1; ++l) {
@@ -68,7 +68,7 @@ inline Parts parts_in(char* memory, const Layout& at, const FpsBatch& batch, int
 
 // Items lie where leaves will: these are written after the last pass.
 inline SortStorage sort_storage_in(char* memory, const Layout& at, int64_t rows) {
-  Item* const items = reinterpret_cast<Item*>(memory + at.points);
+  Item* const items = reinterpret_cast<Item*>(memory + at.leaves);
   return {reinterpret_cast<int*>(memory + at.order),
           {items, items + rows},
           reinterpret_cast<Bounds*>(memory + at.bounds),

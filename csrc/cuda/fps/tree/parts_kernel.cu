@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kWarp) find_groups(FpsBatch batch, Storage sto
   int lowest = kNoRow;
   for (int i = kLeaf - 1; exists && i >= 0; --i) {
     const int64_t place = at * kLeaf + i;
-    if (storage.nearest[place] > 0.0f) lowest = row_of(storage.points[place]);
+    if (storage.leaves[at].nearest[i] > 0.0f) lowest = storage.rows[place];
   }
   lowest = warp_min(lowest);
   if (lane_id() == 0) atomicMax(&parts.first[b], static_cast<unsigned>(kNoRow - lowest));
@@ -103,12 +103,13 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, 1)
   const int64_t leaf = first_leaf(cloud.first_row, b) + begin / kLeaf;
   Node* nodes[kMaxLevels - 1] = {};
   find_nodes<kLevels>(storage, kInShared ? shared.nodes(warps) : nullptr, 0, warp, nodes);
-  TreeBuilder<kLevels> tree(storage.points + leaf * kLeaf, storage.nearest + leaf * kLeaf,
-                            shared.root_at(warp), nodes, share_of<kLevels>(warp, warps), warps);
+  int* const rows = storage.rows + leaf * kLeaf;
+  TreeBuilder<kLevels, NamedByRow> tree(storage.leaves + leaf, {rows}, shared.root_at(warp), nodes,
+                                        share_of<kLevels>(warp, warps), warps);
   tree.build(own, storage.boxes + leaf);
   Peers peers(parts, cloud, b, self, shared.peers);
   __syncthreads();
-  BlockPicker<kLevels> picker = {tree, shared.records, warps};
+  BlockPicker<kLevels, NamedByRow> picker = {tree, shared.records, warps, warp};
   Ending ending(parts, cloud, b, self, shared.ending);
   const Point first = point_of(first_sample(cloud, parts.first[b]));
   sample_part(picker, peers, ending, fmaxf(cloud.enough, 0.0f), first);

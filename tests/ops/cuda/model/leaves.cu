@@ -13,10 +13,9 @@ int model_leaves(const FpsBatch* batch, int in_block, int32_t* rows, unsigned se
   model::reset();
   model::seed(seed);
   const int64_t leaves = batch->rows / tree::kLeaf + batch->clouds;
-  std::vector<PointRow> points(leaves * tree::kLeaf);
-  std::vector<float> nearest(points.size());
+  std::vector<tree::Leaf> points(leaves);
   std::vector<tree::Box> boxes(leaves);
-  const tree::Storage storage = {points.data(), nearest.data(), boxes.data(), {}};
+  const tree::Storage storage = {points.data(), rows, boxes.data(), {}};
   std::vector<int> order(batch->rows), counts(tree::sort_counts_bytes(*batch, 0) / sizeof(int));
   std::vector<unsigned char> bounds(tree::sort_bounds_bytes(*batch));
   auto* const items = reinterpret_cast<tree::Item*>(points.data());
@@ -26,7 +25,6 @@ int model_leaves(const FpsBatch* batch, int in_block, int32_t* rows, unsigned se
                                   counts.data()};
   const int code = in_block ? tree::make_leaves_in_block(*batch, storage, nullptr)
                             : tree::make_leaves_by_pieces(*batch, sort, storage, 0, nullptr);
-  for (size_t i = 0; i < points.size(); ++i) rows[i] = row_of(points[i]);
   return code;
 }
 

@@ -180,6 +180,7 @@ inline unsigned __ballot_sync(unsigned, bool mine) {
   for (int lane = 0; lane < 32; ++lane) votes |= static_cast<unsigned>(all[lane]) << lane;
   return votes;
 }
+inline bool __any_sync(unsigned lanes, bool mine) { return __ballot_sync(lanes, mine) != 0; }
 template <typename T>
 T __shfl_sync(unsigned, T mine, int lane) {
   return from_bits<T>(model::warp_exchange("shfl", to_bits(mine))[lane % 32]);
