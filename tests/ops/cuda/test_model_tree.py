@@ -64,8 +64,8 @@ def test_all_points_are_sampled(shape: TreeShape, cloud: Callable[..., Cloud]) -
 
 
 def along_the_curve(cells: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Places of cells (N, 3) on a Hilbert curve of ten bits an axis."""
-    axes = cells.T.copy()
+    """Places of cells (N, 3) on a Hilbert curve of ten bits an axis, of which z is the first."""
+    axes = cells.T[::-1].copy()
     for bit in (1 << b for b in range(9, 0, -1)):
         for axis in axes:
             exchanged = np.where(axis & bit, 0, (axes[0] ^ axis) & (bit - 1))

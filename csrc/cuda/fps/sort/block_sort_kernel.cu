@@ -19,13 +19,14 @@ template <class Tile_, int kPasses_, int kBlocks_>
 struct BlockSort {
   using Tile = Tile_;
   static constexpr int kPasses = kPasses_, kBlocks = kBlocks_;  // of a processor
-  static constexpr int kDropped = kCodeBits - kPasses * Tile::kDigitBits;
+  static constexpr int kBits = kPasses * Tile::kDigitBits, kLevels = (kBits + 2) / 3;
   static constexpr int kRowBits = 32 - (kPasses - 1) * Tile::kDigitBits;
   static_assert(Tile::kKeys <= 1 << kRowBits);
 
   typename Tile::Counts counts;
   unsigned words[Tile::kKeys];
   Bounds bounds;
+  Curve curve;
 };
 using SmallSort = BlockSort<Tile<128, 8, 8>, 2, 8>;
 using MediumSort = BlockSort<Tile<256, 16, 8>, 3, 4>;
@@ -41,11 +42,13 @@ __device__ void find_bounds(Bounds& bounds, const Cloud& cloud) {
 
 template <class Sort>
 __device__ void write_codes(Sort& shared, const Cloud& cloud, int padded) {
-  const Grid grid = Grid::over(shared.bounds);
+  using Cells = Grid<Sort::kLevels>;
+  const Cells grid = Cells::over(shared.bounds);
   for (int row = threadIdx.x; row < padded; row += Sort::Tile::kThreads) {
     // What lies behind the last row stays there: no code is higher, and it comes last.
-    const unsigned code = row < cloud.n ? grid.code_of(cloud.point(row)) : kLastCode;
-    shared.words[row] = code >> Sort::kDropped;
+    const unsigned code =
+        row < cloud.n ? grid.code_of(cloud.point(row), shared.curve) : Cells::kLastCode;
+    shared.words[row] = code >> (3 * Sort::kLevels - Sort::kBits);
   }
 }
 
@@ -90,6 +93,7 @@ __global__ void __launch_bounds__(Sort::Tile::kThreads, Sort::kBlocks)
   auto& shared = shared_as<Sort>();
   const Cloud cloud = cloud_of(batch, blockIdx.x);
   if (cloud.m == 0) return;
+  if (threadIdx.x == 0) shared.curve.fill();
   find_bounds(shared.bounds, cloud);
   const int steps = (cloud.n + Sort::Tile::kThreads - 1) / Sort::Tile::kThreads;
   write_codes(shared, cloud, steps * Sort::Tile::kThreads);

@@ -20,7 +20,8 @@ namespace {
 
 using PieceTile = Tile<512, 8, 10>;
 constexpr int kThreads = PieceTile::kThreads, kDigits = PieceTile::kDigits;
-constexpr int kPasses = kCodeBits / PieceTile::kDigitBits;
+using Cells = Grid<10>;
+constexpr int kPasses = 3;
 constexpr int kLeafWarps = 8, kLeavesOfWarp = 4;
 
 __device__ int digit_of(unsigned code, int pass) {
@@ -52,11 +53,16 @@ __global__ void __launch_bounds__(kThreads) find_bounds(FpsBatch batch, Bounds* 
   widen_all(bounds[piece.b], piece.cloud, piece.begin, piece.end);
 }
 
+struct Counts {
+  int of_digit[kDigits];
+  Curve curve;
+};
+
 // Counts the digits of a piece, of which digit_at(row) gives one.
 template <typename DigitAt>
 __device__ void count_piece(int* counts_of_pieces, const Piece& piece, int parts,
                             DigitAt digit_at) {
-  auto& counts = shared_as<int[kDigits]>();
+  auto& counts = shared_as<Counts>().of_digit;
   for (int d = threadIdx.x; d < kDigits; d += kThreads) counts[d] = 0;
   __syncthreads();
 #pragma unroll 4
@@ -71,10 +77,12 @@ __device__ void count_piece(int* counts_of_pieces, const Piece& piece, int parts
 __global__ void __launch_bounds__(kThreads)
     write_codes(FpsBatch batch, const Bounds* bounds, SortStorage storage, int parts) {
   const Piece piece = piece_of(batch, parts);
-  const Grid grid = Grid::over(bounds[piece.b]);
+  const Cells grid = Cells::over(bounds[piece.b]);
+  Curve& curve = shared_as<Counts>().curve;
+  if (threadIdx.x == 0) curve.fill();
   unsigned* const codes = storage.codes() + piece.cloud.first_row;
   count_piece(storage.counts, piece, parts, [&](int row) {
-    const unsigned code = grid.code_of(piece.cloud.point(row));
+    const unsigned code = grid.code_of(piece.cloud.point(row), curve);
     codes[row] = code;
     return digit_of(code, 0);
   });
@@ -200,7 +208,7 @@ size_t sort_counts_bytes(const FpsBatch& batch, int device) {
 int sort_by_pieces(const FpsBatch& batch, const SortStorage& storage, int device, void* stream) {
   const int parts = sort_parts(batch, device);
   const LaunchShape plain = {static_cast<unsigned>(batch.clouds * parts), kThreads};
-  const LaunchShape counting = {plain.blocks, plain.threads, kDigits * sizeof(int)};
+  const LaunchShape counting = {plain.blocks, plain.threads, sizeof(Counts)};
   const LaunchShape moving = {plain.blocks, plain.threads, sizeof(Move)};
   int code = cudaMemsetAsync(storage.bounds, 0, sort_bounds_bytes(batch),
                              static_cast<cudaStream_t>(stream));
