@@ -59,22 +59,17 @@ __device__ void sort_pass(Sort& shared, int steps, int pass) {
   const int shift = pass == 0 ? 0 : Sort::kRowBits + (pass - 1) * Tile::kDigitBits;
   const int first = warp_id() * steps * kWarp + lane_id();
   unsigned word[Tile::kItems];
-#pragma unroll
-  for (int k = 0; k < Tile::kItems; ++k) {
-    if (k < steps) word[k] = shared.words[first + k * kWarp];
-  }
+  each_key<Tile>(steps, [&](int k) { word[k] = shared.words[first + k * kWarp]; });
   int place[Tile::kItems];
   const auto digit_of = [&](int k) {
     return static_cast<int>(word[k] >> shift) & (Tile::kDigits - 1);
   };
   find_places<Tile>(shared.counts, digit_of, steps, place);
-#pragma unroll
-  for (int k = 0; k < Tile::kItems; ++k) {
-    if (k >= steps) continue;
+  each_key<Tile>(steps, [&](int k) {
     const unsigned row = first + k * kWarp;
     if (pass == 0) word[k] = word[k] >> Tile::kDigitBits << Sort::kRowBits | row;
     shared.words[place[k]] = word[k];
-  }
+  });
 }
 
 template <class Sort>
@@ -95,8 +90,9 @@ __global__ void __launch_bounds__(Sort::Tile::kThreads, Sort::kBlocks)
   if (cloud.m == 0) return;
   if (threadIdx.x == 0) shared.curve.fill();
   find_bounds(shared.bounds, cloud);
-  const int steps = (cloud.n + Sort::Tile::kThreads - 1) / Sort::Tile::kThreads;
-  write_codes(shared, cloud, steps * Sort::Tile::kThreads);
+  constexpr int kStride = kTogether * Sort::Tile::kThreads;
+  const int strides = (cloud.n + kStride - 1) / kStride, steps = kTogether * strides;
+  write_codes(shared, cloud, strides * kStride);
 #pragma unroll 1
   for (int pass = 0; pass < Sort::kPasses; ++pass) {
     __syncthreads();

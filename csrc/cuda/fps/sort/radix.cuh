@@ -41,15 +41,25 @@ __device__ inline int sum_before(int* of_scan, int mine) {
   return sum - mine;
 }
 
-// Ranks of the lane's first `steps` keys among those of their section that have the same digit.
+// Calls visit(k) for the lane's first `steps` keys, a multiple of kTogether.
+constexpr int kTogether = 4;
+template <class T, typename Visit>
+__device__ void each_key(int steps, Visit visit) {
+#pragma unroll
+  for (int group = 0; group < T::kItems; group += kTogether) {
+    if (group >= steps) continue;
+#pragma unroll
+    for (int k = group; k < group + kTogether; ++k) visit(k);
+  }
+}
+
+// Ranks of the lane's keys among those of their section that have the same digit.
 template <class T, typename DigitOf>
 __device__ void count_digits(typename T::Section& own, DigitOf digit_of, int steps,
                              int (&rank)[T::kItems]) {
   for (int pair = lane_id(); pair < T::kPairs; pair += kWarp) own.of_pair[pair] = 0;
   __syncwarp();
-#pragma unroll
-  for (int k = 0; k < T::kItems; ++k) {
-    if (k >= steps) continue;
+  each_key<T>(steps, [&](int k) {
     const int digit = digit_of(k);
     const unsigned equal = __match_any_sync(kAllLanes, digit);
     rank[k] = own.of_digit[digit] + __popc(equal & lanes_below());
@@ -57,7 +67,7 @@ __device__ void count_digits(typename T::Section& own, DigitOf digit_of, int ste
     const bool is_last = (equal & ~lanes_below()) == lanes_below() + 1u;
     if (is_last) own.of_digit[digit] = static_cast<unsigned short>(rank[k] + 1);
     __syncwarp();
-  }
+  });
   __syncthreads();
 }
 
@@ -67,12 +77,14 @@ __device__ void assign_places(typename T::Counts& counts) {
   const int pair = static_cast<int>(threadIdx.x);
   unsigned sum = 0;
   if (pair < T::kPairs) {
+#pragma unroll 8
     for (int w = 0; w < T::kWarps; ++w) sum += counts.of_warp[w].of_pair[pair];
   }
   const unsigned low = sum & 0xffffu;
   const unsigned before = sum_before(counts.of_scan, static_cast<int>(low + (sum >> 16)));
   unsigned place = before | (before + low) << 16;
   if (pair < T::kPairs) {
+#pragma unroll 8
     for (int w = 0; w < T::kWarps; ++w) {
       const unsigned count = counts.of_warp[w].of_pair[pair];
       counts.of_warp[w].of_pair[pair] = place;
@@ -82,18 +94,14 @@ __device__ void assign_places(typename T::Counts& counts) {
   __syncthreads();
 }
 
-// Places of the lane's first `steps` keys in the sorted tile. Between this and the next call lies a
-// barrier.
+// Places of the lane's keys in the sorted tile. Between this and the next call lies a barrier.
 template <class T, typename DigitOf>
 __device__ void find_places(typename T::Counts& counts, DigitOf digit_of, int steps,
                             int (&place)[T::kItems]) {
   typename T::Section& own = counts.of_warp[warp_id()];
   count_digits<T>(own, digit_of, steps, place);
   assign_places<T>(counts);
-#pragma unroll
-  for (int k = 0; k < T::kItems; ++k) {
-    if (k < steps) place[k] += own.of_digit[digit_of(k)];
-  }
+  each_key<T>(steps, [&](int k) { place[k] += own.of_digit[digit_of(k)]; });
 }
 
 }  // namespace farpoint::cuda::tree
