@@ -19,7 +19,7 @@ template <class Tile_, int kPasses_, int kBlocks_>
 struct BlockSort {
   using Tile = Tile_;
   static constexpr int kPasses = kPasses_, kBlocks = kBlocks_;  // of a processor
-  static constexpr int kDropped = kCodeBits - kPasses * Tile::kDigitBits;
+  static constexpr int kBits = kPasses * Tile::kDigitBits;      // of the codes
   static constexpr int kRowBits = 32 - (kPasses - 1) * Tile::kDigitBits;
   static_assert(Tile::kKeys <= 1 << kRowBits);
 
@@ -44,8 +44,8 @@ __device__ void write_codes(Sort& shared, const Cloud& cloud, int padded) {
   const Grid grid = Grid::over(shared.bounds);
   for (int row = threadIdx.x; row < padded; row += Sort::Tile::kThreads) {
     // What lies behind the last row stays there: no code is higher, and it comes last.
-    const unsigned code = row < cloud.n ? grid.code_of(cloud.point(row)) : kLastCode;
-    shared.words[row] = code >> Sort::kDropped;
+    shared.words[row] = row < cloud.n ? grid.template code_of<Sort::kBits>(cloud.point(row))
+                                      : kLastCode >> (kCodeBits - Sort::kBits);
   }
 }
 

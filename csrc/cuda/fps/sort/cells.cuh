@@ -92,6 +92,7 @@ struct Grid {
 
   // Skilling's way from a cell to the curve ("Programming the Hilbert curve", 2004): from the top,
   // each bit of an axis reflects or exchanges what is below it, and what is left is a Gray code.
+  template <int kBits>
   __device__ static void to_curve(unsigned& x, unsigned& y, unsigned& z) {
     const auto turn = [&x](unsigned& axis, unsigned bit) {
       const unsigned reflects = axis & bit ? bit - 1 : 0;
@@ -100,7 +101,7 @@ struct Grid {
       axis ^= exchanged;
     };
 #pragma unroll
-    for (unsigned bit = 1u << (kAxisBits - 1); bit > 1; bit >>= 1) {
+    for (unsigned bit = 1u << (kBits - 1); bit > 1; bit >>= 1) {
       if (x & bit) x ^= bit - 1;
       turn(y, bit);
       turn(z, bit);
@@ -108,7 +109,7 @@ struct Grid {
     y ^= x;
     z ^= y;
     unsigned above = z >> 1;  // the parity of the bits above each
-    for (int step = 1; step < kAxisBits; step *= 2) above ^= above >> step;
+    for (int step = 1; step < kBits; step *= 2) above ^= above >> step;
     x ^= above, y ^= above, z ^= above;
   }
 
@@ -128,11 +129,15 @@ struct Grid {
     return static_cast<unsigned>(fminf(fmaxf(place, 0.0f), kLast));
   }
 
+  // The highest bits of the place on the curve.
+  template <int kBits = kCodeBits>
   __device__ unsigned code_of(Point p) const {
-    if (!is_finite(p)) return kLastCode;
-    unsigned x = step(p.x, low.x), y = step(p.y, low.y), z = step(p.z, low.z);
-    to_curve(x, y, z);
-    return spread(x) << 2 | spread(y) << 1 | spread(z);
+    constexpr int kLeft = (kBits + 2) / 3, kDropped = kAxisBits - kLeft;  // bits of an axis
+    if (!is_finite(p)) return kLastCode >> (kCodeBits - kBits);
+    unsigned x = step(p.x, low.x) >> kDropped, y = step(p.y, low.y) >> kDropped,
+             z = step(p.z, low.z) >> kDropped;
+    to_curve<kLeft>(x, y, z);
+    return (spread(x) << 2 | spread(y) << 1 | spread(z)) >> (3 * kLeft - kBits);
   }
 };
 
