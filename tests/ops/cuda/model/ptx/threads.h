@@ -116,6 +116,10 @@ u32 vote_sync_ballot(bool mine, u32 lanes) {
   for (int other = 0; other < 32; ++other) votes |= static_cast<u32>(all[other]) << other;
   return votes;
 }
+template <typename T>
+bool vote_sync_any(bool mine, u32 lanes) {
+  return vote_sync_ballot<u32>(mine, lanes) != 0;
+}
 
 // shfl.sync: the lane read from, and whether it lies in the segment; `c` holds segment mask and
 // clamp.
