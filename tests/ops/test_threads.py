@@ -27,8 +27,8 @@ def restored_threads() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def test_python_runs_while_an_op_does() -> None:
-    cloud = torch.rand(1, 60_000, 3)
+def ran_in_the_middle_of_an_op(cloud: torch.Tensor) -> bool:
+    """Whether this thread did while another one sampled."""
     span: list[float] = []
 
     def sample() -> None:
@@ -44,7 +44,13 @@ def test_python_runs_while_an_op_does() -> None:
     worker.join()
     begin, end = span
     quarter = (end - begin) / 4
-    assert any(begin + quarter < tick < end - quarter for tick in ticks)
+    return any(begin + quarter < tick < end - quarter for tick in ticks)
+
+
+def test_python_runs_while_an_op_does() -> None:
+    cloud = torch.rand(1, 60_000, 3)
+    # A busy machine may give the op its core for as long as it takes, but not each time.
+    assert any(ran_in_the_middle_of_an_op(cloud) for _ in range(50))
 
 
 @pytest.mark.usefixtures("restored_threads")
