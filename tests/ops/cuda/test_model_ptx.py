@@ -30,7 +30,14 @@ pytestmark = [
 SAMPLING = Executed(
     "ptx_sampling",
     frozenset(
-        {"tree_kernel", "spatial_sort_kernel", "grid_kernel", "parts_kernel", "merge_kernel"}
+        {
+            "tree_kernel",
+            "block_sort_kernel",
+            "pieces_sort_kernel",
+            "grid_kernel",
+            "parts_kernel",
+            "merge_kernel",
+        }
     ),
 )
 TREE = TreeShape(warps=4, levels=2, in_shared=True, sorts_in_block=True)
