@@ -15,7 +15,7 @@ import farpoint_ops
 from benchmarks.cuda.timing import Call, timed
 
 OPS = torch.ops.farpoint
-METHODS = ("rows", "vectors", "atomic")
+METHODS = ("rows", "vectors", "in order")
 NEIGHBORS = 32
 HITS = 6  # of a padded list, which repeats its first index after them
 
