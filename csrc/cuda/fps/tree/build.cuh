@@ -61,6 +61,7 @@ class TreeBuilder : public TreePicker<kLevels, Rows> {
     const unsigned number = this->leaf(parent, lane_id());
     const Leaf& points = *reinterpret_cast<const Leaf*>(this->words_of(number) - lane_id());
     const int place = this->place_ - lane_id() + static_cast<int>(number) * kLeaf;
+#pragma unroll 1  // the first is finite, nearly always
     for (int i = 0; i < kLeaf; ++i) {
       if (points.nearest[i] == 0.0f) continue;
       first = with_row({points.x[i], points.y[i], points.z[i]}, this->rows_.name_of(place + i));
