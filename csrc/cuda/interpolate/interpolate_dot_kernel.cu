@@ -48,19 +48,34 @@ __global__ void __launch_bounds__(kDotThreads, 2)
   }
   const Value* source = features + b * shape.channels * columns;
   const Value* given = values + b * shape.channels * shape.points + first + thread;
-  for (int left = static_cast<int>(shape.channels); left > 0; left -= tiling.rows_at_once) {
+  const auto load = [&](Value* to) {
+#pragma unroll
+    for (int p = 0; p < kMost && p * kDotThreads + thread < points; ++p) {
+      to[p] = given[p * kDotThreads];
+    }
+  };
+  Value next[kMost];
+  int left = static_cast<int>(shape.channels);
+  if (left > 0) load(next);
+  while (left > 0) {
     const int size = min(tiling.rows_at_once, left) * columns;
     __syncthreads();
+#pragma unroll 8
     for (int i = thread; i < size; i += kDotThreads) held[i] = source[i];
     __syncthreads();
     source += size;
-    for (int row = 0; row < size; row += columns, given += shape.points) {
+    for (int row = 0; row < size; row += columns) {
+      Value value[kMost];  // of this row; those of the next are on their way
+#pragma unroll
+      for (int p = 0; p < kMost; ++p) value[p] = next[p];
+      given += shape.points;
+      left -= 1;
+      if (left > 0) load(next);
 #pragma unroll
       for (int p = 0; p < kMost && p * kDotThreads + thread < points; ++p) {
-        const Value value = given[p * kDotThreads];
 #pragma unroll
         for (int k = 0; k < kCorners; ++k) {
-          sums[p].at[k] += product(value, held[row + corners[p].at[k]]);
+          sums[p].at[k] += product(value[p], held[row + corners[p].at[k]]);
         }
       }
     }
