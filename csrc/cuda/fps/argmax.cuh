@@ -18,19 +18,13 @@ struct BestRecords {
   alignas(16) Best of_warp[2][kWarps];
 };
 
-// One barrier; every thread gets the result. Rows ascend with warps, so among equal distances that
-// of the first warp stays. Every thread compares all records, a pair of them in one load: sooner
-// done than two reductions over lanes, for at most four warps.
+// Rows ascend with warps, so among equal distances that of the first warp stays. Every thread
+// compares all records, a pair of them in one load: up to four, sooner than two reductions do.
 template <int kWarps>
-__device__ Best block_best(Best mine, BestRecords<kWarps>& records, int turn) {
-  if constexpr (kWarps == 1) return mine;
-  static_assert(kWarps <= 4);
-  Best* const shared = records.of_warp[turn % 2];
-  if (lane_id() == 0) shared[warp_id()] = mine;
-  __syncthreads();
+__device__ Best best_of_few(const Best* records) {
   Best best[kWarps];
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) best[w] = shared[w];
+  for (int w = 0; w < kWarps; ++w) best[w] = records[w];
 #pragma unroll
   for (int step = 1; step < kWarps; step *= 2) {
 #pragma unroll
@@ -41,6 +35,26 @@ __device__ Best block_best(Best mine, BestRecords<kWarps>& records, int turn) {
     }
   }
   return best[0];
+}
+
+template <int kWarps>
+__device__ Best best_of_many(const Best* records) {
+  const Best one = records[lane_id() % kWarps];
+  const float largest = warp_max(one.distance);
+  return {largest, warp_min(one.distance == largest ? one.row : kNoRow)};
+}
+
+// One barrier; every thread gets the result.
+template <int kWarps>
+__device__ Best block_best(Best mine, BestRecords<kWarps>& records, int turn) {
+  if constexpr (kWarps == 1) {
+    return mine;
+  } else {
+    Best* const shared = records.of_warp[turn % 2];
+    if (lane_id() == 0) shared[warp_id()] = mine;
+    __syncthreads();
+    return kWarps > 4 ? best_of_many<kWarps>(shared) : best_of_few<kWarps>(shared);
+  }
 }
 
 }  // namespace farpoint::cuda

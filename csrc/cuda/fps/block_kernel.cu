@@ -41,10 +41,10 @@ struct BlockPicker {
   __device__ void apply(Point sample) { points.update(sample); }
 };
 
-// Where 32 items a thread are for processors full of clouds: as many registers as let three warps
-// share a scheduler.
+// 32 items a thread are for processors full of clouds: as many registers as let three warps share a
+// scheduler.
 template <int kThreads, int kItems>
-constexpr int kBlocksAtOnce = kItems == 32 && kThreads < 128 ? 12 * kWarp / kThreads : 1;
+constexpr int kBlocksAtOnce = kItems == 32 ? 12 * kWarp / kThreads : 1;
 
 template <int kThreads, int kItems>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<kThreads, kItems>)
@@ -80,10 +80,10 @@ constexpr Variant variant() {
 
 // A cloud that has a processor nearly to itself is sampled by all four schedulers at once.
 constexpr Variant kRoomy[] = {variant<32, 8>(), variant<32, 16>(), variant<128, 8>(),
-                              variant<128, 16>(), variant<128, 32>()};
+                              variant<128, 16>(), variant<256, 16>()};
 // With more clouds on a processor than it has schedulers, the fewest instructions win.
 constexpr Variant kCrowded[] = {variant<32, 8>(), variant<32, 16>(), variant<32, 32>(),
-                                variant<64, 32>(), variant<128, 32>()};
+                                variant<64, 32>(), variant<256, 16>()};
 constexpr int kSchedulers = 4;
 
 }  // namespace

@@ -8,10 +8,9 @@ namespace farpoint::cuda {
 
 namespace {
 
-// Points of a cloud that has a processor to itself, of one that does not, and of all clouds that
-// share a processor, up to which whole steps take no longer than the tree's; and of a cloud in any
-// crowd.
-constexpr int kAlonePoints = 4096, kWholePoints = 2048, kProcessorPoints = 8192, kFewPoints = 1024;
+// Points of a cloud that has a processor to itself, and of one that does not, up to which whole
+// steps take no longer than the tree with its sort.
+constexpr int kAlonePoints = 4096, kSharedPoints = 2048;
 // Samples that do not pay for a sort of what the block kernel can take.
 constexpr int kUnsortedSamples = 128;
 // A launch per sample is cheaper than a sort where there are few samples of a few large clouds.
@@ -28,9 +27,7 @@ bool fits_block(const FpsBatch& batch, int device) {
 
 bool prefers_block(const FpsBatch& batch, int processors) {
   if (batch.max_samples < kUnsortedSamples) return true;
-  const int crowd = std::max(1, (batch.clouds + processors - 1) / processors);
-  if (crowd == 1) return batch.max_points <= kAlonePoints;
-  return batch.max_points <= std::clamp(kProcessorPoints / crowd, kFewPoints, kWholePoints);
+  return batch.max_points <= (batch.clouds <= processors ? kAlonePoints : kSharedPoints);
 }
 
 // Blocks of each cloud on so many processors, a power of two.
