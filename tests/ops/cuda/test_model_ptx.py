@@ -132,9 +132,9 @@ def clouds_in_parts(seed: int) -> list[tuple[Cloud, int, int]]:
 
 def check_planted(name: str | None, shape: TreeShape, seeds: int = 3) -> None:
     source, kernel = KERNELS[shape]
-    faults = FAULTS | FAULTS_OF_PARTS
-    build = f"fault_{name or source}".replace(" ", "_")
-    executed = Executed(build, frozenset({source}), kernel, faults[name] if name else None)
+    fault = (FAULTS | FAULTS_OF_PARTS)[name] if name else None
+    build = f"fault_{name}_{fault.number}" if fault else f"fault_{source}"
+    executed = Executed(build.replace(" ", "_"), frozenset({source}), kernel, fault)
     with executing(executed):
         for seed in range(seeds):
             batch = clouds(seed) if shape.parts == 1 else clouds_in_parts(seed)
