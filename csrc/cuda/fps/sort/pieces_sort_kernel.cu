@@ -11,6 +11,7 @@
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/kernels.h"
 #include "cuda/fps/sort/cells.cuh"
+#include "cuda/fps/sort/pieces.cuh"
 #include "cuda/fps/sort/radix.cuh"
 #include "cuda/fps/sort/spatial_sort.h"
 
@@ -27,23 +28,6 @@ __device__ int digit_of(unsigned code, int pass) {
 }
 __device__ unsigned code_of(Item item) { return static_cast<unsigned>(item >> 32); }
 __device__ Item item_of(unsigned code, int row) { return Item{code} << 32 | Item(row); }
-
-// The block's piece of a cloud that `parts` blocks share.
-struct Piece {
-  Cloud cloud;
-  int b, part;
-  int begin, end;
-};
-
-__device__ Piece piece_of(const FpsBatch& batch, int parts) {
-  const int b = blockIdx.x / parts, part = blockIdx.x % parts;
-  const Cloud cloud = cloud_of(batch, b);
-  const int size = cloud.n / parts + 1;
-  const auto bound = [&](int p) {
-    return static_cast<int>(min(int64_t{p} * size, int64_t{cloud.n}));
-  };
-  return {cloud, b, part, bound(part), bound(part + 1)};
-}
 
 __global__ void __launch_bounds__(kThreads) find_bounds(FpsBatch batch, Bounds* bounds, int parts) {
   const Piece piece = piece_of(batch, parts);
