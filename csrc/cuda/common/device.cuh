@@ -34,8 +34,12 @@ __device__ inline float squared_distance(Point p, Point s) {
 __device__ inline bool is_finite(float v) {
   return (__float_as_uint(v) & 0x7f800000u) != 0x7f800000u;
 }
-// Without branches: only finite numbers are 0 times 0.
 __device__ inline bool is_finite(Point p) {
+  return is_finite(p.x) && is_finite(p.y) && is_finite(p.z);
+}
+// The same without branches, which costs the block kernel registers: 0 times what is not finite is
+// not 0.
+__device__ inline bool all_finite(Point p) {
   return __fmaf_rn(p.x, 0.0f, __fmaf_rn(p.y, 0.0f, __fmul_rn(p.z, 0.0f))) == 0.0f;
 }
 

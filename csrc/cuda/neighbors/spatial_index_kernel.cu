@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads)
   const int row = place < cloud.n ? order[b * batch.points + place] : kNoRow;
   const Point p = row != kNoRow ? load_point(cloud.xyz, row) : Point{0.0f, 0.0f, 0.0f};
   index.points[int64_t{blockIdx.x} * kNodePoints + threadIdx.x] = with_row(p, row);
-  const bool counts = row != kNoRow && is_finite(p);
+  const bool counts = row != kNoRow && all_finite(p);
   put_box(boxes, warp_id(), tree::warp_box(p, counts));
   __syncthreads();
   if (warp_id() == 0) {

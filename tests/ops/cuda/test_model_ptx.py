@@ -34,6 +34,7 @@ SAMPLING = Executed(
             "tree_kernel",
             "block_sort_kernel",
             "pieces_sort_kernel",
+            "leaves_kernel",
             "grid_kernel",
             "parts_kernel",
             "merge_kernel",

@@ -41,7 +41,7 @@ __device__ inline void widen_all(Bounds& bounds, const Cloud& cloud, int begin, 
   for (int row = begin + static_cast<int>(threadIdx.x); row < end;
        row += static_cast<int>(blockDim.x)) {
     const Point p = cloud.point(row);
-    if (is_finite(p)) box = around(box, Box{p, p});
+    if (all_finite(p)) box = around(box, Box{p, p});
   }
   widen(bounds, box);
 }
@@ -58,8 +58,8 @@ __device__ inline void find_bulk(Bounds& bounds, const Cloud& cloud, int axis) {
   if (cloud.n == 0) return;
   const Point p = cloud.point(static_cast<int>(int64_t{cloud.n} * lane_id() / kWarp));
   const float v = axis == 0 ? p.x : axis == 1 ? p.y : p.z;
-  const float center = warp_median(v, is_finite(p));
-  const float radius = warp_median(fabsf(v - center), is_finite(p));
+  const float center = warp_median(v, all_finite(p));
+  const float radius = warp_median(fabsf(v - center), all_finite(p));
   if (lane_id() != 0) return;
   bounds.center[axis] = center;
   bounds.radius[axis] = radius;
@@ -133,7 +133,7 @@ struct Grid {
 
   // The shortest axis of most scans is z: the curve has fewer leaves with that axis first.
   __device__ unsigned code_of(Point p, const Curve& curve) const {
-    if (!is_finite(p)) return kLastCode;
+    if (!all_finite(p)) return kLastCode;
     const unsigned cell =
         4 * spread(step(p.z, low.z)) + 2 * spread(step(p.y, low.y)) + spread(step(p.x, low.x));
     unsigned code = 0, state = 0;

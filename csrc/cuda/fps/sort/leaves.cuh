@@ -9,7 +9,7 @@ namespace farpoint::cuda::tree {
 __device__ inline void put_leaf(const Storage& storage, int64_t leaf, const Cloud& cloud, int row) {
   row = warp_sorted(row);
   const Point p = row != kNoRow ? cloud.point(row) : Point{0.0f, 0.0f, 0.0f};
-  const bool counts = row != kNoRow && is_finite(p);
+  const bool counts = row != kNoRow && all_finite(p);
   Leaf& points = storage.leaves[leaf];
   points.x[lane_id()] = p.x, points.y[lane_id()] = p.y, points.z[lane_id()] = p.z;
   points.nearest[lane_id()] = counts ? infinity() : 0.0f;

@@ -11,7 +11,7 @@
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/kernels.h"
 #include "cuda/fps/sort/cells.cuh"
-#include "cuda/fps/sort/leaves.cuh"
+#include "cuda/fps/sort/pieces.cuh"
 #include "cuda/fps/sort/radix.cuh"
 #include "cuda/fps/sort/spatial_sort.h"
 
@@ -22,30 +22,12 @@ using PieceTile = Tile<512, 8, 10>;
 constexpr int kThreads = PieceTile::kThreads, kDigits = PieceTile::kDigits;
 using Cells = Grid<10>;
 constexpr int kPasses = 3;
-constexpr int kLeafWarps = 8, kLeavesOfWarp = 4;
 
 __device__ int digit_of(unsigned code, int pass) {
   return static_cast<int>(code >> pass * PieceTile::kDigitBits) & (kDigits - 1);
 }
 __device__ unsigned code_of(Item item) { return static_cast<unsigned>(item >> 32); }
 __device__ Item item_of(unsigned code, int row) { return Item{code} << 32 | Item(row); }
-
-// The block's piece of a cloud that `parts` blocks share.
-struct Piece {
-  Cloud cloud;
-  int b, part;
-  int begin, end;
-};
-
-__device__ Piece piece_of(const FpsBatch& batch, int parts) {
-  const int b = blockIdx.x / parts, part = blockIdx.x % parts;
-  const Cloud cloud = cloud_of(batch, b);
-  const int size = cloud.n / parts + 1;
-  const auto bound = [&](int p) {
-    return static_cast<int>(min(int64_t{p} * size, int64_t{cloud.n}));
-  };
-  return {cloud, b, part, bound(part), bound(part + 1)};
-}
 
 __global__ void __launch_bounds__(kThreads) find_bounds(FpsBatch batch, Bounds* bounds, int parts) {
   const Piece piece = piece_of(batch, parts);
@@ -175,20 +157,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-__global__ void __launch_bounds__(kLeafWarps* kWarp)
-    make_leaves(FpsBatch batch, const int* order, Storage storage, int blocks) {
-  const int b = blockIdx.x / blocks;
-  const Cloud cloud = cloud_of(batch, b);
-  if (cloud.m == 0) return;
-  const int64_t first_of_cloud = first_leaf(cloud.first_row, b);
-  const int first = (blockIdx.x % blocks * kLeafWarps + warp_id()) * kLeavesOfWarp;
-  for (int leaf = first; leaf < first + kLeavesOfWarp && leaf * kLeaf < cloud.n; ++leaf) {
-    const int at = leaf * kLeaf + lane_id();
-    const int row = at < cloud.n ? order[cloud.first_row + at] : kNoRow;
-    put_leaf(storage, first_of_cloud + leaf, cloud, row);
-  }
-}
-
 }  // namespace
 
 // Enough blocks to fill the device twice, and a piece that is worth the counting.
@@ -222,15 +190,6 @@ int sort_by_pieces(const FpsBatch& batch, const SortStorage& storage, int device
     std::swap(from, to);
   }
   return code;
-}
-
-int make_leaves_by_pieces(const FpsBatch& batch, const SortStorage& sort, const Storage& storage,
-                          int device, void* stream) {
-  if (const int code = sort_by_pieces(batch, sort, device, stream)) return code;
-  const int blocks =
-      static_cast<int>(ceil_div(batch.max_points, kLeaf * kLeafWarps * kLeavesOfWarp));
-  const LaunchShape shape = {static_cast<unsigned>(batch.clouds * blocks), kLeafWarps * kWarp};
-  return launch(make_leaves, shape, stream, batch, sort.order, storage, blocks);
 }
 
 }  // namespace farpoint::cuda::tree
