@@ -102,8 +102,9 @@ class TreePicker {
     const unsigned number = leaf(parent, j);
     float* const words = words_of(number);
     PointRow* const to = at + j;
-    const Point p = {words[0], words[kLeaf], words[2 * kLeaf]};
-    const float nearest = words[3 * kLeaf];
+    Point p = {words[0], words[kLeaf], words[2 * kLeaf]};
+    float nearest = words[3 * kLeaf];
+    loaded_together(p.x, p.y, p.z, nearest);
     const int name = rows_.name_of(place_ + static_cast<int>(number) * kLeaf);
     bool changed = false;
     if constexpr (kMore > 0) {
