@@ -104,7 +104,7 @@ class TreePicker {
     PointRow* const to = at + j;
     Point p = {words[0], words[kLeaf], words[2 * kLeaf]};
     float nearest = words[3 * kLeaf];
-    loaded_together(p.x, p.y, p.z, nearest);
+    load_together(p.x, p.y, p.z, nearest);
     const int name = rows_.name_of(place_ + static_cast<int>(number) * kLeaf);
     bool changed = false;
     if constexpr (kMore > 0) {
