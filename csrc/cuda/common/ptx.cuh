@@ -42,9 +42,13 @@ __device__ inline unsigned kept(unsigned v) {
   return v;
 }
 
-// Values that are loaded side by side: the compiler uses none of them, and so waits for none, before
-// all are on their way.
-__device__ inline void load_together(float& a, float& b, float& c, float& d) {
+// Values that are loaded side by side: the compiler waits for none of them before all are on their
+// way, whatever it wants to save registers.
+template <typename... T>
+__device__ inline void loaded_together(T&... v) {
+  (void(v), ...);
+}
+__device__ inline void loaded_together(float& a, float& b, float& c, float& d) {
   asm volatile("" : "+f"(a), "+f"(b), "+f"(c), "+f"(d));
 }
 

@@ -36,6 +36,7 @@ struct TreeShape {
   int levels;           // 1: up to 1024 points a warp; 32 times as many with each more, up to 4
   bool in_shared;       // of two levels: leaves' boxes in shared memory, not in global memory
   bool sorts_in_block;  // the spatial sort in the shared memory of one block a cloud
+  int boxes = 1;
   int parts = 1;        // blocks of a cloud, each with a tree of its own: a power of two up to 32
 };
 

@@ -30,9 +30,9 @@ __device__ Farthest block_farthest(const Farthest& mine, Records& records, int t
 }
 
 // All warps of a block.
-template <int kLevels, class Rows>
+template <int kLevels, class Rows, int kBoxes = 1>
 struct BlockPicker {
-  TreePicker<kLevels, Rows>& of_warp;
+  TreePicker<kLevels, Rows, kBoxes>& of_warp;
   Records& records;
   int warps, warp;
 

@@ -5,14 +5,17 @@
 
 namespace farpoint::cuda::tree {
 
-template <int kLevels, class Rows>
-class TreeBuilder : public TreePicker<kLevels, Rows> {
+template <int kLevels, class Rows, int kBoxes>
+class TreeBuilder : public TreePicker<kLevels, Rows, kBoxes> {
  public:
-  using TreePicker<kLevels, Rows>::TreePicker;
+  using TreePicker<kLevels, Rows, kBoxes>::TreePicker;
 
   // Every finite point is infinitely far from a sample: the farthest is the lowest finite row.
   __device__ void build(const Cloud& cloud, const Box* boxes) {
-    this->root_ = build_children<kLevels - 1>(cloud, boxes, 0, this->root_at_);
+#pragma unroll
+    for (int i = 0; i < kBoxes; ++i) {
+      this->root_[i] = build_children<kLevels - 1>(cloud, boxes, i, this->root_at_ + i * kFan);
+    }
   }
 
  private:

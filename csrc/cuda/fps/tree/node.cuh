@@ -78,11 +78,7 @@ __device__ inline unsigned touched_children(const Child& mine, Point s) {
 }
 
 __device__ inline Child load_child(const Node& node, int lane) {
-  Child child = {{node.low[lane], node.high[lane]}, node.farthest[lane]};
-  Point &low = child.box.low, &high = child.box.high;
-  load_together(low.x, low.y, low.z, child.farthest);
-  load_together(high.x, high.y, high.z, child.farthest);
-  return child;
+  return {{node.low[lane], node.high[lane]}, node.farthest[lane]};
 }
 
 __device__ inline void store_child(Node& node, const Child& mine) {
@@ -111,6 +107,36 @@ __device__ Farthest warp_farthest(float mine, const PointRow* at, int apart, int
   if ((tied & (tied - 1)) != 0) {
     best.at = at[lowest_row(tied, largest, at[lane * apart], lane, rows) * apart];
   }
+  return best;
+}
+
+// Of the children of a root of which each lane holds several: child `i` of a lane has its point at
+// place 32 * i + lane.
+template <int kBoxes, class Rows>
+__device__ Farthest warp_farthest(const Child (&mine)[kBoxes], const PointRow* at, int lane,
+                                  Rows rows) {
+  float most = mine[0].farthest;
+  for (int i = 1; i < kBoxes; ++i) most = fmaxf(most, mine[i].farthest);
+  const float largest = warp_max(most);
+  unsigned tied = 0, several = 0;
+  int first = 0;
+  for (int i = 0; i < kBoxes; ++i) {
+    const unsigned here = __ballot_sync(kAllLanes, mine[i].farthest == largest);
+    if (here == 0) continue;
+    several |= tied | (here & (here - 1));
+    tied = here;
+    first = i * kFan;
+  }
+  Farthest best = {largest, at[first + highest_bit(tied)]};
+  if (several == 0) return best;
+  int row = kNoRow, own = 0;
+  for (int i = 0; i < kBoxes; ++i) {
+    if (mine[i].farthest != largest || largest == 0.0f) continue;
+    const int other = rows.row_of(at[i * kFan + lane]);
+    if (other < row) row = other, own = i;
+  }
+  const int lowest = highest_bit(__ballot_sync(kAllLanes, row == warp_min(row)));
+  best.at = at[__shfl_sync(kAllLanes, own, lowest) * kFan + lowest];
   return best;
 }
 

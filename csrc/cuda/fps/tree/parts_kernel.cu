@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, 1)
   Node* nodes[kMaxLevels - 1] = {};
   find_nodes<kLevels>(storage, kInShared ? shared.nodes(warps) : nullptr, 0, warp, nodes);
   int* const rows = storage.rows + leaf * kLeaf;
-  TreeBuilder<kLevels, NamedByRow> tree(storage.leaves + leaf, {rows}, shared.root_at(warp), nodes,
+  TreeBuilder<kLevels, NamedByRow, 1> tree(storage.leaves + leaf, {rows}, shared.root_at(warp), nodes,
                                         share_of<kLevels>(warp, warps), warps);
   tree.build(own, storage.boxes + leaf);
   Peers peers(parts, cloud, b, self, shared.peers);
@@ -153,7 +153,7 @@ TreeShape fps_parts_shape(const FpsBatch& batch, int parts, int device, int warp
   constexpr int kPointsOfWarp = 512, kFewestWarps = 4;
   TreeShape shape = fps_tree_shape(batch, device, warps);
   const int64_t points = tree::points_of_part(batch.max_points, parts);
-  TreeShape of_part = {warps, 1, false, shape.sorts_in_block, parts};
+  TreeShape of_part = {warps, 1, false, shape.sorts_in_block, 1, parts};
   if (warps == 0) {
     of_part.warps =
         std::clamp(tree::power_of_two(points / kPointsOfWarp), kFewestWarps, tree::kMaxWarps);

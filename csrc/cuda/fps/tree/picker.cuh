@@ -11,7 +11,7 @@ constexpr int kAtOnce = 3;  // leaves whose loads are on their way together
 
 // One warp's part of a tree: its leaves, in global memory; the nodes above them; and the root of
 // these, whose children are in registers, a lane each. No other warp ever reads or writes it.
-template <int kLevels, class Rows>
+template <int kLevels, class Rows, int kBoxes>
 class TreePicker {
  public:
   // `leaves` are the cloud's; `root_at` and nodes[l] are the warp's, of which node n is
@@ -31,15 +31,22 @@ class TreePicker {
 
   __device__ Farthest farthest() const {
     __syncwarp();
-    return warp_farthest(root_.farthest, root_at_, 1, lane_, rows_);
+    if constexpr (kBoxes == 1) return warp_farthest(root_[0].farthest, root_at_, 1, lane_, rows_);
+    return warp_farthest(root_, root_at_, lane_, rows_);
   }
 
   __device__ Rows rows() const { return rows_; }
   __device__ int lane() const { return lane_; }
 
   __device__ void apply(Point s) {
-    const unsigned touched = touched_children(root_, s);
-    if (touched != 0) update<kLevels - 1>(0, touched, s, root_.farthest, root_at_);
+    unsigned touched[kBoxes];
+#pragma unroll
+    for (int i = 0; i < kBoxes; ++i) touched[i] = touched_children(root_[i], s);
+#pragma unroll
+    for (int i = 0; i < kBoxes; ++i) {
+      if (touched[i] == 0) continue;
+      update<kLevels - 1>(i, touched[i], s, root_[i].farthest, root_at_ + i * kFan);
+    }
   }
 
  protected:
@@ -104,7 +111,7 @@ class TreePicker {
     PointRow* const to = at + j;
     Point p = {words[0], words[kLeaf], words[2 * kLeaf]};
     float nearest = words[3 * kLeaf];
-    load_together(p.x, p.y, p.z, nearest);
+    loaded_together(p.x, p.y, p.z, nearest);
     const int name = rows_.name_of(place_ + static_cast<int>(number) * kLeaf);
     bool changed = false;
     if constexpr (kMore > 0) {
@@ -130,7 +137,7 @@ class TreePicker {
   const int lane_;
   const unsigned below_;  // lanes
   Node* nodes_[kMaxLevels - 1];
-  Child root_;
+  Child root_[kBoxes];
 };
 
 }  // namespace farpoint::cuda::tree

@@ -15,6 +15,7 @@
 // holds
 //    some thirty warps of whatever blocks.
 #include <algorithm>
+#include <cstdlib>
 
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/kernels.h"
@@ -30,8 +31,8 @@ struct Shared {
   Records records;
   TailShared tail;
   // Behind it: the farthest points of each warp's root, then the nodes that are in shared memory.
-  __device__ PointRow* root_at(int warp) {
-    return reinterpret_cast<PointRow*>(this + 1) + warp * kFan;
+  __device__ PointRow* root_at(int child) {
+    return reinterpret_cast<PointRow*>(this + 1) + child * kFan;
   }
   __device__ Node* nodes(int warps) { return reinterpret_cast<Node*>(root_at(warps)); }
 };
@@ -44,7 +45,7 @@ __device__ void put_rows(const Cloud& cloud, int emitted, const int* rows) {
   }
 }
 
-template <int kLevels, bool kInShared>
+template <int kLevels, bool kInShared, int kBoxes>
 __global__ void __launch_bounds__(kMaxWarps* kWarp, kLevels == 1 || kInShared ? 2 : 1)
     sample_in_tree(FpsBatch batch, Storage storage) {
   auto& shared = shared_as<Shared>();
@@ -60,10 +61,10 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, kLevels == 1 || kInShared ? 
     Node* nodes[kMaxLevels - 1] = {};
     find_nodes<kLevels>(storage, kInShared ? shared.nodes(warps) : nullptr,
                         first_node(cloud.first_row, blockIdx.x), warp, nodes);
-    TreeBuilder<kLevels, NamedByPlace> tree(storage.leaves + leaf, {rows}, shared.root_at(warp),
+    TreeBuilder<kLevels, NamedByPlace, kBoxes> tree(storage.leaves + leaf, {rows}, shared.root_at(warp * kBoxes),
                                             nodes, share_of<kLevels>(warp, warps), warps);
     tree.build(cloud, storage.boxes + leaf);
-    BlockPicker<kLevels, NamedByPlace> picker = {tree, shared.records, warps, warp};
+    BlockPicker<kLevels, NamedByPlace, kBoxes> picker = {tree, shared.records, warps, warp};
     Farthest first = picker.farthest(1);
     if (first.distance > 0.0f) first.at = with_row(point_of(first.at), rows[row_of(first.at)]);
     emitted = sample_with(picker, cloud, first_sample(first, cloud));
@@ -76,7 +77,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, kLevels == 1 || kInShared ? 
 }
 
 size_t shared_bytes(int points, const TreeShape& shape) {
-  const size_t roots = shape.warps * kFan * sizeof(PointRow);
+  const size_t roots = shape.warps * shape.boxes * kFan * sizeof(PointRow);
   return sizeof(Shared) + roots +
          (shape.in_shared ? nodes_of(points, shape.warps) * sizeof(Node) : 0);
 }
@@ -85,11 +86,11 @@ int run(const FpsBatch& batch, const TreeShape& shape, const Storage& storage, v
   const LaunchShape launch_shape = {static_cast<unsigned>(batch.clouds),
                                     static_cast<unsigned>(shape.warps * kWarp),
                                     shared_bytes(batch.max_points, shape)};
-  void (*const kernel)(FpsBatch, Storage) = shape.levels == 1   ? sample_in_tree<1, false>
-                                            : shape.in_shared   ? sample_in_tree<2, true>
-                                            : shape.levels == 2 ? sample_in_tree<2, false>
-                                            : shape.levels == 3 ? sample_in_tree<3, false>
-                                                                : sample_in_tree<4, false>;
+  void (*const kernel)(FpsBatch, Storage) = shape.levels == 1   ? shape.boxes == 4 ? sample_in_tree<1, false, 4> : shape.boxes == 2 ? sample_in_tree<1, false, 2> : sample_in_tree<1, false, 1>
+                                            : shape.in_shared   ? sample_in_tree<2, true, 1>
+                                            : shape.levels == 2 ? sample_in_tree<2, false, 1>
+                                            : shape.levels == 3 ? sample_in_tree<3, false, 1>
+                                                                : sample_in_tree<4, false, 1>;
   return launch(kernel, launch_shape, stream, batch, storage);
 }
 
@@ -113,7 +114,8 @@ int64_t fps_tree_capacity() { return tree::capacity(tree::kMaxWarps, tree::kMaxL
 TreeShape fps_tree_shape(const FpsBatch& batch, int device, int warps) {
   const int shared = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   TreeShape shape = {warps > 0 ? warps : tree::warps_for(batch, shared, device), 1, false, false};
-  while (batch.max_points > tree::capacity(shape.warps, shape.levels)) ++shape.levels;
+  if (getenv("BOXES")) { shape.boxes = atoi(getenv("BOXES")); }
+  while (batch.max_points > tree::capacity(shape.warps, shape.levels)*shape.boxes) ++shape.levels;
   shape.in_shared = shape.levels == 2;
   if (tree::shared_bytes(batch.max_points, shape) > static_cast<size_t>(shared)) {
     shape = {tree::kMaxWarps, 2, false, false};
