@@ -37,6 +37,11 @@ __device__ inline bool is_finite(float v) {
 __device__ inline bool is_finite(Point p) {
   return is_finite(p.x) && is_finite(p.y) && is_finite(p.z);
 }
+// The same without branches, which costs the block kernel registers: 0 times what is not finite is
+// not 0.
+__device__ inline bool all_finite(Point p) {
+  return __fmaf_rn(p.x, 0.0f, __fmaf_rn(p.y, 0.0f, __fmul_rn(p.z, 0.0f))) == 0.0f;
+}
 
 __device__ inline float infinity() { return __uint_as_float(0x7f800000u); }
 

@@ -23,6 +23,31 @@ __device__ inline int highest_bit(unsigned v) {
   return bit;
 }
 
+// The same address, but how it came about is out of the compiler's sight: it keeps it in a register
+// instead of working it out anew at every use.
+template <typename T>
+__device__ inline T* kept_global(T* p) {
+  size_t at = __cvta_generic_to_global(p);
+  asm volatile("" : "+l"(at));
+  return static_cast<T*>(__cvta_global_to_generic(at));
+}
+template <typename T>
+__device__ inline T* kept_shared(T* p) {
+  auto at = static_cast<unsigned>(__cvta_generic_to_shared(p));
+  asm volatile("" : "+r"(at));
+  return static_cast<T*>(__cvta_shared_to_generic(at));
+}
+__device__ inline unsigned kept(unsigned v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
+
+// Values that are loaded side by side: the compiler uses none of them, and so waits for none, before
+// all are on their way.
+__device__ inline void load_together(float& a, float& b, float& c, float& d) {
+  asm volatile("" : "+f"(a), "+f"(b), "+f"(c), "+f"(d));
+}
+
 // Memory that blocks of one launch share while they run. A load or store reaches the memory that
 // all of them see, whole, and is ordered with nothing else: nobody waits for a fence.
 struct alignas(16) Words {

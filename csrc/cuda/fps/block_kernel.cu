@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<kThreads, kItems>)
     BlockPicker<kThreads, kItems> picker = {{}, shared};
     picker.points.load(cloud, shared.points);
     __syncthreads();
-    emitted = sample_with(picker, cloud);
+    emitted = sample_with(picker, cloud, first_sample(picker.farthest(1), cloud));
   }
   // Made anew: what the loop does not need would cost it registers.
   finish(cloud_of(batch, blockIdx.x), emitted, shared.tail, shared.taken);

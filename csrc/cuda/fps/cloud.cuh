@@ -55,7 +55,9 @@ __device__ inline void check_sizes(const FpsBatch& batch, const Cloud& cloud,
          "furthest_point_sample: start is not a row of its cloud");
 }
 
-__device__ inline Cloud cloud_of(const FpsBatch& batch, int b) {
+// In a kernel behind one that has checked the sizes. An assertion is a call, after which ptxas
+// holds no warp for converged any more: each vote and reduction would be two instructions more.
+__device__ inline Cloud checked_cloud(const FpsBatch& batch, int b) {
   Cloud cloud;
   const int64_t* const offsets = batch.offsets;
   cloud.first_row = offsets ? offsets[b] : int64_t{b} * batch.max_points;
@@ -65,12 +67,17 @@ __device__ inline Cloud cloud_of(const FpsBatch& batch, int b) {
   const int64_t first_sample = samples ? samples[b] : int64_t{b} * batch.max_samples;
   cloud.m = static_cast<int>(samples ? samples[b + 1] - samples[b] : batch.max_samples);
   cloud.start = batch.start ? static_cast<int>(batch.start[b]) : 0;
-  check_sizes(batch, cloud, first_sample);
   cloud.xyz = batch.xyz + 3 * cloud.first_row;
   cloud.index_base = offsets ? static_cast<int>(cloud.first_row) : 0;
   cloud.enough = batch.radius ? largest_square(batch.radius[b]) : -1.0f;
   cloud.indices = batch.indices + first_sample;
   cloud.distances = batch.distances ? batch.distances + first_sample : nullptr;
+  return cloud;
+}
+
+__device__ inline Cloud cloud_of(const FpsBatch& batch, int b) {
+  const Cloud cloud = checked_cloud(batch, b);
+  check_sizes(batch, cloud, cloud.indices - batch.indices);
   return cloud;
 }
 

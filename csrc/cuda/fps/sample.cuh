@@ -31,29 +31,28 @@ __device__ inline PointRow first_sample(const Farthest& first, const Cloud& clou
 // Returns the number of samples with a distance, which is still squared. A distance of zero always
 // ends it, for then all finite points lie on samples.
 template <class Picker>
-__device__ int sample_with(Picker& picker, const Cloud& cloud) {
-  int32_t* const indices = threadIdx.x == 0 ? cloud.indices : nullptr;
-  float* const distances = threadIdx.x == 0 ? cloud.distances : nullptr;
+__device__ int sample_with(Picker& picker, const Cloud& cloud, PointRow sample) {
+  int32_t* const indices = kept_global(cloud.indices);
+  float* const distances = kept_global(cloud.distances);
+  const bool puts = kept(threadIdx.x == 0) != 0, puts_distances = kept(puts && distances) != 0;
   // The last sample moves no later one: its update is only worth doing for the covering radius.
-  // What ends the loop comes out of reductions over the warp, whose results the compiler knows to
-  // be equal in all lanes: its code need not look for lanes that left the loop alone.
-  const int m = cloud.m, index_base = cloud.index_base;
-  const int updates = warp_min(cloud.distances ? m : m - 1);
+  // Through reductions: ptxas then knows that warps leave the loop as a whole.
+  const int m = __reduce_max_sync(kAllLanes, cloud.m), updates = cloud.distances ? m : m - 1;
+  const int index_base = cloud.index_base;
   const float enough = warp_max(fmaxf(cloud.enough, 0.0f));
-  PointRow sample = first_sample(picker.farthest(1), cloud);
   float left = infinity();
   int k = 0;
   while ((k < updates) & (k == 0 || left > enough)) {
-    if (indices) indices[k] = index_base + row_of(sample);
+    if (puts) indices[k] = index_base + row_of(sample);
     picker.apply(point_of(sample));
     const Farthest f = picker.farthest(k);
     left = f.distance;
-    if (distances) distances[k] = left;
+    if (puts_distances) distances[k] = left;
     sample = f.at;
     ++k;
   }
   if (k == m || (k > 0 && left <= enough)) return k;
-  if (indices) indices[k] = index_base + row_of(sample);
+  if (puts) indices[k] = index_base + row_of(sample);
   return m;
 }
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "cuda/common/launch.cuh"
-#include "cuda/fps/tree/spatial_sort.h"
+#include "cuda/fps/sort/spatial_sort.h"
 #include "cuda/neighbors/spatial_index.cuh"
 #include "cuda/neighbors/spatial_index.h"
 
@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(kThreads)
   const int row = place < cloud.n ? order[b * batch.points + place] : kNoRow;
   const Point p = row != kNoRow ? load_point(cloud.xyz, row) : Point{0.0f, 0.0f, 0.0f};
   index.points[int64_t{blockIdx.x} * kNodePoints + threadIdx.x] = with_row(p, row);
-  const bool counts = row != kNoRow && is_finite(p);
-  put_box(boxes, warp_id(), tree::warp_box(counts ? tree::Box{p, p} : tree::empty_box()));
+  const bool counts = row != kNoRow && all_finite(p);
+  put_box(boxes, warp_id(), tree::warp_box(p, counts));
   __syncthreads();
   if (warp_id() == 0) {
     BoxRow& group = index.nodes[b * index.groups_per_cloud + node / kFan];
@@ -61,10 +61,10 @@ FpsBatch sort_batch(const SearchBatch& batch) {
   return result;
 }
 
-// Offsets in bytes: at most 16 for a point in its leaf, 4 for its row in order, 4 for its key, and
-// a few for boxes and counts. The sort's second keys and rows lie where leaves will.
+// Offsets in bytes: at most 16 for a point in its leaf, 4 for its row in order, and a few for boxes
+// and counts. The sort's items lie where leaves will.
 struct Layout {
-  size_t points, order, keys, leaves, nodes, bounds, counts, end;
+  size_t points, order, leaves, nodes, bounds, counts, end;
 };
 
 Layout layout_of(const SearchBatch& batch, int device) {
@@ -80,7 +80,6 @@ Layout layout_of(const SearchBatch& batch, int device) {
   Layout at = {};
   at.points = take(nodes * kNodePoints * sizeof(PointRow));
   at.order = take(sorted.rows * sizeof(int));
-  at.keys = take(sorted.rows * sizeof(unsigned));
   at.leaves = take(nodes * sizeof(BoxRow));
   at.nodes = take(groups * sizeof(BoxRow));
   at.bounds = take(tree::sort_bounds_bytes(sorted));
@@ -119,13 +118,13 @@ int build_index(const SearchBatch& batch, SpatialIndex& index, int device, void*
            reinterpret_cast<BoxRow*>(memory + at.leaves),
            reinterpret_cast<BoxRow*>(memory + at.nodes), nodes, ceil_div(nodes, kFan)};
   const FpsBatch sorted = sort_batch(batch);
-  unsigned* const second = reinterpret_cast<unsigned*>(memory + at.points);
+  tree::Item* const items = reinterpret_cast<tree::Item*>(memory + at.points);
   int* const order = reinterpret_cast<int*>(memory + at.order);
-  const tree::SortStorage storage = {{reinterpret_cast<unsigned*>(memory + at.keys), second},
-                                     {order, reinterpret_cast<int*>(second + sorted.rows)},
+  const tree::SortStorage storage = {order,
+                                     {items, items + sorted.rows},
                                      reinterpret_cast<tree::Bounds*>(memory + at.bounds),
                                      reinterpret_cast<int*>(memory + at.counts)};
-  if (const int code = tree::sort_in_space(sorted, false, storage, device, stream)) return code;
+  if (const int code = tree::sort_by_pieces(sorted, storage, device, stream)) return code;
   const LaunchShape shape = {static_cast<unsigned>(batch.batch * nodes), kThreads, sizeof(BoxRow)};
   return launch(make_node, shape, stream, batch, order, index);
 }

@@ -166,14 +166,14 @@ def sample(
     return locals_, np.split(distances, cuts)
 
 
-def spatial_order(cloud: NDArray[np.float32], in_block: bool, seed: int) -> NDArray[np.int32]:
-    """Rows of a cloud as the tree kernel sorts them, by one block or by several."""
-    zeros, order = np.zeros(1, np.int64), np.full(len(cloud), -7, np.int32)
+def leaves(cloud: NDArray[np.float32], in_block: bool, seed: int) -> NDArray[np.int32]:
+    """Rows of a cloud in the leaves (L, 32) that one block makes of it, or several."""
+    zeros, rows = np.zeros(1, np.int64), np.full((len(cloud) // 32 + 1, 32), -7, np.int32)
     offsets, slots = np.array([0, len(cloud)], np.int64), np.array([0, 1], np.int64)
     unused = np.zeros(1, np.int32), np.zeros(1, np.float32)
     batch = ragged_batch(np.ascontiguousarray(cloud), offsets, slots, zeros, *unused)
-    call("spatial_sort", batch, int(in_block), order, seed)
-    return order
+    call("leaves", batch, int(in_block), rows, seed)
+    return rows
 
 
 def work() -> tuple[int, int, int]:

@@ -7,34 +7,38 @@ namespace farpoint::cuda::tree {
 
 // Farthest points of the warps. Two sets, used in turn: a warp may write its next record while a
 // slower one still reads the last.
-struct Records {
-  PointRow at[2][kFan];
-  float distance[2][kFan];
+struct Record {
+  PointRow at;
+  float distance;
 };
+using Records = Record[2][kFan];
 
 // The farthest of all warps. One barrier; every thread gets the result.
-__device__ inline Farthest block_farthest(const Farthest& mine, Records& records, int turn,
-                                          int warps) {
+template <class Rows>
+__device__ Farthest block_farthest(const Farthest& mine, Records& records, int turn, int warps,
+                                   int warp, int lane, Rows rows) {
   if (warps == 1) return mine;
-  PointRow* const at = records.at[turn % 2];
-  float* const distance = records.distance[turn % 2];
-  if (lane_id() == 0) {
-    at[warp_id()] = mine.at;
-    distance[warp_id()] = mine.distance;
+  Record* const set = records[turn % 2];
+  Record* const own = set + warp;
+  if (lane == 0) {
+    own->at = mine.at;
+    own->distance = mine.distance;
   }
   __syncthreads();
-  return warp_farthest(lane_id() < warps ? distance[lane_id()] : 0.0f, at);
+  const float theirs = lane < warps ? set[lane].distance : 0.0f;
+  return warp_farthest(theirs, &set->at, sizeof(Record) / sizeof(PointRow), lane, rows);
 }
 
 // All warps of a block.
-template <int kLevels>
+template <int kLevels, class Rows>
 struct BlockPicker {
-  TreePicker<kLevels>& of_warp;
+  TreePicker<kLevels, Rows>& of_warp;
   Records& records;
-  int warps;
+  int warps, warp;
 
   __device__ Farthest farthest(int turn) {
-    return block_farthest(of_warp.farthest(), records, turn, warps);
+    return block_farthest(of_warp.farthest(), records, turn, warps, warp, of_warp.lane(),
+                          of_warp.rows());
   }
   __device__ void apply(Point sample) { of_warp.apply(sample); }
 };

@@ -1,19 +1,18 @@
-// Builds a warp's part of a pruning tree: leaves from the rows in spatial order, then the nodes
-// above.
+// Builds a warp's part of a pruning tree: the nodes above its leaves.
 #pragma once
 
 #include "cuda/fps/tree/picker.cuh"
 
 namespace farpoint::cuda::tree {
 
-template <int kLevels>
-class TreeBuilder : public TreePicker<kLevels> {
+template <int kLevels, class Rows>
+class TreeBuilder : public TreePicker<kLevels, Rows> {
  public:
-  using TreePicker<kLevels>::TreePicker;
+  using TreePicker<kLevels, Rows>::TreePicker;
 
   // Every finite point is infinitely far from a sample: the farthest is the lowest finite row.
-  __device__ void build(const Cloud& cloud, const int* order) {
-    this->root_ = build_children<kLevels - 1>(cloud, order, 0, this->root_at_);
+  __device__ void build(const Cloud& cloud, const Box* boxes) {
+    this->root_ = build_children<kLevels - 1>(cloud, boxes, 0, this->root_at_);
   }
 
  private:
@@ -27,51 +26,48 @@ class TreeBuilder : public TreePicker<kLevels> {
   }
 
   template <int kLevel>
-  __device__ Child build_children(const Cloud& cloud, const int* order, int parent, PointRow* at) {
+  __device__ Child build_children(const Cloud& cloud, const Box* boxes, int parent, PointRow* at) {
     Child mine = {empty_box(), 0.0f};
-    for (int j = 0; j < kFan && leaf_below<kLevel>(parent, j) < leaves(cloud); ++j) {
-      PointRow first;
-      const Child child = build_child<kLevel>(cloud, order, parent, j, first);
-      if (lane_id() != j) continue;
-      mine = child;
-      at[j] = first;
+    if constexpr (kLevel == 0) {
+      mine = leaf_child(cloud, boxes, parent, at[lane_id()]);
+    } else {
+      for (int j = 0; j < kFan && leaf_below<kLevel>(parent, j) < leaves(cloud); ++j) {
+        PointRow first;
+        const Child child = build_node<kLevel - 1>(cloud, boxes, this->child_of(parent, j), first);
+        if (lane_id() != j) continue;
+        mine = child;
+        at[j] = first;
+      }
     }
     __syncwarp();
     return mine;
   }
 
-  // All lanes get the child, and the lowest finite row of its points.
+  // All lanes get the node, and the lowest finite row of its points.
   template <int kLevel>
-  __device__ Child build_child(const Cloud& cloud, const int* order, int parent, int j,
-                               PointRow& first) {
-    if constexpr (kLevel == 0) {
-      return build_leaf(cloud, order, parent, j, first);
-    } else {
-      const int number = this->child_of(parent, j);
-      Node& below = this->node(kLevel - 1, number);
-      const Child mine = build_children<kLevel - 1>(cloud, order, number, below.at);
-      store_child(below, mine);
-      const Farthest best = warp_farthest(mine.farthest, below.at);
-      first = best.at;
-      return {warp_box(mine.box), best.distance};
-    }
+  __device__ Child build_node(const Cloud& cloud, const Box* boxes, int number, PointRow& first) {
+    Node& below = this->node(kLevel, number);
+    const Child mine = build_children<kLevel>(cloud, boxes, number, below.at);
+    store_child(below, mine);
+    const Farthest best = warp_farthest(mine.farthest, below.at, 1, this->lane_, this->rows_);
+    first = best.at;
+    return {warp_box(mine.box), best.distance};
   }
 
-  __device__ Child build_leaf(const Cloud& cloud, const int* order, int parent, int j,
-                              PointRow& first) {
-    const int position = this->share_.leaf(parent, j) * kLeaf + lane_id();
-    const int row = warp_sorted(position < cloud.n ? order[position] : kNoRow);
-    const Point p = row != kNoRow ? cloud.point(row) : Point{0.0f, 0.0f, 0.0f};
-    const bool counts = row != kNoRow && is_finite(p);
-    const unsigned place = this->place(parent, j);
-    this->points_[place] = with_row(p, row);
-    this->nearest_[place] = counts ? infinity() : 0.0f;
-    const unsigned finite = __ballot_sync(kAllLanes, counts);
-    const int lane = finite != 0 ? __ffs(static_cast<int>(finite)) - 1 : 0;
-    first = {__shfl_sync(kAllLanes, p.x, lane), __shfl_sync(kAllLanes, p.y, lane),
-             __shfl_sync(kAllLanes, p.z, lane), 0.0f};
-    first.w = __int_as_float(__shfl_sync(kAllLanes, row, lane));
-    return {warp_box(counts ? Box{p, p} : empty_box()), finite != 0 ? infinity() : 0.0f};
+  // The lane's leaf, and the lowest finite row of its points.
+  __device__ Child leaf_child(const Cloud& cloud, const Box* boxes, int parent, PointRow& first) {
+    const int leaf = this->share_.leaf(parent, lane_id());
+    if (leaf >= leaves(cloud)) return {empty_box(), 0.0f};
+    const unsigned number = this->leaf(parent, lane_id());
+    const Leaf& points = *reinterpret_cast<const Leaf*>(this->words_of(number) - lane_id());
+    const int place = this->place_ - lane_id() + static_cast<int>(number) * kLeaf;
+#pragma unroll 1  // the first is finite, nearly always
+    for (int i = 0; i < kLeaf; ++i) {
+      if (points.nearest[i] == 0.0f) continue;
+      first = with_row({points.x[i], points.y[i], points.z[i]}, this->rows_.name_of(place + i));
+      return {boxes[leaf], infinity()};
+    }
+    return {empty_box(), 0.0f};
   }
 };
 

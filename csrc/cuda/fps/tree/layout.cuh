@@ -12,9 +12,9 @@ constexpr int kGroup = 4;  // warps that share a neighborhood
 
 // Of all clouds of a batch, in global memory.
 struct Storage {
-  PointRow* points;  // (leaves, 32), padded with kNoRow
-  float* nearest;    // (leaves, 32): squared distance to the nearest sample, 0 where there is none
-  int* order;        // (rows): the rows of each cloud in spatial order
+  Leaf* leaves;
+  int* rows;                    // (leaves, 32), padded with kNoRow
+  Box* boxes;                   // (leaves): of the finite points
   Node* nodes[kMaxLevels - 1];  // of leaves, and of such nodes; null where in shared memory
 };
 
@@ -47,6 +47,18 @@ inline int power_of_two(int64_t v) {
   while (2 * power <= v) power *= 2;
   return power;
 }
+
+// Points of a cloud have a place in its leaves and a row. What is found of a point is its name.
+struct NamedByPlace {
+  const int* rows;
+  __device__ int name_of(int place) const { return place; }
+  __device__ int row_of(PointRow v) const { return rows[farpoint::cuda::row_of(v)]; }
+};
+struct NamedByRow {
+  const int* rows;
+  __device__ int name_of(int place) const { return rows[place]; }
+  __device__ int row_of(PointRow v) const { return farpoint::cuda::row_of(v); }
+};
 
 // The leaves of one warp. Leaf j of its node i is leaf `first + i * per_node + j * apart` of the
 // cloud: neighbors go to different warps, so that a sample finds all of them at work.

@@ -1,17 +1,17 @@
-// Scratch memory of the tree kernel: leaves and nodes, and in their place first the spatial sort's.
+// Scratch memory of the tree kernel: leaves and nodes, and in the place of leaves first the sort's.
 #pragma once
 
+#include "cuda/fps/sort/spatial_sort.h"
 #include "cuda/fps/tree/partition.cuh"
 #include "cuda/fps/tree/parts.h"
-#include "cuda/fps/tree/spatial_sort.h"
 
 namespace farpoint::cuda::tree {
 
-// Offsets in bytes. At most 20 for a point in its leaf, 4 for its row in order, 4 for its key, and
-// 5 for nodes that do not fit in shared memory, or 9 for what the parts of a cloud share.
+// Offsets in bytes. At most 21 for a point in its leaf, 4 for its row in order, and 5 for nodes
+// that do not fit in shared memory, or 8 for what the parts of a cloud share.
 struct Layout {
-  size_t points, nearest, order, keys, bounds, counts, nodes[kMaxLevels - 1];
-  size_t leaf_boxes, group_boxes, zeros, logs, words, end;
+  size_t leaves, rows, boxes, order, bounds, counts, nodes[kMaxLevels - 1];
+  size_t group_boxes, zeros, logs, words, end;
 };
 
 inline Layout layout_of(const FpsBatch& batch, const TreeShape& shape, int device) {
@@ -22,14 +22,14 @@ inline Layout layout_of(const FpsBatch& batch, const TreeShape& shape, int devic
     return begin;
   };
   const int64_t places = first_leaf(batch.rows, batch.clouds) * kLeaf + kLeaf;
-  const bool in_parts = !shape.sorts_in_block;
+  const bool by_pieces = !shape.sorts_in_block;
   Layout at = {};
-  at.points = take(places * sizeof(PointRow));
-  at.nearest = take(places * sizeof(float));
-  at.order = take(batch.rows * sizeof(int));
-  at.keys = take(in_parts ? batch.rows * sizeof(unsigned) : 0);
-  at.bounds = take(in_parts ? sort_bounds_bytes(batch) : 0);
-  at.counts = take(in_parts ? sort_counts_bytes(batch, device) : 0);
+  at.leaves = take(places / kLeaf * sizeof(Leaf));
+  at.rows = take(places * sizeof(int));
+  at.boxes = take(places / kLeaf * sizeof(Box));
+  at.order = take(by_pieces ? batch.rows * sizeof(int) : 0);
+  at.bounds = take(by_pieces ? sort_bounds_bytes(batch) : 0);
+  at.counts = take(by_pieces ? sort_counts_bytes(batch, device) : 0);
   const int64_t nodes = first_node(batch.rows, batch.clouds) + kGroup + 2;
   for (int l = 0; l < shape.levels - 1; ++l) {
     at.nodes[l] = take(shape.in_shared ? 0 : nodes * sizeof(Node));
@@ -37,7 +37,6 @@ inline Layout layout_of(const FpsBatch& batch, const TreeShape& shape, int devic
   const bool shares = shape.parts > 1;
   const size_t groups = size_t{1} << group_shift(batch.max_points, shape.parts);
   const size_t parts = shares ? static_cast<size_t>(batch.clouds) * shape.parts : 0;
-  at.leaf_boxes = take(shares ? places / kLeaf * sizeof(Box) : 0);
   at.group_boxes = take(parts * groups * sizeof(Box));
   at.zeros = take(parts / shape.parts * sizeof(unsigned));
   at.logs = take(shares ? batch.rows * sizeof(Key) : 0);
@@ -47,9 +46,9 @@ inline Layout layout_of(const FpsBatch& batch, const TreeShape& shape, int devic
 }
 
 inline Storage storage_in(char* memory, const Layout& at) {
-  Storage storage = {reinterpret_cast<PointRow*>(memory + at.points),
-                     reinterpret_cast<float*>(memory + at.nearest),
-                     reinterpret_cast<int*>(memory + at.order),
+  Storage storage = {reinterpret_cast<Leaf*>(memory + at.leaves),
+                     reinterpret_cast<int*>(memory + at.rows),
+                     reinterpret_cast<Box*>(memory + at.boxes),
                      {}};
   for (int l = 0; l < kMaxLevels - 1; ++l) {
     storage.nodes[l] = reinterpret_cast<Node*>(memory + at.nodes[l]);
@@ -60,18 +59,18 @@ inline Storage storage_in(char* memory, const Layout& at) {
 inline Parts parts_in(char* memory, const Layout& at, const FpsBatch& batch, int parts) {
   return {parts,
           group_shift(batch.max_points, parts),
-          reinterpret_cast<Box*>(memory + at.leaf_boxes),
+          reinterpret_cast<Box*>(memory + at.boxes),
           reinterpret_cast<Box*>(memory + at.group_boxes),
           reinterpret_cast<unsigned*>(memory + at.zeros),
           reinterpret_cast<Key*>(memory + at.logs),
           reinterpret_cast<Words*>(memory + at.words)};
 }
 
-// The second keys and rows lie where leaves will: these are written after the last pass.
+// Items lie where leaves will: these are written after the last pass.
 inline SortStorage sort_storage_in(char* memory, const Layout& at, int64_t rows) {
-  unsigned* const second = reinterpret_cast<unsigned*>(memory + at.points);
-  return {{reinterpret_cast<unsigned*>(memory + at.keys), second},
-          {reinterpret_cast<int*>(memory + at.order), reinterpret_cast<int*>(second + rows)},
+  Item* const items = reinterpret_cast<Item*>(memory + at.leaves);
+  return {reinterpret_cast<int*>(memory + at.order),
+          {items, items + rows},
           reinterpret_cast<Bounds*>(memory + at.bounds),
           reinterpret_cast<int*>(memory + at.counts)};
 }

@@ -75,8 +75,8 @@ __global__ void __launch_bounds__(kFinishThreads)
   if (logs.before(0) < emitted && threadIdx.x == 0 && cloud.distances) {
     cloud.distances[emitted - 1] = 0.0f;
   }
-  float* const nearest = storage.nearest + first_leaf(cloud.first_row, b) * kLeaf;
-  finish(cloud, emitted, tail, reinterpret_cast<unsigned*>(nearest));
+  Leaf* const leaves = storage.leaves + first_leaf(cloud.first_row, b);
+  finish(cloud, emitted, tail, reinterpret_cast<unsigned*>(leaves));
 }
 
 }  // namespace

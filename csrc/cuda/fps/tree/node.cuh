@@ -15,6 +15,12 @@ namespace farpoint::cuda::tree {
 constexpr int kLeaf = kWarp;
 constexpr int kFan = kWarp;
 
+// A word of each array for a lane. Rows ascend in a leaf.
+struct Leaf {
+  float x[kLeaf], y[kLeaf], z[kLeaf];
+  float nearest[kLeaf];  // squared distance to the nearest sample, 0 where there is no point
+};
+
 struct Box {
   Point low, high;
 };
@@ -54,8 +60,22 @@ __device__ inline Box warp_box(const Box& mine) {
           {warp_highest(mine.high.x), warp_highest(mine.high.y), warp_highest(mine.high.z)}};
 }
 
+// The smallest box around the points of the lanes that have one.
+__device__ inline Box warp_box(Point p, bool exists) {
+  const int x = ordered(p.x), y = ordered(p.y), z = ordered(p.z);
+  const int most = ordered(infinity()), least = ordered(-infinity());
+  const auto lowest = [&](int v) {
+    return from_ordered(__reduce_min_sync(kAllLanes, exists ? v : most));
+  };
+  const auto highest = [&](int v) {
+    return from_ordered(__reduce_max_sync(kAllLanes, exists ? v : least));
+  };
+  return {{lowest(x), lowest(y), lowest(z)}, {highest(x), highest(y), highest(z)}};
+}
+
+// From v to the nearest value inside.
 __device__ inline float outside(float low, float high, float v) {
-  return fmaxf(fmaxf(__fsub_rn(low, v), __fsub_rn(v, high)), 0.0f);
+  return __fsub_rn(v, fminf(fmaxf(v, low), high));
 }
 
 __device__ inline float box_distance(const Box& box, Point s) {
@@ -70,9 +90,12 @@ __device__ inline unsigned touched_children(const Child& mine, Point s) {
   return __ballot_sync(kAllLanes, box_distance(mine.box, s) < mine.farthest);
 }
 
-__device__ inline Child load_child(const Node& node) {
-  const int lane = lane_id();
-  return {{node.low[lane], node.high[lane]}, node.farthest[lane]};
+__device__ inline Child load_child(const Node& node, int lane) {
+  Child child = {{node.low[lane], node.high[lane]}, node.farthest[lane]};
+  Point &low = child.box.low, &high = child.box.high;
+  load_together(low.x, low.y, low.z, child.farthest);
+  load_together(high.x, high.y, high.z, child.farthest);
+  return child;
 }
 
 __device__ inline void store_child(Node& node, const Child& mine) {
@@ -82,19 +105,25 @@ __device__ inline void store_child(Node& node, const Child& mine) {
   node.farthest[lane] = mine.farthest;
 }
 
-// The one of `tied` lanes whose point has the lowest row.
-__device__ inline int lowest_row(unsigned tied, const PointRow* at) {
-  const int row = tied >> lane_id() & 1u ? row_of(at[lane_id()]) : kNoRow;
+// The one of `tied` lanes whose point has the lowest row. At distance 0 there need not be points.
+template <class Rows>
+__device__ int lowest_row(unsigned tied, float distance, const PointRow& mine, int lane,
+                          Rows rows) {
+  const bool competes = (tied >> lane & 1u) != 0 && distance > 0.0f;
+  const int row = competes ? rows.row_of(mine) : kNoRow;
   return highest_bit(__ballot_sync(kAllLanes, row == warp_min(row)));
 }
 
-// Of the children of a node whose farthest points lie `at`. One of them is by far the common case,
-// except in a lattice: its point is on its way before that is known.
-__device__ inline Farthest warp_farthest(float mine, const PointRow* at) {
+// Of the lanes' farthest points, which lie `apart` from one another. One of them is by far the
+// common case, except in a lattice: its point is on its way before that is known.
+template <class Rows>
+__device__ Farthest warp_farthest(float mine, const PointRow* at, int apart, int lane, Rows rows) {
   const float largest = warp_max(mine);
   const unsigned tied = __ballot_sync(kAllLanes, mine == largest);
-  Farthest best = {largest, at[highest_bit(tied)]};
-  if ((tied & (tied - 1)) != 0) best.at = at[lowest_row(tied, at)];
+  Farthest best = {largest, at[highest_bit(tied) * apart]};
+  if ((tied & (tied - 1)) != 0) {
+    best.at = at[lowest_row(tied, largest, at[lane * apart], lane, rows) * apart];
+  }
   return best;
 }
 

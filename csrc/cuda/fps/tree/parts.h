@@ -24,7 +24,7 @@ inline int group_shift(int64_t points, int parts) {
   return shift;
 }
 
-// Samples clouds whose rows are in spatial order.
+// Samples clouds whose leaves are made.
 int run_parts(const FpsBatch& batch, const TreeShape& shape, const Storage& storage,
               const Parts& parts, int device, void* stream);
 // Makes one sample of the parts' samples.

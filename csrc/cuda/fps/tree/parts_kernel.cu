@@ -22,38 +22,27 @@ namespace farpoint::cuda {
 namespace tree {
 namespace {
 
-constexpr int kBoxWarps = 8;
-
-// One block for each group of 32 leaves: their boxes and its own, and the lowest finite row of a
-// cloud whose start is not finite.
-__global__ void __launch_bounds__(kBoxWarps* kWarp)
-    find_boxes(FpsBatch batch, const int* order, Parts parts) {
-  auto& boxes = shared_as<Box[kGroupLeaves]>();
+// One warp for each group of 32 leaves: its box, and the lowest finite row of a cloud whose start
+// is not finite.
+__global__ void __launch_bounds__(kWarp) find_groups(FpsBatch batch, Storage storage, Parts parts) {
   const int b = blockIdx.x / parts.groups(), group = blockIdx.x % parts.groups();
   const Cloud cloud = cloud_of(batch, b);
   if (cloud.m == 0) return;
   const Partition partition(cloud.n, parts.count);
   const int part = group >> parts.group_shift;
-  const int begin = (group - (part << parts.group_shift)) * kGroupLeaves;
-  const int first = partition.first_point(part), points = partition.points_of(part);
-  const bool wants_row = !is_finite(cloud.point(cloud.start));
-  Box* const leaf_boxes = parts.leaf_boxes + first_leaf(cloud.first_row, b) + first / kLeaf + begin;
-  for (int j = warp_id(); j < kGroupLeaves; j += kBoxWarps) {
-    const int place = (begin + j) * kLeaf + lane_id();
-    const int row = place < points ? order[cloud.first_row + first + place] : cloud.start;
-    const Point p = cloud.point(row);
-    const bool counts = place < points && is_finite(p);
-    const Box box = warp_box(counts ? Box{p, p} : empty_box());
-    const int lowest = wants_row ? warp_min(counts ? row : kNoRow) : kNoRow;
-    if (lane_id() != 0) continue;
-    boxes[j] = box;
-    if ((begin + j) * kLeaf < points) leaf_boxes[j] = box;
-    if (lowest != kNoRow) atomicMax(&parts.first[b], static_cast<unsigned>(kNoRow - lowest));
-  }
-  __syncthreads();
-  if (warp_id() != 0) return;
-  const Box whole = warp_box(boxes[lane_id()]);
+  const int leaf = (group - (part << parts.group_shift)) * kGroupLeaves + lane_id();
+  const bool exists = leaf < partition.leaves_of(part);
+  const int64_t at = first_leaf(cloud.first_row, b) + partition.first_point(part) / kLeaf + leaf;
+  const Box whole = warp_box(exists ? parts.leaf_boxes[at] : empty_box());
   if (lane_id() == 0) parts.group_boxes[blockIdx.x] = whole;
+  if (is_finite(cloud.point(cloud.start))) return;
+  int lowest = kNoRow;
+  for (int i = kLeaf - 1; exists && i >= 0; --i) {
+    const int64_t place = at * kLeaf + i;
+    if (storage.leaves[at].nearest[i] > 0.0f) lowest = storage.rows[place];
+  }
+  lowest = warp_min(lowest);
+  if (lane_id() == 0) atomicMax(&parts.first[b], static_cast<unsigned>(kNoRow - lowest));
 }
 
 struct Shared {
@@ -114,12 +103,13 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, 1)
   const int64_t leaf = first_leaf(cloud.first_row, b) + begin / kLeaf;
   Node* nodes[kMaxLevels - 1] = {};
   find_nodes<kLevels>(storage, kInShared ? shared.nodes(warps) : nullptr, 0, warp, nodes);
-  TreeBuilder<kLevels> tree(storage.points + leaf * kLeaf, storage.nearest + leaf * kLeaf,
-                            shared.root_at(warp), nodes, share_of<kLevels>(warp, warps), warps);
-  tree.build(own, storage.order + cloud.first_row + begin);
+  int* const rows = storage.rows + leaf * kLeaf;
+  TreeBuilder<kLevels, NamedByRow> tree(storage.leaves + leaf, {rows}, shared.root_at(warp), nodes,
+                                        share_of<kLevels>(warp, warps), warps);
+  tree.build(own, storage.boxes + leaf);
   Peers peers(parts, cloud, b, self, shared.peers);
   __syncthreads();
-  BlockPicker<kLevels> picker = {tree, shared.records, warps};
+  BlockPicker<kLevels, NamedByRow> picker = {tree, shared.records, warps, warp};
   Ending ending(parts, cloud, b, self, shared.ending);
   const Point first = point_of(first_sample(cloud, parts.first[b]));
   sample_part(picker, peers, ending, fmaxf(cloud.enough, 0.0f), first);
@@ -152,8 +142,8 @@ int launch_parts(const FpsBatch& batch, const TreeShape& shape, const Storage& s
 int run_parts(const FpsBatch& batch, const TreeShape& shape, const Storage& storage,
               const Parts& parts, int device, void* stream) {
   const auto blocks = static_cast<unsigned>(batch.clouds * parts.groups());
-  const LaunchShape boxes = {blocks, kBoxWarps * kWarp, kGroupLeaves * sizeof(Box)};
-  const int code = launch(find_boxes, boxes, stream, batch, storage.order, parts);
+  const LaunchShape groups = {blocks, kWarp};
+  const int code = launch(find_groups, groups, stream, batch, storage, parts);
   return code ? code : launch_parts(batch, shape, storage, parts, device, stream);
 }
 

@@ -7,26 +7,35 @@
 
 namespace farpoint::cuda::tree {
 
+constexpr int kAtOnce = 3;  // leaves whose loads are on their way together
+
 // One warp's part of a tree: its leaves, in global memory; the nodes above them; and the root of
 // these, whose children are in registers, a lane each. No other warp ever reads or writes it.
-template <int kLevels>
+template <int kLevels, class Rows>
 class TreePicker {
  public:
-  // `points` and `nearest` are the cloud's; `root_at` and nodes[l] are the warp's, of which node n
-  // is nodes[l][n * warps].
-  __device__ TreePicker(PointRow* points, float* nearest, PointRow* root_at,
+  // `leaves` are the cloud's; `root_at` and nodes[l] are the warp's, of which node n is
+  // nodes[l][n * warps].
+  __device__ TreePicker(Leaf* leaves, Rows rows, PointRow* root_at,
                         Node* const (&nodes)[kMaxLevels - 1], const Share& share, int warps)
-      : share_(share), warps_(warps), root_at_(root_at) {
-    const int64_t own = int64_t{share.first} * kLeaf + lane_id();
-    points_ = points + own;
-    nearest_ = nearest + own;
+      : share_(share),
+        warps_(warps),
+        own_(kept_global(&leaves[share.first].x[lane_id()])),
+        place_(share.first * kLeaf + lane_id()),
+        rows_(rows),
+        root_at_(kept_shared(root_at)),
+        lane_(static_cast<int>(kept(lane_id()))),
+        below_(kept(lanes_below())) {
     for (int l = 0; l < kLevels - 1; ++l) nodes_[l] = nodes[l];
   }
 
   __device__ Farthest farthest() const {
     __syncwarp();
-    return warp_farthest(root_.farthest, root_at_);
+    return warp_farthest(root_.farthest, root_at_, 1, lane_, rows_);
   }
+
+  __device__ Rows rows() const { return rows_; }
+  __device__ int lane() const { return lane_; }
 
   __device__ void apply(Point s) {
     const unsigned touched = touched_children(root_, s);
@@ -37,77 +46,89 @@ class TreePicker {
   // Child `j` of node `parent`, a leaf or a node by its number in the warp.
   __device__ static int child_of(int parent, int j) { return parent * kFan + j; }
   __device__ Node& node(int level, int n) const { return nodes_[level][n * warps_]; }
-  // From this lane's place in the warp's first leaf; unsigned, for one multiplication an address.
-  __device__ unsigned place(int parent, int j) const {
-    return static_cast<unsigned>(parent * share_.per_node + j * share_.apart) * kLeaf;
+  // Leaves from the warp's first one; unsigned, for one multiplication an address.
+  __device__ unsigned leaf(int parent, int j) const {
+    return static_cast<unsigned>(parent * share_.per_node + j * share_.apart);
+  }
+
+  // In bytes, for one instruction.
+  __device__ float* words_of(unsigned leaf) const {
+    return reinterpret_cast<float*>(reinterpret_cast<char*>(own_) + uint64_t{leaf} * sizeof(Leaf));
   }
 
   // Goes down to the `touched` children of a node, leaves at level 0, and brings their new farthest
-  // points up: `farthest` is that of the lane's child, with its point in `at`.
+  // points up: `farthest` is that of the lane's child, with its point in `at`. Returns whether any
+  // of them has changed.
   template <int kLevel>
-  __device__ void update(int parent, unsigned touched, Point s, float& farthest, PointRow* at) {
+  __device__ bool update(int parent, unsigned touched, Point s, float& farthest, PointRow* at) {
+    bool changed = false;
     if constexpr (kLevel == 0) {
-      update_leaves(parent, touched, s, farthest, at);
+      do {
+        changed |= update_leaves<kAtOnce - 1>(parent, touched, s, farthest, at);
+      } while (touched != 0);
     } else {
       for (; touched != 0; touched &= ~(1u << highest_bit(touched))) {
         const int j = highest_bit(touched);
-        update_node<kLevel - 1>(child_of(parent, j), j, s, farthest, at);
+        changed |= update_node<kLevel - 1>(child_of(parent, j), j, s, farthest, at);
       }
     }
+    return changed;
   }
 
   template <int kLevel>
-  __device__ void update_node(int number, int j, Point s, float& farthest, PointRow* at) {
+  __device__ bool update_node(int number, int j, Point s, float& farthest, PointRow* at) {
     tally(Work::kNodes, 1);
     Node& below = node(kLevel, number);
-    Child mine = load_child(below);
+    Child mine = load_child(below, lane_);
     const unsigned touched = touched_children(mine, s);
-    if (touched == 0) return;
-    update<kLevel>(number, touched, s, mine.farthest, below.at);
-    below.farthest[lane_id()] = mine.farthest;
+    if (touched == 0 || !update<kLevel>(number, touched, s, mine.farthest, below.at)) return false;
+    below.farthest[lane_] = mine.farthest;
     __syncwarp();
-    const Farthest best = warp_farthest(mine.farthest, below.at);
-    if (lane_id() != j) return;
-    farthest = best.distance;
-    at[j] = best.at;
+    const Farthest best = warp_farthest(mine.farthest, below.at, 1, lane_, rows_);
+    if (lane_ == j) {
+      farthest = best.distance;
+      at[j] = best.at;
+    }
+    return true;
   }
 
-  // Two leaves at a time, for the latency of memory; the last one twice, which changes nothing.
-  __device__ void update_leaves(int parent, unsigned touched, Point s, float& farthest,
+  // A leaf, and before its turn the loads of so many more, for the latency of memory.
+  template <int kMore>
+  __device__ bool update_leaves(int parent, unsigned& touched, Point s, float& farthest,
                                 PointRow* at) {
-    do {
-      const int j = highest_bit(touched);
-      const unsigned others = touched & ~(1u << j);
-      const int k = highest_bit(others != 0 ? others : touched);
-      touched = others & ~(1u << k);
-      const unsigned first = place(parent, j), second = place(parent, k);
-      tally(Work::kLeaves, j == k ? 1 : 2);
-      const PointRow p = points_[first], q = points_[second];
-      const float p_nearest = nearest_[first], q_nearest = nearest_[second];
-      const float d = fminf(p_nearest, squared_distance(point_of(p), s));
-      const float e = fminf(q_nearest, squared_distance(point_of(q), s));
-      if (d < p_nearest) nearest_[first] = d;
-      if (e < q_nearest) nearest_[second] = e;
-      set_farthest(j, p, d, farthest, at);
-      set_farthest(k, q, e, farthest, at);
-    } while (touched != 0);
-  }
-
-  // Rows ascend in a leaf: of tied lanes the lowest has the lowest row.
-  __device__ static void set_farthest(int j, PointRow p, float distance, float& farthest,
-                                      PointRow* at) {
-    const float largest = warp_max(distance);
-    const unsigned tied = __ballot_sync(kAllLanes, distance == largest);
-    if (lane_id() == j) farthest = largest;
-    const unsigned own = lanes_below() + 1u;
-    if ((tied & (2u * lanes_below() + 1u)) == own) at[j] = p;
+    tally(Work::kLeaves, 1);
+    const int j = highest_bit(touched);
+    touched &= ~(1u << j);
+    const unsigned number = leaf(parent, j);
+    float* const words = words_of(number);
+    PointRow* const to = at + j;
+    Point p = {words[0], words[kLeaf], words[2 * kLeaf]};
+    float nearest = words[3 * kLeaf];
+    load_together(p.x, p.y, p.z, nearest);
+    const int name = rows_.name_of(place_ + static_cast<int>(number) * kLeaf);
+    bool changed = false;
+    if constexpr (kMore > 0) {
+      if (touched != 0) changed = update_leaves<kMore - 1>(parent, touched, s, farthest, at);
+    }
+    const float d = fminf(nearest, squared_distance(p, s));
+    if (!__any_sync(kAllLanes, d < nearest)) return changed;
+    if (d < nearest) words[3 * kLeaf] = d;
+    const float largest = warp_max(d);
+    const unsigned tied = __ballot_sync(kAllLanes, d == largest);
+    if (lane_ == j) farthest = largest;
+    // Rows ascend in a leaf: of tied lanes the lowest has the lowest row.
+    if (d == largest && (tied & below_) == 0) *to = with_row(p, name);
+    return true;
   }
 
   const Share share_;
   const int warps_;
-  PointRow* points_;  // at this lane's place in the warp's first leaf
-  float* nearest_;
+  float* const own_;  // this lane's first word of the warp's first leaf
+  const int place_;   // and its place there
+  const Rows rows_;
   PointRow* const root_at_;
+  const int lane_;
+  const unsigned below_;  // lanes
   Node* nodes_[kMaxLevels - 1];
   Child root_;
 };

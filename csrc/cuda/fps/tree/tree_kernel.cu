@@ -36,31 +36,43 @@ struct Shared {
   __device__ Node* nodes(int warps) { return reinterpret_cast<Node*>(root_at(warps)); }
 };
 
+// The samples were put down by their places, all but the first.
+__device__ void put_rows(const Cloud& cloud, int emitted, const int* rows) {
+  __syncthreads();
+  for (int k = 1 + threadIdx.x; k < emitted; k += blockDim.x) {
+    cloud.put_index(k, rows[cloud.indices[k] - cloud.index_base]);
+  }
+}
+
 template <int kLevels, bool kInShared>
 __global__ void __launch_bounds__(kMaxWarps* kWarp, kLevels == 1 || kInShared ? 2 : 1)
     sample_in_tree(FpsBatch batch, Storage storage) {
   auto& shared = shared_as<Shared>();
   int emitted = 0;
   {
-    const Cloud cloud = cloud_of(batch, blockIdx.x);
-    if (cloud.m == 0) return;
+    const Cloud cloud = checked_cloud(batch, blockIdx.x);
+    if (__reduce_max_sync(kAllLanes, cloud.m) == 0) return;
     const int warps = blockDim.x / kWarp;
     // Through a shuffle: ptxas would read the special register again in every step.
     const int warp = __shfl_sync(kAllLanes, warp_id(), 0);
     const int64_t leaf = first_leaf(cloud.first_row, blockIdx.x);
+    int* const rows = storage.rows + leaf * kLeaf;
     Node* nodes[kMaxLevels - 1] = {};
     find_nodes<kLevels>(storage, kInShared ? shared.nodes(warps) : nullptr,
                         first_node(cloud.first_row, blockIdx.x), warp, nodes);
-    TreeBuilder<kLevels> tree(storage.points + leaf * kLeaf, storage.nearest + leaf * kLeaf,
-                              shared.root_at(warp), nodes, share_of<kLevels>(warp, warps), warps);
-    tree.build(cloud, storage.order + cloud.first_row);
-    BlockPicker<kLevels> picker = {tree, shared.records, warps};
-    emitted = sample_with(picker, cloud);
+    TreeBuilder<kLevels, NamedByPlace> tree(storage.leaves + leaf, {rows}, shared.root_at(warp),
+                                            nodes, share_of<kLevels>(warp, warps), warps);
+    tree.build(cloud, storage.boxes + leaf);
+    BlockPicker<kLevels, NamedByPlace> picker = {tree, shared.records, warps, warp};
+    Farthest first = picker.farthest(1);
+    if (first.distance > 0.0f) first.at = with_row(point_of(first.at), rows[row_of(first.at)]);
+    emitted = sample_with(picker, cloud, first_sample(first, cloud));
   }
   // Made anew: what the loop does not need would cost it registers.
-  const Cloud cloud = cloud_of(batch, blockIdx.x);
-  float* const nearest = storage.nearest + first_leaf(cloud.first_row, blockIdx.x) * kLeaf;
-  finish(cloud, emitted, shared.tail, reinterpret_cast<unsigned*>(nearest));
+  const Cloud cloud = checked_cloud(batch, blockIdx.x);
+  const int64_t leaf = first_leaf(cloud.first_row, blockIdx.x);
+  put_rows(cloud, emitted, storage.rows + leaf * kLeaf);
+  finish(cloud, emitted, shared.tail, reinterpret_cast<unsigned*>(storage.leaves + leaf));
 }
 
 size_t shared_bytes(int points, const TreeShape& shape) {
@@ -121,7 +133,9 @@ int fps_tree(const FpsBatch& batch, const TreeShape& shape, void* scratch, int d
   const tree::Layout at = tree::layout_of(batch, shape, device);
   const tree::Storage storage = tree::storage_in(memory, at);
   const tree::SortStorage sort = tree::sort_storage_in(memory, at, batch.rows);
-  int code = tree::sort_in_space(batch, shape.sorts_in_block, sort, device, stream);
+  int code = shape.sorts_in_block
+                 ? tree::make_leaves_in_block(batch, storage, stream)
+                 : tree::make_leaves_by_pieces(batch, sort, storage, device, stream);
   if (code || shape.parts == 1) return code ? code : tree::run(batch, shape, storage, stream);
   const tree::Parts parts = tree::parts_in(memory, at, batch, shape.parts);
   code =

@@ -7,7 +7,6 @@
 
 #include "cuda/fps/brute_force.h"
 #include "cuda/fps/fps.h"
-#include "cuda/fps/tree/spatial_sort.h"
 #include "cuda/gather/gather.h"
 #include "cuda/gather/scatter.h"
 #include "cuda/gather/vectors.h"
@@ -107,22 +106,6 @@ int model_fps_tree(const FpsBatch* batch, int warps, int levels, int in_shared, 
   const FpsPlan plan = fps_plan_tree(*batch, shape, 0);
   std::vector<unsigned char> scratch(plan.scratch_bytes + 16, 0xcd);
   return fps(*batch, plan, scratch.data(), 0, nullptr);
-}
-
-// The rows of each cloud in spatial order, sorted by one block a cloud or by several.
-int model_spatial_sort(const FpsBatch* batch, int in_block, int32_t* order, unsigned seed) {
-  model::reset();
-  model::seed(seed);
-  std::vector<unsigned> keys[2];
-  std::vector<int> rows(batch->rows);
-  for (auto& k : keys) k.resize(batch->rows);
-  std::vector<unsigned char> bounds(tree::sort_bounds_bytes(*batch));
-  std::vector<int> counts(tree::sort_counts_bytes(*batch, 0) / sizeof(int));
-  const tree::SortStorage storage = {{keys[0].data(), keys[1].data()},
-                                     {order, rows.data()},
-                                     reinterpret_cast<tree::Bounds*>(bounds.data()),
-                                     counts.data()};
-  return tree::sort_in_space(*batch, in_block != 0, storage, 0, nullptr);
 }
 
 // What fps() would do on so many processors; its method comes last in `shape`.

@@ -13,6 +13,17 @@ T& shared_as() {
 
 inline int highest_bit(unsigned v) { return 31 - __clz(static_cast<int>(v)); }
 
+template <typename T>
+T* kept_global(T* p) {
+  return p;
+}
+template <typename T>
+T* kept_shared(T* p) {
+  return p;
+}
+inline unsigned kept(unsigned v) { return v; }
+inline void load_together(float&, float&, float&, float&) {}
+
 struct alignas(16) Words {
   unsigned long long low, high;
 };
