@@ -122,7 +122,7 @@ def path(code: sass.Code, loop: range, alone: bool, busy: bool) -> list[sass.Ins
 def _skips(code: sass.Code, n: int, target: int, alone: bool, busy: bool) -> bool:
     opcodes = {i.opcode for i in code.instructions[n + 1 : target]}
     ties = any(o.startswith("REDUX.MIN") for o in opcodes)
-    leaves = any(o.startswith("LDG") and "128" in o for o in opcodes)
+    leaves = any(o.startswith("FFMA") for o in opcodes)
     if any(o.startswith("LD") and "STRONG" in o for o in opcodes):
         return True
     if any(o.startswith("BAR") for o in opcodes):

@@ -32,9 +32,8 @@ __device__ inline PointRow first_sample(const Farthest& first, const Cloud& clou
 // ends it, for then all finite points lie on samples.
 template <class Picker>
 __device__ int sample_with(Picker& picker, const Cloud& cloud, PointRow sample) {
-  int32_t* const indices = kept_global(cloud.indices);
-  float* const distances = kept_global(cloud.distances);
-  const bool puts = kept(threadIdx.x == 0) != 0, puts_distances = kept(puts && distances) != 0;
+  int32_t* const indices = threadIdx.x == 0 ? cloud.indices : nullptr;
+  float* const distances = threadIdx.x == 0 ? cloud.distances : nullptr;
   // The last sample moves no later one: its update is only worth doing for the covering radius.
   // Through reductions: ptxas then knows that warps leave the loop as a whole.
   const int m = __reduce_max_sync(kAllLanes, cloud.m), updates = cloud.distances ? m : m - 1;
@@ -43,16 +42,16 @@ __device__ int sample_with(Picker& picker, const Cloud& cloud, PointRow sample) 
   float left = infinity();
   int k = 0;
   while ((k < updates) & (k == 0 || left > enough)) {
-    if (puts) indices[k] = index_base + row_of(sample);
+    if (indices) indices[k] = index_base + row_of(sample);
     picker.apply(point_of(sample));
     const Farthest f = picker.farthest(k);
     left = f.distance;
-    if (puts_distances) distances[k] = left;
+    if (distances) distances[k] = left;
     sample = f.at;
     ++k;
   }
   if (k == m || (k > 0 && left <= enough)) return k;
-  if (puts) indices[k] = index_base + row_of(sample);
+  if (indices) indices[k] = index_base + row_of(sample);
   return m;
 }
 

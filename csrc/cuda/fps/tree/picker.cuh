@@ -7,7 +7,7 @@
 
 namespace farpoint::cuda::tree {
 
-constexpr int kAtOnce = 3;  // leaves whose loads are on their way together
+constexpr int kAtOnce = 2;  // leaves whose loads are on their way together
 
 // One warp's part of a tree: its leaves, in global memory; the nodes above them; and the root of
 // these, whose children are in registers, a lane each. No other warp ever reads or writes it.
@@ -111,9 +111,9 @@ class TreePicker {
       if (touched != 0) changed = update_leaves<kMore - 1>(parent, touched, s, farthest, at);
     }
     const float d = fminf(nearest, squared_distance(p, s));
+    const float largest = warp_max(d);
     if (!__any_sync(kAllLanes, d < nearest)) return changed;
     if (d < nearest) words[3 * kLeaf] = d;
-    const float largest = warp_max(d);
     const unsigned tied = __ballot_sync(kAllLanes, d == largest);
     if (lane_ == j) farthest = largest;
     // Rows ascend in a leaf: of tied lanes the lowest has the lowest row.
