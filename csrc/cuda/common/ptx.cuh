@@ -42,8 +42,8 @@ __device__ inline unsigned kept(unsigned v) {
   return v;
 }
 
-// Values that are loaded side by side: the compiler uses none of them, and so waits for none, before
-// all are on their way.
+// Values that are loaded side by side: the compiler uses none of them, and so waits for none,
+// before all are on their way.
 __device__ inline void load_together(float& a, float& b, float& c, float& d) {
   asm volatile("" : "+f"(a), "+f"(b), "+f"(c), "+f"(d));
 }

@@ -29,10 +29,10 @@ SMALL_SHAPES = (
 )
 # The most points that a shape takes, and the ends of a leaf, of a node and of a warp's leaves.
 EDGES = (
-    *((TreeShape(1, 1, False, True), n) for n in (1, 31, 32, 33, 1023, 1024)),
+    *((TreeShape(1, 1, False, True), n) for n in (1, 31, 32, 33, 1023, 1024, 1025, 2047, 2048)),
     *((TreeShape(1, 2, True, False), n) for n in (1024, 1025, 32_767, 32_768)),
     *((TreeShape(1, 3, False, False), n) for n in (32_769, 70_001)),
-    *((TreeShape(2, 1, False, True), n) for n in (2047, 2048)),
+    *((TreeShape(2, 1, False, True), n) for n in (2047, 2048, 2049, 3073, 4095, 4096)),
     *((TreeShape(4, 2, False, True), n) for n in (4096, 4097, 8193)),
     *((TreeShape(16, 1, False, True), n) for n in (16_384,)),
     *((TreeShape(16, 2, True, True), n) for n in (512, 513, 16_384)),
@@ -47,6 +47,16 @@ def test_every_shape_of_the_tree_is_exact(shape: TreeShape, cloud: Callable[...,
     check_exact(
         [cloud(rng, n) for n in sizes], [90, 1, 200], [5, 0, 989], shape=shape, seed=sum(shape)
     )
+
+
+@pytest.mark.parametrize("cloud", SHAPES)
+@pytest.mark.parametrize("warps", [1, 2])
+def test_two_boxes_a_lane_are_exact(warps: int, cloud: Callable[..., Cloud]) -> None:
+    rng = np.random.default_rng(6)
+    sizes = [1030 * warps, 1, 700, 2048 * warps]
+    counts, starts = [1030, 1, 90, 200], [1029, 0, 5, 0]
+    shape = TreeShape(warps, 1, False, True)
+    check_exact([cloud(rng, n) for n in sizes], counts, starts, shape=shape, seed=warps)
 
 
 @pytest.mark.parametrize("cloud", [uniform, lattice])
@@ -155,9 +165,13 @@ def test_points_far_outside_leave_the_rest_sorted(far: float) -> None:
     [
         (1, 4096, TreeShape(8, 1, False, True)),
         (1, 16_384, TreeShape(16, 1, False, True)),
-        (1, 16_385, TreeShape(16, 2, True, False)),
-        (64, 16_384, TreeShape(2, 2, True, True)),
-        (64, 4096, TreeShape(2, 2, True, True)),
+        (1, 16_385, TreeShape(16, 1, False, False)),
+        (1, 32_768, TreeShape(16, 1, False, False)),
+        (1, 32_769, TreeShape(16, 2, True, False)),
+        (64, 16_384, TreeShape(4, 2, True, True)),
+        (64, 8192, TreeShape(4, 1, False, True)),
+        (64, 4096, TreeShape(2, 1, False, True)),
+        (300, 4096, TreeShape(2, 1, False, True)),
         (128, 1024, TreeShape(1, 1, False, True)),
         (8, 65_536, TreeShape(16, 2, True, False)),
         (1, 150_000, TreeShape(16, 2, True, False)),

@@ -26,13 +26,13 @@ __device__ Farthest block_farthest(const Farthest& mine, Records& records, int t
   }
   __syncthreads();
   const float theirs = lane < warps ? set[lane].distance : 0.0f;
-  return warp_farthest(theirs, &set->at, sizeof(Record) / sizeof(PointRow), lane, rows);
+  return warp_farthest({theirs}, &set->at, sizeof(Record) / sizeof(PointRow), lane, rows);
 }
 
 // All warps of a block.
-template <int kLevels, class Rows>
+template <int kLevels, class Rows, int kBoxes>
 struct BlockPicker {
-  TreePicker<kLevels, Rows>& of_warp;
+  TreePicker<kLevels, Rows, kBoxes>& of_warp;
   Records& records;
   int warps, warp;
 

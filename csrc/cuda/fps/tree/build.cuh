@@ -5,14 +5,17 @@
 
 namespace farpoint::cuda::tree {
 
-template <int kLevels, class Rows>
-class TreeBuilder : public TreePicker<kLevels, Rows> {
+template <int kLevels, class Rows, int kBoxes>
+class TreeBuilder : public TreePicker<kLevels, Rows, kBoxes> {
  public:
-  using TreePicker<kLevels, Rows>::TreePicker;
+  using TreePicker<kLevels, Rows, kBoxes>::TreePicker;
 
   // Every finite point is infinitely far from a sample: the farthest is the lowest finite row.
   __device__ void build(const Cloud& cloud, const Box* boxes) {
-    this->root_ = build_children<kLevels - 1>(cloud, boxes, 0, this->root_at_);
+#pragma unroll
+    for (int i = 0; i < kBoxes; ++i) {
+      this->root_[i] = build_children<kLevels - 1>(cloud, boxes, i, this->root_at_ + i * kFan);
+    }
   }
 
  private:
@@ -49,7 +52,7 @@ class TreeBuilder : public TreePicker<kLevels, Rows> {
     Node& below = this->node(kLevel, number);
     const Child mine = build_children<kLevel>(cloud, boxes, number, below.at);
     store_child(below, mine);
-    const Farthest best = warp_farthest(mine.farthest, below.at, 1, this->lane_, this->rows_);
+    const Farthest best = warp_farthest({mine.farthest}, below.at, 1, this->lane_, this->rows_);
     first = best.at;
     return {warp_box(mine.box), best.distance};
   }

@@ -105,25 +105,54 @@ __device__ inline void store_child(Node& node, const Child& mine) {
   node.farthest[lane] = mine.farthest;
 }
 
-// The one of `tied` lanes whose point has the lowest row. At distance 0 there need not be points.
-template <class Rows>
-__device__ int lowest_row(unsigned tied, float distance, const PointRow& mine, int lane,
-                          Rows rows) {
-  const bool competes = (tied >> lane & 1u) != 0 && distance > 0.0f;
-  const int row = competes ? rows.row_of(mine) : kNoRow;
-  return highest_bit(__ballot_sync(kAllLanes, row == warp_min(row)));
+// The highest of several children a lane, of which child i is at place i * 32 + lane.
+template <int kBoxes>
+__device__ int highest_place(const unsigned (&lanes)[kBoxes]) {
+  int place = highest_bit(lanes[0]);
+#pragma unroll
+  for (int i = 1; i < kBoxes; ++i) {
+    if (lanes[i] != 0) place = i * kFan + highest_bit(lanes[i]);
+  }
+  return place;
+}
+
+// The `tied` child whose point has the lowest row. At distance 0 there need not be points.
+template <int kBoxes, class Rows>
+__device__ int lowest_row(const unsigned (&tied)[kBoxes], float distance, const PointRow* at,
+                          int apart, int lane, Rows rows) {
+  int row[kBoxes], lowest = kNoRow;
+  unsigned found[kBoxes];
+#pragma unroll
+  for (int i = 0; i < kBoxes; ++i) {
+    const bool competes = (tied[i] >> lane & 1u) != 0 && distance > 0.0f;
+    row[i] = competes ? rows.row_of(at[(i * kFan + lane) * apart]) : kNoRow;
+    lowest = min(lowest, row[i]);
+  }
+  lowest = warp_min(lowest);
+#pragma unroll
+  for (int i = 0; i < kBoxes; ++i) found[i] = __ballot_sync(kAllLanes, row[i] == lowest);
+  return highest_place(found);
 }
 
 // Of the lanes' farthest points, which lie `apart` from one another. One of them is by far the
 // common case, except in a lattice: its point is on its way before that is known.
-template <class Rows>
-__device__ Farthest warp_farthest(float mine, const PointRow* at, int apart, int lane, Rows rows) {
-  const float largest = warp_max(mine);
-  const unsigned tied = __ballot_sync(kAllLanes, mine == largest);
-  Farthest best = {largest, at[highest_bit(tied) * apart]};
-  if ((tied & (tied - 1)) != 0) {
-    best.at = at[lowest_row(tied, largest, at[lane * apart], lane, rows) * apart];
+template <int kBoxes, class Rows>
+__device__ Farthest warp_farthest(const float (&mine)[kBoxes], const PointRow* at, int apart,
+                                  int lane, Rows rows) {
+  float most = mine[0];
+#pragma unroll
+  for (int i = 1; i < kBoxes; ++i) most = fmaxf(most, mine[i]);
+  const float largest = warp_max(most);
+  unsigned tied[kBoxes], before = 0;
+  bool several = false;
+#pragma unroll
+  for (int i = 0; i < kBoxes; ++i) {
+    tied[i] = __ballot_sync(kAllLanes, mine[i] == largest);
+    several |= (tied[i] & (tied[i] - 1)) != 0 || (before != 0 && tied[i] != 0);
+    before |= tied[i];
   }
+  Farthest best = {largest, at[highest_place(tied) * apart]};
+  if (several) best.at = at[lowest_row(tied, largest, at, apart, lane, rows) * apart];
   return best;
 }
 

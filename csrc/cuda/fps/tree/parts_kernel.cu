@@ -104,12 +104,12 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, 1)
   Node* nodes[kMaxLevels - 1] = {};
   find_nodes<kLevels>(storage, kInShared ? shared.nodes(warps) : nullptr, 0, warp, nodes);
   int* const rows = storage.rows + leaf * kLeaf;
-  TreeBuilder<kLevels, NamedByRow> tree(storage.leaves + leaf, {rows}, shared.root_at(warp), nodes,
-                                        share_of<kLevels>(warp, warps), warps);
+  TreeBuilder<kLevels, NamedByRow, 1> tree(storage.leaves + leaf, {rows}, shared.root_at(warp),
+                                           nodes, share_of<kLevels>(warp, warps), warps);
   tree.build(own, storage.boxes + leaf);
   Peers peers(parts, cloud, b, self, shared.peers);
   __syncthreads();
-  BlockPicker<kLevels, NamedByRow> picker = {tree, shared.records, warps, warp};
+  BlockPicker<kLevels, NamedByRow, 1> picker = {tree, shared.records, warps, warp};
   Ending ending(parts, cloud, b, self, shared.ending);
   const Point first = point_of(first_sample(cloud, parts.first[b]));
   sample_part(picker, peers, ending, fmaxf(cloud.enough, 0.0f), first);

@@ -10,8 +10,8 @@ namespace farpoint::cuda::tree {
 constexpr int kAtOnce = 2;  // leaves whose loads are on their way together
 
 // One warp's part of a tree: its leaves, in global memory; the nodes above them; and the root of
-// these, whose children are in registers, a lane each. No other warp ever reads or writes it.
-template <int kLevels, class Rows>
+// these, whose children are in registers, kBoxes a lane. No other warp ever reads or writes it.
+template <int kLevels, class Rows, int kBoxes>
 class TreePicker {
  public:
   // `leaves` are the cloud's; `root_at` and nodes[l] are the warp's, of which node n is
@@ -31,15 +31,24 @@ class TreePicker {
 
   __device__ Farthest farthest() const {
     __syncwarp();
-    return warp_farthest(root_.farthest, root_at_, 1, lane_, rows_);
+    float farthest[kBoxes];
+#pragma unroll
+    for (int i = 0; i < kBoxes; ++i) farthest[i] = root_[i].farthest;
+    return warp_farthest(farthest, root_at_, 1, lane_, rows_);
   }
 
   __device__ Rows rows() const { return rows_; }
   __device__ int lane() const { return lane_; }
 
   __device__ void apply(Point s) {
-    const unsigned touched = touched_children(root_, s);
-    if (touched != 0) update<kLevels - 1>(0, touched, s, root_.farthest, root_at_);
+    unsigned touched[kBoxes];
+#pragma unroll
+    for (int i = 0; i < kBoxes; ++i) touched[i] = touched_children(root_[i], s);
+#pragma unroll
+    for (int i = 0; i < kBoxes; ++i) {
+      if (touched[i] == 0) continue;
+      update<kLevels - 1>(i, touched[i], s, root_[i].farthest, root_at_ + i * kFan);
+    }
   }
 
  protected:
@@ -84,7 +93,7 @@ class TreePicker {
     if (touched == 0 || !update<kLevel>(number, touched, s, mine.farthest, below.at)) return false;
     below.farthest[lane_] = mine.farthest;
     __syncwarp();
-    const Farthest best = warp_farthest(mine.farthest, below.at, 1, lane_, rows_);
+    const Farthest best = warp_farthest({mine.farthest}, below.at, 1, lane_, rows_);
     if (lane_ == j) {
       farthest = best.distance;
       at[j] = best.at;
@@ -130,7 +139,7 @@ class TreePicker {
   const int lane_;
   const unsigned below_;  // lanes
   Node* nodes_[kMaxLevels - 1];
-  Child root_;
+  Child root_[kBoxes];
 };
 
 }  // namespace farpoint::cuda::tree

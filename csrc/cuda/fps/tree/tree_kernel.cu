@@ -8,12 +8,12 @@
 //    that a step needs to know of a leaf that it leaves out.
 // 3. A leaf belongs to one warp, which alone reads and writes it: warps meet once a sample, to
 //    exchange their farthest points. Neighbors lie in different warps.
-// 4. Up to 1024 points a warp each lane keeps the box of one leaf in registers. Above, it keeps the
-//    box of a node of 32 leaves, and these are in shared memory, or where they do not fit in global
-//    memory; above 32 768 points a warp there are more levels of the same.
-// 5. Two warps to a cloud where there are many clouds, sixteen where there is one: a processor
-// holds
-//    some thirty warps of whatever blocks.
+// 4. Up to 1024 points a warp each lane keeps the box of one leaf in registers, and up to 2048 the
+//    boxes of two, which is less work than a node. Above, it keeps the box of a node of 32 leaves,
+//    and these are in shared memory, or where they do not fit in global memory; above 32 768 points
+//    a warp there are more levels of the same.
+// 5. Few warps to a cloud where there are many clouds, sixteen where there is one: a processor
+//    holds some thirty warps of whatever blocks.
 #include <algorithm>
 
 #include "cuda/common/launch.cuh"
@@ -29,9 +29,9 @@ namespace {
 struct Shared {
   Records records;
   TailShared tail;
-  // Behind it: the farthest points of each warp's root, then the nodes that are in shared memory.
-  __device__ PointRow* root_at(int warp) {
-    return reinterpret_cast<PointRow*>(this + 1) + warp * kFan;
+  // Behind it: the farthest points of each root, then the nodes that are in shared memory.
+  __device__ PointRow* root_at(int root) {
+    return reinterpret_cast<PointRow*>(this + 1) + root * kFan;
   }
   __device__ Node* nodes(int warps) { return reinterpret_cast<Node*>(root_at(warps)); }
 };
@@ -44,7 +44,7 @@ __device__ void put_rows(const Cloud& cloud, int emitted, const int* rows) {
   }
 }
 
-template <int kLevels, bool kInShared>
+template <int kLevels, bool kInShared, int kBoxes = 1>
 __global__ void __launch_bounds__(kMaxWarps* kWarp, kLevels == 1 || kInShared ? 2 : 1)
     sample_in_tree(FpsBatch batch, Storage storage) {
   auto& shared = shared_as<Shared>();
@@ -60,10 +60,11 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, kLevels == 1 || kInShared ? 
     Node* nodes[kMaxLevels - 1] = {};
     find_nodes<kLevels>(storage, kInShared ? shared.nodes(warps) : nullptr,
                         first_node(cloud.first_row, blockIdx.x), warp, nodes);
-    TreeBuilder<kLevels, NamedByPlace> tree(storage.leaves + leaf, {rows}, shared.root_at(warp),
-                                            nodes, share_of<kLevels>(warp, warps), warps);
+    TreeBuilder<kLevels, NamedByPlace, kBoxes> tree(storage.leaves + leaf, {rows},
+                                                    shared.root_at(warp * kBoxes), nodes,
+                                                    share_of<kLevels>(warp, warps), warps);
     tree.build(cloud, storage.boxes + leaf);
-    BlockPicker<kLevels, NamedByPlace> picker = {tree, shared.records, warps, warp};
+    BlockPicker<kLevels, NamedByPlace, kBoxes> picker = {tree, shared.records, warps, warp};
     Farthest first = picker.farthest(1);
     if (first.distance > 0.0f) first.at = with_row(point_of(first.at), rows[row_of(first.at)]);
     emitted = sample_with(picker, cloud, first_sample(first, cloud));
@@ -75,8 +76,22 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, kLevels == 1 || kInShared ? 
   finish(cloud, emitted, shared.tail, reinterpret_cast<unsigned*>(storage.leaves + leaf));
 }
 
+constexpr int kMostBoxes = 2;
+
+// Leaves of which a lane keeps the boxes.
+int boxes_of(int points, const TreeShape& shape) {
+  return shape.levels == 1 && points > capacity(shape.warps, 1) ? kMostBoxes : 1;
+}
+
+int levels_for(int points, int warps) {
+  if (points <= kMostBoxes * capacity(warps, 1)) return 1;
+  int levels = 2;
+  while (points > capacity(warps, levels)) ++levels;
+  return levels;
+}
+
 size_t shared_bytes(int points, const TreeShape& shape) {
-  const size_t roots = shape.warps * kFan * sizeof(PointRow);
+  const size_t roots = shape.warps * boxes_of(points, shape) * kFan * sizeof(PointRow);
   return sizeof(Shared) + roots +
          (shape.in_shared ? nodes_of(points, shape.warps) * sizeof(Node) : 0);
 }
@@ -85,7 +100,9 @@ int run(const FpsBatch& batch, const TreeShape& shape, const Storage& storage, v
   const LaunchShape launch_shape = {static_cast<unsigned>(batch.clouds),
                                     static_cast<unsigned>(shape.warps * kWarp),
                                     shared_bytes(batch.max_points, shape)};
-  void (*const kernel)(FpsBatch, Storage) = shape.levels == 1   ? sample_in_tree<1, false>
+  const int boxes = boxes_of(batch.max_points, shape);
+  void (*const kernel)(FpsBatch, Storage) = boxes > 1 ? sample_in_tree<1, false, kMostBoxes>
+                                            : shape.levels == 1 ? sample_in_tree<1, false>
                                             : shape.in_shared   ? sample_in_tree<2, true>
                                             : shape.levels == 2 ? sample_in_tree<2, false>
                                             : shape.levels == 3 ? sample_in_tree<3, false>
@@ -93,16 +110,19 @@ int run(const FpsBatch& batch, const TreeShape& shape, const Storage& storage, v
   return launch(kernel, launch_shape, stream, batch, storage);
 }
 
-// As many warps as give a processor some thirty with all its blocks, and each of them 16 leaves.
+// As many warps as give a processor some thirty with all its blocks, and each of them 16 leaves;
+// but a few more rather than nodes.
 int warps_for(const FpsBatch& batch, int64_t shared_bytes, int device) {
-  constexpr int kWarpsOfProcessor = 32, kLeavesOfWarp = 16;
+  constexpr int kWarpsOfProcessor = 32, kLeavesOfWarp = 16, kFewWarps = 4;
   const int processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
   const int64_t nodes = nodes_of(batch.max_points, 1) * static_cast<int64_t>(sizeof(Node));
   const int64_t blocks =
-      std::min(ceil_div(batch.clouds, processors), std::max<int64_t>(1, shared_bytes / nodes));
-  const int64_t useful = batch.max_points / (kLeaf * kLeavesOfWarp);
+      std::min<int64_t>(ceil_div(batch.clouds, processors), power_of_two(shared_bytes / nodes));
+  const int64_t without_nodes = ceil_div(batch.max_points, kMostBoxes * capacity(1, 1));
+  const int64_t fewest = without_nodes <= kFewWarps ? without_nodes : 1;
+  const int64_t useful = std::max<int64_t>(1, batch.max_points / (kLeaf * kLeavesOfWarp));
   return power_of_two(
-      std::min<int64_t>({kMaxWarps, kWarpsOfProcessor / blocks, std::max<int64_t>(1, useful)}));
+      std::min({int64_t{kMaxWarps}, std::max(kWarpsOfProcessor / blocks, fewest), useful}));
 }
 
 }  // namespace
@@ -113,11 +133,10 @@ int64_t fps_tree_capacity() { return tree::capacity(tree::kMaxWarps, tree::kMaxL
 TreeShape fps_tree_shape(const FpsBatch& batch, int device, int warps) {
   const int shared = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   TreeShape shape = {warps > 0 ? warps : tree::warps_for(batch, shared, device), 1, false, false};
-  while (batch.max_points > tree::capacity(shape.warps, shape.levels)) ++shape.levels;
+  shape.levels = tree::levels_for(batch.max_points, shape.warps);
   shape.in_shared = shape.levels == 2;
   if (tree::shared_bytes(batch.max_points, shape) > static_cast<size_t>(shared)) {
-    shape = {tree::kMaxWarps, 2, false, false};
-    while (batch.max_points > tree::capacity(shape.warps, shape.levels)) ++shape.levels;
+    shape = {tree::kMaxWarps, tree::levels_for(batch.max_points, tree::kMaxWarps), false, false};
   }
   shape.sorts_in_block = batch.max_points <= fps_sort_capacity(device);
   return shape;
