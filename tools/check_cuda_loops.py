@@ -55,7 +55,7 @@ def parts(name: str, template: str, warps: int, busy: int) -> Loop:
 
 LOOPS = (
     *(block(32, items) for items in (8, 16, 32)),
-    *(block(*size) for size in ((64, 32), (128, 8), (128, 16), (256, 16))),
+    *(block(*size) for size in ((128, 8), (128, 16), (256, 16))),
     *(tree("tree, registers", "Li1ELb0ELi1E", w, b) for w, b in ((1, 1), (2, 2), (8, 0), (8, 4))),
     *(tree("tree, registers", "Li1ELb0ELi1E", w, b) for w, b in ((16, 0), (16, 4))),
     *(tree("tree, two boxes", "Li1ELb0ELi2E", w, b) for w, b in ((2, 0), (2, 2), (16, 0))),

@@ -44,11 +44,7 @@ struct BlockPicker {
 // 32 items a thread are for processors full of clouds: as many registers as let three warps share a
 // scheduler.
 template <int kThreads, int kItems>
-constexpr int kBlocksAtOnce = kItems == 32 ? 12 * kWarp / kThreads : 1;
-
-template <int kThreads, int kItems>
-__global__ void __launch_bounds__(kThreads, kBlocksAtOnce<kThreads, kItems>)
-    sample_in_block(FpsBatch batch) {
+__global__ void __launch_bounds__(kThreads, kItems == 32 ? 12 : 1) sample_in_block(FpsBatch batch) {
   auto& shared = shared_as<Shared<kThreads, kItems>>();
   int emitted = 0;
   {
@@ -83,7 +79,7 @@ constexpr Variant kRoomy[] = {variant<32, 8>(), variant<32, 16>(), variant<128, 
                               variant<128, 16>(), variant<256, 16>()};
 // With more clouds on a processor than it has schedulers, the fewest instructions win.
 constexpr Variant kCrowded[] = {variant<32, 8>(), variant<32, 16>(), variant<32, 32>(),
-                                variant<64, 32>(), variant<256, 16>()};
+                                variant<128, 16>(), variant<256, 16>()};
 constexpr int kSchedulers = 4;
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 // Points of a cloud that has a processor to itself, and of one that does not, up to which whole
 // steps take no longer than the tree with its sort.
-constexpr int kAlonePoints = 4096, kSharedPoints = 2048;
+constexpr int kAlonePoints = 4096, kSharedPoints = 1024;
 // Samples that do not pay for a sort of what the block kernel can take.
 constexpr int kUnsortedSamples = 128;
 // A launch per sample is cheaper than a sort where there are few samples of a few large clouds.

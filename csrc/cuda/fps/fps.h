@@ -33,7 +33,7 @@ enum class FpsMethod { kAuto, kGrid, kBlock, kTree, kParts };
 // How the tree kernel lays out a cloud; whatever holds the largest cloud of a batch is exact.
 struct TreeShape {
   int warps;            // of a block, which samples one cloud: 1, 2, 4, 8 or 16
-  int levels;           // 1: up to 2048 points a warp; 2: 32 768; 32 times as many with each more, up to 4
+  int levels;           // 1 up to 2048 points a warp, 2 up to 32 768, then 32 times each, up to 4
   bool in_shared;       // of two levels: leaves' boxes in shared memory, not in global memory
   bool sorts_in_block;  // the spatial sort in the shared memory of one block a cloud
   int parts = 1;        // blocks of a cloud, each with a tree of its own: a power of two up to 32

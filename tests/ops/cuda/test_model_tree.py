@@ -169,7 +169,7 @@ def test_points_far_outside_leave_the_rest_sorted(far: float) -> None:
         (1, 32_768, TreeShape(16, 1, False, False)),
         (1, 32_769, TreeShape(16, 2, True, False)),
         (64, 16_384, TreeShape(4, 2, True, True)),
-        (64, 8192, TreeShape(4, 1, False, True)),
+        (64, 8192, TreeShape(2, 2, True, True)),
         (64, 4096, TreeShape(2, 1, False, True)),
         (300, 4096, TreeShape(2, 1, False, True)),
         (128, 1024, TreeShape(1, 1, False, True)),

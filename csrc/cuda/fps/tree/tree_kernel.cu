@@ -111,15 +111,14 @@ int run(const FpsBatch& batch, const TreeShape& shape, const Storage& storage, v
 }
 
 // As many warps as give a processor some thirty with all its blocks, and each of them 16 leaves;
-// but a few more rather than nodes.
+// but no single one more than 32.
 int warps_for(const FpsBatch& batch, int64_t shared_bytes, int device) {
-  constexpr int kWarpsOfProcessor = 32, kLeavesOfWarp = 16, kFewWarps = 4;
+  constexpr int kWarpsOfProcessor = 32, kLeavesOfWarp = 16;
   const int processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
   const int64_t nodes = nodes_of(batch.max_points, 1) * static_cast<int64_t>(sizeof(Node));
   const int64_t blocks =
       std::min<int64_t>(ceil_div(batch.clouds, processors), power_of_two(shared_bytes / nodes));
-  const int64_t without_nodes = ceil_div(batch.max_points, kMostBoxes * capacity(1, 1));
-  const int64_t fewest = without_nodes <= kFewWarps ? without_nodes : 1;
+  const int64_t fewest = batch.max_points > capacity(1, 1) ? 2 : 1;
   const int64_t useful = std::max<int64_t>(1, batch.max_points / (kLeaf * kLeavesOfWarp));
   return power_of_two(
       std::min({int64_t{kMaxWarps}, std::max(kWarpsOfProcessor / blocks, fewest), useful}));
