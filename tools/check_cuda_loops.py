@@ -58,7 +58,7 @@ LOOPS = (
     *(block(*size) for size in ((128, 8), (128, 16), (256, 16))),
     *(tree("tree, registers", "Li1ELb0ELi1E", w, b) for w, b in ((1, 1), (2, 2), (8, 0), (8, 4))),
     *(tree("tree, registers", "Li1ELb0ELi1E", w, b) for w, b in ((16, 0), (16, 4))),
-    *(tree("tree, two boxes", "Li1ELb0ELi2E", w, b) for w, b in ((2, 0), (2, 2), (16, 0))),
+    *(tree("tree, two boxes", "Li1ELb0ELi2E", w, b) for w, b in ((2, 2), (16, 0), (16, 4))),
     *(tree("tree, shared nodes", "Li2ELb1E", w, b) for w, b in ((2, 2), (16, 0), (16, 4))),
     *(tree("tree, global nodes", "Li2ELb0E", w, b) for w, b in ((16, 0), (16, 4))),
     *(tree("tree, three levels", "Li3ELb0E", w, b) for w, b in ((16, 0), (16, 4))),

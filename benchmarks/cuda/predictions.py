@@ -20,6 +20,7 @@ STATIC = (
     (1024, "tree", "tree, registers, 2 warps, 2 busy"),
     (4096, "tree", "tree, registers, 8 warps, 4 busy"),
     (16384, "tree", "tree, registers, 16 warps, 4 busy"),
+    (32_768, "tree", "tree, two boxes, 16 warps, 4 busy"),
     (160_000, "tree", "tree, shared nodes, 16 warps, 4 busy"),
     (524_288, "tree", "tree, global nodes, 16 warps, 4 busy"),
     (1 << 24, "tree", "tree, three levels, 16 warps, 4 busy"),
@@ -57,7 +58,7 @@ def _simulated() -> dict[tuple[str, int], int]:
     found = {}
     for row in _rows():
         points = row[0].replace(" ", "")
-        method = re.match(r"(block|tree), ", row[1]) if len(row) == 7 else None
+        method = re.match(r"(block|tree), ", row[1]) if len(row) == 6 else None
         if method and points.isdigit() and row[2].isdigit():
             found[method[1], int(points)] = int(row[2])
     return found
