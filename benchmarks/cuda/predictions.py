@@ -58,7 +58,7 @@ def _simulated() -> dict[tuple[str, int], int]:
     found = {}
     for row in _rows():
         points = row[0].replace(" ", "")
-        method = re.match(r"(block|tree), ", row[1]) if len(row) == 6 else None
+        method = re.match(r"(block|tree), ", row[1]) if len(row) == 7 else None
         if method and points.isdigit() and row[2].isdigit():
             found[method[1], int(points)] = int(row[2])
     return found
