@@ -30,7 +30,7 @@ class Loop:
     cubin: str
     symbol: str  # a part of the kernel's
     warps: int
-    busy: int = 0  # warps that go down to two leaves, of each box of a lane; the others to none
+    busy: int = 0  # warps that go down to a leaf, of each box of a lane; the others to none
 
 
 def tree(name: str, template: str, warps: int, busy: int) -> Loop:
@@ -100,7 +100,7 @@ def sampling_loop(code: sass.Code) -> range:
 
 
 def path(code: sass.Code, loop: range, alone: bool, busy: bool) -> list[sass.Instruction]:
-    """One iteration of a warp, alone or not: no tie, and two leaves of one node or none.
+    """One iteration of a warp, alone or not: no tie, and one leaf of one node or none.
 
     Of a part: one that waits for no other.
     """

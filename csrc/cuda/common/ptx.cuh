@@ -42,12 +42,6 @@ __device__ inline unsigned kept(unsigned v) {
   return v;
 }
 
-// Values that are loaded side by side: the compiler uses none of them, and so waits for none,
-// before all are on their way.
-__device__ inline void load_together(float& a, float& b, float& c, float& d) {
-  asm volatile("" : "+f"(a), "+f"(b), "+f"(c), "+f"(d));
-}
-
 // Memory that blocks of one launch share while they run. A load or store reaches the memory that
 // all of them see, whole, and is ordered with nothing else: nobody waits for a fence.
 struct alignas(16) Words {

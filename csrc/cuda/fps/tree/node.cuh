@@ -93,11 +93,7 @@ __device__ inline unsigned touched_children(const Child& mine, Point s) {
 }
 
 __device__ inline Child load_child(const Node& node, int lane) {
-  Child child = {{node.low[lane], node.high[lane]}, node.farthest[lane]};
-  Point &low = child.box.low, &high = child.box.high;
-  load_together(low.x, low.y, low.z, child.farthest);
-  load_together(high.x, high.y, high.z, child.farthest);
-  return child;
+  return {{node.low[lane], node.high[lane]}, node.farthest[lane]};
 }
 
 __device__ inline void store_child(Node& node, const Child& mine) {

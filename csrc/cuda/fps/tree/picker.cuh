@@ -7,8 +7,6 @@
 
 namespace farpoint::cuda::tree {
 
-constexpr int kAtOnce = 2;  // leaves whose loads are on their way together
-
 // One warp's part of a tree: its leaves, in global memory; the nodes above them; and the root of
 // these, whose children are in registers, kBoxes a lane. No other warp ever reads or writes it.
 template <int kLevels, class Rows, int kBoxes>
@@ -73,7 +71,9 @@ class TreePicker {
     bool changed = false;
     if constexpr (kLevel == 0) {
       do {
-        changed |= update_leaves<kAtOnce - 1>(parent, touched, s, farthest, at);
+        const int j = highest_bit(touched);
+        changed |= update_leaf(parent, j, s, farthest, at);
+        touched &= ~(1u << j);
       } while (touched != 0);
     } else {
       for (; touched != 0; touched &= ~(1u << highest_bit(touched))) {
@@ -101,32 +101,20 @@ class TreePicker {
     return true;
   }
 
-  // A leaf, and before its turn the loads of so many more, for the latency of memory.
-  template <int kMore>
-  __device__ bool update_leaves(int parent, unsigned& touched, Point s, float& farthest,
-                                PointRow* at) {
+  __device__ bool update_leaf(int parent, int j, Point s, float& farthest, PointRow* at) {
     tally(Work::kLeaves, 1);
-    const int j = highest_bit(touched);
-    touched &= ~(1u << j);
     const unsigned number = leaf(parent, j);
     float* const words = words_of(number);
-    PointRow* const to = at + j;
-    Point p = {words[0], words[kLeaf], words[2 * kLeaf]};
-    float nearest = words[3 * kLeaf];
-    load_together(p.x, p.y, p.z, nearest);
     const int name = rows_.name_of(place_ + static_cast<int>(number) * kLeaf);
-    bool changed = false;
-    if constexpr (kMore > 0) {
-      if (touched != 0) changed = update_leaves<kMore - 1>(parent, touched, s, farthest, at);
-    }
-    const float d = fminf(nearest, squared_distance(p, s));
+    const Point p = {words[0], words[kLeaf], words[2 * kLeaf]};
+    const float nearest = words[3 * kLeaf], d = fminf(nearest, squared_distance(p, s));
     const float largest = warp_max(d);
-    if (!__any_sync(kAllLanes, d < nearest)) return changed;
+    if (!__any_sync(kAllLanes, d < nearest)) return false;
     if (d < nearest) words[3 * kLeaf] = d;
     const unsigned tied = __ballot_sync(kAllLanes, d == largest);
     if (lane_ == j) farthest = largest;
     // Rows ascend in a leaf: of tied lanes the lowest has the lowest row.
-    if (d == largest && (tied & below_) == 0) *to = with_row(p, name);
+    if (d == largest && (tied & below_) == 0) at[j] = with_row(p, name);
     return true;
   }
 

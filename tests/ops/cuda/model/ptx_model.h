@@ -22,7 +22,6 @@ T* kept_shared(T* p) {
   return p;
 }
 inline unsigned kept(unsigned v) { return v; }
-inline void load_together(float&, float&, float&, float&) {}
 
 struct alignas(16) Words {
   unsigned long long low, high;
