@@ -6,7 +6,8 @@
 namespace farpoint::cuda::tree {
 
 // Farthest points of the warps. Two sets, used in turn: a warp may write its next record while a
-// slower one still reads the last.
+// slower one still reads the last. Side by side, for one address: three instructions fewer a
+// search.
 struct Record {
   PointRow at;
   float distance;

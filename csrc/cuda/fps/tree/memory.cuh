@@ -59,7 +59,6 @@ inline Storage storage_in(char* memory, const Layout& at) {
 inline Parts parts_in(char* memory, const Layout& at, const FpsBatch& batch, int parts) {
   return {parts,
           group_shift(batch.max_points, parts),
-          reinterpret_cast<Box*>(memory + at.boxes),
           reinterpret_cast<Box*>(memory + at.group_boxes),
           reinterpret_cast<unsigned*>(memory + at.zeros),
           reinterpret_cast<Key*>(memory + at.logs),

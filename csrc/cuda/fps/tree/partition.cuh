@@ -13,7 +13,6 @@ constexpr int kGroupLeaves = kGroupPoints / kLeaf;
 struct Parts {
   int count;         // of a cloud, a power of two
   int group_shift;   // a part has room for 1 << group_shift groups of 32 leaves
-  Box* leaf_boxes;   // (leaves): of the finite points
   Box* group_boxes;  // (clouds, parts, groups)
   unsigned* first;   // (clouds): kNoRow less the lowest finite row; 0 where none is, or unwanted
   // Zero before the blocks start. A part's samples in order, and what it tells of itself: it takes

@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kWarp) find_groups(FpsBatch batch, Storage sto
   const int leaf = (group - (part << parts.group_shift)) * kGroupLeaves + lane_id();
   const bool exists = leaf < partition.leaves_of(part);
   const int64_t at = first_leaf(cloud.first_row, b) + partition.first_point(part) / kLeaf + leaf;
-  const Box whole = warp_box(exists ? parts.leaf_boxes[at] : empty_box());
+  const Box whole = warp_box(exists ? storage.boxes[at] : empty_box());
   if (lane_id() == 0) parts.group_boxes[blockIdx.x] = whole;
   if (is_finite(cloud.point(cloud.start))) return;
   int lowest = kNoRow;
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp, 1)
   TreeBuilder<kLevels, NamedByRow, 1> tree(storage.leaves + leaf, {rows}, shared.root_at(warp),
                                            nodes, share_of<kLevels>(warp, warps), warps);
   tree.build(own, storage.boxes + leaf);
-  Peers peers(parts, cloud, b, self, shared.peers);
+  Peers peers(parts, storage.boxes, cloud, b, self, shared.peers);
   __syncthreads();
   BlockPicker<kLevels, NamedByRow, 1> picker = {tree, shared.records, warps, warp};
   Ending ending(parts, cloud, b, self, shared.ending);

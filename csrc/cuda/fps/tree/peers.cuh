@@ -29,7 +29,8 @@ class Peers {
  public:
   // Like all that follows, called by the whole block together. A barrier lies between this and the
   // first poll.
-  __device__ Peers(const Parts& parts, const Cloud& cloud, int b, int self, PeersShared& shared)
+  __device__ Peers(const Parts& parts, const Box* boxes, const Cloud& cloud, int b, int self,
+                   PeersShared& shared)
       : cloud_(cloud),
         partition_(cloud.n, parts.count),
         parts_(parts.count),
@@ -39,7 +40,7 @@ class Peers {
         shared_(shared) {
     words_ = parts.words + int64_t{b} * parts_;
     logs_ = parts.logs + cloud.first_row;
-    leaf_boxes_ = parts.leaf_boxes + first_leaf(cloud.first_row, b);
+    leaf_boxes_ = boxes + first_leaf(cloud.first_row, b);
     group_boxes_ = parts.group_boxes + (int64_t{b} * parts_ << group_shift_);
     hull_ = own_hull();
     peer_ = min(static_cast<int>(threadIdx.x) / reach_, parts_ - 1);

@@ -69,18 +69,15 @@ class TreePicker {
   template <int kLevel>
   __device__ bool update(int parent, unsigned touched, Point s, float& farthest, PointRow* at) {
     bool changed = false;
-    if constexpr (kLevel == 0) {
-      do {
-        const int j = highest_bit(touched);
+    do {
+      const int j = highest_bit(touched);
+      touched &= ~(1u << j);
+      if constexpr (kLevel == 0) {
         changed |= update_leaf(parent, j, s, farthest, at);
-        touched &= ~(1u << j);
-      } while (touched != 0);
-    } else {
-      for (; touched != 0; touched &= ~(1u << highest_bit(touched))) {
-        const int j = highest_bit(touched);
+      } else {
         changed |= update_node<kLevel - 1>(child_of(parent, j), j, s, farthest, at);
       }
-    }
+    } while (touched != 0);
     return changed;
   }
 

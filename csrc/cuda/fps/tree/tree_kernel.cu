@@ -110,8 +110,8 @@ int run(const FpsBatch& batch, const TreeShape& shape, const Storage& storage, v
   return launch(kernel, launch_shape, stream, batch, storage);
 }
 
-// As many warps as give a processor some thirty with all its blocks, and each of them 16 leaves;
-// but no single one more than 32.
+// As many warps as give a processor some thirty with all its blocks, and each of them 16 leaves. A
+// single warp has at most 32 of them.
 int warps_for(const FpsBatch& batch, int64_t shared_bytes, int device) {
   constexpr int kWarpsOfProcessor = 32, kLeavesOfWarp = 16;
   const int processors = device_attribute(cudaDevAttrMultiProcessorCount, device);

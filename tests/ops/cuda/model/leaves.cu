@@ -23,9 +23,8 @@ int model_leaves(const FpsBatch* batch, int in_block, int32_t* rows, unsigned se
                                   {items, items + batch->rows},
                                   reinterpret_cast<tree::Bounds*>(bounds.data()),
                                   counts.data()};
-  const int code = in_block ? tree::make_leaves_in_block(*batch, storage, nullptr)
-                            : tree::make_leaves_by_pieces(*batch, sort, storage, 0, nullptr);
-  return code;
+  return in_block ? tree::make_leaves_in_block(*batch, storage, nullptr)
+                  : tree::make_leaves_by_pieces(*batch, sort, storage, 0, nullptr);
 }
 
 }  // extern "C"

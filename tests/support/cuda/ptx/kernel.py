@@ -17,7 +17,7 @@ OPERANDS = {
     "bfi": ("T", "T", "u32", "u32"),
     "shf_l_wrap": ("T", "T", "u32"),
     "prmt": ("T", "T", "u32"),
-    **dict.fromkeys(("vote_sync_ballot", "vote_sync_any"), ("pred", "u32")),
+    **dict.fromkeys(("vote_sync_any", "vote_sync_ballot"), ("pred", "u32")),
     "match_any_sync": ("T", "u32"),
     **{f"redux_sync_{fold}": ("T", "u32") for fold in ("max", "min", "add")},
     **{f"shfl_sync_{way}": ("u32",) * 4 for way in ("up", "down", "bfly", "idx")},
