@@ -9,7 +9,6 @@ from farpoint.v1 import sampling_pb2
 from farpoint_server import version
 from farpoint_server.app.compute import Compute
 from farpoint_server.codec.method import METHODS
-from farpoint_server.codec.open_inference.posix_memory import PosixMemory
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.tensors import POINT_TYPES
 from farpoint_server.codec.validation import RequestLimits
@@ -45,8 +44,6 @@ class Parts:
     """Where large messages are decoded and serialized."""
     regions: Regions
     health: Health
-    named_memory: PosixMemory
-    """That callers have registered."""
 
 
 def make_servicers(parts: Parts) -> Servicers:
@@ -64,7 +61,6 @@ def make_servicers(parts: Parts) -> Servicers:
         ModelRepository(
             compute.models, statistics, compute.devices, lambda: parts.health.is_serving
         ),
-        parts.named_memory,
     )
     streams = parts.outgoing, settings.idle_timeout_s
     return Servicers(

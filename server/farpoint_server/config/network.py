@@ -57,13 +57,6 @@ class NetworkSettings(HttpSettings):
         description="Most bytes of memory that all callers together share at a time. It is theirs; "
         "what a request reads of it counts in max_bytes_in_flight as well.",
     )
-    system_shared_memory_prefix: str | None = Field(
-        None,
-        pattern=r"^[A-Za-z0-9_.-]{1,64}$",
-        description="Lets clients of Triton's protocol on this machine register system shared "
-        "memory (POSIX) whose keys begin so, and have inputs read from it and outputs written to "
-        "it. Any of them may then use any such object that the server can open. Linux only.",
-    )
     max_streams: int = Field(
         1024,
         ge=1,

@@ -11,7 +11,6 @@ _NOT_HERE = (
     "tls_key",
     "tls_client_ca",
     "shared_memory_listen",
-    "system_shared_memory_prefix",
 )
 
 

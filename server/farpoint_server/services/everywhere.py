@@ -1,6 +1,6 @@
 """Methods that one process answers for all processes of a server: what it tells, what it adds up.
 
-State across calls is listed in docs/decisions/0070; whatever is added there needs a line here.
+State across calls is listed in docs/decisions/0070; what is added there needs a line here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -94,8 +94,6 @@ METHODS: Mapping[str, tuple[bool, Merge]] = {
     "/inference.GRPCInferenceService/ModelStatistics": (False, _statistics),
     "/inference.GRPCInferenceService/RepositoryModelLoad": (True, _own),
     "/inference.GRPCInferenceService/RepositoryModelUnload": (True, _own),
-    "/inference.GRPCInferenceService/SystemSharedMemoryRegister": (True, _own),
-    "/inference.GRPCInferenceService/SystemSharedMemoryUnregister": (True, _own),
 }
 CHANGING = frozenset(method for method, (changes, _) in METHODS.items() if changes)
 

@@ -106,24 +106,6 @@ def test_outputs_are_json_or_binary_as_is_asked(fields, in_binary):
     assert found.get("distances", [0.5, 2.5, 0]) == [0.5, 2.5, 0]
 
 
-def test_an_output_in_shared_memory_has_no_data():
-    response = pb.ModelInferResponse(model_name="fps", id="7", raw_output_contents=[b""])
-    output = response.outputs.add(name="indices", datatype="INT32", shape=[3])
-    output.parameters["shared_memory_region"].string_param = "r"
-    output.parameters["shared_memory_byte_size"].int64_param = 12
-    read = rest.read_rest_request("fps", "", *body(points(data=[]), COUNT))
-    text, chunks = rest.write_rest_response(read, response)
-    assert not chunks
-    assert json.loads(text)["outputs"] == [
-        {
-            "name": "indices",
-            "datatype": "INT32",
-            "shape": [3],
-            "parameters": {"shared_memory_region": "r", "shared_memory_byte_size": 12},
-        }
-    ]
-
-
 def test_what_json_cannot_say_is_to_be_asked_for_in_binary():
     read = rest.read_rest_request("fps", "", *body(points(data=[]), COUNT))
     for datatype, data in (("FP32", np.float32("nan")), ("BF16", np.uint16(0x7FC0))):

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -66,8 +65,6 @@ class InferMessage(NamedTuple):
     """By the place of an input: name of the field of its contents, and the elements as bytes."""
     size: int
     """Of the whole message in bytes."""
-    shared: Mapping[int, Buffer] = MappingProxyType({})
-    """By the place of an input: what was read for it from shared memory."""
 
     def typed_contents(self, index: int, field: str, dtype: "np.dtype[np.generic]") -> Buffer:
         """The elements of an input in one field of its contents, as bytes; none if it is empty."""

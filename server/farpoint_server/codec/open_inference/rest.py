@@ -19,7 +19,6 @@ from farpoint_server.codec.open_inference.json_values import (
     tensor_numbers,
 )
 from farpoint_server.codec.open_inference.message import InferMessage
-from farpoint_server.codec.open_inference.tensors import SHARED_MEMORY
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.codec.wire import Buffer, length_delimited
 from farpoint_server.errors import InvalidRequestError, quoted
@@ -104,23 +103,22 @@ def write_rest_response(
             "shape": list(output.shape),
             "parameters": parameters,
         }
-        if SHARED_MEMORY not in parameters:
-            if request.binary.get(output.name, request.all_binary):
-                parameters[BINARY_SIZE] = len(data)
-                binary.append(data)
-            else:
-                tensor["data"] = tensor_numbers(output.name, output.datatype, data)
+        if request.binary.get(output.name, request.all_binary):
+            parameters[BINARY_SIZE] = len(data)
+            binary.append(data)
+        else:
+            tensor["data"] = tensor_numbers(output.name, output.datatype, data)
         fields["outputs"].append({name: value for name, value in tensor.items() if value != {}})
     return json.dumps(fields, separators=(",", ":")).encode(), binary
 
 
 def _add_inputs(request: pb.ModelInferRequest, items: list[Any], rest: memoryview) -> list[Buffer]:
-    """Adds inputs; returns the data of those that are not in shared memory."""
+    """Adds inputs; returns their data."""
     raw: list[Buffer] = []
     for index, item in enumerate(items):
         field = f"inputs[{index}]"
         data, rest = _add_input(request, check_object(item, field), rest, field)
-        raw += [] if data is None else [data]
+        raw.append(data)
     if len(rest):
         got = f"{len(rest)} bytes more"
         raise InvalidRequestError("inputs", f"a {BINARY_SIZE} for all binary data", got)
@@ -142,8 +140,8 @@ def _add_outputs(request: pb.ModelInferRequest, items: list[Any]) -> Mapping[str
 
 def _add_input(
     request: pb.ModelInferRequest, item: Mapping[str, Any], rest: memoryview, field: str
-) -> tuple[Buffer | None, memoryview]:
-    """The data of an input, if it is not in shared memory, and what is left of the binary data."""
+) -> tuple[Buffer, memoryview]:
+    """The data of an input, and what is left of the binary data."""
     added = request.inputs.add(name=check_text(item.get("name", ""), f"{field}.name"))
     added.datatype = check_text(item.get("datatype", ""), f"{field}.datatype")
     for size in check_list(item.get("shape", []), f"{field}.shape"):
@@ -151,11 +149,9 @@ def _add_input(
             raise InvalidRequestError(f"{field}.shape", "integers", quoted(str(size)))
         added.shape.append(size)
     _fill(added.parameters, item.get("parameters", {}), f"{field}.parameters")
-    if SHARED_MEMORY in added.parameters or BINARY_SIZE in added.parameters:
+    if BINARY_SIZE in added.parameters:
         if "data" in item:
-            raise InvalidRequestError(f"{field}.data", "none beside its parameters", "data")
-        if SHARED_MEMORY in added.parameters:
-            return None, rest
+            raise InvalidRequestError(f"{field}.data", f"none with {BINARY_SIZE}", "data")
         size = added.parameters[BINARY_SIZE].int64_param
         if not 0 <= size <= len(rest):
             where = f"{field}.parameters[{BINARY_SIZE}]"

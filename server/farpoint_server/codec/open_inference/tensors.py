@@ -11,7 +11,7 @@ from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.codec.tensors import check_shape
 from farpoint_server.codec.wire import ELEMENT_TYPES, Buffer
-from farpoint_server.errors import InvalidRequestError, quoted
+from farpoint_server.errors import InvalidRequestError, UnsupportedError, quoted
 
 # The field of InferTensorContents, and the type in farpoint.v1. What has no field travels raw.
 TYPES: Mapping[str, tuple[str | None, tensor_pb2.DataType.ValueType]] = {
@@ -68,9 +68,8 @@ def parse_inputs(
     for name in wanted:
         if name not in places:
             raise InvalidRequestError("inputs", f"the input {name!r}", "none of this name")
-    unshared = len(places) - len(message.shared)
-    if len(message.raw) not in (0, unshared):
-        expected = f"none, or one for each of the {unshared} inputs"
+    if len(message.raw) not in (0, len(places)):
+        expected = f"none, or one for each of the {len(places)} inputs"
         raise InvalidRequestError("raw_input_contents", expected, len(message.raw))
     return {
         name: _parse_input(message, places[name], name, types)
@@ -92,6 +91,7 @@ def requested_outputs(request: pb.ModelInferRequest, known: Iterable[str]) -> li
         if output.name not in names:
             expected = f"one of {', '.join(names)}"
             raise InvalidRequestError(f"outputs[{index}].name", expected, quoted(output.name))
+        _refuse_shared_memory(output.parameters, f"outputs[{index}]")
         if CLASSIFICATION in output.parameters:
             field = f"outputs[{index}].parameters"
             raise InvalidRequestError(field, "a tensor as it is", CLASSIFICATION)
@@ -115,6 +115,12 @@ def model_metadata(
     )
 
 
+def _refuse_shared_memory(parameters: Mapping[str, pb.InferParameter], field: str) -> None:
+    if SHARED_MEMORY in parameters:
+        text = "send the tensor in the message; this server maps no shared memory of Triton's"
+        raise UnsupportedError(f"{field}.parameters[{SHARED_MEMORY}]: {text}")
+
+
 def _places(request: pb.ModelInferRequest, known: Iterable[str]) -> Mapping[str, int]:
     places: dict[str, int] = {}
     for index, tensor in enumerate(request.inputs):
@@ -128,9 +134,7 @@ def _places(request: pb.ModelInferRequest, known: Iterable[str]) -> Mapping[str,
 def _parse_input(message: InferMessage, index: int, name: str, types: Iterable[str]) -> InputTensor:
     tensor = message.request.inputs[index]
     field = f"inputs[{name}]"
-    if SHARED_MEMORY in tensor.parameters and index not in message.shared:
-        expected = "a tensor in the message, not in shared memory"
-        raise InvalidRequestError(f"{field}.parameters", expected, SHARED_MEMORY)
+    _refuse_shared_memory(tensor.parameters, field)
     if tensor.datatype not in types:
         raise InvalidRequestError(
             f"{field}.datatype", f"one of {', '.join(types)}", quoted(tensor.datatype)
@@ -140,24 +144,19 @@ def _parse_input(message: InferMessage, index: int, name: str, types: Iterable[s
     size = math.prod(shape) * dtype_of(tensor.datatype).itemsize
     if len(data) != size:
         expected = f"{size} bytes for {shape} of {tensor.datatype}"
-        where = "parameters[shared_memory_byte_size]" if index in message.shared else "contents"
-        raise InvalidRequestError(f"{field}.{where}", expected, f"{len(data)} bytes")
+        raise InvalidRequestError(f"{field}.contents", expected, f"{len(data)} bytes")
     return InputTensor(tensor.datatype, shape, data)
 
 
 def _data(message: InferMessage, index: int, field: str) -> Buffer:
     tensor = message.request.inputs[index]
     is_typed = index in message.typed or tensor.contents.ByteSize() > 0
-    if index in message.shared:
-        if is_typed:
-            raise InvalidRequestError(f"{field}.contents", "none beside shared memory", "elements")
-        return message.shared[index]
     if message.raw:
         if is_typed:
             raise InvalidRequestError(
                 f"{field}.contents", "none beside raw_input_contents", "elements"
             )
-        return message.raw[index - sum(place < index for place in message.shared)]
+        return message.raw[index]
     name, _ = TYPES[tensor.datatype]
     if name is None:
         expected = f"{tensor.datatype} in raw_input_contents"

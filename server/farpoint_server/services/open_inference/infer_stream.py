@@ -33,7 +33,6 @@ class InferStream(OrderedStream):
     ) -> None:
         super().__init__(context, outgoing, idle_s)
         self._handler = handler
-        self._owner = handler.memory_owner(context.peer())
         metadata = dict(context.invocation_metadata() or ())
         self._fails_with_status = metadata.get(STATUS_KEY) == "true"
 
@@ -48,7 +47,7 @@ class InferStream(OrderedStream):
         try:
             message = self._handler.parse(raw)
             timeout_s = self._context.time_remaining()
-            answer = await self._handler.infer(message, timeout_s, self._owner)
+            answer = await self._handler.infer(message, timeout_s)
         except Exception as error:
             if self._fails_with_status:  # which the end of the call is logged with
                 raise

@@ -26,12 +26,6 @@ PATHS = (
     ("POST", "/v2/repository/index", "RepositoryIndex"),
     ("POST", "/v2/repository/models/{model_name}/load", "RepositoryModelLoad"),
     ("POST", "/v2/repository/models/{model_name}/unload", "RepositoryModelUnload"),
-    ("GET", "/v2/systemsharedmemory[/region/{name}]/status", "SystemSharedMemoryStatus"),
-    ("POST", "/v2/systemsharedmemory/region/{name}/register", "SystemSharedMemoryRegister"),
-    ("POST", "/v2/systemsharedmemory[/region/{name}]/unregister", "SystemSharedMemoryUnregister"),
-    ("GET", "/v2/cudasharedmemory[/region/{name}]/status", "CudaSharedMemoryStatus"),
-    ("POST", "/v2/cudasharedmemory/region/{name}/register", "CudaSharedMemoryRegister"),
-    ("POST", "/v2/cudasharedmemory[/region/{name}]/unregister", "CudaSharedMemoryUnregister"),
 )
 
 

@@ -27,8 +27,6 @@ from farpoint_server.transport.http.status import CODES, HTTP_STATUS, JSON
 WHOLE = {
     "ModelConfig": "config",
     "RepositoryIndex": "models",
-    "SystemSharedMemoryStatus": "regions",
-    "CudaSharedMemoryStatus": "regions",
 }
 TRUTH = {"ServerLive": "live", "ServerReady": "ready", "ModelReady": "ready"}
 JSON_SIZE = "inference-header-content-length"
@@ -67,8 +65,6 @@ class CallForm:
         answer = plain(self._answered.FromString(raw))
         is_true = answer.get(TRUTH[self._method]) if self._method in TRUTH else True
         shown = answer[WHOLE[self._method]] if self._method in WHOLE else answer
-        if self._method.endswith("MemoryStatus"):
-            shown = list(shown.values())
         return Answer(200 if is_true else 400, (("content-type", JSON),), json_form.dump(shown))
 
     def refuse(self, status: status_pb2.Status) -> Answer:
