@@ -22,7 +22,7 @@ from benchmarks.service.load import SAMPLE, UNLIMITED, request
 from benchmarks.service.memory import serving
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as oi
+from farpoint.inference import open_inference_pb2 as oi
 from farpoint_server.codec.wire import length_delimited
 
 POINTS = 2000

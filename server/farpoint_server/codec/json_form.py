@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from farpoint_server.codec.parts import MAX_FIELDS
+from farpoint_server.codec.wire_limits import MAX_FIELDS
 from farpoint_server.errors import InvalidRequestError, shortened
 
 # A million points of float32 in base64. Each step of the parser holds all of Python up, some ten

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2  # type: ignore[import-untyped]
 
+from farpoint.inference import open_inference_pb2
 from farpoint.v1 import sampling_pb2
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2
 
 APPLICATION = "farpoint"
 """The name of the application, which calls that name none are for."""

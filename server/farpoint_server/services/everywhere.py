@@ -10,8 +10,8 @@ import grpc
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from farpoint.inference import open_inference_pb2 as pb
 from farpoint.v1 import admin_pb2
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.transport.handlers import Context, Handler
 from farpoint_server.transport.http.calls import HandlerRegistry
 from farpoint_server.transport.peers import Peers

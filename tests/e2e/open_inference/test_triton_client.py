@@ -11,7 +11,7 @@ from tests.e2e.open_inference.triton import CLOUD, fps_inputs, refusal, tensor, 
 from tests.support.servers.server_process import RunningServer
 
 import farpoint
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
+from farpoint.inference import open_inference_pb2 as pb
 
 RANDOM = np.random.default_rng(6)
 FEATURES = RANDOM.random((2, 300, 5))
@@ -125,7 +125,7 @@ def test_features_without_dimensions_of_their_own(stock):
 def test_it_encodes(stock, ours):
     wanted = [triton.InferRequestedOutput(name) for name in ("features_0", "indices_0")]
     result = stock.infer(SHIPPED, [tensor("points", CLOUD)], outputs=wanted)
-    stages = [encoding.stages[0] for encoding in ours.encode(CLOUD, SHIPPED)]
+    stages = [encoding.stages[0] for encoding in ours.encode(CLOUD, model=SHIPPED)]
     for kind in ("features", "indices"):
         expected = np.array([getattr(stage, kind) for stage in stages])
         np.testing.assert_array_equal(result.as_numpy(f"{kind}_0"), expected)

@@ -5,9 +5,9 @@ import pytest
 from google.protobuf import descriptor_pool
 from tests.support.wire_format import field as wire_field
 
+from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.codec.open_inference.message import read_infer_message
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.errors import InvalidRequestError, UnsupportedError
 

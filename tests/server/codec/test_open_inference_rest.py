@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.open_inference import fps, json_values, rest
 from farpoint_server.codec.open_inference.message import read_infer_message
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError
@@ -85,7 +85,9 @@ def test_outputs_are_json_or_binary_as_is_asked(fields, in_binary):
     read = rest.read_rest_request("fps", "", *body(points(data=CLOUD.tolist()), COUNT, **fields))
     decoded = decode_sample_request(fps.parse_fps_request(read.message, LIMITS))
     samples = Samples(np.array([1, 4, 9], np.int32), np.array([0.5, 2.5, 0], np.float32))
-    response = fps.serialize_fps_response(read.message.request, decoded, Outcome(samples, 0, 0))
+    response = fps.serialize_fps_response(
+        read.message.request, 0.0, decoded, Outcome(samples, 0, 0)
+    )
     text, chunks = rest.write_rest_response(read, response)
     said = json.loads(text)
     assert (said["model_name"], said["model_version"]) == ("fps", "1")

@@ -3,15 +3,15 @@
 import random
 
 import pytest
+from farpoint_server.codec.parts import Bound, check_encode, check_parts, check_sample
 from google.protobuf.message import DecodeError
 from tests.support.wire_format import field
 
+from farpoint.inference import open_inference_pb2 as oi
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
 from farpoint_server.codec import parts, sample_request, streaming, wire
 from farpoint_server.codec.open_inference.message import BOUNDS, read_infer_message
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as oi
-from farpoint_server.codec.parts import Bound, check_encode, check_parts, check_sample
 from farpoint_server.codec.validation import MAX_ATTRIBUTES, MAX_DIMENSIONS, MAX_PACKED_FIELDS
 from farpoint_server.errors import InvalidRequestError
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from farpoint_server.codec.open_inference.tensors import TYPES, dtype_of
+from farpoint_server.codec.dtypes import INFERENCE_TYPES
 from farpoint_server.codec.wire import Buffer
 from farpoint_server.errors import InvalidRequestError, quoted
 
@@ -63,10 +63,10 @@ def tensor_bytes(
     Raises:
         InvalidRequestError: it is no such tensor.
     """
-    if datatype not in TYPES or datatype == "BF16":
+    if datatype not in INFERENCE_TYPES or datatype == "BF16":
         raise InvalidRequestError(field, f"{BINARY_SIZE} for {quoted(datatype)}", "numbers")
     data = check_list(item.get("data", None), field)
-    dtype = dtype_of(datatype)
+    dtype = INFERENCE_TYPES[datatype].numpy
     kinds = {"f": "iuf", "b": "b"}.get(dtype.kind, "iu")
     try:
         array = np.array(data)
@@ -85,7 +85,7 @@ def tensor_bytes(
 
 def tensor_numbers(name: str, datatype: str, data: Buffer) -> list[Any]:
     """The elements of an output for JSON, flat; raises InvalidRequestError if it has no such."""
-    array = np.frombuffer(data, dtype_of(datatype))
+    array = np.frombuffer(data, INFERENCE_TYPES[datatype].numpy)
     if array.size > MAX_NUMBERS:
         expected = f"{BINARY} for more than {MAX_NUMBERS} numbers"
         raise InvalidRequestError(f"outputs[{name}]", expected, array.size)

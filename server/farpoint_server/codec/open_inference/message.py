@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec import wire
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.parts import Bound, Bounds, check_parts
 from farpoint_server.codec.validation import MAX_DIMENSIONS
 from farpoint_server.codec.wire import Buffer, UnusualError, cut, length_delimited, walk
+from farpoint_server.codec.wire_limits import Bound, Bounds, check_parts
 
 _Request, _Input, _Contents = (
     pb.ModelInferRequest,

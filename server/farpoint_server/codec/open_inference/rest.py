@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec.open_inference.json_values import (
     BINARY,
     BINARY_SIZE,
@@ -19,7 +20,6 @@ from farpoint_server.codec.open_inference.json_values import (
     tensor_numbers,
 )
 from farpoint_server.codec.open_inference.message import InferMessage
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.codec.wire import Buffer, length_delimited
 from farpoint_server.errors import InvalidRequestError, quoted
 

@@ -8,6 +8,7 @@ from google.protobuf.message import Message
 from google.rpc import status_pb2
 from starlette.datastructures import Headers
 
+from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec import json_form
 from farpoint_server.codec.open_inference import json_values
 from farpoint_server.codec.open_inference.message import whole
@@ -17,7 +18,6 @@ from farpoint_server.codec.open_inference.rest import (
     serialize_infer_message,
     write_rest_response,
 )
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.errors import InvalidRequestError
 from farpoint_server.services.open_inference.servicer import DESCRIPTOR
 from farpoint_server.transport.http.exchange import NO_BOUND, Answer

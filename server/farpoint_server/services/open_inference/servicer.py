@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 
 import grpc
 
+from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server import version
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.errors import DrainingError, UnsupportedError
 from farpoint_server.services.open_inference.infer_handler import InferHandler
 from farpoint_server.services.open_inference.infer_stream import InferStream

@@ -16,10 +16,11 @@ from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.services.sample_handler import (
+from farpoint_server.services.pipeline import (
     INLINE_FLOAT32_BYTES,
     INLINE_RADIUS_POINTS,
-    SampleHandler,
+    Pipeline,
+    SampleCall,
 )
 
 LIMITS = RequestLimits(message_bytes=1 << 26, points=1 << 20, clouds=5)
@@ -41,17 +42,17 @@ def message(points: int, samples: int, **fields) -> SampleMessage:
     return SampleMessage(request, None, request.ByteSize())
 
 
-def handler(max_points: int, threads: ThreadPoolExecutor | None = None) -> SampleHandler:
+def pipeline(max_points: int, threads: ThreadPoolExecutor | None = None) -> Pipeline:
     admission = Admission(max_points, max_bytes=1 << 30, retry_ms=1)
-    return SampleHandler(LIMITS, admission, None, FirstRows(), [], threads)
+    return Pipeline(LIMITS, admission, None, FirstRows(), [], threads)
 
 
 async def test_what_is_wrong_is_told_so_also_where_there_is_no_room():
-    full = handler(max_points=0)
+    full = pipeline(max_points=0)
     with pytest.raises(InvalidRequestError):
         parse_sample_request(message(3, 4), full.limits)
     with pytest.raises(OverloadedError):
-        await full.sample(parse_sample_request(message(3, 2), full.limits), None, lambda *_: [])
+        await full.run(SampleCall(parse_sample_request(message(3, 2), LIMITS), lambda *_: []), None)
 
 
 @pytest.mark.parametrize(
@@ -71,10 +72,10 @@ async def test_only_what_is_large_leaves_the_event_loop(points, samples, elsewhe
             seen.append("decode")
         return decode_sample_request(request)
 
-    monkeypatch.setattr("farpoint_server.services.sample_handler.decode_sample_request", decode)
+    monkeypatch.setattr("farpoint_server.services.pipeline.decode_sample_request", decode)
     request = parse_sample_request(message(points, samples), LIMITS)
     with ThreadPoolExecutor(1) as threads:
-        chunks = await handler(1 << 20, threads).sample(request, None, serialize)
+        chunks = await pipeline(1 << 20, threads).run(SampleCall(request, serialize), None)
     assert seen == elsewhere
     assert len(pb.SampleResponse.FromString(b"".join(chunks)).indices.data) == 4 * samples
 
@@ -92,7 +93,7 @@ async def test_what_a_radius_costs_is_reckoned_off_the_event_loop_where_it_takes
     monkeypatch.setattr("farpoint_server.codec.coordinates.SampleWork", work)
     request = parse_sample_request(message(points, 5, covering_radius=1.0), LIMITS)
     with ThreadPoolExecutor(1) as threads:
-        await handler(1 << 20, threads).sample(request, None, lambda *_: [])
+        await pipeline(1 << 20, threads).run(SampleCall(request, lambda *_: []), None)
     assert seen == [elsewhere]
 
 

@@ -10,7 +10,7 @@ own, so that a process may also load another package that brings this protocol a
 """
 
 from collections import abc as _abc
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as _open_inference_pb2
+from farpoint.inference import open_inference_pb2 as _open_inference_pb2
 from grpc import aio as _aio
 import abc as _abc_1
 import grpc as _grpc
@@ -63,18 +63,6 @@ class GRPCInferenceServiceStub:
     """Loads a model, or loads it anew. At the admin addresses alone."""
     RepositoryModelUnload: _grpc.UnaryUnaryMultiCallable[_open_inference_pb2.RepositoryModelUnloadRequest, _open_inference_pb2.RepositoryModelUnloadResponse]
     """Unloads a model. At the admin addresses alone."""
-    SystemSharedMemoryStatus: _grpc.UnaryUnaryMultiCallable[_open_inference_pb2.SystemSharedMemoryStatusRequest, _open_inference_pb2.SystemSharedMemoryStatusResponse]
-    """Regions of system shared memory (POSIX) that are registered."""
-    SystemSharedMemoryRegister: _grpc.UnaryUnaryMultiCallable[_open_inference_pb2.SystemSharedMemoryRegisterRequest, _open_inference_pb2.SystemSharedMemoryRegisterResponse]
-    """Registers a region, which inputs and outputs may then refer to."""
-    SystemSharedMemoryUnregister: _grpc.UnaryUnaryMultiCallable[_open_inference_pb2.SystemSharedMemoryUnregisterRequest, _open_inference_pb2.SystemSharedMemoryUnregisterResponse]
-    """Forgets a region, or all of them."""
-    CudaSharedMemoryStatus: _grpc.UnaryUnaryMultiCallable[_open_inference_pb2.CudaSharedMemoryStatusRequest, _open_inference_pb2.CudaSharedMemoryStatusResponse]
-    """Regions of CUDA memory: none."""
-    CudaSharedMemoryRegister: _grpc.UnaryUnaryMultiCallable[_open_inference_pb2.CudaSharedMemoryRegisterRequest, _open_inference_pb2.CudaSharedMemoryRegisterResponse]
-    """Unimplemented."""
-    CudaSharedMemoryUnregister: _grpc.UnaryUnaryMultiCallable[_open_inference_pb2.CudaSharedMemoryUnregisterRequest, _open_inference_pb2.CudaSharedMemoryUnregisterResponse]
-    """Has nothing to forget."""
 
 @_typing.type_check_only
 class GRPCInferenceServiceAsyncStub(GRPCInferenceServiceStub):
@@ -105,18 +93,6 @@ class GRPCInferenceServiceAsyncStub(GRPCInferenceServiceStub):
     """Loads a model, or loads it anew. At the admin addresses alone."""
     RepositoryModelUnload: _aio.UnaryUnaryMultiCallable[_open_inference_pb2.RepositoryModelUnloadRequest, _open_inference_pb2.RepositoryModelUnloadResponse]  # type: ignore[assignment]
     """Unloads a model. At the admin addresses alone."""
-    SystemSharedMemoryStatus: _aio.UnaryUnaryMultiCallable[_open_inference_pb2.SystemSharedMemoryStatusRequest, _open_inference_pb2.SystemSharedMemoryStatusResponse]  # type: ignore[assignment]
-    """Regions of system shared memory (POSIX) that are registered."""
-    SystemSharedMemoryRegister: _aio.UnaryUnaryMultiCallable[_open_inference_pb2.SystemSharedMemoryRegisterRequest, _open_inference_pb2.SystemSharedMemoryRegisterResponse]  # type: ignore[assignment]
-    """Registers a region, which inputs and outputs may then refer to."""
-    SystemSharedMemoryUnregister: _aio.UnaryUnaryMultiCallable[_open_inference_pb2.SystemSharedMemoryUnregisterRequest, _open_inference_pb2.SystemSharedMemoryUnregisterResponse]  # type: ignore[assignment]
-    """Forgets a region, or all of them."""
-    CudaSharedMemoryStatus: _aio.UnaryUnaryMultiCallable[_open_inference_pb2.CudaSharedMemoryStatusRequest, _open_inference_pb2.CudaSharedMemoryStatusResponse]  # type: ignore[assignment]
-    """Regions of CUDA memory: none."""
-    CudaSharedMemoryRegister: _aio.UnaryUnaryMultiCallable[_open_inference_pb2.CudaSharedMemoryRegisterRequest, _open_inference_pb2.CudaSharedMemoryRegisterResponse]  # type: ignore[assignment]
-    """Unimplemented."""
-    CudaSharedMemoryUnregister: _aio.UnaryUnaryMultiCallable[_open_inference_pb2.CudaSharedMemoryUnregisterRequest, _open_inference_pb2.CudaSharedMemoryUnregisterResponse]  # type: ignore[assignment]
-    """Has nothing to forget."""
 
 class GRPCInferenceServiceServicer(metaclass=_abc_1.ABCMeta):
     """Serves models by name, with tensors as inputs and outputs."""
@@ -216,53 +192,5 @@ class GRPCInferenceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_open_inference_pb2.RepositoryModelUnloadResponse, _abc.Awaitable[_open_inference_pb2.RepositoryModelUnloadResponse]]:
         """Unloads a model. At the admin addresses alone."""
-
-    @_abc_1.abstractmethod
-    def SystemSharedMemoryStatus(
-        self,
-        request: _open_inference_pb2.SystemSharedMemoryStatusRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_pb2.SystemSharedMemoryStatusResponse, _abc.Awaitable[_open_inference_pb2.SystemSharedMemoryStatusResponse]]:
-        """Regions of system shared memory (POSIX) that are registered."""
-
-    @_abc_1.abstractmethod
-    def SystemSharedMemoryRegister(
-        self,
-        request: _open_inference_pb2.SystemSharedMemoryRegisterRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_pb2.SystemSharedMemoryRegisterResponse, _abc.Awaitable[_open_inference_pb2.SystemSharedMemoryRegisterResponse]]:
-        """Registers a region, which inputs and outputs may then refer to."""
-
-    @_abc_1.abstractmethod
-    def SystemSharedMemoryUnregister(
-        self,
-        request: _open_inference_pb2.SystemSharedMemoryUnregisterRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_pb2.SystemSharedMemoryUnregisterResponse, _abc.Awaitable[_open_inference_pb2.SystemSharedMemoryUnregisterResponse]]:
-        """Forgets a region, or all of them."""
-
-    @_abc_1.abstractmethod
-    def CudaSharedMemoryStatus(
-        self,
-        request: _open_inference_pb2.CudaSharedMemoryStatusRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_pb2.CudaSharedMemoryStatusResponse, _abc.Awaitable[_open_inference_pb2.CudaSharedMemoryStatusResponse]]:
-        """Regions of CUDA memory: none."""
-
-    @_abc_1.abstractmethod
-    def CudaSharedMemoryRegister(
-        self,
-        request: _open_inference_pb2.CudaSharedMemoryRegisterRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_pb2.CudaSharedMemoryRegisterResponse, _abc.Awaitable[_open_inference_pb2.CudaSharedMemoryRegisterResponse]]:
-        """Unimplemented."""
-
-    @_abc_1.abstractmethod
-    def CudaSharedMemoryUnregister(
-        self,
-        request: _open_inference_pb2.CudaSharedMemoryUnregisterRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_open_inference_pb2.CudaSharedMemoryUnregisterResponse, _abc.Awaitable[_open_inference_pb2.CudaSharedMemoryUnregisterResponse]]:
-        """Has nothing to forget."""
 
 def add_GRPCInferenceServiceServicer_to_server(servicer: GRPCInferenceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

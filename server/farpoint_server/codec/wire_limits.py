@@ -146,22 +146,6 @@ def check_stream(clouds: int) -> Check:
 
 
 @lru_cache(8)
-def check_infer(clouds: int) -> Check:
-    """For an InferRequest of at most so many clouds."""
-    kind = sampling_pb2.InferRequest
-    values = sampling_pb2.NamedTensor.VALUES_FIELD_NUMBER
-    bounds: Bounds = {
-        kind.POINTS_FIELD_NUMBER: Bound("points", parts=_TENSOR),
-        kind.LENGTHS_FIELD_NUMBER: Bound("lengths", numbers=clouds),
-        kind.INPUTS_FIELD_NUMBER: Bound(
-            "inputs", MAX_ATTRIBUTES, parts={values: Bound("values", parts=_TENSOR)}
-        ),
-        kind.OUTPUTS_FIELD_NUMBER: Bound("outputs", MAX_ATTRIBUTES),
-    }
-    return partial(check_parts, bounds=bounds)
-
-
-@lru_cache(8)
 def check_encode(clouds: int) -> Check:
     """For an EncodeRequest of at most so many clouds."""
     kind = sampling_pb2.EncodeRequest
