@@ -54,7 +54,7 @@ stage built 60 "$python" tools/gpu_device.py --kernels || exit 1
 
 # An illegal access spoils the rest of its process, so a failure is looked at kernel by kernel.
 if ! stage sampling 150 "${pytest[@]}" "$device_tests"; then
-  for kernel in grid block tree parts; do
+  for kernel in grid block tree partitioned; do
     stage "sampling_$kernel" 40 "${pytest[@]}" "$device_tests" -k "$kernel"
   done
 fi

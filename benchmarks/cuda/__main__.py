@@ -32,7 +32,7 @@ SIZES = [
 BATCHED = [(16384, 4096), (4096, 1024), (1024, 256), (65536, 16384)]
 BATCHES = [32, 16, 128]
 MOST_LIDAR_POINTS = 1 << 20  # casting more rays takes longer than measuring
-METHODS = ("block", "grid", "tree", "parts")
+METHODS = ("block", "grid", "tree", "partitioned")
 # What the model of docs/performance_cuda.md assumes: (operation, size) to cycles.
 LATENCIES = {("redux", 32): 20, ("barrier", 256): 22, ("load", 1): 40, ("load", 1024): 270}
 

@@ -22,7 +22,7 @@ class Method(IntEnum):
     GRID = 1
     BLOCK = 2
     TREE = 3
-    PARTS = 4
+    PARTITIONED = 4
 
 
 class FpsBatch(ctypes.Structure):
@@ -58,7 +58,7 @@ class TreeShape(NamedTuple):
     levels: int
     in_shared: bool
     sorts_in_block: bool
-    parts: int = 1
+    partitions: int = 1
 
 
 class SearchBatch(ctypes.Structure):
@@ -203,8 +203,8 @@ def planned(
     batch.rows = clouds * points
     found = (ctypes.c_int * 6)()
     scratch_bytes = library().model_plan(ctypes.byref(batch), int(method), processors, found)
-    warps, levels, in_shared, sorts_in_block, parts, picked = found
-    shape = TreeShape(warps, levels, bool(in_shared), bool(sorts_in_block), parts)
+    warps, levels, in_shared, sorts_in_block, partitions, picked = found
+    shape = TreeShape(warps, levels, bool(in_shared), bool(sorts_in_block), partitions)
     return Plan(Method(picked), shape, scratch_bytes)
 
 
