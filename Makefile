@@ -56,7 +56,6 @@ check: ext  ## Formatters, linters, types, layers, generated code, every CUDA ke
 	$(BIN)/check-jsonschema -q --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema -q --builtin-schema vendor.citation-file-format CITATION.cff
 	$(BIN)/python tools/check_cuda.py
-	$(BIN)/python tools/check_cuda_loops.py
 
 bench: ext  ## Every benchmark that needs no GPU, against the peers that install here.
 	-for peer in $(PEERS); do $(BIN)/python -m pip install -q -c constraints.txt $$peer; done

@@ -1,7 +1,7 @@
 """One cloud by several blocks of the emulated GPU: exact, whichever block is ahead.
 
-Blocks of the model run at once, their warps in a random order and at random speeds, so a partition that
-takes a point too early, or applies a sample of another too early or too late, shows.
+Blocks of the model run at once, their warps in a random order and at random speeds, so a
+partition that takes a point, or applies a sample of another, at the wrong time shows.
 """
 
 import multiprocessing

@@ -70,7 +70,6 @@ __device__ void sample_partition(Picker& picker, Peers& peers, StopRule& stop_ru
     peers.publish(key);
     if (peers.is_any_behind(key)) {
       const Peers::Found found = peers.poll(f, key);
-      if (threadIdx.x == 0) tally(Work::kOfOthers, found.arrived);
       for (int i = 0; i < found.arrived; ++i) {
         picker.apply(peers.pending(i));
         __syncwarp();  // two of them may store the farthest point of one leaf, each from its lane

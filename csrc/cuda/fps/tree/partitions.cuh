@@ -26,8 +26,8 @@ struct Partitions {
   int group_shift;   // see group_shift()
   Box* group_boxes;  // (clouds, partitions, groups)
   unsigned* first;   // (clouds): kNoRow less the lowest finite row; 0 where none is, or unwanted
-  // Zero before the blocks start. A part's samples in order, and what it publishes of itself: it takes
-  // no more sample before key `~low`, and had `high` samples when it said so.
+  // Zero before the blocks start. A part's samples in order, and what it publishes of itself: it
+  // takes no more sample before key `~low`, and had `high` samples when it said so.
   Key* logs;     // (rows): those of a part from its first point on
   Words* words;  // (clouds, partitions)
 

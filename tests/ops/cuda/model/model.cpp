@@ -13,7 +13,6 @@
 #include "cuda/interpolate/interpolate.h"
 #include "cuda/neighbors/neighbors.h"
 #include "machine.h"
-#include "ptx/traffic.h"
 
 using namespace farpoint::cuda;
 
@@ -80,13 +79,10 @@ extern "C" {
 
 const char* model_failure() { return model::failure(); }
 
-// What kernels have tallied of a kind of work; from 0 again.
-int64_t model_work(int kind) { return std::exchange(model::work[kind], 0); }
+// Leaves that the tree kernel has gone down to; from 0 again.
+int64_t model_leaves_visited() { return std::exchange(model::leaves, 0); }
 
 void model_processors(int count) { model::set_processors(count); }
-
-// Memory traffic since the last call, of kernels whose translation counts it.
-void model_traffic(model::traffic::Totals* totals) { *totals = model::traffic::take(); }
 
 int model_fps(const FpsBatch* batch, int method, unsigned seed) {
   model::reset();
