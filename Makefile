@@ -66,7 +66,6 @@ check: dev ext  ## Formatters, linters, types, layers, generated code, every CUD
 	$(BIN)/check-jsonschema -q --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema -q --builtin-schema vendor.citation-file-format CITATION.cff
 	$(BIN)/python tools/check_cuda.py
-	$(BIN)/python tools/check_cuda_loops.py
 
 bench: dev ext  ## Every benchmark that needs no GPU, against the peers that install here.
 	-for peer in $(PEERS); do $(BIN)/python -m pip install -q -c constraints.txt $$peer; done
