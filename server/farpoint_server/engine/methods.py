@@ -9,16 +9,23 @@ import numpy as np
 import torch
 
 from farpoint_ops import random_sample_ragged, voxel_grid_mean, voxel_grid_sample
-from farpoint_server.engine.sample import GPU_LAUNCH_NS, GPU_POINT_NS
+from farpoint_server.engine.sample import GPU_LAUNCH_NS, GPU_POINT_NS, MARGIN
 from farpoint_server.engine.transfer.device import Array
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import MethodClouds, RandomRows, Samples
-from farpoint_server.memory.prediction import method_bytes
 
 # On one core, to within a factor of two: calling torch, and per point of a million (CPU time, a
 # Xeon, a busy machine).
 METHOD_NS = 300_000
 POINT_NS = {"first": 170, "nearest_mean": 270, "mean": 400, "random": 170}
+
+# Bytes per point: coordinates in float64, voxels, their numbers, sorted and back; 246 were seen.
+POINT_BYTES = 256
+
+
+def method_bytes(points: int) -> int:
+    """Bytes that a voxel grid or random rows take on the device at most."""
+    return int(MARGIN * POINT_BYTES * points)
 
 
 @dataclass(frozen=True)

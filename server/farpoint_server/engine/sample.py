@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, ClassVar, TypeVar
 
@@ -13,7 +14,6 @@ import farpoint_ops  # noqa: F401  registers the ops
 from farpoint_server.engine.submit import KernelInputs, submit
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import Clouds, Float32s, Float64s, Int32s, Int64s, Samples
-from farpoint_server.memory.prediction import sample_bytes
 
 # What the CPU kernel takes, to within a factor of two, as it reckons itself where it decides how
 # many threads a cloud is worth: for scans, surfaces and noise, alone or a thousand clouds at once.
@@ -22,6 +22,13 @@ POINT_NS, SAMPLE_NS = 15, 200
 # and events; 12 bytes a point, staged and copied at some 10 GB/s; a sample of the longest cloud,
 # since its samples follow one another and clouds do not.
 GPU_LAUNCH_NS, GPU_POINT_NS, GPU_SAMPLE_NS = 100_000, 3, 600
+# Both caching allocators round sizes up to this; a prediction is more than that by a margin.
+ROUNDING, MARGIN = 512, 1.25
+# Bytes per point: coordinates, distance to the samples, order in which a large cloud is searched.
+POINT_TENSORS = (12, 4, 16)
+# Bytes per sample: row, distance, and the coordinates of the copy that goes back.
+SAMPLE_TENSORS = (4, 4, 12)
+CLOUD_BYTES = 3 * 8
 # What a request gets that was given up: nobody reads it.
 _NOTHING = Samples(np.empty(0, np.int32), None)
 _Array = TypeVar("_Array", Float32s, Int64s)
@@ -72,7 +79,6 @@ class SampleBatch:
     """Requests that run in one launch, each of which may be given up while it runs.
 
     Attributes:
-        kind: Of its memory.
         requests: In order.
         point_count: Points of all clouds.
         predicted_bytes: Bytes that the batch takes on the device.
@@ -81,8 +87,6 @@ class SampleBatch:
             its samples mean nothing. It is written on the event loop while the engine's thread
             reads it; an aligned int32 is stored whole, and a flag seen late costs time alone.
     """
-
-    kind = "sample"
 
     def __init__(self, requests: Sequence[Clouds], cancelled: Int32s | None = None) -> None:
         self.requests = tuple(requests)
@@ -167,6 +171,16 @@ class SampleBatch:
 
         points = [clouds.points for clouds in self.requests]
         return submit(points, inputs, self.cancelled, pipeline, answer)
+
+
+# A request is predicted three times on its way, and streams repeat their sizes.
+@lru_cache(1024)
+def sample_bytes(points: int, clouds: int, samples: int) -> int:
+    """Bytes that sampling takes on the device at most, inputs and answers included."""
+    tensors = [points * size for size in POINT_TENSORS]
+    tensors += [samples * size for size in SAMPLE_TENSORS]
+    tensors.append(clouds * CLOUD_BYTES)
+    return int(MARGIN * sum(-(-size // ROUNDING) * ROUNDING for size in tensors))
 
 
 def launch(requests: Sequence[Clouds], cancelled: Int32s) -> list[Samples]:

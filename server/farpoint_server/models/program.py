@@ -26,7 +26,7 @@ from farpoint_server.models.joining import (
 )
 
 Outputs: TypeAlias = Mapping[str, ProgramOutput]
-# What a row is taken to need until batches were seen; from there on memory/prediction corrects it.
+# Bytes that a row is predicted to take at least; a GPU measures it at the first run.
 ROW_BYTES = 4096
 # A call never runs on the event loop, however little it is predicted to take: nobody knows what is
 # in a program.
@@ -41,8 +41,10 @@ class LoadedProgram:
     manifest: Manifest
     runs: Mapping[torch.device, Flat]
     parameters: int
-    row_ns: float
+    row_ns: float = 0.0
     """Nanoseconds for each row of a call, as the first one on a device took."""
+    row_bytes: int = ROW_BYTES
+    """Bytes that it is predicted to take."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class ProgramWork:
         lengths, manifest = self.request.lengths, self.program.manifest
         is_cut = _is_cut(self.program, self.request)
         rows = int(lengths.max()) if is_cut else call_rows(lengths, manifest)
-        return ROW_BYTES * rows
+        return self.program.row_bytes * rows
 
     @staticmethod
     def batch(requests: "Sequence[ProgramWork]") -> "ProgramBatch":
@@ -116,7 +118,6 @@ class ProgramBatch:
     ) -> None:
         self.program = program
         self.requests = requests
-        self.kind = f"infer {program.name}"
         # Shared with all slices.
         self.given_up = np.zeros(len(requests), np.bool_) if given_up is None else given_up
 
@@ -127,9 +128,9 @@ class ProgramBatch:
 
     @property
     def predicted_bytes(self) -> int:
-        """Bytes of its largest call, before they are corrected by what such batches took."""
+        """Bytes of its largest call."""
         lengths = np.concatenate([request.lengths for request in self.requests])
-        return ROW_BYTES * call_rows(lengths, self.program.manifest)
+        return self.program.row_bytes * call_rows(lengths, self.program.manifest)
 
     def __len__(self) -> int:
         return len(self.requests)

@@ -110,7 +110,7 @@ class ModelHandler:
         fields["points"], fields["clouds"] = int(lengths.sum()), len(lengths)
         fields["model"] = model
         work = await loop.run_in_executor(self.threads, decode)
-        check_any(self.engines, work.least_bytes, work.kind)
+        check_any(self.engines, work.least_bytes)
         decoded_at = time.monotonic_ns()
         outcome = await self.batcher.run(work, timeout_s)
         times = begun, decoded_at, time.monotonic_ns()

@@ -19,10 +19,8 @@ from farpoint_server.engine.sample import SampleBatch, SampleWork
 from farpoint_server.engine.transfer.device import DeviceStream
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.manager import Manager
-from farpoint_server.memory.managers import manager_of
-from farpoint_server.memory.options import Options
-from farpoint_server.memory.policy import Thresholds
+from farpoint_server.memory.manager import Manager, manager_of
+from farpoint_server.memory.policy import Options, Thresholds
 
 CPU = torch.device("cpu")
 clouds = partial(clouds_of, np.random.default_rng(4))
