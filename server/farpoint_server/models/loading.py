@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from farpoint_models.programs import Manifest, ProgramError, Role, load_program
 from farpoint_models.programs.program import Flat
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import ProgramInput
+from farpoint_server.engine.types import ProgramInput, SoloWork
 from farpoint_server.errors import InvalidRequestError, ServiceError, shortened
 from farpoint_server.models.program import ROW_BYTES, LoadedProgram, ProgramBatch
 
@@ -83,7 +83,8 @@ async def _load_program(name: str, path: Path, engines: Sequence[Engine]) -> Loa
     return LoadedProgram(name, program.manifest, runs, program.parameters, row_ns, row_bytes)
 
 
-class WarmUp(Generic[T]):
+@dataclass(frozen=True)
+class WarmUp(SoloWork[T]):
     """A first run on a device, as a batch that is not cut.
 
     Args:
@@ -91,21 +92,9 @@ class WarmUp(Generic[T]):
         predicted_bytes: 0 is not budgeted.
     """
 
-    def __init__(
-        self,
-        forward: Callable[[torch.device, Pipeline[Any] | None], T],
-        predicted_bytes: int = 0,
-        points: int = WARM_UP_POINTS,
-    ) -> None:
-        self.predicted_bytes = predicted_bytes
-        self.point_count = points
-        self._forward = forward
-
-    def __len__(self) -> int:
-        return 1
-
-    def __getitem__(self, _: slice) -> "WarmUp[T]":
-        return self
+    forward: Callable[[torch.device, Pipeline[Any] | None], T]
+    predicted_bytes: int = 0
+    point_count: int = WARM_UP_POINTS
 
     def halve(self) -> None:
         """It cannot be cut."""
@@ -113,12 +102,9 @@ class WarmUp(Generic[T]):
     def join(self, first: object, second: object) -> None:
         """It is never cut."""
 
-    def give_up(self, index: int) -> None:
-        """It is never given up."""
-
     def run(self, device: torch.device, pipeline: Pipeline[Any] | None) -> list[T]:
         """What the forward pass gave."""
-        return [self._forward(device, pipeline)]
+        return [self.forward(device, pipeline)]
 
 
 def _warm_up_of(encoder: DensityEncoder) -> WarmUp[DensityEncoder]:

@@ -166,14 +166,14 @@ class Batcher:
         except BaseException:
             # It may still wait, or run in a batch with others.
             lane.queue.discard(job)
-            job.give_up()
+            job.cancel()
             raise
         finally:
             if timer is not None:
                 timer.cancel()
 
     def _refuse_if_known(self, work: Work[Any], predicted_s: float, timeout_s: float) -> None:
-        """Refuses what would be given up in the end, after it took the time of others."""
+        """Refuses work that would pass its deadline after it took the time of others."""
         if timeout_s > 0 and self._costs.is_known(work):
             raise DeadlineTooCloseError(
                 f"the work would end in about {predicted_s:.3g} s, and the deadline is in "

@@ -32,8 +32,8 @@ class Job:
         if self.is_wanted:
             self.answer.set_exception(error)
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """Has a kernel that works on it leave it unfinished."""
         if self.place is not None:
             batch, index = self.place
-            batch.give_up(index)
+            batch.cancel(index)

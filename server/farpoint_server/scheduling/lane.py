@@ -191,7 +191,7 @@ class Lane:
                 queue_ms = (begun - job.accepted) * 1e3
                 job.answer.set_result(Outcome(answer, queue_ms, compute_s * 1e3, batch_requests))
                 batch_requests = 0
-        # What was given up, or refused for its memory, did not take its time.
+        # A request that was cancelled, or refused for its memory, did not take its time.
         if is_complete:
             self._costs.observe([job.work for job in jobs], compute_s * 1e9)
 

@@ -55,6 +55,6 @@ class EncodeHandler(ModelHandler):
 
         def decode() -> EncodeWork:
             clouds = decode_encode_request(request)
-            return EncodeWork(model.encoders, clouds, kind=f"encode {model.name}")
+            return EncodeWork(model.encoders, clouds, cost_key=f"encode {model.name}")
 
         return await self.run(model.name, request.lengths, decode, timeout_s, serialize)

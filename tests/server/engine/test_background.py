@@ -146,7 +146,7 @@ async def test_on_a_gpu_short_work_passes_long_work_on_a_stream_of_its_own():
     batch = SampleBatch([clouds(300), clouds(200)])
     long = asyncio.ensure_future(background.run(batch))
     short = await asyncio.wait_for(engine.run(batch), 30)
-    while not gate.readers:  # the other engine's thread may be slow to begin
+    while not pipelines[0].in_flight:  # the other engine's thread may be slow to begin
         await asyncio.sleep(0.001)
     assert not long.done()
     assert await engine.call(lambda: memory.trim_if_idle(0)) is None

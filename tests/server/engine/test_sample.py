@@ -67,7 +67,7 @@ def test_giving_a_request_up_reaches_its_slices_and_halves():
     batch = SampleBatch([clouds(3), clouds(4, 5), clouds(6)])
     rest = batch[1:]
     left, right = rest[:1].halve()
-    batch.give_up(1)
+    batch.cancel(1)
     assert rest.cancelled.tolist() == [1, 1, 0]
     assert (left.cancelled.tolist(), right.cancelled.tolist()) == ([1], [1])
     assert batch[2:].cancelled.tolist() == [0]

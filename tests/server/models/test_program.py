@@ -89,7 +89,7 @@ def test_each_request_gets_what_is_its_own_of_shared_calls(manifest, runs, share
 def test_what_is_alone_is_one_call_as_it_was_sent():
     runs = Runs()
     work = ProgramWork(program(ALONE, runs), request(6, 6))
-    assert not work.shares_launch
+    assert work.batch_key is None
     check([work.request], work.batch([work]).run(CPU, None))
     assert runs.sizes == [12]
     assert work.batch([work]).halve() is None
@@ -170,7 +170,7 @@ async def test_programs_share_no_batch_and_callers_the_same_predicted_time():
     spent = dict.fromkeys("abc", 0)
     while sum(spent.values()) < 300e6:
         batch = queue.take_batch()
-        assert len({j.work.launch for j in batch}) == 1
+        assert len({j.work.batch_key for j in batch}) == 1
         for taken in batch:
             spent[taken.caller] += taken.cost_ns
     assert max(spent.values()) - min(spent.values()) <= 20e6

@@ -226,8 +226,8 @@ async def test_with_every_device_hung_the_caller_is_told_so():
 def test_an_encode_that_was_given_up_is_not_given_up_elsewhere():
     points = np.zeros((1, 3), np.float32)
     work = EncodeWork({}, EncoderInput(points, points, np.ones(1, np.int64)))
-    work.give_up(0)
-    assert (work.given_up, work.again().given_up) == ([True], [False])
+    work.cancel(0)
+    assert (work.cancelled, work.retry_copy().cancelled) == ([True], [False])
 
 
 async def test_real_engines_give_the_same_samples_on_whatever_device():
