@@ -32,7 +32,7 @@ class Hook:
 
     def __call__(self, *_: object) -> None:
         self.begun.set()
-        assert self.release.wait(10)
+        assert self.release.wait(60)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ async def until(condition) -> None:
         while not condition():
             await asyncio.sleep(0.005)
 
-    await asyncio.wait_for(poll(), 10)
+    await asyncio.wait_for(poll(), 60)
 
 
 async def test_an_encode_alone_shows_that_an_engine_hangs(engines, model, hook, batcher_of):
@@ -106,7 +106,7 @@ async def test_a_forward_whose_caller_has_left_is_still_watched(engines, model, 
     watchdog = Watchdog(0.1, 1)
     batcher = batcher_of(engines[:1], 1000, watchdog)
     call = asyncio.create_task(batcher.run(EncodeWork(model, CLOUD), None))
-    await asyncio.to_thread(hook.begun.wait, 10)
+    await asyncio.to_thread(hook.begun.wait, 60)
     call.cancel()
     await until(lambda: watchdog.all_hung)
 
