@@ -10,12 +10,8 @@ cloud, so that the way counts and not the kernel. Writes benchmarks/results/ray.
 import argparse
 import json
 import os
-import signal
 import socket
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,35 +28,26 @@ from benchmarks.service.shared_memory import serving
 RESULTS = Path(__file__).parents[1] / "results"
 POINTS = (1_024, 20_000, 120_000, 1_000_000)
 ROUNDS, CALLERS, LOADED_CALLS = 101, 8, 400
-READY_S = 180
 Row = dict[str, float | int]
 
 
 @contextmanager
 def through_ray() -> Iterator[str]:
     """The address of a proxy before one replica, on a cluster of its own."""
+    from ray import serve
+
+    from farpoint_server.ray_serve.application import application
+
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "farpoint_server", "ray", "--ray-address", "local"]
-    command += ["--ray-port", str(port), "--device", "cpu", "--ray-max-replicas", "1"]
-    command += ["--ray-replica-cpus", "1", "--cpu-threads", "2", "--log-format", "json"]
-    with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-        try:
-            _wait_until_deployed(process, log.fileno())
-            yield f"127.0.0.1:{port}"
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait()
-
-
-def _wait_until_deployed(process: "subprocess.Popen[bytes]", log: int) -> None:
-    path, give_up = Path(f"/proc/self/fd/{log}"), time.monotonic() + READY_S
-    while '"deployed"' not in path.read_text():
-        if process.poll() is not None or time.monotonic() > give_up:
-            raise SystemExit(f"Ray did not start: {path.read_text()}")
-        time.sleep(0.1)
+    functions = ["farpoint_server.ray_serve.application.add_to_server"]
+    serve.start(grpc_options={"port": port, "grpc_servicer_functions": functions})
+    serve.run(application({"device": "cpu", "cpu_threads": 2}), name="farpoint")
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        serve.shutdown()
 
 
 def milliseconds(client: farpoint.Client, cloud: np.ndarray) -> float:

@@ -24,11 +24,6 @@ def main() -> None:
     Exit status: 0 drained, 1 calls were cut off, 2 cannot start, 3 the device failed for good,
     or a task did that the server cannot do without.
     """
-    if sys.argv[1:2] == ["ray"]:
-        from farpoint_server.ray_serve import command
-
-        command.main(sys.argv[2:])
-        return
     told = place.told()
     own, settings = told or (place.Place(), cli.parse())
     if sys.stderr is None:
