@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import grpc
 
-from farpoint_server.config.network import NetworkSettings
+from farpoint_server.config.settings import Settings
 from farpoint_server.errors import SecretsUnusableError
 from farpoint_server.transport.reloading import ReloadedFiles
 from farpoint_server.transport.sockets import reason_of
@@ -67,7 +67,7 @@ class TlsFiles:
         return self._files.get().http
 
 
-def tls_files(settings: NetworkSettings) -> TlsFiles | None:
+def tls_files(settings: Settings) -> TlsFiles | None:
     """Those of the settings; None where the settings ask for no TLS.
 
     Raises:
