@@ -16,8 +16,7 @@ from starlette.routing import Route
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.observability import http
-from farpoint_server.observability.metrics.calls import CallMetrics
-from farpoint_server.observability.metrics.instruments import Instruments
+from farpoint_server.observability.metrics import CallMetrics, Instruments
 from farpoint_server.transport.tracing import TracingInterceptor
 
 
