@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import grpc
 import structlog
@@ -14,7 +13,6 @@ from farpoint_server.app.others import OtherProcesses
 from farpoint_server.app.servicers import Parts, make_servicers
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
-from farpoint_server.observability.metrics.batches import batch_metrics
 from farpoint_server.observability.setup import Telemetry
 from farpoint_server.processes.place import Place
 from farpoint_server.request_context import Fields
@@ -47,7 +45,7 @@ class App:
         self._health = Health(services.health_names(settings))
         self._others = OtherProcesses(place)
         self._telemetry = Telemetry(settings, lambda: self.is_serving, self._others)
-        metrics = partial(batch_metrics, self._telemetry.instruments)
+        metrics = self._telemetry.instruments.batches_of
         self._compute = Compute(settings, self._health, metrics, place)
         self._threads = ThreadPoolExecutor(2, "codec")
         self._in_flight = InFlight()

@@ -103,7 +103,7 @@ class GrpcServers:
         if self._auth is not None:
             self._auth.start()
         if (missing := self._settings.unguarded()) is not None:
-            log.warning("open to other machines", **missing)
+            log.warning("listening beyond loopback without TLS or tokens", **missing)
         for server in self._servers:
             await server.start()
 

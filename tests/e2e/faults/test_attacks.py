@@ -55,8 +55,8 @@ def test_a_burst_is_answered_or_refused_with_a_time_to_retry_and_every_refusal_i
     assert all(isinstance(details(error)[0], error_details_pb2.RetryInfo) for error in failed)
     counted = server.metrics()["farpoint_refusals_total{reason=too_many_calls}"]
     assert counted == len(failed)
-    server.wait_for(lambda line: line["event"] == "calls refused")
-    lines = [line for line in server.log if line["event"] == "calls refused"]
+    server.wait_for(lambda line: line["event"] == "calls rejected")
+    lines = [line for line in server.log if line["event"] == "calls rejected"]
     assert 1 <= len(lines) <= 30
     assert 1 <= sum(line["calls"] for line in lines) <= len(failed)
 
@@ -98,7 +98,7 @@ def test_answers_that_nobody_reads_count_until_their_peers_are_cut_off(start):
         for peer in attackers:
             peer.send(peer.begin(SAMPLE), raw.SerializeToString())
         server.wait_for_metric("farpoint_bytes_in_flight", lambda size: size > 2 << 20)
-        server.wait_for(lambda line: line["event"] == "peer does not read" and line["closed"])
+        server.wait_for(lambda line: line["event"] == "peer reads too slowly" and line["closed"])
         server.wait_for_metric("farpoint_bytes_in_flight", lambda size: size == 0)
         cut = server.metrics()["farpoint_refusals_total{reason=send_timeout}"]
         assert 4 <= cut <= len(attackers)
@@ -116,7 +116,7 @@ def test_an_answer_of_a_stream_that_nobody_reads_counts_too(start):
         for _ in range(3):
             peer.send(stream, raw, end=False)
         server.wait_for_metric("farpoint_bytes_in_flight", lambda size: size >= 3 * 320_000)
-        server.wait_for(lambda line: line["event"] == "peer does not read" and line["closed"])
+        server.wait_for(lambda line: line["event"] == "peer reads too slowly" and line["closed"])
         server.wait_for_metric("farpoint_bytes_in_flight", lambda size: size == 0)
 
 

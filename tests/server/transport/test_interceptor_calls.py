@@ -145,7 +145,7 @@ async def test_one_call_too_many_is_counted_and_logged_once(clock, metrics):
             with pytest.raises(AbortError):
                 await call(interceptor, behavior(clock, b"answer"), refused)
             assert refused.aborted[0] == "RESOURCE_EXHAUSTED"
-    assert [line["event"] for line in log] == ["calls refused"]
+    assert [line["event"] for line in log] == ["calls rejected"]
     assert [one[1] for one in metrics.calls] == ["OK"] + ["RESOURCE_EXHAUSTED"] * 2
     assert [type(one[2]) for one in metrics.requests[1:]] == [TooManyCallsError] * 2
     assert [one[1] for one in metrics.requests[1:]] == [0.0] * 2
@@ -173,7 +173,7 @@ async def test_a_probe_holds_its_slot_until_it_ends_and_beyond_them_is_refused(c
         "RESOURCE_EXHAUSTED",
         "the-id",
     )
-    assert [line["event"] for line in log] == ["calls refused"]
+    assert [line["event"] for line in log] == ["calls rejected"]
     assert [(one[0], type(one[2])) for one in metrics.requests] == [(WATCH, TooManyCallsError)]
     open_ones[0].end()
     await call(interceptor, behavior(clock, b"up"), CallContext(b"hello"), WATCH)

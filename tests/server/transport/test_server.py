@@ -202,7 +202,7 @@ async def test_tokens_are_watched_while_the_server_runs_and_an_open_server_says_
     with capture_logs() as log:
         await servers.start()
     assert [(line["event"], line["log_level"]) for line in log] == [
-        ("open to other machines", "warning")
+        ("listening beyond loopback without TLS or tokens", "warning")
     ]
     watching = servers._auth._watching
     assert not watching.done()

@@ -52,5 +52,5 @@ class RefusalLog:
         self._count += 1
         now = time.monotonic()
         if now - self._logged >= LOG_INTERVAL_S:
-            log.warning("calls refused", calls=self._count, error=str(error))
+            log.warning("calls rejected", calls=self._count, error=str(error))
             self._count, self._logged = 0, now

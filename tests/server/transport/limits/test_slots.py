@@ -64,7 +64,7 @@ def test_refusals_are_one_line_a_second_with_their_number(monkeypatch):
             refusals.add(error)
     assert [line["calls"] for line in log] == [1, 3, 2]
     assert log[0] == {
-        "event": "calls refused",
+        "event": "calls rejected",
         "log_level": "warning",
         "calls": 1,
         "error": "all 4 calls",
