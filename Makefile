@@ -5,16 +5,22 @@ BIN := $(VENV)/bin
 DEV := $(VENV)/.dev
 PROTOS := $(wildcard proto/farpoint/v1/*.proto)
 CLOUD ?=
+T ?=
 STAY ?=
 TORCH ?=
 IMAGE ?= cpu
 # open3d-cpu also wants the system's libusb-1.0, libGL and libX11; torch-cluster compiles for minutes.
+PYTEST = $(BIN)/python -m pytest
+# Two files at a time: most tests wait for a server process.
+PARALLEL := -n 2 --dist loadfile
+# The servers that tests start read compiled modules.
+test test-all: export PYTHONDONTWRITEBYTECODE :=
 PEERS := fpsample torch-quickfps scipy pykdtree threadpoolctl open3d-cpu
 # Compiling one torch file takes about a gigabyte; two at a time suit a small machine.
 export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test dev ext proto web check bench soak ray-test mutants wheels release image image-test
+.PHONY: help demo test test-all dev ext proto web check bench soak ray-test mutants wheels release image image-test
 .PHONY: manifests docs gpu-check gpu-model serve clean
 
 help:  ## This list.
@@ -23,8 +29,11 @@ help:  ## This list.
 demo: ext  ## Start a server, sample a scan through the client, show the result, stop; STAY=1 stays.
 	$(BIN)/python examples/demo.py $(if $(CLOUD),'$(CLOUD)') $(if $(STAY),--stay)
 
-test: ext  ## Set everything up and run every test, two files at a time: most wait for a server.
-	REQUIRE_TEST_TOOLS=$$(tools/install_test_tools.sh) $(BIN)/python -m pytest -n 2 --dist loadfile
+test: ext  ## Set everything up and run the tests but the slow ones; T=tests/server/codec runs one folder.
+	REQUIRE_TEST_TOOLS=$$(tools/install_test_tools.sh) $(PYTEST) $(if $(T),'$(T)',$(PARALLEL) -m 'not slow')
+
+test-all: ext  ## Every test, the slow ones and long fuzzing too.
+	FARPOINT_FUZZ=$${FARPOINT_FUZZ:-100000} REQUIRE_TEST_TOOLS=$$(tools/install_test_tools.sh) $(PYTEST) $(PARALLEL)
 
 dev: $(DEV)  ## The virtual environment with every package, editable.
 
