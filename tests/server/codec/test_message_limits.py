@@ -3,7 +3,6 @@
 import random
 
 import pytest
-from farpoint_server.codec.wire_limits import Bound, check_encode, check_parts, check_sample
 from google.protobuf.message import DecodeError
 from tests.support.wire_format import field
 
@@ -13,6 +12,7 @@ from farpoint.v1 import tensor_pb2
 from farpoint_server.codec import sample_request, streaming, wire, wire_limits
 from farpoint_server.codec.open_inference.message import BOUNDS, read_infer_message
 from farpoint_server.codec.validation import MAX_ATTRIBUTES, MAX_DIMENSIONS, MAX_PACKED_FIELDS
+from farpoint_server.codec.wire_limits import Bound, check_encode, check_parts, check_sample
 from farpoint_server.errors import InvalidRequestError
 
 CLOUDS = 4

@@ -5,7 +5,6 @@ import os
 
 import numpy as np
 import pytest
-from farpoint_server.services.pipeline import Pipeline, SampleCall
 from tests.support.memory.objects import MemoryObjects
 
 from farpoint.v1 import sampling_pb2 as pb
@@ -18,6 +17,7 @@ from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
+from farpoint_server.services.pipeline import Pipeline, SampleCall
 
 SIZE = 8192
 CLOUD = np.arange(60, dtype=np.float32).reshape(20, 3)
