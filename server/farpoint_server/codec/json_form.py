@@ -48,7 +48,10 @@ def parse(fields: dict[str, Any], kind: type[M]) -> M:
     """The message of an object of JSON; raises InvalidRequestError if it is another."""
     try:
         return json_format.ParseDict(fields, kind(), max_recursion_depth=MAX_DEPTH)
-    except (json_format.Error, ValueError, TypeError, AttributeError, KeyError) as error:
+    # OverflowError is of integers such as 10^400, which no double holds.
+    except (
+        *(json_format.Error, OverflowError, ValueError, TypeError, AttributeError, KeyError),
+    ) as error:
         raise _refusal(str(error)) from error
 
 

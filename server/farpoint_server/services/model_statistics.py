@@ -31,15 +31,19 @@ class Ended(NamedTuple):
 
 
 class ModelStatistics:
-    """The statistics of all models. Belongs to the event loop."""
+    """The statistics of all models. Belongs to the event loop.
+
+    Attributes:
+        noted: Requests to count. The caller that makes it as long as MAX_NOTED has them counted.
+    """
 
     def __init__(self) -> None:
-        self._noted: list[Ended] = []
+        self.noted: list[Ended] = []
         self._models: dict[str, pb.ModelStatistics] = {}
 
     def of(self, model: str) -> pb.ModelStatistics:
         """Those of one model up to now."""
-        self._count()
+        self.count()
         found = self._models.get(model)
         if found is None:
             found = self._models[model] = pb.ModelStatistics(name=model, version=VERSION)
@@ -47,14 +51,8 @@ class ModelStatistics:
 
     def forget(self, model: str) -> None:
         """Begins anew with a model."""
-        self._count()
+        self.count()
         self._models.pop(model, None)
-
-    def note(self, request: Ended) -> None:
-        """Has a request count soon."""
-        self._noted.append(request)
-        if len(self._noted) >= MAX_NOTED:
-            self._count()
 
     def fail(self, model: str, begun: int) -> None:
         """Counts a request that has no answer, and whose decoding began then."""
@@ -62,8 +60,9 @@ class ModelStatistics:
         statistics.last_inference = time.time_ns() // 1_000_000
         _add(statistics.inference_stats.fail, 1, time.monotonic_ns() - begun)
 
-    def _count(self) -> None:
-        noted, self._noted = self._noted, []
+    def count(self) -> None:
+        """Counts what is noted."""
+        noted, self.noted = self.noted, []
         for model in {request.model for request in noted}:
             _count_all(self.of(model), [request for request in noted if request.model == model])
 

@@ -10,14 +10,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from farpoint.v1.tensor_pb2 import DATA_TYPE_FLOAT32
 from farpoint_server import request_context
 from farpoint_server.codec.coordinates import DecodedSampleRequest, decode_sample_request
 from farpoint_server.codec.open_inference.fps import NAME
-from farpoint_server.codec.sample_request import ParsedSampleRequest
-from farpoint_server.codec.sample_response import response_bytes
+from farpoint_server.codec.sample_request import (
+    ParsedSampleRequest,
+    parse_sample_request,
+    read_sample_message,
+)
+from farpoint_server.codec.sample_response import response_bytes, serialize_sample_response
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.tensors import TensorView
 from farpoint_server.codec.validation import RequestLimits
@@ -27,7 +32,7 @@ from farpoint_server.engine.sample import sample_bytes
 from farpoint_server.engine.types import Answer, Int64s, Outcome, Samples, Work
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.placement import Scheduler
-from farpoint_server.services.model_statistics import Ended, ModelStatistics
+from farpoint_server.services.model_statistics import MAX_NOTED, Ended, ModelStatistics
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.receive import ReceiveTurns, receive
 
@@ -115,12 +120,9 @@ class SampleCall(Call[Samples, T]):
 
     def decode(self) -> Any:
         """As Call."""
-        self._decoded = decode_sample_request(self._request)
-        return self._decoded.work
-
-    def serialize(self, outcome: Outcome[Samples]) -> T:
-        """As Call."""
-        return self._to_response(self._decoded, outcome)
+        decoded = decode_sample_request(self._request)
+        self.serialize = partial(self._to_response, decoded)
+        return decoded.work
 
     def least_bytes(self, _: Any) -> int:
         """As Call."""
@@ -164,6 +166,23 @@ class Pipeline:
     regions: Regions = field(default_factory=Regions)
     statistics: ModelStatistics = field(default_factory=ModelStatistics)
 
+    async def sample(self, _: object, context: Context) -> bytes:
+        """Sample: the serialized SampleResponse to the one message of a call.
+
+        Raises:
+            ServiceError: the request is wrong, or it cannot be done now.
+        """
+        arrived = time.monotonic()
+        call = SampleCall(
+            parse_sample_request(
+                read_sample_message(await self.receive(context), self.limits.clouds),
+                self.limits,
+                self.regions,
+            ),
+            partial(serialize_sample_response, arrived),
+        )
+        return b"".join(await self.run(call, context.time_remaining()))
+
     async def receive(self, context: Context) -> bytes:
         """The one message of a call; raises ServiceError without headroom for it."""
         self.admission.check_room()
@@ -193,13 +212,14 @@ class Pipeline:
 
     async def _run(self, call: Call[Any, T], timeout_s: float | None, begun: int) -> T:
         current, loop = request_context.variable.get(), asyncio.get_running_loop()
+        is_bounded = all(engine.memory.bounded for engine in self.engines)
         fields = {} if current is None else current.fields
         fields["points"], fields["clouds"] = call.points, len(call.lengths)
         if call.is_small:
             work = call.decode()
         else:
             work = await loop.run_in_executor(self.threads, call.decode)
-        if all(engine.memory.bounded for engine in self.engines):
+        if is_bounded:
             check_any(self.engines, call.least_bytes(work))
         decoded = time.monotonic_ns()
         outcome = await self.batcher.run(work, timeout_s)
@@ -213,5 +233,7 @@ class Pipeline:
             response = await loop.run_in_executor(self.threads, call.serialize, outcome)
         counted = call.model, len(call.lengths), outcome.batch_requests, waited, took
         ended = Ended(*counted, begun, decoded, computed, time.monotonic_ns())
-        self.statistics.note(ended)
+        self.statistics.noted.append(ended)
+        if len(self.statistics.noted) >= MAX_NOTED:
+            self.statistics.count()
         return response

@@ -14,8 +14,6 @@ from farpoint_server.codec.encode import (
     serialize_encode_response,
 )
 from farpoint_server.codec.open_inference.exported import describe_tensor
-from farpoint_server.codec.sample_request import parse_sample_request, read_sample_message
-from farpoint_server.codec.sample_response import serialize_sample_response
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.codec.wire import read_message
 from farpoint_server.codec.wire_limits import check_encode
@@ -25,7 +23,7 @@ from farpoint_server.models.loading import LoadedModel
 from farpoint_server.models.program import LoadedProgram
 from farpoint_server.models.registry import Registry
 from farpoint_server.services import upload
-from farpoint_server.services.pipeline import Call, Pipeline, SampleCall
+from farpoint_server.services.pipeline import Call, Pipeline
 from farpoint_server.services.stream import SampleStream
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.http.calls import HandlerRegistry
@@ -49,22 +47,6 @@ class SamplingServicer:
     info: pb.GetServerInfoResponse
     outgoing: Outgoing
     idle_s: float
-
-    async def sample(self, _: object, context: Context) -> bytes:
-        """Sample."""
-        arrived, pipeline = time.monotonic(), self.pipeline
-        chunks = await pipeline.run(
-            SampleCall(
-                parse_sample_request(
-                    read_sample_message(await pipeline.receive(context), pipeline.limits.clouds),
-                    pipeline.limits,
-                    pipeline.regions,
-                ),
-                partial(serialize_sample_response, arrived),
-            ),
-            context.time_remaining(),
-        )
-        return b"".join(chunks)
 
     async def encode(self, _: object, context: Context) -> bytes:
         """Encode."""
@@ -106,7 +88,7 @@ class SamplingServicer:
     def add_to(self, server: HandlerRegistry) -> None:
         """Registers the servicer. On the wire one message is a stream of one message."""
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            "Sample": grpc.stream_unary_rpc_method_handler(self.sample),
+            "Sample": grpc.stream_unary_rpc_method_handler(self.pipeline.sample),
             "SampleLarge": grpc.stream_unary_rpc_method_handler(self.sample_large),
             "SampleStream": grpc.stream_stream_rpc_method_handler(self.sample_stream),
             "Encode": grpc.stream_unary_rpc_method_handler(self.encode),

@@ -53,7 +53,7 @@ def test_statistics_count_requests_clouds_and_batches():
     for clouds, batch_requests in ((1, 2), (3, 0), (2, 1)):
         now = time.monotonic_ns()
         ended = Ended("fps", clouds, batch_requests, 0.5, 2.0, now - 9, now - 7, now - 3, now)
-        one.statistics.note(ended)
+        one.statistics.noted.append(ended)
     one.statistics.fail("fps", time.monotonic_ns())
     (said,) = one.describe_statistics("fps", "").model_stats
     assert (said.inference_count, said.execution_count) == (6, 2)

@@ -20,9 +20,9 @@ _Request, _Input, _Contents = (
 # Elements of one type, whose packed bytes are those of a raw tensor.
 _FLOATS = {"fp32_contents": "<f4", "fp64_contents": "<f8"}
 # More than any model has; what is there besides is then named as wrong.
-_MAX_INPUTS = 16
-_MAX_OUTPUTS = 256
-_MAX_PARAMETERS = 64
+MAX_INPUTS = 16
+MAX_OUTPUTS = 256
+MAX_PARAMETERS = 64
 # Points come in floats, which take as much memory as bytes of the message. Of others there is one.
 _MAX_OTHERS = 16
 
@@ -37,16 +37,16 @@ def _bounds() -> Bounds:
     }
     input_: Bounds = {
         _Input.SHAPE_FIELD_NUMBER: Bound("shape", numbers=MAX_DIMENSIONS),
-        _Input.PARAMETERS_FIELD_NUMBER: Bound("parameters", _MAX_PARAMETERS),
+        _Input.PARAMETERS_FIELD_NUMBER: Bound("parameters", MAX_PARAMETERS),
         _Input.CONTENTS_FIELD_NUMBER: Bound("contents", parts=others),
     }
     number = _Request.InferRequestedOutputTensor.PARAMETERS_FIELD_NUMBER
-    output: Bounds = {number: Bound("parameters", _MAX_PARAMETERS)}
+    output: Bounds = {number: Bound("parameters", MAX_PARAMETERS)}
     return {
-        _Request.PARAMETERS_FIELD_NUMBER: Bound("parameters", _MAX_PARAMETERS),
-        _Request.INPUTS_FIELD_NUMBER: Bound("inputs", _MAX_INPUTS, parts=input_),
-        _Request.OUTPUTS_FIELD_NUMBER: Bound("outputs", _MAX_OUTPUTS, parts=output),
-        _Request.RAW_INPUT_CONTENTS_FIELD_NUMBER: Bound("raw_input_contents", _MAX_INPUTS),
+        _Request.PARAMETERS_FIELD_NUMBER: Bound("parameters", MAX_PARAMETERS),
+        _Request.INPUTS_FIELD_NUMBER: Bound("inputs", MAX_INPUTS, parts=input_),
+        _Request.OUTPUTS_FIELD_NUMBER: Bound("outputs", MAX_OUTPUTS, parts=output),
+        _Request.RAW_INPUT_CONTENTS_FIELD_NUMBER: Bound("raw_input_contents", MAX_INPUTS),
     }
 
 

@@ -3,16 +3,16 @@
 import random
 
 import pytest
-from farpoint_server.codec.parts import Bound, check_encode, check_parts, check_sample
 from google.protobuf.message import DecodeError
 from tests.support.wire_format import field
 
 from farpoint.inference import open_inference_pb2 as oi
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec import parts, sample_request, streaming, wire
+from farpoint_server.codec import sample_request, streaming, wire, wire_limits
 from farpoint_server.codec.open_inference.message import BOUNDS, read_infer_message
 from farpoint_server.codec.validation import MAX_ATTRIBUTES, MAX_DIMENSIONS, MAX_PACKED_FIELDS
+from farpoint_server.codec.wire_limits import Bound, check_encode, check_parts, check_sample
 from farpoint_server.errors import InvalidRequestError
 
 CLOUDS = 4
@@ -30,8 +30,8 @@ SAMPLE = {
     "points.shape": field(1, DIMENSIONS),
     "packed_cloud.fields": field(11, field(1, b"") * (MAX_PACKED_FIELDS + 1)),
     "attributes.values.shape": field(7, field(2, DIMENSIONS)),
-    "request of unknown fields": b"\xf8\7\1" * (parts.MAX_FIELDS + 1),
-    "request of unknown fields within": field(1, b"\xf8\7\1" * (parts.MAX_FIELDS + 1)),
+    "request of unknown fields": b"\xf8\7\1" * (wire_limits.MAX_FIELDS + 1),
+    "request of unknown fields within": field(1, b"\xf8\7\1" * (wire_limits.MAX_FIELDS + 1)),
 }
 INFER = {
     "inputs": field(5, b"") * 17,
