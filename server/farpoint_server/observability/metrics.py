@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from farpoint_server.errors import ServiceError
 from farpoint_server.request_context import Fields
 from farpoint_server.scheduling.lane import BatchMetrics
+from farpoint_server.transport.interceptor import RequestMetrics
 
 # From a cloud of a few points on an idle server to a queue of seconds.
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -75,8 +76,8 @@ class Instruments:
         )
 
 
-class CallMetrics:
-    """The `RequestMetrics` of the interceptor that feed the instruments."""
+class CallMetrics(RequestMetrics):
+    """Feeds the instruments with the ends of calls and requests."""
 
     def __init__(self, instruments: Instruments) -> None:
         # Methods, statuses and errors are few; looking a label up locks all of them.
