@@ -26,7 +26,7 @@ export function nearestSamples(
   const count = positions.length / 3;
   const assignment = new Int32Array(count).fill(-1);
   const squared = new Float32Array(count).fill(Infinity);
-  let pending = Int32Array.from(wanted.keys()).filter((i) => wanted[i]);
+  let pending = new Int32Array(count).map((_, i) => i).filter((i) => wanted[i]);
   let side = Math.max(guess, smallestSide(positions, wanted));
   while (pending.length && order.length) {
     const grid = new Grid(positions, order, side);

@@ -136,6 +136,7 @@ export function wantSamples(m: number): void {
 async function ask(signal: AbortSignal): Promise<void> {
   const { cloud } = scene.value!;
   busy.set("Sampling …");
+  progress.set(undefined);
   try {
     refuseOversize(cloud);
     refuseNonfinite(scene.value!);

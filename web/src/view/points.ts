@@ -95,7 +95,7 @@ export class PointSet extends Points<BufferGeometry, RawShaderMaterial> {
 
 /** The finite rows, shuffled: any number of the first ones is spread over the cloud. */
 export function mixedRows(finite: Uint8Array): Uint32Array {
-  const rows = Uint32Array.from(finite.keys()).filter((i) => finite[i]);
+  const rows = new Uint32Array(finite.length).map((_, i) => i).filter((i) => finite[i]);
   // The same shuffle each time, so that pictures are the same too.
   let state = 1;
   for (let i = rows.length - 1; i > 0; i--) {
