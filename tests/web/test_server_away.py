@@ -34,8 +34,8 @@ def test_a_killed_server_is_noticed_and_its_successor_continues(
     browser.drop(scan)
     assert "does not answer" in browser.wait_for_message()
     assert browser.text("link") == "The server does not answer"
-    left, right = browser.wait_for_pixels(lambda left, _: left > 10_000)
-    assert right < left / 100, "the cloud is shown, and no sample"
+    # The cloud is shown, without a sample.
+    browser.wait_for_pixels(lambda left, right: left > 10_000 > 100 * right)
     successor = RunningServer("--http-listen", address)
     try:
         browser.wait_for_sample(500)
