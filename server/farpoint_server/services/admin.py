@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from farpoint.v1 import admin_pb2, admin_pb2_grpc
-from farpoint_server.errors import OverloadedError
+from farpoint_server.errors import RETRY_MS, OverloadedError
 from farpoint_server.memory.monitor import MemoryMonitor, MonitoredEngine
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
 from farpoint_server.models.registry import Registry
@@ -21,7 +21,6 @@ REASONS = {
     Reason.OUT_OF_MEMORY: admin_pb2.TRIM_REASON_OUT_OF_MEMORY,
     Reason.REQUEST: admin_pb2.TRIM_REASON_REQUEST,
 }
-RETRY_MS = 1000
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,9 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         device = engine.memory.snapshot.device
         trim = await self.monitor.trim(engine, force=force)
         if trim is None:
-            raise OverloadedError(f"{device} did not come to rest; nothing was trimmed", RETRY_MS)
+            raise OverloadedError(
+                f"{device} did not come to rest; nothing was trimmed", RETRY_MS["trim"]
+            )
         seconds, returned = trim
         return admin_pb2.TrimResult(
             device=device, duration_ms=seconds * 1e3, returned_bytes=returned

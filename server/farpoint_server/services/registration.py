@@ -72,6 +72,10 @@ class Servicers:
         # Which asks no more of a server than this.
         everywhere = cast(grpc.aio.Server, wrap(Registries(*admin)))
         admin_pb2_grpc.add_AdminServiceServicer_to_server(self.admin, everywhere)
+        if not is_public:  # where gRPC would say "Method not found!"
+            (service,) = ADMIN
+            refusals = open_inference.admin_refusals(method.name for method in service.methods)
+            open_inference.register(servers.public, service.full_name, refusals)
         for server, services in shown.items():
             if server is not servers.public:
                 self.health.add_to(server)

@@ -1,6 +1,6 @@
 """gRPC servicer of inference.GRPCInferenceService, the Open Inference Protocol v2."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -143,17 +143,16 @@ class OpenInferenceServicer:
         }
         for name, text in UNSUPPORTED.items():
             methods[name] = _refusal(f"{name}: {text}")
-        _register(server, methods)
+        register(server, SERVICE, methods)
 
     def add_descriptions_to(self, server: HandlerRegistry) -> None:
         """Registers what describes models, at a server of administration alone."""
-        _register(server, _unary(self._descriptions()))
+        register(server, SERVICE, _unary(self._descriptions()))
 
     def add_admin_to(self, server: HandlerRegistry, is_admin: bool) -> None:
         """Registers what loads and unloads models; a refusal, where that is not administered."""
         methods = self._administration()
-        refusals = {name: _refusal(f"{name} {ADMIN_ALONE}") for name in methods}
-        _register(server, _unary(methods) if is_admin else refusals)
+        register(server, SERVICE, _unary(methods) if is_admin else admin_refusals(methods))
 
     def _descriptions(self) -> dict[str, tuple[type[Any], Method]]:
         return {
@@ -183,8 +182,14 @@ def _unary(methods: dict[str, tuple[type[Any], Method]]) -> dict[str, Handler]:
     }
 
 
-def _register(server: HandlerRegistry, methods: dict[str, Handler]) -> None:
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
+def register(server: HandlerRegistry, service: str, methods: dict[str, Handler]) -> None:
+    """Registers methods of a service."""
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+
+
+def admin_refusals(names: Iterable[str]) -> dict[str, Handler]:
+    """Methods that say where they are answered."""
+    return {name: _refusal(f"{name} {ADMIN_ALONE}") for name in names}
 
 
 def _refusal(text: str) -> Handler:
