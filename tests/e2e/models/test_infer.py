@@ -217,12 +217,6 @@ def test_an_administrator_loads_and_unloads_programs(program_server, folder):
             admin.load_model("bad", str(folder / "bad.pt2"))
 
 
-def test_an_administrator_at_the_public_port_learns_where_to_go(client):
-    for call in (client.memory, client.trim_memory, lambda: client.unload_model("pool")):
-        with pytest.raises(farpoint.UnimplementedError, match="addresses of --admin-listen alone"):
-            call()
-
-
 def test_stock_clients_of_open_inference_use_the_programs_own_names(program_server):
     client = grpc_client.InferenceServerClient(program_server.address)
     described = client.get_model_metadata("segmenter")
