@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.request
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import grpc
 import numpy as np
@@ -106,6 +107,18 @@ def test_administration_reaches_all_processes(server):
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
+def test_a_process_that_is_frozen_is_killed_and_replaced(server):
+    before = pids(server)
+    os.kill(before[0], signal.SIGSTOP)
+    frozen = time.monotonic()
+    server.wait_for(lambda line: line["event"] == "process does not answer")
+    assert time.monotonic() - frozen < 20, "five seconds on a quiet machine"
+    old = {line.get("pid") for line in server.log}
+    server.wait_for(lambda line: line["event"] == "process ready" and line["pid"] not in old)
+    with connections(server) as channels:
+        assert all(model_names(channel) for channel in channels)
+
+
 def test_a_process_that_is_killed_is_replaced(server):
     """It then knows the models of later; the other one serves meanwhile."""
     before = pids(server)
@@ -169,4 +182,24 @@ def test_a_process_that_cannot_start_ends_the_server_and_says_why():
     )
     assert ended.returncode == 2
     assert "farpoint-server: --device cuda:0: " in ended.stderr
-    assert '"gave up: a process does not start"' in ended.stderr
+    assert '"process failed to start too often"' in ended.stderr
+
+
+def test_processes_end_at_once_with_a_supervisor_that_is_killed():
+    server = RunningServer("--processes", "2")
+    children = pids(server).values()
+    server.process.kill()
+    server.wait()
+    give_up = time.monotonic() + READY_TIMEOUT_S
+    while any(is_alive(child) for child in children):
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+    assert not [line for line in server.log if line["event"] == "draining"]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"

@@ -27,8 +27,9 @@ from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.tensors import TensorView
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.engine.engine import Engine, check_any
+from farpoint_server.engine.methods import method_bytes
+from farpoint_server.engine.sample import sample_bytes
 from farpoint_server.engine.types import Answer, Int64s, Outcome, Samples, Work
-from farpoint_server.memory.prediction import method_bytes, sample_bytes
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.placement import Scheduler
 from farpoint_server.services.model_statistics import MAX_NOTED, Ended, ModelStatistics

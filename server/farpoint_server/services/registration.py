@@ -9,7 +9,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2  # type: ignore[import-untyped]
 
 from farpoint_server.codec.open_inference import fps
-from farpoint_server.config.network import NetworkSettings
+from farpoint_server.config.settings import Settings
 from farpoint_server.services import admin, sampling
 from farpoint_server.services.methods import Handler, Methods, refusals
 from farpoint_server.services.open_inference import servicer as open_inference
@@ -95,7 +95,7 @@ class Servicers:
         self.health.add_to(registry)
 
 
-def health_names(settings: NetworkSettings) -> list[str]:
+def health_names(settings: Settings) -> list[str]:
     """What health can be asked for: every service and every model."""
     services = (*PUBLIC, *(ADMIN if settings.admin_listen else ()), HEALTH)
     return [*(service.full_name for service in services), *reflection.SERVICES, fps.NAME]

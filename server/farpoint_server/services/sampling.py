@@ -57,7 +57,7 @@ class SamplingServicer:
         call = Call(
             *(model.name, request.lengths, len(raw)),
             lambda: EncodeWork(
-                model.encoders, decode_encode_request(request), kind=f"encode {model.name}"
+                model.encoders, decode_encode_request(request), cost_key=f"encode {model.name}"
             ),
             partial(serialize_encode_response, model.name, request, arrived),
         )

@@ -86,7 +86,7 @@ def _call_encoder(
     return Call(
         *(model.name, parsed.lengths, message.size),
         lambda: EncodeWork(
-            model.encoders, decode_encode_request(parsed), kind=f"encode {model.name}"
+            model.encoders, decode_encode_request(parsed), cost_key=f"encode {model.name}"
         ),
         partial(
             encoder.serialize_encoder_response,
