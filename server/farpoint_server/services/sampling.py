@@ -42,8 +42,8 @@ class SamplingServicer:
     pipeline: Pipeline
     registry: Registry
     model_limits: RequestLimits
-    in_flight: InFlight
     info: pb.GetServerInfoResponse
+    in_flight: InFlight
     outgoing: Outgoing
     idle_s: float
 
