@@ -26,6 +26,8 @@ def main() -> None:
     """
     told = place.told()
     own, settings = told or (place.Place(), cli.parse())
+    if told is not None:
+        place.end_with_parent(own.parent)
     if sys.stderr is None:
         # Whatever is opened next would be standard error, and be written over.
         _refuse("standard error is closed, where the log goes: use 2>/dev/null", sys.stdout)

@@ -12,7 +12,6 @@ from farpoint_server.app.compute import Compute
 from farpoint_server.app.gauges import show_state
 from farpoint_server.app.others import OtherProcesses
 from farpoint_server.app.servicers import Parts, make_servicers
-from farpoint_server.codec.open_inference.posix_memory import PosixMemory
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.observability.setup import Telemetry
@@ -46,10 +45,7 @@ class App:
     def __init__(self, settings: Settings, place: Place = Place()) -> None:  # noqa: B008
         self._settings, self._place = settings, place
         self._health = Health(services.health_names(settings))
-        self._named_memory = PosixMemory(
-            settings.system_shared_memory_prefix, settings.max_bytes_in_flight
-        )
-        self._others = OtherProcesses(place, self._named_memory)
+        self._others = OtherProcesses(place)
         self._telemetry = Telemetry(settings, lambda: self.is_serving, self._others)
         metrics = self._telemetry.instruments.batches_of
         self._compute = Compute(settings, self._health, metrics, place)
@@ -183,7 +179,6 @@ class App:
             self._threads,
             self._shared_memory.regions,
             self._health,
-            self._named_memory,
         )
         calls, over_http = self._http.exchange.calls, self._settings.admin_over_http
         servicers = make_servicers(parts)

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
-from farpoint_server.memory.options import MIB, Options
+from farpoint_server.memory.policy import MIB, Options
 
 
 class MemorySettings(BaseSettings):

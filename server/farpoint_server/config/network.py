@@ -146,9 +146,3 @@ class ConnectionSettings(BaseSettings):
     max_shared_memory_bytes: int = Field(
         1 << 30, ge=1, description="Most bytes of memory that all callers together share."
     )
-    system_shared_memory_prefix: str | None = Field(
-        None,
-        pattern=r"^[A-Za-z0-9_.-]{1,64}$",
-        description="Lets clients of Triton's protocol on this machine register system shared "
-        "memory (POSIX) whose keys begin so. Linux only.",
-    )

@@ -25,8 +25,6 @@ GAUGES: Mapping[str, tuple[str, Read]] = {
     "free_bytes": ("Free on the device, over all of its users.", lambda s: s.room.free),
     "total_bytes": ("Of the device.", lambda s: s.room.total),
     "limit_bytes": ("What the server may hold; 0 is no limit.", lambda s: s.limit or 0),
-    "demand_bytes": ("What one recent batch used at most.", lambda s: s.demand),
-    "estimate_error_ratio": ("Average of |used / predicted - 1|.", lambda s: s.correction.error),
     "healthy": ("1 if the device serves, else 0.", lambda s: s.healthy),
 }
 COUNTERS: Mapping[str, tuple[str, Read]] = {

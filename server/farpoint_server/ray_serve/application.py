@@ -7,8 +7,8 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from grpc_health.v1 import health_pb2  # type: ignore[import-untyped]
 
+from farpoint.inference import open_inference_pb2
 from farpoint.v1 import sampling_pb2
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2
 from farpoint_server.config.settings import Settings
 
 if TYPE_CHECKING:

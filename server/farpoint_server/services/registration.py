@@ -12,7 +12,6 @@ from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.config.settings import Settings
 from farpoint_server.services.admin import AdminServicer
-from farpoint_server.services.encoding import EncodingServicer
 from farpoint_server.services.open_inference import servicer as open_inference
 from farpoint_server.services.open_inference.servicer import OpenInferenceServicer
 from farpoint_server.services.sampling import SamplingServicer
@@ -35,7 +34,6 @@ class Servicers:
     """What answers the calls."""
 
     sampling: SamplingServicer
-    encoding: EncodingServicer
     open_inference: OpenInferenceServicer
     admin: AdminServicer
     health: Health
@@ -57,7 +55,6 @@ class Servicers:
         """
         public = wrap(Registries(servers.public, http))
         self.sampling.add_to(public)
-        self.encoding.add_to(public)
         self.open_inference.add_to(public)
         is_public = servers.admin is servers.public
         self.open_inference.add_admin_to(wrap(servers.public), is_public)

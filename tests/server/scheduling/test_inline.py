@@ -16,8 +16,8 @@ from farpoint_server.engine.thread import inline_limit_ns
 from farpoint_server.engine.types import Clouds, Samples
 from farpoint_server.errors import DeadlinePassedError
 from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.managers import manager_of
-from farpoint_server.memory.options import Options
+from farpoint_server.memory.manager import manager_of
+from farpoint_server.memory.policy import Options
 from farpoint_server.observability.metrics import Instruments
 from farpoint_server.scheduling.batcher import Batcher
 

@@ -97,6 +97,8 @@ def _rows(devices: tuple[DeviceMemory, ...]) -> dict[str, list[str]]:
 
 
 def _text(name: str, value: object) -> str:
+    if name == "limit_bytes" and not value:
+        return "none"
     if name.endswith("bytes") and isinstance(value, int):
         return _mib(value)
     return f"{value:.2f}" if isinstance(value, float) else str(value)
