@@ -246,7 +246,7 @@ def test_requests_in_flight_finish_on_the_model_they_began_with(client, admin, f
     cloud = RANDOM.random((16_000, 3), np.float32)
     admin.load_model("changing", str(folder / "old.safetensors"))
     with ThreadPoolExecutor(8) as callers:
-        answers = [callers.submit(client.encode, cloud, "changing") for _ in range(8)]
+        answers = [callers.submit(client.encode, cloud, model="changing") for _ in range(8)]
         # By the end of the first forward the others have long arrived.
         wait(answers, return_when=FIRST_COMPLETED)
         admin.load_model("changing", str(folder / "new.safetensors"))
