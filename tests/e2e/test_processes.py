@@ -23,7 +23,6 @@ from tests.support.servers.server_process import READY_TIMEOUT_S, RunningServer
 import farpoint
 from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2, sampling_pb2_grpc
 from farpoint_models import weights
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as oip
 
 ANY = "127.0.0.1:0"
 CLOUD = np.random.default_rng(3).normal(size=(1000, 3)).astype(np.float32)
@@ -34,7 +33,6 @@ SMALL = CLOUD[:100]
 def server():
     server = RunningServer(
         *("--processes", "2", "--http-listen", ANY, "--probe-listen", ANY, "--admin-listen", ANY),
-        *("--system-shared-memory-prefix", f"farpoint-{os.getpid()}"),
         *("--drain-grace-s", "1"),
         batch_s=1.0,
     )
@@ -74,12 +72,6 @@ def model_names(channel: grpc.Channel) -> list[str]:
     return [model.name for model in stub.ListModels(sampling_pb2.ListModelsRequest()).models]
 
 
-def region_names(channel: grpc.Channel) -> list[str]:
-    method = "/inference.GRPCInferenceService/SystemSharedMemoryStatus"
-    data = channel.unary_unary(method)(b"")
-    return list(oip.SystemSharedMemoryStatusResponse.FromString(data).regions)
-
-
 def test_connections_are_dealt_out_and_every_answer_is_right(server):
     expected = furthest_points(SMALL, 9).tolist()
     with connections(server) as channels:
@@ -115,21 +107,6 @@ def test_administration_reaches_all_processes(server):
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_a_region_that_is_registered_is_known_to_all_processes(server):
-    name = f"farpoint-{os.getpid()}-region"
-    with open(f"/dev/shm/{name}", "wb") as memory:
-        memory.write(bytes(4096))
-    request = oip.SystemSharedMemoryRegisterRequest(name="r", key=f"/{name}", byte_size=4096)
-    try:
-        with connections(server) as channels:
-            method = "/inference.GRPCInferenceService/SystemSharedMemoryRegister"
-            channels[0].unary_unary(method)(request.SerializeToString())
-            assert {tuple(region_names(channel)) for channel in channels} == {("r",)}
-            check_a_process_that_is_killed_is_replaced(server)
-    finally:
-        os.unlink(f"/dev/shm/{name}")
-
-
 def test_a_process_that_is_frozen_is_killed_and_replaced(server):
     before = pids(server)
     os.kill(before[0], signal.SIGSTOP)
@@ -142,8 +119,8 @@ def test_a_process_that_is_frozen_is_killed_and_replaced(server):
         assert all(model_names(channel) for channel in channels)
 
 
-def check_a_process_that_is_killed_is_replaced(server):
-    """It then knows the models and regions of later; the other one serves meanwhile."""
+def test_a_process_that_is_killed_is_replaced(server):
+    """It then knows the models of later; the other one serves meanwhile."""
     before = pids(server)
     os.kill(before[1], signal.SIGKILL)
     server.wait_for(lambda line: line["event"] == "process ended" and line["process"] == 1)
@@ -156,7 +133,6 @@ def check_a_process_that_is_killed_is_replaced(server):
         assert {tuple(model_names(channel)) for channel in channels} == {
             ("density_small", "second")
         }
-        assert {tuple(region_names(channel)) for channel in channels} == {("r",)}
     assert pids(server)[1] != before[1]
 
 

@@ -1,7 +1,7 @@
 """The asyncio client: the methods of `Client` as coroutines on one grpc.aio channel."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Literal, TypeVar, overload
@@ -13,7 +13,7 @@ from farpoint._channel import open_aio_channel
 from farpoint._rpcs import calls
 from farpoint._rpcs.calls import CallContext, UnaryRpc, start_call
 from farpoint._rpcs.encode import EncodeRpc
-from farpoint._rpcs.infer import InferRpc
+from farpoint._rpcs.infer import CONCURRENCY, InferRpc
 from farpoint._rpcs.methods import Method
 from farpoint._rpcs.sample import SampleRpc
 from farpoint._rpcs.stream import SampleStreamRpc
@@ -140,6 +140,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
     async def encode(
         self,
         points: CloudArray,
+        *,
         model: str | None = None,
         attributes: Attributes | None = None,
         timeout: float | None = None,
@@ -149,6 +150,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
     async def encode(  # type: ignore[overload-overlap]
         self,
         points: BatchArray | Sequence[CloudLike],
+        *,
         model: str | None = None,
         attributes: Attributes | None = None,
         timeout: float | None = None,
@@ -158,6 +160,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
     async def encode(
         self,
         points: CloudLike,
+        *,
         model: str | None = None,
         attributes: Attributes | None = None,
         timeout: float | None = None,
@@ -166,6 +169,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
     async def encode(
         self,
         points: Any,
+        *,
         model: str | None = None,
         attributes: Attributes | None = None,
         timeout: float | None = None,
@@ -178,53 +182,49 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
     @overload
     async def infer(
         self,
-        name: str,
-        points: CloudArray,
-        /,
+        model: str,
+        inputs: Mapping[str, Any],
         *,
         outputs: Sequence[str] | None = None,
         timeout: float | None = None,
-        **inputs: Any,
     ) -> Inference: ...
 
     @overload
     async def infer(
         self,
-        name: str,
-        points: BatchArray | Sequence[CloudLike],
-        /,
+        model: str,
+        inputs: Sequence[Mapping[str, Any]],
         *,
         outputs: Sequence[str] | None = None,
         timeout: float | None = None,
-        **inputs: Any,
     ) -> list[Inference]: ...
 
-    @overload
     async def infer(
         self,
-        name: str,
-        points: CloudLike,
-        /,
+        model: str,
+        inputs: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
         outputs: Sequence[str] | None = None,
         timeout: float | None = None,
-        **inputs: Any,
-    ) -> Inference: ...
-
-    async def infer(
-        self,
-        name: str,
-        points: Any,
-        /,
-        *,
-        outputs: Sequence[str] | None = None,
-        timeout: float | None = None,
-        **inputs: Any,
     ) -> Any:
-        """Runs a program over each cloud; see `Client.infer`."""
+        """Runs a model that the server has loaded; see `Client.infer`."""
         context = start_call(timeout, self._timeout)
-        rpc = InferRpc(name, points, inputs, outputs, self._checksums)
-        return await self._invoke(rpc, context) if rpc.batch.clouds else []
+        batch = [inputs] if isinstance(inputs, Mapping) else inputs
+        rpcs = [InferRpc(model, each, outputs, self._checksums) for each in batch]
+        if isinstance(inputs, Mapping):
+            return await self._invoke(rpcs[0], context)
+        slots = asyncio.Semaphore(CONCURRENCY)
+
+        async def call(rpc: InferRpc) -> Inference:
+            async with slots:
+                return await self._invoke(rpc, context)
+
+        calls = [asyncio.ensure_future(call(rpc)) for rpc in rpcs]
+        try:
+            return await asyncio.gather(*calls)
+        finally:
+            for each in calls:
+                each.cancel()
 
     async def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """The models that are ready; `encode` takes the first if it is given none."""

@@ -9,7 +9,7 @@ from farpoint_server.errors import OverloadedError
 from farpoint_server.memory.monitor import MemoryMonitor, MonitoredEngine
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
 from farpoint_server.models.registry import Registry
-from farpoint_server.services.encoding import describe_model
+from farpoint_server.services.sampling import describe_model
 from farpoint_server.transport.handlers import Context
 
 REASONS = {
