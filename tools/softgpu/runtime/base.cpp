@@ -1,6 +1,7 @@
 #include "base.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <thread>
 
 namespace softgpu {
 namespace {
@@ -110,8 +112,8 @@ void found(const char* kind, const std::string& key, const std::string& text) {
 }
 
 void report() {
-  const std::string path = with_pid(text_setting("REPORT", ""));
-  FILE* const file = path.empty() ? nullptr : fopen(path.c_str(), "w");
+  const std::string path = with_pid(text_setting("REPORT", "")), unfinished = path + ".new";
+  FILE* const file = path.empty() ? nullptr : fopen(unfinished.c_str(), "w");
   if (!file) return;
   const std::lock_guard<std::mutex> held(counter_lock);
   const char* separator = "{";
@@ -121,6 +123,17 @@ void report() {
   }
   fputs(counters.empty() ? "{}\n" : "}\n", file);
   fclose(file);
+  rename(unfinished.c_str(), path.c_str());
+}
+
+void keep_reporting() {
+  if (text_setting("REPORT", "").empty()) return;
+  std::thread([] {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, nullptr);
+    for (;; usleep(100'000)) report();
+  }).detach();
 }
 
 double now_ms() {

@@ -27,8 +27,10 @@ long counted(const std::string& name);
 // A mistake of the program. Each key is written once and counted always.
 void found(const char* kind, const std::string& key, const std::string& text);
 
-// Writes the counters to SOFTGPU_REPORT; called at exit too.
+// Writes the counters to SOFTGPU_REPORT now, or from now on: a server may end without its exit
+// handlers.
 void report();
+void keep_reporting();
 
 double now_ms();
 

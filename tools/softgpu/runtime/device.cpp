@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "fault.h"
+#include "memory.h"
 
 namespace softgpu {
 namespace {
@@ -46,7 +47,12 @@ void start() {
   const int visible = visible_devices();
   for (int i = 0; i < visible; ++i) devices.push_back({i, total, context, context, nullptr, {}});
   watch_faults();
-  atexit(report);
+  keep_reporting();
+  atexit([] {
+    if (getpid() != owner) return;
+    report_leaks();
+    report();
+  });
   if (setting("VERBOSE", 0)) say("start", "%d x %s, %zu MiB", visible, profile().name, total >> 20);
 }
 

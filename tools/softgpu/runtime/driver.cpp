@@ -49,7 +49,9 @@ CUresult current_context(CUcontext* context) {
   return CUDA_SUCCESS;
 }
 CUresult set_context(CUcontext) { return CUDA_SUCCESS; }
-CUresult log_to(void*, void*, void**) { return CUDA_SUCCESS; }  // there is no driver to log
+// There is no driver to log.
+CUresult log_to(void*, void*, void**) { return CUDA_SUCCESS; }
+CUresult log_no_more(void*) { return CUDA_SUCCESS; }
 
 CUresult error_text(CUresult error, const char** text) {
   *text = cudaGetErrorString(static_cast<cudaError_t>(error));
@@ -205,6 +207,7 @@ const Entry kEntries[] = {
     entry("cuCtxSetCurrent", set_context),
     entry("cuGetErrorString", error_text),
     entry("cuLogsRegisterCallback", log_to),
+    entry("cuLogsUnregisterCallback", log_no_more),
     entry("cuPointerGetAttribute", pointer_attribute),
     entry("cuMemGetAllocationGranularity", granularity),
     entry("cuMemAddressReserve", reserve),
