@@ -40,7 +40,7 @@ def environment() -> None:
 def run(tmp_path: Path) -> Callable[..., Ended]:
     """Runs a Python program in the runtime's environment, with settings such as SEED=1."""
 
-    def run(program: str, **settings: object) -> Ended:
+    def run(program: str, timeout_s: float = 100, **settings: object) -> Ended:
         log, report = tmp_path / "findings", tmp_path / "report.json"
         log.write_text("")
         given = {f"SOFTGPU_{name}": str(value) for name, value in settings.items()}
@@ -48,10 +48,10 @@ def run(tmp_path: Path) -> Callable[..., Ended]:
         ended = subprocess.run(
             [PYTHON, "-c", HELPERS + textwrap.dedent(program)],
             cwd=ROOT,
-            env={**os.environ, **files, **given},
+            env={**os.environ, "PYTHONPATH": str(ROOT), **files, **given},
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=timeout_s,
         )
         counters = json.loads(report.read_text()) if report.exists() else {}
         return Ended(ended.returncode, ended.stdout + ended.stderr, log.read_text(), counters)

@@ -89,6 +89,9 @@ def build_ops() -> Path:
         TORCH_CUDA_ARCH_LIST="9.0+PTX",
         NVCC_APPEND_FLAGS="-cudart=shared -no-compress",
     )
+    for link in overlay.iterdir():
+        if link.is_symlink() and not link.exists():
+            link.unlink()
     for path in (ROOT / "ops" / "farpoint_ops").iterdir():
         link = overlay / path.name
         if path.name not in ("lib", "__pycache__") and not link.exists():

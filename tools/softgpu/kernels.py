@@ -44,9 +44,10 @@ class OnDevice(Kernel):
         return super()._atomic(words, kind, operands)
 
     def _address(self, space: str, operand: str, size: str) -> str:
+        address = super()._address(space, operand, size)
         if space in ("shared", "local"):
-            return super()._address(space, operand, size)
-        return f"ptx::on_device({self._place(operand)}, {size}, {self._access})"
+            return address
+        return address.replace("ptx::checked(", "ptx::on_device(")[:-1] + f", {self._access})"
 
 
 def images(library: Path) -> Iterator[tuple[int, bytes]]:
@@ -172,7 +173,7 @@ def build(library: Path, target: Path, folder: Path) -> int:
         jobs = [pool.submit(compile_module, i, m, known, folder) for i, m in enumerate(modules)]
         objects = [job.result() for job in jobs]
     (folder / "plugin.cpp").write_text(plugin(len(modules)))
-    machine = [MODEL / "machine.cpp", MODEL / "ptx" / "stores.cpp", MODEL / "ptx" / "traffic.cpp"]
+    machine = [MODEL / "machine.cpp", *sorted(MODEL.glob("ptx/*.cpp"))]
     sources = [folder / "plugin.cpp", HERE / "executor.cpp", *machine]
     command = ["g++", "-shared", *FLAGS, *INCLUDES, *sources, *objects, "-o", target]
     subprocess.run(command, check=True)

@@ -126,7 +126,7 @@ def build(torch: Path, cuda: Path, folder: Path, target: Path) -> None:
     known = wanted(torch)
     runtime = build_runtime(cuda, known.pop(RUNTIME), folder, target)
     for name, names in known.items():
-        if name != "libcuda.so.1":
+        if name != "libcuda.so.1" and not (target / name).exists():
             build_stand_in(name, names, runtime, folder, target)
     command = ["gcc", "-shared", "-fPIC", HERE / "libcuda.c", runtime, "-Wl,-rpath,$ORIGIN"]
     command += ["-Wl,-soname,libcuda.so.1", "-o", target / "libcuda.so.1"]

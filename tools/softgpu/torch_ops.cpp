@@ -9,13 +9,13 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <set>
 
 #include "softgpu.h"
 
 extern "C" int cudaStreamSynchronize(void* stream);
-extern "C" int softgpu_missing(const char* name);
 
 namespace at::native {
 Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking);
@@ -43,24 +43,46 @@ void* stream_of(c10::Device device) {
   return c10::impl::VirtualGuardImpl(at::kCUDA).getStream(device).native_handle();
 }
 
-// Bytes from the first to the last element; those between may be another tensor's.
-size_t extent(const at::Tensor& t) {
-  int64_t last = 0;
-  for (int64_t i = 0; i < t.dim(); ++i) last += (t.size(i) - 1) * t.stride(i);
-  return static_cast<size_t>(last + 1) * t.element_size();
+// The dimensions of a tensor that take it through memory, by their strides.
+struct Dimension {
+  int64_t stride, size;  // in bytes, in elements
+  bool operator<(const Dimension& other) const { return stride < other.stride; }
+};
+std::vector<Dimension> dimensions_of(const at::Tensor& t) {
+  std::vector<Dimension> all;
+  for (int64_t i = 0; i < t.dim(); ++i) {
+    const int64_t stride = t.stride(i) * static_cast<int64_t>(t.element_size());
+    if (t.size(i) > 1 && stride > 0) all.push_back({stride, t.size(i)});
+  }
+  std::sort(all.begin(), all.end());
+  return all;
 }
 
-// A row of a view at a time, so that what lies between rows counts as untouched.
+// The bytes of its elements and of no others, as long as that is not too many pieces.
 void add_ranges(const at::Tensor& t, bool reads, bool writes, std::vector<Range>& ranges) {
   if (t.numel() == 0) return;
-  constexpr int64_t kMostRows = 4096;
-  const auto begin = reinterpret_cast<uint64_t>(t.const_data_ptr());
-  if (t.dim() > 1 && !t.is_non_overlapping_and_dense() && t.size(0) <= kMostRows) {
-    for (int64_t row = 0; row < t.size(0); ++row) add_ranges(t.select(0, row), reads, writes, ranges);
-    return;
+  constexpr int64_t kMostPieces = 1 << 16;
+  auto bytes = static_cast<int64_t>(t.element_size()), pieces = int64_t{1};
+  std::vector<Dimension> outer;
+  for (const Dimension& d : dimensions_of(t)) {
+    if (outer.empty() && d.stride == bytes) {
+      bytes *= d.size;
+    } else if (pieces * d.size <= kMostPieces) {
+      pieces *= d.size;
+      outer.push_back(d);
+    } else {
+      bytes += d.stride * (d.size - 1);
+    }
   }
-  const bool dense = t.is_non_overlapping_and_dense();
-  ranges.push_back({begin, extent(t), reads, writes && dense});
+  const auto begin = reinterpret_cast<uint64_t>(t.const_data_ptr());
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    int64_t rest = piece, offset = 0;
+    for (const Dimension& d : outer) {
+      offset += rest % d.size * d.stride;
+      rest /= d.size;
+    }
+    ranges.push_back({begin + static_cast<uint64_t>(offset), static_cast<size_t>(bytes), reads, writes});
+  }
 }
 
 // The tensor in host memory, and its bytes among those that the job touches.

@@ -26,6 +26,7 @@ SLOW_SERVER = str(Path(__file__).with_name("slow_server.py"))
 FAILING_SERVER = str(Path(__file__).with_name("failing_server.py"))
 # Another server than this checkout's: a command that takes its flags, such as `podman run ...`.
 OTHER_SERVER = shlex.split(os.environ.get("FARPOINT_TEST_SERVER", ""))
+DEVICE = os.environ.get("FARPOINT_TEST_DEVICE", "cpu")
 
 
 class RunningServer:
@@ -42,7 +43,7 @@ class RunningServer:
         if OTHER_SERVER and (failing or batch_s is not None):
             pytest.skip("needs a server with code of the tests")
         command = [*(OTHER_SERVER or [sys.executable, *program]), "--listen", "127.0.0.1:0", *flags]
-        command += ["--device", "cpu", "--log-format", "json"]
+        command += ["--device", DEVICE, "--log-format", "json"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self.log: list[dict[str, Any]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <random>
 
 #include "fault.h"
@@ -25,14 +26,25 @@ void delay(std::mt19937& random) {
   usleep(static_cast<useconds_t>(random() % 4 ? random() % (most_us / 8 + 1) : random() % most_us));
 }
 
+// A line of SOFTGPU_TIMELINE: stream, begin and end in milliseconds, and what it was.
+void write_span(const Work& work, double begin) {
+  static const std::string path = text_setting("TIMELINE", "");
+  static FILE* const file = path.empty() ? nullptr : fopen(path.c_str(), "a");
+  if (!file || work.what.empty()) return;
+  fprintf(file, "%d\t%.3f\t%.3f\t%s\n", work.stream, begin, now_ms(), work.what.c_str());
+  fflush(file);
+}
+
 void run(const Queued& queued) {
   if (sticky || !queued.run) return;
   Accesses accesses(queued.work);
+  const double begin = now_ms();
   now_running = &accesses;
   int code = 0;
   const std::string fault = run_guarded([&] { code = queued.run(accesses); });
   now_running = nullptr;
   accesses.finish();
+  write_span(*queued.work, begin);
   if (!fault.empty()) code = cudaErrorIllegalAddress;
   if (code) lose_device(code, queued.work->what + (fault.empty() ? "" : ": " + fault));
 }
