@@ -23,6 +23,7 @@ SLOW_SERVER = str(Path(__file__).with_name("slow_server.py"))
 FAILING_SERVER = str(Path(__file__).with_name("failing_server.py"))
 # Another server than this checkout's: a command that takes its flags, such as `podman run ...`.
 OTHER_SERVER = shlex.split(os.environ.get("FARPOINT_TEST_SERVER", ""))
+DEVICE = os.environ.get("FARPOINT_TEST_DEVICE", "cpu")
 
 
 class RunningServer(LocalServer):
@@ -37,7 +38,7 @@ class RunningServer(LocalServer):
         program = (sys.executable, FAILING_SERVER) if failing else program
         if OTHER_SERVER and (failing or batch_s is not None):
             pytest.skip("needs a server with code of the tests")
-        super().__init__(OTHER_SERVER or program, *flags, "--device=cpu")
+        super().__init__(OTHER_SERVER or program, *flags, f"--device={DEVICE}")
 
     def wait_for_metric(self, name: str, wanted: Callable[[float], bool]) -> None:
         """Returns when a metric without labels is as wanted; needs the flag --http-listen."""
