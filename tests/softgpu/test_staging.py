@@ -50,6 +50,7 @@ def counted_of(output: str) -> dict[str, int]:
     return json.loads(line.removeprefix("COUNTED"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_1000_mixed_batches_are_right_and_none_waits_frees_or_races(run):
     ended = run(PROGRAM.format(batches=1000), timeout_s=900)
