@@ -60,7 +60,7 @@ SERVER_TESTS = (
     # Clouds that PTX would be executed for minutes on.
     "-k",
     "not street_scan and not sensor_faster and not reader_who and not recorded_message "
-    "and not foxglove and not in_pieces and not in_flight",
+    "and not foxglove and not in_pieces and not in_flight and not batch_ends_by_itself",
 )
 # Rows of vectors are padded to four values, whose padding is read and thrown away.
 PADDING = r"read_vectors<.*reads memory that nothing wrote"
@@ -77,9 +77,9 @@ STAGES = (
         (*PYTEST, "tests/ops", "--ignore", "tests/ops/cuda", "-k", "cuda and not inductor"),
         may_find=PADDING,
     ),
-    # The profiler's record of a device needs CUPTI: tests/softgpu/test_staging.py reads the
-    # runtime's own. Times, and 1000 forwards of large clouds, are for a card.
-    Stage("gpu", (*PYTEST, "tests/gpu", "-k", "not beside_the and not nothing_ and not policy")),
+    # Of tests/gpu, what measures no time and needs no large clouds: tests/softgpu/test_staging.py
+    # has transfers, and 1000 batches, at the runtime's own counters.
+    Stage("memory", (*PYTEST, "tests/gpu/test_memory.py", "-k", "not nothing_ and not policy")),
     Stage("server", (*PYTEST, *SERVER_TESTS), SERVER),
 )
 
