@@ -105,6 +105,8 @@ async function show(cloud: Cloud, name: string, signal: AbortSignal): Promise<vo
   for (const each of [settings.radius, settings.voxel])
     if (!isFirst || !each.value) each.set(length);
   settings.start.set(Math.min(settings.start.value, cloud.count - 1));
+  // A sample of every point shows nothing.
+  if (settings.m.value >= finite) settings.m.set(Math.ceil(finite / 8));
   isSettling = false;
   settings.cloud.set(name);
   scene.set({ cloud, framed, finite });

@@ -15,7 +15,7 @@ import { Orbit } from "./orbit";
 import { PointSet, mixedRows } from "./points";
 import type { Signal } from "../base/signal";
 
-const MARK = new Uint8Array([235, 64, 110]);
+const MARK = [235, 64, 110];
 /** Pixels between a click and the sample that it chooses. */
 const NEAR = 14;
 
@@ -53,6 +53,8 @@ export class Viewer {
   private readonly sample = new Chosen();
   private readonly compared = new Chosen();
   private readonly marked = new PointSet(true);
+  private readonly cell = new PointSet(false);
+  private positions: Float32Array = new Float32Array();
   private readonly background = new Color();
   private readonly detail = new Detail(() => this.draw());
   private rows = 0;
@@ -65,6 +67,8 @@ export class Viewer {
     private readonly view: Signal<string>,
   ) {
     this.renderer = rendererOf(canvas);
+    // Visible behind other points too.
+    for (const points of [this.marked, this.cell]) points.material.depthTest = false;
     this.orbit = new Orbit(canvas, () => this.move());
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
@@ -76,6 +80,7 @@ export class Viewer {
   /** Shows the first cloud as the link says, any other from its first view. */
   showCloud(framed: Framed): void {
     const order = mixedRows(framed.finite);
+    this.positions = framed.positions;
     this.cloud.replace(framed.positions, order);
     this.rows = order.length;
     this.showSample(new Float32Array());
@@ -89,7 +94,7 @@ export class Viewer {
 
   showSample(positions: Float32Array): void {
     this.sample.replace(positions);
-    this.mark(undefined);
+    this.mark(undefined, []);
   }
 
   /** Shows a sample in the place of the cloud; without points shows the cloud again. */
@@ -113,11 +118,12 @@ export class Viewer {
     this.draw();
   }
 
-  /** Draws one sample larger. */
-  mark(sample: number | undefined): void {
-    const { positions } = this.sample;
-    this.marked.replace(gather(positions, sample === undefined ? [] : [sample]));
-    this.marked.paint(MARK);
+  /** Draws one sample larger, and the points of its cell over all others. */
+  mark(sample: number | undefined, cell: ArrayLike<number>): void {
+    this.marked.replace(gather(this.sample.positions, sample === undefined ? [] : [sample]));
+    this.cell.replace(gather(this.positions, cell));
+    this.marked.paint(Uint8Array.from(MARK));
+    this.cell.paint(Uint8Array.from({ length: 3 * cell.length }, (_, i) => MARK[i % 3]!));
     this.draw();
   }
 
@@ -163,14 +169,14 @@ export class Viewer {
     const [left, right] = this.panes();
     this.orbit.setAspect(left.width / left.height);
     this.restyle(ratio * Math.max(0.5, Math.min(1, left.height / 560)));
-    const first = this.compared.shown
+    const beside = this.compared.shown
       ? this.compared.points.limit(this.detail.of(this.compared.shown))
       : this.cloud.limit(this.detail.of(this.rows));
-    const drawn = first + this.sample.points.limit(this.detail.of(this.sample.shown));
+    const drawn = beside + this.sample.points.limit(this.detail.of(this.sample.shown));
     this.canvas.dataset.drawn = String(drawn);
     const camera = this.orbit.ready();
-    const beside = this.compared.shown ? this.compared.points : this.cloud;
-    this.drawPane(renderer, left, camera, [beside], true);
+    const first = this.compared.shown ? [this.compared.points] : [this.cloud, this.cell];
+    this.drawPane(renderer, left, camera, first, true);
     this.drawPane(renderer, right, camera, [this.sample.points, this.marked], right !== left);
     return drawn;
   }
@@ -204,6 +210,7 @@ export class Viewer {
     const style = { reference, fade: 0, background };
     const fade = this.layout === "over" ? 0.5 : 0;
     this.cloud.restyle({ ...style, size: unit * sparse, fade });
+    this.cell.restyle({ ...style, size: unit * sparse });
     for (const { points, shown } of [this.sample, this.compared])
       points.restyle({ ...style, size: unit * Math.max(larger(shown), 1.3 * sparse) });
     this.marked.restyle({ ...style, size: unit * larger(this.sample.shown) + 9 * scale });
