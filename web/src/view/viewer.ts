@@ -1,34 +1,16 @@
 // Two pictures with one camera: the cloud, or a sample to compare with, and the sample.
 
-import {
-  Color,
-  ColorManagement,
-  LinearSRGBColorSpace,
-  Scene,
-  Vector3,
-  WebGLRenderer,
-  type PerspectiveCamera,
-} from "three";
+import { Color, Vector3 } from "three";
 import { Detail } from "./detail";
 import { gather, type Framed } from "./framing";
 import { Orbit } from "./orbit";
+import { Painter, panesOf, type Pane } from "./painter";
 import { PointSet, mixedRows } from "./points";
 import type { Signal } from "../base/signal";
 
 const MARK = [235, 64, 110];
 /** Pixels between a click and the sample that it chooses. */
 const NEAR = 14;
-
-// Colors are drawn as they are given.
-ColorManagement.enabled = false;
-
-/** A rectangle of the canvas in CSS pixels, from its lower left corner. */
-interface Pane {
-  readonly x: number;
-  readonly y: number;
-  readonly width: number;
-  readonly height: number;
-}
 
 /** A sample that is drawn: all positions in order of choice, and how many of them are shown. */
 class Chosen {
@@ -47,8 +29,7 @@ export class Viewer {
   layout: "beside" | "over" = "beside";
   size = 1.5;
   readonly orbit: Orbit;
-  private readonly renderer: WebGLRenderer | undefined;
-  private readonly scene = new Scene();
+  private readonly painter: Painter;
   private readonly cloud = new PointSet(false);
   private readonly sample = new Chosen();
   private readonly compared = new Chosen();
@@ -60,13 +41,12 @@ export class Viewer {
   private rows = 0;
   private isFirst = true;
   private isWaiting = false;
-  private drawnSize = "";
 
   constructor(
     private readonly canvas: HTMLCanvasElement,
     private readonly view: Signal<string>,
   ) {
-    this.renderer = rendererOf(canvas);
+    this.painter = new Painter(canvas);
     // Visible behind other points too.
     for (const points of [this.marked, this.cell]) points.material.depthTest = false;
     this.orbit = new Orbit(canvas, () => this.move());
@@ -74,7 +54,7 @@ export class Viewer {
   }
 
   get canDraw(): boolean {
-    return this.renderer !== undefined;
+    return this.painter.canDraw;
   }
 
   /** Shows the first cloud as the link says, any other from its first view. */
@@ -146,26 +126,21 @@ export class Viewer {
 
   /** Draws in the next frame, once however often it is called. */
   draw(): void {
-    if (this.isWaiting || !this.renderer) return;
+    if (this.isWaiting || !this.canDraw) return;
     this.isWaiting = true;
     requestAnimationFrame((now) => {
       this.isWaiting = false;
-      const drawn = this.render(this.renderer!);
+      const drawn = this.render();
       requestAnimationFrame((next) => this.detail.frame(next - now, drawn));
     });
   }
 
   /** Returns how many points were drawn. */
-  private render(renderer: WebGLRenderer): number {
+  private render(): number {
     const { clientWidth: width, clientHeight: height } = this.canvas;
     if (!width || !height) return 0;
     const ratio = Math.min(window.devicePixelRatio, 2);
-    const size = `${width} ${height} ${ratio}`;
-    if (size !== this.drawnSize) {
-      renderer.setPixelRatio(ratio);
-      renderer.setSize(width, height, false);
-      this.drawnSize = size;
-    }
+    this.painter.resize(width, height, ratio);
     const [left, right] = this.panes();
     this.orbit.setAspect(left.width / left.height);
     this.restyle(ratio * Math.max(0.5, Math.min(1, left.height / 560)));
@@ -176,26 +151,15 @@ export class Viewer {
     this.canvas.dataset.drawn = String(drawn);
     const camera = this.orbit.ready();
     const first = this.compared.shown ? [this.compared.points] : [this.cloud, this.cell];
-    this.drawPane(renderer, left, camera, first, true);
-    this.drawPane(renderer, right, camera, [this.sample.points, this.marked], right !== left);
+    this.painter.draw(this.background, left, camera, first, true);
+    this.painter.draw(
+      this.background,
+      right,
+      camera,
+      [this.sample.points, this.marked],
+      right !== left,
+    );
     return drawn;
-  }
-
-  /** Draws points over what is in the pane, unless it is cleared. */
-  private drawPane(
-    renderer: WebGLRenderer,
-    { x, y, width, height }: Pane,
-    camera: PerspectiveCamera,
-    points: readonly PointSet[],
-    clear: boolean,
-  ): void {
-    renderer.setViewport(x, y, width, height);
-    renderer.setScissor(x, y, width, height);
-    renderer.setClearColor(this.background, 1);
-    renderer.clear(clear, true, false);
-    this.scene.clear();
-    this.scene.add(...points);
-    renderer.render(this.scene, camera);
   }
 
   /** @param scale pixels of a point of size 1. */
@@ -216,26 +180,9 @@ export class Viewer {
     this.marked.restyle({ ...style, size: unit * larger(this.sample.shown) + 9 * scale });
   }
 
-  /** The panes of the cloud and of the sample: the same one, or halves of the canvas. */
   private panes(): readonly [Pane, Pane] {
-    const { clientWidth: width, clientHeight: height } = this.canvas;
-    if (this.layout === "over") {
-      const whole = { x: 0, y: 0, width, height };
-      return [whole, whole];
-    }
-    // As the style sheet places the captions.
-    if (width > height) {
-      const half = { y: 0, width: width / 2, height };
-      return [
-        { x: 0, ...half },
-        { x: width / 2, ...half },
-      ];
-    }
-    const half = { x: 0, width, height: height / 2 };
-    return [
-      { y: height / 2, ...half },
-      { y: 0, ...half },
-    ];
+    const { clientWidth, clientHeight } = this.canvas;
+    return panesOf(clientWidth, clientHeight, this.layout === "over");
   }
 
   /** The sample nearest to a place on the canvas, if one is near. */
@@ -261,22 +208,4 @@ export class Viewer {
     }
     return best;
   }
-}
-
-/** Undefined where the browser has no WebGL. */
-function rendererOf(canvas: HTMLCanvasElement): WebGLRenderer | undefined {
-  const context = canvas.getContext("webgl2", {
-    antialias: false,
-    preserveDrawingBuffer: true,
-    powerPreference: "high-performance",
-  });
-  if (!context) return undefined;
-  const renderer = new WebGLRenderer({ canvas, context });
-  renderer.outputColorSpace = LinearSRGBColorSpace;
-  renderer.autoClear = false;
-  renderer.sortObjects = false;
-  // Asking for the errors of a shader waits until it is compiled.
-  renderer.debug.checkShaderErrors = import.meta.env.DEV;
-  renderer.setScissorTest(true);
-  return renderer;
 }
