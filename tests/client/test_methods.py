@@ -67,7 +67,7 @@ WRONG: dict[str, tuple[Callable[[farpoint.Client], object], str, str]] = {
     "a radius": (lambda _: PoissonDisk(-1.0), "covering_radius", "got -1.0"),
     "a name": (lambda c: c.sample(CLOUD, 2, method="random"), "method", "got 'random'"),
     "m of a grid": (lambda c: c.sample(CLOUD, 2, method=VoxelGrid(1)), "sample_counts", "got 2"),
-    "no m": (lambda c: c.sample(CLOUD, method=RandomSampling()), "sample_counts", "got None"),
+    "no m": (lambda c: c.sample(CLOUD, method=RandomSampling()), "sample_counts", "give m"),
     "a start": (
         lambda c: c.sample(CLOUD, 2, start=1, method=RandomSampling()),
         "start_indices",

@@ -5,15 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from farpoint._channel import DEFAULT_TARGET
 from farpoint._client import Client
-from farpoint._rpcs.methods import Method
+from farpoint._rpcs.methods import Method, Nonfinite, SampleOptions
 from farpoint._security import Tls
-from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike
+from farpoint._targets import DEFAULT_TARGET
+from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike, Counts
 from farpoint.errors import InvalidArgumentError
 from farpoint.results import Sample
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _TLS_FILES = ("FARPOINT_CA", "FARPOINT_CERTIFICATE", "FARPOINT_KEY", "FARPOINT_SERVER_NAME")
 
@@ -28,54 +31,26 @@ class _Environment:
 
 
 @overload
-def sample(
-    points: CloudArray,
-    m: int | Sequence[int] | None = None,
-    *,
-    attributes: Attributes | None = None,
-    start: int | Sequence[int] = 0,
-    nonfinite: Literal["reject", "ignore"] = "reject",
-    radius: float | None = None,
-    method: Method | None = None,
-    timeout: float | None = None,
-) -> Sample: ...
+def sample(points: CloudArray, m: Counts = None, **options: "Unpack[SampleOptions]") -> Sample: ...
 
 
 @overload
 def sample(  # type: ignore[overload-overlap]  # a batch in one array is an array too
-    points: BatchArray | Sequence[CloudLike],
-    m: int | Sequence[int] | None = None,
-    *,
-    attributes: Attributes | None = None,
-    start: int | Sequence[int] = 0,
-    nonfinite: Literal["reject", "ignore"] = "reject",
-    radius: float | None = None,
-    method: Method | None = None,
-    timeout: float | None = None,
+    points: BatchArray | Sequence[CloudLike], m: Counts = None, **options: "Unpack[SampleOptions]"
 ) -> list[Sample]: ...
 
 
 @overload
-def sample(
-    points: CloudLike,
-    m: int | Sequence[int] | None = None,
-    *,
-    attributes: Attributes | None = None,
-    start: int | Sequence[int] = 0,
-    nonfinite: Literal["reject", "ignore"] = "reject",
-    radius: float | None = None,
-    method: Method | None = None,
-    timeout: float | None = None,
-) -> Sample: ...
+def sample(points: CloudLike, m: Counts = None, **options: "Unpack[SampleOptions]") -> Sample: ...
 
 
 def sample(
     points: Any,
-    m: int | Sequence[int] | None = None,
+    m: Counts = None,
     *,
     attributes: Attributes | None = None,
     start: int | Sequence[int] = 0,
-    nonfinite: Literal["reject", "ignore"] = "reject",
+    nonfinite: Nonfinite = "reject",
     radius: float | None = None,
     method: Method | None = None,
     timeout: float | None = None,

@@ -3,37 +3,21 @@
 import enum
 import struct
 from functools import lru_cache
-from typing import Any
 
 import google_crc32c
 import numpy as np
 
+from farpoint._dtypes import FROM_WIRE, wire_type
 from farpoint._types import Array
 from farpoint.errors import DataLossError, InternalError, InvalidArgumentError
 from farpoint.v1 import tensor_pb2 as pb
-
-_TYPES: dict[str, pb.DataType.ValueType] = {
-    "<f4": pb.DATA_TYPE_FLOAT32,
-    "<f8": pb.DATA_TYPE_FLOAT64,
-    "<f2": pb.DATA_TYPE_FLOAT16,
-    "|i1": pb.DATA_TYPE_INT8,
-    "<i2": pb.DATA_TYPE_INT16,
-    "<i4": pb.DATA_TYPE_INT32,
-    "<i8": pb.DATA_TYPE_INT64,
-    "|u1": pb.DATA_TYPE_UINT8,
-    "<u2": pb.DATA_TYPE_UINT16,
-    "<u4": pb.DATA_TYPE_UINT32,
-    "<u8": pb.DATA_TYPE_UINT64,
-    "|b1": pb.DATA_TYPE_BOOL,
-}
-_DTYPES = {data_type: np.dtype(name) for name, data_type in _TYPES.items()}
 
 # A protobuf message ends below 2 GiB; the rest of a request needs far less than this margin.
 MAX_PAYLOAD_BYTES = 2**31 - 2**24
 
 
 class Checksums(enum.Enum):
-    """What a client does about them."""
+    """Whether a client asks for checksums of answers, and whether they may be missing."""
 
     OFF = enum.auto()
     WELCOME = enum.auto()
@@ -88,14 +72,6 @@ def tensor_header(parts: list[Array]) -> pb.Tensor:
         data_type=wire_type(parts[0].dtype, "points.data_type"),
         shape=[rows, *parts[0].shape[1:]],
     )
-
-
-def wire_type(dtype: np.dtype[Any], field: str) -> pb.DataType.ValueType:
-    """The contract's type for a dtype of any byte order; raises InvalidArgumentError."""
-    data_type = _TYPES.get(dtype.newbyteorder("<").str)
-    if data_type is None:
-        raise InvalidArgumentError(f"{dtype} cannot be sent", field=field)
-    return data_type
 
 
 def to_arrays(*tensors: pb.Tensor, checksums: Checksums = Checksums.OFF) -> list[Array]:
@@ -157,7 +133,7 @@ def _joined_bytes(parts: list[Array]) -> bytes:
 def _to_array(tensor: pb.Tensor, checksums: Checksums) -> Array:
     data = tensor.data
     _check_checksum(tensor, data, checksums)
-    dtype = _DTYPES.get(tensor.data_type)
+    dtype = FROM_WIRE.get(tensor.data_type)
     if dtype is None:
         raise InternalError(f"the server answered with the unknown data type {tensor.data_type}")
     try:

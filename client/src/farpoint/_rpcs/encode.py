@@ -5,7 +5,8 @@ from operator import attrgetter
 import numpy as np
 
 from farpoint._arrays import split_batch
-from farpoint._rpcs.calls import CallContext, UnaryRpc
+from farpoint._call import CallContext
+from farpoint._rpcs.calls import UnaryRpc
 from farpoint._rpcs.sample import wrong_rows
 from farpoint._tensors import Checksums, points_to_tensor, to_arrays, to_tensor
 from farpoint._types import Array, CloudAttributes
@@ -22,7 +23,6 @@ class EncodeRpc(UnaryRpc[pb.EncodeResponse, Encoding | list[Encoding]]):
     """
 
     method = attrgetter("sampling.Encode")
-    may_be_hedged = True
     request: pb.EncodeRequest
 
     def __init__(

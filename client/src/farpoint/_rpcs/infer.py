@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from farpoint._arrays import as_array, split_batch
-from farpoint._rpcs.calls import CallContext, UnaryRpc
+from farpoint._call import CallContext
+from farpoint._rpcs.calls import UnaryRpc
 from farpoint._tensors import Checksums, points_to_tensor, to_arrays, to_tensor
 from farpoint._types import Array
 from farpoint.errors import InternalError, InvalidArgumentError

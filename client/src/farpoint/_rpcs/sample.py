@@ -11,7 +11,8 @@ from farpoint._arrays import (
     check_start_indices,
     split_batch,
 )
-from farpoint._rpcs.calls import CallContext, UnaryRpc
+from farpoint._call import CallContext
+from farpoint._rpcs.calls import UnaryRpc
 from farpoint._rpcs.methods import (
     Method,
     PoissonDisk,
@@ -20,12 +21,12 @@ from farpoint._rpcs.methods import (
     check_radius,
     write_method,
 )
+from farpoint._rpcs.packed_batch import PackedBatch, packed_batch
 from farpoint._rpcs.serialized import SerializedRequest, with_packed_data
 from farpoint._shared_memory import Lease
 from farpoint._tensors import Checksums, points_to_tensor, to_arrays
 from farpoint._types import Array
 from farpoint.errors import InternalError, InvalidArgumentError
-from farpoint.packed.batch import PackedBatch, packed_batch
 from farpoint.results import Sample
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
@@ -50,7 +51,6 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
     """
 
     method = operator.attrgetter("sampling.Sample")
-    may_be_hedged = True
     head: pb.SampleRequest
     """The request, without `data`."""
     data: list[memoryview]

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from farpoint._rpcs.calls import CallContext
+from farpoint._call import CallContext
 from farpoint._rpcs.methods import Method, check_arguments, check_radius
 from farpoint._rpcs.sample import SampleRpc, check_nonfinite
 from farpoint._rpcs.serialized import SerializedRequest, in_stream

@@ -1,7 +1,7 @@
 """numpy structured arrays, one record per point, from and to coordinates and attributes."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -97,3 +97,27 @@ def _storable(name: str, dtype: np.dtype[np.generic]) -> str:
         # PLY ends at 32 bits; float64 holds whole numbers up to 2^53.
         return f"<{dtype.kind}{dtype.itemsize}" if dtype.itemsize <= 4 else "<f8"
     raise ValueError(f"the attribute {name!r} of type {dtype} has no place in this format")
+
+
+def named_columns(array: Array, names: Sequence[str]) -> tuple[Array, dict[str, Array]]:
+    """Coordinates and the other columns of an array (N, columns)."""
+    axes = axis_positions(list(names))
+    points = array[:, :3] if axes == [0, 1, 2] else array[:, axes]
+    return points, {names[i]: array[:, i] for i in range(len(names)) if i not in axes}
+
+
+def point_rows(values: Array, points: int, components: int) -> Array:
+    """(points,) or (points, components), in the machine's own byte order."""
+    shaped = values.reshape(points, components)
+    native = np.ascontiguousarray(shaped.astype(shaped.dtype.newbyteorder("="), copy=False))
+    return native[:, 0] if components == 1 else native
+
+
+def unpack_color(attributes: dict[str, Array]) -> dict[str, Array]:
+    """`rgb` as (N, 3) and `rgba` as (N, 4) uint8 where they hold 0xAARRGGBB as float or integer."""
+    for name in {"rgb", "rgba"} & set(attributes):
+        packed = attributes[name]
+        if packed.dtype.itemsize == 4 and packed.ndim == 1:
+            blue_first = np.ascontiguousarray(packed).view(np.uint8).reshape(-1, 4)
+            attributes[name] = blue_first[:, [2, 1, 0, 3][: len(name)]]
+    return attributes

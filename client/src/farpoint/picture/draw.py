@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 
 from farpoint._types import Array
-from farpoint.io.atomic import replacing
-from farpoint.io.extras import require
-from farpoint.io.failures import naming
+from farpoint.io.files import naming, replacing, require
 from farpoint.picture.view import View, frame_cloud
 
 BACKGROUND, INK, FAINT = "#0b0e14", "#e6e6e6", (0.227, 0.271, 0.341)

@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 def sample_dataset(
     ds: "Dataset",
-    m: int,
+    m: int | None = None,
     *,
     column: str = "points",
     start: int = 0,
@@ -32,7 +32,8 @@ def sample_dataset(
 
     Args:
         ds: with a column of clouds (Ni, 3), as arrays or as lists of lists.
-        m: points to choose from each cloud; with `radius` at most.
+        m: points to choose from each cloud; with `radius` at most, and None for as many as it
+            takes.
         column: its name.
         start: row of each cloud that is chosen first.
         nonfinite: "reject" makes a row with NaN or infinity an error, "ignore" never chooses one.
@@ -80,7 +81,7 @@ def _actors(concurrency: int | tuple[int, int] | None) -> Any:
 class _RowSampler:
     """An actor's: made once in it, called for each row."""
 
-    def __init__(self, column: str, m: int, options: Row, device: str) -> None:
+    def __init__(self, column: str, m: int | None, options: Row, device: str) -> None:
         self._column, self._m, self._options = column, m, options
         self._sampler = OpsSampler(device)
 

@@ -9,7 +9,7 @@ from farpoint._types import Array
 from farpoint.errors import FailedPreconditionError, InvalidArgumentError
 from farpoint.results import Sample, Timings
 
-MOST_POINTS = 1 << 24
+MAX_POINTS = 1 << 24
 """Points that are sampled at once, as by a server with its default settings: larger clouds of files
 are sampled in the same parts, so the rows are the same."""
 
@@ -50,16 +50,21 @@ class OpsSampler:
         Raises:
             InvalidArgumentError: an argument is wrong.
         """
-        if m is None or method is not None:
+        if method is not None or (m is None and radius is None):
             raise InvalidArgumentError(
-                f"on Ray m must be a number and method None, got {m!r} and {method!r}",
+                f"on Ray give m or a radius, and no method, got {m!r}, {radius!r} and {method!r}",
                 field="method",
             )
         began = time.perf_counter()
         (cloud,) = in_common_dtype([points])
         try:
             rows, distances, origin = self._sample(
-                cloud, m, start=start, nonfinite=nonfinite, radius=radius, device=self._device
+                cloud,
+                len(cloud) if m is None else m,
+                start=start,
+                nonfinite=nonfinite,
+                radius=radius,
+                device=self._device,
             )
         except (ValueError, IndexError) as error:
             raise InvalidArgumentError(str(error), field="points") from error

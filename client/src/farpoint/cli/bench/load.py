@@ -72,7 +72,7 @@ class Measured:
         return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
     def late_percentile_ms(self, percent: float) -> float:
-        """As `percentile_ms`, of what the generator itself was late."""
+        """As `percentile_ms`, of the generator's own delay."""
         return float(np.percentile(self.late_ms, percent))
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a server: kinds of requests, and how often each comes."""
+"""The mix of requests: kinds, and how often each comes."""
 
 import re
 from collections.abc import Sequence

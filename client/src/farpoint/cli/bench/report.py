@@ -1,4 +1,4 @@
-"""What was measured, as a table, as JSON and as a plot."""
+"""The measurements as a table, as JSON and as a plot."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,9 +10,7 @@ from rich.table import Table
 
 from farpoint.cli.bench.mix import Kind
 from farpoint.cli.bench.search import Goal, Step, sustained
-from farpoint.io.atomic import replacing
-from farpoint.io.extras import require
-from farpoint.io.failures import naming
+from farpoint.io.files import naming, replacing, require
 
 PERCENTILES = (50.0, 90.0, 99.0)
 
@@ -25,11 +23,11 @@ def show(steps: Sequence[Step], goal: Goal) -> None:
     for step in sorted(steps, key=lambda step: step.offered_per_s):
         measured = step.measured
         latencies = [f"{measured.percentile_ms(p):.3g}" for p in PERCENTILES]
-        said = "kept" if step.is_kept else "missed"
+        outcome = "kept" if step.is_kept else "missed"
         if step.is_late:
-            said += ", generator late"
+            outcome += ", generator late"
         rates = f"{step.offered_per_s:.1f}", f"{measured.answered_per_s:.1f}"
-        table.add_row(*rates, *latencies, str(len(measured.errors)), said)
+        table.add_row(*rates, *latencies, str(len(measured.errors)), outcome)
     Console().print(table)
     print(_verdict(list(steps), goal))
 
@@ -37,7 +35,7 @@ def show(steps: Sequence[Step], goal: Goal) -> None:
 def as_dict(
     target: str, kinds: Sequence[Kind], steps: Sequence[Step], goal: Goal
 ) -> dict[str, Any]:
-    """What `--json` prints; a latency is null where calls failed."""
+    """The values of `--json`; a latency is null where calls failed."""
     best = sustained(list(steps))
     return {
         "server": target,
@@ -92,7 +90,7 @@ def _verdict(steps: list[Step], goal: Goal) -> str:
     wanted = f"p{goal.percent:g} <= {goal.latency_ms:g} ms"
     if best is None:
         return f"sustains none of these rates at {wanted}"
-    said = f"sustains {best.offered_per_s:.1f} calls a second at {wanted}"
+    verdict = f"sustains {best.offered_per_s:.1f} calls a second at {wanted}"
     if not any(step.is_late and not step.is_kept for step in steps):
-        return said
-    return f"{said}, or more: this generator was late, --processes starts several"
+        return verdict
+    return f"{verdict}, or more: this generator was late, --processes starts several"

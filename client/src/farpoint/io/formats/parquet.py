@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from farpoint._types import Array
-from farpoint.io.cloud import Cloud, Rows
-from farpoint.io.extras import require
-from farpoint.io.options import ReadOptions
+from farpoint.io.cloud import Cloud, ReadOptions, Rows
+from farpoint.io.files import require
 from farpoint.io.records import axis_positions, columns_of
 
 WKB_POINT = np.dtype([("order", "u1"), ("kind", "<u4"), ("xyz", "<f8", 3)])

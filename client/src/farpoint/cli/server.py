@@ -1,0 +1,68 @@
+"""`farpoint info` and `farpoint health`.
+
+grpc.health.v1 Check has two one-field messages, packed by hand: generated code would register
+grpc/health/v1/health.proto a second time in a process that also uses grpcio-health-checking, whose
+newer versions need protobuf 7.
+"""
+
+import json
+from dataclasses import asdict
+
+import grpc
+
+from farpoint._call import CallContext
+from farpoint._channel import open_channel
+from farpoint.cli.connection import Connection
+from farpoint.errors import NotFoundError
+from farpoint.results import ServerInfo
+
+_METHOD = "/grpc.health.v1.Health/Check"
+_STATUS_NAMES = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
+
+
+def show_info(info: ServerInfo, *, as_json: bool) -> None:
+    """Prints the server's own description."""
+    if as_json:
+        print(json.dumps(asdict(info)))
+        return
+    print(f"farpoint-server {info.version}, torch {info.torch_version}")
+    for device in info.devices:
+        print(f"device   {device.name}: {device.description}")
+    print(f"methods  {', '.join(info.methods)}")
+    print(f"points   {', '.join(info.point_types)}")
+    for name, limit in asdict(info.limits).items():
+        print(f"limit    {name.replace('_', ' ')}: {limit}")
+
+
+def check_health(connection: Connection, service: str, timeout: float) -> str:
+    """Health of one service, or of the whole server for "": "SERVING" or another status name.
+
+    Raises:
+        FarpointError: the server did not answer.
+    """
+    context = CallContext(timeout, connection.target)
+    with open_channel(connection.target, connection.security()) as channel:
+        check = channel.unary_unary(
+            _METHOD, request_serializer=_pack_request, response_deserializer=_unpack_response
+        )
+        try:
+            return str(check(service, **context.rpc_options()))
+        except grpc.RpcError as error:
+            failure = context.failure(error)
+            if isinstance(failure, NotFoundError):
+                return "SERVICE_UNKNOWN"
+            raise failure from error
+
+
+def _pack_request(service: str) -> bytes:
+    """Field 1, a string of fewer than 128 bytes, whose length is then a single byte."""
+    name = service.encode()
+    if len(name) > 127:
+        raise ValueError(f"service must be a name of at most 127 bytes, got {len(name)}")
+    return b"\x0a" + bytes([len(name)]) + name if name else b""
+
+
+def _unpack_response(message: bytes) -> str:
+    """Field 1, an enum; absent where it is 0."""
+    status = message[1] if len(message) >= 2 and message[0] == 0x08 else 0
+    return _STATUS_NAMES[status] if status < len(_STATUS_NAMES) else str(status)
