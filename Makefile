@@ -2,19 +2,26 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 PROTOS := $(wildcard proto/farpoint/v1/*.proto)
 CLOUD ?=
+T ?=
 STAY ?=
 TORCH ?=
 IMAGE ?= cpu
 # open3d-cpu also wants the system's libusb-1.0, libGL and libX11; torch-cluster compiles for minutes.
+PYTEST = $(BIN)/python -m pytest
+# Two files at a time: most tests wait for a server process.
+PARALLEL := -n 2 --dist loadfile
+# The servers that tests start read compiled modules.
+test test-all: export PYTHONDONTWRITEBYTECODE :=
 PEERS := fpsample torch-quickfps scipy pykdtree threadpoolctl open3d-cpu
 # Compiling one torch file takes about a gigabyte; two at a time suit a small machine.
 export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test dev ext proto web check bench soak ray-test mutants wheels release image image-test
+.PHONY: help demo test test-all dev ext proto web check bench soak ray-test mutants wheels release image image-test
 .PHONY: manifests docs gpu-check gpu-model serve clean
 
 help:  ## This list.
@@ -23,13 +30,16 @@ help:  ## This list.
 demo: ext  ## Start a server, sample a scan through the client, show the result, stop; STAY=1 stays.
 	$(BIN)/python examples/demo.py $(if $(CLOUD),'$(CLOUD)') $(if $(STAY),--stay)
 
-test: ext  ## Set everything up and run every test, two files at a time: most wait for a server.
-	REQUIRE_TEST_TOOLS=$$(tools/install_test_tools.sh) $(BIN)/python -m pytest -n 2 --dist loadfile
+test: dev ext  ## Set everything up and run the tests but the slow ones; T=tests/server/codec runs one folder.
+	REQUIRE_TEST_TOOLS=$$(tools/install_test_tools.sh) $(PYTEST) $(if $(T),'$(T)',$(PARALLEL) -m 'not slow')
+
+test-all: dev ext  ## Every test, the slow ones and long fuzzing too.
+	FARPOINT_FUZZ=$${FARPOINT_FUZZ:-100000} REQUIRE_TEST_TOOLS=$$(tools/install_test_tools.sh) $(PYTEST) $(PARALLEL)
 
 dev: $(DEV)  ## The virtual environment with every package, editable.
 
-ext: dev  ## The compiled ops; ninja builds only what changed, or all of it for another torch.
-	@mkdir -p build && echo "Compiling the ops; the first time takes a minute or two."
+ext: $(RUN)  ## The compiled ops; ninja builds only what changed, or all of it for another torch.
+	@mkdir -p build && echo "Compiling the ops where they changed."
 	@$(BIN)/python setup.py -q build_ext --inplace > build/ext.log 2>&1 || { cat build/ext.log; exit 1; }
 
 serve: export FARPOINT_HTTP_LISTEN ?= 127.0.0.1:8080
@@ -44,7 +54,7 @@ web: dev  ## The page's bundle from web/; needs Node.
 	cd web && npm ci
 	tools/build_web.sh src/gen ../server/farpoint_server/web
 
-check: ext  ## Formatters, linters, types, layers, generated code, every CUDA kernel.
+check: dev ext  ## Formatters, linters, types, layers, generated code, every CUDA kernel.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -56,9 +66,8 @@ check: ext  ## Formatters, linters, types, layers, generated code, every CUDA ke
 	$(BIN)/check-jsonschema -q --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema -q --builtin-schema vendor.citation-file-format CITATION.cff
 	$(BIN)/python tools/check_cuda.py
-	$(BIN)/python tools/check_cuda_loops.py
 
-bench: ext  ## Every benchmark that needs no GPU, against the peers that install here.
+bench: dev ext  ## Every benchmark that needs no GPU, against the peers that install here.
 	-for peer in $(PEERS); do $(BIN)/python -m pip install -q -c constraints.txt $$peer; done
 	-DIST_EXTRA_CONFIG=$(CURDIR)/benchmarks/peers.cfg $(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation torch-cluster
 	$(BIN)/python -m benchmarks.ops
@@ -66,14 +75,14 @@ bench: ext  ## Every benchmark that needs no GPU, against the peers that install
 	$(BIN)/python -m benchmarks.service.memory
 	$(BIN)/python -m benchmarks.service
 
-soak: ext  ## Ten minutes of mixed calls and faults, every answer checked.
+soak: dev ext  ## Ten minutes of mixed calls and faults, every answer checked.
 	$(BIN)/python -m benchmarks.soak
 
-ray-test: ext  ## Installs Ray, 200 MB, and runs its tests on a cluster of two nodes; minutes.
+ray-test: dev ext  ## Installs Ray, 200 MB, and runs its tests on a cluster of two nodes; minutes.
 	$(BIN)/python -m pip install -q -c constraints.txt 'ray[serve,data]'
 	FARPOINT_RAY_TESTS=1 $(BIN)/python -m pytest tests/ray -s -p no:hypothesispytest
 
-mutants: ext  ## Small faults put into the server one at a time: which do its tests notice?
+mutants: dev ext  ## Small faults put into the server one at a time: which do its tests notice?
 	$(BIN)/python -m pip install -q -c constraints.txt cosmic-ray
 	$(BIN)/python tools/mutants.py
 
@@ -102,7 +111,7 @@ docs: $(VENV)/.docs  ## The site of docs/ with every reference, its links checke
 gpu-check:  ## All that needs a GPU, with `python3` as it stands: no virtual environment, no network.
 	tools/gpu_check.sh
 
-gpu-model: ext  ## Every test of the CUDA kernels on nvcc's PTX, executed on the CPU.
+gpu-model: dev ext  ## Every test of the CUDA kernels on nvcc's PTX, executed on the CPU.
 	FARPOINT_MODEL=ptx $(BIN)/python -c "from tests.support.cuda import model; model.library()"
 	FARPOINT_MODEL=ptx $(BIN)/python -m pytest -n 2 tests/ops/cuda
 
@@ -120,8 +129,11 @@ $(VENV)/.image: $(DEV)
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(DEV): pyproject.toml server/pyproject.toml client/pyproject.toml training/pyproject.toml constraints.txt setup.py server/setup.py | $(BIN)/python
-	$(BIN)/python -m pip install -q -c constraints.txt torch numpy 'setuptools>=77' 'setuptools-scm>=8' wheel ninja
-	FARPOINT_SKIP_EXTENSION=1 $(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e 'client[io,picture]' -e '.[dev]' -e 'server[tracing]' -e training
-	touch $@
+$(RUN): pyproject.toml server/pyproject.toml client/pyproject.toml training/pyproject.toml constraints.txt setup.py server/setup.py | $(BIN)/python
+	@tools/install.sh run
+	@touch $@
+
+$(DEV): $(RUN)
+	@tools/install.sh dev
+	@touch $@
 

@@ -54,11 +54,11 @@ stage built 60 "$python" tools/gpu_device.py --kernels || exit 1
 
 # An illegal access spoils the rest of its process, so a failure is looked at kernel by kernel.
 if ! stage sampling 150 "${pytest[@]}" "$device_tests"; then
-  for kernel in grid block tree parts; do
+  for kernel in grid block tree partitioned; do
     stage "sampling_$kernel" 40 "${pytest[@]}" "$device_tests" -k "$kernel"
   done
 fi
-for section in latencies scatters gathers; do
+for section in scatters gathers; do
   stage "bench_$section" 40 "$python" -m benchmarks.cuda "$section"
 done
 timeout 60 tail --pid=$peers -f /dev/null  # what still compiles would be measured too
@@ -79,7 +79,6 @@ else
   record compute-sanitizer 127 0
 fi
 stage bench_batches 60 "$python" -m benchmarks.cuda batches --seconds 50
-stage bench_warps 40 "$python" -m benchmarks.cuda warps --seconds 35
 stage bench_methods 90 "$python" -m benchmarks.cuda methods --seconds 80
 
 echo "== results in benchmarks/results"

@@ -1,4 +1,4 @@
-"""Benchmarks of the CUDA kernels: latencies, gather and scatter, sampling beside other kernels.
+"""Benchmarks of the CUDA kernels: gather and scatter, sampling against other kernels.
 
 Warm, synchronized, medians of CUDA event times. Sampling is compared per step: a kernel that looks
 at every point in every step takes as long for each, so a slow one may be timed over fewer samples
@@ -19,7 +19,7 @@ import torch
 import farpoint_ops
 from benchmarks.common.machine import describe
 from benchmarks.common.point_sets import cube, lidar
-from benchmarks.cuda import gather_scatter, library, peers, predictions
+from benchmarks.cuda import gather_scatter, library, peers
 from benchmarks.cuda.timing import Sampler, step_microseconds
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -32,13 +32,11 @@ SIZES = [
 BATCHED = [(16384, 4096), (4096, 1024), (1024, 256), (65536, 16384)]
 BATCHES = [32, 16, 128]
 MOST_LIDAR_POINTS = 1 << 20  # casting more rays takes longer than measuring
-METHODS = ("block", "grid", "tree", "parts")
-# What the model of docs/performance_cuda.md assumes: (operation, size) to cycles.
-LATENCIES = {("redux", 32): 20, ("barrier", 256): 22, ("load", 1): 40, ("load", 1024): 270}
+METHODS = ("block", "grid", "tree", "partitioned")
 
 
-def forced(method: str, warps: int = 0) -> Sampler:
-    return lambda xyz, m: torch.ops.farpoint._cuda_fps(xyz, m, method, warps)
+def forced(method: str) -> Sampler:
+    return lambda xyz, m: torch.ops.farpoint._cuda_fps(xyz, m, method)
 
 
 def clouds(shape: Callable[[int], Any], n: int, batch: int) -> torch.Tensor:
@@ -47,8 +45,8 @@ def clouds(shape: Callable[[int], Any], n: int, batch: int) -> torch.Tensor:
 
 def step_or_none(method: str, xyz: torch.Tensor, m: int) -> dict[str, Any] | None:
     try:
-        step = step_microseconds(forced(method), xyz, m)
-        return predictions.beside(method, xyz.size(1), step)
+        step: dict[str, Any] = step_microseconds(forced(method), xyz, m)
+        return step
     except ValueError:  # the kernel does not take clouds of this size
         return None
 
@@ -101,7 +99,7 @@ def batches(until: float) -> Rows:
 
 
 def methods(until: float) -> Rows:
-    """Every kernel of ours, to set fps/dispatch.cu by, each beside what was predicted for it."""
+    """Every kernel of ours, to set fps/dispatch.cu by."""
 
     def measure(name: str, xyz: torch.Tensor, m: int) -> dict[str, Any]:
         steps = {method: step_or_none(method, xyz, m) for method in METHODS}
@@ -110,28 +108,6 @@ def methods(until: float) -> Rows:
         return row
 
     return each_size(measure, until)
-
-
-def warps(until: float) -> Rows:
-    """The tree with any number of warps, alone and in full batches, to set warps_for() by."""
-    processors = torch.cuda.get_device_properties(0).multi_processor_count
-    for n, m, batches in ((4096, 1024, (1, 16)), (16384, 4096, (1, 10)), (65536, 16384, (1, 2))):
-        for batch in batches:
-            xyz = clouds(lidar, n, batch if batch == 1 else batch * processors)
-            for count in (1, 2, 4, 8, 16):
-                if time.monotonic() > until:
-                    return
-                step = step_microseconds(forced("tree", count), xyz, m)["us_per_step"]
-                row = {"points": n, "samples": m, "batch": len(xyz), "warps": count}
-                yield row | {"us_per_step": step}
-
-
-def latencies(_: float) -> Rows:
-    for (what, size), assumed in LATENCIES.items():
-        measured = library.latency_cycles(what, size)
-        row = {"what": what, "size": size, "assumed": assumed, "cycles": measured}
-        print(json.dumps(row), flush=True)
-        yield row
 
 
 def device() -> dict[str, Any]:
@@ -145,13 +121,11 @@ def device() -> dict[str, Any]:
 
 
 SECTIONS: dict[str, Callable[[float], Rows]] = {
-    "latencies": latencies,
     "gathers": gather_scatter.gathers,
     "scatters": gather_scatter.scatters,
     "sampling": all_sampling,
     "batches": batches,
     "methods": methods,
-    "warps": warps,
 }
 
 

@@ -1,4 +1,4 @@
-"""ctypes bindings of baseline.cu and latency.cu, which nvcc compiles for the GPU at hand."""
+"""ctypes bindings of baseline.cu, which nvcc compiles for the GPU at hand."""
 
 import ctypes
 import os
@@ -53,13 +53,3 @@ def one_block_fps(xyz: torch.Tensor, m: int) -> torch.Tensor:
     arguments = (_pointer(xyz), batch, n, m, _pointer(nearest), _pointer(indices), _stream())
     _check(library().one_block_fps(*arguments), "one_block_fps")
     return indices
-
-
-def latency_cycles(what: str, size: int) -> float:
-    """Clock cycles of one operation: "redux", "barrier" or "load"; see latency.cu."""
-    cycles = torch.zeros(1, device="cuda")
-    for _ in range(2):  # the first one warms up
-        scratch = torch.zeros(1 << 20, dtype=torch.int32, device="cuda")
-        arguments = (what.encode(), size, _pointer(cycles), _pointer(scratch), _stream())
-        _check(library().latency(*arguments), f"latency {what} {size}")
-    return float(cycles.item())

@@ -7,7 +7,7 @@ and indexing. It is timed twice: with farthest point sampling in plain torch, an
 project's own, so that what is left is grouping, neighbors and counting. The last rows are a forward
 and backward of three stages that halve, with and without checkpoints; "kept" is what is there
 between the two. One cloud, one thread; every measurement of memory in a process of its own, as the
-growth of its resident size. Prints a table and writes benchmarks/results/model.{json,md}.
+growth of its resident size. Prints a table and writes benchmarks/results/model.json.
 """
 
 import argparse
@@ -141,7 +141,6 @@ def main() -> None:
     print(markdown(rows))
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "model.json").write_text(json.dumps(report, indent=1) + "\n")
-    (RESULTS / "model.md").write_text(markdown(rows))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m benchmarks.service [--quick] [--peers none] [--results FOLDER]
 
-Prints a table, and writes benchmarks/results/service.{json,md,png}. Two modes: echo, which carries
+Prints tables and writes benchmarks/results/service.json. Two modes: echo, which carries
 a cloud and samples nothing, and sampling of 16 384 points; then calls that expire or are cancelled.
 Each peer is installed in a virtual environment of its own below benchmarks/peers, which takes
 minutes the first time; one that does not install, start or answer rightly is left out, and the
@@ -19,7 +19,6 @@ import os
 import signal
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +38,8 @@ from benchmarks.service.dead_work import dead_work
 from benchmarks.service.environments import peer_versions
 from benchmarks.service.fleet import Effort, Fleet, fleet, right, rounds_of
 from benchmarks.service.load import Contender
-from benchmarks.service.plot import plot
 from benchmarks.service.processes import Server, serving
-from benchmarks.service.report import markdown
-from benchmarks.service.targets import ratios
+from benchmarks.service.report import markdown, ratios
 
 HERE = Path(__file__).parent
 SIZES = (1024, 16_384, 120_000)
@@ -117,7 +114,7 @@ def measure(with_peers: bool, effort: Effort) -> Row:
         "minutes": (time.monotonic() - begun) / 60,
         "rounds": effort.rounds,
         "seconds": effort.seconds,
-        "ratios": [asdict(ratio) for ratio in ratios(echo_rows + sample_rows)],
+        "ratios": ratios(echo_rows + sample_rows),
         "rows": echo_rows + sample_rows,
         "servers": {
             "echo": list(echo_ships.weights.values()),
@@ -145,8 +142,6 @@ def main() -> None:
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "service.json").write_text(json.dumps(report, indent=1) + "\n")
-        (folder / "service.md").write_text(markdown(report))
-        plot(report, folder / "service.png")
 
 
 if __name__ == "__main__":

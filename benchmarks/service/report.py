@@ -1,12 +1,47 @@
-"""Markdown tables of the service benchmark."""
+"""Ratios to other servers and Markdown tables of the service benchmark."""
 
 import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from benchmarks.service.targets import ratios
-
 Row = dict[str, Any]
+OURS = "farpoint, cloud and indices"
+BARE = ("bare, protobuf", "bare, cloud and indices")
+
+
+def ratios(rows: list[Row]) -> list[Row]:
+    """Ours to theirs at the same place: echo p50 to bare gRPC, calls/s to every peer."""
+    found = []
+    for row in rows:
+        if row["server"] not in (OURS, "farpoint"):
+            continue
+        for other in rows:
+            if _place(other) == _place(row) and other is not row:
+                key = "p50_ms" if other["server"] in BARE else "per_s"
+                if key == "p50_ms" or _is_peer(other["server"]):
+                    found.append(_ratio(key, row, other))
+    return found
+
+
+def _place(row: Row) -> tuple[object, ...]:
+    return tuple(row.get(key) for key in ("mode", "points", "samples", "at"))
+
+
+def _is_peer(name: str) -> bool:
+    return not name.startswith(("bare", "farpoint"))
+
+
+def _ratio(key: str, ours: Row, theirs: Row) -> Row:
+    return {
+        "mode": ours["mode"],
+        "figure": key,
+        "theirs": theirs["server"],
+        "points": ours["points"],
+        "samples": ours.get("samples", ""),
+        "at": ours["at"],
+        "ratio": ours[key] / theirs[key],
+        "cpu_ratio": ours["cpu_ms"] / theirs["cpu_ms"] if theirs["cpu_ms"] else None,
+    }
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -37,22 +72,12 @@ def conditions(report: Row) -> str:
     return "\n".join(f"* {line}" for line in lines + left_out)
 
 
-def _targets(rows: list[Row]) -> str:
-    verdict = {True: "yes", False: "no", None: ""}
+def _ratios(rows: list[Row]) -> str:
+    keys = ("mode", "figure", "theirs", "points", "samples", "at")
     return table(
-        ("ours : theirs", "N", "at", "ours", "theirs", "ratio", "wanted", "met", "CPU ratio"),
+        ("mode", "figure", "theirs", "N", "samples", "at", "ours / theirs", "CPU ratio"),
         (
-            (
-                r.what,
-                r.points,
-                r.at,
-                number(r.ours),
-                number(r.theirs),
-                f"{r.ratio:.2f}",
-                r.wanted or "",
-                verdict[r.met],
-                f"{r.cpu_ratio:.2f}",
-            )
+            (*(r[key] for key in keys), f"{r['ratio']:.2f}", f"{r['cpu_ratio'] or 0:.2f}")
             for r in ratios(rows)
         ),
     )
@@ -105,7 +130,7 @@ def markdown(report: Row) -> str:
     sections = [
         conditions(report),
         "## Ratios",
-        _targets(rows),
+        _ratios(rows),
         "## Echo: no sampling",
         _measured(rows, "echo"),
         "## Sampling" + (f" (fpsample's tree height: {chosen})" if chosen else ""),

@@ -22,18 +22,6 @@ at::Tensor call_gather(const at::Tensor& features, const at::Tensor& idx) {
   return op.call(features, idx);
 }
 
-at::Tensor call_scatter(const at::Tensor& values, const at::Tensor& idx, c10::SymInt n) {
-  static const auto op = op_handle<at::Tensor(const at::Tensor&, const at::Tensor&, c10::SymInt)>(
-      "farpoint::scatter_points");
-  return op.call(values, idx, std::move(n));
-}
-
-at::Tensor call_group(const at::Tensor& features, const at::Tensor& idx) {
-  static const auto op =
-      op_handle<at::Tensor(const at::Tensor&, const at::Tensor&)>("farpoint::group_points");
-  return op.call(features, idx);
-}
-
 struct GatherPoints : torch::autograd::Function<GatherPoints> {
   static constexpr bool is_traceable = true;
 

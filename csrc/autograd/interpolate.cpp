@@ -22,7 +22,8 @@ Tensor call_interpolate(const Tensor& features, const Tensor& idx, const Tensor&
   return op.call(features, idx, weight);
 }
 
-Tensor call_scatter(const Tensor& values, const Tensor& idx, const Tensor& weight, c10::SymInt m) {
+Tensor call_weighted_scatter(const Tensor& values, const Tensor& idx, const Tensor& weight,
+                             c10::SymInt m) {
   static const auto op =
       op_handle<Tensor(const Tensor&, const Tensor&, const Tensor&, c10::SymInt)>(
           "farpoint::interpolate_scatter");
@@ -75,7 +76,7 @@ struct Interpolate : torch::autograd::Function<Interpolate> {
     const auto &features = saved[0], &idx = saved[1], &weight = saved[2];
     variable_list result(3);
     if (ctx->needs_input_grad(0)) {
-      result[0] = call_scatter(grads[0], idx, weight, ctx->saved_data["m"].toSymInt());
+      result[0] = call_weighted_scatter(grads[0], idx, weight, ctx->saved_data["m"].toSymInt());
     }
     if (ctx->needs_input_grad(1)) result[1] = call_dot(grads[0], features, idx);
     return result;
@@ -117,7 +118,7 @@ struct InterpolateDot : torch::autograd::Function<InterpolateDot> {
     variable_list result(3);
     if (ctx->needs_input_grad(0)) result[0] = call_interpolate(features, idx, grads[0]);
     if (ctx->needs_input_grad(1)) {
-      result[1] = call_scatter(values, idx, grads[0], ctx->saved_data["m"].toSymInt());
+      result[1] = call_weighted_scatter(values, idx, grads[0], ctx->saved_data["m"].toSymInt());
     }
     return result;
   }
@@ -144,7 +145,7 @@ Tensor interpolate(const Tensor& features, const Tensor& idx, const Tensor& weig
 Tensor interpolate_scatter(const Tensor& values, const Tensor& idx, const Tensor& weight,
                            c10::SymInt m) {
   return product<InterpolateScatter>(values, weight, idx, [&](const Tensor& v, const Tensor& w) {
-    return call_scatter(v, idx, w, m);
+    return call_weighted_scatter(v, idx, w, m);
   });
 }
 

@@ -28,18 +28,6 @@ using OptionalTensor = std::optional<at::Tensor>;
 using Tensors = std::tuple<at::Tensor, at::Tensor>;
 using KnnOp = Tensors(const at::Tensor&, const at::Tensor&, c10::SymInt, const OptionalTensor&);
 
-at::Tensor call_group(const at::Tensor& features, const at::Tensor& idx) {
-  static const auto op =
-      op_handle<at::Tensor(const at::Tensor&, const at::Tensor&)>("farpoint::group_points");
-  return op.call(features, idx);
-}
-
-at::Tensor call_scatter(const at::Tensor& values, const at::Tensor& idx, c10::SymInt n) {
-  static const auto op = op_handle<at::Tensor(const at::Tensor&, const at::Tensor&, c10::SymInt)>(
-      "farpoint::scatter_points");
-  return op.call(values, idx, std::move(n));
-}
-
 // Places (B, 1, M, K) that hold a neighbor, not the nearest row again: rows are distinct otherwise.
 at::Tensor places_in_use(const at::Tensor& idx) {
   const auto nearest = idx.slice(/*dim=*/2, /*start=*/0, /*end=*/1);

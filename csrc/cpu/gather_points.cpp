@@ -14,11 +14,12 @@ namespace {
 
 // Elements that one thread should move before another is worth waking, which may have to wait for a
 // core. Two threads have half as many each at first, as many as torch gives them.
-constexpr int64_t kGrain = 1 << 16;
+constexpr int64_t kSamplesPerTask = 1 << 16;
 
 template <typename Rows>
 void parallel_rows(int64_t rows, int64_t samples, const Rows& body) {
-  at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, samples)), body);
+  at::parallel_for(0, rows, std::max<int64_t>(1, kSamplesPerTask / std::max<int64_t>(1, samples)),
+                   body);
 }
 
 template <typename Value>

@@ -14,7 +14,7 @@ namespace farpoint {
 namespace {
 
 // Products that one thread should add up before another is worth waking.
-constexpr int64_t kGrain = 1 << 14;
+constexpr int64_t kProductsPerTask = 1 << 14;
 
 // The halves are summed in float32 and rounded once.
 at::Tensor widened(const at::Tensor& tensor) {
@@ -35,7 +35,8 @@ void dispatch(const at::Tensor& values, const at::Tensor& idx, int64_t columns, 
 
 template <typename Share>
 void in_parallel(int64_t count, int64_t products, const Share& share) {
-  at::parallel_for(0, count, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, products)), share);
+  at::parallel_for(0, count,
+                   std::max<int64_t>(1, kProductsPerTask / std::max<int64_t>(1, products)), share);
 }
 
 at::Tensor interpolate(const at::Tensor& features, const at::Tensor& idx,

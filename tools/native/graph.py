@@ -68,10 +68,20 @@ class Graph:
         ]
 
     def _object(self, source: Path, folder: str, flags: str) -> Path:
-        target = self._build / folder / f"{source.relative_to(CSRC)}.o"
+        base = CSRC if source.is_relative_to(CSRC) else self._build
+        target = self._build / folder / f"{source.relative_to(base)}.o"
         rule = "nvcc" if source.suffix == ".cu" else "cxx"
         self._lines += [f"build {target}: {rule} {source}", f"  flags = {flags}"]
         return target
+
+    def joined(self, name: str, paths: Iterable[Path]) -> Path:
+        """One source that includes `paths`: most of their compile time is torch's headers, once."""
+        path = self._build / f"{name}.cpp"
+        text = "".join(f'#include "{source}"\n' for source in paths)
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return path
 
     def library(
         self,
@@ -122,7 +132,10 @@ def _add_binding(graph: Graph, torch: TorchPackage, cpu: Path, cuda: Path | None
     libraries = [f"-L{torch.root / 'lib'}", "-ltorch_cpu", "-lc10"]
     folder = name.removeprefix("libfarpoint_")
     common = {"folder": folder, "flags": flags, "libraries": libraries}
-    glue = sources("*.cpp", "cpu/*.cpp", "autograd/*.cpp")
+    glue = [
+        graph.joined("binding_cpu", sources("*.cpp", "cpu/*.cpp")),
+        graph.joined("binding_autograd", sources("autograd/*.cpp")),
+    ]
     graph.library(name, glue, uses=[cpu], **common)
     if cuda:
         graph.library(f"{name}_cuda", sources("cuda/**/*.cpp"), uses=[cuda], **common)

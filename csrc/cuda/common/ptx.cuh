@@ -76,9 +76,8 @@ __device__ inline void store_relaxed(Words* to, Words v) {
       : "memory");
 }
 
-// Work that the CPU model counts, once a warp; nothing on a device.
-enum class Work { kLeaves, kNodes, kOfOthers };
-__device__ inline void tally(Work, int) {}
+// The CPU model counts the leaves that the tree kernel goes down to.
+__device__ inline void count_leaf() {}
 
 // Adds to values side by side in global memory, at an address aligned to them all; nobody waits for
 // the sums. So many go at once.

@@ -75,11 +75,11 @@ constexpr Variant variant() {
 }
 
 // A cloud that has a processor nearly to itself is sampled by all four schedulers at once.
-constexpr Variant kRoomy[] = {variant<32, 8>(), variant<32, 16>(), variant<128, 8>(),
-                              variant<128, 16>(), variant<256, 16>()};
+constexpr Variant kOneBlockPerSm[] = {variant<32, 8>(), variant<32, 16>(), variant<128, 8>(),
+                                      variant<128, 16>(), variant<256, 16>()};
 // With more clouds on a processor than it has schedulers, the fewest instructions win.
-constexpr Variant kCrowded[] = {variant<32, 8>(), variant<32, 16>(), variant<32, 32>(),
-                                variant<128, 16>(), variant<256, 16>()};
+constexpr Variant kManyBlocksPerSm[] = {variant<32, 8>(), variant<32, 16>(), variant<32, 32>(),
+                                        variant<128, 16>(), variant<256, 16>()};
 constexpr int kSchedulers = 4;
 
 }  // namespace
@@ -87,7 +87,7 @@ constexpr int kSchedulers = 4;
 int fps_block_capacity(int device) {
   const int bytes = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   int capacity = 0;
-  for (const Variant& v : kRoomy) {
+  for (const Variant& v : kOneBlockPerSm) {
     if (v.shared_bytes <= static_cast<size_t>(bytes)) capacity = v.capacity;
   }
   return capacity;
@@ -95,8 +95,8 @@ int fps_block_capacity(int device) {
 
 int fps_block(const FpsBatch& batch, int device, void* stream) {
   const int processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
-  const bool crowded = batch.clouds > kSchedulers * processors;
-  for (const Variant& v : crowded ? kCrowded : kRoomy) {
+  const bool many = batch.clouds > kSchedulers * processors;
+  for (const Variant& v : many ? kManyBlocksPerSm : kOneBlockPerSm) {
     if (batch.max_points <= v.capacity) return v.run(batch, stream);
   }
   return cudaErrorInvalidValue;

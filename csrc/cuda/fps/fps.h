@@ -28,7 +28,7 @@ struct FpsBatch {
 };
 
 // See kernels.h.
-enum class FpsMethod { kAuto, kGrid, kBlock, kTree, kParts };
+enum class FpsMethod { kAuto, kGrid, kBlock, kTree, kPartitioned };
 
 // How the tree kernel lays out a cloud; whatever holds the largest cloud of a batch is exact.
 struct TreeShape {
@@ -36,7 +36,7 @@ struct TreeShape {
   int levels;           // 1 up to 2048 points a warp, 2 up to 32 768, then 32 times each, up to 4
   bool in_shared;       // of two levels: leaves' boxes in shared memory, not in global memory
   bool sorts_in_block;  // the spatial sort in the shared memory of one block a cloud
-  int parts = 1;        // blocks of a cloud, each with a tree of its own: a power of two up to 32
+  int partitions = 1;   // blocks of a cloud, each with a tree of its own: a power of two up to 32
 };
 
 // Everything fps() decides, from host numbers alone.

@@ -134,11 +134,11 @@ Tensors furthest_point_sample_ragged(const at::Tensor& xyz, const at::Tensor& of
 }
 
 cuda::FpsMethod method_of(std::string_view name) {
-  const char* const names[] = {"auto", "grid", "block", "tree", "parts"};
+  const char* const names[] = {"auto", "grid", "block", "tree", "partitioned"};
   for (int i = 0; i < 5; ++i) {
     if (name == names[i]) return static_cast<cuda::FpsMethod>(i);
   }
-  TORCH_CHECK_VALUE(false, "method: expected auto, grid, block, tree or parts, got ", name);
+  TORCH_CHECK_VALUE(false, "method: expected auto, grid, block, tree or partitioned, got ", name);
 }
 
 // One kernel by its name, for tests and benchmarks; 0 warps leave their number to the rule.

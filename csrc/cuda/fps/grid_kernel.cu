@@ -40,12 +40,12 @@ __device__ void offer(Key* word, Key mine) {
   if (lane_id() == 0 && distance_bits(mine) != 0) atomicMax(word, mine);
 }
 
-__global__ void __launch_bounds__(kThreads) begin(FpsBatch batch, State state, int parts) {
-  const int b = blockIdx.x / parts;
+__global__ void __launch_bounds__(kThreads) begin(FpsBatch batch, State state, int blocks) {
+  const int b = blockIdx.x / blocks;
   const Cloud cloud = cloud_of(batch, b);
   Key mine = 0;
-  for (int row = blockIdx.x % parts * kThreads + threadIdx.x; row < cloud.n;
-       row += parts * kThreads) {
+  for (int row = blockIdx.x % blocks * kThreads + threadIdx.x; row < cloud.n;
+       row += blocks * kThreads) {
     const Point p = cloud.point(row);
     state.nearest[cloud.first_row + row] = is_finite(p) ? infinity() : 0.0f;
     mine = larger(mine, first_key(p, row, cloud.start));
@@ -53,13 +53,13 @@ __global__ void __launch_bounds__(kThreads) begin(FpsBatch batch, State state, i
   offer(&state.words[b], mine);
 }
 
-__global__ void __launch_bounds__(kThreads) step(FpsBatch batch, State state, int parts, int k) {
-  const int b = blockIdx.x / parts;
-  const int part = blockIdx.x % parts;
+__global__ void __launch_bounds__(kThreads) step(FpsBatch batch, State state, int blocks, int k) {
+  const int b = blockIdx.x / blocks;
+  const int block = blockIdx.x % blocks;
   const Cloud cloud = cloud_of(batch, b);
   if (k >= cloud.m) return;
   const Key winner = state.words[k % kWords * batch.clouds + b];
-  const bool writes = part == 0 && threadIdx.x == 0;
+  const bool writes = block == 0 && threadIdx.x == 0;
   if (writes) state.words[(k + 2) % kWords * batch.clouds + b] = 0;
   const bool enough = k > 0 && distance_of(winner) <= cloud.enough;
   if (writes && enough) cloud.put_distance(k - 1, distance_of(winner));
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads) step(FpsBatch batch, State state, in
   if (cloud.is_done(k)) return;
   const Point s = cloud.point(sample);
   Key mine = 0;
-  for (int row = part * kThreads + threadIdx.x; row < cloud.n; row += parts * kThreads) {
+  for (int row = block * kThreads + threadIdx.x; row < cloud.n; row += blocks * kThreads) {
     float* const nearest = &state.nearest[cloud.first_row + row];
     const float d = fminf(*nearest, squared_distance(cloud.point(row), s));
     *nearest = d;
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads) finish(FpsBatch batch, State state) 
 }
 
 // Enough blocks to fill the device, and at least a few rows for each thread.
-int parts_per_cloud(const FpsBatch& batch, int device) {
+int blocks_per_cloud(const FpsBatch& batch, int device) {
   constexpr int kRowsPerThread = 4;
   const int processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
   const int useful =
@@ -126,14 +126,14 @@ size_t fps_grid_scratch(const FpsBatch& batch) {
 
 int fps_grid(const FpsBatch& batch, void* scratch, int device, void* stream) {
   const State state = state_in(scratch, batch.clouds);
-  const int parts = parts_per_cloud(batch, device);
-  const LaunchShape wide = {static_cast<unsigned>(batch.clouds * parts), kThreads};
+  const int blocks = blocks_per_cloud(batch, device);
+  const LaunchShape wide = {static_cast<unsigned>(batch.clouds * blocks), kThreads};
   const LaunchShape narrow = {static_cast<unsigned>(batch.clouds), kThreads, sizeof(TailShared)};
   int code =
       cudaMemsetAsync(scratch, 0, header_bytes(batch.clouds), static_cast<cudaStream_t>(stream));
-  if (!code) code = launch(begin, wide, stream, batch, state, parts);
+  if (!code) code = launch(begin, wide, stream, batch, state, blocks);
   for (int k = 0; !code && k < batch.max_samples; ++k) {
-    code = launch(step, wide, stream, batch, state, parts, k);
+    code = launch(step, wide, stream, batch, state, blocks, k);
   }
   return code ? code : launch(finish, narrow, stream, batch, state);
 }

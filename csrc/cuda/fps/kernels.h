@@ -21,8 +21,8 @@ size_t fps_tree_scratch(const FpsBatch& batch, const TreeShape& shape, int devic
 int fps_tree(const FpsBatch& batch, const TreeShape& shape, void* scratch, int device,
              void* stream);
 
-// Parts: the tree kernel's cloud by several blocks, each with a tree of its own part. The shape is
-// the tree kernel's where a part would be too large.
-TreeShape fps_parts_shape(const FpsBatch& batch, int parts, int device, int warps);  // 0: any
+// Partitioned: several blocks per cloud, each with a tree over its own partition. The shape is the
+// tree kernel's where a partition would be too large.
+TreeShape fps_partitioned_shape(const FpsBatch& batch, int partitions, int device, int warps);
 
 }  // namespace farpoint::cuda

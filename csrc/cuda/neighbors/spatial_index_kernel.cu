@@ -102,9 +102,9 @@ bool wants_index(const SearchBatch& batch, Search search, int device) {
   const FpsBatch sorted = sort_batch(batch);
   const double processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
   const double queries = static_cast<double>(batch.batch * batch.queries_per_cloud) / processors;
-  const int parts = tree::sort_parts(sorted, device);
-  const double turns = std::ceil(batch.batch * parts / processors);
-  const double index = turns * kOfSort * batch.points / parts + queries * query;
+  const int pieces = tree::sort_pieces(sorted, device);
+  const double turns = std::ceil(batch.batch * pieces / processors);
+  const double index = turns * kOfSort * batch.points / pieces + queries * query;
   return queries * batch.points * row > 2 * index;
 }
 

@@ -9,7 +9,7 @@ from torch import Tensor
 import farpoint_ops
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
-METHODS = ("grid", "block", "tree", "parts")
+METHODS = ("grid", "block", "tree", "partitioned")
 SCATTER_METHODS = ("rows", "vectors", "in order")
 
 
@@ -151,16 +151,16 @@ def test_trees_of_any_number_of_warps(n: int, warps: int) -> None:
 
 @pytest.mark.parametrize("warps", [1, 4, 16])
 @pytest.mark.parametrize("n", [9000, 100_000])
-def test_parts_of_any_number_of_warps(n: int, warps: int) -> None:
-    check(clouds("ties", 2, n), 2000, "parts", warps)
+def test_partitions_of_any_number_of_warps(n: int, warps: int) -> None:
+    check(clouds("ties", 2, n), 2000, "partitioned", warps)
 
 
-@pytest.mark.parametrize("method", ["tree", "parts"])
+@pytest.mark.parametrize("method", ["tree", "partitioned"])
 def test_more_clouds_than_processors(method: str) -> None:
     check(clouds("random", 300, 900), 64, method)
 
 
-def test_clouds_in_parts_on_several_streams_at_once() -> None:
+def test_partitioned_clouds_on_several_streams_at_once() -> None:
     """Blocks wait for one another: a launch that got half of them would never end."""
     xyz = clouds("random", 8, 20_000).cuda()
     streams = [torch.cuda.Stream() for _ in range(8)]
@@ -168,7 +168,7 @@ def test_clouds_in_parts_on_several_streams_at_once() -> None:
     given = []
     for cloud, stream in zip(xyz, streams, strict=True):
         with torch.cuda.stream(stream):
-            given.append(torch.ops.farpoint._cuda_fps(cloud[None], 500, "parts")[0])
+            given.append(torch.ops.farpoint._cuda_fps(cloud[None], 500, "partitioned")[0])
     torch.cuda.synchronize()
     assert torch.equal(torch.cat(given).cpu(), farpoint_ops.furthest_point_sample(xyz.cpu(), 500))
 
@@ -181,7 +181,7 @@ def test_races_would_show_in_a_hundred_runs(n: int) -> None:
         assert torch.equal(farpoint_ops.furthest_point_sample(xyz, 128), first)
 
 
-@pytest.mark.parametrize("method", ["grid", "tree", "parts"])
+@pytest.mark.parametrize("method", ["grid", "tree", "partitioned"])
 def test_a_graph_replays_on_new_clouds(method: str) -> None:
     xyz, other = clouds("random", 2, 6000).cuda(), clouds("random", 2, 6001)[:, :6000]
     cuda_fps(xyz, 80, method)

@@ -29,7 +29,7 @@ from tests.support.cuda.on_cpu import (
 CASES = int(os.environ.get("FARPOINT_MODEL_CASES", "4"))
 
 # Where the model takes its time for more blocks or warps than a cloud needs.
-SHAPE = {Method.PARTS: TreeShape(1, 1, False, True, parts=2)}
+SHAPE = {Method.PARTITIONED: TreeShape(1, 1, False, True, partitions=2)}
 
 
 def random_batch(

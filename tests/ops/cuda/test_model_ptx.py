@@ -36,17 +36,17 @@ SAMPLING = Executed(
             "pieces_sort_kernel",
             "leaves_kernel",
             "grid_kernel",
-            "parts_kernel",
-            "merge_kernel",
+            "partitioned_kernel",
+            "merge_partitions_kernel",
         }
     ),
 )
 TREE = TreeShape(warps=4, levels=2, in_shared=True, sorts_in_block=True)
-PARTS = TreeShape(warps=2, levels=1, in_shared=False, sorts_in_block=True, parts=4)
+PARTITIONED = TreeShape(warps=2, levels=1, in_shared=False, sorts_in_block=True, partitions=4)
 # The source and the kernel in it that has a fault.
 KERNELS = {
     TREE: ("tree_kernel", "sample_in_treeILi2ELb1E"),
-    PARTS: ("parts_kernel", "sample_in_partsILi1ELb0E"),
+    PARTITIONED: ("partitioned_kernel", "sample_partitionedILi1ELb0E"),
 }
 # In the order of the kernel's instructions. Of its warp barriers the second and third stand in for
 # each other: one is at the end of building, one before the first farthest point. The block's
@@ -73,9 +73,9 @@ FAULTS = BARRIERS | ARITHMETIC
 # What the blocks of a cloud owe one another: see csrc/cuda/fps/tree/peers.cuh. Without block
 # barrier 3 or 4 a launch may go on for minutes; warp barriers 0 and 3 stand before others that do
 # the same.
-FAULTS_OF_PARTS = {
-    **{f"barrier {i} of a part": Fault(r"bar\.sync\s+0", i) for i in (1, 2, 5)},
-    **{f"warp barrier {i} of a part": Fault(r"bar\.warp\.sync\s+-1", i) for i in (1, 2, 4)},
+FAULTS_BETWEEN_BLOCKS = {
+    **{f"barrier {i} of a partition": Fault(r"bar\.sync\s+0", i) for i in (1, 2, 5)},
+    **{f"warp barrier {i} of a partition": Fault(r"bar\.warp\.sync\s+-1", i) for i in (1, 2, 4)},
     "a word believed before its samples are seen": Fault(
         r"cvt\.u32\.u64\s+(%r\d+), %rd\d+;\s*setp\.lt\.s32\s+(%p\d+), %r\d+, \1",
         0,
@@ -92,7 +92,7 @@ FAULTS_OF_PARTS = {
 }
 # Builds and runs in a second each; all of them are in `make gpu-model`.
 FEW = ("block barrier 2", "warp barrier 4", "one set of records instead of two")
-FEW_OF_PARTS = ("a word believed before its samples are seen",)
+FEW_BETWEEN_BLOCKS = ("a word believed before its samples are seen",)
 
 
 def clouds(seed: int) -> list[tuple[Cloud, int, int]]:
@@ -122,7 +122,7 @@ def check(
         np.testing.assert_array_equal(found, brute_force(cloud, m, start)[0])
 
 
-def clouds_in_parts(seed: int) -> list[tuple[Cloud, int, int]]:
+def partitioned_clouds(seed: int) -> list[tuple[Cloud, int, int]]:
     rng = np.random.default_rng(seed)
     return [
         (uniform(rng, 900), 200, 5),
@@ -133,12 +133,12 @@ def clouds_in_parts(seed: int) -> list[tuple[Cloud, int, int]]:
 
 def check_planted(name: str | None, shape: TreeShape, seeds: int = 3) -> None:
     source, kernel = KERNELS[shape]
-    fault = (FAULTS | FAULTS_OF_PARTS)[name] if name else None
+    fault = (FAULTS | FAULTS_BETWEEN_BLOCKS)[name] if name else None
     build = f"fault_{name}_{fault.number}" if fault else f"fault_{source}"
     executed = Executed(build.replace(" ", "_"), frozenset({source}), kernel, fault)
     with executing(executed):
         for seed in range(seeds):
-            batch = clouds(seed) if shape.parts == 1 else clouds_in_parts(seed)
+            batch = clouds(seed) if shape.partitions == 1 else partitioned_clouds(seed)
             check(batch, Method.TREE, seed, shape)
 
 
@@ -158,7 +158,7 @@ def ends_well(name: str | None, shape: TreeShape) -> bool:
         (Method.TREE, TreeShape(2, 1, False, False)),
         (Method.TREE, TREE),
         (Method.TREE, TreeShape(2, 3, False, True)),
-        (Method.PARTS, TreeShape(1, 1, False, True, parts=4)),
+        (Method.PARTITIONED, TreeShape(1, 1, False, True, partitions=4)),
     ],
 )
 def test_every_kernel_is_exact(method: Method, shape: TreeShape | None, cloud: object) -> None:
@@ -168,7 +168,7 @@ def test_every_kernel_is_exact(method: Method, shape: TreeShape | None, cloud: o
         check([(cloud(rng, 700), 90, 5), (cloud(rng, 65), 65, 64)], method, 3, shape)
 
 
-@pytest.mark.parametrize("shape", [TREE, PARTS])
+@pytest.mark.parametrize("shape", [TREE, PARTITIONED])
 def test_the_kernel_without_a_fault_is_exact(shape: TreeShape) -> None:
     assert ends_well(None, shape)
 
@@ -178,6 +178,6 @@ def test_a_fault_is_noticed(name: str) -> None:
     assert not ends_well(name, TREE)
 
 
-@pytest.mark.parametrize("name", FAULTS_OF_PARTS if executes_ptx() else FEW_OF_PARTS)
+@pytest.mark.parametrize("name", FAULTS_BETWEEN_BLOCKS if executes_ptx() else FEW_BETWEEN_BLOCKS)
 def test_a_fault_between_blocks_is_noticed(name: str) -> None:
-    assert not ends_well(name, PARTS)
+    assert not ends_well(name, PARTITIONED)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.support.cuda.on_cpu import SearchBatch, call, library, search_batch
-from tests.support.cuda.traffic import on_processors
+from tests.support.cuda.on_cpu import SearchBatch, call, library, on_processors, search_batch
 
 import farpoint_ops
 

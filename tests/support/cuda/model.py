@@ -34,14 +34,12 @@ class Executed:
         ptx: Stems of the sources whose PTX runs; the other kernels run as C++.
         kernel: Part of a kernel's mangled name, where not all of these sources are meant.
         fault: Planted in them.
-        counting: Whether they count their memory traffic, which takes time.
     """
 
     name: str = "source"
     ptx: frozenset[str] = frozenset()
     kernel: str = ""
     fault: Fault | None = None
-    counting: bool = False
 
 
 SOURCE = Executed()
@@ -109,7 +107,7 @@ def _compile(source: Path, executed: Executed, headers: float) -> Path:
         flags += KERNEL_FLAGS
     if translated:
         module = _ptx(source, headers)
-        code = translate(module, source, executed.kernel, executed.fault, executed.counting)
+        code = translate(module, source, executed.kernel, executed.fault)
         source = target.with_suffix(".cpp")
         source.write_text(code)
     _run(["g++", "-c", *flags, str(source)], target)
@@ -132,6 +130,6 @@ def _library(executed: Executed) -> ctypes.CDLL:
     lib = ctypes.CDLL(str(target))
     lib.model_failure.restype = ctypes.c_char_p
     lib.model_plan.restype = ctypes.c_int64
-    lib.model_work.restype = ctypes.c_int64
+    lib.model_leaves_visited.restype = ctypes.c_int64
     lib.model_index_bytes.restype = ctypes.c_int64
     return lib

@@ -5,6 +5,8 @@ source that nvcc compiles. What is left for a GPU is timing, memory ordering and
 """
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -12,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.support.cuda.model import library
-from tests.support.cuda.traffic import aligned
+
+ALIGNED = 256  # bytes, as torch's allocator does at least
 
 
 class Method(IntEnum):
@@ -22,7 +25,7 @@ class Method(IntEnum):
     GRID = 1
     BLOCK = 2
     TREE = 3
-    PARTS = 4
+    PARTITIONED = 4
 
 
 class FpsBatch(ctypes.Structure):
@@ -58,7 +61,7 @@ class TreeShape(NamedTuple):
     levels: int
     in_shared: bool
     sorts_in_block: bool
-    parts: int = 1
+    partitions: int = 1
 
 
 class SearchBatch(ctypes.Structure):
@@ -113,9 +116,9 @@ def search_batch(
         pointer(xyz), pointer(queries), pointer(lengths), *xyz.shape[:2], queries.shape[1], None
     )
     if indexed:
-        batch.memory = aligned((library().model_index_bytes(ctypes.byref(batch)),), np.uint8)
-        batch.memory.fill(0xCD)
-        batch.index = pointer(batch.memory)
+        size = library().model_index_bytes(ctypes.byref(batch))
+        batch.memory = np.full(size + ALIGNED, 0xCD, np.uint8)
+        batch.index = batch.memory.ctypes.data + -batch.memory.ctypes.data % ALIGNED
     return batch
 
 
@@ -176,10 +179,19 @@ def leaves(cloud: NDArray[np.float32], in_block: bool, seed: int) -> NDArray[np.
     return rows
 
 
-def work() -> tuple[int, int, int]:
-    """Leaves and nodes gone down to, and samples of other parts applied, since the last call."""
-    leaves, nodes, of_others = (int(library().model_work(kind)) for kind in (0, 1, 2))
-    return leaves, nodes, of_others
+def leaves_visited() -> int:
+    """Leaves that the tree kernel has gone down to since the last call."""
+    return int(library().model_leaves_visited())
+
+
+@contextmanager
+def on_processors(count: int) -> Iterator[None]:
+    """Launchers plan for a device of so many; the model's own has 4."""
+    library().model_processors(count)
+    try:
+        yield
+    finally:
+        library().model_processors(4)
 
 
 class Plan(NamedTuple):
@@ -197,14 +209,14 @@ def planned(
     method: Method = Method.AUTO,
     processors: int = 4,
 ) -> Plan:
-    """The plan for equal clouds, on the model's 4 processors unless told."""
+    """The plan for equal clouds, on the model's 4 processors by default."""
     batch = FpsBatch()
     batch.clouds, batch.max_points, batch.max_samples = clouds, points, samples
     batch.rows = clouds * points
     found = (ctypes.c_int * 6)()
     scratch_bytes = library().model_plan(ctypes.byref(batch), int(method), processors, found)
-    warps, levels, in_shared, sorts_in_block, parts, picked = found
-    shape = TreeShape(warps, levels, bool(in_shared), bool(sorts_in_block), parts)
+    warps, levels, in_shared, sorts_in_block, partitions, picked = found
+    shape = TreeShape(warps, levels, bool(in_shared), bool(sorts_in_block), partitions)
     return Plan(Method(picked), shape, scratch_bytes)
 
 

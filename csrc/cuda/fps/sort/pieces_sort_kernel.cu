@@ -29,8 +29,9 @@ __device__ int digit_of(unsigned code, int pass) {
 __device__ unsigned code_of(Item item) { return static_cast<unsigned>(item >> 32); }
 __device__ Item item_of(unsigned code, int row) { return Item{code} << 32 | Item(row); }
 
-__global__ void __launch_bounds__(kThreads) find_bounds(FpsBatch batch, Bounds* bounds, int parts) {
-  const Piece piece = piece_of(batch, parts);
+__global__ void __launch_bounds__(kThreads)
+    find_bounds(FpsBatch batch, Bounds* bounds, int pieces) {
+  const Piece piece = piece_of(batch, pieces);
   if (piece.part == 0 && warp_id() < 3) find_bulk(bounds[piece.b], piece.cloud, warp_id());
   widen_all(bounds[piece.b], piece.cloud, piece.begin, piece.end);
 }
@@ -42,7 +43,7 @@ struct Counts {
 
 // Counts the digits of a piece, of which digit_at(row) gives one.
 template <typename DigitAt>
-__device__ void count_piece(int* counts_of_pieces, const Piece& piece, int parts,
+__device__ void count_piece(int* counts_of_pieces, const Piece& piece, int pieces,
                             DigitAt digit_at) {
   auto& counts = shared_as<Counts>().of_digit;
   for (int d = threadIdx.x; d < kDigits; d += kThreads) counts[d] = 0;
@@ -52,18 +53,18 @@ __device__ void count_piece(int* counts_of_pieces, const Piece& piece, int parts
     atomicAdd(&counts[digit_at(i)], 1);
   }
   __syncthreads();
-  int* const to = counts_of_pieces + (int64_t{piece.b} * parts + piece.part) * kDigits;
+  int* const to = counts_of_pieces + (int64_t{piece.b} * pieces + piece.part) * kDigits;
   for (int d = threadIdx.x; d < kDigits; d += kThreads) to[d] = counts[d];
 }
 
 __global__ void __launch_bounds__(kThreads)
-    write_codes(FpsBatch batch, const Bounds* bounds, SortStorage storage, int parts) {
-  const Piece piece = piece_of(batch, parts);
+    write_codes(FpsBatch batch, const Bounds* bounds, SortStorage storage, int pieces) {
+  const Piece piece = piece_of(batch, pieces);
   const Cells grid = Cells::over(bounds[piece.b]);
   Curve& curve = shared_as<Counts>().curve;
   if (threadIdx.x == 0) curve.fill();
   unsigned* const codes = storage.codes() + piece.cloud.first_row;
-  count_piece(storage.counts, piece, parts, [&](int row) {
+  count_piece(storage.counts, piece, pieces, [&](int row) {
     const unsigned code = grid.code_of(piece.cloud.point(row), curve);
     codes[row] = code;
     return digit_of(code, 0);
@@ -71,10 +72,10 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    count_pieces(FpsBatch batch, const Item* from, int* counts_of_pieces, int parts, int pass) {
-  const Piece piece = piece_of(batch, parts);
+    count_pieces(FpsBatch batch, const Item* from, int* counts_of_pieces, int pieces, int pass) {
+  const Piece piece = piece_of(batch, pieces);
   const Item* const own = from + piece.cloud.first_row;
-  count_piece(counts_of_pieces, piece, parts,
+  count_piece(counts_of_pieces, piece, pieces,
               [&](int i) { return digit_of(code_of(own[i]), pass); });
 }
 
@@ -90,11 +91,11 @@ struct Next {
 };
 
 __device__ Next first_places(Move& shared, const Piece& piece, const int* counts_of_pieces,
-                             int parts) {
+                             int pieces) {
   int before[2] = {}, total[2] = {};
-  const int* const all = counts_of_pieces + int64_t{piece.b} * parts * kDigits + 2 * threadIdx.x;
+  const int* const all = counts_of_pieces + int64_t{piece.b} * pieces * kDigits + 2 * threadIdx.x;
 #pragma unroll 4
-  for (int p = 0; p < parts; ++p) {
+  for (int p = 0; p < pieces; ++p) {
     for (int d = 0; d < 2; ++d) {
       const int count = all[p * kDigits + d];
       before[d] += p < piece.part ? count : 0;
@@ -118,13 +119,13 @@ __device__ void advance(Move& shared, Next& next) {
 
 // Moves the keys of a piece to where a digit sends them; the last pass only the rows.
 __global__ void __launch_bounds__(kThreads)
-    move_pieces(FpsBatch batch, SortStorage storage, const Item* from, Item* to, int parts,
+    move_pieces(FpsBatch batch, SortStorage storage, const Item* from, Item* to, int pieces,
                 int pass) {
   static_assert(kDigits == 2 * kThreads);
   auto& shared = shared_as<Move>();
-  const Piece piece = piece_of(batch, parts);
+  const Piece piece = piece_of(batch, pieces);
   const int64_t first_row = piece.cloud.first_row;
-  Next next = first_places(shared, piece, storage.counts, parts);
+  Next next = first_places(shared, piece, storage.counts, pieces);
   for (int tile = piece.begin; tile < piece.end; tile += PieceTile::kKeys) {
     const int first = tile + warp_id() * PieceTile::kItems * kWarp + lane_id();
     Item item[PieceTile::kItems];
@@ -160,33 +161,33 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 // Enough blocks to fill the device twice, and a piece that is worth the counting.
-int sort_parts(const FpsBatch& batch, int device) {
-  constexpr int kRowsOfPart = 8192, kMostParts = 128;
+int sort_pieces(const FpsBatch& batch, int device) {
+  constexpr int kRowsOfPart = 8192, kMaxPieces = 128;
   const int processors = device_attribute(cudaDevAttrMultiProcessorCount, device);
-  const int useful = std::min(batch.max_points / kRowsOfPart, kMostParts);
+  const int useful = std::min(batch.max_points / kRowsOfPart, kMaxPieces);
   return std::max(1, std::min(useful, 2 * processors / std::max(1, batch.clouds)));
 }
 
 size_t sort_bounds_bytes(const FpsBatch& batch) { return batch.clouds * sizeof(Bounds); }
 
 size_t sort_counts_bytes(const FpsBatch& batch, int device) {
-  return static_cast<size_t>(batch.clouds) * sort_parts(batch, device) * kDigits * sizeof(int);
+  return static_cast<size_t>(batch.clouds) * sort_pieces(batch, device) * kDigits * sizeof(int);
 }
 
 int sort_by_pieces(const FpsBatch& batch, const SortStorage& storage, int device, void* stream) {
-  const int parts = sort_parts(batch, device);
-  const LaunchShape plain = {static_cast<unsigned>(batch.clouds * parts), kThreads};
+  const int pieces = sort_pieces(batch, device);
+  const LaunchShape plain = {static_cast<unsigned>(batch.clouds * pieces), kThreads};
   const LaunchShape counting = {plain.blocks, plain.threads, sizeof(Counts)};
   const LaunchShape moving = {plain.blocks, plain.threads, sizeof(Move)};
   int code = cudaMemsetAsync(storage.bounds, 0, sort_bounds_bytes(batch),
                              static_cast<cudaStream_t>(stream));
-  if (!code) code = launch(find_bounds, plain, stream, batch, storage.bounds, parts);
-  if (!code) code = launch(write_codes, counting, stream, batch, storage.bounds, storage, parts);
+  if (!code) code = launch(find_bounds, plain, stream, batch, storage.bounds, pieces);
+  if (!code) code = launch(write_codes, counting, stream, batch, storage.bounds, storage, pieces);
   Item *from = storage.items[1], *to = storage.items[0];
   for (int pass = 0; !code && pass < kPasses; ++pass) {
     if (pass > 0)
-      code = launch(count_pieces, counting, stream, batch, from, storage.counts, parts, pass);
-    if (!code) code = launch(move_pieces, moving, stream, batch, storage, from, to, parts, pass);
+      code = launch(count_pieces, counting, stream, batch, from, storage.counts, pieces, pass);
+    if (!code) code = launch(move_pieces, moving, stream, batch, storage, from, to, pieces, pass);
     std::swap(from, to);
   }
   return code;

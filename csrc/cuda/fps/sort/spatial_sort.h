@@ -18,13 +18,13 @@ struct SortStorage {
   int* order;  // the result; codes before
   Item* items[2];
   Bounds* bounds;  // (clouds)
-  int* counts;     // (clouds, parts, digits)
+  int* counts;     // (clouds, pieces, digits)
 
   __host__ __device__ unsigned* codes() const { return reinterpret_cast<unsigned*>(order); }
 };
 
 // Blocks that share a cloud where one does not sort it alone.
-int sort_parts(const FpsBatch& batch, int device);
+int sort_pieces(const FpsBatch& batch, int device);
 size_t sort_bounds_bytes(const FpsBatch& batch);
 size_t sort_counts_bytes(const FpsBatch& batch, int device);
 int sort_by_pieces(const FpsBatch& batch, const SortStorage& storage, int device, void* stream);

@@ -2,13 +2,12 @@
 #pragma once
 
 #include "cuda/fps/sort/spatial_sort.h"
-#include "cuda/fps/tree/partition.cuh"
-#include "cuda/fps/tree/parts.h"
+#include "cuda/fps/tree/partitions.cuh"
 
 namespace farpoint::cuda::tree {
 
 // Offsets in bytes. At most 21 for a point in its leaf, 4 for its row in order, and 5 for nodes
-// that do not fit in shared memory, or 8 for what the parts of a cloud share.
+// that do not fit in shared memory, or 8 for what the partitions of a cloud share.
 struct Layout {
   size_t leaves, rows, boxes, order, bounds, counts, nodes[kMaxLevels - 1];
   size_t group_boxes, zeros, logs, words, end;
@@ -34,13 +33,13 @@ inline Layout layout_of(const FpsBatch& batch, const TreeShape& shape, int devic
   for (int l = 0; l < shape.levels - 1; ++l) {
     at.nodes[l] = take(shape.in_shared ? 0 : nodes * sizeof(Node));
   }
-  const bool shares = shape.parts > 1;
-  const size_t groups = size_t{1} << group_shift(batch.max_points, shape.parts);
-  const size_t parts = shares ? static_cast<size_t>(batch.clouds) * shape.parts : 0;
-  at.group_boxes = take(parts * groups * sizeof(Box));
-  at.zeros = take(parts / shape.parts * sizeof(unsigned));
+  const bool shares = shape.partitions > 1;
+  const size_t groups = size_t{1} << group_shift(batch.max_points, shape.partitions);
+  const size_t partitions = shares ? static_cast<size_t>(batch.clouds) * shape.partitions : 0;
+  at.group_boxes = take(partitions * groups * sizeof(Box));
+  at.zeros = take(partitions / shape.partitions * sizeof(unsigned));
   at.logs = take(shares ? batch.rows * sizeof(Key) : 0);
-  at.words = take(parts * sizeof(Words));
+  at.words = take(partitions * sizeof(Words));
   at.end = end;
   return at;
 }
@@ -56,9 +55,10 @@ inline Storage storage_in(char* memory, const Layout& at) {
   return storage;
 }
 
-inline Parts parts_in(char* memory, const Layout& at, const FpsBatch& batch, int parts) {
-  return {parts,
-          group_shift(batch.max_points, parts),
+inline Partitions partitions_in(char* memory, const Layout& at, const FpsBatch& batch,
+                                int partitions) {
+  return {partitions,
+          group_shift(batch.max_points, partitions),
           reinterpret_cast<Box*>(memory + at.group_boxes),
           reinterpret_cast<unsigned*>(memory + at.zeros),
           reinterpret_cast<Key*>(memory + at.logs),

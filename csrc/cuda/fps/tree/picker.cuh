@@ -83,7 +83,6 @@ class TreePicker {
 
   template <int kLevel>
   __device__ bool update_node(int number, int j, Point s, float& farthest, PointRow* at) {
-    tally(Work::kNodes, 1);
     Node& below = node(kLevel, number);
     Child mine = load_child(below, lane_);
     const unsigned touched = touched_children(mine, s);
@@ -99,7 +98,7 @@ class TreePicker {
   }
 
   __device__ bool update_leaf(int parent, int j, Point s, float& farthest, PointRow* at) {
-    tally(Work::kLeaves, 1);
+    count_leaf();
     const unsigned number = leaf(parent, j);
     float* const words = words_of(number);
     const int name = rows_.name_of(place_ + static_cast<int>(number) * kLeaf);

@@ -154,12 +154,12 @@ int fps_tree(const FpsBatch& batch, const TreeShape& shape, void* scratch, int d
   int code = shape.sorts_in_block
                  ? tree::make_leaves_in_block(batch, storage, stream)
                  : tree::make_leaves_by_pieces(batch, sort, storage, device, stream);
-  if (code || shape.parts == 1) return code ? code : tree::run(batch, shape, storage, stream);
-  const tree::Parts parts = tree::parts_in(memory, at, batch, shape.parts);
+  if (code || shape.partitions == 1) return code ? code : tree::run(batch, shape, storage, stream);
+  const tree::Partitions partitions = tree::partitions_in(memory, at, batch, shape.partitions);
   code =
       cudaMemsetAsync(memory + at.zeros, 0, at.end - at.zeros, static_cast<cudaStream_t>(stream));
-  if (!code) code = tree::run_parts(batch, shape, storage, parts, device, stream);
-  return code ? code : tree::merge_parts(batch, storage, parts, stream);
+  if (!code) code = tree::run_partitioned(batch, shape, storage, partitions, device, stream);
+  return code ? code : tree::merge_partitions(batch, storage, partitions, stream);
 }
 
 }  // namespace farpoint::cuda

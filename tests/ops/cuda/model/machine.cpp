@@ -14,12 +14,11 @@
 #include <vector>
 
 #include "ptx/stores.h"
-#include "ptx/traffic.h"
 
 namespace model {
 
 Position here;
-int64_t work[3];
+int64_t leaves;
 
 namespace {
 
@@ -199,7 +198,6 @@ void run_blocks(const std::vector<unsigned>& numbers) {
   for (const unsigned number : numbers) add_block(number);
   begin_stores(fibers.size());
   run_fibers();
-  traffic::end_block();
   for (const Block& one : blocks) forget_stores(one.shared.get(), current.shared_bytes);
 }
 
@@ -235,7 +233,6 @@ int run(const Launch& launch, const std::function<void()>& kernel) {
     for (const unsigned number : order) run_blocks({number});
   }
   end_launch_stores();
-  traffic::end_launch();
   return failed.empty() ? 0 : 1;
 }
 

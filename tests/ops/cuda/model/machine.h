@@ -26,8 +26,8 @@ struct Position {
 };
 extern Position here;
 
-// Work that kernels tally, by its kind.
-extern int64_t work[3];
+// Leaves of a tree that warps have gone down to.
+extern int64_t leaves;
 
 void seed(unsigned value);
 // Of the device that launchers plan for; 4, so that small batches reach every branch.

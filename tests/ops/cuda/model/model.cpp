@@ -13,7 +13,6 @@
 #include "cuda/interpolate/interpolate.h"
 #include "cuda/neighbors/neighbors.h"
 #include "machine.h"
-#include "ptx/traffic.h"
 
 using namespace farpoint::cuda;
 
@@ -80,13 +79,10 @@ extern "C" {
 
 const char* model_failure() { return model::failure(); }
 
-// What kernels have tallied of a kind of work; from 0 again.
-int64_t model_work(int kind) { return std::exchange(model::work[kind], 0); }
+// Leaves that the tree kernel has gone down to; from 0 again.
+int64_t model_leaves_visited() { return std::exchange(model::leaves, 0); }
 
 void model_processors(int count) { model::set_processors(count); }
-
-// Memory traffic since the last call, of kernels whose translation counts it.
-void model_traffic(model::traffic::Totals* totals) { *totals = model::traffic::take(); }
 
 int model_fps(const FpsBatch* batch, int method, unsigned seed) {
   model::reset();
@@ -99,10 +95,10 @@ int model_fps(const FpsBatch* batch, int method, unsigned seed) {
 
 // The tree kernel in a shape that the rule need not pick.
 int model_fps_tree(const FpsBatch* batch, int warps, int levels, int in_shared, int sorts_in_block,
-                   int parts, unsigned seed) {
+                   int partitions, unsigned seed) {
   model::reset();
   model::seed(seed);
-  const TreeShape shape = {warps, levels, in_shared != 0, sorts_in_block != 0, parts};
+  const TreeShape shape = {warps, levels, in_shared != 0, sorts_in_block != 0, partitions};
   const FpsPlan plan = fps_plan_tree(*batch, shape, 0);
   std::vector<unsigned char> scratch(plan.scratch_bytes + 16, 0xcd);
   return fps(*batch, plan, scratch.data(), 0, nullptr);
@@ -118,7 +114,7 @@ int64_t model_plan(const FpsBatch* batch, int method, int processors, int* shape
   shape[1] = plan.tree.levels;
   shape[2] = plan.tree.in_shared;
   shape[3] = plan.tree.sorts_in_block;
-  shape[4] = plan.tree.parts;
+  shape[4] = plan.tree.partitions;
   shape[5] = static_cast<int>(plan.method);
   return static_cast<int64_t>(plan.scratch_bytes);
 }

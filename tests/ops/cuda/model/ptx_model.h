@@ -35,10 +35,7 @@ void store_relaxed(T* to, T v) {
   *to = v;
 }
 
-enum class Work { kLeaves, kNodes, kOfOthers };
-inline void tally(Work work, int amount) {
-  if (model::here.thread % 32 == 0) model::work[static_cast<int>(work)] += amount;
-}
+inline void count_leaf() { model::leaves += model::here.thread % 32 == 0; }
 
 template <typename Value>
 constexpr int kAddedAtOnce = 1;

@@ -31,7 +31,6 @@ SPECIAL = {
     "%nctaid.x": "model::here.blocks",
 }
 GUARD = re.compile(r"@(!?)%(\w+)\s+")
-MEETING = re.compile(r"bar|shfl|vote|redux|match")
 
 
 class PtxError(Exception):
@@ -55,14 +54,10 @@ class Kernel:
         body: Its instructions.
         strings: Constants of the module.
         dynamic: The symbol of dynamic shared memory.
-        counting: Whether it counts its memory traffic.
     """
 
-    def __init__(
-        self, name: str, body: str, strings: set[str], dynamic: str, counting: bool = False
-    ) -> None:
+    def __init__(self, name: str, body: str, strings: set[str], dynamic: str) -> None:
         self._name, self._strings, self._dynamic = name, strings, dynamic
-        self._counting, self._sites = counting, 0
         self._locals: set[str] = set()
         self._body = body
 
@@ -99,15 +94,9 @@ class Kernel:
     def _guarded(self, line: str) -> str:
         guard = GUARD.match(line)
         if guard is None:
-            return self._counted(line) + self._instruction(line)
+            return self._instruction(line)
         done = self._instruction(line[guard.end() :])
-        return f"{self._counted(line)}if ({guard[1]}{guard[2]}) {{ {done} }}"
-
-    def _counted(self, line: str) -> str:
-        if not self._counting:
-            return ""
-        meets = "model::traffic::meet(); " if MEETING.match(line) else ""
-        return f"++model::traffic::instructions; {meets}"
+        return f"if ({guard[1]}{guard[2]}) {{ {done} }}"
 
     def _instruction(self, line: str) -> str:
         opcode, _, rest = line.replace("\t", " ").replace("\n", " ").partition(" ")
@@ -176,21 +165,9 @@ class Kernel:
             return f"reinterpret_cast<uint64_t>({identifier(operand)})"
         raise PtxError(f"operand: {operand}")
 
-    def _place(self, operand: str) -> str:
-        base, _, offset = operand.strip("[]").replace(" ", "").partition("+")
-        return f"{self._source(base)} + ({offset or 0})"
-
-    def _touch(self, access: str, space: str, operand: str, size: str) -> str:
-        """Counts a lane's part of a request; what a thread has to itself is no traffic."""
-        if not self._counting or space == "local":
-            return ""
-        self._sites += 1
-        where = "kShared" if space == "shared" else "kGlobal"
-        kinds = f"model::traffic::Access::{access}, model::traffic::Space::{where}"
-        return f"model::traffic::touch({self._sites}, {kinds}, {self._place(operand)}, {size}); "
-
     def _address(self, space: str, operand: str, size: str) -> str:
-        place = self._place(operand)
+        base, _, offset = operand.strip("[]").replace(" ", "").partition("+")
+        place = f"{self._source(base)} + ({offset or 0})"
         if space == "shared":
             return f"ptx::shared(static_cast<uint32_t>({place}), {size})"
         return f"ptx::checked({place}, {size})"
@@ -211,11 +188,9 @@ class Kernel:
         if words[0] == "st":
             put = ", ".join(self._value(n, kind) for n in names)
             strong = ", true" if "relaxed" in words else ""
-            touch = self._touch("kStore", space, address, size)
-            return f"{touch}ptx::write({place}, {vector}{{{put}}}{strong});"
+            return f"ptx::write({place}, {vector}{{{put}}}{strong});"
         get = "".join(f" ptx::set({identifier(n)}, v[{i}]);" for i, n in enumerate(names))
-        touch = self._touch("kLoad", space, address, size)
-        return f"{{ {touch}const auto v = ptx::read<{vector}>({place});{get} }}"
+        return f"{{ const auto v = ptx::read<{vector}>({place});{get} }}"
 
     def _parameter(self, opcode: str, kind: str, address: str, names: list[str]) -> str:
         place, _, offset = address.strip("[]").partition("+")
@@ -245,9 +220,8 @@ class Kernel:
         ]
         if words[0] == "atom":
             calls = [f"ptx::set({identifier(operands[0])}, {calls[0]})"]
-        touch = self._touch("kAtomic", space, operands[-2], size)
         at = f"auto* const at = static_cast<ptx::{kind}*>({address})"
-        return f"{{ {touch}{at}; {'; '.join(calls)}; }}"
+        return f"{{ {at}; {'; '.join(calls)}; }}"
 
     def _packed(self, kind: str, target: str, source: str) -> str:
         """mov between a register and the halves of its bits."""

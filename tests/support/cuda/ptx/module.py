@@ -60,7 +60,6 @@ def translate(
     source: Path,
     kernel: str = "",
     fault: Fault | None = None,
-    counting: bool = False,
 ) -> str:
     """C++ of the kernels of a module.
 
@@ -69,7 +68,6 @@ def translate(
         source: The CUDA source.
         kernel: Part of the mangled name; kernels without it run from source.
         fault: Planted in each.
-        counting: Whether they count their memory traffic.
 
     Raises:
         PtxError: something in it is not known.
@@ -85,7 +83,7 @@ def translate(
             f"void entry{number}(const void* const* parameters) {{",
             "uint64_t argument0 = 0;",
         ]
-        lines += Kernel(name, body, set(strings), dynamic, counting).statements()
+        lines += Kernel(name, body, set(strings), dynamic).statements()
         lines += ["static_cast<void>(parameters), static_cast<void>(argument0);", "}"]
     names = demangled([name for name, _, _ in entries]) if entries else []
     lines += [registration(number, name) for number, name in enumerate(names)]

@@ -5,7 +5,6 @@
 
 #include "ptx/instructions.h"
 #include "ptx/stores.h"
-#include "ptx/traffic.h"
 
 namespace ptx {
 

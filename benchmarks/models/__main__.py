@@ -1,8 +1,8 @@
 """Load benchmark of a served PointNet++ beside the same program in other model servers.
 
-    python -m benchmarks.programs [--quick] [--peers none] [--rounds 3] [--results FOLDER]
+    python -m benchmarks.models [--quick] [--peers none] [--rounds 3] [--results FOLDER]
 
-Prints a table, and writes benchmarks/results/programs.{json,md}. Every server loads one archive:
+Prints a table and writes benchmarks/results/models.json. Every server loads one archive:
 the same graph, weights and compiled ops, with as many threads; their logits agree to 1e-4 before
 anything is timed. As in benchmarks.service, whose rounds these are, all servers are up and those
 that are not measured are stopped; figures are medians of the rounds, peers are installed in
@@ -30,8 +30,8 @@ import torch
 
 from benchmarks.common.machine import describe
 from benchmarks.common.point_sets import sphere
-from benchmarks.programs.contenders import JOINED, own, peers, program, serving_own, theirs
-from benchmarks.programs.report import WANTED, markdown, ratios
+from benchmarks.models.contenders import JOINED, own, peers, program, serving_own, theirs
+from benchmarks.models.report import markdown, ratios
 from benchmarks.service.contenders import CORES, Peer
 from benchmarks.service.environments import peer_versions
 from benchmarks.service.fleet import Effort, Fleet, fleet, right, rounds_of
@@ -149,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.5, help="of a turn")
     parser.add_argument("--points", type=int, nargs="+", default=(1024, 4096))
-    parser.add_argument("--callers", type=int, nargs="+", choices=WANTED, default=tuple(WANTED))
+    parser.add_argument("--callers", type=int, nargs="+", default=(1, 16))
     parser.add_argument("--threads", type=int, default=CORES, help="of each server")
     parser.add_argument("--results", type=Path, help="default: benchmarks/results, not if --quick")
     options = parser.parse_args(arguments)
@@ -164,8 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder = options.results or (None if options.quick else RESULTS)
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "programs.json").write_text(json.dumps(report, indent=1) + "\n")
-        (folder / "programs.md").write_text(markdown(report))
+        (folder / "models.json").write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

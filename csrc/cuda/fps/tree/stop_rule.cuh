@@ -1,7 +1,7 @@
 // When a part may end: once all samples that are wanted of its cloud come before its next one.
 #pragma once
 
-#include "cuda/fps/tree/partition.cuh"
+#include "cuda/fps/tree/partitions.cuh"
 
 namespace farpoint::cuda::tree {
 
@@ -19,14 +19,15 @@ __device__ inline int samples_before(const Key* log, int count, Key key) {
   return low;
 }
 
-class Ending {
+class StopRule {
  public:
   // `shared` is a word of the block's.
-  __device__ Ending(const Parts& parts, const Cloud& cloud, int b, int self, int& shared)
-      : words_(parts.words + int64_t{b} * parts.count),
-        logs_(parts.logs + cloud.first_row),
-        partition_(cloud.n, parts.count),
-        parts_(parts.count),
+  __device__ StopRule(const Partitions& partitions, const Cloud& cloud, int b, int self,
+                      int& shared)
+      : words_(partitions.words + int64_t{b} * partitions.count),
+        logs_(partitions.logs + cloud.first_row),
+        cuts_(cloud.n, partitions.count),
+        partitions_(partitions.count),
         self_(self),
         wanted_(wanted_of(cloud)),
         shared_(shared) {}
@@ -41,27 +42,27 @@ class Ending {
     }
     __syncthreads();
     const int before = shared_;
-    next_look_ = sampled + 1 + max(0, wanted_ - before) / (2 * parts_);
+    next_look_ = sampled + 1 + max(0, wanted_ - before) / (2 * partitions_);
     return before >= wanted_;
   }
 
  private:
-  // Samples of all parts, and only those before `key` where they might be enough. By one warp, a
-  // lane for a part: another warp might see more.
+  // Samples of all partitions, and only those before `key` where they might be enough. By one warp,
+  // a lane for a part: another warp might see more.
   __device__ int known_before(Key key, int sampled) const {
-    const int part = min(lane_id(), parts_ - 1);
+    const int part = min(lane_id(), partitions_ - 1);
     int count = part == self_ ? sampled : static_cast<int>(load_relaxed(words_ + part).high);
-    if (lane_id() >= parts_) count = 0;
+    if (lane_id() >= partitions_) count = 0;
     const int all = __reduce_add_sync(kAllLanes, count);
     if (all < wanted_) return all;
-    const Key* const log = logs_ + partition_.first_point(part);
+    const Key* const log = logs_ + cuts_.first_point(part);
     return __reduce_add_sync(kAllLanes, part == self_ ? count : samples_before(log, count, key));
   }
 
   const Words* const words_;
   const Key* const logs_;
-  const Partition partition_;
-  const int parts_, self_, wanted_;
+  const Cuts cuts_;
+  const int partitions_, self_, wanted_;
   int& shared_;
   int next_look_ = 0;
 };

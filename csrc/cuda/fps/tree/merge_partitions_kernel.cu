@@ -1,8 +1,7 @@
-// One sample of the samples of a cloud's parts: their keys in order, the largest first.
+// One sample of the samples of a cloud's partitions: their keys in order, the largest first.
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/sample.cuh"
-#include "cuda/fps/tree/partition.cuh"
-#include "cuda/fps/tree/parts.h"
+#include "cuda/fps/tree/partitions.cuh"
 
 namespace farpoint::cuda::tree {
 namespace {
@@ -14,14 +13,15 @@ struct Logs {
   const Key* mine;
   int count;
 
-  __device__ Logs(const Parts& parts, const Cloud& cloud, int b) : mine(nullptr), count(0) {
-    const Partition partition(cloud.n, parts.count);
-    if (lane_id() >= parts.count) return;
-    mine = parts.logs + cloud.first_row + partition.first_point(lane_id());
-    count = static_cast<int>(parts.words[int64_t{b} * parts.count + lane_id()].high);
+  __device__ Logs(const Partitions& partitions, const Cloud& cloud, int b)
+      : mine(nullptr), count(0) {
+    const Cuts cuts(cloud.n, partitions.count);
+    if (lane_id() >= partitions.count) return;
+    mine = partitions.logs + cloud.first_row + cuts.first_point(lane_id());
+    count = static_cast<int>(partitions.words[int64_t{b} * partitions.count + lane_id()].high);
   }
 
-  // Samples of all parts before `key`, in the order of keys.
+  // Samples of all partitions before `key`, in the order of keys.
   __device__ int before(Key key) const {
     int low = 0;
     for (int high = count; low < high;) {
@@ -40,14 +40,14 @@ struct Logs {
 __device__ Key last_key(const Cloud& cloud) { return key_of(fmaxf(cloud.enough, 0.0f), 0); }
 
 // A warp for a sample. Places beyond those that are wanted were sampled in vain.
-__global__ void __launch_bounds__(kMergeWarps* kWarp) merge(FpsBatch batch, Parts parts) {
-  const int blocks = parts.count * kBlocksOfPart;
+__global__ void __launch_bounds__(kMergeWarps* kWarp) merge(FpsBatch batch, Partitions partitions) {
+  const int blocks = partitions.count * kBlocksOfPart;
   const int b = blockIdx.x / blocks, part = blockIdx.x % blocks / kBlocksOfPart;
   const Cloud cloud = cloud_of(batch, b);
   if (cloud.m == 0) return;
-  const Logs logs(parts, cloud, b);
+  const Logs logs(partitions, cloud, b);
   const Key* const own =
-      parts.logs + cloud.first_row + Partition(cloud.n, parts.count).first_point(part);
+      partitions.logs + cloud.first_row + Cuts(cloud.n, partitions.count).first_point(part);
   const int count = __shfl_sync(kAllLanes, logs.count, part), wanted = wanted_of(cloud);
   const Key last = last_key(cloud);
   for (int i = blockIdx.x % kBlocksOfPart * kMergeWarps + warp_id(); i < count;
@@ -61,15 +61,15 @@ __global__ void __launch_bounds__(kMergeWarps* kWarp) merge(FpsBatch batch, Part
 }
 
 __global__ void __launch_bounds__(kFinishThreads)
-    finish_parts(FpsBatch batch, Storage storage, Parts parts) {
+    finish_partitions(FpsBatch batch, Storage storage, Partitions partitions) {
   auto& tail = shared_as<TailShared>();
   const int b = blockIdx.x;
   const Cloud cloud = cloud_of(batch, b);
   if (cloud.m == 0) return;
-  const Logs logs(parts, cloud, b);
+  const Logs logs(partitions, cloud, b);
   const int emitted = min(cloud.m, 1 + logs.before(last_key(cloud)));
   if (threadIdx.x == 0) {
-    cloud.put_index(0, row_of(first_sample(cloud, parts.first[b])));
+    cloud.put_index(0, row_of(first_sample(cloud, partitions.first[b])));
   }
   // All points that are left lie on samples: none was found.
   if (logs.before(0) < emitted && threadIdx.x == 0 && cloud.distances) {
@@ -81,13 +81,14 @@ __global__ void __launch_bounds__(kFinishThreads)
 
 }  // namespace
 
-int merge_parts(const FpsBatch& batch, const Storage& storage, const Parts& parts, void* stream) {
-  const auto blocks = static_cast<unsigned>(batch.clouds * parts.count * kBlocksOfPart);
-  const int code = launch(merge, {blocks, kMergeWarps * kWarp}, stream, batch, parts);
+int merge_partitions(const FpsBatch& batch, const Storage& storage, const Partitions& partitions,
+                     void* stream) {
+  const auto blocks = static_cast<unsigned>(batch.clouds * partitions.count * kBlocksOfPart);
+  const int code = launch(merge, {blocks, kMergeWarps * kWarp}, stream, batch, partitions);
   if (code) return code;
   const LaunchShape shape = {static_cast<unsigned>(batch.clouds), kFinishThreads,
                              sizeof(TailShared)};
-  return launch(finish_parts, shape, stream, batch, storage, parts);
+  return launch(finish_partitions, shape, stream, batch, storage, partitions);
 }
 
 }  // namespace farpoint::cuda::tree

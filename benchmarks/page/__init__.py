@@ -1,1 +1,0 @@
-"""How smoothly the page turns a cloud, and how long a cloud takes to be seen."""

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Install into .venv what its argument names: `run`, the packages and what they import, or `dev`, the
+# tools of tests and checks on top. uv is used where it can be installed, since it takes a third of
+# pip's time. Without an NVIDIA driver torch is its CPU build where uv can reach it; PyPI's own build
+# for Linux brings gigabytes of CUDA libraries.
+set -euo pipefail
+python=.venv/bin/python
+export FARPOINT_SKIP_EXTENSION=1 # `make ext` compiles
+
+has_uv() { "$python" -m uv --version > /dev/null 2>&1; }
+install() {
+  if has_uv; then
+    "$python" -m uv pip install -q --python "$python" -c constraints.txt "$@"
+  else
+    "$python" -m pip install -q -c constraints.txt "$@"
+  fi
+}
+install_torch() {
+  "$python" -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("torch"))' && return
+  if ! command -v nvidia-smi > /dev/null && has_uv; then
+    UV_HTTP_RETRIES=0 UV_TORCH_BACKEND=cpu install torch numpy 2> /dev/null && return
+  fi
+  "$python" -m pip install -q -c constraints.txt torch numpy
+}
+# Kernels know no torch: they compile while it is downloaded.
+compile_kernels() {
+  "$python" -c 'import sys; sys.path.insert(0, "tools")
+from pathlib import Path; from native.graph import build_libraries
+build_libraries([], Path("build/native"))' > build/kernels.log 2>&1 || true # `make ext` shows why
+}
+
+if [ "$1" = run ]; then
+  echo "Setting up .venv and the compiled ops, once: two minutes, 1.5 GB of disk."
+  has_uv || "$python" -m pip install -q uv || true
+  echo "1/4 build tools"
+  install 'setuptools>=77' 'setuptools-scm>=8' wheel ninja
+  echo "2/4 torch, and the kernels meanwhile"
+  mkdir -p build
+  compile_kernels &
+  install_torch
+  echo "3/4 client and server"
+  install --no-build-isolation -e 'client[las,picture]' -e . -e server -e training
+  wait
+else
+  echo "Adding the tools of tests and checks to .venv."
+  install --no-build-isolation -e 'client[io,picture]' -e '.[dev]' -e 'server[tracing]'
+fi
