@@ -21,9 +21,6 @@ def adapt(value: object) -> tuple[Any, Attributes | None]:
 
     Returns:
         `value` itself and None, if it is of no such library; None too if it has no attributes.
-
-    Raises:
-        InvalidArgumentError: it holds several clouds, or none.
     """
     adapter = _adapter(type(value))
     if adapter is None:

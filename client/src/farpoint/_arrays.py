@@ -17,9 +17,6 @@ def as_array(value: object, name: str) -> Array:
     """`value` as a numpy array; copied only when it lies on a device or is bfloat16.
 
     numpy has no bfloat16, so such values are widened to float32, which is exact.
-
-    Raises:
-        InvalidArgumentError: `value` is no array, ragged, or partly masked.
     """
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise InvalidArgumentError(
@@ -80,9 +77,6 @@ def split_batch(points: object, attributes: Any, *, own_attributes: bool = False
         points: arrays, or objects of other libraries, see `_adapters`.
         attributes: the caller's; None is without.
         own_attributes: whether such objects' own attributes stand in where the caller has none.
-
-    Raises:
-        InvalidArgumentError: a shape is another, a cloud is empty, or rows do not match.
     """
     if isinstance(points, (str, bytes, os.PathLike)):
         raise InvalidArgumentError(

@@ -89,11 +89,7 @@ class BaseClient(Generic[Channel]):
         self._lock = threading.Lock()
 
     def _open_stubs(self) -> Stubs:
-        """Of the channel, opened now if it is not.
-
-        Raises:
-            FailedPreconditionError: the client is closed, or gRPC cannot work in this process.
-        """
+        """Of the channel, opened now if it is not."""
         with self._lock:
             if self._is_closed:
                 raise FailedPreconditionError("the client is closed: make another")

@@ -79,11 +79,7 @@ class CallContext:
 def start_call(
     timeout: float | None, default: float | None = None, target: str = ""
 ) -> CallContext:
-    """A call that begins now, with its own timeout in seconds, or else the client's.
-
-    Raises:
-        InvalidArgumentError: the timeout is not above 0.
-    """
+    """A call that begins now, with its own timeout in seconds, or else the client's."""
     timeout = default if timeout is None else timeout
     if timeout is not None and not timeout > 0:
         raise InvalidArgumentError(

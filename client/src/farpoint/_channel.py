@@ -63,9 +63,6 @@ class Balance:
     Args:
         policy: one of gRPC's.
         retry_budget: attempts that may fail before no more calls are repeated.
-
-    Raises:
-        InvalidArgumentError: there is no such policy, or the budget is out of bounds.
     """
 
     policy: LoadBalancing = "round_robin"

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from farpoint._client import Client
-from farpoint._rpcs.methods import Method, Nonfinite, SampleOptions
+from farpoint._rpcs.methods import SampleOptions
 from farpoint._security import Tls
 from farpoint._targets import DEFAULT_TARGET
-from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike, Counts
+from farpoint._types import BatchArray, CloudArray, CloudLike, Counts
 from farpoint.errors import InvalidArgumentError
 from farpoint.results import Sample
 
@@ -44,17 +44,7 @@ def sample(  # type: ignore[overload-overlap]  # a batch in one array is an arra
 def sample(points: CloudLike, m: Counts = None, **options: "Unpack[SampleOptions]") -> Sample: ...
 
 
-def sample(
-    points: Any,
-    m: Counts = None,
-    *,
-    attributes: Attributes | None = None,
-    start: int | Sequence[int] = 0,
-    nonfinite: Nonfinite = "reject",
-    radius: float | None = None,
-    method: Method | None = None,
-    timeout: float | None = None,
-) -> Any:
+def sample(points: Any, m: Counts = None, **options: "Unpack[SampleOptions]") -> Any:
     """Chooses m points of each cloud by farthest point sampling; see `Client.sample`.
 
     The server is the one that the environment variable FARPOINT_SERVER names, else the one at
@@ -62,16 +52,7 @@ def sample(
     FARPOINT_SERVER_NAME, FARPOINT_TOKEN and FARPOINT_TOKEN_FILE are heeded as by the command
     `farpoint`. The connection stays open for later calls.
     """
-    client = default_client()
-    return client.sample(
-        *(points, m),
-        attributes=attributes,
-        start=start,
-        nonfinite=nonfinite,
-        radius=radius,
-        method=method,
-        timeout=timeout,
-    )
+    return default_client().sample(points, m, **options)
 
 
 def default_client() -> Client:

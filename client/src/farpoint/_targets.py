@@ -22,11 +22,7 @@ _MAX_PORT = 65535
 
 
 def checked_target(target: Target) -> str:
-    """A target as one string, a list separated by commas, with the default port where it has none.
-
-    Raises:
-        InvalidArgumentError: it is none; an HTTP address, say, would be taken for a host's name.
-    """
+    """A target as one string, a list separated by commas; the port is 50051 where none is named."""
     if not isinstance(target, str):
         target = _joined(target)
     servers = target.split(",")
@@ -55,9 +51,6 @@ def grpc_target(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     """The target for gRPC of a checked one, and the channel options that belong to it.
 
     gRPC takes lists of numbers alone, so names in a list are looked up now, once.
-
-    Raises:
-        UnavailableError: no name of a list is known.
     """
     servers = split_target(target)
     if len(servers) == 1:

@@ -3,14 +3,21 @@
 import enum
 import struct
 from functools import lru_cache
+from typing import Any
 
 import google_crc32c
 import numpy as np
 
-from farpoint._dtypes import FROM_WIRE, wire_type
+from farpoint._dtypes import TYPES
 from farpoint._types import Array
 from farpoint.errors import DataLossError, InternalError, InvalidArgumentError
 from farpoint.v1 import tensor_pb2 as pb
+
+_TO_WIRE = {
+    np.dtype(kind.numpy).newbyteorder("<").str: pb.DataType.Value(f"DATA_TYPE_{kind.farpoint}")
+    for kind in TYPES
+}
+_FROM_WIRE = {data_type: np.dtype(name) for name, data_type in _TO_WIRE.items()}
 
 # A protobuf message ends below 2 GiB; the rest of a request needs far less than this margin.
 MAX_PAYLOAD_BYTES = 2**31 - 2**24
@@ -39,11 +46,7 @@ def choose_checksums(wanted: bool | None, is_plain: bool) -> Checksums:
 
 
 def points_to_tensor(clouds: list[Array]) -> pb.Tensor:
-    """The message of clouds (Ni, 3), stacked to (ΣNi, 3) in their common dtype.
-
-    Raises:
-        InvalidArgumentError: a dtype cannot be sent, or the points do not fit a message.
-    """
+    """The message of clouds (Ni, 3), stacked to (ΣNi, 3) in their common dtype."""
     return to_tensor(in_common_dtype(clouds))
 
 
@@ -74,22 +77,21 @@ def tensor_header(parts: list[Array]) -> pb.Tensor:
     )
 
 
-def to_arrays(*tensors: pb.Tensor, checksums: Checksums = Checksums.OFF) -> list[Array]:
-    """Read-only arrays of an answer's tensors, whose checksums fit.
+def wire_type(dtype: np.dtype[Any], field: str) -> pb.DataType.ValueType:
+    """The contract's type for a dtype of any byte order; raises InvalidArgumentError."""
+    data_type = _TO_WIRE.get(dtype.newbyteorder("<").str)
+    if data_type is None:
+        raise InvalidArgumentError(f"{dtype} cannot be sent", field=field)
+    return data_type
 
-    Raises:
-        DataLossError: one was damaged, or has no checksum where that is required.
-        InternalError: a dtype is unknown, or the bytes do not fit the shape.
-    """
+
+def to_arrays(*tensors: pb.Tensor, checksums: Checksums = Checksums.OFF) -> list[Array]:
+    """Read-only arrays of an answer's tensors, whose checksums fit."""
     return [_to_array(tensor, checksums) for tensor in tensors]
 
 
 def in_common_dtype(clouds: list[Array]) -> list[Array]:
-    """The clouds in one little-endian dtype, the smallest that holds them all.
-
-    Raises:
-        InvalidArgumentError: a dtype cannot be sent.
-    """
+    """The clouds in one little-endian dtype, the smallest that holds them all."""
     parts = [_in_wire_dtype(cloud) for cloud in clouds]
     widest = np.result_type(*{part.dtype for part in parts}).newbyteorder("<")
     return [part.astype(widest, copy=False) for part in parts]
@@ -133,7 +135,7 @@ def _joined_bytes(parts: list[Array]) -> bytes:
 def _to_array(tensor: pb.Tensor, checksums: Checksums) -> Array:
     data = tensor.data
     _check_checksum(tensor, data, checksums)
-    dtype = FROM_WIRE.get(tensor.data_type)
+    dtype = _FROM_WIRE.get(tensor.data_type)
     if dtype is None:
         raise InternalError(f"the server answered with the unknown data type {tensor.data_type}")
     try:

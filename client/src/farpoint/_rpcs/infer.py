@@ -17,11 +17,7 @@ from farpoint.v1 import sampling_pb2 as pb
 
 
 class InferRpc(UnaryRpc[pb.InferResponse, Inference | list[Inference]]):
-    """One cloud or a batch through a program; the arguments are those of `Client.infer`.
-
-    Raises:
-        InvalidArgumentError: an argument is wrong.
-    """
+    """One cloud or a batch through a program; the arguments are those of `Client.infer`."""
 
     method = attrgetter("sampling.Infer")
     request: pb.InferRequest
@@ -50,12 +46,7 @@ class InferRpc(UnaryRpc[pb.InferResponse, Inference | list[Inference]]):
                 self.request.inputs.add(name=name).values.CopyFrom(tensor)
 
     def read(self, response: pb.InferResponse, context: CallContext) -> Inference | list[Inference]:
-        """One `Inference`, or a list where a batch was asked for.
-
-        Raises:
-            InternalError: the response does not fit the request.
-            DataLossError: it was damaged.
-        """
+        """One `Inference`, or a list where a batch was asked for."""
         timings = context.read_timings(response.timings)
         outputs = {output.name: self._each_cloud(output) for output in response.outputs}
         inferences = [

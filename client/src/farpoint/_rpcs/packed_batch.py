@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from farpoint._arrays import gather_attributes, split_attributes
-from farpoint._dtypes import wire_type
 from farpoint._shared_memory import Lease
-from farpoint._tensors import check_payload
+from farpoint._tensors import check_payload, wire_type
 from farpoint._types import Array, CloudAttributes
 from farpoint.errors import InvalidArgumentError
 from farpoint.packed import PackedCloud, as_packed
@@ -33,10 +32,6 @@ class PackedBatch:
 
         Returns:
             Pieces, one after the other; none if the request refers to shared memory that has them.
-
-        Raises:
-            InvalidArgumentError: they do not fit a message, or the server shares less memory.
-            FarpointError: the server took no memory.
         """
         first, *others = self.clouds
         message = request.packed_cloud
@@ -65,11 +60,7 @@ class PackedBatch:
 
 
 def packed_batch(points: object, attributes: Any) -> PackedBatch | None:
-    """The packed clouds of a call; None if some are none, or if they cannot be one message.
-
-    Raises:
-        InvalidArgumentError: a cloud is empty or has no coordinates, or rows do not match.
-    """
+    """The packed clouds of a call; None if some are none, or if they cannot be one message."""
     single = not isinstance(points, (list, tuple))
     clouds: list[PackedCloud] = []
     values: Iterable[Any] = points if isinstance(points, (list, tuple)) else [points]

@@ -74,17 +74,17 @@ def encode(
     as_json: Json = False,
 ) -> None:
     """Run a model over a cloud file, and write the points and features of each of its stages."""
-    from farpoint.cli import models
+    from farpoint.cli import server
 
-    models.check_output(output)
+    server.check_output(output)
     with connection.connect(timeout) as client:
-        models.encode(client, source, output, model, attribute or [], as_json=as_json)
+        server.encode(client, source, output, model, attribute or [], as_json=as_json)
 
 
 @command
 def models(connection: Connection, timeout: Timeout = 10.0, as_json: Json = False) -> None:
     """Show the models that a server has loaded."""
-    from farpoint.cli.models import show
+    from farpoint.cli.server import show
 
     with connection.connect(timeout) as client:
         show(client.list_models(), as_json=as_json)
@@ -102,7 +102,7 @@ def load(
     as_json: Json = False,
 ) -> None:
     """Have a server load a model, and wait until it is ready."""
-    from farpoint.cli.models import show
+    from farpoint.cli.server import show
 
     with connection.connect(timeout) as client:
         show([client.load_model(name, path)], as_json=as_json)

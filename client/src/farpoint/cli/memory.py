@@ -49,12 +49,7 @@ def trim(client: Client) -> None:
 
 
 def save_snapshot(client: Client, path: Path) -> None:
-    """Writes torch's snapshot; with several devices one file for each, named after it.
-
-    Raises:
-        FailedPreconditionError: the server has none.
-        CloudFileError: the file cannot be written.
-    """
+    """Writes torch's snapshot; with several devices one file for each, named after it."""
     devices = [device for device in client.memory(snapshots=True).devices if device.snapshot]
     if not devices:
         raise FailedPreconditionError("torch keeps snapshots of GPUs only; here is none")

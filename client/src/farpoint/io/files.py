@@ -44,11 +44,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def check_target(path: Path) -> int | None:
-    """The mode of a file that may be written to; None for a new name.
-
-    Raises:
-        ValueError: the path is neither a regular file, a pipe nor a new name.
-    """
+    """The mode of a file that may be written to; None for a new name."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

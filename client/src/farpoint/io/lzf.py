@@ -2,11 +2,7 @@
 
 
 def decompress(data: bytes, size: int) -> bytes:
-    """The `size` bytes that `data` unpacks to.
-
-    Raises:
-        ValueError: `data` is cut short or damaged.
-    """
+    """The `size` bytes that `data` unpacks to."""
     out = bytearray()
     at = 0
     try:

@@ -10,11 +10,7 @@ COMMENTS = (b"#", b"//")
 
 
 def parse_table(lines: Sequence[bytes], separator: str | None = None) -> Array:
-    """(R, C) float64 of lines with as many numbers each; None separates by white space.
-
-    Raises:
-        ValueError: the message names the first point, counted from 0, that differs.
-    """
+    """(R, C) float64 of lines with as many numbers each; None separates by white space."""
     if not lines:
         return np.empty((0, 0))
     try:

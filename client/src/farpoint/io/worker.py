@@ -22,8 +22,8 @@ from farpoint.errors import CloudFileError
 from farpoint.io import open_chunks, read_with, write_subset
 from farpoint.io.budget import limit_process
 from farpoint.io.cloud import Chunks, Cloud, ReadOptions, Rows
-from farpoint.io.colors import colors_of
 from farpoint.io.files import naming
+from farpoint.io.records import colors_of
 from farpoint.io.registry import is_indices
 
 LENGTH = struct.Struct("<Q")
@@ -67,7 +67,7 @@ class Worker:
     def colors(self) -> None:
         """(N, 3) uint8 of a file that is read whole; none where it has none."""
         with naming(self._path):
-            self._answer({}, colors_of(self._whole()))
+            self._answer({}, colors_of(self._whole().attributes))
 
     def write(self, rows: Rows, paths: list[Path]) -> None:
         """Writes those rows to each path; answers with notes about what was left out."""
@@ -113,11 +113,7 @@ def send(stream: BinaryIO, message: object) -> None:
 
 
 def receive(stream: BinaryIO) -> Any:
-    """The next message.
-
-    Raises:
-        EOFError: the other side is gone.
-    """
+    """The next message."""
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
         raise EOFError

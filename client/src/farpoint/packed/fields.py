@@ -7,10 +7,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike
 
-from farpoint._dtypes import FOXGLOVE, ROS
+from farpoint._dtypes import TYPES
 from farpoint.errors import InvalidArgumentError
 
 AXES = ("x", "y", "z")
+_ROS = {kind.ros: kind.numpy for kind in TYPES if kind.ros}
+_FOXGLOVE = {kind.foxglove: kind.numpy for kind in TYPES if kind.foxglove}
 
 
 class PointCloud2Like(Protocol):
@@ -51,7 +53,7 @@ class PackedField:
 def ros_fields(message: PointCloud2Like) -> list[PackedField]:
     """Those of a `sensor_msgs/PointCloud2`; raises InvalidArgumentError for an unknown type."""
     return [
-        PackedField(f.name, int(f.offset), _dtype(f.name, f.datatype, ROS), int(f.count))
+        PackedField(f.name, int(f.offset), _dtype(f.name, f.datatype, _ROS), int(f.count))
         for f in message.fields
     ]
 
@@ -59,7 +61,8 @@ def ros_fields(message: PointCloud2Like) -> list[PackedField]:
 def foxglove_fields(message: FoxgloveCloudLike) -> list[PackedField]:
     """Those of a `foxglove.PointCloud`; raises InvalidArgumentError for an unknown type."""
     return [
-        PackedField(f.name, int(f.offset), _dtype(f.name, f.type, FOXGLOVE)) for f in message.fields
+        PackedField(f.name, int(f.offset), _dtype(f.name, f.type, _FOXGLOVE))
+        for f in message.fields
     ]
 
 

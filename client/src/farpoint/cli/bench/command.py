@@ -20,7 +20,6 @@ class Arguments:
     rate: list[float] | None = None
     first_rate: float = 10.0
     processes: int = 1
-    plot: Path | None = None
     as_json: bool = False
 
 
@@ -43,7 +42,6 @@ OPTIONS = {
     ),
     "first_rate": Option(min=0.001, help="The first rate of those that rise."),
     "processes": Option(min=1, help="Processes that make calls; one makes some 1 500 a second."),
-    "plot": Option(metavar="OUT.svg", help="Latency over rate; .svg or .png; extra `picture`."),
     "as_json": Option("--json", help="Print JSON."),
 }
 

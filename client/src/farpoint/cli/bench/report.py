@@ -1,16 +1,14 @@
-"""The measurements as a table, as JSON and as a plot."""
+"""The measurements as a table and as JSON."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from farpoint.cli.bench.mix import Kind
+from farpoint.cli.bench.load import Kind
 from farpoint.cli.bench.search import Goal, Step, sustained
-from farpoint.io.files import naming, replacing, require
 
 PERCENTILES = (50.0, 90.0, 99.0)
 
@@ -44,28 +42,6 @@ def as_dict(
         "sustained_per_s": None if best is None else best.offered_per_s,
         "steps": [_row(step) for step in steps],
     }
-
-
-def plot(path: Path, steps: Sequence[Step], goal: Goal) -> None:
-    """Latency over rate, as a picture of the kind that the suffix names (.svg, .png).
-
-    Raises:
-        CloudFileError: it cannot be written, or matplotlib is not there.
-    """
-    with naming(path):
-        figures = require("matplotlib.figure", "a plot", "picture")
-    figure = figures.Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.add_subplot()
-    rows = sorted(steps, key=lambda step: step.offered_per_s)
-    for percent in PERCENTILES:
-        latencies = [row.measured.percentile_ms(percent) for row in rows]
-        rates = [row.offered_per_s for row in rows]
-        axes.plot(rates, latencies, marker="o", label=f"p{percent:g}")
-    axes.axhline(goal.latency_ms, linestyle="--", color="gray", label="target")
-    axes.set(xlabel="calls offered a second", ylabel="ms from due to answer", yscale="log")
-    axes.legend()
-    with naming(path), replacing(path) as partial:
-        figure.savefig(partial, format=path.suffix[1:])
 
 
 def _row(step: Step) -> dict[str, Any]:

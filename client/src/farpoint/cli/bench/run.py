@@ -12,11 +12,10 @@ from grpc import RpcError
 
 from farpoint.cli.bench import report
 from farpoint.cli.bench.command import Arguments
-from farpoint.cli.bench.load import Arrivals, Measured, measure
-from farpoint.cli.bench.mix import Kind, make_requests
+from farpoint.cli.bench.load import Arrivals, Kind, Measured, make_requests, measure
 from farpoint.cli.bench.search import Goal, Step, rise
 from farpoint.cli.connection import Connection
-from farpoint.errors import InvalidArgumentError, from_rpc_error
+from farpoint.errors import from_rpc_error
 
 # A call that takes longer than so many times the target is not waited for.
 _PATIENCE = 20
@@ -24,11 +23,9 @@ _PATIENCE = 20
 
 def run(connection: Connection, arguments: Arguments) -> None:
     """Measures and reports."""
-    plot, processes = arguments.plot, arguments.processes
+    processes = arguments.processes
     kinds = [Kind.parse(size) for size in arguments.sizes or ["16384:1024"]]
     goal = Goal(arguments.target_ms, arguments.percentile)
-    if plot is not None and plot.suffix not in (".svg", ".png"):
-        raise InvalidArgumentError(f"--plot must end in .svg or .png, got {plot}", field="plot")
     requests = make_requests(kinds, arguments.cloud, seed=0)
     shares = [kind.share for kind in kinds]
     timeout_s = _PATIENCE * goal.latency_ms / 1e3
@@ -43,8 +40,6 @@ def run(connection: Connection, arguments: Arguments) -> None:
         print(json.dumps(report.as_dict(connection.target, kinds, steps, goal)))
     else:
         report.show(steps, goal)
-    if plot is not None:
-        report.plot(plot, steps, goal)
 
 
 def _steps(

@@ -52,11 +52,7 @@ class Choice:
 
 
 def choose(client: Sampler, points: Array, options: Options) -> Choice:
-    """Samples a cloud whole.
-
-    Raises:
-        InvalidArgumentError: it has too few points, or rows that are not finite.
-    """
+    """Samples a cloud whole."""
     rows = candidates(points, options, 0)
     m: int | None = _amount(len(rows), options)
     if m == len(rows) and options.all_if_fewer and options.is_counted:
@@ -87,9 +83,6 @@ def candidates(points: Array, options: Options, begin: int) -> Rows:
 
     Args:
         points: (N, 3), the file's rows from `begin` on.
-
-    Raises:
-        InvalidArgumentError: rows are not finite, and that is not to be ignored.
     """
     finite = np.isfinite(points).all(axis=1)
     if not options.ignores_nonfinite and not finite.all():
@@ -147,10 +140,6 @@ def choose_in_parts(
         parts: coordinates, at most `limit` points each, in the order of the rows.
         count: points of all parts.
         limit: points that the server takes at once.
-
-    Raises:
-        InvalidArgumentError: as `choose`, m is more than half of the limit, or there is a radius
-            or a method.
     """
     if options.covering_radius is not None or options.sampling is not None:
         option = "--radius" if options.sampling is None else "--method"

@@ -37,11 +37,7 @@ class Input:
 
 
 def expand(words: list[str], recursive: bool) -> list[Input]:
-    """The files that the arguments name, each once, those of a folder in order of name.
-
-    Raises:
-        CloudFileError: a folder holds no cloud files, or a pattern matches nothing.
-    """
+    """The files that the arguments name, each once, those of a folder in order of name."""
     found = [one for word in words for one in _expand_one(word, recursive)]
     return list({one.location: one for one in found}.values()) if len(words) < len(found) else found
 

@@ -45,12 +45,7 @@ class Task:
 
 
 def plan_tasks(options: Options) -> list[Task]:
-    """The files to read and to write.
-
-    Raises:
-        CloudFileError: an output would replace an input or another output, or cannot be made.
-        InvalidArgumentError: options that do not go together.
-    """
+    """The files to read and to write."""
     _check(options)
     words, output = options.inputs, options.output
     inputs = _without_outputs(expand(words, options.recursive), words, output)

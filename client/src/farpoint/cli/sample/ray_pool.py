@@ -15,7 +15,7 @@ from farpoint.cli.sample.work import Done, sample_file
 from farpoint.errors import FailedPreconditionError, InvalidArgumentError
 from farpoint.io.decoder import Decoder
 from farpoint.io.files import require
-from farpoint.ray.sampler import MAX_POINTS, OpsSampler
+from farpoint.ray import MAX_POINTS, OpsSampler
 
 if TYPE_CHECKING:
     from farpoint.cli.sample.run import Bar
@@ -33,9 +33,6 @@ class RayPool:
     Args:
         options: of the command. Without `jobs` there are as many actors as the cluster has cores,
             or as its GPUs have capacity for.
-
-    Raises:
-        FailedPreconditionError: Ray is not installed.
     """
 
     def __init__(self, options: Options) -> None:

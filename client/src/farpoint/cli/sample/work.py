@@ -36,9 +36,6 @@ def sample_file(
 
     Args:
         limit: points that `client` takes in one request.
-
-    Raises:
-        FarpointError: the file, an output or the server failed; the message names the file.
     """
     if task.problem is not None:
         raise CloudFileError(task.problem)

@@ -16,11 +16,7 @@ MESSAGE_TYPE = "sensor_msgs/msg/PointCloud2"
 
 
 def read(path: Path, options: ReadOptions) -> Cloud:
-    """Reads one cloud of a recording: the options' message of the options' topic.
-
-    Raises:
-        ValueError: no topic has clouds, several have and none is named, or it has fewer messages.
-    """
+    """Reads one cloud of a recording: the options' message of the options' topic."""
     highlevel = require("rosbags.highlevel", "A recording")
     typesys = require("rosbags.typesys", "A recording")
     latest = typesys.get_typestore(typesys.Stores.LATEST)

@@ -52,12 +52,7 @@ class BinSource:
 
 
 def read(path: Path, options: ReadOptions) -> Cloud:
-    """Reads the columns that the options name, else three, four or five as the values show.
-
-    Raises:
-        ValueError: the size fits no whole number of rows, the values look like rows of another
-            width, or like no numbers of float32 at all.
-    """
+    """Reads the columns that the options name, else three, four or five as the values show."""
     size = path.stat().st_size
     values = np.fromfile(path, "<f4") if size % 4 == 0 else np.empty(0, "<f4")
     is_nuscenes = path.name.lower().endswith(".pcd.bin")

@@ -29,11 +29,7 @@ class LasHeader:
 
 
 def check_header(path: Path) -> LasHeader:
-    """Reads and checks a header; nothing is unpacked, and what is read is small.
-
-    Raises:
-        ValueError: the header announces what the file has no room for.
-    """
+    """Reads and checks a header; nothing is unpacked, and what is read is small."""
     size = path.stat().st_size
     with path.open("rb") as stream:
         head = stream.read(375).ljust(375, b"\0")

@@ -22,9 +22,6 @@ def write(path: Path, cloud: Cloud) -> None:
 
     The scale of each axis is the finest power of ten, down to a millionth, at which the extent
     fits in 31 bits; the offset is the whole number below the lowest coordinate.
-
-    Raises:
-        ValueError: a coordinate is not finite, or an attribute holds no numbers.
     """
     laspy = require("laspy", "LAS", "las")
     points = np.asarray(cloud.points, np.float64)

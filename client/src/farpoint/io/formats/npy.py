@@ -60,11 +60,7 @@ def check_size(stream: BinaryIO, size: int) -> None:
 
 
 def cloud_of(array: Array, options: ReadOptions) -> Cloud:
-    """The cloud that an array holds, whatever its layout.
-
-    Raises:
-        ValueError: it holds none, or rows and columns seem to have changed places.
-    """
+    """The cloud that an array holds, whatever its layout."""
     if array.dtype.names:
         array = array.reshape(-1)
         return Cloud(*split_records(array), NpySource(array))
