@@ -48,7 +48,7 @@ serve: ext  ## A server on the default address, and its page at http://127.0.0.1
 	@$(BIN)/farpoint-server
 
 proto: dev  ## Generated code from proto/.
-	tools/generate_proto.sh client/src server
+	tools/generate_proto.sh client/src
 
 web: dev  ## The page's bundle from web/; needs Node.
 	cd web && npm ci

@@ -4,9 +4,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
-tools/generate_proto.sh "$fresh" "$fresh"
-for pair in farpoint/v1:client/src farpoint_server/codec/open_inference/v2:server; do
-  package=${pair%:*}
-  diff -ru --exclude=__init__.py --exclude=__pycache__ --exclude=py.typed "$fresh/$package" "${pair#*:}/$package" ||
+tools/generate_proto.sh "$fresh"
+for package in farpoint/v1 farpoint/inference; do
+  diff -ru --exclude=__init__.py --exclude=__pycache__ --exclude=py.typed "$fresh/$package" "client/src/$package" ||
     { echo "The generated code is stale: run 'make proto' and commit it." >&2; exit 1; }
 done

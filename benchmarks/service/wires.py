@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.service.load import Call, over_grpc, over_http
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as oip
+from farpoint.inference import open_inference_pb2 as oip
 
 HEADER = struct.Struct("<ii")
 

@@ -24,13 +24,10 @@ def main() -> None:
     Exit status: 0 drained, 1 calls were cut off, 2 cannot start, 3 the device failed for good,
     or a task did that the server cannot do without.
     """
-    if sys.argv[1:2] == ["ray"]:
-        from farpoint_server.ray_serve import command
-
-        command.main(sys.argv[2:])
-        return
     told = place.told()
     own, settings = told or (place.Place(), cli.parse())
+    if told is not None:
+        place.end_with_parent(own.parent)
     if sys.stderr is None:
         # Whatever is opened next would be standard error, and be written over.
         _refuse("standard error is closed, where the log goes: use 2>/dev/null", sys.stdout)
@@ -41,7 +38,7 @@ def main() -> None:
         logging.configure(settings, **({} if own.is_alone else {"process": own.index}))
         structlog.get_logger("farpoint").info("allocator", **chosen)
         if told is None and (unknown := cli.unknown_variables(os.environ)):
-            structlog.get_logger("farpoint").warning("no such setting", variables=unknown)
+            structlog.get_logger("farpoint").warning("unknown settings", variables=unknown)
         # torch takes seconds to load, which --help need not wait.
         from farpoint_server.app.process import serve
 
@@ -64,7 +61,7 @@ def _supervise(settings: Settings) -> NoReturn:
     try:
         logging.configure(settings, own)
         if unknown := cli.unknown_variables(os.environ):
-            structlog.get_logger("farpoint").warning("no such setting", variables=unknown)
+            structlog.get_logger("farpoint").warning("unknown settings", variables=unknown)
         if settings.log_format == "auto":
             # Their log is a pipe.
             form = "console" if sys.stderr.isatty() else "json"

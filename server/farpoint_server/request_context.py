@@ -103,12 +103,6 @@ def address_of(peer: str) -> str:
     return f"{scheme}:{ip_network((address, 64), strict=False)}"
 
 
-def is_local(peer: str) -> bool:
-    """Whether a peer, as gRPC names it, is on this machine."""
-    address = _ip_address_of(peer)
-    return peer.startswith("unix:") if address is None else address.is_loopback
-
-
 def _ip_address_of(peer: str) -> IPv4Address | IPv6Address | None:
     host = unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]").partition("%")[0]
     try:

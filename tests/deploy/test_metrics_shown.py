@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 from tests.deploy.conftest import DEPLOY, read
 
 from farpoint_server.memory.snapshot import MemorySnapshot
-from farpoint_server.observability.metrics.instruments import GAUGES, Instruments
-from farpoint_server.observability.metrics.memory import MemoryCollector
+from farpoint_server.observability.memory_metrics import MemoryCollector
+from farpoint_server.observability.metrics import GAUGES, Instruments
 
 PROMETHEUS = DEPLOY / "prometheus"
 # What no panel shows, and why.

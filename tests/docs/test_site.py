@@ -84,8 +84,7 @@ def test_every_page_of_docs_is_in_the_menu() -> None:
     ("source", "written", "wanted"),
     [
         ("README.md", "[a](docs/files.md#formats)", "[a](files.md#formats)"),
-        ("README.md", "[a](LICENSE)", "[a](source/LICENSE)"),
-        ("README.md", "[a](deploy)", "[a](source/deploy/index.md)"),
+        ("README.md", "[a](LICENSE)", f"[a]({links.HOSTED}LICENSE)"),
         ("docs/files.md", "[a](decisions/0001-x.md)", "[a](decisions/0001-x.md)"),
         ("docs/files.md", "[a](../README.md)", "[a](index.md)"),
         ("docs/files.md", "[a](../proto/farpoint/v1)", "[a](reference/contract.md)"),
@@ -96,4 +95,4 @@ def test_every_page_of_docs_is_in_the_menu() -> None:
 def test_links_of_the_repository_become_links_of_the_site(
     source: str, written: str, wanted: str
 ) -> None:
-    assert links.rewrite(written, source, lambda path: (ROOT / path).is_dir()) == wanted
+    assert links.rewrite(written, source) == wanted

@@ -11,7 +11,7 @@ RULES = [
     ("farpoint.transforms", "torch"),
     ("farpoint.transforms", "farpoint_ops"),
     ("farpoint.ray", "torch"),
-    ("farpoint_server.ray_serve.proxy", "torch"),
+    ("farpoint_server.ray_serve.application", "torch"),
     ("farpoint_ops", "grpc"),
     ("farpoint_ops", "farpoint_server"),
     ("farpoint_ops.arrays", "grpc"),

@@ -199,6 +199,8 @@ def test_the_command_shows_memory_trims_it_and_says_that_a_cpu_has_no_snapshot(
     shown = run()
     assert shown.exit_code == 0, shown.output
     assert "allocated" in shown.output
+    (limit,) = [line for line in shown.output.splitlines() if "limit" in line]
+    assert "none" in limit
     values = json.loads(run("--json").output)
     assert values["devices"][0]["device"] == "cpu"
     assert "MiB returned" in run("--trim").output

@@ -18,8 +18,8 @@ from tests.support.messages import sample_request
 from tests.support.servers.server_process import RunningServer
 
 import farpoint
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2_grpc
+from farpoint.inference import open_inference_pb2 as pb
+from farpoint.inference import open_inference_pb2_grpc
 
 SAMPLE = "farpoint.v1.SamplingService/Sample"
 CLOUD = np.random.default_rng(3).normal(size=(1000, 3)).astype(np.float32)

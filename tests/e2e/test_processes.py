@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.request
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import grpc
 import numpy as np
@@ -22,7 +23,6 @@ from tests.support.servers.server_process import READY_TIMEOUT_S, RunningServer
 import farpoint
 from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2, sampling_pb2_grpc
 from farpoint_models import weights
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as oip
 
 ANY = "127.0.0.1:0"
 CLOUD = np.random.default_rng(3).normal(size=(1000, 3)).astype(np.float32)
@@ -33,7 +33,6 @@ SMALL = CLOUD[:100]
 def server():
     server = RunningServer(
         *("--processes", "2", "--http-listen", ANY, "--probe-listen", ANY, "--admin-listen", ANY),
-        *("--system-shared-memory-prefix", f"farpoint-{os.getpid()}"),
         *("--drain-grace-s", "1"),
         batch_s=1.0,
     )
@@ -73,12 +72,6 @@ def model_names(channel: grpc.Channel) -> list[str]:
     return [model.name for model in stub.ListModels(sampling_pb2.ListModelsRequest()).models]
 
 
-def region_names(channel: grpc.Channel) -> list[str]:
-    method = "/inference.GRPCInferenceService/SystemSharedMemoryStatus"
-    data = channel.unary_unary(method)(b"")
-    return list(oip.SystemSharedMemoryStatusResponse.FromString(data).regions)
-
-
 def test_connections_are_dealt_out_and_every_answer_is_right(server):
     expected = furthest_points(SMALL, 9).tolist()
     with connections(server) as channels:
@@ -114,23 +107,20 @@ def test_administration_reaches_all_processes(server):
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_a_region_that_is_registered_is_known_to_all_processes(server):
-    name = f"farpoint-{os.getpid()}-region"
-    with open(f"/dev/shm/{name}", "wb") as memory:
-        memory.write(bytes(4096))
-    request = oip.SystemSharedMemoryRegisterRequest(name="r", key=f"/{name}", byte_size=4096)
-    try:
-        with connections(server) as channels:
-            method = "/inference.GRPCInferenceService/SystemSharedMemoryRegister"
-            channels[0].unary_unary(method)(request.SerializeToString())
-            assert {tuple(region_names(channel)) for channel in channels} == {("r",)}
-            check_a_process_that_is_killed_is_replaced(server)
-    finally:
-        os.unlink(f"/dev/shm/{name}")
+def test_a_process_that_is_frozen_is_killed_and_replaced(server):
+    before = pids(server)
+    os.kill(before[0], signal.SIGSTOP)
+    frozen = time.monotonic()
+    server.wait_for(lambda line: line["event"] == "process does not answer")
+    assert time.monotonic() - frozen < 20, "five seconds on a quiet machine"
+    old = {line.get("pid") for line in server.log}
+    server.wait_for(lambda line: line["event"] == "process ready" and line["pid"] not in old)
+    with connections(server) as channels:
+        assert all(model_names(channel) for channel in channels)
 
 
-def check_a_process_that_is_killed_is_replaced(server):
-    """It then knows the models and regions of later; the other one serves meanwhile."""
+def test_a_process_that_is_killed_is_replaced(server):
+    """It then knows the models of later; the other one serves meanwhile."""
     before = pids(server)
     os.kill(before[1], signal.SIGKILL)
     server.wait_for(lambda line: line["event"] == "process ended" and line["process"] == 1)
@@ -143,7 +133,6 @@ def check_a_process_that_is_killed_is_replaced(server):
         assert {tuple(model_names(channel)) for channel in channels} == {
             ("density_small", "second")
         }
-        assert {tuple(region_names(channel)) for channel in channels} == {("r",)}
     assert pids(server)[1] != before[1]
 
 
@@ -193,4 +182,24 @@ def test_a_process_that_cannot_start_ends_the_server_and_says_why():
     )
     assert ended.returncode == 2
     assert "farpoint-server: --device cuda:0: " in ended.stderr
-    assert '"gave up: a process does not start"' in ended.stderr
+    assert '"process failed to start too often"' in ended.stderr
+
+
+def test_processes_end_at_once_with_a_supervisor_that_is_killed():
+    server = RunningServer("--processes", "2")
+    children = pids(server).values()
+    server.process.kill()
+    server.wait()
+    give_up = time.monotonic() + READY_TIMEOUT_S
+    while any(is_alive(child) for child in children):
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+    assert not [line for line in server.log if line["event"] == "draining"]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"

@@ -121,15 +121,15 @@ def test_an_open_stream_ends_with_its_token(start, tmp_path):
     ):
         kept, lost = (open_stream(channel, token) for token in (LATER, CAMERA))
         tokens.write_text(f"later sample {LATER}\n")
-        with pytest.raises(grpc.RpcError, match="the token was withdrawn") as caught:
+        with pytest.raises(grpc.RpcError, match="the token was revoked") as caught:
             next(lost)
         assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
         later.sample(CLOUD, 3)
         tokens.write_text("")
         server.wait_for(lambda line: line["level"] == "warning")
-        with pytest.raises(grpc.RpcError, match="the token was withdrawn"):
+        with pytest.raises(grpc.RpcError, match="the token was revoked"):
             next(kept)
-        server.wait_for(lambda line: "is withdrawn" in line["event"])
+        server.wait_for(lambda line: "contents revoked" in line["event"])
         with pytest.raises(farpoint.UnauthenticatedError):
             later.sample(CLOUD, 3)
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from farpoint_server.engine.sample import sample_bytes
 from farpoint_server.memory.cuda import CudaAllocator
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.host import Heap
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.policy import Thresholds
-from farpoint_server.memory.prediction import sample_bytes
 
 SAMPLES = 16
 DEVICE = torch.device("cuda", 0)
@@ -74,7 +74,6 @@ class CloudBatch:
     """Requests that a manager may cut between them."""
 
     requests: Sequence[Cloud]
-    kind: str = "sample"
 
     @property
     def predicted_bytes(self) -> int:

@@ -42,7 +42,7 @@ def counters() -> list[int]:
 
 def test_nothing_is_freed_flushed_or_synchronized_inside_any_of_1000_forwards():
     """A policy that trims as often as it may works between them."""
-    eager = Thresholds(interval_s=0.05, soft_bytes=MIB, soft_share=0, soft_s=0, min_trim_bytes=MIB)
+    eager = Thresholds(interval_s=0.05, idle_s=0, min_trim_bytes=MIB)
     clouds = [cuda_device.cloud(size) for size in SIZES]
     manager = cuda_device.manager(eager, bounded=True)
     moved = []

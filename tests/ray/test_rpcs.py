@@ -1,7 +1,5 @@
 """What the stock client meets at Ray's proxies, while replicas come and go as they are meant to."""
 
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -78,8 +76,8 @@ def check_neighbors(target: str) -> None:
 
 
 def test_calls_errors_a_rollout_and_more_replicas(nodes, tmp_path):
-    limits = ("--max-message-bytes", str(MESSAGE_BYTES), "--encoder", "default")
-    nodes.deploy(*limits, "--ray-min-replicas", "2", "--ray-max-replicas", "2")
+    limits = {"max_message_bytes": MESSAGE_BYTES, "encoder": ("default",)}
+    nodes.deploy(limits, num_replicas=2)
     wait_until(lambda: nodes.running_replicas() == 2)
     with farpoint.Client(nodes.target, timeout=120) as client:
         check_calls(client)
@@ -88,10 +86,9 @@ def test_calls_errors_a_rollout_and_more_replicas(nodes, tmp_path):
 
     # A rollout: other settings, other processes, and no call that notices.
     before = set(nodes.processes(REPLICA))
-    fewest = ("--ray-min-replicas", "2", "--ray-max-replicas", "4")
-    eager = ("--ray-target-requests", "1", "--ray-upscale-delay-s", "1")
+    eager = {"target_ongoing_requests": 1, "upscale_delay_s": 1}
     with load(nodes.target) as calls:
-        nodes.deploy(*fewest, *eager)
+        nodes.deploy(autoscaling_config={"min_replicas": 2, "max_replicas": 4, **eager})
         wait_until(lambda: not before & set(nodes.processes(REPLICA)))
         calls.rate(100)
         # Six callers are too many for two replicas that are meant to have one each.
@@ -101,16 +98,10 @@ def test_calls_errors_a_rollout_and_more_replicas(nodes, tmp_path):
     tokens = tmp_path / "tokens"
     secret = "7c1d9a52e0b84f63a5d21f908e47b6c3"
     tokens.write_text(f"robot sample {secret}\n")
-    nodes.deploy("--tokens-file", str(tokens), "--ray-max-replicas", "1")
+    nodes.deploy({"tokens_file": tokens}, num_replicas=1)
     wait_until(lambda: nodes.running_replicas() == 1)
     with farpoint.Client(nodes.target) as client, pytest.raises(farpoint.UnauthenticatedError):
         client.sample(CLOUD, 8)
     target = f"127.0.0.1:{nodes.port}"  # of a list of addresses the client cannot tell
     with farpoint.Client(target, token=secret) as client, ThreadPoolExecutor(8) as callers:
         assert all(callers.map(lambda _: len(client.sample(CLOUD, 8)) == 8, range(40)))
-
-    ports = ("--ray-address", nodes.address, "--ray-port", "1")
-    command = [sys.executable, "-m", "farpoint_server", "ray", *ports]
-    refused = subprocess.run(command, capture_output=True, text=True)
-    assert refused.returncode == 2
-    assert f"runs on this cluster with gRPC port {nodes.port}" in refused.stderr

@@ -68,23 +68,3 @@ async def test_a_token_is_one_caller_from_wherever_and_in_each_request_of_a_stre
 
 async def test_outside_of_a_request_there_is_no_caller():
     assert request_context.caller.get() == ""
-
-
-@pytest.mark.parametrize(
-    ("peer", "is_local"),
-    [
-        ("unix:", True),
-        ("unix:/run/a.sock", True),
-        ("ipv4:127.0.0.1:5000", True),
-        ("ipv4:127.8.9.1:5000", True),
-        ("ipv6:%5B::1%5D:5000", True),
-        ("ipv4:10.1.2.3:5000", False),
-        ("ipv6:%5B2001:db8::1%5D:5000", False),
-        ("ipv6:%5Bfe80::1%25lo%5D:5000", False),
-        ("ipv4:unix:5000", False),
-        ("what gRPC may name one day", False),
-        ("", False),
-    ],
-)
-def test_who_is_on_this_machine(peer, is_local):
-    assert request_context.is_local(peer) == is_local

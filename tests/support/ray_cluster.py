@@ -3,15 +3,18 @@
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from farpoint_server.config.settings import Settings
+from farpoint_server.ray_serve.application import replica_settings
+from farpoint_server.ray_serve.replica import Replica
 
 if "FARPOINT_RAY_TESTS" not in os.environ:
     pytest.skip("these take minutes: make ray-test", allow_module_level=True)
@@ -49,15 +52,20 @@ class TwoNodes:
         """Of a client: both proxies."""
         return f"ipv4:127.0.0.1:{self.port},127.0.0.1:{self.other_port}"
 
-    def deploy(self, *flags: str) -> None:
-        """Runs `farpoint-server ray` with one core for each replica."""
-        ports = ("--ray-port", str(self.port), "--ray-http-port", str(self._http_port))
-        command = ["-m", "farpoint_server", "ray", "--ray-address", self.address, *ports]
-        more = ("--ray-replica-cpus", "1", "--device", "cpu", "--encoder", "none", *flags)
-        ended = subprocess.run(
-            [sys.executable, *command, *more], capture_output=True, text=True, timeout=PATIENCE_S
+    def deploy(self, settings: Mapping[str, Any] = {}, **options: Any) -> None:
+        """Deploys the application as its users do, with one core for each replica."""
+        functions = ["farpoint_server.ray_serve.application.add_to_server"]
+        serve.start(
+            proxy_location="EveryNode",
+            http_options={"host": "127.0.0.1", "port": self._http_port},
+            grpc_options={"port": self.port, "grpc_servicer_functions": functions},
         )
-        assert ended.returncode == 0, ended.stderr
+        chosen = Settings(device=("cpu",), cpu_threads=1, **{"encoder": (), **settings})
+        options.setdefault("graceful_shutdown_timeout_s", 30)
+        replicas = serve.deployment(Replica).options(ray_actor_options={"num_cpus": 1}, **options)
+        serve.run(
+            replicas.bind(replica_settings(chosen)), name="farpoint", route_prefix="/farpoint"
+        )
 
     def running_replicas(self) -> int:
         """As Ray Serve sees them."""

@@ -44,5 +44,5 @@ def cloud(points: int) -> SampleWork:
 
 def job(caller: str, cost_ms: float, points: int = 1) -> Job:
     """A job that is only queued. It needs a running event loop."""
-    work = SimpleNamespace(point_count=points, shares_launch=True, launch="sample")
+    work = SimpleNamespace(point_count=points, batch_key="sample")
     return Job(work, asyncio.get_running_loop().create_future(), caller, int(cost_ms * MS))

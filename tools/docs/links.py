@@ -1,12 +1,12 @@
-"""Where the files of the repository lie on the site, and relative links rewritten for it."""
+"""Relative links of the repository, rewritten for the site."""
 
 import posixpath
 import re
-from collections.abc import Callable
 
 LINK = re.compile(r"(\]\()([^)\s#]+)([^)\s]*\))")
+HOSTED = "https://github.com/farpoint/farpoint/blob/main/"
 # Pages that lie outside docs/, and folders that have a page of their own.
-PLACES = {
+PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
@@ -15,39 +15,22 @@ PLACES = {
 }
 
 
-def place_of(path: str, is_folder: Callable[[str], bool]) -> str:
-    """The site's address of a path of the repository; what is no page is copied to source/."""
-    if path in PLACES:
-        return PLACES[path]
-    if path.startswith("docs/"):
-        return path.removeprefix("docs/")
-    return f"source/{path}/index.md" if is_folder(path) else f"source/{path}"
+def place_of(path: str) -> str | None:
+    """Page of the site for a path of the repository; None if it has none."""
+    return PAGES.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
 
 
-def is_relative(link: str) -> bool:
-    """Whether a link leads to a file of the repository."""
-    return not re.match(r"[a-z]+:|#", link)
-
-
-def targets(text: str, source: str) -> list[str]:
-    """Paths of the repository that the Markdown file `source` links to."""
-    folder = posixpath.dirname(source)
-    return [
-        posixpath.normpath(posixpath.join(folder, link))
-        for _, link, _ in LINK.findall(text)
-        if is_relative(link)
-    ]
-
-
-def rewrite(text: str, source: str, is_folder: Callable[[str], bool]) -> str:
-    """The same Markdown with links as they must be on the site."""
-    here = posixpath.dirname(place_of(source, is_folder))
+def rewrite(text: str, source: str) -> str:
+    """The Markdown of the file `source` with links as they must be on the site."""
+    here = posixpath.dirname(place_of(source) or "")
 
     def replace(match: re.Match[str]) -> str:
         before, link, after = match.groups()
-        if not is_relative(link):
+        if re.match(r"[a-z]+:", link):
             return match[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), link))
-        return before + posixpath.relpath(place_of(path, is_folder), here or ".") + after
+        place = place_of(path)
+        target = HOSTED + path if place is None else posixpath.relpath(place, here or ".")
+        return before + target + after
 
     return LINK.sub(replace, text)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, Metric
 
-from farpoint_server.observability.metrics.instruments import GAUGES, Instruments
-from farpoint_server.observability.metrics.memory import MemoryCollector
+from farpoint_server.observability.memory_metrics import MemoryCollector
+from farpoint_server.observability.metrics import GAUGES, Instruments
 
 INTRODUCTION = """\
 # Metrics

@@ -5,22 +5,8 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from farpoint_server.config.memory import MemorySettings
-from farpoint_server.config.models import ModelSettings
-from farpoint_server.config.network import NetworkSettings
-from farpoint_server.config.processes import ProcessSettings
-from farpoint_server.config.settings import Settings
+from farpoint_server.config.settings import GROUPS
 
-PARTS = {
-    "Server": (Settings, "Addresses, devices, limits, batches, draining, log."),
-    "Network": (
-        NetworkSettings,
-        "See [security](../security.md) and [observability](../observability.md).",
-    ),
-    "Memory": (MemorySettings, "See [memory](../memory.md)."),
-    "Processes": (ProcessSettings, "See [processes and devices](../scaling.md)."),
-    "Models": (ModelSettings, "See [the encoder](../model.md)."),
-}
 INTRODUCTION = """\
 # Settings of the server
 
@@ -32,16 +18,10 @@ environment over the file. Flags of lists may be repeated; variables separate by
 
 
 def render_settings() -> str:
-    """One page with a table for each part of `Settings`."""
-    inherited = {name for base in Settings.__bases__ for name in base.model_fields}  # type: ignore[attr-defined]
+    """One page with a table for each group of `Settings`."""
     lines = [INTRODUCTION]
-    for title, (part, text) in PARTS.items():
-        own = {
-            name: field
-            for name, field in part.model_fields.items()
-            if part is not Settings or name not in inherited
-        }
-        lines += [f"## {title}", "", text, "", *_table(own), ""]
+    for group in GROUPS:
+        lines += [f"## {group.__doc__}", "", *_table(group.model_fields), ""]
     return "\n".join(lines)
 
 

@@ -1,7 +1,7 @@
 """The asyncio client: the methods of `Client` as coroutines on one grpc.aio channel."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -14,8 +14,8 @@ from farpoint._channel import open_aio_channel
 from farpoint._rpcs import calls
 from farpoint._rpcs.calls import UnaryRpc
 from farpoint._rpcs.encode import EncodeRpc
-from farpoint._rpcs.infer import InferRpc
-from farpoint._rpcs.methods import Method, Nonfinite, SampleOptions
+from farpoint._rpcs.infer import CONCURRENCY, InferRpc
+from farpoint._rpcs.methods import EncodeOptions, InferOptions, Method, Nonfinite, SampleOptions
 from farpoint._rpcs.sample import SampleRpc
 from farpoint._rpcs.stream import SampleStreamRpc
 from farpoint._rpcs.upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
@@ -116,35 +116,20 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
             yield item
 
     @overload
-    async def encode(
-        self,
-        points: CloudArray,
-        model: str | None = None,
-        attributes: Attributes | None = None,
-        timeout: float | None = None,
-    ) -> Encoding: ...
+    async def encode(self, points: CloudArray, **options: "Unpack[EncodeOptions]") -> Encoding: ...
 
     @overload
     async def encode(  # type: ignore[overload-overlap]
-        self,
-        points: BatchArray | Sequence[CloudLike],
-        model: str | None = None,
-        attributes: Attributes | None = None,
-        timeout: float | None = None,
+        self, points: BatchArray | Sequence[CloudLike], **options: "Unpack[EncodeOptions]"
     ) -> list[Encoding]: ...
 
     @overload
-    async def encode(
-        self,
-        points: CloudLike,
-        model: str | None = None,
-        attributes: Attributes | None = None,
-        timeout: float | None = None,
-    ) -> Encoding: ...
+    async def encode(self, points: CloudLike, **options: "Unpack[EncodeOptions]") -> Encoding: ...
 
     async def encode(
         self,
         points: Any,
+        *,
         model: str | None = None,
         attributes: Attributes | None = None,
         timeout: float | None = None,
@@ -156,54 +141,40 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
 
     @overload
     async def infer(
-        self,
-        name: str,
-        points: CloudArray,
-        /,
-        *,
-        outputs: Sequence[str] | None = None,
-        timeout: float | None = None,
-        **inputs: Any,
+        self, model: str, inputs: Mapping[str, Any], **options: "Unpack[InferOptions]"
     ) -> Inference: ...
 
     @overload
     async def infer(
-        self,
-        name: str,
-        points: BatchArray | Sequence[CloudLike],
-        /,
-        *,
-        outputs: Sequence[str] | None = None,
-        timeout: float | None = None,
-        **inputs: Any,
+        self, model: str, inputs: Sequence[Mapping[str, Any]], **options: "Unpack[InferOptions]"
     ) -> list[Inference]: ...
 
-    @overload
     async def infer(
         self,
-        name: str,
-        points: CloudLike,
-        /,
+        model: str,
+        inputs: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
         outputs: Sequence[str] | None = None,
         timeout: float | None = None,
-        **inputs: Any,
-    ) -> Inference: ...
-
-    async def infer(
-        self,
-        name: str,
-        points: Any,
-        /,
-        *,
-        outputs: Sequence[str] | None = None,
-        timeout: float | None = None,
-        **inputs: Any,
     ) -> Any:
-        """Runs a program over each cloud; see `Client.infer`."""
+        """Runs a model that the server has loaded; see `Client.infer`."""
         context = self._start(timeout)
-        rpc = InferRpc(name, points, inputs, outputs, self._checksums)
-        return await self._invoke(rpc, context) if rpc.batch.clouds else []
+        batch = [inputs] if isinstance(inputs, Mapping) else inputs
+        rpcs = [InferRpc(model, each, outputs, self._checksums) for each in batch]
+        if isinstance(inputs, Mapping):
+            return await self._invoke(rpcs[0], context)
+        slots = asyncio.Semaphore(CONCURRENCY)
+
+        async def call(rpc: InferRpc) -> Inference:
+            async with slots:
+                return await self._invoke(rpc, context)
+
+        calls = [asyncio.ensure_future(call(rpc)) for rpc in rpcs]
+        try:
+            return await asyncio.gather(*calls)
+        finally:
+            for each in calls:
+                each.cancel()
 
     async def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """The models that are ready; `encode` takes the first if it is given none."""

@@ -1,6 +1,7 @@
 """The synchronous client: blocking calls on one gRPC channel."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -13,8 +14,8 @@ from farpoint._channel import open_channel
 from farpoint._rpcs import calls
 from farpoint._rpcs.calls import UnaryRpc
 from farpoint._rpcs.encode import EncodeRpc
-from farpoint._rpcs.infer import InferRpc
-from farpoint._rpcs.methods import Method, Nonfinite, SampleOptions
+from farpoint._rpcs.infer import CONCURRENCY, InferRpc
+from farpoint._rpcs.methods import EncodeOptions, InferOptions, Method, Nonfinite, SampleOptions
 from farpoint._rpcs.sample import SampleRpc
 from farpoint._rpcs.stream import SampleStreamRpc
 from farpoint._rpcs.upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
@@ -171,35 +172,20 @@ class Client(BaseClient[grpc.Channel]):
         return self._read_stream(rpc, clouds)
 
     @overload
-    def encode(
-        self,
-        points: CloudArray,
-        model: str | None = None,
-        attributes: Attributes | None = None,
-        timeout: float | None = None,
-    ) -> Encoding: ...
+    def encode(self, points: CloudArray, **options: "Unpack[EncodeOptions]") -> Encoding: ...
 
     @overload
     def encode(  # type: ignore[overload-overlap]
-        self,
-        points: BatchArray | Sequence[CloudLike],
-        model: str | None = None,
-        attributes: Attributes | None = None,
-        timeout: float | None = None,
+        self, points: BatchArray | Sequence[CloudLike], **options: "Unpack[EncodeOptions]"
     ) -> list[Encoding]: ...
 
     @overload
-    def encode(
-        self,
-        points: CloudLike,
-        model: str | None = None,
-        attributes: Attributes | None = None,
-        timeout: float | None = None,
-    ) -> Encoding: ...
+    def encode(self, points: CloudLike, **options: "Unpack[EncodeOptions]") -> Encoding: ...
 
     def encode(
         self,
         points: Any,
+        *,
         model: str | None = None,
         attributes: Attributes | None = None,
         timeout: float | None = None,
@@ -229,64 +215,36 @@ class Client(BaseClient[grpc.Channel]):
 
     @overload
     def infer(
-        self,
-        name: str,
-        points: CloudArray,
-        /,
-        *,
-        outputs: Sequence[str] | None = None,
-        timeout: float | None = None,
-        **inputs: Any,
+        self, model: str, inputs: Mapping[str, Any], **options: "Unpack[InferOptions]"
     ) -> Inference: ...
 
     @overload
     def infer(
-        self,
-        name: str,
-        points: BatchArray | Sequence[CloudLike],
-        /,
-        *,
-        outputs: Sequence[str] | None = None,
-        timeout: float | None = None,
-        **inputs: Any,
+        self, model: str, inputs: Sequence[Mapping[str, Any]], **options: "Unpack[InferOptions]"
     ) -> list[Inference]: ...
 
-    @overload
     def infer(
         self,
-        name: str,
-        points: CloudLike,
-        /,
+        model: str,
+        inputs: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
         outputs: Sequence[str] | None = None,
         timeout: float | None = None,
-        **inputs: Any,
-    ) -> Inference: ...
-
-    def infer(
-        self,
-        name: str,
-        points: Any,
-        /,
-        *,
-        outputs: Sequence[str] | None = None,
-        timeout: float | None = None,
-        **inputs: Any,
     ) -> Any:
-        """Runs a program that an operator has loaded over each cloud.
+        """Runs a model that the server has loaded: an exported one, an encoder, or `fps`.
 
         Args:
-            name: of the model; `list_models` says what it takes and gives.
-            points: one cloud (N, 3), or a batch; as for `sample`.
+            model: its name; `list_models` says what an exported model takes and gives.
+            inputs: arrays by the model's own names, of any library that `sample` takes. Clouds
+                are one (N, 3) or a batch of equal ones (B, N, 3), with a row for each point or a
+                value for each cloud in the other inputs; the outputs are shaped alike. float64
+                is narrowed where the model takes float32. A list of such mappings is a batch of
+                clouds of any sizes: one request each, which the server joins where it can.
             outputs: names of those that are wanted; None is all.
-            timeout: seconds; None takes the client's.
-            inputs: the model's other inputs by name. For one cloud an array with one row per
-                point, (N, ...), or with the value of the cloud, (...); for a batch one of these
-                per cloud. float64 is narrowed where the model takes float32.
+            timeout: seconds for all; None takes the client's.
 
         Returns:
-            An `Inference` for one cloud, a list of them for a batch; an empty list for an empty
-            one.
+            An `Inference`, or a list of them for a list.
 
         Raises:
             InvalidArgumentError: an argument is wrong, or the model refuses it; its `field` says
@@ -295,8 +253,12 @@ class Client(BaseClient[grpc.Channel]):
             FarpointError: the call failed; see `farpoint.errors` for the kinds.
         """
         context = self._start(timeout)
-        rpc = InferRpc(name, points, inputs, outputs, self._checksums)
-        return self._invoke(rpc, context) if rpc.batch.clouds else []
+        batch = [inputs] if isinstance(inputs, Mapping) else inputs
+        rpcs = [InferRpc(model, each, outputs, self._checksums) for each in batch]
+        if isinstance(inputs, Mapping):
+            return self._invoke(rpcs[0], context)
+        with ThreadPoolExecutor(CONCURRENCY) as threads:
+            return list(threads.map(lambda rpc: self._invoke(rpc, context), rpcs))
 
     def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """The models that are ready; `encode` takes the first if it is given none."""

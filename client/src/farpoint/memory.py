@@ -44,12 +44,6 @@ class DeviceMemory:
     host_cache_bytes: int
     """Pinned host memory, live and cached."""
     host_releasable_bytes: int
-    demand_bytes: int
-    """What one recent batch used at most; halves every five minutes."""
-    estimate_correction: float
-    """What predicted bytes are multiplied by."""
-    estimate_error: float
-    """Average of |used / predicted - 1|."""
     trims: Mapping[str, TrimTotal]
     """By reason, for example "idle"."""
     retry_count: int

@@ -57,11 +57,12 @@ class Encoding:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Inference:
-    """What a program makes of one cloud of N points; ``inference["scores"]`` is an output."""
+    """The outputs of a model; ``inference["scores"]`` is one."""
 
     model: str
     outputs: Mapping[str, Array]
-    """By name: (N, ...) for one per point, (M, ...) for one per sample, (...) for one per cloud."""
+    """By name: (N, ...) for one per point, (M, ...) for one per sample, (...) for one per cloud;
+    with a first dimension of clouds where the points were sent with one."""
     timings: Timings
     request_id: str
 
@@ -75,7 +76,7 @@ class Inference:
 
 @dataclass(frozen=True)
 class ModelTensor:
-    """An input or an output of a program."""
+    """An input or an output of an exported model."""
 
     name: str
     scope: str
@@ -87,7 +88,7 @@ class ModelTensor:
 
 @dataclass(frozen=True)
 class Model:
-    """A model that a server has loaded: an encoder, or a program, which has inputs and outputs."""
+    """A loaded model: an encoder, or an exported one, which has inputs and outputs."""
 
     name: str
     rates: tuple[float, ...]

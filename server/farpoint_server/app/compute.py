@@ -15,7 +15,7 @@ from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.priority import background_threads
 from farpoint_server.memory import environment
 from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.managers import manager_of
+from farpoint_server.memory.manager import manager_of
 from farpoint_server.memory.monitor import MemoryMonitor
 from farpoint_server.models.registry import Registry
 from farpoint_server.processes.place import Place

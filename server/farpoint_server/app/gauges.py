@@ -5,8 +5,8 @@ from functools import partial
 
 from farpoint_server.app.compute import Compute
 from farpoint_server.app.servicers import Parts
-from farpoint_server.observability.metrics.instruments import GAUGES
-from farpoint_server.observability.metrics.memory import MemoryCollector
+from farpoint_server.observability.memory_metrics import MemoryCollector
+from farpoint_server.observability.metrics import GAUGES
 from farpoint_server.observability.setup import Telemetry
 from farpoint_server.scheduling.batcher import Batcher
 

@@ -1,12 +1,12 @@
 """This process among those of one server: what it answers the others, asks them and takes over."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping
 
-from farpoint_server.codec.open_inference.posix_memory import PosixMemory
+from farpoint_server.config.models import DEFAULT
 from farpoint_server.models.registry import Registry
 from farpoint_server.processes.place import Place
-from farpoint_server.services import replicas
 from farpoint_server.services.everywhere import CHANGING, Everywhere
 from farpoint_server.services.registration import Servicers
 from farpoint_server.transport.http.calls import HandlerRegistry
@@ -18,11 +18,10 @@ class OtherProcesses:
 
     Args:
         place: Of this process.
-        memory: Regions that callers have registered.
     """
 
-    def __init__(self, place: Place, memory: PosixMemory) -> None:
-        self._place, self._memory = place, memory
+    def __init__(self, place: Place) -> None:
+        self._place = place
         self._peers = Peers({index: place.peer_address(index) for index in place.others})
         self._server: PeerServer | None = None
         self._exposition: Callable[[], bytes] = bytes
@@ -47,7 +46,7 @@ class OtherProcesses:
         servicers.add_to_peers(server.registry)
 
         async def state() -> bytes:
-            return replicas.describe(models, self._memory) if server.has_joined else b""
+            return json.dumps(_sources(models)).encode() if server.has_joined else b""
 
         async def metrics() -> bytes:
             return await asyncio.to_thread(exposition)
@@ -74,8 +73,8 @@ class OtherProcesses:
         state = next(filter(None, states), None)
         if state is None:
             return None
-        replicas.take_regions(state, self._memory)
-        return replicas.models_of(state)
+        models: list[str] = json.loads(state)
+        return models
 
     def join(self) -> None:
         """The models are loaded: changes that came meanwhile are made now."""
@@ -98,3 +97,9 @@ class OtherProcesses:
         """Answers them no more."""
         if self._server is not None:
             await self._server.stop()
+
+
+def _sources(models: Registry) -> list[str]:
+    """The loaded models as the setting `encoder` names them: a new process loads the same."""
+    sources = [(model.name, models.sources[model.name]) for model in models.models]
+    return [DEFAULT if path is None else f"{name}={path}" for name, path in sources]

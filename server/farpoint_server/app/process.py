@@ -22,7 +22,7 @@ async def serve(settings: Settings, place: Place) -> bool:
 
     Args:
         settings: Of this process.
-        place: Among the processes of the server. Without its supervisor it drains.
+        place: Among the processes of the server.
 
     Raises:
         StartError: the settings do not fit this machine.
@@ -37,8 +37,6 @@ async def serve(settings: Settings, place: Place) -> bool:
     else:
         link.start()
         link.ready(await app.start(link.warm))
-        orphaned = asyncio.ensure_future(link.lost())
-        orphaned.add_done_callback(lambda _: signals.put_nowait(signal.SIGTERM))
     # What torch and the libraries have made by now stays, and is not looked through ever again.
     gc.collect()
     gc.freeze()

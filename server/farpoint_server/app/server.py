@@ -3,19 +3,17 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import grpc
 import structlog
+from starlette.applications import Starlette
 
 from farpoint_server.app.compute import Compute
 from farpoint_server.app.gauges import show_state
 from farpoint_server.app.others import OtherProcesses
 from farpoint_server.app.servicers import Parts, make_servicers
-from farpoint_server.codec.open_inference.posix_memory import PosixMemory
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
-from farpoint_server.observability.metrics.batches import batch_metrics
 from farpoint_server.observability.setup import Telemetry
 from farpoint_server.processes.place import Place
 from farpoint_server.request_context import Fields
@@ -25,7 +23,8 @@ from farpoint_server.services.open_inference import rest
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http.body import BodyLimits
 from farpoint_server.transport.http.calls import UnaryCalls
-from farpoint_server.transport.http.port import HttpPort, ProbePort
+from farpoint_server.transport.http.port import HttpPort
+from farpoint_server.transport.http.server import HttpServer
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
 from farpoint_server.transport.limits.slots import CallLimits
@@ -46,12 +45,9 @@ class App:
     def __init__(self, settings: Settings, place: Place = Place()) -> None:  # noqa: B008
         self._settings, self._place = settings, place
         self._health = Health(services.health_names(settings))
-        self._named_memory = PosixMemory(
-            settings.system_shared_memory_prefix, settings.max_bytes_in_flight
-        )
-        self._others = OtherProcesses(place, self._named_memory)
+        self._others = OtherProcesses(place)
         self._telemetry = Telemetry(settings, lambda: self.is_serving, self._others)
-        metrics = partial(batch_metrics, self._telemetry.instruments)
+        metrics = self._telemetry.instruments.batches_of
         self._compute = Compute(settings, self._health, metrics, place)
         self._threads = ThreadPoolExecutor(2, "codec")
         self._in_flight = InFlight()
@@ -76,7 +72,9 @@ class App:
             gzip=settings.compression == "on",
         )
         self._http = HttpPort(settings, self._servers, bodies)
-        self._probe = ProbePort(settings)
+        self._probe = HttpServer(
+            "--probe-listen", settings.probe_listen, shared=settings.process_count > 1
+        )
         self._register()
 
     @property
@@ -109,8 +107,8 @@ class App:
         addresses = addresses or self._servers.bind()
         await self._servers.start()
         routes = [*self._telemetry.routes, *rest.routes(self._http.exchange)]
-        await self._http.start(routes, services.SERVICES)
-        await self._probe.start(self._telemetry.health_routes)
+        await self._http.serve(routes, services.SERVICES)
+        await self._probe.start(Starlette(routes=self._telemetry.health_routes))
         await self._health.set_all(serving=True)
         return {
             "address": next(iter(addresses.public), None),
@@ -118,7 +116,7 @@ class App:
             "admin_addresses": addresses.admin,
             "http_address": self._http.address,
             "probe_address": self._probe.address,
-            "page": self._http.url,
+            "page": self._http.url if self._http.page.is_there else None,
             "shared_memory_address": self._shared_memory.address,
             "device": ", ".join(map(str, self._compute.devices)),
         }
@@ -181,7 +179,6 @@ class App:
             self._threads,
             self._shared_memory.regions,
             self._health,
-            self._named_memory,
         )
         calls, over_http = self._http.exchange.calls, self._settings.admin_over_http
         servicers = make_servicers(parts)

@@ -8,24 +8,20 @@ import torch
 from farpoint.v1 import sampling_pb2
 from farpoint_server import version
 from farpoint_server.app.compute import Compute
+from farpoint_server.codec.dtypes import POINT_TYPES
 from farpoint_server.codec.method import METHODS
-from farpoint_server.codec.open_inference.posix_memory import PosixMemory
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.tensors import POINT_TYPES
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.admin import AdminServicer
-from farpoint_server.services.encode_handler import EncodeHandler
-from farpoint_server.services.encoding import EncodingServicer
 from farpoint_server.services.model_statistics import ModelStatistics
 from farpoint_server.services.open_inference.infer_handler import InferHandler
 from farpoint_server.services.open_inference.repository import ModelRepository
 from farpoint_server.services.open_inference.servicer import OpenInferenceServicer
-from farpoint_server.services.program_handler import ProgramHandler
+from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.services.registration import Servicers
-from farpoint_server.services.sample_handler import SampleHandler
 from farpoint_server.services.sampling import SamplingServicer
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
@@ -45,8 +41,6 @@ class Parts:
     """Where large messages are decoded and serialized."""
     regions: Regions
     health: Health
-    named_memory: PosixMemory
-    """That callers have registered."""
 
 
 def make_servicers(parts: Parts) -> Servicers:
@@ -55,39 +49,24 @@ def make_servicers(parts: Parts) -> Servicers:
     limits = RequestLimits(
         settings.max_message_bytes, settings.max_request_points, settings.max_request_clouds
     )
+    model_limits = replace(limits, points=min(limits.points, settings.max_encode_points))
     statistics = ModelStatistics()
-    sampling, encoding, programs = _make_handlers(parts, limits, statistics)
-    inference = InferHandler(
-        sampling,
-        encoding,
-        programs,
-        ModelRepository(
-            compute.models, statistics, compute.devices, lambda: parts.health.is_serving
-        ),
-        parts.named_memory,
+    pipeline = Pipeline(
+        *(limits, parts.admission, ReceiveTurns(settings.receive_turns), compute.batcher),
+        *(compute.engines, parts.threads, parts.regions, statistics),
+    )
+    repository = ModelRepository(
+        compute.models, statistics, compute.devices, lambda: parts.health.is_serving
     )
     streams = parts.outgoing, settings.idle_timeout_s
+    info = _info(limits, compute)
     return Servicers(
-        SamplingServicer(sampling, parts.in_flight, _info(limits, compute), *streams),
-        EncodingServicer(encoding, programs),
-        OpenInferenceServicer(inference, parts.in_flight, *streams),
+        SamplingServicer(pipeline, compute.models, model_limits, parts.in_flight, info, *streams),
+        OpenInferenceServicer(
+            InferHandler(pipeline, model_limits, repository), parts.in_flight, *streams
+        ),
         AdminServicer(compute.monitor, compute.models, compute.allocator_settings),
         parts.health,
-    )
-
-
-def _make_handlers(
-    parts: Parts, limits: RequestLimits, statistics: ModelStatistics
-) -> tuple[SampleHandler, EncodeHandler, ProgramHandler]:
-    settings, compute = parts.settings, parts.compute
-    shared = parts.admission, ReceiveTurns(settings.receive_turns), compute.batcher
-    model_limits = replace(limits, points=min(limits.points, settings.max_encode_points))
-    computing = compute.models, parts.threads, compute.engines, statistics
-    of_models = model_limits, *shared, *computing
-    return (
-        SampleHandler(limits, *shared, compute.engines, parts.threads, parts.regions, statistics),
-        EncodeHandler(*of_models),
-        ProgramHandler(*of_models),
     )
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from farpoint.v1 import tensor_pb2
+from farpoint_server.codec.dtypes import ELEMENT_TYPES, widened
 from farpoint_server.codec.method import check_grid
 from farpoint_server.codec.packed import PackedView
 from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.tensors import TensorView
 from farpoint_server.codec.validation import check_range
-from farpoint_server.codec.wire import ELEMENT_TYPES
 from farpoint_server.engine.methods import MethodWork
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import (
@@ -101,10 +101,10 @@ def _widened(points: TensorView | PackedView) -> npt.NDArray[Any]:
     raw = np.frombuffer(points.data, ELEMENT_TYPES[points.data_type]).reshape(points.shape)
     if points.data_type == tensor_pb2.DATA_TYPE_FLOAT64:
         return raw.astype(np.float64, copy=False)
-    if points.data_type == tensor_pb2.DATA_TYPE_BFLOAT16:
-        return (raw.astype(np.uint32) << 16).view(np.float32)
     if points.data_type == tensor_pb2.DATA_TYPE_FLOAT16:
         return _HALVES.take(raw.view("<u2"))
+    if points.data_type == tensor_pb2.DATA_TYPE_BFLOAT16:
+        return widened(raw, points.data_type)
     return raw.astype(np.float32, copy=False)
 
 

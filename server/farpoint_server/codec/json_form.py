@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from farpoint_server.codec.parts import MAX_FIELDS
+from farpoint_server.codec.wire_limits import MAX_FIELDS
 from farpoint_server.errors import InvalidRequestError, shortened
 
 # A million points of float32 in base64. Each step of the parser holds all of Python up, some ten
@@ -48,7 +48,10 @@ def parse(fields: dict[str, Any], kind: type[M]) -> M:
     """The message of an object of JSON; raises InvalidRequestError if it is another."""
     try:
         return json_format.ParseDict(fields, kind(), max_recursion_depth=MAX_DEPTH)
-    except (json_format.Error, ValueError, TypeError, AttributeError, KeyError) as error:
+    # OverflowError is of integers such as 10^400, which no double holds.
+    except (
+        *(json_format.Error, OverflowError, ValueError, TypeError, AttributeError, KeyError),
+    ) as error:
         raise _refusal(str(error)) from error
 
 

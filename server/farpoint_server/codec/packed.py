@@ -7,10 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from farpoint.v1 import packed_cloud_pb2, tensor_pb2
+from farpoint_server.codec.dtypes import ELEMENT_TYPES, widened
 from farpoint_server.codec.packed_layout import AXES, PACKED, Layout, parse_layout
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.validation import RequestLimits
-from farpoint_server.codec.wire import ELEMENT_TYPES, Buffer, tensor_chunks
+from farpoint_server.codec.wire import Buffer, tensor_chunks
 from farpoint_server.engine.types import Int32s
 from farpoint_server.errors import InvalidRequestError
 
@@ -87,9 +88,7 @@ class PackedView(NamedTuple):
         shape, steps = (layout.height, layout.width), (layout.row_step, layout.point_step)
         for axis in layout.axes:
             column: npt.NDArray[Any] = np.ndarray(shape, axis.dtype, self.data, axis.offset, steps)
-            if axis.data_type == _BFLOAT16 and widen:
-                column = (column.astype(np.uint32) << 16).view(np.float32)
-            yield column
+            yield widened(column, axis.data_type) if widen else column
 
 
 def _aligned(column: npt.NDArray[Any]) -> npt.NDArray[Any]:

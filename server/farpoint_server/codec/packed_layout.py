@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from farpoint.v1 import packed_cloud_pb2, tensor_pb2
-from farpoint_server.codec.tensors import POINT_TYPES, enum_name
+from farpoint_server.codec.dtypes import ELEMENT_TYPES, POINT_TYPES, DataType
+from farpoint_server.codec.tensors import enum_name
 from farpoint_server.codec.validation import MAX_NAME, MAX_PACKED_FIELDS, RequestLimits
-from farpoint_server.codec.wire import ELEMENT_TYPES, DataType
 from farpoint_server.errors import InvalidRequestError, quoted
 
 PACKED = "packed_cloud"

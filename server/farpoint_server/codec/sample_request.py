@@ -8,7 +8,6 @@ from farpoint_server.codec import wire
 from farpoint_server.codec.method import read_method
 from farpoint_server.codec.packed import PackedView, parse_packed
 from farpoint_server.codec.packed_layout import PACKED
-from farpoint_server.codec.parts import check_sample
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.tensors import Enum, TensorView, check_points, parse_tensor
 from farpoint_server.codec.validation import (
@@ -29,6 +28,7 @@ from farpoint_server.codec.wire import (
     length_delimited,
     read_message,
 )
+from farpoint_server.codec.wire_limits import check_sample
 from farpoint_server.engine.types import Int64s, Method, VoxelGrid
 from farpoint_server.errors import InvalidRequestError, quoted
 

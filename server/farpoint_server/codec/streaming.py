@@ -3,11 +3,11 @@
 from farpoint.v1 import sampling_pb2
 from farpoint_server.codec import wire
 from farpoint_server.codec.packed_layout import PACKED, parse_layout
-from farpoint_server.codec.parts import check_stream
 from farpoint_server.codec.sample_request import SampleMessage, points_field, read_sample_message
 from farpoint_server.codec.tensors import check_points, data_bytes
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.codec.wire import Buffer, UnusualError, cut, read_message
+from farpoint_server.codec.wire_limits import check_stream
 from farpoint_server.errors import InvalidRequestError
 
 

@@ -8,19 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from farpoint.v1 import tensor_pb2
+from farpoint_server.codec.dtypes import ELEMENT_TYPES, POINT_TYPES, DataType
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.validation import MAX_DIMENSIONS, RequestLimits
-from farpoint_server.codec.wire import ELEMENT_TYPES, Buffer, DataType, tensor_chunks
+from farpoint_server.codec.wire import Buffer, tensor_chunks
 from farpoint_server.engine.types import Int32s
 from farpoint_server.errors import InvalidRequestError
-
-# Types that points may have.
-POINT_TYPES: tuple[DataType, ...] = (
-    tensor_pb2.DATA_TYPE_FLOAT32,
-    tensor_pb2.DATA_TYPE_FLOAT64,
-    tensor_pb2.DATA_TYPE_FLOAT16,
-    tensor_pb2.DATA_TYPE_BFLOAT16,
-)
 
 
 class Enum(Protocol):

@@ -17,32 +17,16 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError, Message
 
 from farpoint.v1 import tensor_pb2
+from farpoint_server.codec.dtypes import ELEMENT_TYPES, DataType
 from farpoint_server.errors import InvalidRequestError
 
 M = TypeVar("M", bound=Message)
-DataType: TypeAlias = "tensor_pb2.DataType.ValueType"
 Buffer: TypeAlias = bytes | memoryview
 """Bytes: what is a view has one dimension and elements of one byte."""
 VARINT, FIXED64, BYTES, START_GROUP, END_GROUP, FIXED32 = range(6)
 FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 MAX_FIELDS = 64
 
-# Little-endian on every host. bfloat16, which numpy has not, is held as its bits.
-ELEMENT_TYPES: dict[int, np.dtype[Any]] = {
-    tensor_pb2.DATA_TYPE_FLOAT32: np.dtype("<f4"),
-    tensor_pb2.DATA_TYPE_FLOAT64: np.dtype("<f8"),
-    tensor_pb2.DATA_TYPE_FLOAT16: np.dtype("<f2"),
-    tensor_pb2.DATA_TYPE_BFLOAT16: np.dtype("<u2"),
-    tensor_pb2.DATA_TYPE_INT8: np.dtype("<i1"),
-    tensor_pb2.DATA_TYPE_INT16: np.dtype("<i2"),
-    tensor_pb2.DATA_TYPE_INT32: np.dtype("<i4"),
-    tensor_pb2.DATA_TYPE_INT64: np.dtype("<i8"),
-    tensor_pb2.DATA_TYPE_UINT8: np.dtype("<u1"),
-    tensor_pb2.DATA_TYPE_UINT16: np.dtype("<u2"),
-    tensor_pb2.DATA_TYPE_UINT32: np.dtype("<u4"),
-    tensor_pb2.DATA_TYPE_UINT64: np.dtype("<u8"),
-    tensor_pb2.DATA_TYPE_BOOL: np.dtype("?"),
-}
 # Below this size a copy costs less than the search for it, and too few parts fit to do harm.
 SPLIT_BYTES = 1 << 14
 
@@ -151,7 +135,7 @@ def read_message(raw: Buffer, kind: type[M], check: Callable[[memoryview], objec
     Args:
         raw: The message.
         kind: Its type.
-        check: Raises for a large message that has too many parts; see codec/parts.py.
+        check: Raises for a large message that has too many parts; see codec/wire_limits.py.
 
     Raises:
         InvalidRequestError: it is none, or has more parts than it may have.
@@ -179,7 +163,7 @@ def tensor_chunks(
     """The Tensor of elements that are bytes already, as chunks; `data` is not copied."""
     chunks = [_tensor_head(data_type, tuple(shape)), nested_head(_DATA, len(data)), data]
     if checksum:
-        chunks.append(_checksum_field(data_type, shape, data))
+        chunks.append(_CHECKSUM.pack(_CHECKSUM_TAG, tensor_crc(data_type, shape, data)))
     return chunks
 
 
@@ -190,12 +174,11 @@ def _tensor_head(data_type: int, shape: tuple[int, ...]) -> bytes:
     return head.SerializeToString()
 
 
-def _checksum_field(data_type: int, shape: Sequence[int], data: Buffer) -> bytes:
-    """The serialized field `crc32c` of a tensor."""
+def tensor_crc(data_type: int, shape: Sequence[int], data: Buffer) -> int:
+    """The CRC-32C of a tensor's type, shape and data, as Tensor.crc32c has it."""
     # google_crc32c takes arrays, not memoryviews.
     elements = np.frombuffer(data, np.uint8) if len(data) else b""
-    crc = google_crc32c.extend(_head_crc(data_type, tuple(shape)), elements)
-    return _CHECKSUM.pack(_CHECKSUM_TAG, crc)
+    return int(google_crc32c.extend(_head_crc(data_type, tuple(shape)), elements))
 
 
 @lru_cache(1024)

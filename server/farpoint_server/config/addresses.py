@@ -1,28 +1,25 @@
-"""Parses and checks addresses that a server listens on: HOST:PORT or unix:PATH."""
+"""Addresses that a server listens on, HOST:PORT or unix:PATH: parsing, checks and setting types."""
 
 import ipaddress
-from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator
+from pydantic_settings import NoDecode
 
 
 def split_commas(value: Any) -> Any:
-    """Items of a text that separates them by commas; other values pass as they are."""
-    return tuple(item.strip() for item in value.split(",")) if isinstance(value, str) else value
+    """Items of a text separated by commas, also within a repeated flag; other values unchanged."""
+    parts = [value] if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        return value
+    return tuple(item.strip() for part in parts for item in part.split(","))
 
 
-def check_addresses(addresses: Iterable[str]) -> None:
-    """Raises ValueError unless each address is unix:PATH or HOST:PORT."""
-    for address in addresses:
-        check_address(address)
-
-
-def check_address(address: str) -> None:
-    """Raises ValueError unless the address is unix:PATH or HOST:PORT."""
-    if is_unix(address) and len(address) > len("unix:"):
-        return
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"expected HOST:PORT or unix:PATH, got {address!r}")
+def check_address(address: str) -> str:
+    """The address; raises ValueError unless it is unix:PATH or HOST:PORT."""
+    if not is_unix(address):
+        return _check_host_port(address, "HOST:PORT or unix:PATH")
+    return _check_unix(address, "HOST:PORT or unix:PATH")
 
 
 def split_host_port(address: str) -> tuple[str, int]:
@@ -45,3 +42,25 @@ def is_local(address: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _check_host_port(address: str, expected: str = "HOST:PORT") -> str:
+    host, _, port = address.rpartition(":")
+    if is_unix(address) or not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"expected {expected}, got {address!r}")
+    return address
+
+
+def _check_unix(address: str, expected: str = "unix:PATH") -> str:
+    if not is_unix(address) or address == "unix:":
+        raise ValueError(f"expected {expected}, got {address!r}")
+    return address
+
+
+HostPort: TypeAlias = Annotated[str, AfterValidator(lambda value: _check_host_port(value))]
+UnixPath: TypeAlias = Annotated[str, AfterValidator(lambda value: _check_unix(value))]
+Addresses: TypeAlias = Annotated[
+    tuple[Annotated[str, AfterValidator(check_address)], ...],
+    NoDecode,
+    BeforeValidator(split_commas),
+]

@@ -6,59 +6,52 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, overload
+from typing import Any, Literal, NoReturn, get_args, get_origin
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from farpoint_server import version
-from farpoint_server.config.network import NetworkSettings
-from farpoint_server.config.ray import RaySettings
-from farpoint_server.config.settings import Settings
+from farpoint_server.config.settings import GROUPS, Settings
 
-Kind = TypeVar("Kind", bound=Settings)
 PREFIX = "FARPOINT_"
 # The command `farpoint` reads these, in the same environment perhaps.
 OF_CLIENT = {"SERVER", "SERVER_NAME", "TLS", "CA", "CERTIFICATE", "KEY", "TOKEN", "TOKEN_FILE"}
 # Kubernetes adds these to every pod beside a service called farpoint.
 OF_KUBERNETES = re.compile(r"(.*_)?(SERVICE_HOST|SERVICE_PORT.*|PORT(_\d+_.*)?)")
+METAVARS = {
+    "caller_share": "FRACTION",
+    "device": "DEVICE",
+    "encoder": "NAME=PATH",
+    "http_origins": "ORIGIN",
+    "model": "NAME=PATH",
+    "otlp_endpoint": "URL",
+    "processes": "N|auto",
+}
+UNITS = {"_s": "SECONDS", "_ms": "MILLISECONDS", "_mib": "MIB", "_bytes": "BYTES"}
 
 
-@overload
-def parse(arguments: Sequence[str] | None = None) -> Settings: ...
-
-
-@overload
-def parse(arguments: Sequence[str] | None, kind: type[Kind], prog: str) -> Kind: ...
-
-
-def parse(
-    arguments: Sequence[str] | None = None,
-    kind: type[Settings] = Settings,
-    prog: str = "farpoint-server",
-) -> Settings:
+def parse(arguments: Sequence[str] | None = None) -> Settings:
     """Settings of the flags, the environment and the file; exits with status 2 if one is wrong.
 
     Args:
         arguments: Of the command; those of the process if None.
-        kind: What they are settings of.
-        prog: How the command is called.
     """
-    parser = _parser(kind, prog)
+    parser = _parser()
     flags = {k: v for k, v in vars(parser.parse_args(arguments)).items() if v is not None}
     path = flags.get("config") or os.environ.get("FARPOINT_CONFIG")
     if path and (problem := _problem_of_file(path)):
         parser.error(f"--config (or FARPOINT_CONFIG) {path}: {problem}")
     try:
-        return kind(**flags)
+        return Settings(**flags)
     except ValidationError as error:
         parser.error("; ".join(_sentence(dict(problem)) for problem in error.errors()))
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """Names FARPOINT_... that are no setting, with the setting that each may mean."""
-    known = {name.upper() for name in RaySettings.model_fields}
+    known = {name.upper() for name in Settings.model_fields}
     found = []
     for variable in sorted(environment):
         name = variable.upper().removeprefix(PREFIX)
@@ -88,9 +81,10 @@ def _problem_of_file(path: str) -> str | None:
     return f"expected keys and values, got a {type(content).__name__}"
 
 
-def _parser(kind: type[Settings], prog: str) -> argparse.ArgumentParser:
+def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog=prog,
+        prog="farpoint-server",
+        usage="%(prog)s [--listen ADDRESS] [--device DEVICE] [--flag VALUE ...]",
         description="Serves farthest point sampling over gRPC and HTTP. Logs to standard error; "
         'the line "ready" has the bound address.',
         epilog="A flag wins over the environment, the environment over the file. SIGTERM, "
@@ -98,45 +92,28 @@ def _parser(kind: type[Settings], prog: str) -> argparse.ArgumentParser:
         "once, and with status 1 if a request was not answered.",
     )
     parser.add_argument("--version", action="version", version=f"farpoint-server {version()}")
-    memory = parser.add_argument_group("memory", "See docs/memory.md.")
-    network = parser.add_argument_group(
-        "security and observability", "See docs/security.md and docs/observability.md."
-    )
-    ray = parser.add_argument_group("Ray", "See docs/ray.md.")
-    for name, field in kind.model_fields.items():
-        group = memory if name.startswith("memory_") else parser
-        group = ray if name.startswith("ray_") else group
-        group = network if name in NetworkSettings.model_fields else group
-        group.add_argument(
-            "--" + name.replace("_", "-"),
-            dest=name,
-            metavar=_metavar(name, field),
-            action="append" if get_origin(field.annotation) is tuple else "store",
-            help=_help(name, field),
-        )
+    for settings in GROUPS:
+        group = parser.add_argument_group(settings.__doc__)
+        for name, field in settings.model_fields.items():
+            group.add_argument(
+                "--" + name.replace("_", "-"),
+                dest=name,
+                metavar=_metavar(name, field),
+                action="append" if get_origin(field.annotation) is tuple else "store",
+                help=_help(name, field),
+            )
     return parser
 
 
 def _metavar(name: str, field: FieldInfo) -> str:
     if get_origin(field.annotation) is Literal:
         return "|".join(get_args(field.annotation))
-    by_name = {
-        "device": "DEVICE",
-        "encoder": "NAME=PATH",
-        "model": "NAME=PATH",
-        "http_origins": "ORIGIN",
-        "otlp_endpoint": "URL",
-        "processes": "N|auto",
-        "ray_address": "ADDRESS",
-        "ray_replica_gpus": "GPUS",
-        "ray_target_requests": "REQUESTS",
-    }
     if name.endswith("listen"):
         return "ADDRESS"
     if Path in (field.annotation, *get_args(field.annotation)):
         return "FILE"
-    is_float = float in (field.annotation, *get_args(field.annotation))
-    return by_name.get(name, "SECONDS" if is_float else "N")
+    units = (unit for suffix, unit in UNITS.items() if name.endswith(suffix))
+    return METAVARS.get(name) or next(units, "N")
 
 
 def _help(name: str, field: FieldInfo) -> str:

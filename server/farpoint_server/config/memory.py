@@ -1,15 +1,15 @@
-"""Settings of the memory manager, as fields of `Settings`; see docs/memory.md."""
+"""Settings of the memory manager."""
 
 from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
-from farpoint_server.memory.options import MIB, Options
+from farpoint_server.memory.policy import MIB, Options
 
 
 class MemorySettings(BaseSettings):
-    """When cached memory is handed back, and how much a process may hold."""
+    """Memory (docs/memory.md)"""
 
     memory_policy: Literal["on", "off"] = Field(
         "on",

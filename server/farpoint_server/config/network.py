@@ -1,17 +1,33 @@
-"""Settings of TLS, tokens, listening addresses and limits of connections."""
+"""Settings of access, HTTP and connections.
 
+The docstring of a class is the title of its group in `--help`.
+"""
+
+import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
-from pydantic_settings import NoDecode
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_settings import BaseSettings, NoDecode
 
-from farpoint_server.config.addresses import check_addresses, is_local, is_unix, split_commas
-from farpoint_server.config.http import HttpSettings
+from farpoint_server.config.addresses import Addresses, HostPort, UnixPath, split_commas
 
 
-class NetworkSettings(HttpSettings):
-    """The part of Settings that docs/security.md and docs/observability.md are about."""
+def _check_origin(origin: str) -> str:
+    if origin != "*" and not re.fullmatch(r"https?://[^/?#@\s]+", origin):
+        raise ValueError(f"expected http(s)://HOST, without a path, or *, got {origin!r}")
+    return origin
+
+
+Origins: TypeAlias = Annotated[
+    tuple[Annotated[str, AfterValidator(_check_origin)], ...],
+    NoDecode,
+    BeforeValidator(split_commas),
+]
+
+
+class AccessSettings(BaseSettings):
+    """TLS, tokens and administration (docs/security.md)"""
 
     tls_certificate: Path | None = Field(
         None,
@@ -33,36 +49,56 @@ class NetworkSettings(HttpSettings):
         "sample and admin. With it each call except health and reflection must carry a token of "
         "its scope. Read again when it changes.",
     )
-    admin_listen: Annotated[tuple[str, ...], NoDecode] = Field(
+    admin_listen: Addresses = Field(
         (),
         description="Address of the admin service, which is nowhere else: HOST:PORT or "
         "unix:PATH. Beyond loopback it needs tokens_file or tls_client_ca. The "
         "addresses of listen and http_listen, repeated here, serve both.",
     )
+
+
+class HttpSettings(BaseSettings):
+    """HTTP, metrics and traces (docs/observability.md)"""
+
+    http_listen: HostPort | None = Field(
+        None,
+        description="HOST:PORT of HTTP: a page to look at, the unary calls (Connect protocol, JSON "
+        "too), /metrics (Prometheus) and /healthz. Calls need TLS and tokens as over gRPC; the "
+        "page, /metrics and /healthz need no token and no client certificate.",
+    )
+    http_origins: Origins = Field(
+        (),
+        description="Origin whose web pages may call over HTTP, such as https://viewer.example; * "
+        "for any. Repeat the flag, or separate by commas, for several. Without it only the "
+        "server's own page may. On loopback also the names by which a proxy asks for this server.",
+    )
+    max_http_connections: int = Field(
+        256,
+        ge=1,
+        description="Most connections of http_listen. For a further one that which has waited "
+        "longest for its request is closed; where all are at work, it is told 503.",
+    )
+    probe_listen: HostPort | None = Field(
+        None,
+        description="HOST:PORT of /healthz and /readyz alone, in plain text also where the others "
+        "have TLS, for the probes of an orchestrator. Nothing else can be asked for there.",
+    )
+    otlp_endpoint: str | None = Field(
+        None,
+        pattern=r"^https?://",
+        description="URL of an OpenTelemetry collector for traces, OTLP over gRPC, such as "
+        "http://127.0.0.1:4317. Needs the extra farpoint-server[tracing].",
+    )
+
+
+class ConnectionSettings(BaseSettings):
+    """Connections (docs/security.md)"""
+
     max_connections: int = Field(
         1024,
         ge=1,
         description="Most connections of one address; a further one is closed at once. Keep it "
         "below the limit of open files.",
-    )
-    shared_memory_listen: str | None = Field(
-        None,
-        description="unix:PATH of a socket on which callers on this machine hand memory over, "
-        "from which Sample then reads instead of receiving. Who may open it is up to the "
-        "permissions of the file. Linux only.",
-    )
-    max_shared_memory_bytes: int = Field(
-        1 << 30,
-        ge=1,
-        description="Most bytes of memory that all callers together share at a time. It is theirs; "
-        "what a request reads of it counts in max_bytes_in_flight as well.",
-    )
-    system_shared_memory_prefix: str | None = Field(
-        None,
-        pattern=r"^[A-Za-z0-9_.-]{1,64}$",
-        description="Lets clients of Triton's protocol on this machine register system shared "
-        "memory (POSIX) whose keys begin so, and have inputs read from it and outputs written to "
-        "it. Any of them may then use any such object that the server can open. Linux only.",
     )
     max_streams: int = Field(
         1024,
@@ -87,17 +123,6 @@ class NetworkSettings(HttpSettings):
         description="Seconds that a peer may let an answer wait, beside a second for each 256 KiB "
         "of it. Then its connection is closed, with all of its calls.",
     )
-    compression: Literal["on", "off"] = Field(
-        "off",
-        description="Whether callers may compress messages with gzip or deflate. Coordinates gain "
-        "little by it, and a thousandth of the bytes then takes the same memory. Otherwise such a "
-        "call is UNIMPLEMENTED. Before grpcio 1.85 a message is unpacked before its size counts.",
-    )
-    load_reports: Literal["on", "off"] = Field(
-        "on",
-        description="Whether answers over gRPC say how loaded the server is (ORCA), for clients "
-        "that prefer the less loaded of several servers. Any caller can read it.",
-    )
     max_connection_age_s: float | None = Field(
         None,
         gt=0,
@@ -111,51 +136,26 @@ class NetworkSettings(HttpSettings):
         description="Seconds that the calls of such a connection then have until they are cut off. "
         "Without it they may end in their own time.",
     )
-
-    @field_validator("admin_listen", mode="before")
-    @classmethod
-    def _split_admin_addresses(cls, value: Any) -> Any:
-        return split_commas(value)
-
-    @field_validator("admin_listen")
-    @classmethod
-    def _check_admin_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        check_addresses(value)
-        return value
-
-    @field_validator("shared_memory_listen")
-    @classmethod
-    def _check_socket(cls, value: str | None) -> str | None:
-        if value is not None and not (is_unix(value) and len(value) > len("unix:")):
-            raise ValueError(f"expected unix:PATH, got {value!r}")
-        return value
-
-    @model_validator(mode="after")
-    def _check_tls(self) -> "NetworkSettings":
-        if (self.tls_certificate is None) != (self.tls_key is None):
-            raise ValueError("tls_certificate and tls_key belong together; only one is given")
-        if self.tls_client_ca is not None and self.tls_key is None:
-            raise ValueError("tls_client_ca needs tls_certificate and tls_key")
-        return self
-
-    @model_validator(mode="after")
-    def _check_admin(self) -> "NetworkSettings":
-        guarded = self.tokens_file is not None or self.tls_client_ca is not None
-        for address in self.admin_listen:
-            if not is_local(address) and not guarded:
-                raise ValueError(
-                    f"admin_listen {address} is beyond loopback and would be open to anybody: "
-                    "give tokens_file or tls_client_ca"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _check_age(self) -> "NetworkSettings":
-        if self.max_connection_age_grace_s is not None and self.max_connection_age_s is None:
-            raise ValueError("max_connection_age_grace_s needs max_connection_age_s")
-        return self
-
-    @property
-    def admin_over_http(self) -> bool:
-        """Whether the admin service is on the HTTP port too."""
-        return self.http_listen is not None and self.http_listen in self.admin_listen
+    compression: Literal["on", "off"] = Field(
+        "off",
+        description="Whether callers may compress messages with gzip or deflate. Coordinates gain "
+        "little by it, and a thousandth of the bytes then takes the same memory. Otherwise such a "
+        "call is UNIMPLEMENTED. Before grpcio 1.85 a message is unpacked before its size counts.",
+    )
+    load_reports: Literal["on", "off"] = Field(
+        "on",
+        description="Whether answers over gRPC say how loaded the server is (ORCA), for clients "
+        "that prefer the less loaded of several servers. Any caller can read it.",
+    )
+    shared_memory_listen: UnixPath | None = Field(
+        None,
+        description="unix:PATH of a socket on which callers on this machine hand memory over, "
+        "from which Sample then reads instead of receiving. Who may open it is up to the "
+        "permissions of the file. Linux only.",
+    )
+    max_shared_memory_bytes: int = Field(
+        1 << 30,
+        ge=1,
+        description="Most bytes of memory that all callers together share at a time. It is theirs; "
+        "what a request reads of it counts in max_bytes_in_flight as well.",
+    )

@@ -2,13 +2,15 @@
 
 A field is a flag, an environment variable (``FARPOINT_`` and its name in capitals) and a key of
 the YAML file that ``--config`` names. A flag wins over the environment, the environment over the
-file, and the file over the default.
+file, and the file over the default. The docstring of a group is its title in `--help`.
 """
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -17,32 +19,34 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from farpoint_server.config.addresses import check_addresses, is_local, is_unix, split_commas
+from farpoint_server.config.addresses import Addresses, is_local, is_unix, split_commas
 from farpoint_server.config.memory import MemorySettings
 from farpoint_server.config.models import ModelSettings
-from farpoint_server.config.network import NetworkSettings
-from farpoint_server.config.processes import ProcessSettings
+from farpoint_server.config.network import AccessSettings, ConnectionSettings, HttpSettings
 
 MIB = 1 << 20
-Device = Annotated[str, Field(pattern=r"^(auto(:all)?|cpu|cuda(:\d+)?)$")]
+# Of `--processes auto`. An event loop keeps one core busy, its kernels and decoding another; beyond
+# 16 the network or the device is the bound as a rule, and each process takes memory.
+CORES_EACH = 2
+MAX_PROCESSES = 16
+Devices: TypeAlias = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^(auto(:all)?|cpu|cuda(:\d+)?)$")], ...],
+    NoDecode,
+    BeforeValidator(split_commas),
+]
 
 
-class Settings(NetworkSettings, MemorySettings, ModelSettings, ProcessSettings):
-    """See the description of each field; `farpoint-server --help` prints them."""
+class BasicSettings(BaseSettings):
+    """Addresses, devices, processes and log"""
 
-    model_config = SettingsConfigDict(env_prefix="FARPOINT_", frozen=True, extra="forbid")
-
-    config: Path | None = Field(
-        None, description="YAML file with any of these settings, keys written with underscores."
-    )
-    listen: Annotated[tuple[str, ...], NoDecode] = Field(
+    listen: Addresses = Field(
         ("127.0.0.1:50051",),
         min_length=1,
         description="Address to serve on: HOST:PORT (port 0 takes a free one) or unix:PATH. "
         "Repeat the flag, or separate by commas, for several. Beyond loopback, give TLS and "
         "tokens too, unless you trust the network.",
     )
-    device: Annotated[tuple[Device, ...], NoDecode] = Field(
+    device: Devices = Field(
         ("auto",),
         min_length=1,
         description="Where sampling runs: cpu, cuda:N, auto (cuda:0 if there is one), or "
@@ -56,6 +60,29 @@ class Settings(NetworkSettings, MemorySettings, ModelSettings, ProcessSettings):
         description="Threads of each CPU engine; 0 shares out the cores the process may use. "
         "Lower it where others share the machine.",
     )
+    processes: Annotated[int, Field(ge=1, le=256)] | Literal["auto"] = Field(
+        1,
+        description="Processes that serve the same addresses, HOST:PORT alone, for more small "
+        "requests than one event loop can take; auto is one for two cores, 16 at most. Limits of "
+        "points, bytes and memory, threads and GPUs are shared out among them. A connection stays "
+        "with one of them. Linux only.",
+    )
+    config: Path | None = Field(
+        None, description="YAML file with any of these settings, keys written with underscores."
+    )
+    log_format: Literal["auto", "json", "console"] = Field(
+        "auto", description="How log lines look; auto is console on a terminal and json elsewhere."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info",
+        description="Least severe line that is logged; info has the ready line "
+        "and one line per request.",
+    )
+
+
+class RequestSettings(BaseSettings):
+    """Limits of requests, and batches (docs/deployment.md)"""
+
     max_message_bytes: int = Field(
         256 * MIB,
         ge=1024,
@@ -150,67 +177,86 @@ class Settings(NetworkSettings, MemorySettings, ModelSettings, ProcessSettings):
         description="Seconds that accepted calls then have to finish. Keep both together below "
         "the time that the orchestrator gives.",
     )
-    log_format: Literal["auto", "json", "console"] = Field(
-        "auto", description="How log lines look; auto is console on a terminal and json elsewhere."
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info",
-        description="Least severe line that is logged; info has the ready line "
-        "and one line per request.",
-    )
 
-    @field_validator("listen", "device", mode="before")
-    @classmethod
-    def _split_list(cls, value: Any) -> Any:
-        return split_commas(value)
 
-    @field_validator("device", mode="before")
-    @classmethod
-    def _split_each(cls, value: Any) -> Any:
-        """A flag that is repeated may itself have commas."""
-        if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
-            return value
-        return tuple(name.strip() for part in value for name in part.split(","))
+class Settings(
+    BasicSettings,
+    AccessSettings,
+    HttpSettings,
+    ModelSettings,
+    RequestSettings,
+    ConnectionSettings,
+    MemorySettings,
+):
+    """All settings; `farpoint-server --help` prints the description of each."""
 
-    @field_validator("listen")
-    @classmethod
-    def _check_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        check_addresses(value)
-        return value
+    model_config = SettingsConfigDict(env_prefix="FARPOINT_", frozen=True, extra="forbid")
 
     @model_validator(mode="after")
     def _check_bounds(self) -> "Settings":
-        if self.max_request_points > self.max_points_in_flight:
-            raise ValueError(
-                f"max_request_points ({self.max_request_points}) is above max_points_in_flight "
-                f"({self.max_points_in_flight}): such a request could never be accepted"
-            )
-        if self.max_message_bytes > self.max_bytes_in_flight:
-            raise ValueError(
-                f"max_message_bytes ({self.max_message_bytes}) is above max_bytes_in_flight "
-                f"({self.max_bytes_in_flight}): such a request could never be accepted"
-            )
+        for one, all_of_them in (
+            ("max_request_points", "max_points_in_flight"),
+            ("max_message_bytes", "max_bytes_in_flight"),
+        ):
+            if getattr(self, one) > getattr(self, all_of_them):
+                raise ValueError(
+                    f"{one} ({getattr(self, one)}) is above {all_of_them} "
+                    f"({getattr(self, all_of_them)}): such a request could never be accepted"
+                )
+        if self.max_connection_age_grace_s is not None and self.max_connection_age_s is None:
+            raise ValueError("max_connection_age_grace_s needs max_connection_age_s")
+        return self
+
+    @model_validator(mode="after")
+    def _check_access(self) -> "Settings":
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key belong together; only one is given")
+        if self.tls_client_ca is not None and self.tls_key is None:
+            raise ValueError("tls_client_ca needs tls_certificate and tls_key")
+        for address in self.admin_listen:
+            if not is_local(address) and not self.knows_callers:
+                raise ValueError(
+                    f"admin_listen {address} is beyond loopback and would be open to anybody: "
+                    "give tokens_file or tls_client_ca"
+                )
         return self
 
     @model_validator(mode="after")
     def _check_processes(self) -> "Settings":
-        if self.processes != 1:
-            lone = [address for address in self.listen if is_unix(address)]
-            lone += [self.shared_memory_listen] if self.shared_memory_listen else []
-            if lone:
-                raise ValueError(
-                    f"processes ({self.processes}): expected addresses HOST:PORT, which processes "
-                    f"can share, got {lone[0]}; give 1 or another address"
-                )
+        lone = [address for address in self.listen if is_unix(address)]
+        lone += [self.shared_memory_listen] if self.shared_memory_listen else []
+        if self.processes != 1 and lone:
+            raise ValueError(
+                f"processes ({self.processes}): expected addresses HOST:PORT, which processes "
+                f"can share, got {lone[0]}; give 1 or another address"
+            )
         return self
 
+    @property
+    def knows_callers(self) -> bool:
+        """Whether callers must show a token or a certificate."""
+        return self.tokens_file is not None or self.tls_client_ca is not None
+
+    @property
+    def admin_over_http(self) -> bool:
+        """Whether the admin service is on the HTTP port too."""
+        return self.http_listen is not None and self.http_listen in self.admin_listen
+
+    @property
+    def process_count(self) -> int:
+        """Processes on this machine, where `auto` counts its cores."""
+        if self.processes != "auto":
+            return self.processes
+        affinity = getattr(os, "sched_getaffinity", None)
+        cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+        return min(max(cores // CORES_EACH, 1), MAX_PROCESSES)
+
     def unguarded(self) -> dict[str, list[str]] | None:
-        """Addresses of calls beyond this machine and what guards them not; None if all is well."""
+        """Addresses beyond this machine and the flags that would guard them; None if none is."""
         http = () if self.http_listen is None else (self.http_listen,)
         addresses = [a for a in (*self.listen, *self.admin_listen, *http) if not is_local(a)]
         missing = ["--tls-certificate and --tls-key"] if self.tls_key is None else []
-        if self.tokens_file is None and self.tls_client_ca is None:
-            missing.append("--tokens-file or --tls-client-ca")
+        missing += [] if self.knows_callers else ["--tokens-file or --tls-client-ca"]
         return {"addresses": addresses, "missing": missing} if addresses and missing else None
 
     @classmethod
@@ -225,3 +271,7 @@ class Settings(NetworkSettings, MemorySettings, ModelSettings, ProcessSettings):
         path = init_settings().get("config") or env_settings().get("config")
         sources = (init_settings, env_settings)
         return (*sources, YamlConfigSettingsSource(settings_cls, path)) if path else sources
+
+
+GROUPS: Sequence[type[BaseSettings]] = Settings.__bases__  # type: ignore[assignment]
+"""In the order of `--help`, the most used first."""

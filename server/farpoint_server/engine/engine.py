@@ -27,11 +27,9 @@ from farpoint_server.errors import (
     TooLargeError,
 )
 from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.manager import Manager
-from farpoint_server.memory.managers import manager_of
+from farpoint_server.memory.manager import Manager, manager_of
 from farpoint_server.memory.oom import DeviceLost, OutOfMemory, TooLarge
-from farpoint_server.memory.options import Options
-from farpoint_server.memory.prediction import SAMPLE
+from farpoint_server.memory.policy import Options
 
 # The memory of other processes, or that of a large batch, is back in about this time.
 OOM_RETRY_MS = 1000
@@ -126,10 +124,10 @@ class Engine:
             return None
         return answers[0] if isinstance(answers, list) else None
 
-    def check(self, predicted_bytes: int, kind: str = SAMPLE) -> None:
-        """Raises TooLargeError for work of a kind that this device can never do."""
+    def check(self, predicted_bytes: int) -> None:
+        """Raises TooLargeError for work that this device can never do."""
         try:
-            self.memory.check(predicted_bytes, kind)
+            self.memory.check(predicted_bytes)
         except TooLarge as error:
             raise _service_error(error) from error
 
@@ -164,7 +162,7 @@ class Engine:
 
     def _begin(self, batch: Batch[Answer], pipeline: Pipeline[Any]) -> list[Any]:
         """A batch that is still on its way back stays so only where there is memory beside it."""
-        beside = self.memory.has_room_beside(batch.predicted_bytes, batch.kind)
+        beside = self.memory.has_room_beside(batch.predicted_bytes)
         pipeline.wait(DEPTH - 1 if beside else 0)
         return self.memory.run(batch, partial(self._forward, batch), _service_error)
 
@@ -192,14 +190,14 @@ class Engine:
             raise self.memory.failed(error) from error
 
 
-def check_any(engines: Sequence[Engine], predicted_bytes: int, kind: str = SAMPLE) -> None:
-    """Raises TooLargeError for work of a kind that none of the engines can ever do."""
+def check_any(engines: Sequence[Engine], predicted_bytes: int) -> None:
+    """Raises TooLargeError for work that none of the engines can ever do."""
     for engine in engines[:-1]:
         with suppress(TooLargeError):
-            engine.check(predicted_bytes, kind)
+            engine.check(predicted_bytes)
             return
     for last in engines[-1:]:
-        last.check(predicted_bytes, kind)
+        last.check(predicted_bytes)
 
 
 def _service_error(finding: OutOfMemory | DeviceLost) -> ServiceError:

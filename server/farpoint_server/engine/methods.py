@@ -2,41 +2,44 @@
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 
 from farpoint_ops import random_sample_ragged, voxel_grid_mean, voxel_grid_sample
-from farpoint_server.engine.sample import GPU_LAUNCH_NS, GPU_POINT_NS
+from farpoint_server.engine.sample import GPU_LAUNCH_NS, GPU_POINT_NS, MARGIN
 from farpoint_server.engine.transfer.device import Array
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import MethodClouds, RandomRows, Samples
-from farpoint_server.memory.prediction import method_bytes
+from farpoint_server.engine.types import MethodClouds, RandomRows, Samples, SoloWork
 
 # On one core, to within a factor of two: calling torch, and per point of a million (CPU time, a
 # Xeon, a busy machine).
 METHOD_NS = 300_000
 POINT_NS = {"first": 170, "nearest_mean": 270, "mean": 400, "random": 170}
 
+# Bytes per point: coordinates in float64, voxels, their numbers, sorted and back; 246 were seen.
+POINT_BYTES = 256
+
+
+def method_bytes(points: int) -> int:
+    """Bytes that a voxel grid or random rows take on the device at most."""
+    return int(MARGIN * POINT_BYTES * points)
+
 
 @dataclass(frozen=True)
-class MethodWork:
-    """One request for a method that shares no launch, so it is a batch by itself.
+class MethodWork(SoloWork[Samples]):
+    """One request for a voxel grid or random rows.
 
     Each is a few passes over its points, which clouds of others would make longer, not fewer.
     """
 
     clouds: MethodClouds
-    given_up: list[bool] = field(default_factory=lambda: [False])
-    """Shared with its halves."""
-    shares_launch: ClassVar[bool] = False
-    launch: ClassVar[str] = "method"
 
     @property
-    def kind(self) -> str:
-        """Each takes as much longer or shorter as its like."""
+    def cost_key(self) -> str:
+        """The method."""
         method = self.clouds.method
         return "random" if isinstance(method, RandomRows) else method.select
 
@@ -48,37 +51,17 @@ class MethodWork:
     @property
     def cost_ns(self) -> int:
         """Nanoseconds that it is predicted to take on one core."""
-        return METHOD_NS + POINT_NS[self.kind] * self.point_count
+        return METHOD_NS + POINT_NS[self.cost_key] * self.point_count
 
     @property
     def gpu_cost_ns(self) -> int:
         """The same on a GPU: the copies of its points are most of it."""
         return GPU_LAUNCH_NS + GPU_POINT_NS * self.point_count
 
-    def again(self) -> "MethodWork":
-        """The same request, which nobody has given up yet."""
-        return replace(self, given_up=[False])
-
     @property
     def predicted_bytes(self) -> int:
         """Bytes that it takes on the device."""
         return method_bytes(self.point_count)
-
-    @staticmethod
-    def batch(requests: "Sequence[MethodWork]") -> "MethodWork":
-        """The only request."""
-        (request,) = requests
-        return request
-
-    def __len__(self) -> int:
-        return 1
-
-    def __getitem__(self, _: slice) -> "MethodWork":
-        return self
-
-    def give_up(self, index: int) -> None:  # noqa: ARG002
-        """Has it not begin, if it has not begun yet."""
-        self.given_up[0] = True
 
     def halve(self) -> "tuple[MethodWork, MethodWork] | None":
         """Two requests of about as many clouds; None for a single cloud."""
@@ -115,8 +98,8 @@ class MethodWork:
         device: torch.device,  # noqa: ARG002
         pipeline: Pipeline[Any] | None,
     ) -> "list[Samples] | Future[list[Samples]]":
-        """Its samples. Once it has begun it is finished, whoever still waits."""
-        if self.given_up[0]:
+        """Its samples. Once it has begun it is finished, whether or not a caller still waits."""
+        if self.cancelled[0]:
             return [Samples(np.empty(0, np.int32), None)]
         if pipeline is not None:
             return pipeline.submit([[self.clouds.points]], self._choose, self._answer)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, ClassVar, TypeVar
 
@@ -13,7 +14,6 @@ import farpoint_ops  # noqa: F401  registers the ops
 from farpoint_server.engine.submit import KernelInputs, submit
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import Clouds, Float32s, Float64s, Int32s, Int64s, Samples
-from farpoint_server.memory.prediction import sample_bytes
 
 # What the CPU kernel takes, to within a factor of two, as it reckons itself where it decides how
 # many threads a cloud is worth: for scans, surfaces and noise, alone or a thousand clouds at once.
@@ -22,7 +22,14 @@ POINT_NS, SAMPLE_NS = 15, 200
 # and events; 12 bytes a point, staged and copied at some 10 GB/s; a sample of the longest cloud,
 # since its samples follow one another and clouds do not.
 GPU_LAUNCH_NS, GPU_POINT_NS, GPU_SAMPLE_NS = 100_000, 3, 600
-# What a request gets that was given up: nobody reads it.
+# Both caching allocators round sizes up to this; a prediction is more than that by a margin.
+ROUNDING, MARGIN = 512, 1.25
+# Bytes per point: coordinates, distance to the samples, order in which a large cloud is searched.
+POINT_TENSORS = (12, 4, 16)
+# Bytes per sample: row, distance, and the coordinates of the copy that goes back.
+SAMPLE_TENSORS = (4, 4, 12)
+CLOUD_BYTES = 3 * 8
+# The answer to a cancelled request, which nobody reads.
 _NOTHING = Samples(np.empty(0, np.int32), None)
 _Array = TypeVar("_Array", Float32s, Int64s)
 
@@ -30,25 +37,24 @@ _Array = TypeVar("_Array", Float32s, Int64s)
 # Not frozen: that takes four times as long to make, and every request makes one.
 @dataclass(eq=False, slots=True)
 class SampleWork:
-    """One Sample request; those that wait together share a launch."""
+    """One Sample request; those that wait together run as one batch."""
 
     clouds: Clouds
     point_count: int = field(init=False)
     """Points of all clouds."""
     cost_ns: int = field(init=False)
     """Nanoseconds that the CPU kernel is predicted to take on one core."""
-    kind: str = field(init=False)
-    """Those that end at a radius take as much longer or shorter as their like."""
-    shares_launch: ClassVar[bool] = True
-    launch: ClassVar[str] = "sample"
+    cost_key: str = field(init=False)
+    """Sampling that ends at a radius takes another time for as many points."""
+    batch_key: ClassVar[str] = "sample"
 
     def __post_init__(self) -> None:
         clouds = self.clouds
         self.point_count = len(clouds.points)
         samples = _sample_count(clouds)
-        self.kind = "sample"
+        self.cost_key = "sample"
         if clouds.covering_radius is not None:
-            self.kind = "sample to a radius"
+            self.cost_key = "sample to a radius"
             samples = int(np.minimum(clouds.sample_counts, most_samples(clouds)).sum())
         self.cost_ns = POINT_NS * self.point_count + SAMPLE_NS * samples
 
@@ -58,8 +64,8 @@ class SampleWork:
         longest = int(self.clouds.sample_counts.max())
         return GPU_LAUNCH_NS + GPU_POINT_NS * self.point_count + GPU_SAMPLE_NS * longest
 
-    def again(self) -> "SampleWork":
-        """Itself: a batch has the flags of what was given up."""
+    def retry_copy(self) -> "SampleWork":
+        """Itself: a batch has the flags of cancelled requests."""
         return self
 
     @staticmethod
@@ -69,10 +75,9 @@ class SampleWork:
 
 
 class SampleBatch:
-    """Requests that run in one launch, each of which may be given up while it runs.
+    """Requests that run in one launch, each of which may be cancelled while it runs.
 
     Attributes:
-        kind: Of its memory.
         requests: In order.
         point_count: Points of all clouds.
         predicted_bytes: Bytes that the batch takes on the device.
@@ -81,8 +86,6 @@ class SampleBatch:
             its samples mean nothing. It is written on the event loop while the engine's thread
             reads it; an aligned int32 is stored whole, and a flag seen late costs time alone.
     """
-
-    kind = "sample"
 
     def __init__(self, requests: Sequence[Clouds], cancelled: Int32s | None = None) -> None:
         self.requests = tuple(requests)
@@ -108,8 +111,8 @@ class SampleBatch:
         first = self._ends[begin - 1] if begin else 0
         return SampleBatch(self.requests[requests], self.cancelled[first : self._ends[end - 1]])
 
-    def give_up(self, index: int) -> None:
-        """Has the clouds of the request at `index` be left unfinished."""
+    def cancel(self, index: int) -> None:
+        """Leaves the clouds of the request at `index` unfinished."""
         end = self._ends[index]
         self.cancelled[end - len(self.requests[index].lengths) : end] = 1
 
@@ -146,9 +149,9 @@ class SampleBatch:
     ) -> "list[Samples] | Future[list[Samples]]":
         """The samples of each request, from one launch for all clouds.
 
-        On a CPU a request that is given up meanwhile costs no more than the sample it is at. On a
-        GPU, what all have given up before its kernels are launched is left; what was launched is
-        finished.
+        On a CPU a request that is cancelled meanwhile costs no more than the sample it is at. On a
+        GPU a batch is left out if all of it is cancelled before its kernels are launched; what was
+        launched is finished.
         """
         if pipeline is not None:
             return self._submit(pipeline)
@@ -167,6 +170,16 @@ class SampleBatch:
 
         points = [clouds.points for clouds in self.requests]
         return submit(points, inputs, self.cancelled, pipeline, answer)
+
+
+# A request is predicted three times on its way, and streams repeat their sizes.
+@lru_cache(1024)
+def sample_bytes(points: int, clouds: int, samples: int) -> int:
+    """Bytes that sampling takes on the device at most, inputs and answers included."""
+    tensors = [points * size for size in POINT_TENSORS]
+    tensors += [samples * size for size in SAMPLE_TENSORS]
+    tensors.append(clouds * CLOUD_BYTES)
+    return int(MARGIN * sum(-(-size // ROUNDING) * ROUNDING for size in tensors))
 
 
 def launch(requests: Sequence[Clouds], cancelled: Int32s) -> list[Samples]:

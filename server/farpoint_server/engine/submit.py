@@ -40,15 +40,16 @@ def submit(
 ) -> "Future[T]":
     """Samples every cloud of a batch.
 
-    What all have given up before its kernels are launched is left; what was launched is finished.
+    A batch that is cancelled whole before its kernels are launched is left out; what was launched
+    is finished.
 
     Args:
         points: Shapes (Pi, 3), which are joined on their way.
         inputs: Of B clouds.
-        cancelled: Shape (B,): nonzero for each cloud that is given up.
+        cancelled: Shape (B,): nonzero for each cloud that is cancelled.
         pipeline: To the GPU.
         answer: Given rows (S,) of the joined points, and distances (S,) if any request asked for
-            them; None for both where all was given up.
+            them; None for both where all was cancelled.
     """
     samples = int(inputs.sample_offsets[-1])
     longest = int(np.diff(inputs.offsets).max())

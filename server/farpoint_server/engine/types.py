@@ -2,8 +2,8 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ Float64s = npt.NDArray[np.float64]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Answer = TypeVar("Answer")
+Solo = TypeVar("Solo", bound="SoloWork[Any]")
 
 
 @dataclass(frozen=True)
@@ -163,27 +164,22 @@ class Batch(SliceableBatch, Protocol[Answer]):
         """
         ...
 
-    def give_up(self, index: int) -> None:
-        """Has the request at `index` be left unfinished, where that is still possible."""
+    def cancel(self, index: int) -> None:
+        """Leaves the request at `index` unfinished, where that is still possible."""
         ...
 
 
 class Work(Protocol[Answer]):
-    """One request as the scheduler sees it. Its class is its kind."""
+    """One request as the scheduler sees it."""
 
     @property
-    def shares_launch(self) -> bool:
-        """Whether several may run as one batch."""
+    def batch_key(self) -> Hashable:
+        """Requests with the same key may run as one batch; None is a batch by itself."""
         ...
 
     @property
-    def launch(self) -> Hashable:
-        """What those that may have in common."""
-        ...
-
-    @property
-    def kind(self) -> str:
-        """What it is, and with which model: its like takes as much longer or shorter."""
+    def cost_key(self) -> str:
+        """Requests with the same key share the correction of their predicted time."""
         ...
 
     @property
@@ -201,14 +197,43 @@ class Work(Protocol[Answer]):
         """The same on a GPU that has nothing else to do, with the copies there and back."""
         ...
 
-    def again(self) -> "Work[Answer]":
-        """The same request for another engine, when one has given it up."""
+    def retry_copy(self) -> "Work[Answer]":
+        """The same request for another engine, not cancelled."""
         ...
 
     @staticmethod
     def batch(requests: Sequence[Any]) -> Batch[Answer]:
-        """A batch of several of its kind, or of one where they do not share a launch."""
+        """A batch of requests with the same key, or of the only one."""
         ...
+
+
+@dataclass(frozen=True)
+class SoloWork(Generic[Answer]):
+    """A request that is a batch by itself."""
+
+    cancelled: list[bool] = field(default_factory=lambda: [False], kw_only=True)
+    """Shared with its halves."""
+    batch_key: ClassVar[None] = None
+
+    def retry_copy(self: Solo) -> Solo:
+        """The same request, not cancelled."""
+        return replace(self, cancelled=[False])
+
+    @staticmethod
+    def batch(requests: Sequence[Solo]) -> Solo:
+        """The only request."""
+        (request,) = requests
+        return request
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self: Solo, _: slice) -> Solo:
+        return self
+
+    def cancel(self, index: int) -> None:  # noqa: ARG002
+        """Keeps it from beginning, if it has not begun yet."""
+        self.cancelled[0] = True
 
 
 # Not frozen: that takes four times as long to make, and every request makes one.

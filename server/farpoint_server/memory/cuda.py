@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import torch
 
-from farpoint_server.memory.allocator import Room, Stats
 from farpoint_server.memory.host import Heap
+from farpoint_server.memory.snapshot import Room, Stats
 
 
 class CudaAllocator:
@@ -30,7 +30,6 @@ class CudaAllocator:
         self._device = device
         self._expandable = expandable
         self._heap = heap
-        self._before = 0
         torch.cuda.set_per_process_memory_fraction(fraction, device)
 
     def stats(self) -> Stats:
@@ -59,13 +58,6 @@ class CudaAllocator:
     def capturing(self) -> bool:
         with torch.cuda.device(self._device):
             return bool(torch.cuda.is_current_stream_capturing())
-
-    def begin_peak(self) -> None:
-        torch.cuda.reset_peak_memory_stats(self._device)
-        self._before = torch.cuda.memory_allocated(self._device)
-
-    def peak(self) -> int | None:
-        return max(0, torch.cuda.max_memory_allocated(self._device) - self._before)
 
     def snapshot(self) -> bytes | None:
         return pickle.dumps(torch.cuda.memory._snapshot())

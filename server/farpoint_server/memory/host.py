@@ -1,16 +1,14 @@
 """The process's heap as a CPU device's allocator: glibc's mallinfo2, malloc_trim and mallopt."""
 
 import ctypes
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from pathlib import Path
+from typing import TypeAlias
 
-from farpoint_server.memory import procfs
-from farpoint_server.memory.allocator import Room, Stats
-
-# A peak is believed when at most this share of it can be reused memory or other threads' doing.
-DOUBT = 0.1
+from farpoint_server.memory.snapshot import Room, Stats
 
 # Options of mallopt (malloc.h): name, number, value.
 #
@@ -45,32 +43,6 @@ class HeapUse:
     """In free blocks, resident or not."""
 
 
-class Malloc(Protocol):
-    """One implementation of malloc. Any thread may call it; other threads go on meanwhile."""
-
-    @property
-    def name(self) -> str:
-        """With its version."""
-        ...
-
-    @property
-    def is_known(self) -> bool:
-        """Whether its numbers mean anything."""
-        ...
-
-    def set_options(self, environ: Mapping[str, str]) -> dict[str, int]:
-        """Sets options, before threads are started; returns what was set."""
-        ...
-
-    def use(self) -> HeapUse:
-        """Bytes now."""
-        ...
-
-    def trim(self) -> None:
-        """Gives free pages back to the system, all that it can reach."""
-        ...
-
-
 class _Mallinfo2(ctypes.Structure):
     """struct mallinfo2 of malloc.h."""
 
@@ -79,8 +51,6 @@ class _Mallinfo2(ctypes.Structure):
 
 class Glibc:
     """ptmalloc of glibc 2.33 or later, over all of its arenas."""
-
-    is_known = True
 
     def __init__(self, library: ctypes.CDLL) -> None:
         library.mallinfo2.restype = _Mallinfo2
@@ -108,7 +78,6 @@ class UnknownMalloc:
     """One that is left alone; its numbers are zeros."""
 
     name = "unknown"
-    is_known = False
 
     def set_options(self, environ: Mapping[str, str]) -> dict[str, int]:  # noqa: ARG002
         return {}
@@ -118,6 +87,9 @@ class UnknownMalloc:
 
     def trim(self) -> None:
         pass
+
+
+Malloc: TypeAlias = Glibc | UnknownMalloc
 
 
 @cache
@@ -149,19 +121,16 @@ class Heap:
     def __init__(self, malloc: Malloc | None = None) -> None:
         self._malloc = malloc or detect()
         self._rest = 0
-        self._before = Stats()
-        self._resident = 0
-        self._watching = False
         self._settle(used=0)
 
     def stats(self) -> Stats:
         use = self._malloc.use()
-        beyond = procfs.anonymous_bytes() - use.used - self._rest
+        beyond = anonymous_bytes() - use.used - self._rest
         releasable = min(use.free, max(0, beyond))
         return Stats(allocated=use.used, reserved=use.used + releasable, releasable=releasable)
 
     def room(self) -> Room:
-        return procfs.room()
+        return machine_room()
 
     def trim(self) -> None:
         self._malloc.trim()
@@ -177,18 +146,6 @@ class Heap:
     def capturing(self) -> bool:
         return False
 
-    def begin_peak(self) -> None:
-        self._before = self.stats()
-        self._resident = procfs.resident_bytes()
-        self._watching = self._malloc.is_known and procfs.reset_peak()
-
-    def peak(self) -> int | None:
-        grown = procfs.peak_bytes() - self._resident
-        others = abs(self.stats().allocated - self._before.allocated)
-        if not self._watching or self._before.releasable + others > DOUBT * grown:
-            return None
-        return grown
-
     def snapshot(self) -> bytes | None:
         return None
 
@@ -197,5 +154,58 @@ class Heap:
 
         What was live a moment ago (`used`) and no more is releasable.
         """
-        left = procfs.anonymous_bytes()
+        left = anonymous_bytes()
         self._rest = left - max(used, self._malloc.use().used)
+
+
+_STATM = Path("/proc/self/statm")
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def resident_bytes() -> int:
+    """All resident bytes (RSS); 0 where /proc is missing."""
+    return _pages()[0] * os.sysconf("SC_PAGE_SIZE")
+
+
+def anonymous_bytes() -> int:
+    """Resident bytes that no file backs: heap, stacks, arenas; 0 where /proc is missing."""
+    resident, shared = _pages()
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+
+
+def machine_room(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> Room:
+    """RAM that can still be had, page cache that would make way included.
+
+    The tighter of the machine and the cgroup (version 2) counts. Zeros, i.e. unknown, where the
+    system is not Linux.
+    """
+    values = _table(meminfo)
+    free, total = (values.get(f"Mem{name}:", 0) * 1024 for name in ("Available", "Total"))
+    try:
+        limit = (cgroup / "memory.max").read_text().strip()
+        used = int((cgroup / "memory.current").read_text())
+    except (OSError, ValueError):
+        return Room(free, total)
+    if not limit.isdecimal() or int(limit) >= total:  # "max": no limit
+        return Room(free, total)
+    left = int(limit) - used + _table(cgroup / "memory.stat").get("inactive_file", 0)
+    return Room(min(free, max(0, left)), int(limit))
+
+
+def _pages() -> tuple[int, int]:
+    """Resident pages of this process, and those of them that are shared."""
+    try:
+        _, resident, shared, *_ = _STATM.read_text().split()
+    except OSError:
+        return 0, 0
+    return int(resident), int(shared)
+
+
+def _table(path: Path) -> dict[str, int]:
+    """The numbers of a file with a name and a number in each line."""
+    try:
+        rows = (line.split() for line in path.read_text().splitlines())
+        return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}
+    except OSError:
+        return {}

@@ -38,6 +38,7 @@ class MemoryMonitor:
         waiting: How many requests are in the queue.
         on_health: Called with whether every device serves, when that changes.
         report: Called with an event and its fields for each poll that fails.
+        poll_s: Seconds between two looks.
     """
 
     def __init__(
@@ -46,8 +47,10 @@ class MemoryMonitor:
         waiting: Callable[[], int],
         on_health: Callable[[bool], Awaitable[None]],
         report: Report = lambda *_, **__: None,
+        poll_s: float = POLL_S,
     ) -> None:
         self.engines = engines
+        self._poll_s = poll_s
         self._waiting = waiting
         self._on_health = on_health
         self._report = report
@@ -92,15 +95,15 @@ class MemoryMonitor:
     async def poll(self, engine: MonitoredEngine) -> None:
         """Has the engine's thread look at its memory, and trim if the policy asks for it."""
         await engine.call(lambda: engine.memory.poll(self._waiting()))
-        await self._tell_health()
+        await self._report_health()
 
     async def _watch(self, engine: MonitoredEngine) -> None:
         failures = 0
         while not engine.memory.is_lost and failures < MAX_FAILURES:
             failures = 0 if await self._guard(engine, self.poll(engine)) else failures + 1
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(self._poll_s)
         self._gave_up |= not engine.memory.is_lost
-        await self._guard(engine, self._tell_health())
+        await self._guard(engine, self._report_health())
         if self._gave_up or all(engine.memory.is_lost for engine in self.engines):
             self._ended.set()
 
@@ -115,7 +118,7 @@ class MemoryMonitor:
             return False
         return True
 
-    async def _tell_health(self) -> None:
+    async def _report_health(self) -> None:
         # The work of one that is not goes to another (scheduling/placement.py).
         devices = any(engine.memory.snapshot.healthy for engine in self.engines)
         healthy = devices and not self._gave_up

@@ -1,14 +1,21 @@
-"""Out-of-memory recovery: trim, run the batch again, and cut it until it fits."""
+"""Memory that may run out: the budget of batches, the errors, and batches cut in halves."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
+
+from farpoint_server.memory.snapshot import Allocator, Room, Stats
 
 # How torch's CPU allocator words it, in a plain RuntimeError.
 _CPU_OOM = ("can't allocate memory", "not enough memory")
 _CUDA_ERROR_MEMORY_ALLOCATION = 2
+# A batch that takes half of what there is leaves the other half for the next one's copy.
+BATCH_SHARE = 0.5
+# mem_get_info is a driver call.
+ROOM_AGE_S = 1.0
+# Batches that are smaller are not checked before they begin.
+SMALL_BYTES = 1 << 20
 
 
 class OutOfMemory(Exception):  # noqa: N818  a finding, which may be an answer
@@ -45,13 +52,8 @@ class SliceableBatch(Protocol):
     """Requests that run together, and can be cut where memory is short."""
 
     @property
-    def kind(self) -> str:
-        """What they are, and of which model: their like take as much more or less memory."""
-        ...
-
-    @property
     def predicted_bytes(self) -> int:
-        """Bytes that it takes on the device, inputs and answers included."""
+        """Bytes that it takes on the device at most, inputs and answers included."""
         ...
 
     def __len__(self) -> int:
@@ -71,35 +73,6 @@ class SliceableBatch(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class OomRecovery(Generic[Batch, Answer]):
-    """Trims and tries again, in halves, down to one cloud; then that request fails alone.
-
-    Args:
-        attempt: Runs a batch; None when memory ran out. Once it has returned, nothing of a failed
-            batch may be referenced any more.
-        recover: Drops garbage, drains the device and trims.
-    """
-
-    attempt: Callable[[Batch], list[Answer] | None]
-    recover: Callable[[], None]
-
-    def run(self, batch: Batch) -> list[Answer | OutOfMemory]:
-        """The answer to each request of a batch whose first attempt ran out of memory."""
-        self.recover()
-        if len(batch) == 1:
-            # The trim may have made room, and then the request need not be cut.
-            answers = self.attempt(batch)
-            if answers is not None:
-                return [*answers]
-        refusal = "memory ran out while the request was worked on"
-        return run_in_halves(batch, self._run_half, refusal)
-
-    def _run_half(self, half: Batch) -> list[Answer | OutOfMemory]:
-        answers = self.attempt(half)
-        return self.run(half) if answers is None else [*answers]
-
-
 def run_in_halves(
     batch: Batch, run: Callable[[Batch], list[Answer | OutOfMemory]], refusal: str
 ) -> list[Answer | OutOfMemory]:
@@ -108,7 +81,7 @@ def run_in_halves(
     Args:
         batch: One request or more.
         run: Answers half of it.
-        refusal: What is said to a request that cannot be halved.
+        refusal: The message for a request that cannot be halved.
     """
     if len(batch) > 1:
         middle = len(batch) // 2
@@ -121,3 +94,88 @@ def run_in_halves(
         return [answer]
     (rest,) = run(halves[1])
     return [rest if isinstance(rest, OutOfMemory) else halves[0].join(answer, rest)]
+
+
+class Budget:
+    """Bytes that a device has for batches, now and at best, and whether a batch fits.
+
+    Args:
+        allocator: Of the device.
+        limit: Most bytes that this process may hold; None: the whole device.
+        reserve: Bytes of the device that stay free for libraries and their context.
+        clock: Seconds.
+    """
+
+    def __init__(
+        self, allocator: Allocator, limit: int | None, reserve: int, clock: Callable[[], float]
+    ) -> None:
+        self.limit = limit
+        self._allocator = allocator
+        self._reserve = reserve
+        self._clock = clock
+        stats = allocator.stats()
+        # Replaced as a whole: the threads of all lanes read it.
+        self._seen = room, _, _ = allocator.room(), stats.reserved, clock()
+        total = room.total - reserve
+        best = total if limit is None else min(limit, total)
+        self._capacity = max(0, best - stats.allocated)
+
+    def room(self, stats: Stats, max_age_s: float = ROOM_AGE_S) -> Room:
+        """The whole device's room: what others take as of at most `max_age_s` ago, we as of now."""
+        now, (room, reserved, seen) = self._clock(), self._seen
+        if now - seen >= max_age_s:
+            self._seen = room, reserved, _ = self._allocator.room(), stats.reserved, now
+        free = room.free + reserved - stats.reserved
+        return Room(min(max(0, free), room.total), room.total)
+
+    def check(self, predicted: int) -> None:
+        """Raises TooLarge for a request of `predicted` bytes that this device can never do."""
+        if predicted > self._capacity:
+            raise TooLarge(
+                f"the request needs about {predicted} bytes on {self._allocator.name}, which can "
+                f"give {self._capacity} at most"
+            )
+
+    def batch_bytes(self) -> float:
+        """Bytes that one batch may take now if it can be cut."""
+        stats = self._allocator.stats()
+        return BATCH_SHARE * self._available(stats, self.room(stats))
+
+    def fits_uncut(self, predicted: int) -> bool:
+        """Whether a batch fits now without being cut, and without a flush of the cache."""
+        stats = self._allocator.stats()
+        room = self.room(stats)
+        most = min(self._uninterrupted(stats, room), BATCH_SHARE * self._available(stats, room))
+        return predicted <= most
+
+    def may_begin(self, predicted: int, trim: Callable[[], object]) -> bool:
+        """Whether a batch may begin, after a `trim` where only that can make it fit.
+
+        If neither the cache nor the free memory can hold the batch, but both together can, the
+        allocator would flush its cache itself, in the middle of the batch.
+
+        Args:
+            predicted: Bytes of the batch.
+            trim: Trims the device if nothing is in flight.
+        """
+        if predicted < SMALL_BYTES:
+            return True
+        stats = self._allocator.stats()
+        room = self.room(stats)
+        if predicted > self._uninterrupted(stats, room):
+            room = self.room(stats, max_age_s=0)
+            if stats.releasable and predicted > room.free - self._reserve:
+                trim()
+                stats = self._allocator.stats()
+                room = self.room(stats, max_age_s=0)
+        return predicted <= max(stats.idle, self._available(stats, room))
+
+    def _uninterrupted(self, stats: Stats, room: Room) -> int:
+        """Bytes that a batch may take now without a flush of the cache."""
+        return max(stats.idle, room.free - self._reserve)
+
+    def _available(self, stats: Stats, room: Room) -> int:
+        """Bytes that a batch may take now, after a trim if need be."""
+        limit = room.total if self.limit is None else self.limit
+        left = room.free + stats.releasable - self._reserve
+        return max(0, min(limit - stats.allocated, left))

@@ -1,44 +1,95 @@
-"""Statistics of one device's memory at one moment, for GetMemory, metrics and the log."""
+"""Memory of a device at one moment, and the allocator that it is read from."""
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Protocol
 
-from farpoint_server.memory.allocator import Room, Stats
-from farpoint_server.memory.prediction import Correction
+
+@dataclass(frozen=True)
+class Stats:
+    """Bytes of one allocator at one moment, and what it has counted since the process began."""
+
+    allocated: int = 0
+    """In live tensors; on a CPU, in live blocks of malloc."""
+    reserved: int = 0
+    """Taken from the device, or resident in RAM, for live and for cached blocks."""
+    releasable: int = 0
+    """What a trim would give back to the device now."""
+    split: int = 0
+    """Cached, but in segments that live blocks keep: what fragmentation costs."""
+    host_reserved: int = 0
+    """Pinned host memory, live and cached; 0 on a CPU."""
+    host_releasable: int = 0
+    """What a trim of the host caches would give back."""
+    segments: int = 0
+    retries: int = 0
+    """Times the allocator itself flushed its cache, in the middle of a batch."""
+    ooms: int = 0
+    device_frees: int = 0
+    stream_syncs: int = 0
+    """Times the allocator waited for every stream."""
+
+    @property
+    def idle(self) -> int:
+        """Cached bytes, releasable or not."""
+        return max(0, self.reserved - self.allocated)
+
+    @property
+    def fragmentation(self) -> float:
+        """The share of the reserved bytes that is cached and cannot be released."""
+        return self.split / self.reserved if self.reserved else 0.0
+
+
+@dataclass(frozen=True)
+class Room:
+    """Bytes of a whole device, over all of its users."""
+
+    free: int
+    total: int
+
+
+class Allocator(Protocol):
+    """One device's memory. All calls come from the thread that runs the batches."""
+
+    name: str
+    """As torch names the device: "cpu", "cuda:0"."""
+
+    def stats(self) -> Stats:
+        """The counters now; cheap."""
+        ...
+
+    def room(self) -> Room:
+        """What all processes leave of the device; a driver call, so not for every request."""
+        ...
+
+    def trim(self) -> None:
+        """Gives every releasable byte of the device back. Waits for the device."""
+        ...
+
+    def trim_host(self) -> None:
+        """Gives cached host memory back."""
+        ...
+
+    def capturing(self) -> bool:
+        """Whether a CUDA graph is being captured, when a trim would be illegal."""
+        ...
+
+    def snapshot(self) -> bytes | None:
+        """Every segment and block, pickled for torch's viewer; None where there is none."""
+        ...
 
 
 class Reason(str, Enum):
-    """Why a trim was made; the first four are the levels of the policy."""
+    """Why a trim was made; the first two are decided by the policy."""
 
     HARD = "hard"
-    SOFT = "soft"
-    FRAGMENTATION = "fragmentation"
     IDLE = "idle"
     ROOM = "room"
-    """A batch was about to begin that neither the cache nor the rest of the device could hold."""
+    """A batch was about to begin that neither the cache nor the free memory could hold."""
     OUT_OF_MEMORY = "out_of_memory"
     REQUEST = "request"
     """Somebody called TrimMemory."""
-
-
-class Counter:
-    """A count that several threads add to."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._value = 0
-
-    @property
-    def value(self) -> int:
-        """So far."""
-        return self._value
-
-    def add(self, number: int) -> None:
-        """Counts `number` more; none is lost."""
-        with self._lock:
-            self._value += number
 
 
 @dataclass(frozen=True)
@@ -71,8 +122,6 @@ class MemorySnapshot:
     room: Room = field(default_factory=lambda: Room(0, 0))
     limit: int | None = None
     """Most bytes that this process may hold; None is no limit."""
-    demand: int = 0
-    correction: Correction = field(default_factory=Correction)
     trims: Mapping[Reason, Trims] = field(default_factory=dict)
     oom_count: int = 0
     """Times that memory ran out in a batch and it was tried again."""

@@ -1,16 +1,15 @@
-"""The trims of a device: when the policy or somebody asks, timed and counted."""
+"""The trims of a device, while no batch runs on it, and snapshots of its memory."""
 
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from farpoint_server.memory import policy
-from farpoint_server.memory.allocator import Allocator, Stats
-from farpoint_server.memory.budget import Budget
 from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.policy import History, OomTracker, Signals, Thresholds, TrimLevel
-from farpoint_server.memory.prediction import UsageTracker
-from farpoint_server.memory.snapshot import Reason, Trims
+from farpoint_server.memory.host import resident_bytes
+from farpoint_server.memory.oom import Budget, DeviceLost, is_sticky
+from farpoint_server.memory.policy import OomTracker, Thresholds, TrimPolicy
+from farpoint_server.memory.snapshot import Allocator, MemorySnapshot, Reason, Stats, Trims
 
 # Batches that are in flight get so long to end before a trim that cannot wait for a quiet moment.
 DRAIN_S = 10.0
@@ -25,22 +24,22 @@ class TrimRecord:
     reason: Reason
     seconds: float
     returned_bytes: int
-    left: Stats
 
 
 class Trimmer:
-    """The only caller of `Allocator.trim`: when the policy asks for it, or somebody else.
+    """The only caller of `Allocator.trim`.
 
-    All but `trims` belongs to the engine's thread.
+    `snapshot`, `is_lost` and `failed` are for any thread, the trims for the engine's.
 
     Args:
-        allocator: What is trimmed.
-        thresholds: Of the policy.
-        gate: Shared with all whose batches a trim would meet.
-        budget: What is known of the device.
-        usage: What is known of the batches.
-        enabled: Whether `poll` trims because of the policy.
-        report: Called with an event and its fields for each trim.
+        allocator: The device's.
+        thresholds: The policy's thresholds.
+        gate: Shared by the managers that one trim would reach.
+        limit: Most bytes that this process may hold; None: no limit of its own.
+        reserve: Bytes of the device that predictions leave free.
+        bounded: Whether work is refused when its predicted bytes do not fit.
+        enabled: Whether the policy trims; recovery from out of memory and requests always do.
+        report: Called with an event and its fields.
         clock: Seconds, monotonic.
     """
 
@@ -49,120 +48,139 @@ class Trimmer:
         allocator: Allocator,
         thresholds: Thresholds,
         gate: Gate,
-        budget: Budget,
-        usage: UsageTracker,
         *,
-        enabled: bool,
-        report: Report,
-        clock: Callable[[], float],
+        limit: int | None = None,
+        reserve: int = 0,
+        bounded: bool = False,
+        enabled: bool = True,
+        report: Report = lambda *_, **__: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._allocator = allocator
-        self._thresholds = thresholds
+        self._policy = TrimPolicy(thresholds)
         self._gate = gate
-        self._budget = budget
-        self._usage = usage
+        self._budget = Budget(allocator, limit, reserve, clock)
+        self.bounded = bounded
+        """Whether work is refused when its predicted bytes do not fit."""
         self._enabled = enabled
         self._report = report
         self._clock = clock
-        self._history = History()
-        self.ooms = OomTracker()
-        self.last_work = clock()
-        """When the last batch ended."""
-        self.trims: dict[Reason, Trims] = {}
-        self.before_host_trim: list[Callable[[], None]] = []
-        """What hands host memory to the caches that are about to be trimmed."""
+        self._ooms = OomTracker()
+        self._counting, self._refused = threading.Lock(), 0
+        self._last_work = clock()
+        self._trims: dict[Reason, Trims] = {}
+        self._before_host_trim: list[Callable[[], None]] = []
+        self.is_lost = False
+        """Whether the device works no more in this process."""
+        self._snapshot = self._look()
+
+    @property
+    def snapshot(self) -> MemorySnapshot:
+        """The latest look at memory."""
+        # A look may have begun before another thread found the device lost.
+        return replace(self._snapshot, healthy=False) if self.is_lost else self._snapshot
+
+    def before_host_trim(self, give_back: Callable[[], None]) -> None:
+        """Has `give_back` be called before each trim of host memory, with nothing in flight."""
+        self._before_host_trim.append(give_back)
+
+    def failed(self, error: Exception) -> Exception:
+        """The meaning of a batch's error: DeviceLost if the device works no more."""
+        if not is_sticky(error):
+            return error
+        self.is_lost = True
+        return DeviceLost(str(error).splitlines()[0])
 
     def poll(self, waiting: int) -> TrimRecord | None:
-        """Trims if the policy asks for it and nothing is in flight.
+        """Looks at memory, and trims if the policy asks for it and nothing is in flight.
 
         Args:
             waiting: Requests in the queue.
         """
-        signals = self._signals(waiting)
-        level, self._history = policy.decide(signals, self._history, self._thresholds)
-        if level is not None and self._enabled:
-            trim = self._attempt(Reason(level.value), host=level is TrimLevel.IDLE)
-        elif self.ooms.is_unhealthy and self._is_due(signals.now):
-            trim = self._attempt(Reason.OUT_OF_MEMORY, host=True)
-        else:
-            trim = None
-        return self._remember(trim, signals, level)
-
-    def trim_if_idle(self) -> TrimRecord | None:
-        """Trims device and host, because somebody asked, if no batch is inside the gate."""
-        signals = self._signals(waiting=0)
-        return self._remember(self._attempt(Reason.REQUEST, host=True), signals, None)
-
-    def make_room(self) -> TrimRecord | None:
-        """Trims the device before a batch that needs the room, if no batch is inside the gate."""
-        signals = self._signals(waiting=0)
-        return self._remember(self._attempt(Reason.ROOM, host=False), signals, TrimLevel.HARD)
-
-    def trim(self, reason: Reason) -> TrimRecord | None:
-        """Trims device and host as soon as the batches inside are done; None if they are not."""
-        signals = self._signals(waiting=0)
-        with self._gate.exclusive(DRAIN_S) as entered:
-            trim = self._trim(reason, host=True) if entered else None
-        return self._remember(trim, signals, None)
-
-    def _attempt(self, reason: Reason, *, host: bool) -> TrimRecord | None:
-        """Trims if no batch is inside the gate; else leaves it and returns None."""
-        with self._gate.try_exclusive() as entered:
-            return self._trim(reason, host=host) if entered else None
-
-    def _trim(self, reason: Reason, *, host: bool) -> TrimRecord | None:
-        if self._allocator.capturing():
+        if self.is_lost:
             return None
-        before = self._allocator.stats()
+        now, stats = self._clock(), self._allocator.stats()
+        reason = self._policy.decide(
+            now, stats, self._budget.room(stats), waiting=waiting, last_work=self._last_work
+        )
+        if reason is not None and not self._enabled:
+            reason = None
+        if reason is None and self._ooms.is_unhealthy and self._policy.is_due(now):
+            reason = Reason.OUT_OF_MEMORY
+        trim = None if reason is None else self._trim_if_quiet(reason)
+        self._snapshot = self._look()
+        return trim
+
+    def trim_if_idle(self, waiting: int) -> TrimRecord | None:
+        """Trims now if nothing is in flight or queued, because somebody asked."""
+        return None if waiting else self._trim_if_quiet(Reason.REQUEST)
+
+    def trim(self, reason: Reason = Reason.REQUEST) -> TrimRecord | None:
+        """Trims as soon as the batches of all engines are done; None if they take too long."""
+        with self._gate.exclusive(DRAIN_S) as entered:
+            return self._trim(reason) if entered else None
+
+    def dump(self) -> bytes | None:
+        """Every segment and block, pickled for torch's viewer; None where there is none."""
+        return None if self.is_lost else self._allocator.snapshot()
+
+    def _trim_if_quiet(self, reason: Reason) -> TrimRecord | None:
+        """Trims if no batch is inside the gate; else does nothing and returns None."""
+        with self._gate.try_exclusive() as entered:
+            return self._trim(reason) if entered else None
+
+    def _trim(self, reason: Reason) -> TrimRecord | None:
+        if self.is_lost or self._allocator.capturing():
+            return None
+        now, before = self._clock(), self._allocator.stats()
+        room = self._budget.room(before)
+        host = reason not in (Reason.HARD, Reason.ROOM)
+        seconds = self._release(host=host)
+        left = self._allocator.stats()
+        returned = before.reserved - left.reserved
+        if host:
+            returned += before.host_releasable - left.host_releasable
+        self._policy.trimmed(now, reason, before, left, room)
+        room = self._budget.room(left, max_age_s=0)
+        self._ooms.after_trim(has_room=room.free >= self._policy.thresholds.low_water(room))
+        return self._record(TrimRecord(reason, seconds, max(0, returned)), before, left)
+
+    def _release(self, *, host: bool) -> float:
+        """Trims the device and, if `host`, the caches of host memory; the seconds it took."""
         begun = time.perf_counter()
         self._allocator.trim()
         if host:
-            for give_back in self.before_host_trim:
+            for give_back in self._before_host_trim:
                 give_back()
             self._allocator.trim_host()
-        seconds = time.perf_counter() - begun
-        left = self._allocator.stats()
-        trim = TrimRecord(reason, seconds, _returned(before, left, host=host), left)
-        counted = self.trims.get(reason, Trims()).add(seconds, trim.returned_bytes)
+        return time.perf_counter() - begun
+
+    def _record(self, trim: TrimRecord, before: Stats, left: Stats) -> TrimRecord:
+        counted = self._trims.get(trim.reason, Trims()).add(trim.seconds, trim.returned_bytes)
         # Replaced rather than changed: other threads read it.
-        self.trims = {**self.trims, reason: counted}
+        self._trims = {**self._trims, trim.reason: counted}
         self._report(
             "trim",
             device=self._allocator.name,
-            reason=reason.value,
-            ms=round(seconds * 1e3, 3),
+            reason=trim.reason.value,
+            ms=round(trim.seconds * 1e3, 3),
             returned_bytes=trim.returned_bytes,
             segments=before.segments - left.segments,
         )
+        self._snapshot = self._look()
         return trim
 
-    def _remember(
-        self, trim: TrimRecord | None, signals: Signals, level: TrimLevel | None
-    ) -> TrimRecord | None:
-        if trim is not None:
-            self._history = policy.trimmed(signals, self._history, trim.left, level)
-            room = self._budget.room(trim.left, max_age_s=0)
-            self.ooms.after_trim(has_room=room.free >= self._thresholds.low_water(room))
-        return trim
-
-    def _is_due(self, now: float) -> bool:
-        last = self._history.last_trim
-        return last is None or now - last >= self._thresholds.interval_s
-
-    def _signals(self, waiting: int) -> Signals:
+    def _look(self) -> MemorySnapshot:
         now, stats = self._clock(), self._allocator.stats()
-        return Signals(
-            now=now,
+        return MemorySnapshot(
+            device=self._allocator.name,
+            taken=now,
             stats=stats,
             room=self._budget.room(stats),
-            demand=self._usage.demand,
-            waiting=waiting,
-            last_work=self.last_work,
+            limit=self._budget.limit,
+            trims=self._trims,
+            oom_count=self._ooms.count,
+            refused=self._refused,
+            resident=resident_bytes(),
+            healthy=not self._ooms.is_unhealthy,
         )
-
-
-def _returned(before: Stats, left: Stats, *, host: bool) -> int:
-    returned = before.reserved - left.reserved
-    if host:
-        returned += before.host_releasable - left.host_releasable
-    return max(0, returned)

@@ -1,8 +1,8 @@
 """The forward pass of an encoder for one request: clouds of similar size batched and padded."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ import torch
 from farpoint_models import DensityEncoder
 from farpoint_server.engine.transfer.device import Array
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import EncoderInput, Int64s, StageOutput, concatenate
+from farpoint_server.engine.types import EncoderInput, Int64s, SoloWork, StageOutput, concatenate
 
 # Rows of one padded batch. More do not make a forward pass faster, only larger.
 GROUP_ROWS = 1 << 16
@@ -24,22 +24,18 @@ GPU_SPEED = 10
 
 
 @dataclass(frozen=True)
-class EncodeWork:
-    """One Encode request. It shares no launch with others, so it is a batch by itself.
+class EncodeWork(SoloWork[list[StageOutput]]):
+    """One Encode request.
 
     Args:
         encoders: The encoder for each device; which one runs is settled by the engine.
         clouds: What is encoded.
+        cost_key: The model's: its time is predicted apart from that of others.
     """
 
     encoders: Mapping[torch.device, DensityEncoder]
     clouds: EncoderInput
-    given_up: list[bool] = field(default_factory=lambda: [False])
-    """Shared with its halves."""
-    kind: str = "encode"
-    """Of the model: its time and memory are predicted apart from those of others."""
-    shares_launch: ClassVar[bool] = False
-    launch: ClassVar[str] = "encode"
+    cost_key: str = "encode"
 
     @property
     def point_count(self) -> int:
@@ -56,10 +52,6 @@ class EncodeWork:
         """The same on a GPU."""
         return self.cost_ns // GPU_SPEED
 
-    def again(self) -> "EncodeWork":
-        """The same request, which nobody has given up yet."""
-        return replace(self, given_up=[False])
-
     @property
     def predicted_bytes(self) -> int:
         """Bytes of the largest padded batch on the device."""
@@ -71,25 +63,9 @@ class EncodeWork:
         """Bytes of its longest cloud by itself: where memory is short, requests are cut to that."""
         return self._bytes_of(int(self.clouds.lengths.max()))
 
-    @staticmethod
-    def batch(requests: "Sequence[EncodeWork]") -> "EncodeWork":
-        """The only request."""
-        (request,) = requests
-        return request
-
-    def __len__(self) -> int:
-        return 1
-
-    def __getitem__(self, _: slice) -> "EncodeWork":
-        return self
-
-    def give_up(self, index: int) -> None:  # noqa: ARG002
-        """Has it not begin, if it has not begun yet."""
-        self.given_up[0] = True
-
     def run(self, device: torch.device, pipeline: Pipeline[Any] | None) -> list[list[StageOutput]]:
         """Every stage for all clouds, by the encoder that is on the device."""
-        if self.given_up[0]:
+        if self.cancelled[0]:
             return [[]]
         return [run_encoder(self.encoders[device], self.clouds, pipeline)]
 

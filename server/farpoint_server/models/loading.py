@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -16,9 +16,9 @@ from farpoint_models.programs import Manifest, ProgramError, Role, load_program
 from farpoint_models.programs.program import Flat
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import ProgramInput
+from farpoint_server.engine.types import ProgramInput, SoloWork
 from farpoint_server.errors import InvalidRequestError, ServiceError, shortened
-from farpoint_server.models.program import LoadedProgram, ProgramBatch
+from farpoint_server.models.program import ROW_BYTES, LoadedProgram, ProgramBatch
 
 # As in a request of a small cloud, enough for every neighborhood to be full.
 WARM_UP_POINTS = 256
@@ -74,40 +74,27 @@ async def load_model(name: str, path: Path | None, engines: Sequence[Engine]) ->
 async def _load_program(name: str, path: Path, engines: Sequence[Engine]) -> LoadedProgram:
     program = await asyncio.to_thread(load_program, path)
     runs: dict[torch.device, Flat] = {}
-    row_ns = 0.0
+    row_ns, row_bytes = 0.0, ROW_BYTES
     for engine in engines:
         runs[engine.device] = await asyncio.to_thread(program.on, engine.device)
-        loaded = LoadedProgram(name, program.manifest, runs, program.parameters, row_ns)
-        row_ns = await _run(engine, _trial_of(loaded))
-    return LoadedProgram(name, program.manifest, runs, program.parameters, row_ns)
+        loaded = LoadedProgram(name, program.manifest, runs, program.parameters)
+        row_ns, used = await _run(engine, _trial_of(loaded))
+        row_bytes = max(row_bytes, used)
+    return LoadedProgram(name, program.manifest, runs, program.parameters, row_ns, row_bytes)
 
 
-class WarmUp(Generic[T]):
+@dataclass(frozen=True)
+class WarmUp(SoloWork[T]):
     """A first run on a device, as a batch that is not cut.
 
     Args:
-        kind: Of the model.
         forward: Runs it, given the device.
-        predicted_bytes: 0 is not budgeted, and nothing is learned from it.
+        predicted_bytes: 0 is not budgeted.
     """
 
-    def __init__(
-        self,
-        kind: str,
-        forward: Callable[[torch.device, Pipeline[Any] | None], T],
-        predicted_bytes: int = 0,
-        points: int = WARM_UP_POINTS,
-    ) -> None:
-        self.kind = kind
-        self.predicted_bytes = predicted_bytes
-        self.point_count = points
-        self._forward = forward
-
-    def __len__(self) -> int:
-        return 1
-
-    def __getitem__(self, _: slice) -> "WarmUp[T]":
-        return self
+    forward: Callable[[torch.device, Pipeline[Any] | None], T]
+    predicted_bytes: int = 0
+    point_count: int = WARM_UP_POINTS
 
     def halve(self) -> None:
         """It cannot be cut."""
@@ -115,12 +102,9 @@ class WarmUp(Generic[T]):
     def join(self, first: object, second: object) -> None:
         """It is never cut."""
 
-    def give_up(self, index: int) -> None:
-        """It is never given up."""
-
     def run(self, device: torch.device, pipeline: Pipeline[Any] | None) -> list[T]:
         """What the forward pass gave."""
-        return [self._forward(device, pipeline)]
+        return [self.forward(device, pipeline)]
 
 
 def _warm_up_of(encoder: DensityEncoder) -> WarmUp[DensityEncoder]:
@@ -134,24 +118,38 @@ def _warm_up_of(encoder: DensityEncoder) -> WarmUp[DensityEncoder]:
             ready(points, attributes)[-1].features.cpu()
         return ready
 
-    return WarmUp("warm up", forward)
+    return WarmUp(forward)
 
 
-def _trial_of(loaded: LoadedProgram) -> WarmUp[float]:
-    """Two runs: the first makes what is made lazily, the second says what a row takes in ns."""
+def _trial_of(loaded: LoadedProgram) -> WarmUp[tuple[float, int]]:
+    """Two runs: the first makes what is made lazily, the second measures a row: ns, and bytes."""
     request = sample_request(loaded.manifest)
     batch = ProgramBatch(loaded, [request])
 
-    def forward(device: torch.device, pipeline: Pipeline[Any] | None) -> float:
+    def forward(device: torch.device, pipeline: Pipeline[Any] | None) -> tuple[float, int]:
         try:
             batch.run(device, pipeline)
+            used = _allocated(device)
             begun = time.monotonic_ns()
             batch.run(device, pipeline)
         except (InvalidRequestError, ValueError) as error:
             raise ProgramError(f"its first run on {device} failed: {error}") from error
-        return (time.monotonic_ns() - begun) / batch.point_count
+        rows, elapsed_ns = batch.point_count, time.monotonic_ns() - begun
+        return elapsed_ns / rows, (_peak(device) - used) // rows
 
-    return WarmUp(batch.kind, forward, batch.predicted_bytes, batch.point_count)
+    return WarmUp(forward, batch.predicted_bytes, batch.point_count)
+
+
+def _allocated(device: torch.device) -> int:
+    """Bytes in tensors of a GPU, where a new peak begins; 0 on a CPU, which cannot tell."""
+    if device.type != "cuda":
+        return 0
+    torch.cuda.reset_peak_memory_stats(device)
+    return torch.cuda.memory_allocated(device)
+
+
+def _peak(device: torch.device) -> int:
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0
 
 
 def sample_request(manifest: Manifest) -> ProgramInput:

@@ -26,7 +26,7 @@ from farpoint_server.models.joining import (
 )
 
 Outputs: TypeAlias = Mapping[str, ProgramOutput]
-# What a row is taken to need until batches were seen; from there on memory/prediction corrects it.
+# Bytes that a row is predicted to take at least; a GPU measures it at the first run.
 ROW_BYTES = 4096
 # A call never runs on the event loop, however little it is predicted to take: nobody knows what is
 # in a program.
@@ -41,8 +41,10 @@ class LoadedProgram:
     manifest: Manifest
     runs: Mapping[torch.device, Flat]
     parameters: int
-    row_ns: float
+    row_ns: float = 0.0
     """Nanoseconds for each row of a call, as the first one on a device took."""
+    row_bytes: int = ROW_BYTES
+    """Bytes that it is predicted to take."""
 
 
 @dataclass(frozen=True)
@@ -58,19 +60,14 @@ class ProgramWork:
     request: ProgramInput
 
     @property
-    def kind(self) -> str:
-        """Of the program: its time and memory are predicted apart from those of others."""
+    def cost_key(self) -> str:
+        """The program's name: its time is predicted apart from that of others."""
         return f"infer {self.program.name}"
 
     @property
-    def shares_launch(self) -> bool:
-        """As the manifest says."""
-        return self.program.manifest.joining is not Joining.ALONE
-
-    @property
-    def launch(self) -> LoadedProgram:
-        """The program itself: one that replaced another of its name is another."""
-        return self.program
+    def batch_key(self) -> LoadedProgram | None:
+        """The program itself, if its manifest lets requests share a call."""
+        return None if self.program.manifest.joining is Joining.ALONE else self.program
 
     @property
     def point_count(self) -> int:
@@ -87,8 +84,8 @@ class ProgramWork:
         """The same on a GPU: the first call on the server's device has set the time of a row."""
         return self.cost_ns
 
-    def again(self) -> "ProgramWork":
-        """Itself: a batch has the flags of what was given up."""
+    def retry_copy(self) -> "ProgramWork":
+        """Itself: a batch has the flags of cancelled requests."""
         return self
 
     @property
@@ -97,7 +94,7 @@ class ProgramWork:
         lengths, manifest = self.request.lengths, self.program.manifest
         is_cut = _is_cut(self.program, self.request)
         rows = int(lengths.max()) if is_cut else call_rows(lengths, manifest)
-        return ROW_BYTES * rows
+        return self.program.row_bytes * rows
 
     @staticmethod
     def batch(requests: "Sequence[ProgramWork]") -> "ProgramBatch":
@@ -106,19 +103,18 @@ class ProgramWork:
 
 
 class ProgramBatch:
-    """Requests to one program; those that are given up before it begins are left out."""
+    """Requests to one program; those that are cancelled before it begins are left out."""
 
     def __init__(
         self,
         program: LoadedProgram,
         requests: Sequence[ProgramInput],
-        given_up: npt.NDArray[np.bool_] | None = None,
+        cancelled: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         self.program = program
         self.requests = requests
-        self.kind = f"infer {program.name}"
         # Shared with all slices.
-        self.given_up = np.zeros(len(requests), np.bool_) if given_up is None else given_up
+        self.cancelled = np.zeros(len(requests), np.bool_) if cancelled is None else cancelled
 
     @property
     def point_count(self) -> int:
@@ -127,19 +123,19 @@ class ProgramBatch:
 
     @property
     def predicted_bytes(self) -> int:
-        """Bytes of its largest call, before they are corrected by what such batches took."""
+        """Bytes of its largest call."""
         lengths = np.concatenate([request.lengths for request in self.requests])
-        return ROW_BYTES * call_rows(lengths, self.program.manifest)
+        return self.program.row_bytes * call_rows(lengths, self.program.manifest)
 
     def __len__(self) -> int:
         return len(self.requests)
 
     def __getitem__(self, requests: slice) -> "ProgramBatch":
-        return ProgramBatch(self.program, self.requests[requests], self.given_up[requests])
+        return ProgramBatch(self.program, self.requests[requests], self.cancelled[requests])
 
-    def give_up(self, index: int) -> None:
-        """Has a request be left out, if the batch has not begun yet."""
-        self.given_up[index] = True
+    def cancel(self, index: int) -> None:
+        """Leaves a request out, if the batch has not begun yet."""
+        self.cancelled[index] = True
 
     def halve(self) -> "tuple[ProgramBatch, ProgramBatch] | None":
         """Two parts of the only request, of about as many clouds; None where it cannot be cut."""
@@ -159,7 +155,7 @@ class ProgramBatch:
                 (slice(row, None), slice(middle, None)),
             )
         )
-        first, second = (ProgramBatch(self.program, [half], self.given_up) for half in halves)
+        first, second = (ProgramBatch(self.program, [half], self.cancelled) for half in halves)
         return first, second
 
     def join(self, first: Outputs, second: Outputs) -> Outputs:
@@ -172,7 +168,7 @@ class ProgramBatch:
         Raises:
             InvalidRequestError: the program refuses one of them.
         """
-        wanted = [i for i, is_given_up in enumerate(self.given_up) if not is_given_up]
+        wanted = [i for i, is_cancelled in enumerate(self.cancelled) if not is_cancelled]
         clouds = [split(self.requests[i]) for i in wanted]
         flat = [cloud for request in clouds for cloud in request]
         found = _run(self.program, device, flat, pipeline) if flat else []

@@ -18,7 +18,6 @@ from farpoint_server.errors import (
     quoted,
 )
 from farpoint_server.models.loading import LoadedEncoder, LoadedModel, load_model
-from farpoint_server.models.program import LoadedProgram
 
 DEFAULT_NAME = weights.DEFAULT.stem
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -74,24 +73,12 @@ class Registry:
 
         Raises:
             NotFoundError: there is none.
-            InvalidRequestError: it is a program.
+            InvalidRequestError: it is an exported model.
         """
         encoders = [m.name for m in self._models.values() if isinstance(m, LoadedEncoder)]
         model = self._find(name or next(iter(encoders), ""))
         if not isinstance(model, LoadedEncoder):
-            raise InvalidRequestError("model", "an encoder (Infer runs others)", quoted(name))
-        return model
-
-    def program(self, name: str) -> LoadedProgram:
-        """The program of a name.
-
-        Raises:
-            NotFoundError: there is none.
-            InvalidRequestError: it is an encoder.
-        """
-        model = self._find(name)
-        if not isinstance(model, LoadedProgram):
-            raise InvalidRequestError("model", "a program (Encode runs encoders)", quoted(name))
+            raise InvalidRequestError("model", "an encoder (infer runs others)", quoted(name))
         return model
 
     async def load(self, name: str, path: Path | None) -> LoadedModel:

@@ -1,24 +1,24 @@
 """HTTP routes of /metrics (Prometheus), /healthz and /readyz."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-
-from farpoint_server.observability.metrics.merged import MergedMetrics
 
 
 class Others(Protocol):
     """The other processes of the server, where there are some."""
 
     async def metrics(self) -> Mapping[int, str] | None:
-        """What every process exposes, by its index; None where this one is alone."""
+        """The exposition of every process, by its index; None where this one is alone."""
         ...
 
     async def serve(self) -> bool:
@@ -62,3 +62,33 @@ def health_routes(is_serving: Callable[[], bool], others: Others) -> Sequence[Ro
         return PlainTextResponse("NOT_SERVING\n", 503)
 
     return [Route("/healthz", health), Route("/readyz", health)]
+
+
+class MergedMetrics(CollectorRegistry):
+    """The metrics of several processes, each series with the label `process`; encoded once.
+
+    They are not added up: a replaced process begins at 0, which looks like a restart of all in a
+    sum, and of a gauge only the reader knows whether a sum, a maximum or an average is meant.
+
+    Args:
+        texts: The exposition of each process, by its index.
+    """
+
+    def __init__(self, texts: Mapping[int, str]) -> None:
+        super().__init__()
+        self._texts = texts
+
+    def collect(self) -> Iterable[Metric]:
+        """The families of all processes; the format wants the samples of one family together."""
+        families: dict[str, Metric] = {}
+        for index, text in sorted(self._texts.items()):
+            for family in text_string_to_metric_families(text):
+                merged = families.setdefault(
+                    family.name, Metric(family.name, family.documentation, family.type)
+                )
+                merged.samples += [_labelled(sample, index) for sample in family.samples]
+        return families.values()
+
+
+def _labelled(sample: Sample, process: int) -> Sample:
+    return sample._replace(labels={**sample.labels, "process": str(process)})

@@ -130,7 +130,7 @@ class LineWriter:
 
     def _text(self, line: EventDict) -> str:
         failed = {
-            "event": "a log line could not be written",
+            "event": "log line not rendered",
             "level": "error",
             "timestamp": line.get("timestamp", 0.0),
         }
@@ -164,7 +164,9 @@ class _Handler(logging.Handler):
     def write(self, line: EventDict) -> None:
         """Queues a line, whose fields are not changed any more."""
         if self._writer.write(line) and (dropped := self._writer.take_dropped()):
-            logging.getLogger(__name__).warning("%d lines dropped: nobody read them", dropped)
+            logging.getLogger(__name__).warning(
+                "%d log lines dropped: their reader is too slow", dropped
+            )
 
     def close(self) -> None:
         self._writer.close(CLOSE_TIMEOUT_S)

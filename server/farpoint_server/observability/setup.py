@@ -14,10 +14,9 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 from starlette.routing import Route
 
-from farpoint_server.config.network import NetworkSettings
+from farpoint_server.config.settings import Settings
 from farpoint_server.observability import http
-from farpoint_server.observability.metrics.calls import CallMetrics
-from farpoint_server.observability.metrics.instruments import Instruments
+from farpoint_server.observability.metrics import CallMetrics, Instruments
 from farpoint_server.transport.tracing import TracingInterceptor
 
 
@@ -34,7 +33,7 @@ class Telemetry:
     """
 
     def __init__(
-        self, settings: NetworkSettings, is_serving: Callable[[], bool], others: http.Others
+        self, settings: Settings, is_serving: Callable[[], bool], others: http.Others
     ) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()

@@ -14,11 +14,13 @@ import structlog
 from farpoint_server.config.settings import Settings
 from farpoint_server.processes.place import Place, tell
 
-# A process whose event loop stands still, and one whose engines hang, have so many seconds to come
-# back; they are counted in checks, so that a machine that slept kills nobody.
+# Seconds for a process to start, to come back when it is frozen or its event loop stands still, and
+# to become healthy. They are counted in checks, so that a machine that slept kills nobody.
 CHECK_S = 1.0
-MOST_SILENT = 60
-MOST_SICK = 30
+MAX_START = 300
+MAX_FROZEN = 3
+MAX_STUCK = 60
+MAX_SICK = 30
 # Beyond what a process gives itself to drain.
 PATIENCE_S = 10.0
 log = structlog.get_logger("farpoint.supervisor")
@@ -39,7 +41,7 @@ class Child:
         self.warm, self.ready = asyncio.Event(), asyncio.Event()
         self.fields: Mapping[str, Any] = {}
         self.process: asyncio.subprocess.Process | None = None
-        self._silent = self._sick = 0
+        self._starting = self._frozen = self._stuck = self._sick = 0
 
     async def run(
         self,
@@ -95,35 +97,41 @@ class Child:
         try:
             while line := await reader.readline():
                 said = json.loads(line)
+                self._frozen = 0
                 if said["event"] == "beat":
-                    self._silent = 0
+                    self._stuck = 0
                     self._sick = 0 if said["serving"] else self._sick + 1
                 elif said["event"] == "warm":
                     self.warm.set()
                     await may_begin()
                     writer.write(b"\n")
-                else:
+                elif said["event"] == "ready":
                     self.fields = said["fields"]
-                    self._silent = self._sick = 0
+                    self._stuck = self._sick = 0
                     self.ready.set()
                     log.info("process ready", process=self.index, pid=said["pid"])
         finally:
             writer.close()
 
     async def _check(self, settings: Settings) -> None:
-        await self.ready.wait()
-        while self._silent <= MOST_SILENT and self._sick <= MOST_SICK:
+        while (reason := self._fault()) is None:
             await asyncio.sleep(CHECK_S)
-            self._silent += 1
-        silent = self._silent > MOST_SILENT
-        pid = self.process and self.process.pid
-        log.error(
-            "process does not answer" if silent else "process is not healthy",
-            process=self.index,
-            pid=pid,
-        )
-        if not silent:
+            self._starting += not self.warm.is_set()
+            # torch loads for seconds, in which nothing else may run.
+            if self.warm.is_set():
+                self._frozen += 1
+                self._stuck += 1
+        log.error(reason, process=self.index, pid=self.process and self.process.pid)
+        if self._sick > MAX_SICK:
             # It may hold calls that it can answer still.
             self.signal(signal.SIGTERM)
             await asyncio.sleep(settings.drain_grace_s + settings.drain_timeout_s + PATIENCE_S)
         self.signal(signal.SIGKILL)
+
+    def _fault(self) -> str | None:
+        """What is wrong with the process for too long."""
+        if self._starting > MAX_START:
+            return "process did not start in time"
+        if self._frozen > MAX_FROZEN or self._stuck > MAX_STUCK:
+            return "process does not answer"
+        return "process is not healthy" if self._sick > MAX_SICK else None

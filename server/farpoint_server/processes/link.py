@@ -1,13 +1,15 @@
-"""The link of a process to its supervisor: it says that it is alive, and learns when to begin."""
+"""The link of a process to its supervisor: heartbeats go up, permission to begin comes down."""
 
 import asyncio
 import json
 import os
 import socket
+import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# The supervisor gives up a process that has said nothing for a minute (child.py).
+# The supervisor kills a process that says nothing for five seconds (child.py).
 BEAT_S = 1.0
 
 
@@ -26,14 +28,12 @@ class Link:
         self._beating: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Says from now on that the event loop goes round."""
+        """Says from now on that the process is alive, and that its event loop goes round."""
         self._beating = asyncio.create_task(self._beat())
+        threading.Thread(target=self._live, name="heartbeat", daemon=True).start()
 
     async def warm(self) -> None:
-        """Says that all is ready to serve, and returns once it may: with the slowest at the start.
-
-        Returns as well when the supervisor is gone, which `lost` tells.
-        """
+        """Says that all is ready to serve, and returns once it may: with the slowest one."""
         self._say("warm")
         await asyncio.get_running_loop().sock_recv(self._socket, 1)
 
@@ -41,15 +41,16 @@ class Link:
         """Says that calls are answered, and what the line of the log has to say of it."""
         self._say("ready", fields=fields, pid=os.getpid())
 
-    async def lost(self) -> None:
-        """Returns once the supervisor is gone; call it after `warm`."""
-        while await asyncio.get_running_loop().sock_recv(self._socket, 1):
-            pass
-
     def stop(self) -> None:
         """Says no more."""
         if self._beating is not None:
             self._beating.cancel()
+
+    def _live(self) -> None:
+        # On a thread: an event loop may be busy for seconds in a process that is not frozen.
+        while True:
+            self._say("alive")
+            time.sleep(BEAT_S)
 
     async def _beat(self) -> None:
         while True:

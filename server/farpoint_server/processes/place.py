@@ -1,7 +1,9 @@
 """The place of a process among those of one server, and how the supervisor tells it."""
 
+import ctypes
 import json
 import os
+import signal
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,8 @@ from farpoint_server.config.settings import Settings
 
 # Not FARPOINT_...: it is no setting.
 VARIABLE = "_FARPOINT_PROCESS"
+# <linux/prctl.h>
+PR_SET_PDEATHSIG = 1
 T = TypeVar("T")
 
 
@@ -24,6 +28,8 @@ class Place:
     """Where each process has a socket that the others ask it by."""
     link: int = -1
     """File descriptor of the socket to the supervisor."""
+    parent: int = 0
+    """Process ID of the supervisor."""
 
     @property
     def is_alone(self) -> bool:
@@ -59,6 +65,7 @@ def tell(place: Place, settings: Settings) -> dict[str, str]:
         "count": place.count,
         "folder": str(place.folder),
         "link": place.link,
+        "parent": os.getpid(),
         "settings": settings.model_dump(mode="json", exclude={"config"}),
     }
     return {VARIABLE: json.dumps(said)}
@@ -74,4 +81,16 @@ def told(environment: MutableMapping[str, str] = os.environ) -> tuple[Place, Set
         return None
     said: dict[str, Any] = json.loads(text)
     settings = Settings(**said["settings"], config=None)
-    return Place(said["index"], said["count"], Path(said["folder"]), said["link"]), settings
+    place = Place(said["index"], said["count"], Path(said["folder"]), said["link"], said["parent"])
+    return place, settings
+
+
+def end_with_parent(parent: int) -> None:
+    """Has the kernel kill this process as soon as the one that started it ends. Linux alone.
+
+    Args:
+        parent: Its process ID.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it has ended already
+        os._exit(1)

@@ -1,11 +1,15 @@
 """The supervisor: starts the processes of a server, replaces those that end, and ends with them."""
 
 import asyncio
+import contextlib
+import fcntl
+import os
 import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import structlog
@@ -18,11 +22,12 @@ from farpoint_server.processes.ports import Ports
 from farpoint_server.processes.share import share
 
 # Seconds before a process that ended is replaced: twice as many each time, until one has lived.
-FIRST_PAUSE_S, MOST_PAUSE_S = 0.5, 30.0
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 30.0
 LIVED_S = 60.0
 # A replacement that ends again and again before it serves ends the server.
-MOST_FAILED_STARTS = 5
+MAX_FAILED_STARTS = 5
 CANNOT_START, DEVICE_FAILED = 2, 3
+FOLDER = "farpoint-processes-"
 log = structlog.get_logger("farpoint.supervisor")
 
 
@@ -103,13 +108,13 @@ class Supervisor:
                 served=lived,
             )
             failures = 0 if lived else failures + 1
-            if not self._may_begin.is_set() or failures == MOST_FAILED_STARTS:
-                return self._give_up(index, status)
+            if not self._may_begin.is_set() or failures == MAX_FAILED_STARTS:
+                return self._end(index, status)
             if time.monotonic() - begun > LIVED_S:
                 pause = FIRST_PAUSE_S
             if await self._stops_within(pause):
                 return 0
-            pause = min(2 * pause, MOST_PAUSE_S)
+            pause = min(2 * pause, MAX_PAUSE_S)
             self._children[index] = Child(index)
 
     async def _run(self, child: Child) -> int:
@@ -124,9 +129,9 @@ class Supervisor:
             log.error("process not started", process=child.index, reason=str(error))
             return 1
 
-    def _give_up(self, index: int, status: int) -> int:
+    def _end(self, index: int, status: int) -> int:
         """A process that cannot start, as the first or again and again, ends the server."""
-        log.error("gave up: a process does not start", process=index, exit_status=status)
+        log.error("process failed to start too often", process=index, exit_status=status)
         self._stopping.set()
         self._signal(signal.SIGTERM)
         return status if status in (CANNOT_START, DEVICE_FAILED) else 1
@@ -150,12 +155,38 @@ def supervise(settings: Settings, merger: LogMerger) -> int:
         StartError: an address cannot be bound.
     """
     ports = Ports(settings)
-    folder = Path(tempfile.mkdtemp(prefix="farpoint-"))
     try:
-        return asyncio.run(_run(ports.settings, merger, folder))
+        with private_folder() as folder:
+            return asyncio.run(_run(ports.settings, merger, folder))
     finally:
         ports.close()
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """A folder that is locked while it is used; those that killed supervisors left are removed."""
+    for left in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
+        with contextlib.suppress(OSError), _locked(left, fcntl.LOCK_NB):
+            shutil.rmtree(left, ignore_errors=True)
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=FOLDER))
+        with _locked(folder):
+            if folder.exists():  # another supervisor may have taken it for one that is left
+                try:
+                    yield folder
+                finally:
+                    shutil.rmtree(folder, ignore_errors=True)
+                return
+
+
+@contextmanager
+def _locked(folder: Path, flags: int = 0) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | flags)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 async def _run(settings: Settings, merger: LogMerger, folder: Path) -> int:

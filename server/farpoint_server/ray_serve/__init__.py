@@ -1,1 +1,1 @@
-"""Ray Serve as the way in: the server's handlers in replicas, behind Ray's gRPC proxies."""
+"""Ray Serve as another way in: the server without ports in replicas, behind Ray's proxies."""

@@ -3,19 +3,22 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any
 
 import grpc
 import structlog
+from google.protobuf.descriptor import MethodDescriptor
 
 from farpoint_server.config.settings import Settings
+from farpoint_server.errors import status_of
 from farpoint_server.memory import environment, host
 from farpoint_server.observability import logging
-from farpoint_server.ray_serve.context import RayContext, ReplicaContext
-from farpoint_server.ray_serve.methods import METHODS, Method
+from farpoint_server.ray_serve.application import METHODS
+from farpoint_server.transport.http.context import HttpContext
+from farpoint_server.transport.interceptor import REQUEST_ID_KEY, request_id_of
 
 PROTOCOL = "ray"
-REFUSAL_S = 0.1
 log = structlog.get_logger("farpoint")
 
 
@@ -27,11 +30,70 @@ class Serialized(bytes):
         return bytes(self)
 
 
+class ReplicaContext(HttpContext):
+    """One call: its messages and its answers, of which there may be several.
+
+    Args:
+        ray: ray.serve.grpc_util.RayServegRPCContext, which carries the status to the proxy.
+        messages: What the caller sends, serialized.
+    """
+
+    def __init__(self, ray: Any, messages: AsyncIterator[bytes]) -> None:
+        # Ray hands no deadline on: its proxy cancels the call when the caller's time is over.
+        super().__init__(tuple(ray.invocation_metadata()), ray.peer(), None, messages.__anext__)
+        self._ray = ray
+        self._messages = messages
+        # One at a time: a reader that falls behind holds the handler up.
+        self._answers: asyncio.Queue[bytes] = asyncio.Queue(1)
+
+    async def read(self) -> Any:
+        """The next message; EOF after the last one."""
+        try:
+            message = await self._messages.__anext__()
+        except StopAsyncIteration:
+            return grpc.aio.EOF
+        return message if self.deserialize is None else self.deserialize(message)
+
+    async def write(self, answer: bytes) -> None:
+        """Hands an answer of a stream on, when the one before is taken."""
+        await self._answers.put(bytes(answer))
+
+    async def answers(self, call: "asyncio.Task[bytes]") -> AsyncIterator[bytes]:
+        """The answers of a call until it ends; the call is cancelled if its reader leaves."""
+        try:
+            while not (call.done() and self._answers.empty()):
+                answer = asyncio.ensure_future(self._answers.get())
+                await asyncio.wait((answer, call), return_when=asyncio.FIRST_COMPLETED)
+                if answer.done():
+                    yield answer.result()
+                else:
+                    answer.cancel()
+        finally:
+            call.cancel()
+
+    def settle(self) -> None:
+        """Has Ray carry the status and the trailers with the next answer."""
+        if self.code() is not grpc.StatusCode.OK:
+            self._ray.set_code(self.code())
+            self._ray.set_details(self.message)
+        self._ray.set_trailing_metadata(list(self.trailers))
+
+    async def fail(self, error: Exception) -> None:
+        """Ends the call with the status of an error; one that no interceptor has met is a bug."""
+        if isinstance(error, grpc.aio.AbortError):
+            return
+        log.error("call through Ray", exc_info=error)
+        request_id = request_id_of(self.invocation_metadata())
+        with suppress(grpc.aio.AbortError):
+            text = status_of(error, request_id).message
+            await self.abort(grpc.StatusCode.INTERNAL, text, ((REQUEST_ID_KEY, request_id),))
+
+
 class Replica:
     """Answers calls with the server's own interceptors, limits, handlers, scheduler and engines.
 
-    Ray has it in a process of its own, makes it on the event loop that runs its methods, asks
-    `check_health` now and then, and calls `__del__` once it is drained.
+    Ray makes it on the event loop of its methods, in a process of its own. It waits for open
+    calls before it ends that process.
 
     Args:
         settings: The server's, without addresses of gRPC: those are the proxies'.
@@ -49,96 +111,63 @@ class Replica:
         self._app = App(settings)
         log.info("ready", **await self._app.start())
         self._lost = asyncio.ensure_future(self._app.lost())
-        # Of this object and not of its class, where the interpreter would call it as well.
-        self.__del__ = self.shut_down
-
-    async def answer(
-        self, method: Method, messages: AsyncIterator[bytes], ray: RayContext
-    ) -> Serialized:
-        """One answer; an empty one where the call failed, with whose status Ray sends it."""
-        context = ReplicaContext(ray, messages)
-        call = self._app.calls.start(method.path, context, PROTOCOL)
-        try:
-            return Serialized(await call)
-        except grpc.aio.AbortError:
-            return Serialized()
-        except Exception as error:
-            await self._fail(context, error)
-            return Serialized()
-        finally:
-            call.cancel()
-            context.settle()
-            context.close()
 
     async def answers(
-        self, method: Method, messages: AsyncIterator[bytes], ray: RayContext
+        self, method: MethodDescriptor, messages: AsyncIterator[bytes], ray: Any
     ) -> AsyncIterator[Serialized]:
-        """The answers of a stream; one that fails ends with an empty one, as its status needs."""
+        """The answers of a call; one that fails ends with an empty one, which has its status."""
         context = ReplicaContext(ray, messages)
-        call = self._app.calls.start(method.path, context, PROTOCOL)
+        path = f"/{method.containing_service.full_name}/{method.name}"
+        call = self._app.calls.start(path, context, PROTOCOL)
         try:
             async for answer in context.answers(call):
                 context.settle()
                 yield Serialized(answer)
-            call.result()
-        except grpc.aio.AbortError:
+            last = await call
             context.settle()
-            yield Serialized()
+            if not method.server_streaming:
+                yield Serialized(last)
         except Exception as error:
-            await self._fail(context, error)
+            await context.fail(error)
             context.settle()
             yield Serialized()
         finally:
+            call.cancel()
             context.close()
 
     async def check_health(self) -> None:
-        """Raises RuntimeError for a replica that is of no use: Ray then starts another one."""
+        """Raises RuntimeError for a replica that is of no use; Ray then starts another one."""
         if self._lost.done():
             raise RuntimeError(self._lost.result())
         if not self._app.is_serving:
             raise RuntimeError("an engine hangs, or memory keeps running out")
 
-    async def shut_down(self) -> None:
-        """Ends what runs."""
-        self._lost.cancel()
-        await self._app.drain()
-        await self._app.stop(REFUSAL_S)
-        logging.close()
-
     async def __call__(self, _: object) -> str:
         """To HTTP, which Ray's proxies speak as well."""
         return "farpoint answers gRPC here; see docs/ray.md"
 
-    async def _fail(self, context: ReplicaContext, error: Exception) -> None:
-        log.error("call through Ray", exc_info=error)
-        await context.fail(error)
 
+def _method_of(method: MethodDescriptor) -> Callable[..., Any]:
+    """A method for one RPC. Ray calls it by the RPC's name, with these names of arguments."""
 
-def _make_unary(method: Method) -> Callable[..., Any]:
-    async def call(self: Replica, request: Any, grpc_context: RayContext) -> Serialized:
-        messages = request if method.reads_many else _only(request)
-        return await self.answer(method, messages, grpc_context)
-
-    return call
-
-
-def _make_stream(method: Method) -> Callable[..., Any]:
-    async def call(
-        self: Replica, request: Any, grpc_context: RayContext
-    ) -> AsyncIterator[Serialized]:
-        messages = request if method.reads_many else _only(request)
+    async def stream(self: Replica, request: Any, grpc_context: Any) -> AsyncIterator[Serialized]:
+        messages = request if method.client_streaming else _only(request)
         async for answer in self.answers(method, messages, grpc_context):
             yield answer
 
-    return call
+    async def unary(self: Replica, request: Any, grpc_context: Any) -> Serialized:
+        async for answer in stream(self, request, grpc_context):
+            last = answer
+        return last
+
+    made = stream if method.server_streaming else unary
+    made.__name__ = method.name
+    return made
 
 
 async def _only(message: bytes) -> AsyncIterator[bytes]:
     yield message
 
 
-# Ray calls what has the RPC's name, and gives it the context by the name of the argument.
 for _method in METHODS:
-    _call = (_make_stream if _method.writes_many else _make_unary)(_method)
-    _call.__name__ = _method.name
-    setattr(Replica, _method.name, _call)
+    setattr(Replica, _method.name, _method_of(_method))

@@ -7,7 +7,7 @@ queued at all (see engine/thread.py).
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from typing import Any, TypeVar
 
@@ -41,6 +41,7 @@ class Batcher:
             without limit, as for a GPU, which runs the clouds of a batch beside one another.
         metrics: Told of every batch.
         costs: Of the device; of a CPU if None.
+        clock: Seconds, monotonic.
     """
 
     def __init__(
@@ -54,15 +55,20 @@ class Batcher:
         batch_ns: int | None = None,
         metrics: BatchMetrics | None = None,
         costs: CostModel | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         lanes = [engines, background] if background else [engines]
         watchdog = watchdog or Watchdog(None, len(engines), lanes=len(lanes))
         self._watchdog = watchdog
+        self._clock = clock
         self._costs = costs = costs or CostModel()
         self._long_ns = long_ns
         self._metrics = metrics or BatchMetrics()
         self._lanes = [
-            Lane(lane, JobQueue(batch_points, batch_ns), watchdog, index, costs, self._metrics)
+            Lane(
+                *(lane, JobQueue(batch_points, batch_ns), watchdog, index, costs, self._metrics),
+                clock,
+            )
             for index, lane in enumerate(lanes)
         ]
         self._short, self._long = self._lanes[0], self._lanes[-1]
@@ -115,7 +121,7 @@ class Batcher:
         if not self._short.queue.count and (timeout_s is None or timeout_s > 0):
             if self._watchdog.hung_lanes[self._short.index]:
                 raise EngineHungError(HUNG)
-            begun = time.monotonic()
+            begun = self._clock()
             for engine in self._short.engines:
                 if work.cost_ns > engine.inline_ns:
                     continue
@@ -124,7 +130,7 @@ class Batcher:
                     self._metrics.requests(1)
                     self._metrics.device_requests(1)
                     self._metrics.points(work.point_count)
-                    seconds = time.monotonic() - begun
+                    seconds = self._clock() - begun
                     self._metrics.seconds(seconds)
                     return Outcome(answer, 0.0, seconds * 1e3)
         return await self._enqueue(work, timeout_s)
@@ -153,7 +159,7 @@ class Batcher:
         lane = self._long if cost_ns > self._long_ns else self._short
         if self._watchdog.hung_lanes[lane.index]:
             raise EngineHungError(HUNG)
-        job = Job(work, loop.create_future(), request_context.caller.get(), cost_ns)
+        job = Job(work, loop.create_future(), request_context.caller.get(), cost_ns, self._clock())
         timer = None
         if timeout_s is not None:
             predicted_s = lane.queue.ahead_ns(job) / 1e9 / len(lane.engines)
@@ -166,14 +172,14 @@ class Batcher:
         except BaseException:
             # It may still wait, or run in a batch with others.
             lane.queue.discard(job)
-            job.give_up()
+            job.cancel()
             raise
         finally:
             if timer is not None:
                 timer.cancel()
 
     def _refuse_if_known(self, work: Work[Any], predicted_s: float, timeout_s: float) -> None:
-        """Refuses what would be given up in the end, after it took the time of others."""
+        """Refuses work that would pass its deadline after it took the time of others."""
         if timeout_s > 0 and self._costs.is_known(work):
             raise DeadlineTooCloseError(
                 f"the work would end in about {predicted_s:.3g} s, and the deadline is in "

@@ -1,4 +1,4 @@
-"""Predicts how long work runs: its own estimate, corrected by what batches of its kind took."""
+"""Predicts how long work runs: its own estimate, corrected by what batches of the same key took."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class _Ratio:
 
 
 class CostModel:
-    """A running ratio of measured to estimated time for each kind of work and each of its sizes.
+    """A running ratio of measured to estimated time for each cost key and each size of work.
 
     What a large cloud waits for memory says nothing of a small one, so what is of about the same
     estimated time, to within a factor of four, has a ratio of its own. A device that runs the
@@ -71,7 +71,7 @@ class CostModel:
         return ratio is not None and ratio.batches >= KNOWN
 
     def observe(self, batch: Sequence[Work[Any]], measured_ns: float) -> None:
-        """Learns from a batch of one kind, no request of which was given up."""
+        """Learns from a batch, no request of which was cancelled."""
         estimates = [self._estimate_ns(work) for work in batch]
         total = sum(estimates)
         if total < LEAST_NS:
@@ -91,4 +91,4 @@ class CostModel:
 
 
 def _class_of(work: Work[Any], estimate_ns: int) -> _Class:
-    return work.kind, estimate_ns.bit_length() // 2
+    return work.cost_key, estimate_ns.bit_length() // 2

@@ -1,8 +1,7 @@
 """A job: one request in the queue, and then in a batch."""
 
 import asyncio
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from farpoint_server.engine.types import Batch, Outcome, Work
@@ -18,7 +17,8 @@ class Job:
     """Whose turns it takes."""
     cost_ns: int = 0
     """Nanoseconds that it is predicted to run."""
-    accepted: float = field(default_factory=time.monotonic)
+    accepted: float = 0.0
+    """When it came, in seconds of the batcher's clock."""
     place: tuple[Batch[Any], int] | None = None
     """The batch that it runs in, and its position there."""
 
@@ -32,8 +32,8 @@ class Job:
         if self.is_wanted:
             self.answer.set_exception(error)
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """Has a kernel that works on it leave it unfinished."""
         if self.place is not None:
             batch, index = self.place
-            batch.give_up(index)
+            batch.cancel(index)

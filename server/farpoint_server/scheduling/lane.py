@@ -7,7 +7,6 @@ what is not would gain more from those who still arrive. Only the event loop tou
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -66,6 +65,7 @@ class Lane:
         index: The watchdog's index of the lane.
         costs: Learns from every batch.
         metrics: Told of every batch.
+        clock: Seconds, monotonic.
     """
 
     def __init__(
@@ -76,7 +76,9 @@ class Lane:
         index: int,
         costs: CostModel,
         metrics: BatchMetrics,
+        clock: Callable[[], float],
     ) -> None:
+        self._clock = clock
         self.engines = engines
         self.queue = queue
         self.died = asyncio.Event()
@@ -105,7 +107,7 @@ class Lane:
         A batch that is late is taken to need as long again, so that nothing more comes to an engine
         that hangs, long before the watchdog says so.
         """
-        now = time.monotonic()
+        now = self._clock()
         running_s = min(
             abs(end_s - now) if running else 0.0
             for end_s, running in zip(self._ends_s, self._running, strict=True)
@@ -151,7 +153,7 @@ class Lane:
         return self._watchdog.late[self._first + engine] > 0 or not self.queue.has_full_batch
 
     async def _run(self, engine: int, jobs: Sequence[Job]) -> None:
-        begun = time.monotonic()
+        begun = self._clock()
         self._ends_s[engine] = begun + sum([job.cost_ns for job in jobs]) / 1e9
         batch = jobs[0].work.batch([job.work for job in jobs])
         for index, job in enumerate(jobs):
@@ -176,7 +178,7 @@ class Lane:
         self._answer(jobs, answers, begun)
 
     def _answer(self, jobs: Sequence[Job], answers: Sequence[Any], begun: float) -> None:
-        compute_s = time.monotonic() - begun
+        compute_s = self._clock() - begun
         self.busy_s += compute_s / self._places
         self._metrics.seconds(compute_s)
         is_complete, batch_requests = True, len(jobs)
@@ -191,7 +193,7 @@ class Lane:
                 queue_ms = (begun - job.accepted) * 1e3
                 job.answer.set_result(Outcome(answer, queue_ms, compute_s * 1e3, batch_requests))
                 batch_requests = 0
-        # What was given up, or refused for its memory, did not take its time.
+        # A request that was cancelled, or refused for its memory, did not take its time.
         if is_complete:
             self._costs.observe([job.work for job in jobs], compute_s * 1e9)
 

@@ -117,7 +117,7 @@ class Placement:
                     self._failed.add(at)
                 if left:
                     log.warning("work moves to another device", device=at, error=str(error))
-            work = work.again()
+            work = work.retry_copy()
         raise min(refusals, key=_rank, default=DeviceFailedError("no device is left"))
 
 

@@ -128,7 +128,7 @@ class RoundRobin:
 class JobQueue:
     """Two lines, for jobs that share batches and for jobs that run alone.
 
-    Alone runs what has more than half of a batch's points, or is of a kind that shares no launch.
+    Alone runs what has more than half of a batch's points, or has no batch key.
     In each line callers have their turns; a batch is taken from the line whose next job is older.
     But after a job that ran alone the others have their turn: however many of the former wait, one
     of the latter waits for one of them at most, and one that runs alone for one batch of jobs that
@@ -190,7 +190,7 @@ class JobQueue:
             self.points -= job.work.point_count
 
     def take_batch(self) -> list[Job]:
-        """The jobs whose turn it is, all of one kind; empty when nobody waits."""
+        """The jobs whose turn it is, all with one batch key; empty when nobody waits."""
         line = self._next_line()
         self._last_was_alone = line is self._alone
         batch: list[Job] = []
@@ -215,14 +215,15 @@ class JobQueue:
         return jobs
 
     def _may_join(self, job: Job, batch: list[Job], points: int, cost_ns: int) -> bool:
-        is_alike = job.work.shares_launch and job.work.launch == batch[0].work.launch
+        key = batch[0].work.batch_key
+        is_alike = key is not None and key == job.work.batch_key
         if not is_alike or points + job.work.point_count > self._batch_points:
             return False
         return self._batch_ns is None or cost_ns + job.cost_ns <= self._batch_ns
 
     def _line_of(self, job: Job) -> RoundRobin:
         is_large = 2 * job.work.point_count > self._batch_points
-        return self._alone if is_large or not job.work.shares_launch else self._shared
+        return self._alone if is_large or job.work.batch_key is None else self._shared
 
     def _next_line(self) -> RoundRobin:
         if not (self._shared.count and self._alone.count):

@@ -56,6 +56,6 @@ class Watchdog:
         if late > 0:
             log.error("engine hung", engine=engine, limit_s=self.limit_s, hung=self.hung)
         else:
-            log.warning("engine hangs no more", engine=engine, hung=self.hung)
+            log.warning("engine recovered", engine=engine, hung=self.hung)
         if self.all_hung != before:
             self._report(before)

@@ -9,13 +9,11 @@ from farpoint_server.errors import OverloadedError
 from farpoint_server.memory.monitor import MemoryMonitor, MonitoredEngine
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
 from farpoint_server.models.registry import Registry
-from farpoint_server.services.encoding import describe_model
+from farpoint_server.services.sampling import describe_model
 from farpoint_server.transport.handlers import Context
 
 REASONS = {
     Reason.HARD: admin_pb2.TRIM_REASON_HARD,
-    Reason.SOFT: admin_pb2.TRIM_REASON_SOFT,
-    Reason.FRAGMENTATION: admin_pb2.TRIM_REASON_FRAGMENTATION,
     Reason.IDLE: admin_pb2.TRIM_REASON_IDLE,
     Reason.ROOM: admin_pb2.TRIM_REASON_ROOM,
     Reason.OUT_OF_MEMORY: admin_pb2.TRIM_REASON_OUT_OF_MEMORY,
@@ -106,9 +104,6 @@ def _device_memory(memory: MemorySnapshot) -> admin_pb2.DeviceMemory:
         limit_bytes=memory.limit or 0,
         host_cache_bytes=stats.host_reserved,
         host_releasable_bytes=stats.host_releasable,
-        demand_bytes=memory.demand,
-        estimate_correction=memory.correction.factor,
-        estimate_error=memory.correction.error,
         trims=[_trim_total(reason, trims) for reason, trims in memory.trims.items()],
         retry_count=stats.retries,
         out_of_memory_count=memory.oom_count,

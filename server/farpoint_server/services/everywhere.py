@@ -1,6 +1,6 @@
 """Methods that one process answers for all processes of a server: what it tells, what it adds up.
 
-State across calls is listed in docs/decisions/0070; whatever is added there needs a line here.
+State across calls is listed in docs/decisions/0070; what is added there needs a line here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,8 +10,8 @@ import grpc
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from farpoint.inference import open_inference_pb2 as pb
 from farpoint.v1 import admin_pb2
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.transport.handlers import Context, Handler
 from farpoint_server.transport.http.calls import HandlerRegistry
 from farpoint_server.transport.peers import Peers
@@ -94,8 +94,6 @@ METHODS: Mapping[str, tuple[bool, Merge]] = {
     "/inference.GRPCInferenceService/ModelStatistics": (False, _statistics),
     "/inference.GRPCInferenceService/RepositoryModelLoad": (True, _own),
     "/inference.GRPCInferenceService/RepositoryModelUnload": (True, _own),
-    "/inference.GRPCInferenceService/SystemSharedMemoryRegister": (True, _own),
-    "/inference.GRPCInferenceService/SystemSharedMemoryUnregister": (True, _own),
 }
 CHANGING = frozenset(method for method, (changes, _) in METHODS.items() if changes)
 

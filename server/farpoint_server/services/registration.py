@@ -10,9 +10,8 @@ from grpc_health.v1 import health_pb2  # type: ignore[import-untyped]
 
 from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2
 from farpoint_server.codec.open_inference import fps
-from farpoint_server.config.network import NetworkSettings
+from farpoint_server.config.settings import Settings
 from farpoint_server.services.admin import AdminServicer
-from farpoint_server.services.encoding import EncodingServicer
 from farpoint_server.services.open_inference import servicer as open_inference
 from farpoint_server.services.open_inference.servicer import OpenInferenceServicer
 from farpoint_server.services.sampling import SamplingServicer
@@ -35,7 +34,6 @@ class Servicers:
     """What answers the calls."""
 
     sampling: SamplingServicer
-    encoding: EncodingServicer
     open_inference: OpenInferenceServicer
     admin: AdminServicer
     health: Health
@@ -57,7 +55,6 @@ class Servicers:
         """
         public = wrap(Registries(servers.public, http))
         self.sampling.add_to(public)
-        self.encoding.add_to(public)
         self.open_inference.add_to(public)
         is_public = servers.admin is servers.public
         self.open_inference.add_admin_to(wrap(servers.public), is_public)
@@ -89,7 +86,7 @@ class Servicers:
         admin_pb2_grpc.add_AdminServiceServicer_to_server(self.admin, server)
 
 
-def health_names(settings: NetworkSettings) -> list[str]:
+def health_names(settings: Settings) -> list[str]:
     """What health can be asked for: every service and every model."""
     services = (*PUBLIC, *(ADMIN if settings.admin_listen else ()), HEALTH)
     return [*(service.full_name for service in services), *reflection.SERVICES, fps.NAME]

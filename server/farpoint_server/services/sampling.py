@@ -1,63 +1,125 @@
-"""gRPC servicer of farpoint.v1.SamplingService; its RPCs on models are in encoding.py."""
+"""gRPC servicer of farpoint.v1.SamplingService."""
 
-from collections.abc import Awaitable
+import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import grpc
 
-from farpoint.v1 import sampling_pb2
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint_server.codec.encode import (
+    decode_encode_request,
+    parse_encode_request,
+    serialize_encode_response,
+)
+from farpoint_server.codec.open_inference.exported import describe_tensor
+from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.wire import read_message
+from farpoint_server.codec.wire_limits import check_encode
 from farpoint_server.errors import DrainingError
+from farpoint_server.models.forward import EncodeWork
+from farpoint_server.models.loading import LoadedModel
+from farpoint_server.models.program import LoadedProgram
+from farpoint_server.models.registry import Registry
 from farpoint_server.services import upload
-from farpoint_server.services.sample_handler import SampleHandler
+from farpoint_server.services.pipeline import Call, Pipeline
 from farpoint_server.services.stream import SampleStream
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.http.calls import HandlerRegistry
 from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
 
-SERVICE = sampling_pb2.DESCRIPTOR.services_by_name["SamplingService"].full_name
+SERVICE = pb.DESCRIPTOR.services_by_name["SamplingService"].full_name
 
 
 @dataclass(frozen=True)
 class SamplingServicer:
-    """Answers requests through the handler, and GetServerInfo with what it was given.
+    """Parses requests for the pipeline, and answers GetServerInfo with what it was given.
 
-    Not a generated servicer, whose messages are parsed before it sees them: the handler reads
-    them from the context as bytes (see codec/wire.py), and only when there is room for them.
+    Not a generated servicer, whose messages are parsed before it sees them: messages are read
+    from the context as bytes (see codec/wire.py), and only when there is headroom for them.
     """
 
-    handler: SampleHandler
+    pipeline: Pipeline
+    registry: Registry
+    model_limits: RequestLimits
     in_flight: InFlight
-    info: sampling_pb2.GetServerInfoResponse
+    info: pb.GetServerInfoResponse
     outgoing: Outgoing
     idle_s: float
 
+    async def encode(self, _: object, context: Context) -> bytes:
+        """Encode."""
+        arrived, limits = time.monotonic(), self.model_limits
+        raw = await self.pipeline.receive(context)
+        message = read_message(raw, pb.EncodeRequest, check_encode(limits.clouds))
+        model = self.registry.encoder(message.model)
+        request = parse_encode_request(message, len(raw), model.config, limits)
+        call = Call(
+            *(model.name, request.lengths, len(raw)),
+            lambda: EncodeWork(
+                model.encoders, decode_encode_request(request), cost_key=f"encode {model.name}"
+            ),
+            partial(serialize_encode_response, model.name, request, arrived),
+        )
+        chunks = await self.pipeline.run(call, context.time_remaining())
+        return b"".join(chunks)
+
     async def sample_stream(self, _: object, context: Context) -> None:
         """SampleStream."""
-        stream = SampleStream(context, self.handler, self.outgoing, self.idle_s)
+        stream = SampleStream(context, self.pipeline, self.outgoing, self.idle_s)
         if not await stream.run(self.in_flight.draining):
             raise DrainingError("the server is shutting down")
 
-    def sample_large(self, _: object, context: Context) -> Awaitable[bytes]:
+    async def sample_large(self, _: object, context: Context) -> bytes:
         """SampleLarge."""
-        return upload.handle(self.handler, context)
+        return await upload.handle(self.pipeline, context)
 
     async def get_server_info(
-        self, _: sampling_pb2.GetServerInfoRequest, __: Context
-    ) -> sampling_pb2.GetServerInfoResponse:
+        self, _: pb.GetServerInfoRequest, __: Context
+    ) -> pb.GetServerInfoResponse:
         """GetServerInfo."""
         return self.info
+
+    async def list_models(self, _: pb.ListModelsRequest, __: Context) -> pb.ListModelsResponse:
+        """ListModels."""
+        return pb.ListModelsResponse(models=map(describe_model, self.registry.models))
 
     def add_to(self, server: HandlerRegistry) -> None:
         """Registers the servicer. On the wire one message is a stream of one message."""
         methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            "Sample": grpc.stream_unary_rpc_method_handler(self.handler.handle),
+            "Sample": grpc.stream_unary_rpc_method_handler(self.pipeline.sample),
             "SampleLarge": grpc.stream_unary_rpc_method_handler(self.sample_large),
             "SampleStream": grpc.stream_stream_rpc_method_handler(self.sample_stream),
+            "Encode": grpc.stream_unary_rpc_method_handler(self.encode),
             "GetServerInfo": grpc.unary_unary_rpc_method_handler(
                 self.get_server_info,
-                sampling_pb2.GetServerInfoRequest.FromString,
-                sampling_pb2.GetServerInfoResponse.SerializeToString,
+                pb.GetServerInfoRequest.FromString,
+                pb.GetServerInfoResponse.SerializeToString,
+            ),
+            "ListModels": grpc.unary_unary_rpc_method_handler(
+                self.list_models,
+                pb.ListModelsRequest.FromString,
+                pb.ListModelsResponse.SerializeToString,
             ),
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
+
+
+def describe_model(model: LoadedModel) -> pb.Model:
+    """A model as its message."""
+    if isinstance(model, LoadedProgram):
+        manifest = model.manifest
+        return pb.Model(
+            name=model.name,
+            parameter_count=model.parameters,
+            inputs=map(describe_tensor, [manifest.points, *manifest.extra_inputs]),
+            outputs=map(describe_tensor, manifest.outputs),
+        )
+    return pb.Model(
+        name=model.name,
+        rates=model.config.rates,
+        feature_channels=model.config.channels,
+        attribute_channels=model.config.attributes,
+        parameter_count=model.parameters,
+    )

@@ -11,7 +11,7 @@ from farpoint_server.codec.streaming import read_stream_message
 from farpoint_server.codec.wire import Buffer, length_delimited
 from farpoint_server.errors import InvalidRequestError, clear_tracebacks, status_of
 from farpoint_server.services.ordered_stream import OrderedStream
-from farpoint_server.services.sample_handler import SampleHandler
+from farpoint_server.services.pipeline import Pipeline, SampleCall
 from farpoint_server.transport import interceptor
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.limits.open_calls import Outgoing
@@ -22,16 +22,16 @@ class SampleStream(OrderedStream):
 
     Args:
         context: Of the call.
-        handler: Answers its requests.
+        pipeline: Which its requests take.
         outgoing: Where responses count until they are written.
         idle_s: Seconds without a request, and with none under way, after which the call ends.
     """
 
     def __init__(
-        self, context: Context, handler: SampleHandler, outgoing: Outgoing, idle_s: float
+        self, context: Context, pipeline: Pipeline, outgoing: Outgoing, idle_s: float
     ) -> None:
         super().__init__(context, outgoing, idle_s)
-        self._handler = handler
+        self._pipeline = pipeline
 
     async def _handle(self, index: int, raw: bytes, arrived: float) -> Sequence[Buffer]:
         """The SampleStreamResponse to one request, as chunks; what fails fails it alone."""
@@ -39,12 +39,10 @@ class SampleStream(OrderedStream):
         request_context.fork(request_index=index)
         head = response(request_index=index).SerializeToString()
         try:
-            handler = self._handler
-            chunks = await handler.sample(
-                parse_sample_request(self._parse(raw)[0], handler.limits, handler.regions),
-                self._context.time_remaining(),
-                partial(serialize_sample_response, arrived),
-            )
+            pipeline = self._pipeline
+            request = parse_sample_request(self._parse(raw)[0], pipeline.limits, pipeline.regions)
+            call = SampleCall(request, partial(serialize_sample_response, arrived))
+            chunks = await pipeline.run(call, self._context.time_remaining())
         except Exception as error:
             interceptor.log_end(arrived, error)
             clear_tracebacks(error)
@@ -61,4 +59,4 @@ class SampleStream(OrderedStream):
             return False
 
     def _parse(self, raw: bytes) -> tuple[SampleMessage, int]:
-        return read_stream_message(raw, self._handler.limits.clouds)
+        return read_stream_message(raw, self._pipeline.limits.clouds)

@@ -8,7 +8,6 @@ import grpc
 import numpy as np
 
 from farpoint.v1 import sampling_pb2
-from farpoint_server.codec.parts import check_stream
 from farpoint_server.codec.sample_request import (
     SampleMessage,
     check_message_size,
@@ -18,9 +17,10 @@ from farpoint_server.codec.sample_response import serialize_sample_response
 from farpoint_server.codec.streaming import read_upload_data, upload_size
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.codec.wire import length_delimited, read_message
+from farpoint_server.codec.wire_limits import check_stream
 from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
 from farpoint_server.scheduling.admission import Hold
-from farpoint_server.services.sample_handler import SampleHandler
+from farpoint_server.services.pipeline import Pipeline, SampleCall
 from farpoint_server.transport.handlers import Context
 
 # A sender that is silent for this long would hold its memory for nothing, and so would one that
@@ -29,7 +29,7 @@ SILENCE_S = 30.0
 BYTES_PER_S = 1 << 18
 
 
-async def handle(handler: SampleHandler, context: Context) -> bytes:
+async def handle(pipeline: Pipeline, context: Context) -> bytes:
     """The serialized SampleLargeResponse to the messages of a call.
 
     Its points are admitted as they arrive, so that a slow sender keeps nobody out; one that meets
@@ -39,19 +39,18 @@ async def handle(handler: SampleHandler, context: Context) -> bytes:
         ServiceError: the request is wrong, or it cannot be done now.
     """
     arrived = time.monotonic()
-    head = await _receive_head(context, handler.limits)
-    check_message_size(SampleMessage(head, None, head.ByteSize()), handler.limits)
-    points, size = upload_size(head, handler.limits, handler.admission.max_bytes)
-    handler.admission.check_room()
-    with handler.admission.hold(0, 0) as hold:
-        data = await _receive_points(context, points, size, handler.limits.clouds, hold)
+    head = await _receive_head(context, pipeline.limits)
+    check_message_size(SampleMessage(head, None, head.ByteSize()), pipeline.limits)
+    points, size = upload_size(head, pipeline.limits, pipeline.admission.max_bytes)
+    pipeline.admission.check_room()
+    with pipeline.admission.hold(0, 0) as hold:
+        data = await _receive_points(context, points, size, pipeline.limits.clouds, hold)
         message = SampleMessage(head, data, head.ByteSize())
-        request = parse_sample_request(message, handler.limits)
+        request = parse_sample_request(message, pipeline.limits)
         del message, data
-        serialize = partial(serialize_sample_response, arrived)
-        chunks = await handler.sample(
-            request, context.time_remaining(), serialize, is_admitted=True
-        )
+        call = SampleCall(request, partial(serialize_sample_response, arrived))
+        del request
+        chunks = await pipeline.run(call, context.time_remaining(), is_admitted=True)
     field = sampling_pb2.SampleLargeResponse.RESPONSE_FIELD_NUMBER
     return b"".join(length_delimited(field, chunks))
 

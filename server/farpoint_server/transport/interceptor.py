@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import grpc
 import structlog
@@ -30,8 +30,7 @@ from farpoint_server.transport.load_report import LoadReport, Trailers
 
 REQUEST_ID_KEY = "x-request-id"
 DETAILS_KEY = "grpc-status-details-bin"
-# Services behind the interceptor. A probe of health every few seconds would drown what is of
-# interest.
+# Services whose calls are logged and counted; probes of health would drown them.
 PACKAGES = ("farpoint.", "inference.")
 IDLE_S = 3600.0
 # Another server might have served the call.
@@ -41,23 +40,11 @@ log = structlog.get_logger("farpoint.rpc")
 _request_id: ContextVar[str] = ContextVar("request_id")
 
 
-class RequestMetrics(Protocol):
-    """What is told of the end of each call and of each request in it; see metrics/calls.py.
+class RequestMetrics:
+    """Counts ends of calls and of the requests in them; this base class counts nothing.
 
     `rpc` is "package.Service/Method" and `code` the name of a gRPC status.
     """
-
-    def end_call(self, rpc: str, code: str, seconds: float) -> None: ...
-
-    def end_request(
-        self, rpc: str, seconds: float, error: Exception | None, fields: Fields
-    ) -> None: ...
-
-    def count_refusal(self, reason: str) -> None: ...
-
-
-class NoMetrics:
-    """Counts nothing."""
 
     def end_call(self, rpc: str, code: str, seconds: float) -> None: ...
 
@@ -75,11 +62,11 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
 
     Args:
         in_flight: Where calls are counted between acceptance and answer.
-        metrics: Told of their ends.
-        limits: How many may be open; None for as many as come.
+        metrics: Of ends of calls.
+        limits: Of open calls; None for no limit.
         outgoing: Where responses count until they are sent; None counts none.
-        idle_s: Seconds after which a stream of reflection ends that asks nothing.
-        load: What answers say of the server's load; None for nothing.
+        idle_s: Seconds after which a silent stream of reflection ends.
+        load: The report of the server's load in answers; None for none.
     """
 
     def __init__(
@@ -92,7 +79,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         load: LoadReport | None = None,
     ) -> None:
         self._calls = OpenCalls(in_flight, limits, outgoing)
-        self._metrics = metrics or NoMetrics()
+        self._metrics = metrics or RequestMetrics()
         self._idle_s = idle_s
         self._load = load
         self._refusals = RefusalLog()
@@ -124,24 +111,26 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
 
         async def guarded(request: Any, context: Context) -> Any:
             arrived, code, request_id = time.monotonic(), "OK", _request_id.get()
-            report = () if load is None else _count(load, arrived)
+            report = () if load is None else load.count()
             request_context.begin(end_request, request_id=request_id, method=method)
             request_context.identify(context.peer())
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id), *report))
             try:
                 call = self._calls.accept(context, slots)
                 answer = await behavior(request, context)
-            except asyncio.CancelledError:
+            except (asyncio.CancelledError, grpc.aio.InternalError):
+                # The latter where the caller leaves while gRPC sends or receives.
                 code = "CANCELLED"
-                log.info("request", status=code, server_ms=_ms_since(arrived))
-                raise
+                log.info(
+                    "request", status=code, server_ms=round((time.monotonic() - arrived) * 1e3, 3)
+                )
+                raise asyncio.CancelledError from None
             except Exception as error:
                 code = code_of(error).name
                 self._log_error(arrived, error)
                 clear_tracebacks(error)
                 if load is not None and code in FAILED_HERE:
-                    load.errors += 1
-                    report = load.trailers
+                    report = load.count_error()
                 await _abort(context, request_id, error, report)
             else:
                 call.answer(context, answer)
@@ -165,6 +154,8 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
                     slots.enter(caller)
                     context.add_done_callback(lambda _: slots.leave(caller))  # type: ignore[arg-type]
                 return await behavior(until_idle(request, self._idle_s), context)
+            except grpc.aio.InternalError:  # the caller has left
+                raise asyncio.CancelledError from None
             except ServiceError as error:
                 self._log_error(time.monotonic(), error)
                 await _abort(context, request_id, error)
@@ -189,11 +180,11 @@ def request_id_of(metadata: Any) -> str:
 
 
 def log_end(arrived: float, error: Exception | None = None) -> None:
-    """The one line of a request that ended, with the traceback if it met a bug.
+    """Logs the one line of a request that ended, with the traceback if it met a bug.
 
     Args:
-        arrived: When it began, in seconds of time.monotonic.
-        error: What it ended with; None if it was served.
+        arrived: Its begin in seconds of time.monotonic.
+        error: Its end; None if it was served.
     """
     request, seconds = request_context.variable.get(), time.monotonic() - arrived
     status = "OK" if error is None else code_of(error).name
@@ -208,14 +199,6 @@ def log_end(arrived: float, error: Exception | None = None) -> None:
         request.on_end(seconds, error, request.fields)
 
 
-def _count(load: LoadReport, arrived: float) -> Trailers:
-    """Counts a call; what its trailers say of the load."""
-    load.calls += 1
-    if arrived >= load.due:
-        load.measure()
-    return load.trailers
-
-
 async def _abort(
     context: Context, request_id: str, error: Exception, report: Trailers = ()
 ) -> NoReturn:
@@ -224,7 +207,3 @@ async def _abort(
     if status.details:
         trailers.append((DETAILS_KEY, status.SerializeToString()))
     await context.abort(code_of(error), status.message, tuple(trailers))
-
-
-def _ms_since(moment: float) -> float:
-    return round((time.monotonic() - moment) * 1e3, 3)

@@ -1,4 +1,4 @@
-"""What each answer says of the server's load, by which clients choose among servers (ORCA).
+"""Report of the server's load in each answer, by which clients choose among servers (ORCA).
 
 An OrcaLoadReport (xds.data.orca.v3) in the trailer `endpoint-load-metrics-bin`, as gRFC A51 has it;
 grpcio offers nothing to make one. gRPC's policy `weighted_round_robin` gives a server calls in
@@ -30,11 +30,6 @@ class LoadReport:
         clock: Seconds, monotonic.
         cpu_s: Seconds of all of its threads.
 
-    Attributes:
-        calls: In this period; whoever takes one adds it.
-        errors: Those of them that the server failed and another one might serve.
-        due: When the period is over, in seconds of the clock; whoever takes a call then measures.
-        trailers: What calls are told; nothing in the first period.
     """
 
     def __init__(
@@ -47,20 +42,28 @@ class LoadReport:
         self._busy_s, self._cores = busy_s, cores
         self._clock, self._cpu_s = clock, cpu_s
         self._began, self._busy, self._cpu = clock(), busy_s(), cpu_s()
-        self.calls = self.errors = 0
-        self.due = self._began + PERIOD_S
-        self.trailers: Trailers = ()
+        self._calls = self._errors = 0
+        self._trailers: Trailers = ()
 
-    def measure(self) -> None:
-        """Says of the period that ends now what `trailers` are from here on; begins the next."""
-        now = self._clock()
+    def count(self) -> Trailers:
+        """Counts a call that arrived; the report of the last period, nothing in the first."""
+        self._calls += 1
+        if (now := self._clock()) >= self._began + PERIOD_S:
+            self._measure(now)
+        return self._trailers
+
+    def count_error(self) -> Trailers:
+        """Counts a call as failed here, where another server might serve it."""
+        self._errors += 1
+        return self._trailers
+
+    def _measure(self, now: float) -> None:
         busy, cpu, passed = self._busy_s(), self._cpu_s(), now - self._began
         used = max((cpu - self._cpu) / self._cores, busy - self._busy) / passed
-        report = [(_CALLS_PER_S, self.calls / passed), (_UTILIZATION, used)]
-        if self.errors:
-            report.append((_ERRORS_PER_S, self.errors / passed))
+        report = [(_CALLS_PER_S, self._calls / passed), (_UTILIZATION, used)]
+        if self._errors:
+            report.append((_ERRORS_PER_S, self._errors / passed))
         packed = b"".join(tag + struct.pack("<d", value) for tag, value in report)
-        self.trailers = ((KEY, packed),)
+        self._trailers = ((KEY, packed),)
         self._began, self._busy, self._cpu = now, busy, cpu
-        self.due = now + PERIOD_S
-        self.calls = self.errors = 0
+        self._calls = self._errors = 0

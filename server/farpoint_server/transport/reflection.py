@@ -17,31 +17,38 @@ SERVICES = (f"{V1ALPHA}.ServerReflection", f"{V1}.ServerReflection")
 def add_to(server: grpc.aio.Server, services: Iterable[ServiceDescriptor]) -> None:
     """Lets clients ask `server` for the descriptors of its services and of reflection itself."""
     described = tuple(services)
-    servicer = reflection.aio.ReflectionServicer(
-        (*(service.full_name for service in described), *SERVICES), pool=_pool(described)
-    )
+    names = (*(service.full_name for service in described), *SERVICES)
+    servicer = reflection.aio.ReflectionServicer(names, pool=_pool(described))
     # The messages of both versions are the same on the wire; only the package's name differs.
     answer = grpc.stream_stream_rpc_method_handler(
         servicer.ServerReflectionInfo,
         request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
         response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
     )
-    server.add_generic_rpc_handlers(
-        tuple(
-            grpc.method_handlers_generic_handler(name, {"ServerReflectionInfo": answer})
-            for name in SERVICES
-        )
-    )
+    for name in SERVICES:
+        generic = grpc.method_handlers_generic_handler(name, {"ServerReflectionInfo": answer})
+        server.add_generic_rpc_handlers((generic,))
 
 
 def _pool(services: Iterable[ServiceDescriptor]) -> DescriptorPool:
-    """What reflection answers from: the files of services, whose own pools may differ."""
+    """A pool with the files of all services, whose own pools may differ."""
     pool = DescriptorPool()
     names: set[str] = set()
     for service in services:
         _add(pool, service.file, names)
     _add(pool, reflection_pb2.DESCRIPTOR, names)
-    pool.AddSerializedFile(_describe_v1().SerializeToString())
+    # The file of v1 is that of v1alpha under its new name.
+    v1 = descriptor_pb2.FileDescriptorProto()
+    reflection_pb2.DESCRIPTOR.CopyToProto(v1)
+    v1.name, v1.package = "grpc/reflection/v1/reflection.proto", V1
+    for message in v1.message_type:
+        for field in message.field:
+            if field.type_name:  # to set an empty one would say that there is one
+                field.type_name = field.type_name.replace(V1ALPHA, V1)
+    for method in v1.service[0].method:
+        method.input_type = method.input_type.replace(V1ALPHA, V1)
+        method.output_type = method.output_type.replace(V1ALPHA, V1)
+    pool.AddSerializedFile(v1.SerializeToString())
     return pool
 
 
@@ -53,19 +60,3 @@ def _add(pool: DescriptorPool, file: FileDescriptor | Any, names: set[str]) -> N
     for imported in file.dependencies:
         _add(pool, imported, names)
     pool.AddSerializedFile(file.serialized_pb)
-
-
-def _describe_v1() -> descriptor_pb2.FileDescriptorProto:
-    """The file of v1: that of v1alpha under its new name."""
-    file = descriptor_pb2.FileDescriptorProto()
-    reflection_pb2.DESCRIPTOR.CopyToProto(file)
-    file.name = "grpc/reflection/v1/reflection.proto"
-    file.package = V1
-    for message in file.message_type:
-        for field in filter(lambda field: field.type_name, message.field):
-            field.type_name = field.type_name.replace(V1ALPHA, V1)
-    for service in file.service:
-        for method in service.method:
-            method.input_type = method.input_type.replace(V1ALPHA, V1)
-            method.output_type = method.output_type.replace(V1ALPHA, V1)
-    return file

@@ -16,12 +16,12 @@ class ReloadedFiles(Generic[T]):
     """The last good content of some files; for any thread.
 
     Args:
-        paths: The files. Where one is a link, a change of what it leads to counts.
-        load: Reads them; OSError or ValueError says why they are of no use. Its text is logged,
-            so it must not quote them.
-        withdraw_after_s: Seconds after which the content of files that are of no use any more is
-            `withdrawn` in its place; None keeps the last good one for ever.
-        withdrawn: That content.
+        paths: The files. Where one is a link, a change of its target counts.
+        load: Reads them; raises OSError or ValueError for invalid ones. Its text is logged, so it
+            must not quote them.
+        revoke_after_s: Seconds after which the previous content of files that are invalid now is
+            replaced by `revoked`; None keeps it for ever.
+        revoked: That content.
 
     Raises:
         OSError, ValueError: as `load` does; later on such a failure is logged once.
@@ -31,60 +31,45 @@ class ReloadedFiles(Generic[T]):
         self,
         paths: Sequence[Path],
         load: Callable[[], T],
-        withdraw_after_s: float | None = None,
-        withdrawn: T | None = None,
+        revoke_after_s: float | None = None,
+        revoked: T | None = None,
     ) -> None:
-        self._paths = paths
-        self._load = load
-        self._withdraw_after_s = withdraw_after_s
-        self._withdrawn = withdrawn
-        self._withdraw_at: float | None = None
+        self._paths, self._load = paths, load
+        self._revoke_after_s, self._revoked = revoke_after_s, revoked
+        self._revoke_at: float | None = None
         self._lock = threading.Lock()
-        self._seen = self._signature()
+        self._seen = [_identity(path) for path in paths]
         self._content = load()
 
     def get(self) -> T:
-        """The content; the same object until a file changes or the content is withdrawn."""
+        """The content; the same object until a file changes or the content is revoked."""
         with self._lock:
-            signature = self._signature()
-            if signature != self._seen:
-                self._seen = signature
+            seen = [_identity(path) for path in self._paths]
+            if seen != self._seen:
+                self._seen = seen
                 self._reload()
-            if self._withdraw_at is not None and time.monotonic() >= self._withdraw_at:
-                self._withdraw()
+            is_due = self._revoke_at is not None and time.monotonic() >= self._revoke_at
+            if is_due and self._revoked is not None and self._content is not self._revoked:
+                self._content = self._revoked
+                self._log(log.error, "credentials file invalid; previous contents revoked")
             return self._content
 
     def _reload(self) -> None:
         try:
             self._content = self._load()
         except (OSError, ValueError) as error:
-            self._warn(error)
+            more: dict[str, object] = {"error": str(error)}
+            if self._revoke_after_s is not None:
+                # A second mistake does not buy more time, not even once the content is revoked.
+                self._revoke_at = self._revoke_at or time.monotonic() + self._revoke_after_s
+                more["for_s"] = round(max(0.0, self._revoke_at - time.monotonic()), 3)
+            self._log(log.warning, "credentials file invalid; previous contents kept", **more)
         else:
-            self._withdraw_at = None
-            log.info("files read again", files=self._names)
+            self._revoke_at = None
+            self._log(log.info, "credentials files reloaded")
 
-    def _warn(self, error: Exception) -> None:
-        event = "files not usable, the former content stays"
-        if self._withdraw_after_s is None:
-            log.warning(event, files=self._names, error=str(error))
-            return
-        # A second mistake does not buy more time, not even once the content is withdrawn.
-        if self._withdraw_at is None:
-            self._withdraw_at = time.monotonic() + self._withdraw_after_s
-        left_s = round(max(0.0, self._withdraw_at - time.monotonic()), 3)
-        log.warning(event, files=self._names, error=str(error), for_s=left_s)
-
-    def _withdraw(self) -> None:
-        if self._withdrawn is not None and self._content is not self._withdrawn:
-            self._content = self._withdrawn
-            log.error("files not usable, the former content is withdrawn", files=self._names)
-
-    @property
-    def _names(self) -> Sequence[str]:
-        return [str(path) for path in self._paths]
-
-    def _signature(self) -> tuple[tuple[int, ...] | None, ...]:
-        return tuple(map(_identity, self._paths))
+    def _log(self, write: Callable[..., object], event: str, **more: object) -> None:
+        write(event, files=[str(path) for path in self._paths], **more)
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:

@@ -1,15 +1,13 @@
 """The gRPC servers of a process, public and administrative, and the addresses they listen on."""
 
-import os
 import socket
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import grpc
 import structlog
 
-from farpoint_server.config.addresses import is_unix
+from farpoint_server.config.addresses import is_unix, split_host_port
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import AddressUnavailableError
 from farpoint_server.transport.auth import AuthInterceptor
@@ -20,15 +18,14 @@ from farpoint_server.transport.tokens import TokenFile
 # Bit 0 is "identity" and cannot be cleared. Switching decompression itself off does not: gRPC then
 # unpacks where the message is read. See docs/decisions/0042.
 NO_COMPRESSION = (("grpc.compression_enabled_algorithms_bitset", 1),)
+# Calls that the event loop has not begun. Each holds its headers and the unrequested begin of its
+# message: 64 KiB at most, some 8 KiB as a rule.
+MAX_PENDING = 1 << 15
 log = structlog.get_logger("farpoint")
 
-# Each holds its headers and what of its message came unasked: 64 KiB at most, some 8 KiB as a rule.
-MAX_PENDING = 1 << 15
 
-
-@dataclass(frozen=True)
-class Addresses:
-    """What the servers are bound to, with the ports that were taken."""
+class Addresses(NamedTuple):
+    """The bound addresses, with the ports that were taken."""
 
     public: Sequence[str]
     admin: Sequence[str]
@@ -70,14 +67,13 @@ class GrpcServers:
         self.public = _make_server(settings, interceptors)
         self.admin: grpc.aio.Server | None = None
         # That of HTTP is not bound here, unless gRPC's has the same name, as 127.0.0.1:0 may be.
+        # A unix socket has one process, which answers for all.
         self._admin_listen = [
             address
             for address in settings.admin_listen
-            if address in settings.listen or address != settings.http_listen
+            if (address in settings.listen or address != settings.http_listen)
+            and (is_first or not is_unix(address))
         ]
-        if not is_first:
-            # A unix socket has one process, which answers for all.
-            self._admin_listen = [a for a in self._admin_listen if not is_unix(a)]
         if self._admin_listen:
             shared = set(self._admin_listen) <= set(settings.listen)
             self.admin = self.public if shared else _make_server(settings, interceptors)
@@ -88,22 +84,21 @@ class GrpcServers:
         Raises:
             AddressUnavailableError: one is in use, not ours, or not allowed.
         """
-        named = self._settings.listen
-        public = self._bind_all(self.public, "--listen", named)
+        named, admin = self._settings.listen, self._admin_listen
+        public = [self._bind(self.public, "--listen", address) for address in named]
         if self.admin is None:
             return Addresses(public, ())
-        admin = self._admin_listen
         if self.admin is self.public:
             pairs = zip(named, public, strict=True)
             return Addresses(public, [bound for name, bound in pairs if name in admin])
-        return Addresses(public, self._bind_all(self.admin, "--admin-listen", admin))
+        return Addresses(public, [self._bind(self.admin, "--admin-listen", a) for a in admin])
 
     async def start(self) -> None:
-        """Accepts connections from now on."""
+        """Begins to accept connections."""
         if self._auth is not None:
             self._auth.start()
         if (missing := self._settings.unguarded()) is not None:
-            log.warning("open to other machines", **missing)
+            log.warning("listening beyond loopback without TLS or tokens", **missing)
         for server in self._servers:
             await server.start()
 
@@ -118,9 +113,6 @@ class GrpcServers:
     def _servers(self) -> Sequence[grpc.aio.Server]:
         separate = self.admin is not None and self.admin is not self.public
         return (self.public, self.admin) if separate and self.admin else (self.public,)
-
-    def _bind_all(self, server: grpc.aio.Server, flag: str, addresses: Iterable[str]) -> list[str]:
-        return [self._bind(server, flag, address) for address in addresses]
 
     def _bind(self, server: grpc.aio.Server, flag: str, address: str) -> str:
         """Binds an address in plain text or, if it is HOST:PORT, with TLS."""
@@ -141,45 +133,34 @@ class GrpcServers:
 
 
 def _why_not(address: str) -> str:
-    """Why an address cannot be bound, which gRPC does not say: tries it with a plain socket."""
+    """Why an address cannot be bound, which gRPC hides: tries it with a plain socket."""
     try:
         if is_unix(address):
-            _try_unix(address.removeprefix("unix:"))
+            found = [(socket.AF_UNIX, 0, address.removeprefix("unix:"))]
         else:
-            _try_tcp(address)
+            host, port = split_host_port(address)
+            names = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            found = [(family, protocol, place) for family, _, protocol, _, place in names]
+        for family, protocol, place in found:
+            with socket.socket(family, socket.SOCK_STREAM, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(place)
     except OSError as error:
         return reason_of(error)
     return "gRPC refused it"
-
-
-def _try_tcp(address: str) -> None:
-    host, _, port = address.rpartition(":")
-    found = socket.getaddrinfo(
-        host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    for family, kind, protocol, _, place in found:
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(place)
-
-
-def _try_unix(path: str) -> None:
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.bind(path)
-    with suppress(OSError):
-        os.unlink(path)
 
 
 def _make_server(
     settings: Settings, interceptors: Sequence[grpc.aio.ServerInterceptor]
 ) -> grpc.aio.Server:
     """A gRPC server with our limits, without services and addresses as yet."""
+    ages = ("max_connection_age", "max_connection_age_grace")
+    aged = {name: getattr(settings, f"{name}_s") for name in ages}
     return grpc.aio.server(
         interceptors=interceptors,
         # limits/slots.py bounds open calls: gRPC's own refusal has no time to retry and no metric.
         options=(
-            # Calls that the event loop has not got round to. By default gRPC cancels some beyond
-            # 1 000, and all beyond 3 000, of whoever calls next.
+            # By default gRPC cancels some calls beyond 1 000, and all beyond 3 000, of any caller.
             ("grpc.server.max_pending_requests", MAX_PENDING),
             ("grpc.server.max_pending_requests_hard_limit", MAX_PENDING),
             # Twice the limit arrives, so that a message just above it is refused in our words.
@@ -191,10 +172,11 @@ def _make_server(
             # Two servers on one port would share its calls at random; let the second one fail. The
             # processes of one server do share it, and the supervisor holds it for them alone.
             ("grpc.so_reuseport", int(settings.process_count > 1)),
-            # A connection that says nothing at the beginning, and one without a call for long.
+            # A connection that is silent at its begin, and one without a call for long.
             ("grpc.server_handshake_timeout_ms", round(settings.handshake_timeout_s * 1e3)),
             ("grpc.max_connection_idle_ms", round(settings.idle_timeout_s * 1e3)),
-            *_age_options(settings),
+            # gRPC spreads the age by a tenth to both sides, and tells the client to leave first.
+            *((f"grpc.{name}_ms", round(s * 1e3)) for name, s in aged.items() if s is not None),
             # Finds out about a caller whose machine or network is gone while its call is open.
             ("grpc.keepalive_time_ms", 30_000),
             ("grpc.keepalive_timeout_ms", 10_000),
@@ -205,11 +187,3 @@ def _make_server(
             ("grpc.http2.max_ping_strikes", 10),
         ),
     )
-
-
-def _age_options(settings: Settings) -> Iterator[tuple[str, int]]:
-    """gRPC itself spreads the age by a tenth to both sides, and tells the client to leave first."""
-    for name in ("max_connection_age", "max_connection_age_grace"):
-        seconds: float | None = getattr(settings, f"{name}_s")
-        if seconds is not None:
-            yield f"grpc.{name}_ms", round(seconds * 1e3)

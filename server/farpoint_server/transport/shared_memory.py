@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from farpoint.v1 import shared_memory_pb2
+from farpoint.v1.shared_memory_pb2 import SharedMemoryGrant
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import (
@@ -24,14 +24,13 @@ BACKLOG = 128
 PATIENCE_S = 5.0
 # After a failed accept, which means that file descriptors have run out.
 PAUSE_S = 0.1
-Grant = shared_memory_pb2.SharedMemoryGrant
 
 
 class SharedMemoryServer:
     """Regions and the socket on which they come; without an address there are none.
 
     Attributes:
-        regions: What callers share now.
+        regions: Memory that callers share now.
         address: As in the settings.
     """
 
@@ -46,7 +45,7 @@ class SharedMemoryServer:
         self._listener: RegionListener | None = None
 
     def start(self) -> None:
-        """Takes regions from now on.
+        """Begins to take regions.
 
         Raises:
             StartError: the address cannot be bound, or this system has no such memory.
@@ -65,9 +64,9 @@ class SharedMemoryServer:
 class RegionListener:
     """A Unix socket on which one packet with a file descriptor hands a region over.
 
-    It is answered with a SharedMemoryGrant. Whatever then happens on the connection, usually its
-    end, takes the region back. Each connection has a thread, apart from the event loop, because
-    the file descriptor may be of a file whose owner lets whoever closes it wait.
+    It is answered with a SharedMemoryGrant. Any further event of the connection, usually its end,
+    takes the region back. Each connection has a thread, apart from the event loop, because the
+    owner of the descriptor's file may let a close wait.
 
     Args:
         path: Of the socket.
@@ -88,7 +87,7 @@ class RegionListener:
         self._stopping = False
 
     def start(self) -> None:
-        """Takes regions from now on."""
+        """Begins to take regions."""
         threading.Thread(target=self._accept, name="shared memory", daemon=True).start()
 
     def stop(self) -> None:
@@ -107,36 +106,33 @@ class RegionListener:
             except OSError:
                 time.sleep(PAUSE_S)
                 continue
-            if len(self._connections) < self._max_connections:
-                self._begin(connection)
-            else:
+            if len(self._connections) >= self._max_connections:
+                connection.close()
+                continue
+            self._connections.add(connection)
+            try:
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            except RuntimeError:  # threads have run out
+                self._connections.discard(connection)
                 connection.close()
         self._listening.close()
-
-    def _begin(self, connection: socket.socket) -> None:
-        self._connections.add(connection)
-        try:
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-        except RuntimeError:  # threads have run out
-            self._connections.discard(connection)
-            connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
         try:
             with connection, suppress(OSError):  # the caller has gone
+                connection.settimeout(PATIENCE_S)
                 self._share(connection)
         finally:
             self._connections.discard(connection)
 
     def _share(self, connection: socket.socket) -> None:
-        connection.settimeout(PATIENCE_S)
         try:
             name = self._receive(connection)
         except ServiceError as error:
-            connection.send(Grant(error=status_of(error, "")).SerializeToString())
+            connection.send(SharedMemoryGrant(error=status_of(error, "")).SerializeToString())
             return
         try:
-            connection.send(Grant(region=name).SerializeToString())
+            connection.send(SharedMemoryGrant(region=name).SerializeToString())
             connection.settimeout(None)
             connection.recv(1)
         finally:

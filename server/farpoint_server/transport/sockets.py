@@ -18,12 +18,13 @@ def claim_unix(path: str) -> Iterator[None]:
     listening, for such a leftover; a lock on the folder lets them bind one after the other.
 
     Raises:
-        OSError: a server listens there, or it cannot be told whether one does.
+        OSError: a server may listen there, or the path is no socket's.
     """
     with _locked(Path(path).parent):
         with suppress(FileNotFoundError):
-            if stat.S_ISSOCK(os.stat(path).st_mode):
-                _remove_stale(path)
+            if not stat.S_ISSOCK(os.stat(path).st_mode):
+                raise FileExistsError(errno.EEXIST, "a file that is not a socket exists there")
+            _remove_stale(path)
         yield
 
 

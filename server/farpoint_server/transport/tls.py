@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import grpc
 
-from farpoint_server.config.network import NetworkSettings
+from farpoint_server.config.settings import Settings
 from farpoint_server.errors import SecretsUnusableError
 from farpoint_server.transport.reloading import ReloadedFiles
 from farpoint_server.transport.sockets import reason_of
@@ -20,12 +20,7 @@ class _Loaded(NamedTuple):
 
 
 class TlsFiles:
-    """Certificate, key and client authorities as the settings name them.
-
-    Args:
-        certificate: PEM file with the server's certificate and the chain above it.
-        key: PEM file with its key, without a passphrase.
-        client_ca: PEM file with the authorities of client certificates; None asks for none.
+    """Certificate, key and client authorities, as PEM files.
 
     Raises:
         SecretsUnusableError: a file cannot be read, or certificate and key do not fit.
@@ -33,7 +28,8 @@ class TlsFiles:
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
         paths = [path for path in (certificate, key, client_ca) if path is not None]
-        self._require_client = client_ca is not None
+        self.requires_client = client_ca is not None
+        """Whether callers must show a certificate."""
         try:
             self._files = ReloadedFiles(paths, lambda: _load(certificate, key, client_ca))
         except (OSError, ValueError) as error:
@@ -46,17 +42,19 @@ class TlsFiles:
         gRPC gives the certificates that credentials begin with to the first port that they are
         used for, and asks for *changes* from then on; a second port would begin with none.
         """
-        begin = self._files.get().grpc
-        return grpc.dynamic_ssl_server_credentials(
-            begin,
-            _Changes(self._files, begin),  # type: ignore[arg-type]  # None is what gRPC documents
-            require_client_authentication=self._require_client,
-        )
+        given = self._files.get().grpc
 
-    @property
-    def requires_client(self) -> bool:
-        """Whether callers must show a certificate."""
-        return self._require_client
+        def changed() -> grpc.ServerCertificateConfiguration | None:
+            """Called by gRPC at each handshake, one at a time; None for no change."""
+            nonlocal given
+            former, given = given, self._files.get().grpc
+            return None if given is former else given
+
+        return grpc.dynamic_ssl_server_credentials(
+            given,
+            changed,  # type: ignore[arg-type]  # None is what gRPC documents
+            require_client_authentication=self.requires_client,
+        )
 
     def http_context(self) -> ssl.SSLContext:
         """The context of a new connection of HTTP; another one once a file has changed.
@@ -67,7 +65,7 @@ class TlsFiles:
         return self._files.get().http
 
 
-def tls_files(settings: NetworkSettings) -> TlsFiles | None:
+def tls_files(settings: Settings) -> TlsFiles | None:
     """Those of the settings; None where the settings ask for no TLS.
 
     Raises:
@@ -76,25 +74,6 @@ def tls_files(settings: NetworkSettings) -> TlsFiles | None:
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
     return TlsFiles(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
-
-
-class _Changes:
-    """What gRPC calls at each handshake, one at a time: the new files, or None for the old ones."""
-
-    def __init__(
-        self,
-        files: ReloadedFiles[_Loaded],
-        given: grpc.ServerCertificateConfiguration,
-    ) -> None:
-        self._files = files
-        self._given = given
-
-    def __call__(self) -> grpc.ServerCertificateConfiguration | None:
-        current = self._files.get().grpc
-        if current is self._given:
-            return None
-        self._given = current
-        return current
 
 
 def _load(certificate: Path, key: Path, client_ca: Path | None) -> _Loaded:
@@ -115,8 +94,8 @@ def _make_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.S
     """Raises ValueError, where gRPC would only log later that no handshake succeeds."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_alpn_protocols(["http/1.1"])
+    flags = f"--tls-certificate {certificate}, --tls-key {key}"
     try:
-        flags = f"--tls-certificate {certificate}, --tls-key {key}"
         # The password would otherwise be asked for on the terminal.
         context.load_cert_chain(certificate, key, password="")
         if client_ca is not None:

@@ -12,11 +12,11 @@ from farpoint_server.transport.reloading import ReloadedFiles
 from farpoint_server.transport.sockets import reason_of
 
 SCOPES = frozenset({"sample", "admin"})
-# 128 bits in hexadecimal; what is shorter was typed by hand.
+# 128 bits in hexadecimal; anything shorter was typed by hand.
 MIN_CHARACTERS = 32
 DIGEST_PREFIX = "sha256:"
-# An editor may empty a file for a moment; a file that stays of no use opens nothing.
-WITHDRAW_AFTER_S = 10.0
+# An editor may empty a file for a moment; a file that stays invalid opens nothing.
+REVOKE_AFTER_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Token:
 class TokenFile:
     """The tokens of a file, read again when it changes.
 
-    A file that is emptied, deleted or broken later on ends all of its tokens WITHDRAW_AFTER_S after
+    A file that is emptied, deleted or broken later on ends all of its tokens REVOKE_AFTER_S after
     the warning.
 
     A line is ``NAME SCOPES TOKEN``: a name for the log, scopes separated by commas, and the token
@@ -45,7 +45,7 @@ class TokenFile:
     def __init__(self, path: Path) -> None:
         try:
             self._tokens: ReloadedFiles[Sequence[Token]] = ReloadedFiles(
-                [path], lambda: parse_tokens(path.read_text()), WITHDRAW_AFTER_S, ()
+                [path], lambda: parse_tokens(path.read_text()), REVOKE_AFTER_S, ()
             )
         except (OSError, ValueError) as error:
             raise SecretsUnusableError(f"--tokens-file {path}: {reason_of(error)}") from error
@@ -82,18 +82,13 @@ def parse_tokens(text: str) -> Sequence[Token]:
             continue
         if len(words) != 3 or words[0] in tokens:
             raise ValueError(f"line {number}: expected NAME SCOPES TOKEN with a name of its own")
-        name, scopes, token = words
-        tokens[name] = Token(name, _scopes(scopes, number), _read_token(token, number))
+        scopes = frozenset(words[1].split(","))
+        if not scopes <= SCOPES:
+            raise ValueError(f"line {number}: expected scopes of {', '.join(sorted(SCOPES))}")
+        tokens[words[0]] = Token(words[0], scopes, _read_token(words[2], number))
     if not tokens:
         raise ValueError("expected at least one line NAME SCOPES TOKEN, got none")
     return tuple(tokens.values())
-
-
-def _scopes(text: str, number: int) -> frozenset[str]:
-    scopes = frozenset(text.split(","))
-    if not scopes <= SCOPES:
-        raise ValueError(f"line {number}: expected scopes of {', '.join(sorted(SCOPES))}")
-    return scopes
 
 
 def _read_token(token: str, number: int) -> bytes:

@@ -57,7 +57,7 @@ def sync(
     assert_type(client.sample([tensor], 4), list[Sample])
     assert_type(client.sample([cloud], 4), list[Sample])
     assert_type(client.encode(points), Encoding)
-    assert_type(client.encode(one, "encoder"), Encoding)
+    assert_type(client.encode(one, model="encoder"), Encoding)
     assert_type(client.encode(tensor), Encoding)
     assert_type(client.encode(batch), list[Encoding])
     assert_type(client.encode([points]), list[Encoding])

@@ -9,9 +9,9 @@ from tests.support.messages import details, sample_request, tensor
 from tests.support.servers.server_process import RunningServer
 from tests.support.wire_format import field
 
+from farpoint.inference import open_inference_pb2 as oi
 from farpoint.v1 import packed_cloud_pb2, tensor_pb2
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as oi
 
 # Receiving a message takes three times its size: in gRPC, on the way to Python, and there.
 MESSAGE_BYTES = 8 << 20

@@ -158,7 +158,7 @@ def test_answers_that_nobody_reads_count_until_their_peers_are_cut_off(start):
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)
             peer.connect((http.host, http.port))
             peer.sendall(raw_call("Sample", request.SerializeToString()))
-        server.wait_for(lambda line: line["event"] == "peer does not read" and line["closed"])
+        server.wait_for(lambda line: line["event"] == "peer reads too slowly" and line["closed"])
         server.wait_for_metric("farpoint_bytes_in_flight", lambda size: size == 0)
         assert server.metrics()["farpoint_refusals_total{reason=send_timeout}"] >= 1
         assert http.call("Sample", SMALL).status == 200

@@ -167,10 +167,8 @@ def test_a_served_architecture_answers_as_its_module(client, load, name):
     """Each cloud of a batch, whatever it was joined with, as the module answers to it alone."""
     module, manifest, sizes = load(name)
     given = inputs_of(manifest, sizes)
-    extra = {key: value for key, value in given.items() if key != "points"}
-    answers = client.infer(name, given["points"], **extra)
-    for i, answer in enumerate(answers):
-        one = {key: values[i] for key, values in given.items()}
+    clouds = [{key: values[i] for key, values in given.items()} for i in range(len(sizes))]
+    for one, answer in zip(clouds, client.infer(name, clouds), strict=True):
         expected = eager(module, manifest, one)
         for spec, array in zip(manifest.outputs, expected, strict=True):
             np.testing.assert_allclose(answer[spec.name], array, rtol=1e-5, atol=1e-5)
@@ -179,7 +177,8 @@ def test_a_served_architecture_answers_as_its_module(client, load, name):
 def test_the_exported_encoder_says_what_encode_says(client, load):
     load("encoder")
     points = RANDOM.random((60, 3), np.float32)
-    program, (stage,) = client.infer("encoder", points), client.encode(points, "special").stages
+    program = client.infer("encoder", {"points": points})
+    (stage,) = client.encode(points, model="special").stages
     np.testing.assert_array_equal(program["indices"], stage.indices)
     np.testing.assert_array_equal(program["counts"], stage.counts)
     np.testing.assert_allclose(program["features"], stage.features, rtol=1e-5, atol=1e-5)

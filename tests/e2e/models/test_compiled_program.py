@@ -37,10 +37,11 @@ def test_a_compiled_program_answers_as_its_module(package):
     colors = [random.random((len(cloud), 2), np.float32) for cloud in clouds]
     server = RunningServer("--encoder", "none", "--model", f"compiled={package}")
     with farpoint.Client(server.address) as client:
-        answers = client.infer("compiled", clouds, color=colors, label=[0, 1, 2])
+        inputs = [{"xyz": clouds[i], "color": colors[i], "label": i} for i in range(3)]
+        answers = client.infer("compiled", inputs)
         # What the package itself would read beyond its end.
         with pytest.raises(farpoint.InvalidArgumentError, match=r"inputs\[color\].shape"):
-            client.infer("compiled", clouds[0], color=colors[1], label=0)
+            client.infer("compiled", {**inputs[0], "color": colors[1]})
     assert server.stop() == 0
     for i, answer in enumerate(answers):
         with torch.no_grad():

@@ -95,7 +95,7 @@ def test_each_stage_is_a_prefix_of_the_farthest_points_and_counts_every_point(cl
 
 
 def test_features_are_those_of_the_model(client, encoders):
-    encoding = client.encode(CLOUD, "tiny")
+    encoding = client.encode(CLOUD, model="tiny")
     assert [len(stage) for stage in encoding.stages] == [250, 125]
     for stage, expected in zip(encoding.stages, features(encoders["tiny"], CLOUD), strict=True):
         np.testing.assert_allclose(stage.features, expected, rtol=1e-4, atol=1e-5)
@@ -103,19 +103,19 @@ def test_features_are_those_of_the_model(client, encoders):
 
 def test_a_model_may_take_attributes(client, encoders):
     rgb = RANDOM.random((1000, 3), np.float32)
-    (stage,) = client.encode(CLOUD, "colored", rgb).stages
+    (stage,) = client.encode(CLOUD, model="colored", attributes=rgb).stages
     np.testing.assert_allclose(
         stage.features, features(encoders["colored"], CLOUD, rgb)[0], rtol=1e-4, atol=1e-5
     )
     named = {"r": rgb[:, 0], "gb": rgb[:, 1:]}
-    (same,) = client.encode(CLOUD, "colored", named).stages
+    (same,) = client.encode(CLOUD, model="colored", attributes=named).stages
     np.testing.assert_array_equal(same.features, stage.features)
 
 
 def test_a_batch_of_any_sizes_is_encoded_as_each_cloud_by_itself(client):
     clouds = [RANDOM.random((n, 3), np.float32) for n in (700, 1, 40, 450, 33)]
-    for cloud, encoding in zip(clouds, client.encode(clouds, "tiny"), strict=True):
-        alone = client.encode(cloud, "tiny")
+    for cloud, encoding in zip(clouds, client.encode(clouds, model="tiny"), strict=True):
+        alone = client.encode(cloud, model="tiny")
         for got, expected in zip(encoding.stages, alone.stages, strict=True):
             np.testing.assert_array_equal(got.indices, expected.indices)
             np.testing.assert_array_equal(got.counts, expected.counts)
@@ -203,7 +203,7 @@ def test_a_wrong_field_is_named(model_server, wrong, field, said):
 
 def test_an_unknown_model_is_named_with_those_there_are(client):
     with pytest.raises(farpoint.NotFoundError, match=r"tiny.*got 'huge'"):
-        client.encode(CLOUD, "huge")
+        client.encode(CLOUD, model="huge")
 
 
 def test_models_are_listed_the_default_first(client):
@@ -230,12 +230,12 @@ def test_a_model_is_loaded_serves_and_is_unloaded(client, admin, model_server, f
     model = admin.load_model("extra", str(folder / "extra.safetensors"))
     assert model in client.list_models()
     assert health(model_server, "extra") == "SERVING"
-    got = client.encode(CLOUD, "extra").stages[0].features
+    got = client.encode(CLOUD, model="extra").stages[0].features
     np.testing.assert_allclose(got, features(expected, CLOUD)[0], rtol=1e-4, atol=1e-5)
     admin.unload_model("extra")
     assert health(model_server, "extra") == "NOT_FOUND"
     with pytest.raises(farpoint.NotFoundError):
-        client.encode(CLOUD, "extra")
+        client.encode(CLOUD, model="extra")
     with pytest.raises(farpoint.NotFoundError):
         admin.unload_model("extra")
 
@@ -246,7 +246,7 @@ def test_requests_in_flight_finish_on_the_model_they_began_with(client, admin, f
     cloud = RANDOM.random((16_000, 3), np.float32)
     admin.load_model("changing", str(folder / "old.safetensors"))
     with ThreadPoolExecutor(8) as callers:
-        answers = [callers.submit(client.encode, cloud, "changing") for _ in range(8)]
+        answers = [callers.submit(client.encode, cloud, model="changing") for _ in range(8)]
         # By the end of the first forward the others have long arrived.
         wait(answers, return_when=FIRST_COMPLETED)
         admin.load_model("changing", str(folder / "new.safetensors"))
@@ -293,7 +293,7 @@ def test_a_deadline_that_passed_is_said(client):
 
 async def test_the_async_client_does_the_same(model_server):
     async with farpoint.AsyncClient(model_server.address) as client:
-        encoding = await client.encode(CLOUD, "tiny")
+        encoding = await client.encode(CLOUD, model="tiny")
         assert encoding.stages[-1].counts.sum() == len(CLOUD)
         assert SHIPPED in [model.name for model in await client.list_models()]
 

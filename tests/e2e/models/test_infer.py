@@ -1,4 +1,4 @@
-"""Infer of a real server: exported programs, each joined in its way, beside their modules."""
+"""Exported models through `Client.infer`, each joined in its way, beside their modules."""
 
 import shutil
 import subprocess
@@ -76,13 +76,14 @@ def eager(points: np.ndarray, color: np.ndarray, label: int) -> dict[str, np.nda
 @pytest.mark.parametrize("model", ["alone", "segmenter"])
 def test_outputs_are_those_of_the_module_rows_first(client, model):
     points, color = cloud(100), RANDOM.random((100, 2), np.float32)
-    answer = client.infer(model, points, color=color, label=2)
+    inputs = {"xyz": points, "color": color, "label": 2}
+    answer = client.infer(model, inputs)
     expected = eager(points, color, 2)
     assert answer.model == model
     assert answer.outputs.keys() == expected.keys()
     for name, array in expected.items():
         np.testing.assert_allclose(answer[name], array, rtol=1e-5, atol=1e-5)
-    (only,) = client.infer(model, points, color=color, label=2, outputs=["logits"]).outputs
+    (only,) = client.infer(model, inputs, outputs=["logits"]).outputs
     assert only == "logits"
 
 
@@ -90,7 +91,8 @@ def test_clouds_of_any_sizes_are_answered_as_each_by_itself(client):
     clouds = [cloud(n) for n in (30, 200, 8, 30, 77)]
     colors = [RANDOM.random((len(points), 2), np.float32) for points in clouds]
     labels = [0, 1, 2, 3, 0]
-    answers = client.infer("segmenter", clouds, color=colors, label=labels)
+    given = zip(clouds, colors, labels, strict=True)
+    answers = client.infer("segmenter", [{"xyz": p, "color": c, "label": n} for p, c, n in given])
     for points, color, label, answer in zip(clouds, colors, labels, answers, strict=True):
         for name, array in eager(points, color, label).items():
             np.testing.assert_allclose(answer[name], array, rtol=1e-5, atol=1e-5)
@@ -98,7 +100,9 @@ def test_clouds_of_any_sizes_are_answered_as_each_by_itself(client):
 
 def test_padding_is_in_no_answer(client):
     clouds = [cloud(n) for n in (9, 1, 64, 33)]
-    for points, answer in zip(clouds, client.infer("halves", clouds), strict=True):
+    for points, answer in zip(
+        clouds, client.infer("halves", [{"xyz": c} for c in clouds]), strict=True
+    ):
         assert answer["counts"] == (len(points) + 1) // 2
         picks = farpoint_rows(points)
         np.testing.assert_array_equal(answer["rows"], picks[: int(answer["counts"])])
@@ -114,7 +118,7 @@ def test_ragged_requests_from_many_callers_keep_their_own_rows(client):
     """Some of them share a call."""
     clouds = [cloud(n) for n in RANDOM.integers(1, 400, 40)]
     with ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(lambda points: client.infer("pool", points), clouds))
+        answers = list(pool.map(lambda points: client.infer("pool", {"xyz": points}), clouds))
     for points, answer in zip(clouds, answers, strict=True):
         with torch.no_grad():
             ends = torch.tensor([len(points)])
@@ -126,8 +130,11 @@ def test_ragged_requests_from_many_callers_keep_their_own_rows(client):
 async def test_the_asyncio_client_gets_the_same(program_server):
     points = cloud(50)
     async with farpoint.AsyncClient(program_server.address) as client:
-        one = await client.infer("pool", points)
-        two = await client.infer("pool", [points, points], outputs=["pooled"])
+        one = await client.infer("pool", {"xyz": points})
+        two = await client.infer("pool", [{"xyz": points}] * 2, outputs=["pooled"])
+        assert await client.infer("pool", []) == []
+        with pytest.raises(farpoint.InvalidArgumentError, match="each of xyz once"):
+            await client.infer("pool", [{"xyz": points}, {"points": points}])
     assert all((answer["pooled"] == one["pooled"]).all() for answer in two)
 
 
@@ -148,8 +155,8 @@ def test_a_program_says_what_it_takes_and_gives(client):
 @pytest.mark.parametrize(
     ("model", "points", "inputs", "field"),
     [
-        ("pool", np.full((4, 3), np.nan, np.float32), {}, "points.data"),
-        ("segmenter", cloud(7), {"color": np.zeros((7, 2)), "label": 0}, "lengths"),
+        ("pool", np.full((4, 3), np.nan, np.float32), {}, "inputs[xyz].data"),
+        ("segmenter", cloud(7), {"color": np.zeros((7, 2)), "label": 0}, "inputs[xyz].shape"),
         ("segmenter", cloud(8), {"color": np.zeros((8, 2))}, "inputs"),
         ("segmenter", cloud(8), {"color": np.zeros((8, 2)), "label": 4}, "points"),
     ],
@@ -159,16 +166,40 @@ def test_a_wrong_request_is_refused_by_field_and_the_next_is_served(
 ):
     """The last one is what the embedding itself refuses."""
     with pytest.raises(farpoint.InvalidArgumentError) as caught:
-        client.infer(model, points, **inputs)
+        client.infer(model, {"xyz": points, **inputs})
     assert caught.value.field == field
-    assert len(client.infer("pool", cloud(9))["features"]) == 9
+    assert len(client.infer("pool", {"xyz": cloud(9)})["features"]) == 9
 
 
-def test_programs_and_encoders_are_not_asked_for_one_another(client):
-    with pytest.raises(farpoint.InvalidArgumentError, match="Infer runs others"):
-        client.encode(cloud(9), "pool")
+def test_every_input_is_sent_whatever_its_name(client):
+    """An input called as an argument of `infer` is no argument."""
+    with pytest.raises(farpoint.InvalidArgumentError) as caught:
+        client.infer("pool", {"xyz": cloud(3), "timeout": np.float32(3), "outputs": np.ones(2)})
+    assert caught.value.field == "inputs[1].name"
+    with pytest.raises(farpoint.InvalidArgumentError, match="mapping"):
+        client.infer("pool", [cloud(3)])
+
+
+def test_equal_clouds_are_one_request_with_a_dimension_of_clouds(client):
+    points = RANDOM.random((2, 20, 3), np.float32)
+    answer = client.infer("pool", {"xyz": points})
+    for i in range(2):
+        alone = client.infer("pool", {"xyz": points[i]})
+        np.testing.assert_allclose(answer["features"][i], alone["features"], rtol=1e-5, atol=1e-5)
+    assert 0 < answer.timings.compute_ms <= answer.timings.server_ms <= answer.timings.total_ms
+
+
+def test_built_in_sampling_is_a_model_too(client):
+    points = cloud(50)
+    answer = client.infer("fps", {"points": points, "sample_count": [7]})
+    np.testing.assert_array_equal(answer["indices"], client.sample(points, 7).indices)
+
+
+def test_exported_models_and_encoders_are_not_asked_for_one_another(client):
+    with pytest.raises(farpoint.InvalidArgumentError, match="infer runs others"):
+        client.encode(cloud(9), model="pool")
     with pytest.raises(farpoint.NotFoundError, match="alone, segmenter, pool, halves"):
-        client.infer("nothing", cloud(9))
+        client.infer("nothing", {"xyz": cloud(9)})
 
 
 def test_an_administrator_loads_and_unloads_programs(program_server, folder):
@@ -176,10 +207,10 @@ def test_an_administrator_loads_and_unloads_programs(program_server, folder):
     with farpoint.Client(line["admin_addresses"][0]) as admin:
         model = admin.load_model("again", str(folder / "pool.pt2"), timeout=60)
         with farpoint.Client(program_server.address) as client:
-            assert len(client.infer("again", cloud(3))["features"]) == 3
+            assert len(client.infer("again", {"xyz": cloud(3)})["features"]) == 3
             admin.unload_model("again")
             with pytest.raises(farpoint.NotFoundError):
-                client.infer("again", cloud(3))
+                client.infer("again", {"xyz": cloud(3)})
         assert model.parameter_count == 86
         (folder / "bad.pt2").write_bytes(b"")
         with pytest.raises(farpoint.InvalidArgumentError, match="no zip file"):

@@ -11,9 +11,9 @@ from tests.support.messages import details
 from tests.support.servers.server_process import RunningServer
 
 import farpoint
+from farpoint.inference import open_inference_pb2 as pb
+from farpoint.inference import open_inference_pb2_grpc
 from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2_grpc
 
 RANDOM = np.random.default_rng(5)
 CLOUD = RANDOM.normal(size=(2, 300, 3)).astype(np.float32)
@@ -163,7 +163,9 @@ def test_the_stages_are_those_of_encode(colored, colored_server, one):
     answer = outputs(response)
     assert list(answer) == [f"{kind}_{i}" for i in (0, 1) for kind in STAGE]
     with farpoint.Client(colored_server.address) as client:
-        encodings = client.encode(points, "colored", list(colors) if not one else colors)
+        encodings = client.encode(
+            points, model="colored", attributes=list(colors) if not one else colors
+        )
     for i in (0, 1):
         for kind in STAGE:
             each = [getattr(e.stages[i], kind) for e in ([encodings] if one else encodings)]

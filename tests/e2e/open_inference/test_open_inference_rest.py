@@ -88,8 +88,6 @@ def test_bytes_go_in_and_come_out_behind_the_json(http, wanted):
         ("GET", "/v2/models/none/ready", 400),
         ("GET", "/v2/models/none", 404),
         ("GET", "/v2/models/fps/versions/2", 404),
-        ("GET", "/v2/systemsharedmemory/status", 501),
-        ("GET", "/v2/cudasharedmemory/status", 200),
         ("POST", "/v2/models/fps", 405),
         ("GET", "/v2/models/fps/infer", 405),
         ("GET", "/v2/nothing", 404),

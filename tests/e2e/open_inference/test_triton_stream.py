@@ -11,8 +11,8 @@ from tests.e2e.open_inference.triton import CLOUD, fps_inputs, triton
 from tests.support.servers.server_process import RunningServer
 
 import farpoint
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2_grpc
+from farpoint.inference import open_inference_pb2 as pb
+from farpoint.inference import open_inference_pb2_grpc
 
 WAIT_S = 60
 

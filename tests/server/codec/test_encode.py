@@ -5,13 +5,14 @@ import time
 import numpy as np
 import pytest
 
+from farpoint.inference import open_inference_pb2 as v2
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
 from farpoint_models import EncoderConfig
 from farpoint_server.codec import encode
 from farpoint_server.codec.open_inference import encoder
 from farpoint_server.codec.open_inference.message import whole
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as v2
+from farpoint_server.codec.open_inference.model_config import model_metadata
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.engine.types import Outcome, StageOutput
 from farpoint_server.errors import InvalidRequestError
@@ -160,8 +161,12 @@ def infer(points=CLOUD, colors=None, shape=None, outputs=()) -> v2.ModelInferReq
     return made
 
 
+def metadata(config: EncoderConfig) -> v2.ModelMetadataResponse:
+    return model_metadata("m", encoder.input_sizes(config), encoder.output_sizes(config))
+
+
 def test_an_encoder_says_what_it_takes_and_gives():
-    said = encoder.metadata("m", COLORED)
+    said = metadata(COLORED)
     assert (said.name, list(said.versions)) == ("m", ["1"])
     assert [(t.name, t.datatype, list(t.shape)) for t in said.inputs] == [
         ("points", "FP32", [-1, 3]),
@@ -174,7 +179,7 @@ def test_an_encoder_says_what_it_takes_and_gives():
         ("counts_0", "INT32", [-1]),
         ("mean_distances_0", "FP32", [-1]),
     ]
-    said = encoder.metadata("m", PLAIN)
+    said = metadata(PLAIN)
     assert [t.name for t in said.inputs] == ["points"]
     assert [t.name for t in said.outputs][5:7] == ["indices_1", "points_1"]
 
@@ -210,7 +215,7 @@ def test_the_outputs_that_were_asked_for_come_raw_and_in_that_order(dtype):
     made = infer(cloud, shape=(2, 3, 3), outputs=("points_1", "indices_0", "features_1"))
     work = encoder.parse_encoder_request(whole(made), PLAIN, LIMITS)
     outcome = Outcome([EVEN, EVEN], 0, 0)
-    answer = encoder.serialize_encoder_response(made, "m", PLAIN, work, outcome)
+    answer = encoder.serialize_encoder_response(made, "m", PLAIN, work, 0.0, outcome)
     assert (answer.model_name, answer.model_version, answer.id) == ("m", "1", "7")
     assert [(o.name, o.datatype, list(o.shape)) for o in answer.outputs] == [
         ("points_1", f"FP{8 * cloud.itemsize}", [2, 1, 3]),
@@ -228,7 +233,7 @@ def test_one_cloud_has_no_dimension_of_clouds():
     work = encoder.parse_encoder_request(whole(made), ONE_STAGE, LIMITS)
     one = StageOutput(*(value[:1] for value in vars(EVEN).values()))
     outcome = Outcome([one], 0, 0)
-    answer = encoder.serialize_encoder_response(made, "m", ONE_STAGE, work, outcome)
+    answer = encoder.serialize_encoder_response(made, "m", ONE_STAGE, work, 0.0, outcome)
     assert [list(o.shape) for o in answer.outputs] == [[1]]
 
 

@@ -5,11 +5,11 @@ import pytest
 from google.protobuf import descriptor_pool
 from tests.support.wire_format import field as wire_field
 
+from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.codec.open_inference.message import read_infer_message
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.codec.validation import RequestLimits
-from farpoint_server.errors import InvalidRequestError
+from farpoint_server.errors import InvalidRequestError, UnsupportedError
 
 LIMITS = RequestLimits(message_bytes=1000, points=100, clouds=4)
 CLOUD = np.arange(30, dtype=np.float32).reshape(10, 3)
@@ -123,10 +123,6 @@ WRONG = {
         "parameters[nonfinite_policy]",
     ),
     "unknown output": (request(outputs=[{"name": "x"}]), "outputs[0].name"),
-    "input in shared memory": (
-        changed(lambda r: r.inputs[0].parameters["shared_memory_region"].SetInParent()),
-        "inputs[points].parameters",
-    ),
     "classification": (
         request(outputs=[{"name": "indices", "parameters": {"classification": {}}}]),
         "outputs[0].parameters",
@@ -140,6 +136,14 @@ def test_a_wrong_request_is_told_which_field(case):
     with pytest.raises(InvalidRequestError) as caught:
         parse(made)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("where", ["inputs", "outputs"])
+def test_a_tensor_in_shared_memory_is_not_supported(where):
+    made = request(outputs=[{"name": "indices"}])
+    getattr(made, where)[0].parameters["shared_memory_region"].string_param = "region"
+    with pytest.raises(UnsupportedError, match=f"{where}.*send the tensor in the message"):
+        parse(made)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.codec.open_inference.message import whole
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
+from farpoint_server.codec.open_inference.model_config import model_metadata
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError
@@ -77,7 +78,7 @@ def test_a_start_is_a_row(start, right):
 
 
 def test_a_model_says_what_it_takes_and_gives():
-    said = fps.metadata()
+    said = model_metadata("fps", fps.INPUTS, fps.OUTPUTS)
     assert (said.name, list(said.versions), said.platform) == ("fps", ["1"], "farpoint")
     assert [(t.name, t.datatype, list(t.shape)) for t in said.inputs] == [
         ("points", "FP32", [-1, 3]),
@@ -98,7 +99,7 @@ def test_the_answer_has_the_dimensions_of_the_request(shape, sizes):
     made = request(shape, count=2 // (len(shape) - 1), outputs=("distances", "indices"))
     decoded = decode_sample_request(fps.parse_fps_request(whole(made), LIMITS))
     samples = Samples(np.array([1, 4], np.int32), np.array([0.5, 2.5], np.float32))
-    answer = fps.serialize_fps_response(made, decoded, Outcome(samples, 0, 0))
+    answer = fps.serialize_fps_response(made, 0.0, decoded, Outcome(samples, 0, 0))
     assert (answer.model_name, answer.model_version, answer.id) == ("fps", "1", "7")
     assert [(o.name, o.datatype, list(o.shape)) for o in answer.outputs] == [
         ("distances", "FP32", sizes),

@@ -1,14 +1,16 @@
 """The REST form of Open Inference: JSON alone, with binary data, and what a wrong body is told."""
 
 import json
+import tracemalloc
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
+from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.open_inference import fps, json_values, rest
 from farpoint_server.codec.open_inference.message import read_infer_message
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError
@@ -29,8 +31,13 @@ def body(*inputs, binary=b"", **fields):
 
 
 def parse(*inputs, binary=b"", **fields):
-    read = rest.read_rest_request("fps", "", *body(*inputs, binary=binary, **fields))
-    return fps.parse_fps_request(read.message, LIMITS)
+    return fps.parse_fps_request(message(*body(*inputs, binary=binary, **fields)), LIMITS)
+
+
+def message(*body):
+    """As it goes on from the REST endpoint."""
+    raw = rest.serialize_rest_request(*rest.read_rest_request("fps", "1", *body))
+    return read_infer_message(raw)
 
 
 @pytest.mark.parametrize("data", [CLOUD.ravel().tolist(), CLOUD.tolist()], ids=["flat", "nested"])
@@ -55,10 +62,9 @@ def test_binary_data_lies_behind_the_json_in_the_order_of_the_inputs():
 
 
 def test_a_request_is_the_same_on_the_wire_of_grpc():
-    read = rest.read_rest_request("fps", "1", *body(points(data=CLOUD.tolist()), COUNT, id="x"))
-    message = read_infer_message(rest.serialize_infer_message(read.message))
-    assert (message.request.model_name, message.request.id) == ("fps", "x")
-    parsed = fps.parse_fps_request(message, LIMITS)
+    read = message(*body(points(data=CLOUD.tolist()), COUNT, id="x"))
+    assert (read.request.model_name, read.request.id) == ("fps", "x")
+    parsed = fps.parse_fps_request(read, LIMITS)
     np.testing.assert_array_equal(parsed.points.array(), CLOUD)
 
 
@@ -82,11 +88,11 @@ def test_a_request_is_the_same_on_the_wire_of_grpc():
 )
 def test_outputs_are_json_or_binary_as_is_asked(fields, in_binary):
     fields.setdefault("outputs", [{"name": "indices"}, {"name": "distances"}])
-    read = rest.read_rest_request("fps", "", *body(points(data=CLOUD.tolist()), COUNT, **fields))
-    decoded = decode_sample_request(fps.parse_fps_request(read.message, LIMITS))
+    read = message(*body(points(data=CLOUD.tolist()), COUNT, **fields))
+    decoded = decode_sample_request(fps.parse_fps_request(read, LIMITS))
     samples = Samples(np.array([1, 4, 9], np.int32), np.array([0.5, 2.5, 0], np.float32))
-    response = fps.serialize_fps_response(read.message.request, decoded, Outcome(samples, 0, 0))
-    text, chunks = rest.write_rest_response(read, response)
+    response = fps.serialize_fps_response(read.request, 0.0, decoded, Outcome(samples, 0, 0))
+    text, chunks = rest.write_rest_response(read.request, response)
     said = json.loads(text)
     assert (said["model_name"], said["model_version"]) == ("fps", "1")
     rest_of = memoryview(b"".join(chunks))
@@ -106,31 +112,13 @@ def test_outputs_are_json_or_binary_as_is_asked(fields, in_binary):
     assert found.get("distances", [0.5, 2.5, 0]) == [0.5, 2.5, 0]
 
 
-def test_an_output_in_shared_memory_has_no_data():
-    response = pb.ModelInferResponse(model_name="fps", id="7", raw_output_contents=[b""])
-    output = response.outputs.add(name="indices", datatype="INT32", shape=[3])
-    output.parameters["shared_memory_region"].string_param = "r"
-    output.parameters["shared_memory_byte_size"].int64_param = 12
-    read = rest.read_rest_request("fps", "", *body(points(data=[]), COUNT))
-    text, chunks = rest.write_rest_response(read, response)
-    assert not chunks
-    assert json.loads(text)["outputs"] == [
-        {
-            "name": "indices",
-            "datatype": "INT32",
-            "shape": [3],
-            "parameters": {"shared_memory_region": "r", "shared_memory_byte_size": 12},
-        }
-    ]
-
-
 def test_what_json_cannot_say_is_to_be_asked_for_in_binary():
-    read = rest.read_rest_request("fps", "", *body(points(data=[]), COUNT))
+    request, _ = rest.read_rest_request("fps", "", *body(points(data=[]), COUNT))
     for datatype, data in (("FP32", np.float32("nan")), ("BF16", np.uint16(0x7FC0))):
         response = pb.ModelInferResponse(raw_output_contents=[data.tobytes()])
         response.outputs.add(name="features", datatype=datatype, shape=[1])
         with pytest.raises(InvalidRequestError, match="binary_data") as caught:
-            rest.write_rest_response(read, response)
+            rest.write_rest_response(request, response)
         assert caught.value.field == "outputs[features]"
 
 
@@ -155,6 +143,10 @@ WRONG = {
     "huge integers": (body({**COUNT, "data": [2**70]})[0], "inputs[0].data"),
     "beyond the type": (body({**COUNT, "datatype": "INT32", "data": [2**40]})[0], "inputs[0].data"),
     "a fraction": (body({**COUNT, "data": [1.5]})[0], "inputs[0].data"),
+    "an integer that no double is": (body(points(data=[10**400]))[0], "inputs[0].data"),
+    "many inputs": (b'{"inputs": [' + b"{}," * 99 + b"{}]}", "inputs"),
+    "many dimensions": (body(points(shape=[1] * 99))[0], "inputs[0].shape"),
+    "a list among numbers": (body(points(data=[1, [2]]))[0], "inputs[0].data"),
     "an unknown type": (body(points(datatype="BYTES", data=["x"]))[0], "inputs[0].data"),
     "bfloat16 as numbers": (body(points(datatype="BF16", data=[1] * 30))[0], "inputs[0].data"),
     "a shape of text": (body(points(shape=["x"], data=[]))[0], "inputs[0].shape"),
@@ -180,6 +172,28 @@ def test_a_wrong_body_is_told_what_is_wrong(case):
     with pytest.raises(InvalidRequestError) as caught:
         rest.read_rest_request("fps", "", wrong)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ["x" * 100_000, *("y" for _ in range(50_000))],
+        [[["x" * 100_000], *([] for _ in range(50_000))]],
+        [1.5] * 50_000,
+        [[1, 2, 3]] * 30_000,
+    ],
+    ids=["strings", "lists", "numbers", "rows"],
+)
+def test_a_body_becomes_no_more_than_a_multiple_of_its_bytes(data):
+    """numpy would make an array of strings as wide as the longest."""
+    raw, _ = body(points(data=data))
+    tracemalloc.start()
+    try:
+        with suppress(InvalidRequestError):
+            rest.read_rest_request("fps", "", raw)
+        assert tracemalloc.get_traced_memory()[1] < 40 * len(raw)
+    finally:
+        tracemalloc.stop()
 
 
 def test_binary_data_that_nothing_refers_to():

@@ -17,7 +17,7 @@ from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.services.sample_handler import SampleHandler
+from farpoint_server.services.pipeline import Pipeline, SampleCall
 
 SIZE = 8192
 CLOUD = np.arange(60, dtype=np.float32).reshape(20, 3)
@@ -194,10 +194,10 @@ async def test_what_a_request_refers_to_counts_in_flight(regions, made):
             held.append((work.point_count, admission.points, admission.bytes, timeout_s))
             return Outcome(Samples(np.zeros(1, np.int32), None), 0, 0)
 
-    handler = SampleHandler(LIMITS, admission, None, Batcher(), [], None, regions)
+    pipeline = Pipeline(LIMITS, admission, None, Batcher(), [], None, regions)
     sent = message(tensor(regions.add(made(SIZE)), 0))
-    request = parse_sample_request(sent, LIMITS, handler.regions)
-    await handler.sample(request, 1.0, lambda *_: [])
+    request = parse_sample_request(sent, LIMITS, pipeline.regions)
+    await pipeline.run(SampleCall(request, lambda *_: []), 1.0)
     assert held == [(20, 20, sent.size + 240, 1.0)]
     assert (admission.points, admission.bytes) == (0, 0)
 

@@ -5,7 +5,7 @@ import torch
 
 from farpoint_server.config.cli import parse
 from farpoint_server.config.memory import MemorySettings
-from farpoint_server.memory.managers import thresholds_of
+from farpoint_server.memory.manager import thresholds_of
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 MIB = 1 << 20

@@ -139,6 +139,29 @@ def test_help_has_every_setting_with_its_default_and_variable(capsys):
         assert " ".join(str(field.description).split()) in text
 
 
+def test_help_has_groups_and_the_unit_of_each_value(capsys):
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    text = capsys.readouterr().out
+    groups = text.split("\n\n")[3:-1]
+    assert [group.partition(" (docs")[0].partition(":")[0] for group in groups] == [
+        "Addresses, devices, processes and log",
+        "TLS, tokens and administration",
+        "HTTP, metrics and traces",
+        "Models",
+        "Limits of requests, and batches",
+        "Connections",
+        "Memory",
+    ]
+    assert groups[0].splitlines()[1].startswith("  --listen ADDRESS ")
+    for flag in (
+        "--long-work-ms MILLISECONDS",
+        "--caller-share FRACTION",
+        "--idle-timeout-s SECONDS",
+    ):
+        assert flag in text
+
+
 def test_settings_cannot_be_changed():
     with pytest.raises(ValidationError):
         Settings().device = "cpu"

@@ -19,10 +19,8 @@ from farpoint_server.engine.sample import SampleBatch, SampleWork
 from farpoint_server.engine.transfer.device import DeviceStream
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.manager import Manager
-from farpoint_server.memory.managers import manager_of
-from farpoint_server.memory.options import Options
-from farpoint_server.memory.policy import Thresholds
+from farpoint_server.memory.manager import Manager, manager_of
+from farpoint_server.memory.policy import Options, Thresholds
 
 CPU = torch.device("cpu")
 clouds = partial(clouds_of, np.random.default_rng(4))
@@ -148,7 +146,7 @@ async def test_on_a_gpu_short_work_passes_long_work_on_a_stream_of_its_own():
     batch = SampleBatch([clouds(300), clouds(200)])
     long = asyncio.ensure_future(background.run(batch))
     short = await asyncio.wait_for(engine.run(batch), 30)
-    while not gate.readers:  # the other engine's thread may be slow to begin
+    while not pipelines[0].in_flight:  # the other engine's thread may be slow to begin
         await asyncio.sleep(0.001)
     assert not long.done()
     assert await engine.call(lambda: memory.trim_if_idle(0)) is None

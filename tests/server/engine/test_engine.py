@@ -53,7 +53,7 @@ async def test_a_request_that_is_given_up_frees_the_engine_and_the_others_are_fi
     running = asyncio.ensure_future(engine.run(batch))
     await asyncio.sleep(0.1)
     assert not running.done()
-    batch.give_up(0)
+    batch.cancel(0)
     begun = time.monotonic()
     _, kept = await running
     assert time.monotonic() - begun < 10

@@ -46,7 +46,7 @@ def test_each_cloud_is_answered_by_itself(kind):
     counts = COUNTS if samples.counts is None else samples.counts
     assert counts.tolist() == [len(rows) for rows in expected]
     assert (samples.points is not None) == (kind == "mean")
-    assert asked.kind == kind
+    assert asked.cost_key == kind
 
 
 def test_a_device_is_given_the_same_and_answers_the_same():
@@ -76,7 +76,7 @@ def test_halves_are_joined(kind):
 def test_what_is_given_up_does_not_begin():
     asked = work(METHODS["random"])
     left, _ = asked.halve()
-    asked.give_up(0)
+    asked.cancel(0)
     assert len(answer(left).rows) == 0
 
 

@@ -62,4 +62,4 @@ def test_the_cost_of_few_samples_is_small() -> None:
     request = clouds([2000])
     work, covered = SampleWork(request), SampleWork(replace(request, covering_radius=3.0))
     assert covered.cost_ns < work.cost_ns / 4
-    assert covered.kind != work.kind
+    assert covered.cost_key != work.cost_key

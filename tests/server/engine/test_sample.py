@@ -67,7 +67,7 @@ def test_giving_a_request_up_reaches_its_slices_and_halves():
     batch = SampleBatch([clouds(3), clouds(4, 5), clouds(6)])
     rest = batch[1:]
     left, right = rest[:1].halve()
-    batch.give_up(1)
+    batch.cancel(1)
     assert rest.cancelled.tolist() == [1, 1, 0]
     assert (left.cancelled.tolist(), right.cancelled.tolist()) == ([1], [1])
     assert batch[2:].cancelled.tolist() == [0]
@@ -89,3 +89,17 @@ async def test_a_batch_that_fits_is_neither_cut_nor_joined(monkeypatch):
     assert len(ran) == 1
     assert ran[0] is batch
     engine.stop()
+
+
+@pytest.mark.parametrize(
+    ("points", "clouds", "samples", "rounded"),
+    [
+        (1, 1, 1, 7 * 512),
+        (512, 64, 512, 512 * (12 + 4 + 16) + 512 * (4 + 4 + 12) + 64 * 24),
+        (513, 1, 1, (12 + 1 + 4 + 1 + 16 + 1) * 512 + 4 * 512),
+    ],
+)
+def test_predicted_bytes_are_those_of_each_tensor_rounded_up_and_a_margin(
+    points, clouds, samples, rounded
+):
+    assert sample.sample_bytes(points, clouds, samples) == int(1.25 * rounded)

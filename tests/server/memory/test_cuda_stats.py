@@ -1,7 +1,7 @@
 """torch's counters, read: the keys of 2.11 and 2.13, and keys that are missing."""
 
-from farpoint_server.memory.allocator import Stats
 from farpoint_server.memory.cuda import read_stats
+from farpoint_server.memory.snapshot import Stats
 
 DEVICE = {
     "allocated_bytes.all.current": 100,

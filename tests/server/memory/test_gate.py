@@ -1,10 +1,17 @@
 """Threads at the gate."""
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
 
 from farpoint_server.memory.gate import Gate
+
+
+def insist(gate: Gate, timeout_s: float) -> bool:
+    with gate.exclusive(timeout_s) as entered:
+        return entered
 
 
 def test_a_trim_gives_up_while_a_batch_is_inside():
@@ -16,59 +23,47 @@ def test_a_trim_gives_up_while_a_batch_is_inside():
 
 
 def test_a_batch_waits_for_the_trim_that_runs():
-    gate = Gate()
-    order = []
+    gate, order = Gate(), []
+
+    def read() -> None:
+        with gate.reading():
+            order.append("batch")
+
     with ThreadPoolExecutor(1) as threads:
         with gate.try_exclusive():
-            reader = threads.submit(lambda: _read(gate, order))
-            time.sleep(0.05)
+            reader = threads.submit(read)
+            assert not gate.enter()
             order.append("trim")
         reader.result(30)
     assert order == ["trim", "batch"]
 
 
-def test_exclusive_holds_new_batches_back_until_those_inside_are_done():
+def test_a_trim_that_insists_holds_new_batches_back_until_those_inside_are_done():
     gate = Gate()
-    order: list[str] = []
-    inside, go = threading.Event(), threading.Event()
-
-    def long() -> None:
-        with gate.reading():
-            inside.set()
-            go.wait(30)
-            order.append("long")
-
-    def trim() -> None:
-        with gate.exclusive(30) as entered:
-            assert entered
-            order.append("trim")
-
-    with ThreadPoolExecutor(3) as threads:
-        running = [threads.submit(long)]
-        assert inside.wait(30)
-        running.append(threads.submit(trim))
-        while not gate._insisting:
-            time.sleep(0.001)
-        running.append(threads.submit(lambda: _read(gate, order)))
-        time.sleep(0.05)
-        go.set()
-        for future in running:
-            future.result(30)
-    assert order == ["long", "trim", "batch"]
+    with ThreadPoolExecutor(2) as threads, ExitStack() as inside:
+        assert gate.enter()
+        inside.callback(gate.leave)
+        trim = threads.submit(insist, gate, 30)
+        while gate.enter():  # until the trim has begun to insist
+            gate.leave()
+        assert not trim.done()
+        inside.close()
+        assert trim.result(30)
+        assert gate.enter()
+        gate.leave()
+    assert gate.readers == 0
 
 
-def test_exclusive_gives_up_in_time_and_lets_batches_in_again():
+def test_a_trim_that_insists_gives_up_in_time_and_lets_batches_in_again():
     gate = Gate()
     with gate.reading(), ThreadPoolExecutor(1) as threads:
-        assert threads.submit(lambda: _insist(gate, 0.05)).result(30) is False
-        order: list[str] = []
-        threads.submit(lambda: _read(gate, order)).result(30)
-        assert order == ["batch"]
+        assert threads.submit(insist, gate, 0.05).result(30) is False
+        assert gate.enter()
+        gate.leave()
 
 
 def test_batches_never_starve_under_trims_that_do_not_stop():
-    gate = Gate()
-    stop = threading.Event()
+    gate, stop = Gate(), threading.Event()
     overlaps: list[int] = []
 
     def trim() -> None:
@@ -76,7 +71,7 @@ def test_batches_never_starve_under_trims_that_do_not_stop():
             with gate.try_exclusive() as entered:
                 if entered and gate.readers:
                     overlaps.append(gate.readers)
-            time.sleep(0)
+            stop.wait(0)
 
     def batches() -> None:
         for _ in range(50):
@@ -95,51 +90,30 @@ def test_batches_never_starve_under_trims_that_do_not_stop():
     assert not overlaps
 
 
-def _read(gate: Gate, order: list[str]) -> None:
-    with gate.reading():
-        order.append("batch")
-
-
-def _insist(gate: Gate, timeout_s: float) -> bool:
-    with gate.exclusive(timeout_s) as entered:
-        return entered
-
-
-def test_a_batch_that_does_not_wait_is_let_in_or_turned_away():
+@pytest.mark.parametrize("how", ["enter", "hold_shared"])
+def test_a_batch_that_does_not_wait_counts_until_it_leaves(how):
     gate = Gate()
-    assert gate.enter()
+    if how == "enter":
+        assert gate.enter()
+        leave = gate.leave
+    else:
+        with gate.reading():
+            leave = gate.hold_shared()
     with gate.try_exclusive() as entered:
         assert not entered
-    gate.leave()
+    leave()
     with gate.try_exclusive() as entered:
         assert entered
-        assert not gate.enter()
     assert gate.readers == 0
 
 
-def test_a_batch_that_does_not_wait_ends_the_wait_of_a_trim_that_insists():
+def test_a_wait_until_the_gate_is_empty_holds_nobody_back():
     gate = Gate()
     assert gate.enter()
     with ThreadPoolExecutor(1) as threads:
-        trim = threads.submit(_insist, gate, 30)
-        while not gate._insisting:
-            time.sleep(0.001)
-        assert not gate.enter()
-        begun = time.monotonic()
-        gate.leave()
-        assert trim.result(30)
-    assert time.monotonic() - begun < 10
-
-
-def test_who_waits_until_the_gate_is_empty_holds_nobody_back():
-    gate = Gate()
-    leave = gate.enter() and gate.leave
-    with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(gate.wait_until_empty, 30)
-        while not gate._waiting:
-            time.sleep(0.001)
         with gate.reading():
-            leave()
+            gate.leave()
             assert not waiting.done()
         assert waiting.result(30)
     with gate.reading():

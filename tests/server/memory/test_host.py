@@ -8,15 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from farpoint_server.memory import host, procfs
-from farpoint_server.memory.allocator import Room, Stats
-from farpoint_server.memory.host import Heap, HeapUse, UnknownMalloc
-from farpoint_server.memory.policy import History, Signals, Thresholds, TrimLevel, decide, trimmed
-from farpoint_server.memory.procfs import room
+from farpoint_server.memory import host
+from farpoint_server.memory.host import Glibc, Heap, HeapUse, UnknownMalloc, machine_room
+from farpoint_server.memory.policy import Thresholds, TrimPolicy
+from farpoint_server.memory.snapshot import Reason, Room, Stats
 
 MIB = 1 << 20
 # Below the size from which malloc maps blocks by themselves and unmaps them when they are freed.
 BLOCK = 100 << 10
+ROOM = Room(free=8 << 30, total=16 << 30)
 GLIBC_CALLS = dict.fromkeys(("mallinfo2", "malloc_trim", "mallopt", "gnu_get_libc_version"))
 
 real_heap = pytest.mark.skipif("glibc" not in host.detect().name, reason="malloc is not glibc's")
@@ -42,7 +42,6 @@ class ScriptedMalloc:
     cached: int = 0
     events: list = field(default_factory=list)
     name = "scripted"
-    is_known = True
 
     def use(self):
         return HeapUse(self.live, self.cached + 900 * MIB)
@@ -60,7 +59,7 @@ class ScriptedMalloc:
 @pytest.fixture
 def malloc(monkeypatch):
     malloc = ScriptedMalloc()
-    monkeypatch.setattr(procfs, "anonymous_bytes", lambda: 40 * MIB + malloc.live + malloc.cached)
+    monkeypatch.setattr(host, "anonymous_bytes", lambda: 40 * MIB + malloc.live + malloc.cached)
     return malloc
 
 
@@ -72,9 +71,9 @@ def check_freed_memory():
     filled = heap.stats()
     assert filled.releasable - before.releasable > 48 * MIB
     assert filled.allocated - before.allocated < 8 * MIB
-    resident_before = procfs.resident_bytes()
+    resident_before = host.resident_bytes()
     heap.trim()
-    assert resident_before - procfs.resident_bytes() > 48 * MIB
+    assert resident_before - host.resident_bytes() > 48 * MIB
     assert heap.stats().releasable < 4 * MIB
 
 
@@ -101,41 +100,32 @@ def test_memory_that_others_free_just_after_a_trim_is_seen_and_trimmed_later(mal
     tended.trim()
     left = tended.stats()
     assert left.releasable == 20 * MIB
-    thresholds = Thresholds(idle_s=2, interval_s=2, min_trim_bytes=8 * MIB)
-    room = Room(free=8 << 30, total=16 << 30)
-    idle = Signals(now=10, stats=before, room=room, demand=0, waiting=0, last_work=0)
-    history = trimmed(idle, History(), left, TrimLevel.IDLE)
-    later = Signals(now=12, stats=left, room=room, demand=0, waiting=0, last_work=0)
-    assert decide(later, history, thresholds)[0] is TrimLevel.IDLE
+    policy = TrimPolicy(Thresholds(idle_s=2, interval_s=2, min_trim_bytes=8 * MIB))
+    policy.trimmed(10, Reason.IDLE, before, left, ROOM)
+    assert policy.decide(12, left, ROOM, waiting=0, last_work=0) is Reason.IDLE
     tended.trim()
     assert (malloc.cached, tended.stats().releasable) == (0, 0)
-
-
-@real_heap
-def test_a_peak_is_seen_unless_free_memory_could_hide_it():
-    heap = Heap()
-    heap.trim()
-    heap.begin_peak()
-    scattered(64 * MIB)
-    assert heap.peak() == pytest.approx(64 * MIB, rel=0.2)
-    heap.begin_peak()
-    scattered(32 * MIB)
-    assert heap.peak() is None
 
 
 def test_the_tighter_of_machine_and_control_group_counts(tmp_path):
     meminfo, group = tmp_path / "meminfo", tmp_path / "cgroup"
     meminfo.write_text("MemTotal:       1000 kB\nMemFree: 1 kB\nMemAvailable:    600 kB\n")
     group.mkdir()
-    assert (room(meminfo, group).free, room(meminfo, group).total) == (600 * 1024, 1000 * 1024)
+    assert (machine_room(meminfo, group).free, machine_room(meminfo, group).total) == (
+        600 * 1024,
+        1000 * 1024,
+    )
     (group / "memory.max").write_text("max\n")
     (group / "memory.current").write_text("5000\n")
-    assert room(meminfo, group).total == 1000 * 1024
+    assert machine_room(meminfo, group).total == 1000 * 1024
     (group / "memory.max").write_text("500000\n")
     (group / "memory.current").write_text("450000\n")
     (group / "memory.stat").write_text("anon 1\ninactive_file 30000\n")
-    assert (room(meminfo, group).free, room(meminfo, group).total) == (80_000, 500_000)
-    assert room(tmp_path / "none", tmp_path / "none").total == 0
+    assert (machine_room(meminfo, group).free, machine_room(meminfo, group).total) == (
+        80_000,
+        500_000,
+    )
+    assert machine_room(tmp_path / "none", tmp_path / "none").total == 0
 
 
 @pytest.mark.parametrize(
@@ -156,9 +146,40 @@ def test_a_malloc_other_than_glibcs_is_left_alone(library):
     malloc.trim()
 
 
-def test_a_heap_that_cannot_be_asked_holds_nothing_and_tells_no_peak():
+def test_a_heap_that_cannot_be_asked_holds_nothing():
     heap = Heap(UnknownMalloc())
-    heap.begin_peak()
     heap.trim()
     assert heap.stats() == Stats()
-    assert heap.peak() is None
+
+
+class Library:
+    """glibc's functions; notes what mallopt is given and refuses one option."""
+
+    class Function:
+        def __call__(self, *_):
+            return b"2.41"
+
+    def __init__(self) -> None:
+        self.given: dict[int, int] = {}
+        self.mallinfo2, self.malloc_trim = self.Function(), self.Function()
+        self.gnu_get_libc_version = self.Function()
+
+    def mallopt(self, option: int, value: int) -> int:
+        self.given[option] = value
+        return int(option != -1)
+
+
+def test_the_options_are_those_of_malloc_h():
+    """M_ARENA_MAX is -8, M_MMAP_MAX -4 and M_TRIM_THRESHOLD -1."""
+    library = Library()
+    set_ = Glibc(library).set_options({"PATH": "/bin"})
+    assert library.given == {-8: 1, -4: 0, -1: 2**31 - 1}
+    assert set_ == {"arena_max": 1, "mmap_max": 0}
+    assert library.malloc_trim.argtypes == [ctypes.c_size_t]
+
+
+@pytest.mark.parametrize("name", ["MALLOC_ARENA_MAX", "GLIBC_TUNABLES"])
+def test_an_operator_with_an_opinion_is_left_alone(name):
+    library = Library()
+    assert Glibc(library).set_options({name: "1"}) == {}
+    assert not library.given

@@ -1,115 +1,135 @@
-"""Each level alone, what keeps it from firing, and what it remembers."""
+"""When the policy trims: each threshold at its bound, and what it remembers of a trim."""
 
-from dataclasses import replace
+from dataclasses import asdict
 
 import pytest
 
-from farpoint_server.memory.allocator import Room, Stats
-from farpoint_server.memory.policy import History, Signals, Thresholds, TrimLevel, decide, trimmed
+from farpoint_server.memory.policy import (
+    CPU_THRESHOLDS,
+    CUDA_THRESHOLDS,
+    OomTracker,
+    Thresholds,
+    TrimPolicy,
+)
+from farpoint_server.memory.snapshot import Reason, Room, Stats
 
 MIB, GIB = 1 << 20, 1 << 30
-THRESHOLDS = Thresholds()
+# Round numbers, so that each bound can be met exactly.
+ROUND = Thresholds(hard_bytes=100, hard_share=0.0, idle_s=30.0, interval_s=10.0, min_trim_bytes=64)
+FULL, FREE = Room(50, 10_000), Room(5000, 10_000)
+CACHED = Stats(allocated=800, reserved=1000, releasable=200)
 
 
-def seen(now: float = 100.0, **changes: object) -> Signals:
-    """A busy GPU of 16 GiB with much free and little cached."""
-    calm = Signals(
-        now=now,
-        stats=Stats(allocated=1 * GIB, reserved=1536 * MIB, releasable=512 * MIB),
-        room=Room(free=8 * GIB, total=16 * GIB),
-        demand=1 * GIB,
-        waiting=0,
-        last_work=now,
-    )
-    return replace(calm, **changes)
+def decide(
+    policy: TrimPolicy,
+    now: float = 100.0,
+    stats: Stats = CACHED,
+    room: Room = FREE,
+    waiting: int = 0,
+    idle_for: float = 0.0,
+) -> Reason | None:
+    return policy.decide(now, stats, room, waiting=waiting, last_work=now - idle_for)
 
 
-def cached(size: int, **stats: int) -> Stats:
-    return Stats(allocated=1 * GIB, reserved=1 * GIB + size, releasable=size, **stats)
-
-
-NEARLY_FULL = Room(free=900 * MIB, total=16 * GIB)
-LONG_AGO = History(soft_since=0.0)
+def test_the_defaults_are_those_of_the_documentation():
+    assert asdict(CUDA_THRESHOLDS) == {
+        "hard_bytes": GIB,
+        "hard_share": 0.03,
+        "idle_s": 30.0,
+        "interval_s": 10.0,
+        "min_trim_bytes": 64 * MIB,
+    }
+    changed = {"idle_s": 2.0, "interval_s": 2.0, "min_trim_bytes": 8 * MIB}
+    assert asdict(CPU_THRESHOLDS) == asdict(CUDA_THRESHOLDS) | changed
 
 
 @pytest.mark.parametrize(
-    ("signals", "history", "level"),
+    ("given", "expected"),
     [
-        (seen(), History(), None),
-        (seen(room=NEARLY_FULL), History(), TrimLevel.HARD),
-        (seen(room=NEARLY_FULL, waiting=9), History(), TrimLevel.HARD),
-        (seen(room=Room(free=2 * GIB, total=80 * GIB)), History(), TrimLevel.HARD),
-        (seen(room=Room(free=2 * GIB, total=60 * GIB)), History(), None),
-        (seen(stats=cached(3 * GIB)), LONG_AGO, TrimLevel.SOFT),
-        (seen(stats=cached(3 * GIB)), History(), None),
-        (seen(stats=cached(3 * GIB), waiting=1), LONG_AGO, None),
-        (seen(stats=cached(3 * GIB), demand=2 * GIB), LONG_AGO, None),
-        (seen(last_work=69.9), History(), TrimLevel.IDLE),
-        (seen(last_work=70.1), History(), None),
-        (seen(last_work=0.0, waiting=1), History(), None),
-        (seen(last_work=0.0, stats=cached(63 * MIB)), History(), None),
-        (seen(room=NEARLY_FULL, stats=cached(63 * MIB)), History(), None),
+        ({}, None),
+        ({"room": Room(99, 10_000)}, Reason.HARD),
+        ({"room": Room(99, 10_000), "waiting": 9}, Reason.HARD),
+        ({"room": Room(100, 10_000)}, None),
+        ({"room": FULL, "stats": Stats(800, 1000, 64)}, Reason.HARD),
+        ({"room": FULL, "stats": Stats(800, 1000, 63)}, None),
+        ({"idle_for": 30.0}, Reason.IDLE),
+        ({"idle_for": 29.9}, None),
+        ({"idle_for": 99.0, "waiting": 1}, None),
+        ({"idle_for": 99.0, "stats": Stats(800, 1000, 32, host_releasable=32)}, Reason.IDLE),
+        ({"idle_for": 99.0, "stats": Stats(800, 1000, 32, host_releasable=31)}, None),
+        ({"room": FULL, "stats": Stats(host_releasable=GIB)}, None),
     ],
 )
-def test_a_level_fires_when_its_condition_holds(signals, history, level):
-    assert decide(signals, history, THRESHOLDS)[0] is level
+def test_a_level_fires_when_its_condition_holds(given, expected):
+    assert decide(TrimPolicy(ROUND), **given) is expected
 
 
-def test_fragmentation_fires_when_much_is_split_and_far_more_is_reserved_than_used():
-    stats = Stats(allocated=GIB, reserved=3 * GIB, releasable=GIB, split=GIB)
-    assert decide(seen(stats=stats), History(), THRESHOLDS)[0] is TrimLevel.FRAGMENTATION
-    assert decide(seen(stats=stats, demand=2 * GIB), History(), THRESHOLDS)[0] is None
-    assert decide(seen(stats=replace(stats, split=GIB // 2)), History(), THRESHOLDS)[0] is None
+@pytest.mark.parametrize(
+    ("total", "low_water"),
+    [(0, 0), (2 * GIB, 2 * GIB // 10), (16 * GIB, GIB), (100 * GIB, 3 * GIB)],
+)
+def test_a_small_device_is_not_always_full(total, low_water):
+    assert Thresholds().low_water(Room(0, total)) == low_water
 
 
-def test_soft_needs_its_time_without_a_break():
-    much, little = cached(3 * GIB), cached(GIB)
-    history = History()
-    fired = []
-    for now, stats in [(0, much), (1.5, much), (2.5, little), (3, much), (4.9, much), (5, much)]:
-        level, history = decide(seen(float(now), stats=stats), history, THRESHOLDS)
-        fired.append(level)
-    assert fired == [None] * 5 + [TrimLevel.SOFT]
+def trimmed(reason: Reason, left: Stats, room: Room = FULL, before: Stats = CACHED) -> TrimPolicy:
+    policy = TrimPolicy(ROUND)
+    policy.trimmed(100.0, reason, before, left, room)
+    return policy
 
 
 def test_no_level_fires_within_the_interval_of_any_trim():
-    full = seen(room=NEARLY_FULL)
-    assert decide(full, History(last_trim=90.1), THRESHOLDS)[0] is None
-    assert decide(full, History(last_trim=90.0), THRESHOLDS)[0] is TrimLevel.HARD
+    policy = trimmed(Reason.REQUEST, Stats(800, 800))
+    assert decide(policy, 109.9, idle_for=99) is None
+    assert decide(policy, 110.0, idle_for=99) is Reason.IDLE
 
 
-def test_pinned_memory_alone_is_worth_an_idle_trim_but_no_other():
-    pinned = Stats(host_reserved=GIB, host_releasable=GIB)
-    assert decide(seen(stats=pinned, last_work=0.0), History(), THRESHOLDS)[0] is TrimLevel.IDLE
-    assert decide(seen(stats=pinned, room=NEARLY_FULL), LONG_AGO, THRESHOLDS)[0] is None
+@pytest.mark.parametrize(
+    ("left", "kept"),
+    [
+        (Stats(800, 800, 0), 0),
+        (Stats(800, 1000, 200), 200),
+        (Stats(800, 900, 100), 100),
+        # 50 of what came back were freed by others during the trim.
+        (Stats(750, 900, 150), 100),
+        # More came back than was counted as releasable.
+        (Stats(700, 700, 30), 0),
+    ],
+)
+def test_what_a_trim_could_not_release_is_not_tried_again(left, kept):
+    policy = trimmed(Reason.IDLE, left)
+    for more, expected in ((63, None), (64, Reason.IDLE)):
+        stats = Stats(800, 5000, kept + more)
+        assert decide(policy, 200.0, stats, idle_for=99) is expected
 
 
-def test_what_a_trim_could_not_release_is_not_tried_again():
-    idle = seen(last_work=0.0)
-    history = trimmed(idle, History(), left=idle.stats, level=TrimLevel.IDLE)
-    later = replace(idle, now=idle.now + 60)
-    assert decide(later, history, THRESHOLDS)[0] is None
-    more = replace(later, stats=cached(512 * MIB + THRESHOLDS.min_trim_bytes))
-    assert decide(more, history, THRESHOLDS)[0] is TrimLevel.IDLE
+@pytest.mark.parametrize("reason", [Reason.HARD, Reason.ROOM])
+def test_a_trim_that_the_same_load_undid_is_repeated_only_when_others_take_memory(reason):
+    policy = trimmed(reason, Stats(800, 800))
+    assert decide(policy, 200.0, room=FULL) is None
+    assert decide(policy, 200.0, Stats(800, 936, 200), FULL) is None
+    assert decide(policy, 200.0, Stats(800, 935, 200), FULL) is Reason.HARD
+    # Others left, and come back.
+    assert decide(policy, 201.0, Stats(800, 1200, 400), FULL) is None
+    assert decide(policy, 202.0, room=FULL) is Reason.HARD
 
 
-def test_a_trim_that_the_same_load_undid_is_not_repeated_until_something_changed():
-    full = seen(room=NEARLY_FULL)
-    history = trimmed(
-        full, History(), left=Stats(allocated=GIB, reserved=GIB), level=TrimLevel.HARD
-    )
-    later = replace(full, now=full.now + 60, last_work=full.now + 60)
-    assert decide(later, history, THRESHOLDS)[0] is None
-    grown = replace(later, stats=cached(GIB))
-    assert decide(grown, history, THRESHOLDS)[0] is TrimLevel.HARD
-    others = replace(later, room=Room(free=800 * MIB, total=16 * GIB))
-    assert decide(others, history, THRESHOLDS)[0] is TrimLevel.HARD
-    calmer = replace(later, demand=GIB // 2 - 1)
-    assert decide(calmer, history, THRESHOLDS)[0] is TrimLevel.HARD
-
-
-def test_a_small_device_is_not_always_full():
-    assert THRESHOLDS.low_water(Room(free=0, total=2 * GIB)) == 2 * GIB // 10
-    assert THRESHOLDS.low_water(Room(free=0, total=16 * GIB)) == GIB
-    assert THRESHOLDS.low_water(Room(free=0, total=100 * GIB)) == 3 * GIB
-    assert THRESHOLDS.low_water(Room(free=0, total=0)) == 0
+@pytest.mark.parametrize(
+    ("times", "unhealthy"),
+    [
+        ((0.0, 1.0), False),
+        ((0.0, 1.0, 59.9), True),
+        ((0.0, 1.0, 60.0), False),
+        ((0.0, 50.0, 61.0, 109.9), True),
+        ((0.0, 1.0, 2.0, 500.0), True),
+    ],
+)
+def test_three_times_out_of_memory_within_a_minute_are_unhealthy(times, unhealthy):
+    tracker = OomTracker()
+    for time in times:
+        tracker.add(time)
+    assert (tracker.is_unhealthy, tracker.count) == (unhealthy, len(times))
+    tracker.after_trim(has_room=False)
+    assert tracker.is_unhealthy == unhealthy
+    tracker.after_trim(has_room=True)
+    assert not tracker.is_unhealthy

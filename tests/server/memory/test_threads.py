@@ -68,7 +68,7 @@ def test_a_device_that_is_lost_during_a_look_is_not_healthy_after_it():
     while goes_on:
         manager = Simulation().manager
         goes_on = interrupted(
-            partial(manager._looked, None), at, lambda manager=manager: manager.failed(lost)
+            partial(manager.poll, 0), at, lambda manager=manager: manager.failed(lost)
         )
         assert manager.snapshot.healthy is not goes_on
         at += 1

@@ -118,5 +118,5 @@ def test_more_points_are_predicted_to_take_more_time_and_never_little(encoder):
 def test_a_request_that_was_given_up_is_not_begun(encoder):
     work = EncodeWork({CPU: encoder}, clouds(20, 21))
     left, _ = work.halve()
-    work.give_up(0)
+    work.cancel(0)
     assert run(left) == [[]]

@@ -89,7 +89,7 @@ def test_each_request_gets_what_is_its_own_of_shared_calls(manifest, runs, share
 def test_what_is_alone_is_one_call_as_it_was_sent():
     runs = Runs()
     work = ProgramWork(program(ALONE, runs), request(6, 6))
-    assert not work.shares_launch
+    assert work.batch_key is None
     check([work.request], work.batch([work]).run(CPU, None))
     assert runs.sizes == [12]
     assert work.batch([work]).halve() is None
@@ -156,30 +156,6 @@ async def test_out_of_memory_cuts_a_batch_and_then_its_requests(engine):
     assert max(size for size in runs.sizes if size <= 25) == 20
 
 
-async def test_memory_is_learnt_for_each_program_by_itself(engine):
-    usage = engine.memory._usage
-    usage._allocator = Peaks(50 << 20)
-    await engine.run(ProgramBatch(program(EQUAL, name="hungry"), [request(1024)]))
-    assert usage.correction_of("infer hungry").factor == pytest.approx(12.5)
-    assert usage.correction_of("infer another").factor == 1
-    assert usage.correction.factor == 1
-
-
-class Peaks:
-    """An allocator that always sees one peak."""
-
-    name = "cpu"
-
-    def __init__(self, peak: int) -> None:
-        self._peak = peak
-
-    def begin_peak(self) -> None:
-        pass
-
-    def peak(self) -> int:
-        return self._peak
-
-
 async def test_programs_share_no_batch_and_callers_the_same_predicted_time():
     """Two programs and Sample, from a caller each: turns go by what each is predicted to take."""
     queue = JobQueue(10_000)
@@ -194,7 +170,7 @@ async def test_programs_share_no_batch_and_callers_the_same_predicted_time():
     spent = dict.fromkeys("abc", 0)
     while sum(spent.values()) < 300e6:
         batch = queue.take_batch()
-        assert len({j.work.launch for j in batch}) == 1
+        assert len({j.work.batch_key for j in batch}) == 1
         for taken in batch:
             spent[taken.caller] += taken.cost_ns
     assert max(spent.values()) - min(spent.values()) <= 20e6

@@ -45,9 +45,14 @@ def engine():
 
 
 @pytest.fixture
-async def registry(engine):
+async def health():
     health = Health(["fps"])
     await health.set_all(serving=True)
+    return health
+
+
+@pytest.fixture
+async def registry(engine, health):
     return Registry([engine], health)
 
 
@@ -59,7 +64,7 @@ async def batcher(engine):
     await batcher.stop()
 
 
-async def test_a_model_is_ready_only_once_it_is_warm(registry, path, monkeypatch):
+async def test_a_model_is_ready_only_once_it_is_warm(registry, health, path, monkeypatch):
     may_warm_up = threading.Event()
     warming_up = threading.Event()
     warm_up = module.WarmUp.run
@@ -73,10 +78,10 @@ async def test_a_model_is_ready_only_once_it_is_warm(registry, path, monkeypatch
     loading = asyncio.create_task(registry.load("tiny", path))
     assert await asyncio.to_thread(warming_up.wait, 10)
     assert not registry.models
-    assert not registry._readiness.knows("tiny")
+    assert not health.knows("tiny")
     may_warm_up.set()
     assert await loading is registry.get("tiny")
-    assert registry._readiness.knows("tiny")
+    assert health.knows("tiny")
 
 
 async def test_the_weights_that_come_with_the_server_are_the_default(registry):
@@ -145,10 +150,9 @@ async def test_no_engine_is_trimmed_while_a_model_is_warmed_up(registry, engine,
 
     def watched(*arguments):
         # As a manager of another engine does, which shares the gate.
-        with engine.memory._gate.try_exclusive() as may_trim:
-            seen.append(may_trim)
+        seen.append(engine.memory.trim_if_idle(0))
         return warm_up(*arguments)
 
     monkeypatch.setattr(module.WarmUp, "run", watched)
     await registry.load("tiny", path)
-    assert seen == [False]
+    assert seen == [None]

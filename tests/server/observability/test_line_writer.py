@@ -79,6 +79,6 @@ def test_a_line_that_cannot_be_rendered_says_so_and_ends_no_other():
         assert lines.readline() == "good 1\n"
         writer.write({"event": "bad", "n": "a word"})
         writer.write({"event": "good", "n": 2})
-        assert lines.readline() == "a log line could not be written 0\n"
+        assert lines.readline() == "log line not rendered 0\n"
         assert lines.readline() == "good 2\n"
     writer.close(5)

@@ -97,7 +97,7 @@ def test_a_field_that_cannot_be_shown_costs_its_line_and_no_other(lines):
     structlog.get_logger().info("first", field=Unshowable())
     structlog.get_logger().info("second")
     first, second = (json.loads(line) for line in read())
-    assert (first["event"], first["error"]) == ("a log line could not be written", "ValueError")
+    assert (first["event"], first["error"]) == ("log line not rendered", "ValueError")
     assert second["event"] == "second"
 
 

@@ -5,13 +5,14 @@ import re
 
 import grpc
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 from farpoint_server import errors
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
-from farpoint_server.observability.metrics.calls import CallMetrics, reason_of
-from farpoint_server.observability.metrics.instruments import Instruments
-from farpoint_server.observability.metrics.memory import MemoryCollector
+from farpoint_server.observability.http import MergedMetrics
+from farpoint_server.observability.memory_metrics import MemoryCollector
+from farpoint_server.observability.metrics import CallMetrics, Instruments, reason_of
 from farpoint_server.request_context import bind
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits.open_calls import InFlight
@@ -137,3 +138,33 @@ def test_memory_is_shown_by_device_and_trims_by_reason(registry):
     labels["reason"] = "idle"
     assert registry.get_sample_value("farpoint_memory_trims_total", labels) == 2
     assert registry.get_sample_value("farpoint_memory_trim_returned_bytes_total", labels) == 100
+
+
+def exposition(calls: int, serving: int, seconds: float, *extra: str) -> str:
+    registry = CollectorRegistry()
+    Counter("calls", "Calls.", ("rpc",), registry=registry).labels("a").inc(calls)
+    Gauge("serving", "Serving.", registry=registry).set(serving)
+    Histogram("seconds", "Seconds.", buckets=(1, 2), registry=registry).observe(seconds)
+    for name in extra:
+        Gauge(name, "Of one alone.", registry=registry).set(5)
+    return generate_latest(registry).decode()
+
+
+def test_each_series_is_there_for_each_process_and_each_family_once():
+    texts = {1: exposition(7, 0, 1.5, "alone"), 0: exposition(3, 1, 0.5)}
+    text = generate_latest(MergedMetrics(texts)).decode()
+    assert text.count("# TYPE calls_total counter") == 1
+    values = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    zero, one = ("process", "0"), ("process", "1")
+    assert values["calls_total", zero, ("rpc", "a")] == 3
+    assert values["calls_total", one, ("rpc", "a")] == 7
+    assert (values["serving", zero], values["serving", one]) == (1, 0)
+    assert values["seconds_bucket", ("le", "1.0"), zero] == 1
+    assert values["seconds_bucket", ("le", "1.0"), one] == 0
+    assert values["seconds_sum", one] == 1.5
+    assert values["alone", one] == 5
+    assert ("alone", zero) not in values

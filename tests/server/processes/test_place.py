@@ -1,5 +1,7 @@
 """Which part of a machine and of the limits is one process's."""
 
+import os
+
 import pytest
 
 from farpoint_server.config.settings import Settings
@@ -50,7 +52,7 @@ def test_a_process_is_told_its_place_and_settings_once(tmp_path, monkeypatch):
     file.write_text("batch_points: 6\n")
     monkeypatch.setenv("FARPOINT_BATCH_POINTS", "7")
     place, settings = told(environment)
-    assert place == Place(1, 3, tmp_path, 7)
+    assert place == Place(1, 3, tmp_path, 7, os.getpid())
     assert settings.model_dump(exclude={"config"}) == given.model_dump(exclude={"config"})
     assert VARIABLE not in environment
     assert told(environment) is None

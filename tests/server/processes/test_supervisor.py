@@ -4,16 +4,18 @@ import asyncio
 import os
 import signal
 import sys
+import tempfile
 from contextlib import asynccontextmanager
 
 import pytest
 from structlog.testing import capture_logs
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes import child, supervisor
+from farpoint_server.processes import child, link, supervisor
 from farpoint_server.processes.log import LogMerger
-from farpoint_server.processes.supervisor import Supervisor
+from farpoint_server.processes.supervisor import Supervisor, private_folder
 
+CHECK_S, MAX_FROZEN = child.CHECK_S, child.MAX_FROZEN
 PROGRAM = """
 import json, os, pathlib, signal, socket, sys, time
 said = json.loads(os.environ["_FARPOINT_PROCESS"])
@@ -27,6 +29,8 @@ if act.startswith("exit"):
 link = socket.socket(fileno=said["link"])
 def say(**message):
     link.send(json.dumps(message).encode() + b"\\n")
+if act == "never":
+    time.sleep(1000)
 say(event="warm")
 link.recv(1)
 end = 1 if act == "unanswered" else 0
@@ -35,7 +39,9 @@ say(event="ready", fields={"device": "cpu", "address": f"of {index}"}, pid=os.ge
 if act == "dies":
     os.kill(os.getpid(), signal.SIGKILL)
 while True:
-    if act != "silent":
+    if act != "frozen":
+        say(event="alive")
+    if act not in ("frozen", "stuck"):
         say(event="beat", serving=act != "sick")
     time.sleep(0.05)
 """
@@ -47,8 +53,10 @@ def hasty(monkeypatch):
     monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(child, "CHECK_S", 0.01)
     # A stand-in on a busy machine may be late.
-    monkeypatch.setattr(child, "MOST_SILENT", 100)
-    monkeypatch.setattr(child, "MOST_SICK", 3)
+    monkeypatch.setattr(child, "MAX_START", 1000)
+    monkeypatch.setattr(child, "MAX_FROZEN", 100)
+    monkeypatch.setattr(child, "MAX_STUCK", 150)
+    monkeypatch.setattr(child, "MAX_SICK", 3)
 
 
 @pytest.fixture
@@ -105,7 +113,8 @@ async def test_a_process_that_left_calls_unanswered_is_told_by_the_exit_status(r
 @pytest.mark.parametrize(
     ("act", "said", "status"),
     [
-        ("silent", "process does not answer", -signal.SIGKILL),
+        ("frozen", "process does not answer", -signal.SIGKILL),
+        ("stuck", "process does not answer", -signal.SIGKILL),
         ("sick", "process is not healthy", 0),
     ],
 )
@@ -129,7 +138,7 @@ async def test_a_process_that_ends_again_and_again_is_replaced_later_and_later(r
         return len(pauses) == 5
 
     monkeypatch.setattr(Supervisor, "_stops_within", stops_within)
-    monkeypatch.setattr(supervisor, "MOST_PAUSE_S", 0.05)
+    monkeypatch.setattr(supervisor, "MAX_PAUSE_S", 0.05)
     async with run("serve", "dies") as (_, log):
         await wait_for(log, "process ended", 5, process=1, served=True)
         assert pauses == [0.01, 0.02, 0.04, 0.05, 0.05]
@@ -139,7 +148,7 @@ async def test_a_process_that_ends_again_and_again_is_replaced_later_and_later(r
 async def test_one_that_cannot_start_ends_the_server_at_once(run, status, expected):
     async with run("serve", f"exit{status}") as (running, log):
         assert await running == expected
-        assert (await wait_for(log, "gave up: a process does not start"))[0]["process"] == 1
+        assert (await wait_for(log, "process failed to start too often"))[0]["process"] == 1
         assert [line for line in log if line["event"] in ("ready", "process ready")] == []
 
 
@@ -147,7 +156,37 @@ async def test_a_replacement_that_cannot_start_is_tried_five_times(run):
     async with run("serve", "dies exit3") as (running, log):
         assert await running == 3
         await wait_for(log, "process ended", 5, process=1, served=False, exit_status=3)
-        assert len(await wait_for(log, "gave up: a process does not start")) == 1
+        assert len(await wait_for(log, "process failed to start too often")) == 1
+
+
+@pytest.mark.parametrize(("acts", "expected"), [("never", 1), ("dies never serve", None)])
+async def test_a_start_that_hangs_is_a_failed_one(run, monkeypatch, acts, expected):
+    """The first ends the server, one of a replacement is tried again."""
+    monkeypatch.setattr(child, "MAX_START", 100)
+    async with run("serve", acts) as (running, log):
+        (line,) = await wait_for(log, "process did not start in time", process=1)
+        (*_, ended) = await wait_for(log, "process ended", process=1, pid=line["pid"])
+        assert (ended["exit_status"], ended["served"]) == (-signal.SIGKILL, False)
+        if expected is None:
+            await wait_for(log, "process ready", 2, process=1)
+        else:
+            assert await running == expected
+
+
+def test_a_frozen_process_is_noticed_within_five_seconds():
+    """As constants have it, with its last heartbeat just before it froze."""
+    assert (MAX_FROZEN + 1) * CHECK_S + link.BEAT_S <= 5
+
+
+def test_folders_of_supervisors_that_were_killed_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left, other = tmp_path / f"{supervisor.FOLDER}left", tmp_path / "farpoint-results"
+    for folder in (left, other):
+        folder.mkdir()
+        (folder / "0").touch()
+    with private_folder() as first, private_folder() as second:
+        assert {*tmp_path.iterdir()} == {first, second, other}
+    assert [*tmp_path.iterdir()] == [other]
 
 
 async def test_one_failed_start_is_no_reason_to_give_up(run):

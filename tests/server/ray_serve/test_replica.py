@@ -13,9 +13,9 @@ from tests.support.messages import sample_request
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint_ops.arrays import furthest_point_sample_array
-from farpoint_server.config.ray import RaySettings
+from farpoint_server.config.settings import Settings
 from farpoint_server.ray_serve import replica as replica_module
-from farpoint_server.ray_serve.methods import METHODS
+from farpoint_server.ray_serve.application import METHODS, replica_settings
 from farpoint_server.ray_serve.replica import Replica
 from farpoint_server.transport.interceptor import DETAILS_KEY, REQUEST_ID_KEY
 
@@ -52,13 +52,13 @@ class RayContext:
 async def replica(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
     # Those of the whole process, which is the tests' here.
     monkeypatch.setattr(replica_module.logging, "configure", lambda _: None)
-    monkeypatch.setattr(replica_module.logging, "close", lambda: None)
     monkeypatch.setattr(replica_module.host, "detect", lambda: replica_module.host.UnknownMalloc())
-    settings = RaySettings(device=("cpu",), encoder=(), drain_grace_s=0, ray_replica_cpus=1)
+    settings = Settings(device=("cpu",), encoder=(), drain_grace_s=0, cpu_threads=1)
     made = object.__new__(Replica)
-    await Replica.__init__(made, settings.of_replica(has_gpu=False))
+    await Replica.__init__(made, replica_settings(settings))
     yield made
-    await made.__del__()
+    assert await made._app.drain()
+    await made._app.stop(0)
 
 
 def request(cloud: np.ndarray = CLOUD) -> bytes:
@@ -69,7 +69,7 @@ def test_it_has_a_method_of_the_right_kind_for_each_rpc():
     for method in METHODS:
         found = getattr(Replica, method.name)
         assert "grpc_context" in inspect.signature(found).parameters
-        assert inspect.isasyncgenfunction(found) == method.writes_many
+        assert inspect.isasyncgenfunction(found) == method.server_streaming
 
 
 async def test_a_sample_is_the_servers(replica):
@@ -92,12 +92,6 @@ async def test_an_error_has_its_status_and_details(replica):
     wrong = error_details_pb2.BadRequest()
     assert status.details[0].Unpack(wrong)
     assert wrong.field_violations[0].field == "points.data"
-
-
-async def test_a_caller_who_has_no_time_left_is_told_so(replica):
-    ray = RayContext(farpoint_timeout_ms="0")
-    assert await replica.Sample(request(), ray) == b""
-    assert ray.code is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 async def test_a_stream_is_answered_in_order_and_then_has_its_status(replica):

@@ -56,7 +56,7 @@ async def settle() -> None:
 class WorkAlone(SampleWork):
     """A kind of work that shares no launch, as Encode."""
 
-    shares_launch = False
+    batch_key = None
 
 
 def cloud(points: int, kind: type[SampleWork] = SampleWork) -> SampleWork:
@@ -175,7 +175,7 @@ async def test_all_clouds_of_a_request_are_given_up():
     two = np.ones(2, np.int64)
     pair = Clouds(np.zeros((2, 3), np.float32), two, two, two - 1)
     batch = SampleBatch([cloud(1).clouds, pair, cloud(1).clouds])
-    batch.give_up(1)
+    batch.cancel(1)
     assert batch.cancelled.tolist() == [0, 1, 1, 0]
 
 

@@ -1,7 +1,6 @@
 """What a batcher does at once, what it predicts, and what it learns from; by a clock of our own."""
 
 import asyncio
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,21 +8,25 @@ from tests.support.scheduling import MS, GatedEngine, cloud, settle
 
 from farpoint_server.engine.types import Samples
 from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, OverloadedError
-from farpoint_server.scheduling import batcher as batcher_module
-from farpoint_server.scheduling import lane as lane_module
 from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.cost import CostModel
 from farpoint_server.scheduling.lane import BatchMetrics
 
 SECOND_NS = 1000 * MS
 
 
-@pytest.fixture
-def clock(monkeypatch):
+class Clock:
     """Seconds that only the tests let pass."""
-    now = SimpleNamespace(s=0.0)
-    for module in (batcher_module, lane_module):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now.s))
-    return now
+
+    s = 0.0
+
+    def __call__(self) -> float:
+        return self.s
+
+
+@pytest.fixture
+def clock():
+    return Clock()
 
 
 class InlineEngine(GatedEngine):
@@ -43,7 +46,8 @@ async def test_work_as_small_as_the_limit_is_done_at_once_by_the_first_engine_th
     limit = cloud(10).cost_ns
     engines = [GatedEngine(), InlineEngine(clock, limit), InlineEngine(clock, limit)]
     requests, points = [], []
-    batcher = Batcher(engines, 100, metrics=BatchMetrics(requests.append, points.append))
+    metrics = BatchMetrics(requests.append, points.append)
+    batcher = Batcher(engines, 100, metrics=metrics, clock=clock)
     for timeout_s in (None, 0.5):
         outcome = await batcher.run(cloud(10), timeout_s)
         assert (outcome.result.rows[0], outcome.queue_ms, outcome.compute_ms) == (10, 0.0, 250.0)
@@ -77,17 +81,18 @@ async def test_work_that_is_predicted_as_long_as_the_limit_is_short():
     await batcher.stop()
 
 
-def learned(batcher: Batcher, seconds: float) -> None:
-    """Has a million points, estimated at 15 ms, known to take so long."""
+def slow() -> CostModel:
+    """A million points, estimated at 15 ms, have taken 0.2 s."""
+    costs = CostModel()
     for _ in range(5):
-        batcher._costs.observe([cloud(1_000_000)], seconds * SECOND_NS)
+        costs.observe([cloud(1_000_000)], 0.2 * SECOND_NS)
+    return costs
 
 
 @pytest.mark.parametrize(("engines", "ahead_s"), [(1, 0.2), (2, 0.1)])
 async def test_a_deadline_is_refused_where_the_work_takes_twice_as_long(engines, ahead_s):
     """0.2 s of work before any number of engines, of which none has begun."""
-    batcher = Batcher([GatedEngine() for _ in range(engines)], 100)
-    learned(batcher, 0.2)
+    batcher = Batcher([GatedEngine() for _ in range(engines)], 100, costs=slow())
     with pytest.raises(DeadlineTooCloseError, match=f"in about {ahead_s:.3g} s"):
         await batcher.run(cloud(1_000_000), ahead_s / 2.1)
     waits = asyncio.create_task(batcher.run(cloud(1_000_000), ahead_s / 1.8))
@@ -97,22 +102,20 @@ async def test_a_deadline_is_refused_where_the_work_takes_twice_as_long(engines,
 
 
 async def test_a_deadline_that_has_passed_was_not_too_close():
-    batcher = Batcher([GatedEngine()], 100)
-    learned(batcher, 0.2)
+    batcher = Batcher([GatedEngine()], 100, costs=slow())
     with pytest.raises(DeadlinePassedError) as caught:
         await batcher.run(cloud(1_000_000), 0)
     assert not isinstance(caught.value, DeadlineTooCloseError)
 
 
 async def test_times_are_told_in_milliseconds_and_learned_in_nanoseconds(clock):
-    engine = GatedEngine()
-    batcher = Batcher([engine], 2_000_000)
+    engine, costs = GatedEngine(), CostModel()
+    batcher = Batcher([engine], 2_000_000, costs=costs, clock=clock)
     work = cloud(1_000_000)
     estimated_s = work.cost_ns / SECOND_NS
     enqueued = asyncio.create_task(batcher.run(work, None))
     await settle()
-    (job,) = batcher._short.queue._shared
-    job.accepted, clock.s = 10.0, 10.5
+    clock.s = 0.5
     batcher.start()
     await settle()
     clock.s += 2 * estimated_s
@@ -120,14 +123,14 @@ async def test_times_are_told_in_milliseconds_and_learned_in_nanoseconds(clock):
     outcome = await enqueued
     assert outcome.queue_ms == 500
     assert outcome.compute_ms == pytest.approx(2e3 * estimated_s)
-    assert batcher._costs.predict_ns(work) == pytest.approx(2 * work.cost_ns, rel=1e-6)
+    assert costs.predict_ns(work) == pytest.approx(2 * work.cost_ns, rel=1e-6)
     await batcher.stop()
 
 
 @pytest.mark.parametrize("how", ["refused", "left"])
 async def test_a_batch_that_was_not_done_whole_teaches_nothing(clock, how):
-    engine = GatedEngine()
-    batcher = Batcher([engine], 4_000_000)
+    engine, costs = GatedEngine(), CostModel()
+    batcher = Batcher([engine], 4_000_000, costs=costs, clock=clock)
     if how == "refused":
 
         async def refuse_one(batch):
@@ -148,7 +151,7 @@ async def test_a_batch_that_was_not_done_whole_teaches_nothing(clock, how):
     engine.gate.set()
     await asyncio.wait(tasks)
     assert tasks[1].result()
-    assert batcher._costs.predict_ns(cloud(1_000_000)) == cloud(1_000_000).cost_ns
+    assert costs.predict_ns(cloud(1_000_000)) == cloud(1_000_000).cost_ns
     await batcher.stop()
 
 

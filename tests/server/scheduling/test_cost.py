@@ -9,7 +9,7 @@ from farpoint_server.scheduling.cost import KNOWN, MOST, CostModel
 class Work:
     def __init__(self, cost_ms: float, kind: str = "sample") -> None:
         self.cost_ns = int(cost_ms * MS)
-        self.kind = kind
+        self.cost_key = kind
 
 
 def test_what_was_never_measured_is_taken_at_its_word():

@@ -10,7 +10,7 @@ import torch
 from farpoint_models import DensityEncoder, EncoderConfig
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import EncoderInput
-from farpoint_server.errors import DeadlinePassedError, EngineHungError
+from farpoint_server.errors import EngineHungError
 from farpoint_server.models.forward import EncodeWork
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.scheduling.watchdog import Watchdog
@@ -32,7 +32,7 @@ class Hook:
 
     def __call__(self, *_: object) -> None:
         self.begun.set()
-        assert self.release.wait(10)
+        assert self.release.wait(60)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ async def until(condition) -> None:
         while not condition():
             await asyncio.sleep(0.005)
 
-    await asyncio.wait_for(poll(), 10)
+    await asyncio.wait_for(poll(), 60)
 
 
 async def test_an_encode_alone_shows_that_an_engine_hangs(engines, model, hook, batcher_of):
@@ -91,6 +91,7 @@ async def test_an_encode_alone_shows_that_an_engine_hangs(engines, model, hook, 
         with pytest.raises(EngineHungError):
             await task
     assert said == [False]
+    watchdog.limit_s = None  # what runs from now on may take its time
     with pytest.raises(EngineHungError):
         await batcher.run(EncodeWork(model, CLOUD), None)
     hook.release.set()
@@ -104,9 +105,9 @@ async def test_a_forward_whose_caller_has_left_is_still_watched(engines, model, 
     """However short the callers' deadlines are, an engine that hangs is noticed."""
     watchdog = Watchdog(0.1, 1)
     batcher = batcher_of(engines[:1], 1000, watchdog)
-    with pytest.raises(DeadlinePassedError):
-        await batcher.run(EncodeWork(model, CLOUD), 0.02)
-    assert hook.begun.wait(10)
+    call = asyncio.create_task(batcher.run(EncodeWork(model, CLOUD), None))
+    await asyncio.to_thread(hook.begun.wait, 60)
+    call.cancel()
     await until(lambda: watchdog.all_hung)
 
 
@@ -116,6 +117,7 @@ async def test_while_one_engine_hangs_the_other_encodes(engines, model, batcher_
     with pytest.raises(EngineHungError):
         await batcher.run(EncodeWork(model, CLOUD), None)
     assert (watchdog.hung, watchdog.late) == (1, [1, 0])
+    watchdog.limit_s = None
     free = DensityEncoder(CONFIG).eval()
     other = {engine.device: free for engine in engines}
     for _ in range(3):

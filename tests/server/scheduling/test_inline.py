@@ -16,10 +16,9 @@ from farpoint_server.engine.thread import inline_limit_ns
 from farpoint_server.engine.types import Clouds, Samples
 from farpoint_server.errors import DeadlinePassedError
 from farpoint_server.memory.gate import Gate
-from farpoint_server.memory.managers import manager_of
-from farpoint_server.memory.options import Options
-from farpoint_server.observability.metrics.batches import batch_metrics
-from farpoint_server.observability.metrics.instruments import Instruments
+from farpoint_server.memory.manager import manager_of
+from farpoint_server.memory.policy import Options
+from farpoint_server.observability.metrics import Instruments
 from farpoint_server.scheduling.batcher import Batcher
 
 RANDOM = np.random.default_rng(5)
@@ -175,7 +174,7 @@ async def test_work_whose_time_is_over_is_not_done(batcher, launches):
 
 async def test_it_is_counted_as_a_batch(engine):
     registry = CollectorRegistry()
-    metrics = batch_metrics(Instruments(registry), "cpu")
+    metrics = Instruments(registry).batches_of("cpu")
     batcher = Batcher([engine], 10_000, metrics=metrics)
     batcher.start()
     await batcher.run(SMALL, None)

@@ -9,6 +9,7 @@ from tests.support.scheduling import MS, GatedEngine, cloud, settle
 from farpoint_server import request_context
 from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, EngineHungError
 from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.scheduling.cost import CostModel
 from farpoint_server.scheduling.watchdog import Watchdog
 
 # A point is estimated at 15 ns: 10 000 points are 150 µs.
@@ -21,6 +22,7 @@ class TwoLanes:
 
     def __init__(self, watchdog: Watchdog | None = None) -> None:
         self.short, self.long = GatedEngine(), GatedEngine()
+        self.costs = CostModel()
         self.batcher = Batcher(
             [self.short],
             1 << 20,
@@ -28,6 +30,7 @@ class TwoLanes:
             background=[self.long],
             long_ns=LONG_NS,
             batch_ns=LONG_NS,
+            costs=self.costs,
         )
         self.batcher.start()
 
@@ -97,7 +100,7 @@ async def test_callers_take_turns_in_either_lane(lanes):
 
 
 async def test_a_kind_that_turns_out_slow_is_long_from_then_on(lanes):
-    lanes.batcher._costs.observe([cloud(4000)] * 40, 40 * MS)
+    lanes.costs.observe([cloud(4000)] * 40, 40 * MS)
     await lanes.submit(4000)
     assert (lanes.short.batches, lanes.long.batches) == ([], [[4000]])
     lanes.open()
@@ -132,7 +135,7 @@ async def test_a_deadline_ends_work_that_runs_and_work_that_waits(lanes, size):
 async def test_a_deadline_that_is_clearly_predicted_to_pass_is_refused_at_once(lanes):
     """A million points are estimated at 15 ms, and have taken 60."""
     for _ in range(5):
-        lanes.batcher._costs.observe([cloud(1_000_000)], 60 * MS)
+        lanes.costs.observe([cloud(1_000_000)], 60 * MS)
     tasks = await lanes.submit(1_000_000, caller="a")
     tasks += await lanes.submit(1_000_000, caller="a", timeout_s=60)
     (refused,) = await lanes.submit(1_000_000, caller="a", timeout_s=0.05)

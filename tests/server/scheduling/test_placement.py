@@ -1,6 +1,8 @@
 """Several devices: where a request goes, and where it goes when that device cannot do it."""
 
 import asyncio
+import time
+from collections.abc import Callable
 from operator import attrgetter
 
 import numpy as np
@@ -26,7 +28,6 @@ from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.policy import Thresholds
 from farpoint_server.models.forward import EncodeWork
-from farpoint_server.scheduling import lane
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.scheduling.cost import CostModel
 from farpoint_server.scheduling.placement import Placement
@@ -59,7 +60,9 @@ class Refusing(GatedEngine):
 class Devices:
     """A CPU and two GPUs, none of which does anything before its gate is open."""
 
-    def __init__(self, limit_s: float | None = None) -> None:
+    def __init__(
+        self, limit_s: float | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.engines = [Refusing() for _ in range(3)]
         self.batchers = [
             Batcher(
@@ -67,6 +70,7 @@ class Devices:
                 1 << 20,
                 Watchdog(limit_s),
                 costs=CostModel(attrgetter("gpu_cost_ns")) if index else None,
+                clock=clock,
             )
             for index, engine in enumerate(self.engines)
         ]
@@ -93,20 +97,18 @@ class Clock:
 
     now_s = 0.0
 
-    def monotonic(self) -> float:
+    def __call__(self) -> float:
         return self.now_s
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(lane, "time", clock)
-    return clock
+def clock():
+    return Clock()
 
 
 @pytest.fixture
-async def devices(clock):  # noqa: ARG001
-    devices = Devices()
+async def devices(clock):
+    devices = Devices(clock=clock)
     yield devices
     await devices.placement.stop()
 
@@ -226,8 +228,8 @@ async def test_with_every_device_hung_the_caller_is_told_so():
 def test_an_encode_that_was_given_up_is_not_given_up_elsewhere():
     points = np.zeros((1, 3), np.float32)
     work = EncodeWork({}, EncoderInput(points, points, np.ones(1, np.int64)))
-    work.give_up(0)
-    assert (work.given_up, work.again().given_up) == ([True], [False])
+    work.cancel(0)
+    assert (work.cancelled, work.retry_copy().cancelled) == ([True], [False])
 
 
 async def test_real_engines_give_the_same_samples_on_whatever_device():

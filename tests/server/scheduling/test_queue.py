@@ -24,7 +24,7 @@ def exactly(cost_ns: int) -> Job:
 def alone(caller: str, cost_ms: float, points: int = 1) -> Job:
     """A job of a kind that shares no launch."""
     made = job(caller, cost_ms, points)
-    made.work.shares_launch = False
+    made.work.batch_key = None
     return made
 
 
@@ -64,7 +64,7 @@ async def test_the_older_line_begins_and_the_shared_one_if_both_are_as_old():
 async def test_kinds_do_not_share_a_batch():
     queue = JobQueue(100)
     one, other = add(queue, job("", 1), job("", 1))
-    other.work = type("Other", (), {"point_count": 1, "shares_launch": True, "launch": "other"})()
+    other.work = type("Other", (), {"point_count": 1, "batch_key": "other"})()
     assert [queue.take_batch(), queue.take_batch()] == [[one], [other]]
 
 

@@ -48,5 +48,5 @@ def test_what_is_logged():
         watchdog.count(1, -1)
     assert log == [
         {"event": "engine hung", "log_level": "error", "engine": 1, "limit_s": 1.5, "hung": 1},
-        {"event": "engine hangs no more", "log_level": "warning", "engine": 1, "hung": 0},
+        {"event": "engine recovered", "log_level": "warning", "engine": 1, "hung": 0},
     ]

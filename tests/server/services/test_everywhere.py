@@ -1,6 +1,6 @@
 """What is added up of the answers of several processes."""
 
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
+from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.services.everywhere import METHODS
 
 

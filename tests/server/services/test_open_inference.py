@@ -1,20 +1,15 @@
-"""Open Inference behind its servicer: whose memory a request may use, lists, and statistics."""
+"""Open Inference behind its servicer: lists and statistics."""
 
 import time
 
 import pytest
 import torch
 
-from farpoint_server import request_context
-from farpoint_server.codec.open_inference.posix_memory import PosixMemory
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
+from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.errors import NotFoundError, UnsupportedError
 from farpoint_server.models.registry import DEFAULT_NAME
 from farpoint_server.services.model_statistics import Ended, ModelStatistics
-from farpoint_server.services.open_inference.infer_handler import InferHandler
 from farpoint_server.services.open_inference.repository import ModelRepository
-
-LOCAL, REMOTE = "ipv4:127.0.0.1:5000", "ipv4:10.1.2.3:5000"
 
 
 class NoModels:
@@ -27,26 +22,6 @@ class NoModels:
 def repository(*, is_serving: bool = True) -> ModelRepository:
     devices = [torch.device("cuda:1"), torch.device("cpu")]
     return ModelRepository(NoModels(), ModelStatistics(), devices, lambda: is_serving)
-
-
-@pytest.mark.parametrize(
-    ("prefix", "peer", "caller", "owner"),
-    [
-        ("x", LOCAL, LOCAL, ""),
-        ("x", "unix:", "unix:", ""),
-        ("x", LOCAL, "token:a", "token:a"),
-        ("x", REMOTE, "token:a", None),
-        ("x", REMOTE, REMOTE, None),
-        (None, LOCAL, LOCAL, None),
-    ],
-)
-def test_whose_memory_a_request_may_use(prefix, peer, caller, owner):
-    handler = InferHandler(None, None, None, repository(), PosixMemory(prefix))
-    token = request_context.caller.set(caller)
-    try:
-        assert handler.memory_owner(peer) == owner
-    finally:
-        request_context.caller.reset(token)
 
 
 def test_a_model_has_an_instance_on_each_device():

@@ -12,7 +12,7 @@ from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.services.sampling import SamplingServicer
+from farpoint_server.services.stream import SampleStream
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
 
@@ -102,9 +102,8 @@ async def test_a_failed_request_of_a_stream_leaves_nothing_either():
         time_remaining=Mock(return_value=None),
     )
     outgoing = Outgoing(Admission(1, 1, 1))
-    handler = Mock(sample=answer, limits=RequestLimits(100, 1, 1), regions=None)
-    servicer = SamplingServicer(handler, InFlight(), Mock(), outgoing, 300)
-    await servicer.sample_stream(None, context)
+    pipeline = Mock(run=answer, limits=RequestLimits(100, 1, 1), regions=None)
+    await SampleStream(context, pipeline, outgoing, 300).run(asyncio.Event())
     (written,) = context.write.await_args.args
     assert sampling_pb2.SampleStreamResponse.FromString(written).error.message == "full"
     (message,) = messages

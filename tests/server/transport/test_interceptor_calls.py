@@ -14,7 +14,7 @@ from farpoint_server.scheduling.admission import Admission
 from farpoint_server.transport import interceptor as module
 from farpoint_server.transport.interceptor import RequestInterceptor, log_end, request_id_of
 from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
-from farpoint_server.transport.limits.slots import PROBES, CallLimits
+from farpoint_server.transport.limits.slots import WATCHES, CallLimits
 
 RPC = "farpoint.test.Service/Method"
 WATCH = "grpc.health.v1.Health/Watch"
@@ -91,12 +91,11 @@ async def test_a_call_that_is_answered(clock, metrics):
     assert request_context.caller.get() == "ipv4:192.0.2.1"
 
 
-async def test_a_call_that_is_cancelled(clock, metrics):
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), grpc.aio.InternalError("sending")])
+async def test_a_call_that_is_cancelled(clock, metrics, error):
     with capture_logs() as log, pytest.raises(asyncio.CancelledError):
         await call(
-            RequestInterceptor(InFlight(), metrics),
-            behavior(clock, asyncio.CancelledError()),
-            CallContext(b"hello"),
+            RequestInterceptor(InFlight(), metrics), behavior(clock, error), CallContext(b"hello")
         )
     assert metrics.calls == [(RPC, "CANCELLED", 1.5)]
     assert [(line["status"], line["server_ms"]) for line in log] == [("CANCELLED", 1500.0)]
@@ -145,7 +144,7 @@ async def test_one_call_too_many_is_counted_and_logged_once(clock, metrics):
             with pytest.raises(AbortError):
                 await call(interceptor, behavior(clock, b"answer"), refused)
             assert refused.aborted[0] == "RESOURCE_EXHAUSTED"
-    assert [line["event"] for line in log] == ["calls refused"]
+    assert [line["event"] for line in log] == ["calls rejected"]
     assert [one[1] for one in metrics.calls] == ["OK"] + ["RESOURCE_EXHAUSTED"] * 2
     assert [type(one[2]) for one in metrics.requests[1:]] == [TooManyCallsError] * 2
     assert [one[1] for one in metrics.requests[1:]] == [0.0] * 2
@@ -163,7 +162,7 @@ async def test_a_probe_is_neither_logged_nor_counted(clock, metrics, limits):
 
 async def test_a_probe_holds_its_slot_until_it_ends_and_beyond_them_is_refused(clock, metrics):
     interceptor = RequestInterceptor(InFlight(), metrics, CallLimits(10, 10, 7))
-    open_ones = [CallContext(b"hello") for _ in range(PROBES[1])]
+    open_ones = [CallContext(b"hello") for _ in range(WATCHES[1])]
     for context in open_ones:
         await call(interceptor, behavior(clock, b"up"), context, WATCH)
     refused = CallContext(b"hello")
@@ -173,7 +172,7 @@ async def test_a_probe_holds_its_slot_until_it_ends_and_beyond_them_is_refused(c
         "RESOURCE_EXHAUSTED",
         "the-id",
     )
-    assert [line["event"] for line in log] == ["calls refused"]
+    assert [line["event"] for line in log] == ["calls rejected"]
     assert [(one[0], type(one[2])) for one in metrics.requests] == [(WATCH, TooManyCallsError)]
     open_ones[0].end()
     await call(interceptor, behavior(clock, b"up"), CallContext(b"hello"), WATCH)

@@ -1,7 +1,5 @@
 """What answers say of a server's load."""
 
-import math
-
 import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -38,17 +36,13 @@ class Machine:
         self.load = LoadReport(lambda: self.busy, 2, lambda: self.now, lambda: self.cpu)
 
     def calls(self, count: int, seconds: float = PERIOD_S) -> dict[str, float]:
-        """As many calls over some seconds; what the next ones are told."""
-        self.load.calls += count
+        """As many calls over some seconds, the last one at their end; its trailers."""
+        for _ in range(count - 1):
+            self.load.count()
         self.now += seconds
-        self.load.measure()
-        ((key, packed),) = self.load.trailers
+        ((key, packed),) = self.load.count()
         assert key == KEY
         return orca(packed)
-
-
-def test_nothing_is_said_before_anything_was_measured():
-    assert Machine().load.trailers == ()
 
 
 def test_calls_and_the_share_of_the_cores_in_use():
@@ -69,16 +63,20 @@ def test_engines_count_where_they_are_busier_than_the_cores():
 def test_each_period_counts_by_itself():
     machine = Machine()
     machine.cpu = 0.5
-    machine.load.errors += 1
+    machine.load.count_error()
     assert machine.calls(9)["eps"] == 1 / PERIOD_S
     assert machine.calls(4) == {"rps_fractional": 4 / PERIOD_S}
 
 
-def test_a_period_is_due_half_a_second_after_the_one_before():
+def test_a_period_ends_half_a_second_after_the_one_before():
     machine = Machine()
-    assert machine.load.due == PERIOD_S
-    machine.calls(1, seconds=0.7)
-    assert machine.load.due == 0.7 + PERIOD_S
+    machine.now = 0.499
+    assert machine.load.count() == ()
+    first = machine.calls(1, seconds=0.2)
+    machine.now += 0.499
+    ((_, packed),) = machine.load.count()
+    assert orca(packed) == first
+    assert machine.calls(1, seconds=0.002) != first
 
 
 @pytest.mark.parametrize(
@@ -102,9 +100,7 @@ async def test_answers_and_refusals_carry_it_and_only_what_the_server_failed_cou
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        machine.now = 1.0
-        # By the server's own clock.
-        for machine.load.due in (math.inf, math.inf, 0.0, math.inf):
+        for machine.now in (0.2, 0.4, 1.0, 1.1):
             await channel.unary_unary("/farpoint.test.Service/Method")(b"hello").code()
     await server.stop(None)
     # gRPC's clients keep the trailer to themselves.

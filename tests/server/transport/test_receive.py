@@ -11,7 +11,7 @@ from tests.support.scheduling import settle
 from farpoint_server.codec.validation import RequestLimits
 from farpoint_server.errors import DeadlinePassedError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.services.sample_handler import SampleHandler
+from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits.open_calls import InFlight
 from farpoint_server.transport.receive import ReceiveTurns, receive
@@ -139,9 +139,9 @@ async def test_who_leaves_when_it_is_its_turn_gives_it_to_the_next():
 
 async def test_a_full_server_receives_nothing():
     sender, admission = Sender(arrived=True), Admission(max_points=1, max_bytes=1, retry_ms=1)
-    handler = SampleHandler(RequestLimits(1, 1, 1), admission, ReceiveTurns(1), None, [], None)
+    pipeline = Pipeline(RequestLimits(1, 1, 1), admission, ReceiveTurns(1), None, [], None)
     with admission.hold(1, 1), pytest.raises(OverloadedError):
-        await handler.handle(None, sender)
+        await pipeline.receive(sender)
     assert not sender.begun.is_set()
 
 

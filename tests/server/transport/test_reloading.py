@@ -59,7 +59,7 @@ def clock(monkeypatch):
     return now
 
 
-def test_the_content_is_withdrawn_when_the_time_is_over_and_not_before(tmp_path, clock):
+def test_the_content_is_revoked_when_the_time_is_over_and_not_before(tmp_path, clock):
     path = tmp_path / "file"
     path.write_text("1")
     watched = ReloadedFiles([path], number(path), 10.0, -1)
@@ -74,11 +74,11 @@ def test_the_content_is_withdrawn_when_the_time_is_over_and_not_before(tmp_path,
         clock.s += 0.001
         assert [watched.get(), watched.get()] == [-1, -1]
     names = {"files": [str(path)]}
-    warning, error = "the former content stays", "the former content is withdrawn"
+    kept, revoked = "previous contents kept", "previous contents revoked"
     assert [(line["event"], line.get("for_s")) for line in log] == [
-        (f"files not usable, {warning}", 10.0),
-        (f"files not usable, {warning}", 6.0),
-        (f"files not usable, {error}", None),
+        (f"credentials file invalid; {kept}", 10.0),
+        (f"credentials file invalid; {kept}", 6.0),
+        (f"credentials file invalid; {revoked}", None),
     ]
     assert all(line["files"] == names["files"] for line in log)
     with structlog.testing.capture_logs() as log:
@@ -86,7 +86,9 @@ def test_the_content_is_withdrawn_when_the_time_is_over_and_not_before(tmp_path,
         assert watched.get() == 22222
         clock.s += 100
         assert watched.get() == 22222
-    assert [(line["event"], line["log_level"]) for line in log] == [("files read again", "info")]
+    assert [(line["event"], line["log_level"]) for line in log] == [
+        ("credentials files reloaded", "info")
+    ]
 
 
 def test_without_a_time_the_last_good_content_stays_for_ever(tmp_path, clock):

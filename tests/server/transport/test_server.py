@@ -46,10 +46,10 @@ async def test_other_causes_are_not_called_in_use(address, why):
     assert "in use" not in str(caught.value)
 
 
-async def test_a_look_for_the_cause_leaves_no_socket_behind(tmp_path):
+async def test_a_folder_at_the_path_is_the_reason_and_stays(tmp_path):
     (tmp_path / "folder").mkdir()
     address = f"unix:{tmp_path}/folder"
-    with pytest.raises(AddressUnavailableError, match=r"--listen unix:.*in use"):
+    with pytest.raises(AddressUnavailableError, match=r"--listen unix:.*not a socket"):
         GrpcServers(Settings(listen=[address]), []).bind()
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
@@ -202,7 +202,7 @@ async def test_tokens_are_watched_while_the_server_runs_and_an_open_server_says_
     with capture_logs() as log:
         await servers.start()
     assert [(line["event"], line["log_level"]) for line in log] == [
-        ("open to other machines", "warning")
+        ("listening beyond loopback without TLS or tokens", "warning")
     ]
     watching = servers._auth._watching
     assert not watching.done()

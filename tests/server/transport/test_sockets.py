@@ -58,11 +58,13 @@ def test_a_full_queue_counts_as_in_use(path):
             one.close()
 
 
-def test_a_file_of_another_kind_is_left_to_the_bind(path):
+def test_a_file_of_another_kind_stays_and_is_the_reason(path):
     with open(path, "w") as file:
         file.write("mine")
-    with claim_unix(path), pytest.raises(OSError, match="in use"):
-        listening(path)
+    with pytest.raises(OSError, match="not a socket"), claim_unix(path):
+        pass
+    with open(path) as file:
+        assert file.read() == "mine"
 
 
 def bind_between(path, barrier, results):

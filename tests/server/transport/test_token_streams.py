@@ -4,13 +4,13 @@ import asyncio
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 from tests.support.rpc import CallContext, intercept
 
 from farpoint_server import request_context
 from farpoint_server.errors import PermissionDeniedError, UnauthenticatedError
-from farpoint_server.transport import token_streams
-from farpoint_server.transport.auth import AuthInterceptor
-from farpoint_server.transport.token_streams import TokenStreams
+from farpoint_server.transport import auth as auth_module
+from farpoint_server.transport.auth import AuthInterceptor, TokenStreams
 from farpoint_server.transport.tokens import Token, TokenFile
 
 CAMERA, OPS = Token("camera", frozenset({"sample"}), b"c"), Token("ops", frozenset({"admin"}), b"o")
@@ -37,7 +37,7 @@ class Tokens:
 @pytest.fixture
 async def watched(monkeypatch):
     """Tokens, streams that are watched without a pause, and a function that opens one."""
-    monkeypatch.setattr(token_streams, "POLL_S", 0)
+    monkeypatch.setattr(auth_module, "POLL_S", 0)
     tokens = Tokens(CAMERA, OPS)
     streams = TokenStreams(tokens, lambda _: "sample")
     watching = asyncio.create_task(streams.watch())
@@ -77,14 +77,14 @@ async def test_a_stream_whose_token_is_withdrawn_ends_and_no_other(watched):
     await polled(tokens)
     assert not any(call.done() for call in calls)
     tokens.known.discard(CAMERA)
-    with pytest.raises(UnauthenticatedError, match="the token was withdrawn"):
+    with pytest.raises(UnauthenticatedError, match="the token was revoked"):
         await asyncio.wait_for(calls[0], 30)
     await polled(tokens)
     assert not calls[1].done()
     calls[1].cancel()
     with pytest.raises(asyncio.CancelledError):
         await calls[1]
-    assert streams._open == set()
+    assert not streams._open
 
 
 async def test_a_stream_that_takes_its_end_slowly_is_told_once(watched):
@@ -130,7 +130,7 @@ async def test_what_a_stream_answers_arrives():
     for kind in ("stream_stream", "stream_unary"):
         followed = streams.follow("/a.B/D", handler_of(answer, kind), CAMERA)
         assert await getattr(followed, kind)(None, CallContext()) == 3
-    assert streams._open == set()
+    assert not streams._open
 
 
 async def test_a_method_is_wrapped_once_and_each_handler_for_itself():
@@ -139,7 +139,7 @@ async def test_a_method_is_wrapped_once_and_each_handler_for_itself():
     wrapped = [streams.follow("/a.B/C", handler, CAMERA) for handler in (one, one, other)]
     assert wrapped[0] is wrapped[1]
     assert wrapped[0] is not wrapped[2]
-    assert token_streams.POLL_S == 1.0
+    assert auth_module.POLL_S == 1.0
 
 
 async def test_only_a_caller_who_streams_is_followed_and_named():
@@ -175,7 +175,7 @@ async def test_a_refusal_answers_as_the_method_would(metadata, error, kind):
 
 
 async def test_tokens_are_looked_at_from_start_to_stop(monkeypatch):
-    monkeypatch.setattr(token_streams, "POLL_S", 0)
+    monkeypatch.setattr(auth_module, "POLL_S", 0)
     tokens = Tokens()
     auth = AuthInterceptor(tokens)
     auth.stop()
@@ -189,10 +189,11 @@ async def test_tokens_are_looked_at_from_start_to_stop(monkeypatch):
     assert tokens.looks == looks
 
 
-def test_the_file_is_warned_of_without_a_caller(tmp_path):
+def test_the_file_is_read_again_without_a_caller(tmp_path):
     path = tmp_path / "tokens"
     path.write_text(f"camera sample {'c' * 32}\n")
     tokens = TokenFile(path)
-    path.write_text(f"other sample {'d' * 32}\n")
-    tokens.refresh()
-    assert tokens._tokens._seen == tokens._tokens._signature()
+    path.write_text("")
+    with capture_logs() as log:
+        tokens.refresh()
+    assert [line["event"] for line in log] == ["credentials file invalid; previous contents kept"]

@@ -8,7 +8,7 @@ import structlog
 from farpoint_server.errors import SecretsUnusableError
 from farpoint_server.transport import reloading
 from farpoint_server.transport import tokens as tokens_module
-from farpoint_server.transport.tokens import WITHDRAW_AFTER_S, TokenFile, parse_tokens
+from farpoint_server.transport.tokens import REVOKE_AFTER_S, TokenFile, parse_tokens
 
 FIRST, SECOND = "a" * 32, "b" * 40
 DIGEST = hashlib.sha256(SECOND.encode()).hexdigest()
@@ -77,7 +77,7 @@ def test_a_file_of_no_use_is_warned_of_and_then_opens_nothing(path, clock, spoil
         spoil(path)
         assert tokens.find(FIRST) is camera
         assert tokens.allows(camera, "sample")
-        clock.now += WITHDRAW_AFTER_S - 0.1
+        clock.now += REVOKE_AFTER_S - 0.1
         assert tokens.find(FIRST) is camera
         clock.now += 0.2
         assert tokens.find(FIRST) is None
@@ -85,7 +85,7 @@ def test_a_file_of_no_use_is_warned_of_and_then_opens_nothing(path, clock, spoil
         path.write_text("still sample\n")
         assert tokens.find(FIRST) is None
     assert [line["log_level"] for line in log] == ["warning", "error", "warning"]
-    assert [line.get("for_s") for line in log] == [WITHDRAW_AFTER_S, None, 0]
+    assert [line.get("for_s") for line in log] == [REVOKE_AFTER_S, None, 0]
     path.write_text(f"camera sample {FIRST}\n")
     assert tokens.find(FIRST).name == "camera"
 
@@ -96,7 +96,7 @@ def test_a_file_that_is_mended_in_time_loses_no_token(path, clock):
     assert tokens.find(FIRST)
     path.write_text(text)
     assert tokens.find(FIRST)
-    clock.now += 2 * WITHDRAW_AFTER_S
+    clock.now += 2 * REVOKE_AFTER_S
     assert tokens.find(FIRST)
 
 
@@ -145,6 +145,6 @@ def test_digits_of_a_hash_may_be_of_either_case_and_a_comment_of_three_words():
 
 
 def test_how_short_a_token_may_be_and_how_long_a_useless_file_counts():
-    assert (WITHDRAW_AFTER_S, tokens_module.MIN_CHARACTERS) == (10.0, 32)
+    assert (REVOKE_AFTER_S, tokens_module.MIN_CHARACTERS) == (10.0, 32)
     (token,) = parse_tokens(f"camera sample {'x' * 32}")
     assert token.name == "camera"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from farpoint_server.memory.allocator import Room, Stats
+from farpoint_server.memory.snapshot import Room, Stats
 
 MIB = 1 << 20
 ROUNDING = 512
@@ -68,7 +68,7 @@ class FakeAllocator:
         """Numbers of the allocations that fail, counted from 1."""
         self.allocations = 0
         self.retries = self.ooms = self.device_frees = 0
-        self._allocated = self._peak = self._before = 0
+        self._allocated = 0
 
     @contextmanager
     def forward(self) -> Iterator[None]:
@@ -90,7 +90,6 @@ class FakeAllocator:
         self._split(block, size)
         block.used = True
         self._allocated += block.size
-        self._peak = max(self._peak, self._allocated)
         return block
 
     def free(self, block: Block) -> None:
@@ -142,12 +141,6 @@ class FakeAllocator:
 
     def capturing(self) -> bool:
         return self.in_capture
-
-    def begin_peak(self) -> None:
-        self._peak = self._before = self._allocated
-
-    def peak(self) -> int | None:
-        return self._peak - self._before
 
     def snapshot(self) -> bytes | None:
         return None

@@ -11,7 +11,7 @@ from farpoint_server.memory.policy import Thresholds
 from tests.support.memory.fake_allocator import MIB, FakeAllocator
 
 GIB = 1 << 30
-POLICY_REASONS = {"hard", "soft", "fragmentation", "idle"}
+POLICY_REASONS = {"hard", "idle"}
 
 
 class Clock:
@@ -106,7 +106,6 @@ class RequestBatch:
     """Requests that a manager may cut."""
 
     requests: Sequence[Request]
-    kind: str = "sample"
 
     @property
     def predicted_bytes(self) -> int:

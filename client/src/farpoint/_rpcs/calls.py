@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 
 from farpoint._call import CallContext
 from farpoint._rpcs.serialized import SerializedRequest, take_serialized
+from farpoint.inference import open_inference_pb2_grpc
 from farpoint.memory import Memory, Trim, read_memory, read_trims
 from farpoint.models import Model, read_model
 from farpoint.results import ServerInfo, read_server_info
@@ -31,6 +32,7 @@ class Stubs:
         self.sampling: Any = sampling_pb2_grpc.SamplingServiceStub(channel)
         take_serialized(self.sampling, channel)
         self.admin: Any = admin_pb2_grpc.AdminServiceStub(channel)
+        self.inference: Any = open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
 
 
 class UnaryRpc(ABC, Generic[Response, Result]):

@@ -1,102 +1,80 @@
-"""The Infer RPC: its request from checked arguments, and `Inference`s from its response."""
+"""ModelInfer of the Open Inference Protocol: a request of arrays, and an `Inference` from it."""
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
-
-from farpoint._arrays import as_array, split_batch
+from farpoint._arrays import as_array
 from farpoint._call import CallContext
+from farpoint._dtypes import TYPES
 from farpoint._rpcs.calls import UnaryRpc
-from farpoint._tensors import Checksums, points_to_tensor, to_arrays, to_tensor
-from farpoint._types import Array
+from farpoint._tensors import Checksums, check_payload, to_arrays, wire_type
 from farpoint.errors import InternalError, InvalidArgumentError
+from farpoint.inference import open_inference_pb2 as oip
 from farpoint.models import Inference
-from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import sampling_pb2
+from farpoint.v1 import tensor_pb2 as pb
+
+# Requests of one batch that are under way at a time: the server joins them as it joins callers.
+CONCURRENCY = 8
+_NAMES = {pb.DataType.Value(f"DATA_TYPE_{kind.farpoint}"): kind.open_inference for kind in TYPES}
+_NUMBERS = {name: number for number, name in _NAMES.items()}
 
 
-class InferRpc(UnaryRpc[pb.InferResponse, Inference | list[Inference]]):
-    """One cloud or a batch through a program; the arguments are those of `Client.infer`."""
+class InferRpc(UnaryRpc[oip.ModelInferResponse, Inference]):
+    """One request to a model; the arguments are those of `Client.infer`."""
 
-    method = attrgetter("sampling.Infer")
-    request: pb.InferRequest
+    method = attrgetter("inference.ModelInfer")
+    request: oip.ModelInferRequest
 
     def __init__(
         self,
         model: str,
-        points: object,
         inputs: Mapping[str, Any],
         outputs: Sequence[str] | None,
         checksums: Checksums = Checksums.OFF,
     ) -> None:
-        self.checksums = checksums
-        self.batch = split_batch(points, None)
-        clouds = self.batch.clouds
-        self.request = pb.InferRequest(
-            model=model,
-            lengths=[len(cloud) for cloud in clouds],
-            outputs=outputs or (),
-            return_checksums=checksums.are_wanted,
-        )
-        if clouds:
-            self.request.points.CopyFrom(points_to_tensor(clouds))
-            for name, value in inputs.items():
-                tensor = to_tensor(self._rows(name, value))
-                self.request.inputs.add(name=name).values.CopyFrom(tensor)
-
-    def read(self, response: pb.InferResponse, context: CallContext) -> Inference | list[Inference]:
-        """One `Inference`, or a list where a batch was asked for."""
-        timings = context.read_timings(response.timings)
-        outputs = {output.name: self._each_cloud(output) for output in response.outputs}
-        inferences = [
-            Inference(
-                response.model,
-                {name: arrays[i] for name, arrays in outputs.items()},
-                timings,
-                context.request_id,
-            )
-            for i in range(len(self.batch.clouds))
-        ]
-        return inferences[0] if self.batch.single else inferences
-
-    def _rows(self, name: str, value: Any) -> list[Array]:
-        """An input of all clouds as arrays to be stacked: rows of each, or one value for each."""
-        clouds = self.batch.clouds
-        if self.batch.single:
-            values = [as_array(value, name)]
-        else:
-            entries = value if isinstance(value, (list, tuple)) else list(as_array(value, name))
-            if len(entries) != len(clouds):
-                raise InvalidArgumentError(
-                    f"{name} must have one entry per cloud ({len(clouds)}), got {len(entries)}",
-                    field=name,
-                )
-            values = [as_array(entry, name) for entry in entries]
-        has_rows = all(
-            array.ndim and len(array) == len(cloud)
-            for array, cloud in zip(values, clouds, strict=True)
-        )
-        rows = values if has_rows else [array[None] for array in values]
-        if len({array.shape[1:] for array in rows}) > 1:
-            shapes = sorted({array.shape for array in rows})
+        if not isinstance(inputs, Mapping):
             raise InvalidArgumentError(
-                f"{name} must have rows of one shape for every cloud, got {shapes}", field=name
+                f"inputs must be a mapping of names to arrays, got {type(inputs).__name__}",
+                field="inputs",
             )
-        dtype = np.result_type(*rows).newbyteorder("<")
-        return [array.astype(dtype, copy=False) for array in rows]
+        self.checksums = checksums
+        self.request = oip.ModelInferRequest(model_name=model)
+        for name in outputs or ():
+            self.request.outputs.add(name=name)
+        self.request.parameters["return_timings"].bool_param = True
+        if checksums.are_wanted:
+            self.request.parameters["return_checksums"].bool_param = True
+        arrays = {name: as_array(value, name) for name, value in inputs.items()}
+        check_payload(sum(array.nbytes for array in arrays.values()), "inputs")
+        for name, array in arrays.items():
+            number = wire_type(array.dtype, f"inputs[{name}].datatype")
+            self.request.inputs.add(name=name, datatype=_NAMES[number], shape=array.shape)
+            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            self.request.raw_input_contents.append(little.tobytes())
 
-    def _each_cloud(self, output: pb.InferOutput) -> Sequence[Array]:
-        (values,) = to_arrays(output.values, checksums=self.checksums)
-        clouds, lengths = len(self.batch.clouds), list(output.lengths)
-        has_rows = output.scope != pb.TENSOR_SCOPE_CLOUD
-        if (
-            values.ndim == 0
-            or (has_rows and len(lengths) != clouds)
-            or len(values) != (sum(lengths) if has_rows else clouds)
-        ):
-            raise InternalError(
-                f"the server answered with {output.name} {list(values.shape)} in {lengths} rows, "
-                f"expected those of {clouds} clouds"
-            )
-        return np.split(values, np.cumsum(lengths)[:-1]) if has_rows else list(values)
+    def read(self, response: oip.ModelInferResponse, context: CallContext) -> Inference:
+        """The outputs by name."""
+        times = {name: value.double_param for name, value in response.parameters.items()}
+        known = {name: times.get(name, 0.0) for name in ("queue_ms", "compute_ms", "server_ms")}
+        if len(response.outputs) != len(response.raw_output_contents):
+            raise InternalError("the server answered with outputs that are not raw")
+        raw = zip(response.outputs, response.raw_output_contents, strict=True)
+        tensors = {output.name: _tensor(output, data) for output, data in raw}
+        arrays = to_arrays(*tensors.values(), checksums=self.checksums)
+        return Inference(
+            response.model_name,
+            dict(zip(tensors, arrays, strict=True)),
+            context.read_timings(sampling_pb2.Timings(**known)),
+            context.request_id,
+        )
+
+
+def _tensor(output: oip.ModelInferResponse.InferOutputTensor, data: bytes) -> pb.Tensor:
+    if output.datatype not in _NUMBERS:
+        raise InternalError(f"the server answered with the unknown type {output.datatype}")
+    tensor = pb.Tensor(data_type=_NUMBERS[output.datatype], shape=output.shape, data=data)
+    if "crc32c" in output.parameters:
+        tensor.crc32c = output.parameters["crc32c"].int64_param
+    return tensor

@@ -104,6 +104,21 @@ class SampleOptions(TypedDict, total=False):
     timeout: float | None
 
 
+class EncodeOptions(TypedDict, total=False):
+    """Keyword arguments of `encode`."""
+
+    model: str | None
+    attributes: Attributes | None
+    timeout: float | None
+
+
+class InferOptions(TypedDict, total=False):
+    """Keyword arguments of `infer`."""
+
+    outputs: Sequence[str] | None
+    timeout: float | None
+
+
 _SELECTIONS: dict[str, voxel_grid_pb2.VoxelSelection.ValueType] = {
     "first": voxel_grid_pb2.VOXEL_SELECTION_FIRST,
     "nearest_mean": voxel_grid_pb2.VOXEL_SELECTION_NEAREST_MEAN,

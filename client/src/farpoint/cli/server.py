@@ -44,7 +44,9 @@ def encode(
     """
     cloud = read_cloud(source)
     encoding: Encoding = client.encode(
-        cloud.points, model or None, _columns(cloud, attributes) if attributes else None
+        cloud.points,
+        model=model or None,
+        attributes=_columns(cloud, attributes) if attributes else None,
     )
     arrays = {
         f"stage{i}_{name}": getattr(stage, name)

@@ -29,10 +29,6 @@ class _TrimReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TrimReason
     TRIM_REASON_UNSPECIFIED: _TrimReason.ValueType  # 0
     TRIM_REASON_HARD: _TrimReason.ValueType  # 1
     """The device was nearly full."""
-    TRIM_REASON_SOFT: _TrimReason.ValueType  # 2
-    """Far more was cached than recent batches used."""
-    TRIM_REASON_FRAGMENTATION: _TrimReason.ValueType  # 3
-    """Much was cached in segments that live memory keeps."""
     TRIM_REASON_IDLE: _TrimReason.ValueType  # 4
     """There was no work for a while."""
     TRIM_REASON_ROOM: _TrimReason.ValueType  # 5
@@ -48,10 +44,6 @@ class TrimReason(_TrimReason, metaclass=_TrimReasonEnumTypeWrapper):
 TRIM_REASON_UNSPECIFIED: TrimReason.ValueType  # 0
 TRIM_REASON_HARD: TrimReason.ValueType  # 1
 """The device was nearly full."""
-TRIM_REASON_SOFT: TrimReason.ValueType  # 2
-"""Far more was cached than recent batches used."""
-TRIM_REASON_FRAGMENTATION: TrimReason.ValueType  # 3
-"""Much was cached in segments that live memory keeps."""
 TRIM_REASON_IDLE: TrimReason.ValueType  # 4
 """There was no work for a while."""
 TRIM_REASON_ROOM: TrimReason.ValueType  # 5
@@ -128,9 +120,6 @@ class DeviceMemory(_message.Message):
     LIMIT_BYTES_FIELD_NUMBER: _builtins.int
     HOST_CACHE_BYTES_FIELD_NUMBER: _builtins.int
     HOST_RELEASABLE_BYTES_FIELD_NUMBER: _builtins.int
-    DEMAND_BYTES_FIELD_NUMBER: _builtins.int
-    ESTIMATE_CORRECTION_FIELD_NUMBER: _builtins.int
-    ESTIMATE_ERROR_FIELD_NUMBER: _builtins.int
     TRIMS_FIELD_NUMBER: _builtins.int
     RETRY_COUNT_FIELD_NUMBER: _builtins.int
     OUT_OF_MEMORY_COUNT_FIELD_NUMBER: _builtins.int
@@ -163,12 +152,6 @@ class DeviceMemory(_message.Message):
     """Pinned host memory, live and cached."""
     host_releasable_bytes: _builtins.int
     """What a trim of host memory would give back now."""
-    demand_bytes: _builtins.int
-    """What one recent batch used at most; halves every five minutes."""
-    estimate_correction: _builtins.float
-    """What predicted bytes are multiplied by, learned from what was used."""
-    estimate_error: _builtins.float
-    """Average of |used / predicted - 1|."""
     retry_count: _builtins.int
     """Times that the allocator flushed its cache in the middle of a batch."""
     out_of_memory_count: _builtins.int
@@ -202,9 +185,6 @@ class DeviceMemory(_message.Message):
         limit_bytes: _builtins.int = ...,
         host_cache_bytes: _builtins.int = ...,
         host_releasable_bytes: _builtins.int = ...,
-        demand_bytes: _builtins.int = ...,
-        estimate_correction: _builtins.float = ...,
-        estimate_error: _builtins.float = ...,
         trims: _abc.Iterable[Global___TrimTotal] | None = ...,
         retry_count: _builtins.int = ...,
         out_of_memory_count: _builtins.int = ...,
@@ -215,7 +195,7 @@ class DeviceMemory(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "allocated_bytes", b"allocated_bytes", "demand_bytes", b"demand_bytes", "device", b"device", "estimate_correction", b"estimate_correction", "estimate_error", b"estimate_error", "fragmentation", b"fragmentation", "free_bytes", b"free_bytes", "healthy", b"healthy", "host_cache_bytes", b"host_cache_bytes", "host_releasable_bytes", b"host_releasable_bytes", "idle_bytes", b"idle_bytes", "limit_bytes", b"limit_bytes", "out_of_memory_count", b"out_of_memory_count", "process", b"process", "refused_count", b"refused_count", "releasable_bytes", b"releasable_bytes", "reserved_bytes", b"reserved_bytes", "retry_count", b"retry_count", "snapshot", b"snapshot", "total_bytes", b"total_bytes", "trims", b"trims"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "allocated_bytes", b"allocated_bytes", "device", b"device", "fragmentation", b"fragmentation", "free_bytes", b"free_bytes", "healthy", b"healthy", "host_cache_bytes", b"host_cache_bytes", "host_releasable_bytes", b"host_releasable_bytes", "idle_bytes", b"idle_bytes", "limit_bytes", b"limit_bytes", "out_of_memory_count", b"out_of_memory_count", "process", b"process", "refused_count", b"refused_count", "releasable_bytes", b"releasable_bytes", "reserved_bytes", b"reserved_bytes", "retry_count", b"retry_count", "snapshot", b"snapshot", "total_bytes", b"total_bytes", "trims", b"trims"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -599,148 +599,6 @@ class EncodedStage(_message.Message):
 Global___EncodedStage: _TypeAlias = EncodedStage  # noqa: Y015
 
 @_typing.final
-class InferRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    MODEL_FIELD_NUMBER: _builtins.int
-    POINTS_FIELD_NUMBER: _builtins.int
-    LENGTHS_FIELD_NUMBER: _builtins.int
-    INPUTS_FIELD_NUMBER: _builtins.int
-    OUTPUTS_FIELD_NUMBER: _builtins.int
-    RETURN_CHECKSUMS_FIELD_NUMBER: _builtins.int
-    model: _builtins.str
-    """Name of a loaded model that is no encoder. ListModels says what it takes and gives."""
-    return_checksums: _builtins.bool
-    """As in a SampleRequest."""
-    @_builtins.property
-    def points(self) -> _tensor_pb2.Tensor:
-        """As in a SampleRequest; every row must be finite, unless the model takes others."""
-
-    @_builtins.property
-    def lengths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Points of each cloud; they add up to P. Empty means one cloud of P points."""
-
-    @_builtins.property
-    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamedTensor]:
-        """The model's other inputs, by name, one row for each point of all clouds,
-        (P, ...), or one for each cloud, (B, ...).
-        """
-
-    @_builtins.property
-    def outputs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of the outputs that are wanted. Empty means all."""
-
-    def __init__(
-        self,
-        *,
-        model: _builtins.str = ...,
-        points: _tensor_pb2.Tensor | None = ...,
-        lengths: _abc.Iterable[_builtins.int] | None = ...,
-        inputs: _abc.Iterable[Global___NamedTensor] | None = ...,
-        outputs: _abc.Iterable[_builtins.str] | None = ...,
-        return_checksums: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["points", b"points"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["inputs", b"inputs", "lengths", b"lengths", "model", b"model", "outputs", b"outputs", "points", b"points", "return_checksums", b"return_checksums"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___InferRequest: _TypeAlias = InferRequest  # noqa: Y015
-
-@_typing.final
-class InferResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    MODEL_FIELD_NUMBER: _builtins.int
-    OUTPUTS_FIELD_NUMBER: _builtins.int
-    TIMINGS_FIELD_NUMBER: _builtins.int
-    model: _builtins.str
-    """Which model it was."""
-    @_builtins.property
-    def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___InferOutput]:
-        """In the order in which they were asked for, or in that of the model."""
-
-    @_builtins.property
-    def timings(self) -> Global___Timings: ...
-    def __init__(
-        self,
-        *,
-        model: _builtins.str = ...,
-        outputs: _abc.Iterable[Global___InferOutput] | None = ...,
-        timings: Global___Timings | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["timings", b"timings"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "outputs", b"outputs", "timings", b"timings"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___InferResponse: _TypeAlias = InferResponse  # noqa: Y015
-
-@_typing.final
-class InferOutput(_message.Message):
-    """One output for B clouds."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    NAME_FIELD_NUMBER: _builtins.int
-    SCOPE_FIELD_NUMBER: _builtins.int
-    VALUES_FIELD_NUMBER: _builtins.int
-    LENGTHS_FIELD_NUMBER: _builtins.int
-    name: _builtins.str
-    scope: Global___TensorScope.ValueType
-    """What there is a row for."""
-    @_builtins.property
-    def values(self) -> _tensor_pb2.Tensor:
-        """Shape (R, ...): the rows of all clouds, one cloud after the other."""
-
-    @_builtins.property
-    def lengths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Rows of each cloud; they add up to R. Empty where each cloud has one."""
-
-    def __init__(
-        self,
-        *,
-        name: _builtins.str = ...,
-        scope: Global___TensorScope.ValueType = ...,
-        values: _tensor_pb2.Tensor | None = ...,
-        lengths: _abc.Iterable[_builtins.int] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["values", b"values"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lengths", b"lengths", "name", b"name", "scope", b"scope", "values", b"values"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___InferOutput: _TypeAlias = InferOutput  # noqa: Y015
-
-@_typing.final
-class NamedTensor(_message.Message):
-    """A tensor with a name."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    NAME_FIELD_NUMBER: _builtins.int
-    VALUES_FIELD_NUMBER: _builtins.int
-    name: _builtins.str
-    @_builtins.property
-    def values(self) -> _tensor_pb2.Tensor: ...
-    def __init__(
-        self,
-        *,
-        name: _builtins.str = ...,
-        values: _tensor_pb2.Tensor | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["values", b"values"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "values", b"values"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___NamedTensor: _TypeAlias = NamedTensor  # noqa: Y015
-
-@_typing.final
 class ListModelsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -802,7 +660,9 @@ class Model(_message.Message):
 
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelTensor]:
-        """What Infer takes, the points among them, and gives. Empty for an encoder."""
+        """What an exported model takes, the points among them, and gives: by
+        inference.GRPCInferenceService/ModelInfer. Empty for an encoder.
+        """
 
     @_builtins.property
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelTensor]: ...

@@ -55,11 +55,6 @@ class SamplingServiceStub(object):
                 request_serializer=farpoint_dot_v1_dot_sampling__pb2.EncodeRequest.SerializeToString,
                 response_deserializer=farpoint_dot_v1_dot_sampling__pb2.EncodeResponse.FromString,
                 _registered_method=True)
-        self.Infer = channel.unary_unary(
-                '/farpoint.v1.SamplingService/Infer',
-                request_serializer=farpoint_dot_v1_dot_sampling__pb2.InferRequest.SerializeToString,
-                response_deserializer=farpoint_dot_v1_dot_sampling__pb2.InferResponse.FromString,
-                _registered_method=True)
         self.ListModels = channel.unary_unary(
                 '/farpoint.v1.SamplingService/ListModels',
                 request_serializer=farpoint_dot_v1_dot_sampling__pb2.ListModelsRequest.SerializeToString,
@@ -99,14 +94,8 @@ class SamplingServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Encode(self, request, context):
-        """Runs a model over each cloud and answers with what each of its stages keeps.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def Infer(self, request, context):
-        """Runs a program that an operator has loaded, and answers with its outputs.
+        """Runs an encoder over each cloud and answers with what each of its stages keeps.
+        Exported models run by inference.GRPCInferenceService/ModelInfer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -148,11 +137,6 @@ def add_SamplingServiceServicer_to_server(servicer, server):
                     servicer.Encode,
                     request_deserializer=farpoint_dot_v1_dot_sampling__pb2.EncodeRequest.FromString,
                     response_serializer=farpoint_dot_v1_dot_sampling__pb2.EncodeResponse.SerializeToString,
-            ),
-            'Infer': grpc.unary_unary_rpc_method_handler(
-                    servicer.Infer,
-                    request_deserializer=farpoint_dot_v1_dot_sampling__pb2.InferRequest.FromString,
-                    response_serializer=farpoint_dot_v1_dot_sampling__pb2.InferResponse.SerializeToString,
             ),
             'ListModels': grpc.unary_unary_rpc_method_handler(
                     servicer.ListModels,
@@ -274,33 +258,6 @@ class SamplingService(object):
             '/farpoint.v1.SamplingService/Encode',
             farpoint_dot_v1_dot_sampling__pb2.EncodeRequest.SerializeToString,
             farpoint_dot_v1_dot_sampling__pb2.EncodeResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Infer(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/farpoint.v1.SamplingService/Infer',
-            farpoint_dot_v1_dot_sampling__pb2.InferRequest.SerializeToString,
-            farpoint_dot_v1_dot_sampling__pb2.InferResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -42,9 +42,9 @@ class SamplingServiceStub:
     SampleLarge: _grpc.StreamUnaryMultiCallable[_sampling_pb2.SampleLargeRequest, _sampling_pb2.SampleLargeResponse]
     """As Sample, for a request above the message limit, which is sent in pieces."""
     Encode: _grpc.UnaryUnaryMultiCallable[_sampling_pb2.EncodeRequest, _sampling_pb2.EncodeResponse]
-    """Runs a model over each cloud and answers with what each of its stages keeps."""
-    Infer: _grpc.UnaryUnaryMultiCallable[_sampling_pb2.InferRequest, _sampling_pb2.InferResponse]
-    """Runs a program that an operator has loaded, and answers with its outputs."""
+    """Runs an encoder over each cloud and answers with what each of its stages keeps.
+    Exported models run by inference.GRPCInferenceService/ModelInfer.
+    """
     ListModels: _grpc.UnaryUnaryMultiCallable[_sampling_pb2.ListModelsRequest, _sampling_pb2.ListModelsResponse]
     """Says which models are loaded."""
     GetServerInfo: _grpc.UnaryUnaryMultiCallable[_sampling_pb2.GetServerInfoRequest, _sampling_pb2.GetServerInfoResponse]
@@ -64,9 +64,9 @@ class SamplingServiceAsyncStub(SamplingServiceStub):
     SampleLarge: _aio.StreamUnaryMultiCallable[_sampling_pb2.SampleLargeRequest, _sampling_pb2.SampleLargeResponse]  # type: ignore[assignment]
     """As Sample, for a request above the message limit, which is sent in pieces."""
     Encode: _aio.UnaryUnaryMultiCallable[_sampling_pb2.EncodeRequest, _sampling_pb2.EncodeResponse]  # type: ignore[assignment]
-    """Runs a model over each cloud and answers with what each of its stages keeps."""
-    Infer: _aio.UnaryUnaryMultiCallable[_sampling_pb2.InferRequest, _sampling_pb2.InferResponse]  # type: ignore[assignment]
-    """Runs a program that an operator has loaded, and answers with its outputs."""
+    """Runs an encoder over each cloud and answers with what each of its stages keeps.
+    Exported models run by inference.GRPCInferenceService/ModelInfer.
+    """
     ListModels: _aio.UnaryUnaryMultiCallable[_sampling_pb2.ListModelsRequest, _sampling_pb2.ListModelsResponse]  # type: ignore[assignment]
     """Says which models are loaded."""
     GetServerInfo: _aio.UnaryUnaryMultiCallable[_sampling_pb2.GetServerInfoRequest, _sampling_pb2.GetServerInfoResponse]  # type: ignore[assignment]
@@ -107,15 +107,9 @@ class SamplingServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _sampling_pb2.EncodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_sampling_pb2.EncodeResponse, _abc.Awaitable[_sampling_pb2.EncodeResponse]]:
-        """Runs a model over each cloud and answers with what each of its stages keeps."""
-
-    @_abc_1.abstractmethod
-    def Infer(
-        self,
-        request: _sampling_pb2.InferRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_sampling_pb2.InferResponse, _abc.Awaitable[_sampling_pb2.InferResponse]]:
-        """Runs a program that an operator has loaded, and answers with its outputs."""
+        """Runs an encoder over each cloud and answers with what each of its stages keeps.
+        Exported models run by inference.GRPCInferenceService/ModelInfer.
+        """
 
     @_abc_1.abstractmethod
     def ListModels(

@@ -1,12 +1,17 @@
-"""Values of JSON as what they have to be: objects, lists, text, and tensors of numbers."""
+"""Values of JSON as what they have to be: objects, lists, text, and tensors of numbers.
+
+Types are checked before anything is made of a value: numpy would make an array of strings as wide
+as the longest of them, which is gigabytes for a body of some hundred kilobytes.
+"""
 
 import json
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from farpoint_server.codec.open_inference.tensors import TYPES, dtype_of
+from farpoint_server.codec.dtypes import INFERENCE_TYPES
 from farpoint_server.codec.wire import Buffer
 from farpoint_server.errors import InvalidRequestError, quoted
 
@@ -17,6 +22,8 @@ MAX_BYTES = 1 << 20
 MAX_NUMBERS = 1 << 17
 BINARY_SIZE = "binary_data_size"
 BINARY = "binary_data"
+# By numpy's kind of the elements: which values of JSON they are made of.
+_ELEMENTS = {"f": {int, float}, "b": {bool}, "i": {int}, "u": {int}}
 
 
 def read_json(text: memoryview) -> Any:
@@ -37,10 +44,12 @@ def check_object(value: Any, field: str) -> Mapping[str, Any]:
     return value
 
 
-def check_list(value: Any, field: str) -> list[Any]:
-    """A value that has to be a list; raises InvalidRequestError."""
+def check_list(value: Any, field: str, most: int | None = None) -> list[Any]:
+    """A value that has to be a list, of at most so many entries; raises InvalidRequestError."""
     if not isinstance(value, list):
         raise InvalidRequestError(field, "a JSON list", type(value).__name__)
+    if most is not None and len(value) > most:
+        raise InvalidRequestError(field, f"at most {most}", len(value))
     return value
 
 
@@ -63,29 +72,35 @@ def tensor_bytes(
     Raises:
         InvalidRequestError: it is no such tensor.
     """
-    if datatype not in TYPES or datatype == "BF16":
+    if datatype not in INFERENCE_TYPES or datatype == "BF16":
         raise InvalidRequestError(field, f"{BINARY_SIZE} for {quoted(datatype)}", "numbers")
-    data = check_list(item.get("data", None), field)
-    dtype = dtype_of(datatype)
-    kinds = {"f": "iuf", "b": "b"}.get(dtype.kind, "iu")
-    try:
-        array = np.array(data)
-    except ValueError:
-        raise InvalidRequestError(field, "lists of equal length", "others") from None
-    if array.size and (array.dtype.kind not in kinds):
+    elements = check_list(item.get("data", None), field)
+    sizes = [len(elements)]
+    while elements and set(map(type, elements)) == {list}:
+        if len(set(map(len, elements))) > 1:
+            raise InvalidRequestError(field, "lists of equal length", "others")
+        sizes.append(len(elements[0]))
+        elements = list(chain.from_iterable(elements))
+    if len(sizes) > 1 and tuple(sizes) != shape:
+        raise InvalidRequestError(field, f"{shape}, or one list", tuple(sizes))
+    dtype = INFERENCE_TYPES[datatype].numpy
+    if not set(map(type, elements)) <= _ELEMENTS[dtype.kind]:
         raise InvalidRequestError(field, f"numbers of {datatype}", "others")
-    if array.ndim > 1 and array.shape != shape:
-        raise InvalidRequestError(field, f"{shape}, or one list", array.shape)
-    with np.errstate(over="ignore"):
-        converted = array.astype(dtype)
-    if dtype.kind in "iu" and not np.array_equal(converted, array):
-        raise InvalidRequestError(field, f"numbers within {datatype}", "larger ones")
-    return converted.tobytes()
+    if elements and dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        if not (bounds.min <= min(elements) and max(elements) <= bounds.max):
+            raise InvalidRequestError(field, f"numbers within {datatype}", "larger ones")
+    try:
+        with np.errstate(over="ignore"):
+            wide = np.array(elements, np.float64 if dtype.kind == "f" else dtype)
+            return wide.astype(dtype).tobytes()
+    except OverflowError:  # an integer that no double holds
+        raise InvalidRequestError(field, f"numbers within {datatype}", "larger ones") from None
 
 
 def tensor_numbers(name: str, datatype: str, data: Buffer) -> list[Any]:
     """The elements of an output for JSON, flat; raises InvalidRequestError if it has no such."""
-    array = np.frombuffer(data, dtype_of(datatype))
+    array = np.frombuffer(data, INFERENCE_TYPES[datatype].numpy)
     if array.size > MAX_NUMBERS:
         expected = f"{BINARY} for more than {MAX_NUMBERS} numbers"
         raise InvalidRequestError(f"outputs[{name}]", expected, array.size)

@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
+from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec import wire
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.parts import Bound, Bounds, check_parts
 from farpoint_server.codec.validation import MAX_DIMENSIONS
 from farpoint_server.codec.wire import Buffer, UnusualError, cut, length_delimited, walk
+from farpoint_server.codec.wire_limits import Bound, Bounds, check_parts
 
 _Request, _Input, _Contents = (
     pb.ModelInferRequest,
@@ -21,9 +20,9 @@ _Request, _Input, _Contents = (
 # Elements of one type, whose packed bytes are those of a raw tensor.
 _FLOATS = {"fp32_contents": "<f4", "fp64_contents": "<f8"}
 # More than any model has; what is there besides is then named as wrong.
-_MAX_INPUTS = 16
-_MAX_OUTPUTS = 256
-_MAX_PARAMETERS = 64
+MAX_INPUTS = 16
+MAX_OUTPUTS = 256
+MAX_PARAMETERS = 64
 # Points come in floats, which take as much memory as bytes of the message. Of others there is one.
 _MAX_OTHERS = 16
 
@@ -38,16 +37,16 @@ def _bounds() -> Bounds:
     }
     input_: Bounds = {
         _Input.SHAPE_FIELD_NUMBER: Bound("shape", numbers=MAX_DIMENSIONS),
-        _Input.PARAMETERS_FIELD_NUMBER: Bound("parameters", _MAX_PARAMETERS),
+        _Input.PARAMETERS_FIELD_NUMBER: Bound("parameters", MAX_PARAMETERS),
         _Input.CONTENTS_FIELD_NUMBER: Bound("contents", parts=others),
     }
     number = _Request.InferRequestedOutputTensor.PARAMETERS_FIELD_NUMBER
-    output: Bounds = {number: Bound("parameters", _MAX_PARAMETERS)}
+    output: Bounds = {number: Bound("parameters", MAX_PARAMETERS)}
     return {
-        _Request.PARAMETERS_FIELD_NUMBER: Bound("parameters", _MAX_PARAMETERS),
-        _Request.INPUTS_FIELD_NUMBER: Bound("inputs", _MAX_INPUTS, parts=input_),
-        _Request.OUTPUTS_FIELD_NUMBER: Bound("outputs", _MAX_OUTPUTS, parts=output),
-        _Request.RAW_INPUT_CONTENTS_FIELD_NUMBER: Bound("raw_input_contents", _MAX_INPUTS),
+        _Request.PARAMETERS_FIELD_NUMBER: Bound("parameters", MAX_PARAMETERS),
+        _Request.INPUTS_FIELD_NUMBER: Bound("inputs", MAX_INPUTS, parts=input_),
+        _Request.OUTPUTS_FIELD_NUMBER: Bound("outputs", MAX_OUTPUTS, parts=output),
+        _Request.RAW_INPUT_CONTENTS_FIELD_NUMBER: Bound("raw_input_contents", MAX_INPUTS),
     }
 
 
@@ -66,8 +65,6 @@ class InferMessage(NamedTuple):
     """By the place of an input: name of the field of its contents, and the elements as bytes."""
     size: int
     """Of the whole message in bytes."""
-    shared: Mapping[int, Buffer] = MappingProxyType({})
-    """By the place of an input: what was read for it from shared memory."""
 
     def typed_contents(self, index: int, field: str, dtype: "np.dtype[np.generic]") -> Buffer:
         """The elements of an input in one field of its contents, as bytes; none if it is empty."""

@@ -1,13 +1,14 @@
 """The REST form of Open Inference requests and responses, with Triton's binary data extension.
 
-A body is a JSON object, and behind it the binary data of those tensors that have it, in order. What
-carries bodies is up to the caller: from the object on, a request is as one that came over gRPC.
+A body is a JSON object, and behind it the binary data of those tensors that have it, in order. From
+the object on, a request is as one that came over gRPC.
 """
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec.open_inference.json_values import (
     BINARY,
     BINARY_SIZE,
@@ -18,31 +19,20 @@ from farpoint_server.codec.open_inference.json_values import (
     tensor_bytes,
     tensor_numbers,
 )
-from farpoint_server.codec.open_inference.message import InferMessage
-from farpoint_server.codec.open_inference.tensors import SHARED_MEMORY
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
+from farpoint_server.codec.open_inference.message import MAX_INPUTS, MAX_OUTPUTS
+from farpoint_server.codec.validation import MAX_DIMENSIONS
 from farpoint_server.codec.wire import Buffer, length_delimited
-from farpoint_server.errors import InvalidRequestError, quoted
+from farpoint_server.errors import InvalidRequestError
 
 ALL_BINARY = "binary_data_output"
 _RAW = pb.ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
-
-
-class RestRequest(NamedTuple):
-    """An inference request that came as a body."""
-
-    message: InferMessage
-    """Its binary tensors are views of the body."""
-    all_binary: bool
-    """Whether outputs are answered in binary that do not say themselves."""
-    binary: Mapping[str, bool]
-    """Of outputs that do."""
+_KINDS = {bool: "bool_param", int: "int64_param", str: "string_param", float: "double_param"}
 
 
 def read_rest_request(
     model: str, version: str, body: Buffer, json_size: int | None = None
-) -> RestRequest:
-    """Parses the body of an inference request.
+) -> tuple[pb.ModelInferRequest, list[Buffer]]:
+    """The request of a body, and the data of its inputs, which may be views of the body.
 
     Args:
         model: Name of the model, which the URL has.
@@ -61,119 +51,102 @@ def read_rest_request(
     fields = check_object(read_json(view[:size]), "request")
     request = pb.ModelInferRequest(model_name=model, model_version=version)
     request.id = check_text(fields.get("id", ""), "id")
-    _fill(request.parameters, fields.get("parameters", {}), "parameters")
-    raw = _add_inputs(request, check_list(fields.get("inputs", []), "inputs"), view[size:])
-    binary = _add_outputs(request, check_list(fields.get("outputs", []), "outputs"))
-    all_binary = ALL_BINARY in request.parameters and request.parameters[ALL_BINARY].bool_param
-    return RestRequest(InferMessage(request, tuple(raw), {}, len(view)), all_binary, binary)
+    _fill(request.parameters, fields, "parameters")
+    raw, rest = [], view[size:]
+    for index, item in enumerate(check_list(fields.get("inputs", []), "inputs", MAX_INPUTS)):
+        data, rest = _add_input(request, item, rest, f"inputs[{index}]")
+        raw.append(data)
+    if len(rest):
+        got = f"{len(rest)} bytes more"
+        raise InvalidRequestError("inputs", f"a {BINARY_SIZE} for all binary data", got)
+    for index, item in enumerate(check_list(fields.get("outputs", []), "outputs", MAX_OUTPUTS)):
+        field = f"outputs[{index}]"
+        output = check_object(item, field)
+        added = request.outputs.add(name=check_text(output.get("name", ""), f"{field}.name"))
+        _fill(added.parameters, output, f"{field}.parameters")
+    return request, raw
 
 
-def serialize_infer_message(message: InferMessage) -> bytes:
-    """A message whose tensors are all raw as a ModelInferRequest on the wire."""
-    chunks: list[Buffer] = [message.request.SerializeToString()]
-    for data in message.raw:
+def serialize_rest_request(request: pb.ModelInferRequest, raw: list[Buffer]) -> bytes:
+    """A request and the data of its inputs as a ModelInferRequest on the wire."""
+    chunks: list[Buffer] = [request.SerializeToString()]
+    for data in raw:
         chunks += length_delimited(_RAW, [data])
     return b"".join(chunks)
 
 
 def write_rest_response(
-    request: RestRequest, response: pb.ModelInferResponse
+    request: pb.ModelInferRequest, response: pb.ModelInferResponse
 ) -> tuple[bytes, list[Buffer]]:
     """The JSON object of a response, and the binary data to send behind it.
 
     Where there is binary data, the size of the object is Inference-Header-Content-Length.
 
     Raises:
-        InvalidRequestError: JSON cannot say a number of it.
+        InvalidRequestError: JSON has no such number as one of it.
     """
-    fields: dict[str, Any] = {
-        "model_name": response.model_name,
-        "model_version": response.model_version,
-        "outputs": [],
-    }
-    if response.id:
-        fields["id"] = response.id
-    if response.parameters:
-        fields["parameters"] = _plain(response.parameters)
+    all_binary = ALL_BINARY in request.parameters and request.parameters[ALL_BINARY].bool_param
+    asked = {output.name: output.parameters for output in request.outputs}
+    outputs: list[dict[str, Any]] = []
     binary: list[Buffer] = []
     for output, data in zip(response.outputs, response.raw_output_contents, strict=True):
-        parameters = _plain(output.parameters)
         tensor: dict[str, Any] = {
             "name": output.name,
             "datatype": output.datatype,
             "shape": list(output.shape),
-            "parameters": parameters,
         }
-        if SHARED_MEMORY not in parameters:
-            if request.binary.get(output.name, request.all_binary):
-                parameters[BINARY_SIZE] = len(data)
-                binary.append(data)
-            else:
-                tensor["data"] = tensor_numbers(output.name, output.datatype, data)
-        fields["outputs"].append({name: value for name, value in tensor.items() if value != {}})
+        parameters = _plain(output.parameters)
+        wanted = asked.get(output.name, {})
+        if wanted[BINARY].bool_param if BINARY in wanted else all_binary:
+            parameters[BINARY_SIZE] = len(data)
+            binary.append(data)
+        else:
+            tensor["data"] = tensor_numbers(output.name, output.datatype, data)
+        outputs.append({**tensor, "parameters": parameters} if parameters else tensor)
+    fields = {
+        "model_name": response.model_name,
+        "model_version": response.model_version,
+        "outputs": outputs,
+        **({"id": response.id} if response.id else {}),
+        **({"parameters": _plain(response.parameters)} if response.parameters else {}),
+    }
     return json.dumps(fields, separators=(",", ":")).encode(), binary
 
 
-def _add_inputs(request: pb.ModelInferRequest, items: list[Any], rest: memoryview) -> list[Buffer]:
-    """Adds inputs; returns the data of those that are not in shared memory."""
-    raw: list[Buffer] = []
-    for index, item in enumerate(items):
-        field = f"inputs[{index}]"
-        data, rest = _add_input(request, check_object(item, field), rest, field)
-        raw += [] if data is None else [data]
-    if len(rest):
-        got = f"{len(rest)} bytes more"
-        raise InvalidRequestError("inputs", f"a {BINARY_SIZE} for all binary data", got)
-    return raw
-
-
-def _add_outputs(request: pb.ModelInferRequest, items: list[Any]) -> Mapping[str, bool]:
-    """Adds outputs; returns of those that say it whether they are wanted in binary."""
-    binary: dict[str, bool] = {}
-    for index, item in enumerate(items):
-        field = f"outputs[{index}]"
-        output = check_object(item, field)
-        added = request.outputs.add(name=check_text(output.get("name", ""), f"{field}.name"))
-        _fill(added.parameters, output.get("parameters", {}), f"{field}.parameters")
-        if BINARY in added.parameters:
-            binary[added.name] = added.parameters[BINARY].bool_param
-    return binary
-
-
 def _add_input(
-    request: pb.ModelInferRequest, item: Mapping[str, Any], rest: memoryview, field: str
-) -> tuple[Buffer | None, memoryview]:
-    """The data of an input, if it is not in shared memory, and what is left of the binary data."""
-    added = request.inputs.add(name=check_text(item.get("name", ""), f"{field}.name"))
-    added.datatype = check_text(item.get("datatype", ""), f"{field}.datatype")
-    for size in check_list(item.get("shape", []), f"{field}.shape"):
+    request: pb.ModelInferRequest, item: Any, rest: memoryview, field: str
+) -> tuple[Buffer, memoryview]:
+    """The data of an input, and what is left of the binary data."""
+    given = check_object(item, field)
+    added = request.inputs.add(name=check_text(given.get("name", ""), f"{field}.name"))
+    added.datatype = check_text(given.get("datatype", ""), f"{field}.datatype")
+    for size in check_list(given.get("shape", []), f"{field}.shape", MAX_DIMENSIONS):
         if type(size) is not int or not -(2**63) <= size < 2**63:
-            raise InvalidRequestError(f"{field}.shape", "integers", quoted(str(size)))
+            got = f"an {type(size).__name__}"
+            raise InvalidRequestError(f"{field}.shape", "integers of 64 bits", got)
         added.shape.append(size)
-    _fill(added.parameters, item.get("parameters", {}), f"{field}.parameters")
-    if SHARED_MEMORY in added.parameters or BINARY_SIZE in added.parameters:
-        if "data" in item:
-            raise InvalidRequestError(f"{field}.data", "none beside its parameters", "data")
-        if SHARED_MEMORY in added.parameters:
-            return None, rest
-        size = added.parameters[BINARY_SIZE].int64_param
-        if not 0 <= size <= len(rest):
-            where = f"{field}.parameters[{BINARY_SIZE}]"
-            raise InvalidRequestError(where, f"0 to {len(rest)}, what is left of the body", size)
-        return rest[:size], rest[size:]
-    return tensor_bytes(item, added.datatype, tuple(added.shape), f"{field}.data"), rest
+    _fill(added.parameters, given, f"{field}.parameters")
+    if BINARY_SIZE not in added.parameters:
+        data = tensor_bytes(given, added.datatype, tuple(added.shape), f"{field}.data")
+        return data, rest
+    if "data" in given:
+        raise InvalidRequestError(f"{field}.data", f"none with {BINARY_SIZE}", "data")
+    size = added.parameters[BINARY_SIZE].int64_param
+    if not 0 <= size <= len(rest):
+        where = f"{field}.parameters[{BINARY_SIZE}]"
+        raise InvalidRequestError(where, f"0 to {len(rest)}, what is left of the body", size)
+    return rest[:size], rest[size:]
 
 
-def _fill(parameters: Any, values: Any, field: str) -> None:
-    """Adds the members of a JSON object to a map of InferParameter."""
-    kinds = {bool: "bool_param", int: "int64_param", str: "string_param", float: "double_param"}
-    for name, value in check_object(values, field).items():
+def _fill(parameters: Any, given: Mapping[str, Any], field: str) -> None:
+    """Adds the JSON object `parameters` of an object to a map of InferParameter."""
+    for name, value in check_object(given.get("parameters", {}), field).items():
         where = f"{field}[{check_text(name, field)[:64]}]"
-        kind = kinds.get(type(value))
-        if kind is None or (kind == "int64_param" and not -(2**63) <= value < 2**63):
+        kind = _KINDS.get(type(value))
+        if kind is None or (type(value) is int and not -(2**63) <= value < 2**63):
             expected = "a boolean, a number of 64 bits or a string"
             raise InvalidRequestError(where, expected, type(value).__name__)
-        setattr(parameters[name], kind, check_text(value, where) if kind == kinds[str] else value)
+        setattr(parameters[name], kind, check_text(value, where) if type(value) is str else value)
 
 
 def _plain(parameters: Mapping[str, pb.InferParameter]) -> dict[str, Any]:

@@ -1,51 +1,70 @@
-"""Tensors of Open Inference messages, raw or typed, as bytes; types and shapes are validated."""
+"""Tensors of Open Inference messages: inputs checked and as bytes, outputs put into a response."""
 
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from farpoint.inference import open_inference_pb2 as pb
 from farpoint.v1 import tensor_pb2
+from farpoint_server.codec.dtypes import ELEMENT_TYPES, INFERENCE_TYPES
 from farpoint_server.codec.open_inference.message import InferMessage
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
-from farpoint_server.codec.tensors import check_shape
-from farpoint_server.codec.wire import ELEMENT_TYPES, Buffer
-from farpoint_server.errors import InvalidRequestError, quoted
+from farpoint_server.codec.tensors import TensorView, check_shape, parse_tensor
+from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.wire import Buffer, tensor_crc
+from farpoint_server.engine.types import Int64s, Outcome
+from farpoint_server.errors import InvalidRequestError, UnsupportedError, quoted
 
-# The field of InferTensorContents, and the type in farpoint.v1. What has no field travels raw.
-TYPES: Mapping[str, tuple[str | None, tensor_pb2.DataType.ValueType]] = {
-    "FP16": (None, tensor_pb2.DATA_TYPE_FLOAT16),
-    "BF16": (None, tensor_pb2.DATA_TYPE_BFLOAT16),
-    "FP32": ("fp32_contents", tensor_pb2.DATA_TYPE_FLOAT32),
-    "FP64": ("fp64_contents", tensor_pb2.DATA_TYPE_FLOAT64),
-    "INT8": (None, tensor_pb2.DATA_TYPE_INT8),
-    "INT16": (None, tensor_pb2.DATA_TYPE_INT16),
-    "INT32": ("int_contents", tensor_pb2.DATA_TYPE_INT32),
-    "INT64": ("int64_contents", tensor_pb2.DATA_TYPE_INT64),
-    "UINT8": (None, tensor_pb2.DATA_TYPE_UINT8),
-    "UINT16": (None, tensor_pb2.DATA_TYPE_UINT16),
-    "UINT32": ("uint_contents", tensor_pb2.DATA_TYPE_UINT32),
-    "UINT64": ("uint64_contents", tensor_pb2.DATA_TYPE_UINT64),
-    "BOOL": ("bool_contents", tensor_pb2.DATA_TYPE_BOOL),
-}
+VERSION = "1"
+POINTS = "points"
+POINT_TYPES = ("FP32", "FP16", "BF16", "FP64")
 SHARED_MEMORY = "shared_memory_region"
 CLASSIFICATION = "classification"
-PLATFORM = "farpoint"
+# Parameters of a request: whether its outputs have parameters `crc32c` as of farpoint.v1, and the
+# response such as Timings has fields.
+CHECKSUMS, TIMINGS = "return_checksums", "return_timings"
+Sizes = Mapping[str, tuple[str, Sequence[int]]]
+"""Datatype and shape of each input or output for one cloud, -1 where any size will do."""
 
 
 @dataclass(frozen=True)
 class InputTensor:
     """An input whose data is as long as its shape says."""
 
+    name: str
     datatype: str
     shape: tuple[int, ...]
     data: Buffer
 
+    @property
+    def field(self) -> str:
+        """Its path in the request."""
+        return f"inputs[{self.name}]"
 
-def dtype_of(datatype: str) -> "np.dtype[np.generic]":
-    """The elements of a datatype in numpy, little-endian; bfloat16 as its bits."""
-    return ELEMENT_TYPES[TYPES[datatype][1]]
+    def view(self, shape: Sequence[int]) -> TensorView:
+        """It in another shape of as many elements."""
+        number = INFERENCE_TYPES[self.datatype].number
+        return parse_tensor(tensor_pb2.Tensor(data_type=number, shape=shape), self.field, self.data)
+
+    def rows(self, leading: Sequence[int]) -> TensorView:
+        """One row for each point of all clouds, (P, ...).
+
+        Args:
+            leading: The shape of the points without its last size, which this one has to begin
+                with.
+
+        Raises:
+            InvalidRequestError: it begins otherwise.
+        """
+        split = len(leading)
+        if self.shape[:split] != tuple(leading):
+            expected = f"({', '.join(map(str, leading))}, ...), a row for each point"
+            raise InvalidRequestError(f"{self.field}.shape", expected, self.shape)
+        return self.view([math.prod(leading), *self.shape[split:]])
 
 
 def parse_inputs(
@@ -61,16 +80,20 @@ def parse_inputs(
         optional: The same, of inputs that may be left out.
 
     Raises:
-        InvalidRequestError: there is another, one is missing, or one does not fit its shape.
+        ServiceError: there is another, one is missing, or one does not fit its shape.
     """
     known = {**wanted, **(optional or {})}
-    places = _places(message.request, known)
+    places: dict[str, int] = {}
+    for index, tensor in enumerate(message.request.inputs):
+        if tensor.name not in known or tensor.name in places:
+            expected = f"each of {', '.join(known)} once"
+            raise InvalidRequestError(f"inputs[{index}].name", expected, quoted(tensor.name))
+        places[tensor.name] = index
     for name in wanted:
         if name not in places:
             raise InvalidRequestError("inputs", f"the input {name!r}", "none of this name")
-    unshared = len(places) - len(message.shared)
-    if len(message.raw) not in (0, unshared):
-        expected = f"none, or one for each of the {unshared} inputs"
+    if len(message.raw) not in (0, len(places)):
+        expected = f"none, or one for each of the {len(places)} inputs"
         raise InvalidRequestError("raw_input_contents", expected, len(message.raw))
     return {
         name: _parse_input(message, places[name], name, types)
@@ -79,11 +102,24 @@ def parse_inputs(
     }
 
 
+def parse_points(points: InputTensor, limits: RequestLimits) -> tuple[TensorView, Int64s]:
+    """The points of all clouds, (P, 3), and the length of each; raises InvalidRequestError."""
+    shape, field = points.shape, f"{points.field}.shape"
+    if len(shape) not in (2, 3) or shape[-1] != 3:
+        raise InvalidRequestError(field, "(N, 3) or (B, N, 3)", shape)
+    clouds = shape[0] if len(shape) == 3 else 1
+    if not 1 <= clouds <= limits.clouds:
+        raise InvalidRequestError(field, f"1 to {limits.clouds} clouds", shape)
+    if not 1 <= clouds * shape[-2] <= limits.points:
+        raise InvalidRequestError(field, f"1 to {limits.points} points", shape)
+    return points.rows(shape[:-1]), np.full(clouds, shape[-2])
+
+
 def requested_outputs(request: pb.ModelInferRequest, known: Iterable[str]) -> list[str]:
     """Names of the outputs that are asked for; all that are known if none is.
 
     Raises:
-        InvalidRequestError: there is no such output, or it cannot be given as is asked.
+        ServiceError: there is no such output, or it cannot be given as is asked.
     """
     names = list(known)
     if len(request.outputs) > len(names):
@@ -92,74 +128,94 @@ def requested_outputs(request: pb.ModelInferRequest, known: Iterable[str]) -> li
         if output.name not in names:
             expected = f"one of {', '.join(names)}"
             raise InvalidRequestError(f"outputs[{index}].name", expected, quoted(output.name))
+        _refuse_shared_memory(output.parameters, f"outputs[{index}]")
         if CLASSIFICATION in output.parameters:
             field = f"outputs[{index}].parameters"
             raise InvalidRequestError(field, "a tensor as it is", CLASSIFICATION)
     return [output.name for output in request.outputs] or names
 
 
-def model_metadata(
-    name: str,
-    version: str,
-    inputs: Mapping[str, tuple[str, Sequence[int]]],
-    outputs: Mapping[str, tuple[str, Sequence[int]]],
-) -> pb.ModelMetadataResponse:
-    """What a model takes and gives: datatype and shape of each, -1 where any size will do."""
-    tensor = pb.ModelMetadataResponse.TensorMetadata
-    return pb.ModelMetadataResponse(
-        name=name,
-        versions=[version],
-        platform=PLATFORM,
-        inputs=[tensor(name=n, datatype=type_, shape=s) for n, (type_, s) in inputs.items()],
-        outputs=[tensor(name=n, datatype=type_, shape=s) for n, (type_, s) in outputs.items()],
-    )
+def is_batched(request: pb.ModelInferRequest, name: str = POINTS) -> bool:
+    """Whether a request that was read has a dimension of clouds, and so has the answer."""
+    return next(len(tensor.shape) for tensor in request.inputs if tensor.name == name) == 3
 
 
-def _places(request: pb.ModelInferRequest, known: Iterable[str]) -> Mapping[str, int]:
-    places: dict[str, int] = {}
-    for index, tensor in enumerate(request.inputs):
-        if tensor.name not in known or tensor.name in places:
-            expected = f"each of {', '.join(known)} once"
-            raise InvalidRequestError(f"inputs[{index}].name", expected, quoted(tensor.name))
-        places[tensor.name] = index
-    return places
+def datatype_of(request: pb.ModelInferRequest, name: str) -> str:
+    """The datatype of an input of a request that was read."""
+    return next(tensor.datatype for tensor in request.inputs if tensor.name == name)
+
+
+def make_response(
+    request: pb.ModelInferRequest,
+    model: str,
+    outputs: Iterable[tuple[str, str, npt.NDArray[Any]]],
+    arrived: float,
+    outcome: Outcome[Any],
+) -> pb.ModelInferResponse:
+    """The response with name, datatype and array of each output, all raw.
+
+    Args:
+        request: What was asked.
+        model: Its name.
+        outputs: In the order that was asked for.
+        arrived: When the request did, in seconds of time.monotonic.
+        outcome: How long the model took.
+    """
+    response = pb.ModelInferResponse(model_name=model, model_version=VERSION, id=request.id)
+    for name, datatype, array in outputs:
+        type_ = INFERENCE_TYPES[datatype]
+        data = array.astype(type_.numpy, copy=False).tobytes()
+        output = response.outputs.add(name=name, datatype=datatype, shape=array.shape)
+        response.raw_output_contents.append(data)
+        if _is_set(request, CHECKSUMS):
+            crc = tensor_crc(type_.number, array.shape, data)
+            output.parameters["crc32c"].int64_param = crc
+    if _is_set(request, TIMINGS):
+        server_ms = (time.monotonic() - arrived) * 1e3
+        times = {"queue": outcome.queue_ms, "compute": outcome.compute_ms, "server": server_ms}
+        for name, milliseconds in times.items():
+            response.parameters[f"{name}_ms"].double_param = milliseconds
+    return response
+
+
+def _is_set(request: pb.ModelInferRequest, parameter: str) -> bool:
+    return parameter in request.parameters and request.parameters[parameter].bool_param
+
+
+def _refuse_shared_memory(parameters: Mapping[str, pb.InferParameter], field: str) -> None:
+    if SHARED_MEMORY in parameters:
+        text = "send the tensor in the message; this server maps no shared memory of Triton's"
+        raise UnsupportedError(f"{field}.parameters[{SHARED_MEMORY}]: {text}")
 
 
 def _parse_input(message: InferMessage, index: int, name: str, types: Iterable[str]) -> InputTensor:
     tensor = message.request.inputs[index]
     field = f"inputs[{name}]"
-    if SHARED_MEMORY in tensor.parameters and index not in message.shared:
-        expected = "a tensor in the message, not in shared memory"
-        raise InvalidRequestError(f"{field}.parameters", expected, SHARED_MEMORY)
+    _refuse_shared_memory(tensor.parameters, field)
     if tensor.datatype not in types:
         raise InvalidRequestError(
             f"{field}.datatype", f"one of {', '.join(types)}", quoted(tensor.datatype)
         )
     shape = check_shape(tensor.shape, field)
     data = _data(message, index, field)
-    size = math.prod(shape) * dtype_of(tensor.datatype).itemsize
+    size = math.prod(shape) * INFERENCE_TYPES[tensor.datatype].numpy.itemsize
     if len(data) != size:
         expected = f"{size} bytes for {shape} of {tensor.datatype}"
-        where = "parameters[shared_memory_byte_size]" if index in message.shared else "contents"
-        raise InvalidRequestError(f"{field}.{where}", expected, f"{len(data)} bytes")
-    return InputTensor(tensor.datatype, shape, data)
+        raise InvalidRequestError(f"{field}.contents", expected, f"{len(data)} bytes")
+    return InputTensor(name, tensor.datatype, shape, data)
 
 
 def _data(message: InferMessage, index: int, field: str) -> Buffer:
     tensor = message.request.inputs[index]
     is_typed = index in message.typed or tensor.contents.ByteSize() > 0
-    if index in message.shared:
-        if is_typed:
-            raise InvalidRequestError(f"{field}.contents", "none beside shared memory", "elements")
-        return message.shared[index]
     if message.raw:
         if is_typed:
             raise InvalidRequestError(
                 f"{field}.contents", "none beside raw_input_contents", "elements"
             )
-        return message.raw[index - sum(place < index for place in message.shared)]
-    name, _ = TYPES[tensor.datatype]
-    if name is None:
+        return message.raw[index]
+    type_ = INFERENCE_TYPES[tensor.datatype]
+    if type_.contents is None:
         expected = f"{tensor.datatype} in raw_input_contents"
         raise InvalidRequestError(f"{field}.contents", expected, "no raw contents")
-    return message.typed_contents(index, name, dtype_of(tensor.datatype))
+    return message.typed_contents(index, type_.contents, ELEMENT_TYPES[type_.number])

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server import request_context
-from farpoint_server.codec.open_inference.message import InferMessage
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
+from farpoint_server.codec.open_inference.message import InferMessage, read_infer_message
 from farpoint_server.codec.wire import Buffer
 from farpoint_server.errors import clear_tracebacks, status_of
 from farpoint_server.services.open_inference.infer_handler import InferHandler
@@ -33,7 +33,6 @@ class InferStream(OrderedStream):
     ) -> None:
         super().__init__(context, outgoing, idle_s)
         self._handler = handler
-        self._owner = handler.memory_owner(context.peer())
         metadata = dict(context.invocation_metadata() or ())
         self._fails_with_status = metadata.get(STATUS_KEY) == "true"
 
@@ -46,9 +45,9 @@ class InferStream(OrderedStream):
         request_context.fork(request_index=index)
         message: InferMessage | None = None
         try:
-            message = self._handler.parse(raw)
+            message = read_infer_message(raw)
             timeout_s = self._context.time_remaining()
-            answer = await self._handler.infer(message, timeout_s, self._owner)
+            answer = await self._handler.infer(message, arrived, timeout_s)
         except Exception as error:
             if self._fails_with_status:  # which the end of the call is logged with
                 raise

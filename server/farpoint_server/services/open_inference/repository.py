@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
-from farpoint_server.codec.open_inference import encoder, fps, program
-from farpoint_server.codec.open_inference.model_config import model_config, model_statistics
-from farpoint_server.codec.open_inference.points import VERSION
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
+from farpoint.inference import open_inference_pb2 as pb
+from farpoint_server.codec.open_inference import encoder, fps
+from farpoint_server.codec.open_inference.exported import tensor_sizes
+from farpoint_server.codec.open_inference.model_config import model_config, model_metadata
+from farpoint_server.codec.open_inference.tensors import VERSION
 from farpoint_server.errors import InvalidRequestError, NotFoundError, UnsupportedError, quoted
 from farpoint_server.models.loading import LoadedModel
 from farpoint_server.models.program import LoadedProgram
@@ -60,9 +61,14 @@ class ModelRepository:
     def metadata(self, name: str, version: str) -> pb.ModelMetadataResponse:
         """What a model takes and gives; raises NotFoundError."""
         model = self.find(name, version)
+        if model is None:
+            return model_metadata(name, fps.INPUTS, fps.OUTPUTS)
         if isinstance(model, LoadedProgram):
-            return program.metadata(model.name, model.manifest)
-        return encoder.metadata(model.name, model.config) if model else fps.metadata()
+            manifest = model.manifest
+            inputs = tensor_sizes((manifest.points, *manifest.extra_inputs))
+            return model_metadata(name, inputs, tensor_sizes(manifest.outputs))
+        config = model.config
+        return model_metadata(name, encoder.input_sizes(config), encoder.output_sizes(config))
 
     def config(self, name: str, version: str) -> pb.ModelConfigResponse:
         """The configuration of a model; raises NotFoundError."""
@@ -74,7 +80,7 @@ class ModelRepository:
         if name:
             self.find(name, version)
         names = [name] if name else self.names
-        return pb.ModelStatisticsResponse(model_stats=[self._statistics(n) for n in names])
+        return pb.ModelStatisticsResponse(model_stats=map(self.statistics.of, names))
 
     def index(self, request: pb.RepositoryIndexRequest) -> pb.RepositoryIndexResponse:
         """Every model that is loaded, or was, or can be without a path."""
@@ -119,13 +125,6 @@ class ModelRepository:
             raise InvalidRequestError("model_name", "a loaded model", "'fps', which is built in")
         await self.registry.unload(name)
         self.statistics.forget(name)
-
-    def _statistics(self, name: str) -> pb.ModelStatistics:
-        of = self.statistics.of(name)
-        batches = [(size, count, ns) for size, (count, ns) in sorted(of.batches.items())]
-        return model_statistics(
-            name, of.last_ms, of.inferences, of.executions, of.phases(), batches
-        )
 
 
 def _check_repository(name: str) -> None:

@@ -6,12 +6,11 @@ from typing import Any, TypeAlias
 
 import grpc
 
+from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server import version
-from farpoint_server.codec.open_inference.v2 import open_inference_pb2 as pb
 from farpoint_server.errors import DrainingError, UnsupportedError
 from farpoint_server.services.open_inference.infer_handler import InferHandler
 from farpoint_server.services.open_inference.infer_stream import InferStream
-from farpoint_server.services.open_inference.memory import SharedMemoryMethods
 from farpoint_server.services.open_inference.repository import ModelRepository
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.http.calls import HandlerRegistry
@@ -31,7 +30,11 @@ EXTENSIONS = (
 UNSUPPORTED = {
     "TraceSetting": "traces are set up by --otlp-endpoint when the server starts",
     "LogSettings": "the log is set up by --log-level and --log-format when the server starts",
-    "CudaSharedMemoryRegister": "this server takes no CUDA shared memory",
+    **{
+        f"{kind}SharedMemory{method}": "tensors come in the message; this server maps no memory"
+        for kind in ("System", "Cuda")
+        for method in ("Status", "Register", "Unregister")
+    },
 }
 ADMIN_ALONE = "is answered at the addresses of --admin-listen alone"
 Method: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
@@ -81,9 +84,8 @@ class OpenInferenceServicer:
         self, _: pb.ServerMetadataRequest, __: Context
     ) -> pb.ServerMetadataResponse:
         """ServerMetadata."""
-        shared = ("system_shared_memory",) if self.handler.memory.is_enabled else ()
         return pb.ServerMetadataResponse(
-            name="farpoint-server", version=version(), extensions=(*EXTENSIONS, *shared)
+            name="farpoint-server", version=version(), extensions=EXTENSIONS
         )
 
     async def model_ready(self, request: pb.ModelReadyRequest, _: Context) -> pb.ModelReadyResponse:
@@ -138,7 +140,6 @@ class OpenInferenceServicer:
             ),
             "ModelStreamInfer": grpc.stream_stream_rpc_method_handler(self.stream_infer),
             **_unary(self._descriptions()),
-            **_unary(SharedMemoryMethods(self.handler).methods()),
         }
         for name, text in UNSUPPORTED.items():
             methods[name] = _refusal(f"{name}: {text}")

@@ -1,8 +1,10 @@
 """HTTP/1.1 connection (uvicorn's h11 protocol) with bounds on number, headers, time and TLS."""
 
 import asyncio
+import re
 import ssl
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -12,24 +14,26 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 MAX_HEADER_BYTES = 1 << 14
-# uvicorn bounds the silence after an answer; these bound what has begun and goes on too slowly.
+# uvicorn bounds the silence after an answer; these bound requests and answers that are too slow.
 HEADER_TIMEOUT_S = 5.0
 TRANSFER_TIMEOUT_S = 60.0
-# Two megabits per second: what moves as fast may go on.
+# Two megabits per second: a faster transfer may go on.
 BYTES_PER_S = 1 << 18
-# What is parsed before the event loop has its turn: chunks of one byte take 10 us each.
+# Parsed before the event loop has its turn: chunks of one byte take 10 us each.
 MAX_EVENTS = 500
 # Of asyncio's transports, which say "write on" below a quarter of it.
 WRITE_BUFFER_BYTES = 1 << 16
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+# Lines that a proxy may read otherwise than h11: bare LF, folded headers.
+AMBIGUOUS = re.compile(rb"(?<!\r)\n|\n[ \t]")
+FRAMING = re.compile(rb"\n(content-length|transfer-encoding)[ \t]*:([^\r\n]*)", re.IGNORECASE)
 
 
 class BoundedConnection(H11Protocol):
     """A connection of uvicorn's that is one of a number and keeps to time limits.
 
-    At the bound the connection that has waited longest for its request makes room, so that peers
-    who say nothing keep nobody out; where all are at work, the new one gets 503. It counts before
-    its handshake of TLS.
+    At the bound another connection is closed for a new one, see `_make_room`; where none can be,
+    the new one gets 503. A connection counts before its handshake of TLS.
 
     Args:
         config: Of uvicorn.
@@ -46,9 +50,10 @@ class BoundedConnection(H11Protocol):
         tls: Callable[[], ssl.SSLContext] | None,
     ) -> None:
         super().__init__(config, state, {})
-        self.conn: _RationedParser = _RationedParser(MAX_HEADER_BYTES)
+        self.conn: _StrictParser = _StrictParser()
         self._most = most
         self._tls = tls
+        self._host = ""
         self._handshake: asyncio.Task[None] | None = None
         self._early = b""
         self._allowed_s: float | None = None
@@ -56,6 +61,7 @@ class BoundedConnection(H11Protocol):
         self._moved = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._host = (transport.get_extra_info("peername") or ("",))[0]
         if len(self.connections) >= self._most and not self._make_room():
             self.transport = transport
             if self._tls is None:
@@ -92,16 +98,25 @@ class BoundedConnection(H11Protocol):
             self.flow.pause_reading()
             self.loop.call_soon(self._go_on)
 
+    def send_400_response(self, msg: str) -> None:
+        if self.cycle is not None:  # its application may not answer as well
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:  # an answer is on its way
+            self.transport.close()
+
     def on_response_complete(self) -> None:
         self._since, self._moved = time.monotonic(), 0
         super().on_response_complete()
 
     def close_if_late(self, now: float) -> None:
-        """Closes the connection if the peer takes too long with what is up to it."""
+        """Closes the connection if the peer takes too long with its part."""
         allowed_s = self._allowance_s()
         if allowed_s != self._allowed_s:
             self._allowed_s, self._since, self._moved = allowed_s, now, 0
-        elif allowed_s is not None and now - self._since > allowed_s + self._moved / BYTES_PER_S:
+        elif allowed_s is not None and self._is_late(now, allowed_s):
             self.transport.abort()
 
     def _go_on(self) -> None:
@@ -118,7 +133,7 @@ class BoundedConnection(H11Protocol):
             self.connections.discard(self)
             transport.abort()
             return
-        # As the application sees it: whether a caller has shown a certificate that we know.
+        # For the application: whether a caller has shown a certificate that we know.
         shown: Any = secured.get_extra_info("peercert")
         self.app_state = {"has_certificate": bool(shown)}
         super().connection_made(secured)
@@ -127,36 +142,80 @@ class BoundedConnection(H11Protocol):
             self.data_received(early)
 
     def _make_room(self) -> bool:
-        silent = [
-            one
-            for one in self.connections
-            if isinstance(one, BoundedConnection) and one._awaits_request()
-        ]
-        if not silent:
+        """Closes the oldest connection that awaits a request, so that silent peers exclude nobody.
+
+        Without one, the oldest that waits for its peer: at once if the peer's address holds more
+        than half of all connections and the new one is of another address, else if it is late by
+        the short limit.
+        """
+        others = [one for one in self.connections if isinstance(one, BoundedConnection)]
+        found = [one for one in others if one._awaits_request()]
+        if not found:
+            held, now = Counter(one._host for one in others), time.monotonic()
+            found = [
+                one
+                for one in others
+                if one._allowance_s() is not None
+                and (
+                    one._is_late(now, HEADER_TIMEOUT_S)
+                    or (one._host != self._host and held[one._host] > self._most // 2)
+                )
+            ]
+        if not found:
             return False
-        oldest = min(silent, key=lambda one: one._since)
+        oldest = min(found, key=lambda one: one._since)
         self.connections.discard(oldest)  # it would be lost only in the loop's next turn
         oldest.transport.abort()
         return True
+
+    def _is_late(self, now: float, allowed_s: float) -> bool:
+        return now - self._since > allowed_s + self._moved / BYTES_PER_S
 
     def _awaits_request(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
 
     def _allowance_s(self) -> float | None:
-        """Seconds for what the peer is to do now; None while the application is at work."""
+        """Seconds for the peer's part; None while the application is at work."""
         if self._awaits_request():
             return HEADER_TIMEOUT_S
         is_sending = self.conn.their_state is h11.SEND_BODY and not self.flow.read_paused
         return TRANSFER_TIMEOUT_S if is_sending or self.flow.write_paused else None
 
 
-class _RationedParser(h11.Connection):
-    """A parser that has no more events once `left` are used up, and says so by a negative one."""
+class _StrictParser(h11.Connection):
+    """A parser of at most `left` events, which refuses ambiguous requests.
 
-    def __init__(self, max_header_bytes: int) -> None:
-        super().__init__(h11.SERVER, max_header_bytes)
+    `left` is negative once there would be more.
+
+    It gets its data in pieces, so that h11's bound of headers is also one of the lines of chunks.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(h11.SERVER, MAX_HEADER_BYTES)
         self.left = 0
+        self._waiting = bytearray()
+
+    def receive_data(self, data: bytes) -> None:
+        self._waiting += data
 
     def next_event(self) -> Any:
         self.left -= 1
-        return h11.NEED_DATA if self.left < 0 else super().next_event()
+        if self.left < 0:
+            return h11.NEED_DATA
+        while True:
+            head = self.trailing_data[0] if self.their_state is h11.IDLE else b""
+            event = super().next_event()
+            if isinstance(event, h11.Request):
+                _check_head(bytes(head))
+            if event is not h11.NEED_DATA or not self._waiting:
+                return event
+            super().receive_data(bytes(self._waiting[:MAX_HEADER_BYTES]))
+            del self._waiting[:MAX_HEADER_BYTES]
+
+
+def _check_head(data: bytes) -> None:
+    """Refuses a request whose end two readers could see in two places (RFC 9112, 6.1)."""
+    head, end, _ = data.partition(b"\r\n\r\n")
+    framing = FRAMING.findall(head)
+    if not end or AMBIGUOUS.search(head) or len(framing) > 1 or any(b"," in v for _, v in framing):
+        raise h11.RemoteProtocolError("ambiguous framing")

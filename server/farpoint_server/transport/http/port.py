@@ -1,4 +1,4 @@
-"""The HTTP ports of a server: that of metrics, unary RPCs and the page, and that of probes."""
+"""The HTTP port of a server: metrics, unary RPCs and the page."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,12 +14,12 @@ from farpoint_server.transport.http.connect import ConnectApp
 from farpoint_server.transport.http.exchange import Exchange
 from farpoint_server.transport.http.origins import guard
 from farpoint_server.transport.http.page import PageApp
-from farpoint_server.transport.http.server import STOP_S, HttpServer
+from farpoint_server.transport.http.server import HttpServer
 from farpoint_server.transport.server import GrpcServers
 
 
-class HttpPort:
-    """Answers `http_listen` with what the gRPC servers answer, under the same limits.
+class HttpPort(HttpServer):
+    """Answers `http_listen` as the gRPC servers do, under the same limits.
 
     Args:
         settings: The server's.
@@ -28,6 +28,7 @@ class HttpPort:
 
     Attributes:
         exchange: Runs calls of the servicers that register at its `calls`.
+        page: Files for browsers.
 
     Raises:
         AddressUnavailableError: the address cannot be bound.
@@ -35,85 +36,34 @@ class HttpPort:
 
     def __init__(self, settings: Settings, servers: GrpcServers, limits: BodyLimits) -> None:
         tls = servers.tls
+        super().__init__(
+            "--http-listen",
+            settings.http_listen,
+            None if tls is None else tls.http_context,
+            shared=settings.process_count > 1,
+            max_connections=settings.max_http_connections,
+        )
         needs_certificate = tls is not None and tls.requires_client
         self.exchange = Exchange(UnaryCalls(servers.interceptors), limits, needs_certificate)
-        self._settings = settings
-        self._page = PageApp()
-        self._server: HttpServer | None = None
-        if settings.http_listen is not None:
-            context = None if tls is None else tls.http_context
-            self._server = HttpServer(
-                "--http-listen",
-                settings.http_listen,
-                context,
-                max_connections=settings.max_http_connections,
-                shared=settings.process_count > 1,
-            )
+        self.page = PageApp()
+        self._origins = settings.http_origins
 
-    @property
-    def address(self) -> str | None:
-        """HOST:PORT with the port that was taken; None without `http_listen`."""
-        return None if self._server is None else self._server.address
-
-    @property
-    def url(self) -> str | None:
-        """Of the page, for a browser on this machine; None without one."""
-        return self._server.url if self._server is not None and self._page.is_there else None
-
-    async def start(
+    async def serve(
         self, routes: Sequence[BaseRoute], services: Iterable[ServiceDescriptor]
     ) -> None:
-        """Answers from now on.
+        """Begins to answer.
 
         Args:
-            routes: Of what is no RPC.
+            routes: Of requests that are no RPC.
             services: Those that may be called, if they are registered.
         """
-        if self._server is None:
-            return
-        app = make_app(routes, ConnectApp(self.exchange, services), self._page)
-        await self._server.start(guard(app, self._server.address, self._settings.http_origins))
-
-    async def stop(self, grace_s: float = STOP_S) -> None:
-        """Closes every connection; answers under way have so many seconds."""
-        if self._server is not None:
-            await self._server.stop(grace_s)
-
-
-class ProbePort:
-    """Answers `probe_listen` in plain text, whatever the others speak, with health alone.
-
-    Args:
-        settings: The server's.
-
-    Raises:
-        AddressUnavailableError: the address cannot be bound.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self._server: HttpServer | None = None
-        if settings.probe_listen is not None:
-            shared = settings.process_count > 1
-            self._server = HttpServer("--probe-listen", settings.probe_listen, shared=shared)
-
-    @property
-    def address(self) -> str | None:
-        """HOST:PORT with the port that was taken; None without one."""
-        return None if self._server is None else self._server.address
-
-    async def start(self, routes: Sequence[BaseRoute]) -> None:
-        """Answers from now on; paths that are no route are 404."""
-        if self._server is not None:
-            await self._server.start(Starlette(routes=routes))
-
-    async def stop(self) -> None:
-        """Closes every connection."""
-        if self._server is not None:
-            await self._server.stop()
+        if self.address is not None:
+            app = make_app(routes, ConnectApp(self.exchange, services), self.page)
+            await self.start(guard(app, self.address, self._origins))
 
 
 def make_app(routes: Sequence[BaseRoute], connect: ASGIApp, page: ASGIApp) -> ASGIApp:
-    """What answers a request: a route, or else an RPC if it is POST, or else a file."""
+    """An application of routes; other requests are an RPC if they are POST, or else a file."""
 
     async def default(scope: Scope, receive: Receive, send: Send) -> None:
         is_file = scope["method"] in ("GET", "HEAD")

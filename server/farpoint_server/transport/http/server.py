@@ -1,4 +1,4 @@
-"""HTTP server on an asyncio event loop: the port, its bounds, and the sweep of late connections."""
+"""HTTP servers on an asyncio event loop: the port, its bounds, and the sweep of late connections."""
 
 import asyncio
 import socket
@@ -26,10 +26,10 @@ class HttpServer:
 
     Args:
         flag: The setting of the address, for errors.
-        address: HOST:PORT; port 0 takes a free one.
+        address: HOST:PORT, where port 0 takes a free one; None for no server at all.
         tls: The context of each new connection; None for plain HTTP.
         shared: Whether other processes of this server listen there too.
-        max_connections: With one more, that which has waited longest for its request is closed.
+        max_connections: With one more, another one is closed or the new one is refused.
 
     Attributes:
         address: The same with the port that was taken.
@@ -41,12 +41,19 @@ class HttpServer:
     def __init__(
         self,
         flag: str,
-        address: str,
+        address: str | None,
         tls: Callable[[], ssl.SSLContext] | None = None,
         *,
         shared: bool = False,
         max_connections: int = 256,
     ) -> None:
+        self.address, self._tls, self._max_connections = address, tls, max_connections
+        self._socket: socket.socket | None = None
+        self._state = ServerState()
+        self._server: asyncio.Server | None = None
+        self._sweep: asyncio.Task[None] | None = None
+        if address is None:
+            return
         try:
             self._socket = _listen(*split_host_port(address), shared)
         except (OSError, TypeError, ValueError) as error:
@@ -54,29 +61,28 @@ class HttpServer:
                 f"{flag} {address}: cannot be bound: {reason_of(error)}"
             ) from error
         self.address = f"{address.rpartition(':')[0]}:{self._socket.getsockname()[1]}"
-        self._tls = tls
-        self._max_connections = max_connections
-        self._state = ServerState()
-        self._server: asyncio.Server | None = None
-        self._sweep: asyncio.Task[None] | None = None
 
     @property
-    def url(self) -> str:
-        """Where a browser on this machine finds it."""
+    def url(self) -> str | None:
+        """For a browser on this machine."""
+        if self.address is None:
+            return None
         host, port = split_host_port(self.address)
         host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
 
     async def start(self, app: ASGIApp) -> None:
-        """Accepts connections from now on."""
+        """Begins to accept connections."""
+        if self._socket is None:
+            return
         config = Config(
             app,
             ws="none",
             lifespan="off",
             interface="asgi3",
             log_config=None,
-            log_level="error",  # a warning for each bad request would be the peer's to write
+            log_level="error",  # a peer could write a warning for each bad request
             access_log=False,
             proxy_headers=False,
         )
@@ -89,15 +95,15 @@ class HttpServer:
 
     async def stop(self, grace_s: float = STOP_S) -> None:
         """Closes the port, waits for answers under way, and closes every connection."""
-        if self._server is None or self._sweep is None:
+        if self._server is not None and self._sweep is not None:
+            self._server.close()
+            self._sweep.cancel()
+            if self._state.tasks:
+                await asyncio.wait(list(self._state.tasks), timeout=grace_s)
+            for connection in list(self._state.connections):
+                connection.transport.close()
+        elif self._socket is not None:
             self._socket.close()
-            return
-        self._server.close()
-        self._sweep.cancel()
-        if self._state.tasks:
-            await asyncio.wait(list(self._state.tasks), timeout=grace_s)
-        for connection in list(self._state.connections):
-            connection.transport.close()
 
 
 async def _close_late(state: ServerState) -> None:
@@ -122,8 +128,8 @@ def _listen(host: str, port: int, shared: bool) -> socket.socket:
         listening.bind((host, port))
     else:
         listening = socket.create_server((host, port), family=family, dualstack_ipv6=dual)
-    # Its connections have these too. asyncio sets the first only on sockets that name their
-    # protocol, which these do not; headers and body would be 40 ms apart.
+    # Connections inherit these. asyncio sets the first only on sockets that name their protocol,
+    # which these do not; headers and body would be 40 ms apart.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
         # Without it the kernel takes megabytes for a peer that does not read, which count as sent.

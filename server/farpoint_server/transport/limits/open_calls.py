@@ -138,7 +138,7 @@ class Outgoing:
         self._count_refusal("send_timeout")
         peer = response.context.peer()
         closed = close_connection(peer)
-        log.warning("peer does not read", peer=peer, bytes=response.size, closed=closed)
+        log.warning("peer reads too slowly", peer=peer, bytes=response.size, closed=closed)
 
 
 class OpenCalls:

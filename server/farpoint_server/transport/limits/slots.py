@@ -1,4 +1,4 @@
-"""The slots of open calls, by kind of service, and the log of the calls that found none."""
+"""The slots of open calls, by kind of service, and the log of refused calls."""
 
 import time
 
@@ -8,7 +8,8 @@ from farpoint_server.errors import TooManyCallsError
 from farpoint_server.scheduling.admission import CallSlots
 
 # All callers, one caller. A fleet behind one address may watch the health of a few dozen channels.
-PROBES = (256, 64)
+CHECKS = (256, 64)
+WATCHES = (192, 64)
 ADMIN = (64, 32)
 ADMIN_RPCS = ("farpoint.v1.AdminService/", "inference.GRPCInferenceService/RepositoryModel")
 LOG_INTERVAL_S = 1.0
@@ -16,10 +17,11 @@ log = structlog.get_logger("farpoint.rpc")
 
 
 class CallLimits:
-    """The slots of each kind of call: requests, administration, and health with reflection.
+    """The slots of each kind of call: requests, administration, checks, and watches.
 
-    Whoever probes health needs no token, so its calls have slots of their own, and so have those of
-    an operator who looks into a full server.
+    Health and reflection need no token, so they have slots of their own, and so has an operator who
+    looks into a full server. Watches last, as do streams of reflection: they take none of the slots
+    of checks, which end at once.
 
     Args:
         total: Requests open at a time.
@@ -31,13 +33,16 @@ class CallLimits:
         half = max(1, total // 2)
         self._requests = CallSlots(total, per_caller or half, retry_ms)
         self._admin = CallSlots(*ADMIN, retry_ms)
-        self._probes = CallSlots(*PROBES, retry_ms)
+        self._checks = CallSlots(*CHECKS, retry_ms)
+        self._watches = CallSlots(*WATCHES, retry_ms)
 
     def of(self, rpc: str) -> CallSlots:
         """The slots of "package.Service/Method"."""
         if rpc.startswith(ADMIN_RPCS):
             return self._admin
-        return self._probes if rpc.startswith("grpc.") else self._requests
+        if rpc.startswith("grpc."):
+            return self._checks if rpc.endswith("Health/Check") else self._watches
+        return self._requests
 
 
 class RefusalLog:
@@ -52,5 +57,5 @@ class RefusalLog:
         self._count += 1
         now = time.monotonic()
         if now - self._logged >= LOG_INTERVAL_S:
-            log.warning("calls refused", calls=self._count, error=str(error))
+            log.warning("calls rejected", calls=self._count, error=str(error))
             self._count, self._logged = 0, now

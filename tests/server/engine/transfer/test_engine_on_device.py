@@ -146,8 +146,8 @@ async def test_where_memory_is_scarce_one_batch_waits_for_the_other(on_device):
 async def test_a_batch_that_all_gave_up_before_its_launch_is_not_launched(on_device):
     here = on_device(FakeDevice(hurry=1))
     batch = SampleBatch([clouds(100), clouds(100)])
-    batch.give_up(0)
-    batch.give_up(1)
+    batch.cancel(0)
+    batch.cancel(1)
     await here.engine.run(batch)
     assert here.device.log == ["upload"]
 

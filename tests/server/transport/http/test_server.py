@@ -7,7 +7,7 @@ import socket
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
 from farpoint_server.errors import AddressUnavailableError
@@ -39,6 +39,9 @@ async def served():
     async def large(_):
         return PlainTextResponse(b"a" * LARGE)
 
+    async def pieces(_):
+        return StreamingResponse(bytes(1 << 16) for _ in range(64))
+
     server = HttpServer("--http-listen", "127.0.0.1:0", max_connections=MAX_CONNECTIONS)
     await server.start(
         Starlette(
@@ -46,6 +49,7 @@ async def served():
                 Route("/", answer),
                 Route("/wait", wait),
                 Route("/large", large),
+                Route("/pieces", pieces),
                 Route("/read", read, methods=["POST"]),
             ]
         )
@@ -166,6 +170,64 @@ async def test_an_answer_under_way_is_still_sent_when_the_server_stops(served):
 async def test_headers_have_a_bound(served):
     data = b"GET / HTTP/1.1\r\n" + b"a: " + b"b" * 2 * connection.MAX_HEADER_BYTES
     assert await status(served, data) == b"400"
+
+
+POST = b"POST /%b HTTP/1.1\r\nHost: a\r\n%b"
+
+
+@pytest.mark.parametrize("path", [b"read", b""])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+        b"Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+        b"content-length : 3\r\nCONTENT-LENGTH: 3\r\n\r\nabc",
+        b"Content-Length: 3,3\r\n\r\nabc",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"Content-Length: 3\n\r\nabc",
+        b"X: a\r\n b: c\r\nContent-Length: 3\r\n\r\nabc",
+        b"Transfer-Encoding: chunked\r\n\r\n1;" + b"a" * 100_000 + b"\r\na\r\n0\r\n\r\n",
+    ],
+)
+async def test_a_request_whose_end_is_in_doubt_is_refused_and_its_connection_closed(
+    served, caplog, path, rest
+):
+    reader, _ = await served(GET + POST % (path, rest) + GET)
+    answers = (await end_of(reader)).split(b"HTTP/1.1 ")[1:]
+    assert [answer[:3] for answer in answers] == [b"200", b"400"]
+    assert (
+        path or caplog.records == []
+    )  # the application of "/read" does not expect its caller to leave
+
+
+async def test_requests_one_after_the_other_are_each_looked_at(served):
+    one = POST % (b"read", b"Content-Length: 3\r\n\r\nabc")
+    chunked = POST % (b"read", b"Transfer-Encoding: chunked\r\n\r\n1;x=y\r\na\r\n0\r\n\r\n")
+    reader, _ = await served(
+        (one + chunked) * 20 + GET.replace(b"Host", b"Connection: close\r\nHost")
+    )
+    assert (await end_of(reader)).count(b"HTTP/1.1 200 ") == 41
+
+
+@pytest.mark.parametrize("late_s", [0, 6])
+async def test_answers_that_are_not_read_make_room_when_they_are_late_or_of_another_host(
+    served, late_s
+):
+    """256 GETs of the page's script that nobody reads kept everybody out for a minute."""
+    request = b"GET /pieces HTTP/1.1\r\nHost: a\r\n\r\n"
+    for _ in range(MAX_CONNECTIONS):
+        _, writer = await served(request)
+        writer.transport.pause_reading()
+    connections = served.server._state.connections
+    while len([one for one in connections if one.flow and one.flow.write_paused]) < MAX_CONNECTIONS:
+        await asyncio.sleep(0.01)
+    assert await end_of((await served())[0]) == connection.BUSY
+    for one in connections:
+        if late_s:
+            one._since -= late_s + one._moved / connection.BYTES_PER_S
+        else:
+            one._host = "192.0.2.1"
+    assert await status(served) == b"200"
 
 
 async def test_many_small_chunks_do_not_hold_the_event_loop(served, monkeypatch):

@@ -58,7 +58,7 @@ async def test_a_peer_has_the_timeout_and_the_time_that_the_size_takes(cut, cloc
         sending._look()
         sending._look()
     assert (cut, refusals) == (["ipv4:192.0.2.1:7"], ["send_timeout"])
-    assert [(line["event"], line["bytes"]) for line in log] == [("peer does not read", 500)]
+    assert [(line["event"], line["bytes"]) for line in log] == [("peer reads too slowly", 500)]
 
 
 async def test_a_response_that_was_sent_in_time_cuts_nobody_off(cut, clock):

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from farpoint_server.errors import TooManyCallsError
 from farpoint_server.scheduling.admission import CallSlots
 from farpoint_server.transport.limits import slots as module
-from farpoint_server.transport.limits.slots import ADMIN, PROBES, CallLimits, RefusalLog
+from farpoint_server.transport.limits.slots import ADMIN, CHECKS, WATCHES, CallLimits, RefusalLog
 
 RPC = "farpoint.v1.SamplingService/Sample"
 
@@ -25,8 +25,9 @@ def enter(slots: CallSlots, caller: str, times: int = 1) -> None:
         ("inference.GRPCInferenceService/ModelInfer", 5),
         ("farpoint.v1.AdminService/GetMemory", ADMIN[1]),
         ("inference.GRPCInferenceService/RepositoryModelLoad", ADMIN[1]),
-        ("grpc.health.v1.Health/Watch", PROBES[1]),
-        ("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", PROBES[1]),
+        ("grpc.health.v1.Health/Watch", WATCHES[1]),
+        ("grpc.health.v1.Health/Check", CHECKS[1]),
+        ("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", WATCHES[1]),
     ],
 )
 def test_each_kind_of_call_has_slots_of_its_own(rpc, most):
@@ -42,7 +43,7 @@ def test_each_kind_of_call_has_slots_of_its_own(rpc, most):
 
 
 def test_how_many_probes_and_operators_there_may_be():
-    assert (PROBES, ADMIN) == ((256, 64), (64, 32))
+    assert (CHECKS, WATCHES, ADMIN) == ((256, 64), (192, 64), (64, 32))
 
 
 @pytest.mark.parametrize(("total", "per_caller", "most"), [(1, None, 1), (3, None, 1), (3, 2, 2)])
@@ -64,7 +65,7 @@ def test_refusals_are_one_line_a_second_with_their_number(monkeypatch):
             refusals.add(error)
     assert [line["calls"] for line in log] == [1, 3, 2]
     assert log[0] == {
-        "event": "calls refused",
+        "event": "calls rejected",
         "log_level": "warning",
         "calls": 1,
         "error": "all 4 calls",

@@ -1,0 +1,200 @@
+"""Open Inference messages of an exported model: parsed, validated, decoded; and serialized."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from farpoint.inference import open_inference_pb2 as pb
+from farpoint.v1 import sampling_pb2
+from farpoint_models.programs import Joining, Manifest, Role, TensorSpec
+from farpoint_server.codec.coordinates import nonfinite, to_float32
+from farpoint_server.codec.dtypes import ELEMENT_TYPES, INFERENCE_TYPES, dtype_named, widened
+from farpoint_server.codec.open_inference.message import InferMessage
+from farpoint_server.codec.open_inference.tensors import (
+    POINT_TYPES,
+    InputTensor,
+    Sizes,
+    is_batched,
+    make_response,
+    parse_inputs,
+    parse_points,
+    requested_outputs,
+)
+from farpoint_server.codec.tensors import TensorView
+from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.engine.types import Int64s, Outcome, ProgramInput, ProgramOutput
+from farpoint_server.errors import InvalidRequestError
+
+SCOPES = {
+    Role.POINTS: sampling_pb2.TENSOR_SCOPE_POINT,
+    Role.PER_POINT: sampling_pb2.TENSOR_SCOPE_POINT,
+    Role.PER_SAMPLE: sampling_pb2.TENSOR_SCOPE_SAMPLE,
+    Role.PER_CLOUD: sampling_pb2.TENSOR_SCOPE_CLOUD,
+    Role.COUNTS: sampling_pb2.TENSOR_SCOPE_CLOUD,
+}
+
+
+@dataclass(frozen=True)
+class ParsedExportedRequest:
+    """A request whose sizes are valid; its values are still to be looked at."""
+
+    points: TensorView
+    """Shape (P, 3)."""
+    inputs: Mapping[str, TensorView]
+    """Shape (P, ...) or (B, ...), as the manifest says."""
+    lengths: Int64s
+    """Shape (B,); adds up to P."""
+    outputs: Sequence[str]
+    """Those that are wanted, in their order."""
+
+
+def tensor_sizes(specs: Sequence[TensorSpec]) -> Sizes:
+    """The model's own tensors for one cloud; all take a first dimension of clouds, too."""
+    return {spec.name: (dtype_named(spec.dtype).inference, _shape(spec)) for spec in specs}
+
+
+def describe_tensor(spec: TensorSpec) -> sampling_pb2.ModelTensor:
+    """An input or an output as farpoint.v1 has it."""
+    return sampling_pb2.ModelTensor(
+        name=spec.name,
+        scope=SCOPES[spec.role],
+        data_type=dtype_named(spec.dtype).number,
+        row_shape=_row_shape(spec),
+    )
+
+
+def parse_exported_request(
+    message: InferMessage, manifest: Manifest, limits: RequestLimits
+) -> ParsedExportedRequest:
+    """Validates all that can be validated without looking at a value.
+
+    Raises:
+        ServiceError: names the first field that is wrong.
+    """
+    wanted = requested_outputs(message.request, [spec.name for spec in manifest.outputs])
+    types = {spec.name: INFERENCE_TYPES for spec in manifest.extra_inputs}
+    inputs = parse_inputs(message, {manifest.points.name: POINT_TYPES, **types})
+    points = inputs[manifest.points.name]
+    flat, lengths = parse_points(points, limits)
+    _check_points(points, lengths, manifest)
+    extra = {
+        spec.name: _parse_input(inputs[spec.name], spec, points.shape[:-1])
+        for spec in manifest.extra_inputs
+    }
+    return ParsedExportedRequest(flat, extra, lengths, wanted)
+
+
+def decode_exported_request(request: ParsedExportedRequest, manifest: Manifest) -> ProgramInput:
+    """The clouds in the types of the model.
+
+    Raises:
+        InvalidRequestError: a value is not finite where it must be.
+    """
+    rows = {manifest.points.name: _decode_points(request, manifest.points)}
+    values: dict[str, npt.NDArray[Any]] = {}
+    for spec in manifest.extra_inputs:
+        array = _convert(request.inputs[spec.name], spec)
+        (rows if spec.role is Role.PER_POINT else values)[spec.name] = array
+    return ProgramInput(request.lengths, rows, values)
+
+
+def serialize_exported_response(
+    request: pb.ModelInferRequest,
+    model: str,
+    manifest: Manifest,
+    parsed: ParsedExportedRequest,
+    arrived: float,
+    outcome: Outcome[Mapping[str, ProgramOutput]],
+) -> pb.ModelInferResponse:
+    """The answer, with the outputs that were asked for, in that order.
+
+    Rows have a first dimension of clouds where the points have one. Rows per sample whose number
+    differs between the clouds lie end to end instead; an output of the model has their numbers.
+    """
+    has_clouds = is_batched(request, manifest.points.name)
+    types = {spec.name: dtype_named(spec.dtype).inference for spec in manifest.outputs}
+
+    def outputs() -> Iterator[tuple[str, str, npt.NDArray[Any]]]:
+        for name in parsed.outputs:
+            array, lengths = outcome.result[name]
+            if lengths is None:
+                array = array if has_clouds else array[0]
+            elif has_clouds and (lengths == lengths[0]).all():
+                array = array.reshape(len(parsed.lengths), -1, *array.shape[1:])
+            yield name, types[name], array
+
+    return make_response(request, model, outputs(), arrived, outcome)
+
+
+def _row_shape(spec: TensorSpec) -> list[int]:
+    return [size if isinstance(size, int) else -1 for size in spec.row_shape]
+
+
+def _shape(spec: TensorSpec) -> list[int]:
+    rows = [] if spec.role in (Role.PER_CLOUD, Role.COUNTS) else [-1]
+    return [*rows, *_row_shape(spec)]
+
+
+def _check_points(points: InputTensor, lengths: Int64s, manifest: Manifest) -> None:
+    """Raises InvalidRequestError for types and sizes of clouds that the model does not take."""
+    spec, field = manifest.points, f"{points.field}.shape"
+    if points.datatype == "FP64" and spec.dtype != "float64" and not manifest.shift_float64:
+        expected = f"{spec.dtype.upper()}, since the model sees coordinates as they are"
+        raise InvalidRequestError(f"{points.field}.datatype", expected, "FP64")
+    sizes = {"N": (int(lengths[0]), "points of a cloud"), "P": (int(lengths.sum()), "points")}
+    if manifest.joining is Joining.ALONE and manifest.has_clouds:
+        sizes["B"] = len(lengths), "clouds"
+    for name, (size, what) in sizes.items():
+        least, most = manifest.limit(name)
+        if size < least or (most is not None and size > most):
+            expected = f"{least} to {most or 'any number of'} {what}, as the model takes"
+            raise InvalidRequestError(field, expected, size)
+
+
+def _parse_input(tensor: InputTensor, spec: TensorSpec, leading: Sequence[int]) -> TensorView:
+    """A row for each point, or for each cloud; raises InvalidRequestError for another."""
+    if spec.role is Role.PER_POINT:
+        view, what = tensor.rows(leading), "point"
+        shape = (view.shape[0], *spec.row_shape)
+    else:  # of points without a dimension of clouds, the row of the cloud itself
+        view = tensor.view(tensor.shape if len(leading) > 1 else (1, *tensor.shape))
+        what, shape = "cloud", (leading[0] if len(leading) > 1 else 1, *spec.row_shape)
+    if view.shape != shape:
+        expected = f"{shape}, a row for each {what}"
+        raise InvalidRequestError(f"{tensor.field}.shape", expected, view.shape)
+    sent = np.dtype(np.float32) if tensor.datatype == "BF16" else ELEMENT_TYPES[view.data_type]
+    are_floats = sent.kind == np.dtype(spec.dtype).kind == "f"
+    if not (are_floats or np.can_cast(sent, spec.dtype, "safe")):
+        expected = f"a type that fits {spec.dtype}"
+        raise InvalidRequestError(f"{tensor.field}.datatype", expected, tensor.datatype)
+    return view
+
+
+def _decode_points(request: ParsedExportedRequest, spec: TensorSpec) -> npt.NDArray[Any]:
+    if spec.dtype == "float32":
+        points: npt.NDArray[Any] = to_float32(request.points, request.lengths)[0]
+    else:
+        raw = widened(request.points.array(), request.points.data_type)
+        points = raw.astype(spec.dtype, copy=False)
+    finite = np.asarray(np.isfinite(points).all(axis=1))
+    if not spec.nonfinite and not finite.all():
+        field = f"inputs[{spec.name}]"
+        raise nonfinite(points, finite, request.lengths, "finite coordinates", field)
+    return points
+
+
+def _convert(view: TensorView, spec: TensorSpec) -> npt.NDArray[Any]:
+    with np.errstate(over="ignore"):
+        array = widened(view.array(), view.data_type).astype(spec.dtype, copy=False)
+    if spec.nonfinite or array.dtype.kind != "f":
+        return array
+    finite = np.isfinite(array.reshape(len(array), -1)).all(axis=1)
+    if not finite.all():
+        got = f"NaN or infinity in {len(finite) - int(finite.sum())} rows, the first at row"
+        expected = f"finite numbers within {spec.dtype}"
+        field = f"inputs[{spec.name}].data"
+        raise InvalidRequestError(field, expected, f"{got} {int(finite.argmin())}")
+    return array

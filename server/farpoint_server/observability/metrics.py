@@ -1,0 +1,134 @@
+"""Prometheus counters and histograms of calls, requests and batches; help of the gauges."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from farpoint_server.errors import ServiceError
+from farpoint_server.request_context import Fields
+from farpoint_server.scheduling.lane import BatchMetrics
+from farpoint_server.transport.interceptor import RequestMetrics
+
+# From a cloud of a few points on an idle server to a queue of seconds.
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+REQUESTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+POINTS = tuple(4**k for k in range(5, 14))
+PHASES = ("queue", "compute", "convert")
+
+# Gauges that the app reads at each scrape, `farpoint_` before their names.
+GAUGES: Mapping[str, str] = {
+    "serving": "1 if health is SERVING, else 0.",
+    "calls": "Calls accepted and not yet answered.",
+    "points_in_flight": "Points of these calls.",
+    "bytes_in_flight": "Bytes of the messages and answers of these calls.",
+    "queue_requests": "Requests waiting for an engine.",
+    "queue_points": "Points of these requests.",
+    "shared_memory_bytes": "Bytes of memory shared by callers.",
+    "queue_seconds": "Predicted backlog of the device in seconds.",
+}
+
+
+class Instruments:
+    """Counters and histograms, registered in a registry of this server's own.
+
+    `rpc` is "package.Service/Method" and `code` the name of a gRPC status. Calls of services that
+    the server does not have are not counted, so no caller can make labels up; a `model` is one
+    that is loaded.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"farpoint_{name}", text, labels, registry=registry)
+
+        def histogram(
+            name: str, text: str, *labels: str, buckets: tuple[float, ...] = SECONDS
+        ) -> Histogram:
+            name = f"farpoint_{name}"
+            return Histogram(name, text, labels, buckets=buckets, registry=registry)
+
+        self.rpcs = counter("rpcs", "Calls completed, by status.", "rpc", "code")
+        self.rpc_seconds = histogram(
+            "rpc_seconds", "Time from the arrival of a call to the end of its answer.", "rpc"
+        )
+        text = "Time of served calls in each phase: queue, compute, and convert for the rest."
+        self.phase_seconds = histogram("phase_seconds", text, "rpc", "phase")
+        text = "Time of served requests to a model in each phase."
+        self.model_seconds = histogram("model_seconds", text, "model", "phase")
+        self.model_failures = counter("model_failures", "Failed requests to a model.", "model")
+        self.refusals = counter("refusals", "Calls rejected or cancelled, by reason.", "reason")
+        self.device_requests = counter(
+            "device_requests", "Requests processed by a device.", "device"
+        )
+        text = "Time spent in batches on a device, summed over concurrent batches."
+        self.device_seconds = counter("device_seconds", text, "device")
+        self.batch_requests = histogram("batch_requests", "Requests in a batch.", buckets=REQUESTS)
+        self.batch_points = histogram("batch_points", "Points in a batch.", buckets=POINTS)
+
+    def batches_of(self, device: str) -> BatchMetrics:
+        """Metrics of the batches of one device, as torch names it."""
+        return BatchMetrics(
+            self.batch_requests.observe,
+            self.batch_points.observe,
+            self.device_requests.labels(device).inc,
+            self.device_seconds.labels(device).inc,
+        )
+
+
+class CallMetrics(RequestMetrics):
+    """Feeds the instruments with the ends of calls and requests."""
+
+    def __init__(self, instruments: Instruments) -> None:
+        # Methods, statuses and errors are few; looking a label up locks all of them.
+        self._rpcs = cache(instruments.rpcs.labels)
+        self._rpc_seconds = cache(instruments.rpc_seconds.labels)
+        self._phase_seconds = cache(
+            lambda rpc: [instruments.phase_seconds.labels(rpc, phase) for phase in PHASES]
+        )
+        self._refusals = cache(instruments.refusals.labels)
+        self._model_seconds = cache(
+            lambda model: [instruments.model_seconds.labels(model, phase) for phase in PHASES]
+        )
+        self._model_failures = cache(instruments.model_failures.labels)
+
+    def end_call(self, rpc: str, code: str, seconds: float) -> None:
+        """Counts a call, from its arrival to the end of its answer."""
+        if code == "CANCELLED":
+            self._refusals("cancelled").inc()
+        self._rpcs(rpc, code).inc()
+        self._rpc_seconds(rpc).observe(seconds)
+
+    def end_request(
+        self, rpc: str, seconds: float, error: Exception | None, fields: Fields
+    ) -> None:
+        """Counts a request; a call has one, or with SampleStream many."""
+        if error is not None:
+            self._refusals(reason_of(error)).inc()
+            if "model" in fields:
+                self._model_failures(fields["model"]).inc()
+        elif "compute_ms" in fields:
+            self._count_phases(rpc, seconds, fields)
+
+    def count_refusal(self, reason: str) -> None:
+        """Counts a rejection or cancellation outside of a request."""
+        self._refusals(reason).inc()
+
+    def _count_phases(self, rpc: str, seconds: float, fields: Fields) -> None:
+        """The phases are those of the log line, so that the two cannot differ."""
+        queued, computed = fields["queue_ms"] / 1e3, fields["compute_ms"] / 1e3
+        phases = [self._phase_seconds(rpc)]
+        if "model" in fields:
+            phases.append(self._model_seconds(fields["model"]))
+        for queue, compute, convert in phases:
+            queue.observe(queued)
+            compute.observe(computed)
+            convert.observe(max(seconds - queued - computed, 0))
+
+
+def reason_of(error: Exception) -> str:
+    """OverloadedError is "overloaded", EngineHungError "engine_hung"; a bug is "internal"."""
+    if not isinstance(error, ServiceError):
+        return "internal"
+    name = type(error).__name__.removesuffix("Error")
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()

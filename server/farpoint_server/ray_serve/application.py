@@ -1,0 +1,85 @@
+"""The application that Ray Serve is given, and the RPCs of its gRPC proxies."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from grpc_health.v1 import health_pb2  # type: ignore[import-untyped]
+
+from farpoint.inference import open_inference_pb2
+from farpoint.v1 import sampling_pb2
+from farpoint_server.config.settings import Settings
+
+if TYPE_CHECKING:
+    from ray.serve import Application
+
+# What Ray's proxies do instead, or what would reach only one of the replicas.
+NOT_HERE = ("admin_listen", "tls_certificate", "tls_client_ca", "shared_memory_listen")
+# A watch would hold a replica that is to end; a registered region is known to one replica alone.
+LEFT_OUT = ("Watch", "Register", "Unregister")
+_SERVICES: Sequence[ServiceDescriptor] = (
+    sampling_pb2.DESCRIPTOR.services_by_name["SamplingService"],
+    open_inference_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"],
+    health_pb2.DESCRIPTOR.services_by_name["Health"],
+)
+METHODS: Sequence[MethodDescriptor] = [
+    method
+    for service in _SERVICES
+    for method in service.methods
+    if not method.name.endswith(LEFT_OUT)
+]
+
+
+def application(arguments: Mapping[str, Any]) -> "Application":
+    """An application for `import_path` of a configuration of Ray Serve.
+
+    Args:
+        arguments: Settings of the server by name; others come from the environment.
+
+    Raises:
+        ValueError: a setting is unknown, wrong or without effect behind Ray's proxies.
+    """
+    from ray import serve
+
+    from farpoint_server.ray_serve.replica import Replica
+
+    return serve.deployment(Replica).bind(replica_settings(Settings(**arguments)))
+
+
+def replica_settings(settings: Settings) -> Settings:
+    """Settings of a replica, which has no gRPC port of its own.
+
+    Raises:
+        ValueError: one has no effect behind Ray's proxies.
+    """
+    for name in NOT_HERE:
+        if getattr(settings, name):
+            raise ValueError(f"{name} has no effect behind Ray's proxies; see docs/ray.md")
+    if settings.http_listen is not None and not settings.http_listen.endswith(":0"):
+        raise ValueError(
+            "http_listen: replicas of one node cannot share a port: expected HOST:0, got "
+            f"{settings.http_listen!r}"
+        )
+    return settings.model_copy(update={"listen": (), "config": None})
+
+
+def add_to_server(_: object, server: Any) -> None:
+    """Registers every RPC, for `grpc_servicer_functions`; Ray puts its behaviors in their place.
+
+    Messages stay serialized: what is wrong with one is found in a replica.
+    """
+    for service in _SERVICES:
+        handlers = {m.name: _handler(m) for m in METHODS if m.containing_service is service}
+        generic = grpc.method_handlers_generic_handler(service.full_name, handlers)
+        server.add_generic_rpc_handlers((generic,))
+
+
+def _handler(method: MethodDescriptor) -> Any:
+    asks = "stream" if method.client_streaming else "unary"
+    answers = "stream" if method.server_streaming else "unary"
+    return getattr(grpc, f"{asks}_{answers}_rpc_method_handler")(_refuse)
+
+
+async def _refuse(_: object, context: Any) -> NoReturn:
+    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Ray Serve has not taken this method")

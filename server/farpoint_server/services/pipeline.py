@@ -1,0 +1,239 @@
+"""The steps of every request: receive, admit, decode, schedule, serialize, count.
+
+Sample, SampleStream, SampleLarge, Encode and ModelInfer differ in how they parse a message. What
+they make of it is a `Call`, which takes the rest of the way here.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from farpoint.v1.tensor_pb2 import DATA_TYPE_FLOAT32
+from farpoint_server import request_context
+from farpoint_server.codec.coordinates import DecodedSampleRequest, decode_sample_request
+from farpoint_server.codec.open_inference.fps import NAME
+from farpoint_server.codec.sample_request import (
+    ParsedSampleRequest,
+    parse_sample_request,
+    read_sample_message,
+)
+from farpoint_server.codec.sample_response import response_bytes, serialize_sample_response
+from farpoint_server.codec.shared_memory import Regions
+from farpoint_server.codec.tensors import TensorView
+from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.engine.engine import Engine, check_any
+from farpoint_server.engine.methods import method_bytes
+from farpoint_server.engine.sample import sample_bytes
+from farpoint_server.engine.types import Answer, Int64s, Outcome, Samples, Work
+from farpoint_server.scheduling.admission import Admission
+from farpoint_server.scheduling.placement import Scheduler
+from farpoint_server.services.model_statistics import MAX_NOTED, Ended, ModelStatistics
+from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.receive import ReceiveTurns, receive
+
+# Less is decoded or serialized on the event loop, 0.12 ms for a megabyte: the way to another thread
+# costs more CPU, and gRPC itself copies every message there.
+INLINE_BYTES = 3 << 20
+# float32 is only looked at, for NaN and infinity: a megabyte takes 25 us, and float64 120.
+INLINE_FLOAT32_BYTES = 1 << 23
+# The cost of a radius is computed from every point: a quarter of a millisecond for these.
+INLINE_RADIUS_POINTS = 10_000
+
+T = TypeVar("T")
+
+
+class ModelWork(Work[Answer], Protocol[Answer]):
+    """Work of a loaded model."""
+
+    @property
+    def least_bytes(self) -> int:
+        """Device memory for its longest cloud: batches are cut between clouds."""
+
+
+class Call(Generic[Answer, T]):
+    """A request to a loaded model, parsed and valid.
+
+    Args:
+        model: Its name.
+        lengths: Points of each cloud, (B,).
+        size: Bytes that it holds until it is answered.
+        to_work: Makes the work; raises InvalidRequestError for values that are wrong.
+        to_response: Makes the response of the outcome.
+    """
+
+    is_small = False
+    """Whether it is decoded on the event loop."""
+
+    def __init__(
+        self,
+        model: str,
+        lengths: Int64s,
+        size: int,
+        to_work: Callable[[], Any],
+        to_response: Callable[[Outcome[Answer]], T],
+    ) -> None:
+        self.model, self.lengths, self.size = model, lengths, size
+        self.decode, self.serialize = to_work, to_response
+        self.points = int(lengths.sum())
+
+    def least_bytes(self, work: ModelWork[Answer]) -> int:
+        """Device memory that its work needs at least."""
+        return work.least_bytes
+
+    def is_short(self, outcome: Outcome[Answer]) -> bool:  # noqa: ARG002
+        """Whether the response is serialized on the event loop."""
+        return False
+
+    def log_fields(self, outcome: Outcome[Answer]) -> dict[str, Any]:  # noqa: ARG002
+        """Fields of its log line besides those of every request."""
+        return {"model": self.model}
+
+
+class SampleCall(Call[Samples, T]):
+    """A request to sample, parsed and valid.
+
+    Args:
+        request: Not kept longer than its data is needed, if the caller does not.
+        to_response: Makes the response of the decoded request and the outcome.
+    """
+
+    def __init__(
+        self,
+        request: ParsedSampleRequest,
+        to_response: Callable[[DecodedSampleRequest, Outcome[Samples]], T],
+    ) -> None:
+        self._request, self._to_response = request, to_response
+        tensor, shared_bytes = request.points, request.shared_bytes
+        self.model, self.lengths, self.points = NAME, request.lengths, tensor.shape[0]
+        self.size = request.message_bytes + shared_bytes
+        is_float32 = type(tensor) is TensorView and tensor.data_type == DATA_TYPE_FLOAT32
+        self.is_small = (
+            len(tensor.data) <= (INLINE_FLOAT32_BYTES if is_float32 else INLINE_BYTES)
+            and shared_bytes <= INLINE_BYTES
+            and (request.covering_radius is None or self.points <= INLINE_RADIUS_POINTS)
+        )
+
+    def decode(self) -> Any:
+        """As Call."""
+        decoded = decode_sample_request(self._request)
+        self.serialize = partial(self._to_response, decoded)
+        return decoded.work
+
+    def least_bytes(self, _: Any) -> int:
+        """As Call."""
+        counts, lengths = self._request.sample_counts, self.lengths
+        longest = int(lengths.argmax()) if len(lengths) > 1 else 0
+        if self._request.method is not None:
+            return method_bytes(int(lengths[longest]))
+        samples = int(counts[longest if len(counts) > 1 else 0])
+        return sample_bytes(int(lengths[longest]), 1, samples)
+
+    def is_short(self, outcome: Outcome[Samples]) -> bool:
+        """As Call."""
+        return response_bytes(self._request, outcome) <= INLINE_BYTES
+
+    def log_fields(self, outcome: Outcome[Samples]) -> dict[str, Any]:
+        """As Call."""
+        return {"samples": len(outcome.result.rows)}
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What all requests share on their way.
+
+    Args:
+        limits: What one request may hold at most.
+        admission: What all requests together may hold at most.
+        receiving: Whose turn it is to send a message.
+        batcher: Runs the work.
+        engines: One of them gets a request.
+        threads: Where large messages are decoded and serialized.
+        regions: Shared memory that requests to sample may refer to.
+        statistics: Where requests are counted.
+    """
+
+    limits: RequestLimits
+    admission: Admission
+    receiving: ReceiveTurns
+    batcher: Scheduler
+    engines: Sequence[Engine]
+    threads: ThreadPoolExecutor
+    regions: Regions = field(default_factory=Regions)
+    statistics: ModelStatistics = field(default_factory=ModelStatistics)
+
+    async def sample(self, _: object, context: Context) -> bytes:
+        """Sample: the serialized SampleResponse to the one message of a call.
+
+        Raises:
+            ServiceError: the request is wrong, or it cannot be done now.
+        """
+        arrived = time.monotonic()
+        call = SampleCall(
+            parse_sample_request(
+                read_sample_message(await self.receive(context), self.limits.clouds),
+                self.limits,
+                self.regions,
+            ),
+            partial(serialize_sample_response, arrived),
+        )
+        return b"".join(await self.run(call, context.time_remaining()))
+
+    async def receive(self, context: Context) -> bytes:
+        """The one message of a call; raises ServiceError without headroom for it."""
+        self.admission.check_room()
+        return await receive(context, self.receiving)
+
+    async def run(
+        self, call: Call[Any, T], timeout_s: float | None, *, is_admitted: bool = False
+    ) -> T:
+        """The response to a request.
+
+        Args:
+            call: The request.
+            timeout_s: Seconds that the caller will still wait; None for ever.
+            is_admitted: Whether the caller has it count already.
+
+        Raises:
+            ServiceError: a value is wrong, or it cannot be done now.
+        """
+        begun = time.monotonic_ns()
+        admission = self.admission
+        try:
+            with nullcontext() if is_admitted else admission.hold(call.points, call.size):
+                return await self._run(call, timeout_s, begun)
+        except BaseException:
+            self.statistics.fail(call.model, begun)
+            raise
+
+    async def _run(self, call: Call[Any, T], timeout_s: float | None, begun: int) -> T:
+        current, loop = request_context.variable.get(), asyncio.get_running_loop()
+        is_bounded = all(engine.memory.bounded for engine in self.engines)
+        fields = {} if current is None else current.fields
+        fields["points"], fields["clouds"] = call.points, len(call.lengths)
+        if call.is_small:
+            work = call.decode()
+        else:
+            work = await loop.run_in_executor(self.threads, call.decode)
+        if is_bounded:
+            check_any(self.engines, call.least_bytes(work))
+        decoded = time.monotonic_ns()
+        outcome = await self.batcher.run(work, timeout_s)
+        computed = time.monotonic_ns()
+        fields.update(call.log_fields(outcome))
+        waited, took = outcome.queue_ms, outcome.compute_ms
+        fields["queue_ms"], fields["compute_ms"] = round(waited, 3), round(took, 3)
+        if call.is_short(outcome):
+            response = call.serialize(outcome)
+        else:
+            response = await loop.run_in_executor(self.threads, call.serialize, outcome)
+        counted = call.model, len(call.lengths), outcome.batch_requests, waited, took
+        ended = Ended(*counted, begun, decoded, computed, time.monotonic_ns())
+        self.statistics.noted.append(ended)
+        if len(self.statistics.noted) >= MAX_NOTED:
+            self.statistics.count()
+        return response

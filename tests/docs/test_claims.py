@@ -1,0 +1,70 @@
+"""Tables, links and named tests of the pages agree with the repository."""
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.support.pages import ROOT
+
+import farpoint_ops
+from farpoint_server.codec.open_inference import fps
+from farpoint_server.services import registration
+from farpoint_server.services.open_inference import servicer
+
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text()
+
+
+def test_the_table_of_ops_is_complete() -> None:
+    # An op whose result has another form with some argument has a row for each.
+    assert set(re.findall(r"^\| `(\w+)\(", page("ops.md"), re.MULTILINE)) == set(
+        farpoint_ops.__all__
+    )
+
+
+def test_the_table_of_rpcs_is_complete() -> None:
+    listed = re.findall(r"^\| `([\w.]+)(?:/(\w+))?`", page("clients.md"), re.MULTILINE)
+    served = (*registration.PUBLIC, *registration.ADMIN, registration.HEALTH)
+    names = {service.full_name for service in served} | {"grpc.reflection.v1.ServerReflection"}
+    assert {name for name, _ in listed if "." in name} == names
+    ours = [service for service in served if service.full_name.startswith("farpoint.")]
+    assert [row for row in listed if row[1]] == [
+        (service.full_name, method.name) for service in ours for method in service.methods
+    ]
+
+
+def test_every_call_and_tensor_of_open_inference_is_listed() -> None:
+    text = page("models.md")
+    for name in (*(method.name for method in servicer.DESCRIPTOR.methods), *servicer.UNSUPPORTED):
+        assert f"`{name}`" in text
+    for tensor in (*fps.INPUTS, *fps.OPTIONAL):
+        assert f"`{tensor}` |" in text
+    for tensor in fps.OUTPUTS:
+        assert f"| output | `{tensor}` |" in text
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_and_make_targets_exist(path: Path) -> None:
+    text = path.read_text()
+    for link in re.findall(r"\]\(([^)#]+)", text):
+        assert link.startswith("https://") or (path.parent / link).exists(), link
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = re.findall(r"(?:`|^)make ([\w-]+)", text, re.MULTILINE)
+    assert set(named) <= set(targets)
+
+
+def test_every_promise_names_a_test_that_exists() -> None:
+    text = page("reliability.md")
+    promises = [line for line in text.splitlines() if re.match(r"\| [A-Z]", line)]
+    named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", text)
+    assert len(promises) == len(named) > 40
+    for file, test in named:
+        assert re.search(rf"^(async )?def {test}\(", (ROOT / file).read_text(), re.MULTILINE), test
+
+
+def test_decisions_are_numbered_without_holes() -> None:
+    numbers = sorted(int(path.name[:4]) for path in (ROOT / "docs" / "decisions").glob("*.md"))
+    assert numbers == list(range(1, len(numbers) + 1))

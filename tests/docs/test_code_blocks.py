@@ -1,0 +1,132 @@
+"""Code blocks of README and docs/, run as they stand against a real server."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.pages import ROOT, code_blocks
+from tests.support.robots import recorded_messages
+from tests.support.servers.server_process import RunningServer
+
+import farpoint
+from farpoint import PackedCloud
+
+NODE_PACKAGES = ("@grpc/grpc-js", "@grpc/proto-loader")
+NODE_FOLDER = ROOT / "build" / "node"
+
+
+def run_python(page: str, server: RunningServer, **names: Any) -> dict[str, Any]:
+    """The names after the blocks of a page have run one after the other."""
+    for block in code_blocks(page, "python"):
+        run = block.replace("127.0.0.1:50051", server.address)
+        exec(compile(run, page, "exec"), names)
+    return names
+
+
+def test_readme(server: RunningServer, capsys: pytest.CaptureFixture[str]) -> None:
+    run_python("../README.md", server)
+    assert "(1024, 3)" in capsys.readouterr().out
+
+
+def test_tutorial(
+    server: RunningServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "data").symlink_to(ROOT / "tests" / "data")
+    monkeypatch.chdir(tmp_path)
+    run_python("tutorial.md", server)
+    assert Path("street_1024.ply").stat().st_size > 1024 * 12
+    printed = capsys.readouterr().out
+    assert re.search(r"^\d+\.\d\d m$", printed, re.MULTILINE)
+    assert "1000 rows" in printed  # the error of the cloud of NaN
+    assert re.search(r"^\(\d+,\) \(\d+, \d+\)$", printed, re.MULTILINE)
+
+
+def test_python_client(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FARPOINT_SERVER", server.address)
+    monkeypatch.chdir(ROOT)
+    sample = run_python("clients.md", server)["sample"]
+    assert {"rgb", "normal_x"} <= sample.attributes.keys()
+    assert len(sample) == 100
+    assert np.isfinite(sample.points).all()
+
+
+def test_methods(server: RunningServer) -> None:
+    names = run_python("ops.md", server)
+    assert len(names["some"]) == 1024
+    voxels = np.floor(names["points"] / 0.5)
+    assert len(names["grid"]) == len(np.unique(voxels, axis=0))
+    assert names["apart"].covering_radius <= 0.5
+
+
+def test_ros_messages(server: RunningServer) -> None:
+    message = recorded_messages()[0]
+    names = run_python("files.md", server, message=message)
+    sample, chosen = names["sample"], names["chosen"]
+    records = PackedCloud.from_ros(message).records[sample.indices]
+    np.testing.assert_array_equal(chosen.records, records)
+    np.testing.assert_array_equal(sample.attributes["intensity"], records["intensity"])
+    names["client"].close()
+
+
+def test_triton_client(server: RunningServer) -> None:
+    pytest.importorskip("tritonclient.grpc", reason="tritonclient[grpc] is not installed")
+    run_python("models.md", server)
+
+
+def test_node_client(server: RunningServer) -> None:
+    (code,) = code_blocks("clients.md", "js")
+    done = subprocess.run(
+        [_node(), "-e", code.replace("127.0.0.1:50051", server.address)],
+        cwd=ROOT,
+        env={"NODE_PATH": str(NODE_FOLDER / "node_modules"), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = np.array(done.stdout.split(), dtype=np.int64)
+    assert rows[0] == 0
+    assert len(np.unique(rows)) == 256
+    assert 0 <= rows.min() <= rows.max() < 10_000
+
+
+def test_curl(server: RunningServer) -> None:
+    if missing := [name for name in ("bash", "curl", "base64", "od") if not shutil.which(name)]:
+        pytest.skip(f"the optional extra {', '.join(missing)}")
+    (code,) = code_blocks("clients.md", "bash")
+    http = server.wait_for(lambda line: line["event"] == "ready")["http_address"]
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", code.replace("127.0.0.1:8080", http)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    with farpoint.Client(server.address) as client:
+        cloud = farpoint.io.read_cloud(ROOT / "tests" / "data" / "street_kitti_part.bin")
+        wanted = client.sample(cloud.points, 8)
+    assert list(map(int, done.stdout.split())) == wanted.indices.tolist()
+
+
+def _node() -> str:
+    """Path of node, with the packages installed once in `NODE_FOLDER`; skips without them."""
+    program, npm = shutil.which("node"), shutil.which("npm")
+    if program is None or npm is None:
+        pytest.skip("the optional extra node with npm")
+    if not all((NODE_FOLDER / "node_modules" / name).is_dir() for name in NODE_PACKAGES):
+        options = ["--no-audit", "--no-fund", "--fetch-retries=0", "--fetch-timeout=20000"]
+        command = [npm, "install", "--prefix", str(NODE_FOLDER), *options, *NODE_PACKAGES]
+        NODE_FOLDER.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+        if done.returncode:
+            pytest.skip(f"the optional extra {' '.join(NODE_PACKAGES)}, not installable by npm")
+    return program

@@ -1,0 +1,107 @@
+"""Requests to an exported model: what is wrong by field, and what their numbers become."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.support.programs import RAGGED, segmenter_manifest
+
+from farpoint.inference import open_inference_pb2 as pb
+from farpoint_models.programs import Joining, Manifest
+from farpoint_server.codec.dtypes import dtype_named
+from farpoint_server.codec.open_inference.exported import (
+    decode_exported_request,
+    parse_exported_request,
+)
+from farpoint_server.codec.open_inference.message import read_infer_message
+from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.engine.types import ProgramInput
+from farpoint_server.errors import InvalidRequestError
+
+LIMITS = RequestLimits(1 << 20, 10_000, 4)
+SEGMENTER = segmenter_manifest()
+
+
+def request(**changes: object) -> pb.ModelInferRequest:
+    """A right request of two clouds of ten points, with some arrays changed or left out (None)."""
+    arrays = {
+        "xyz": np.arange(60, dtype=np.float32).reshape(2, 10, 3),
+        "color": np.ones((2, 10, 2), np.float32),
+        "label": np.array([1, 2]),
+        **changes,
+    }
+    outputs = [{"name": name} for name in arrays.pop("outputs", ())]
+    made = pb.ModelInferRequest(outputs=outputs)
+    for name, array in arrays.items():
+        if array is not None:
+            datatype = dtype_named(array.dtype.name).inference
+            made.inputs.add(name=name, datatype=datatype, shape=array.shape)
+            made.raw_input_contents.append(array.tobytes())
+    return made
+
+
+def decode(made: pb.ModelInferRequest, manifest: Manifest = SEGMENTER) -> ProgramInput:
+    message = read_infer_message(made.SerializeToString())
+    return decode_exported_request(parse_exported_request(message, manifest, LIMITS), manifest)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"color": None}, "inputs: expected the input 'color', got none of this name"),
+        ({"hue": np.ones((2, 1))}, r"inputs\[3\].name: expected each of xyz, color, label once"),
+        (
+            {"color": np.ones((2, 10, 3), np.float32)},
+            r"inputs\[color\].shape: expected \(20, 2\), a row for each point",
+        ),
+        ({"color": np.ones((2, 9, 2))}, r"inputs\[color\].shape: expected \(2, 10, ...\)"),
+        ({"label": np.array([1, 2, 3])}, r"inputs\[label\].shape: expected \(2,\), a row for each"),
+        ({"label": np.array([0.5, 1])}, r"inputs\[label\].datatype: expected .* fits int64"),
+        (
+            {"xyz": np.zeros((2, 5, 3), np.float32)},
+            r"inputs\[xyz\].shape: expected 8 to 20000 points of a cloud, .* got 5",
+        ),
+        ({"outputs": ["score"]}, r"outputs\[0\].name: expected one of scores, samples, logits"),
+        ({"xyz": np.zeros((20, 3))}, r"inputs\[xyz\].datatype: expected FLOAT32, .* got FP64"),
+        ({"xyz": np.zeros((20, 2), np.float32)}, r"inputs\[xyz\].shape: expected \(N, 3\)"),
+        ({"color": np.full((2, 10, 2), np.nan, np.float32)}, r"inputs\[color\].data: .* 20 rows"),
+        ({"color": np.full((2, 10, 2), 1e300)}, r"inputs\[color\].data: .* within float32"),
+        (
+            {"xyz": np.full((2, 10, 3), np.inf, np.float32)},
+            r"inputs\[xyz\].data: expected finite coordinates, got 20 rows",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(changes, reason):
+    with pytest.raises(InvalidRequestError, match=f"^{reason}"):
+        decode(request(**changes))
+
+
+def test_a_model_that_takes_clouds_together_bounds_their_number():
+    alone = replace(segmenter_manifest(Joining.ALONE), limits={"B": (1, 2)})
+    assert decode(request(), alone).lengths.tolist() == [10, 10]
+    three = {"xyz": (3, 10, 3), "color": (3, 10, 2)}
+    arrays = {name: np.zeros(shape, np.float32) for name, shape in three.items()}
+    with pytest.raises(InvalidRequestError, match=r"^inputs\[xyz\].shape: .* 1 to 2 clouds"):
+        decode(request(**arrays, label=np.zeros(3, np.int64)), alone)
+
+
+def test_numbers_become_what_the_model_takes():
+    color, label = np.full((2, 10, 2), 3, np.uint8), np.array([1, 2], np.int32)
+    decoded = decode(request(color=color, label=label))
+    assert decoded.rows["color"].dtype == np.float32
+    assert (decoded.rows["color"] == 3).all()
+    assert decoded.values["label"].dtype == np.int64
+    assert decoded.rows["xyz"].shape == (20, 3)
+
+
+def test_one_cloud_has_no_dimension_of_clouds():
+    xyz, color = np.zeros((10, 3), np.float32), np.zeros((10, 2), np.float32)
+    decoded = decode(request(xyz=xyz, color=color, label=np.array(3)))
+    assert decoded.values["label"].tolist() == [3]
+
+
+def test_map_coordinates_are_shifted_where_only_differences_count():
+    points = np.array([[5e6, 1, 2], [5e6 + 0.25, 1, 2]])
+    decoded = decode(request(xyz=points, color=None, label=None), RAGGED)
+    assert decoded.rows["xyz"].tolist() == [[0, 0, 0], [0.25, 0, 0]]

@@ -1,0 +1,112 @@
+"""The steps of a sampling request: validated before it is admitted, converted where it is cheap."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import tensor_pb2
+from farpoint_server.codec.coordinates import decode_sample_request
+from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
+from farpoint_server.codec.sample_response import response_bytes, serialize_sample_response
+from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.engine.sample import SampleWork
+from farpoint_server.engine.types import Outcome, Samples
+from farpoint_server.errors import InvalidRequestError, OverloadedError
+from farpoint_server.scheduling.admission import Admission
+from farpoint_server.services.pipeline import (
+    INLINE_FLOAT32_BYTES,
+    INLINE_RADIUS_POINTS,
+    Pipeline,
+    SampleCall,
+)
+
+LIMITS = RequestLimits(message_bytes=1 << 26, points=1 << 20, clouds=5)
+LARGE = INLINE_FLOAT32_BYTES // 12 + 1
+
+
+class FirstRows:
+    """Chooses the first rows of one cloud, as a batcher does."""
+
+    async def run(self, work, timeout_s):  # noqa: ARG002
+        rows = np.arange(work.clouds.sample_counts.sum(), dtype=np.int32)
+        return Outcome(Samples(rows, np.zeros(len(rows), np.float32)), 0, 0)
+
+
+def message(points: int, samples: int, **fields) -> SampleMessage:
+    data = np.zeros((points, 3), np.float32).tobytes()
+    tensor = tensor_pb2.Tensor(data_type=1, shape=[points, 3], data=data)
+    request = pb.SampleRequest(points=tensor, sample_counts=[samples], **fields)
+    return SampleMessage(request, None, request.ByteSize())
+
+
+def pipeline(max_points: int, threads: ThreadPoolExecutor | None = None) -> Pipeline:
+    admission = Admission(max_points, max_bytes=1 << 30, retry_ms=1)
+    return Pipeline(LIMITS, admission, None, FirstRows(), [], threads)
+
+
+async def test_what_is_wrong_is_told_so_also_where_there_is_no_room():
+    full = pipeline(max_points=0)
+    with pytest.raises(InvalidRequestError):
+        parse_sample_request(message(3, 4), full.limits)
+    with pytest.raises(OverloadedError):
+        await full.run(SampleCall(parse_sample_request(message(3, 2), LIMITS), lambda *_: []), None)
+
+
+@pytest.mark.parametrize(
+    ("points", "samples", "elsewhere"),
+    [(9, 5, []), (LARGE, 5, ["decode"]), (LARGE, LARGE, ["decode", "serialize"])],
+)
+async def test_only_what_is_large_leaves_the_event_loop(points, samples, elsewhere, monkeypatch):
+    here, seen = threading.get_ident(), []
+
+    def serialize(*arguments):
+        if threading.get_ident() != here:
+            seen.append("serialize")
+        return serialize_sample_response(0.0, *arguments)
+
+    def decode(request):
+        if threading.get_ident() != here:
+            seen.append("decode")
+        return decode_sample_request(request)
+
+    monkeypatch.setattr("farpoint_server.services.pipeline.decode_sample_request", decode)
+    request = parse_sample_request(message(points, samples), LIMITS)
+    with ThreadPoolExecutor(1) as threads:
+        chunks = await pipeline(1 << 20, threads).run(SampleCall(request, serialize), None)
+    assert seen == elsewhere
+    assert len(pb.SampleResponse.FromString(b"".join(chunks)).indices.data) == 4 * samples
+
+
+@pytest.mark.parametrize(("points", "elsewhere"), [(9, False), (INLINE_RADIUS_POINTS + 1, True)])
+async def test_what_a_radius_costs_is_reckoned_off_the_event_loop_where_it_takes_long(
+    points, elsewhere, monkeypatch
+):
+    here, seen = threading.get_ident(), []
+
+    def work(clouds):
+        seen.append(threading.get_ident() != here)
+        return SampleWork(clouds)
+
+    monkeypatch.setattr("farpoint_server.codec.coordinates.SampleWork", work)
+    request = parse_sample_request(message(points, 5, covering_radius=1.0), LIMITS)
+    with ThreadPoolExecutor(1) as threads:
+        await pipeline(1 << 20, threads).run(SampleCall(request, lambda *_: []), None)
+    assert seen == [elsewhere]
+
+
+@pytest.mark.parametrize("attribute", [None, np.zeros((50, 4), np.float64)])
+def test_the_size_of_a_response_is_known_before(attribute):
+    fields = {"return_points": True, "return_distances": True}
+    if attribute is not None:
+        values = tensor_pb2.Tensor(data_type=2, shape=attribute.shape, data=attribute.tobytes())
+        fields["attributes"] = [tensor_pb2.Attribute(name="a", values=values)]
+    request = parse_sample_request(message(50, 20, **fields), LIMITS)
+    outcome = Outcome(Samples(np.arange(20, dtype=np.int32), np.zeros(20, np.float32)), 0, 0)
+    chunks = serialize_sample_response(0.0, decode_sample_request(request), outcome)
+    response = pb.SampleResponse.FromString(b"".join(chunks))
+    tensors = [response.indices, response.points, response.distances]
+    tensors += [attribute.values for attribute in response.attributes]
+    assert sum(len(tensor.data) for tensor in tensors) == response_bytes(request, outcome)
