@@ -10,8 +10,7 @@ from farpoint_server.codec.dtypes import ELEMENT_TYPES, widened
 from farpoint_server.codec.method import check_grid
 from farpoint_server.codec.packed import PackedView
 from farpoint_server.codec.sample_request import ParsedSampleRequest
-from farpoint_server.codec.tensors import TensorView
-from farpoint_server.codec.validation import check_range
+from farpoint_server.codec.tensors import TensorView, check_range
 from farpoint_server.engine.methods import MethodWork
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import (

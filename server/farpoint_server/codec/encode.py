@@ -10,8 +10,14 @@ import numpy.typing as npt
 from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_models import EncoderConfig
 from farpoint_server.codec.coordinates import nonfinite, to_float32
-from farpoint_server.codec.tensors import TensorView, check_points, enum_name, parse_tensor
-from farpoint_server.codec.validation import RequestLimits, read_lengths
+from farpoint_server.codec.tensors import (
+    RequestLimits,
+    TensorView,
+    check_points,
+    enum_name,
+    parse_tensor,
+    read_lengths,
+)
 from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tensor
 from farpoint_server.engine.types import EncoderInput, Float32s, Int64s, Outcome, StageOutput
 from farpoint_server.errors import InvalidRequestError

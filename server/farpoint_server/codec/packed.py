@@ -10,7 +10,7 @@ from farpoint.v1 import packed_cloud_pb2, tensor_pb2
 from farpoint_server.codec.dtypes import ELEMENT_TYPES, widened
 from farpoint_server.codec.packed_layout import AXES, PACKED, Layout, parse_layout
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.codec.wire import Buffer, tensor_chunks
 from farpoint_server.engine.types import Int32s
 from farpoint_server.errors import InvalidRequestError

@@ -9,12 +9,15 @@ from farpoint_server.codec.method import read_method
 from farpoint_server.codec.packed import PackedView, parse_packed
 from farpoint_server.codec.packed_layout import PACKED
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.tensors import Enum, TensorView, check_points, parse_tensor
-from farpoint_server.codec.validation import (
+from farpoint_server.codec.tensors import (
     MAX_ATTRIBUTES,
     MAX_DIMENSIONS,
     MAX_NAME,
+    Enum,
     RequestLimits,
+    TensorView,
+    check_points,
+    parse_tensor,
     read_covering_radius,
     read_lengths,
     read_sample_counts,
@@ -28,7 +31,7 @@ from farpoint_server.codec.wire import (
     length_delimited,
     read_message,
 )
-from farpoint_server.codec.wire_limits import check_sample
+from farpoint_server.codec.wire_limits import limits_of
 from farpoint_server.engine.types import Int64s, Method, VoxelGrid
 from farpoint_server.errors import InvalidRequestError, quoted
 
@@ -86,12 +89,9 @@ class ParsedSampleRequest(NamedTuple):
 
 
 def read_sample_message(raw: Buffer, clouds: int) -> SampleMessage:
-    """Parses a serialized SampleRequest of at most so many clouds.
-
-    Raises:
-        InvalidRequestError: it is none, or has more parts than such a request can have.
-    """
-    kind, check = sampling_pb2.SampleRequest, check_sample(clouds)
+    """Parses a serialized SampleRequest of at most so many clouds; raises InvalidRequestError."""
+    kind = sampling_pb2.SampleRequest
+    check = limits_of(kind, clouds)
     if len(raw) >= wire.SPLIT_BYTES:
         try:
             head, data = _split(memoryview(raw))

@@ -24,8 +24,7 @@ from farpoint_server.codec.sample_request import (
 )
 from farpoint_server.codec.sample_response import response_bytes, serialize_sample_response
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.tensors import TensorView
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits, TensorView
 from farpoint_server.engine.engine import Engine, check_any
 from farpoint_server.engine.methods import method_bytes
 from farpoint_server.engine.sample import sample_bytes

@@ -13,7 +13,7 @@ from farpoint_server.codec import encode
 from farpoint_server.codec.open_inference import encoder
 from farpoint_server.codec.open_inference.message import whole
 from farpoint_server.codec.open_inference.model_config import model_metadata
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.types import Outcome, StageOutput
 from farpoint_server.errors import InvalidRequestError
 

@@ -8,7 +8,7 @@ from tests.support.wire_format import field as wire_field
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.codec.open_inference.message import read_infer_message
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import InvalidRequestError, UnsupportedError
 
 LIMITS = RequestLimits(message_bytes=1000, points=100, clouds=4)

@@ -8,7 +8,7 @@ from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.codec.open_inference.message import whole
 from farpoint_server.codec.open_inference.model_config import model_metadata
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError
 

@@ -10,8 +10,13 @@ from farpoint_server.codec.sample_request import (
     check_message_size,
     parse_sample_request,
 )
-from farpoint_server.codec.tensors import check_points, data_bytes, parse_tensor
-from farpoint_server.codec.validation import MAX_DIMENSIONS, RequestLimits
+from farpoint_server.codec.tensors import (
+    MAX_DIMENSIONS,
+    RequestLimits,
+    check_points,
+    data_bytes,
+    parse_tensor,
+)
 from farpoint_server.errors import InvalidRequestError
 
 LIMITS = RequestLimits(message_bytes=1000, points=100, clouds=5)

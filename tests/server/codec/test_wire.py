@@ -16,7 +16,7 @@ from farpoint_server.codec.sample_request import (
     read_sample_message,
 )
 from farpoint_server.codec.streaming import read_stream_message, read_upload_data
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import InvalidRequestError
 
 LIMITS = RequestLimits(message_bytes=1 << 20, points=200, clouds=9)

@@ -23,7 +23,7 @@ from farpoint_server.codec.open_inference.tensors import (
 )
 from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.sample_response import rows_within
-from farpoint_server.codec.validation import RequestLimits, check_range
+from farpoint_server.codec.tensors import RequestLimits, check_range
 from farpoint_server.engine.types import Int64s, Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, quoted
 

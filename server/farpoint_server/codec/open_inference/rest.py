@@ -20,7 +20,7 @@ from farpoint_server.codec.open_inference.json_values import (
     tensor_numbers,
 )
 from farpoint_server.codec.open_inference.message import MAX_INPUTS, MAX_OUTPUTS
-from farpoint_server.codec.validation import MAX_DIMENSIONS
+from farpoint_server.codec.tensors import MAX_DIMENSIONS
 from farpoint_server.codec.wire import Buffer, length_delimited
 from farpoint_server.errors import InvalidRequestError
 

@@ -13,8 +13,7 @@ from farpoint.inference import open_inference_pb2 as pb
 from farpoint.v1 import tensor_pb2
 from farpoint_server.codec.dtypes import ELEMENT_TYPES, INFERENCE_TYPES
 from farpoint_server.codec.open_inference.message import InferMessage
-from farpoint_server.codec.tensors import TensorView, check_shape, parse_tensor
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits, TensorView, check_shape, parse_tensor
 from farpoint_server.codec.wire import Buffer, tensor_crc
 from farpoint_server.engine.types import Int64s, Outcome
 from farpoint_server.errors import InvalidRequestError, UnsupportedError, quoted

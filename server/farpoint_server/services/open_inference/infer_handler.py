@@ -12,7 +12,7 @@ from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec.encode import decode_encode_request
 from farpoint_server.codec.open_inference import encoder, exported, fps
 from farpoint_server.codec.open_inference.message import InferMessage, read_infer_message
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import InvalidRequestError
 from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.loading import LoadedEncoder
@@ -40,11 +40,7 @@ class InferHandler:
     repository: ModelRepository
 
     async def handle(self, context: Context) -> pb.ModelInferResponse:
-        """The response to the one message of a call.
-
-        Raises:
-            ServiceError: the request is wrong, or it cannot be done now.
-        """
+        """The response to the one message of a call; raises ServiceError."""
         arrived = time.monotonic()
         message = read_infer_message(await self.pipeline.receive(context))
         return await self.infer(message, arrived, context.time_remaining())
