@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from farpoint_server.config.models import DEFAULT
 from farpoint_server.models.registry import Registry
 from farpoint_server.processes.place import Place
-from farpoint_server.services.everywhere import CHANGING, answer_for_all
+from farpoint_server.services.for_all import CHANGING, answer_for_all
 from farpoint_server.services.methods import Handler
 from farpoint_server.services.registration import Servicers
 from farpoint_server.transport.peers import SERVICE, Peers, PeerServer
