@@ -14,11 +14,7 @@ from farpoint_server.transport.peers import SERVICE, Peers, PeerServer
 
 
 class OtherProcesses:
-    """Those beside this one; there are none where it is alone, and then nothing is different.
-
-    Args:
-        place: Of this process.
-    """
+    """Those beside this one; there are none where it is alone, and then nothing is different."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -32,13 +28,7 @@ class OtherProcesses:
         models: Registry,
         exposition: Callable[[], bytes],
     ) -> None:
-        """Has the others be answered.
-
-        Args:
-            servicers: Of this process.
-            models: Those that are loaded.
-            exposition: Makes the text of the metrics.
-        """
+        """Has the others be answered."""
         self._exposition = exposition
         if self._place.is_alone:
             return

@@ -38,11 +38,7 @@ class DecodedSampleRequest(NamedTuple):
 
 
 def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
-    """Work for the engine; the coordinates are validated here.
-
-    Raises:
-        InvalidRequestError: a row is not finite, or with nonfinite=IGNORE too few rows are.
-    """
+    """Work for the engine; the coordinates are validated here."""
     if request.shared_bytes:
         request = request.owned()
     if request.method is not None:

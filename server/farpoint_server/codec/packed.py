@@ -57,11 +57,7 @@ class PackedView(NamedTuple):
         return PackedView(moved, records.reshape(-1).view(np.uint8).data)
 
     def array(self) -> npt.NDArray[Any]:
-        """The coordinates (P, 3) in float32, or float64 where they need it.
-
-        Raises:
-            InvalidRequestError: an integer is too large for float64.
-        """
+        """The coordinates (P, 3) in float32, or float64 where they need it."""
         layout = self.layout
         dtype = np.float64 if layout.data_type == _FLOAT64 else np.float32
         points = np.empty((layout.height, layout.width, 3), dtype)
@@ -122,9 +118,6 @@ def parse_packed(
         limits: How many points it may have.
         data: What stands for `cloud.data`, if that was cut out.
         regions: Where it may refer to instead of having data; None where it may not.
-
-    Raises:
-        InvalidRequestError: they do not agree.
     """
     data = cloud.data if data is None else data
     layout = parse_layout(cloud, limits)

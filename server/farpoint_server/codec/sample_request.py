@@ -126,16 +126,7 @@ def check_message_size(message: SampleMessage, limits: RequestLimits) -> None:
 def parse_sample_request(
     message: SampleMessage, limits: RequestLimits, regions: Regions | None = None
 ) -> ParsedSampleRequest:
-    """Validates all that can be validated without looking at a coordinate.
-
-    Args:
-        message: The request.
-        limits: What it may hold at most.
-        regions: Where its tensors may refer to; None if they may not.
-
-    Raises:
-        InvalidRequestError: names the first field that is wrong.
-    """
+    """Validates all that can be validated without looking at a coordinate."""
     check_message_size(message, limits)
     request = message.request
     _check_enums(request)
@@ -180,17 +171,7 @@ def _parse_points(
     limits: RequestLimits,
     regions: Regions | None,
 ) -> TensorView | PackedView:
-    """The points of a request, whose coordinates are still to be looked at.
-
-    Args:
-        request: As it was sent.
-        data: Of its points, if that was cut out.
-        limits: How many there may be at most.
-        regions: Where their data may be instead; None if it may not.
-
-    Raises:
-        InvalidRequestError: their description is wrong, or does not fit the data.
-    """
+    """The points of a request, whose coordinates are still to be looked at."""
     if request.HasField("packed_cloud"):
         if request.HasField("points"):
             raise InvalidRequestError(PACKED, "nothing beside points", "both")

@@ -11,11 +11,7 @@ from farpoint_server.errors import InvalidRequestError
 
 
 def read_upload_data(raw: bytes, clouds: int) -> Buffer | None:
-    """The data in a serialized SampleLargeRequest; None if it holds something else.
-
-    Raises:
-        InvalidRequestError: it is no such message, or has more parts than one can have.
-    """
+    """The data in a serialized SampleLargeRequest; None if it holds something else."""
     try:
         rest, data = cut(memoryview(raw), sampling_pb2.SampleLargeRequest.POINTS_DATA_FIELD_NUMBER)
         if not rest:
@@ -44,11 +40,7 @@ def read_stream_message(raw: bytes, clouds: int) -> tuple[SampleMessage, int]:
 def upload_size(
     request: sampling_pb2.SampleRequest, limits: RequestLimits, max_bytes: int
 ) -> tuple[int, int]:
-    """Points of a request without their data, and the bytes that are to come.
-
-    Raises:
-        InvalidRequestError: they could never be accepted, or the request holds data already.
-    """
+    """Points of a request without their data, and the bytes that are to come."""
     name = points_field(request)
     if held := len(getattr(request, name).data):
         expected = "none: points_data has it"

@@ -89,9 +89,6 @@ def parse_tensor(
         field: Its path in the request.
         data: What stands for `tensor.data`, if that was cut out.
         regions: Where it may refer to instead of having data; None where it may not.
-
-    Raises:
-        InvalidRequestError: they do not agree.
     """
     data = tensor.data if data is None else data
     data_type, shape, size = _head(tensor, field)

@@ -70,12 +70,6 @@ def answer_for_all(peers: Peers, index: int, path: str, handler: Handler) -> Han
     """A handler that answers a method of METHODS for all processes; another as it is.
 
     This process answers first, so what it refuses reaches no other one.
-
-    Args:
-        peers: The other processes.
-        index: Of this process.
-        path: Of the method.
-        handler: Answers for this process.
     """
     if path not in METHODS:
         return handler

@@ -34,9 +34,6 @@ async def handle(pipeline: Pipeline, context: Context) -> bytes:
 
     Its points are admitted as they arrive, so that a slow sender keeps nobody out; one that meets
     a full server is refused with what it has sent.
-
-    Raises:
-        ServiceError: the request is wrong, or it cannot be done now.
     """
     arrived = time.monotonic()
     head = await _receive_head(context, pipeline.limits)

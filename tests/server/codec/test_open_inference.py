@@ -9,10 +9,10 @@ from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.codec.open_inference.message import read_infer_message, whole
-from farpoint_server.codec.open_inference.model_config import model_metadata
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, UnsupportedError
+from farpoint_server.services.open_inference.repository import model_metadata
 
 LIMITS = RequestLimits(message_bytes=1000, points=100, clouds=4)
 CLOUD = np.arange(30, dtype=np.float32).reshape(10, 3)

@@ -53,9 +53,6 @@ def parse_fps_request(message: InferMessage, limits: RequestLimits) -> ParsedSam
 
     The parameters `start_index` (integer) and `nonfinite_policy` ("reject" or "ignore") are as in
     farpoint.v1; others are left alone, as some clients always send a few.
-
-    Raises:
-        InvalidRequestError: names the first field that is wrong.
     """
     request = message.request
     inputs = parse_inputs(message, TYPES, OPTIONAL)
