@@ -10,8 +10,8 @@ from torch import Tensor
 from farpoint_ops import (
     ball_query,
     count_points,
-    furthest_point_sample,
-    furthest_point_sample_ragged,
+    farthest_point_sample,
+    farthest_point_sample_ragged,
     gather_points,
     group_points,
     interpolate,
@@ -173,7 +173,7 @@ def test_every_op_is_checked_and_declares_itself_compilable(device: torch.device
 
 def pipeline(xyz: Tensor, features: Tensor, m: int) -> Tensor:
     """A stage down and up again: samples, their neighbors and sets, the features of all points."""
-    idx, radii = furthest_point_sample(xyz, m, return_distances=True)
+    idx, radii = farthest_point_sample(xyz, m, return_distances=True)
     samples = gather_points(xyz.transpose(1, 2), idx).transpose(1, 2)
     near, squared = knn(xyz, samples, 3)
     inside, found = ball_query(xyz, samples, 1.0, 2)
@@ -209,8 +209,8 @@ def test_dynamic_shapes_compile_once(device: torch.device) -> None:
 
 def test_starts_lengths_and_ragged_compile(device: torch.device) -> None:
     def sample(xyz: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-        flat = furthest_point_sample_ragged(xyz.flatten(0, 1), [0, 12, 40], [3, 4], start=1)
-        return furthest_point_sample(xyz, 6, start=start, lengths=[20, 9]), flat
+        flat = farthest_point_sample_ragged(xyz.flatten(0, 1), [0, 12, 40], [3, 4], start=1)
+        return farthest_point_sample(xyz, 6, start=start, lengths=[20, 9]), flat
 
     torch._dynamo.reset()
     arguments = clouds(device, 2, 20, 3), int64(device, 1, 2)
@@ -224,10 +224,10 @@ def test_autocast_changes_neither_values_nor_dtypes(
     device: torch.device, dtype: torch.dtype
 ) -> None:
     xyz, features = clouds(device, 2, 50, 3), clouds(device, 2, 4, 50).to(dtype)
-    idx = furthest_point_sample(xyz, 9)
+    idx = farthest_point_sample(xyz, 9)
     expected = gather_points(features, idx)
     with torch.autocast(device.type, dtype=torch.bfloat16):
-        assert torch.equal(furthest_point_sample(xyz, 9), idx)
+        assert torch.equal(farthest_point_sample(xyz, 9), idx)
         actual = gather_points(features, idx)
     assert actual.dtype == dtype
     assert torch.equal(actual, expected)
@@ -235,7 +235,7 @@ def test_autocast_changes_neither_values_nor_dtypes(
 
 def test_sampling_is_a_stop_gradient(device: torch.device) -> None:
     xyz = clouds(device, 1, 30, 3).requires_grad_()
-    idx, radii = furthest_point_sample(xyz * 2, 5, return_distances=True)
+    idx, radii = farthest_point_sample(xyz * 2, 5, return_distances=True)
     assert not idx.requires_grad
     assert not radii.requires_grad
     gather_points(xyz.transpose(1, 2), idx).sum().backward()
@@ -257,7 +257,7 @@ def test_meta_tensors_have_shapes_and_dtypes() -> None:
 
 def test_inference_mode(device: torch.device) -> None:
     xyz = clouds(device, 1, 30, 3)
-    expected = furthest_point_sample(xyz, 5)
+    expected = farthest_point_sample(xyz, 5)
     with torch.inference_mode():
-        assert torch.equal(furthest_point_sample(xyz, 5), expected)
+        assert torch.equal(farthest_point_sample(xyz, 5), expected)
         assert gather_points(xyz.transpose(1, 2), expected).shape == (1, 3, 5)

@@ -9,9 +9,9 @@
 #include <algorithm>
 
 #include "cuda/common/launch.cuh"
-#include "cuda/fps/argmax_key.cuh"
+#include "cuda/fps/argmax.cuh"
 #include "cuda/fps/kernels.h"
-#include "cuda/fps/tail.cuh"
+#include "cuda/fps/sample.cuh"
 
 namespace farpoint::cuda {
 namespace {
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kThreads) step(FpsBatch batch, State state, in
 }
 
 // Writes the last distance, then whatever has no positive distance left.
-__global__ void __launch_bounds__(kThreads) finish(FpsBatch batch, State state) {
+__global__ void __launch_bounds__(kThreads) finish_grid(FpsBatch batch, State state) {
   auto& shared = shared_as<TailShared>();
   const int b = blockIdx.x;
   const Cloud cloud = cloud_of(batch, b);
@@ -135,7 +135,7 @@ int fps_grid(const FpsBatch& batch, void* scratch, int device, void* stream) {
   for (int k = 0; !code && k < batch.max_samples; ++k) {
     code = launch(step, wide, stream, batch, state, blocks, k);
   }
-  return code ? code : launch(finish, narrow, stream, batch, state);
+  return code ? code : launch(finish_grid, narrow, stream, batch, state);
 }
 
 }  // namespace farpoint::cuda

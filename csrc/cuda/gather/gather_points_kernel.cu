@@ -9,7 +9,6 @@
 // Rows too long for shared memory, or read too sparsely to be worth a copy, take the direct way.
 #include "cuda/gather/gather.h"
 #include "cuda/gather/rows.cuh"
-#include "cuda/gather/vectors.h"
 
 namespace farpoint::cuda {
 namespace {

@@ -8,8 +8,8 @@
 //    farthest point sampling, need none of it: a block first looks for a repeated one, with a bit
 //    per point and one integer atomic per index, and stores plainly where there is none. So nobody
 //    has to promise anything, and no host waits for the answer.
+#include "cuda/gather/gather.h"
 #include "cuda/gather/rows.cuh"
-#include "cuda/gather/scatter.h"
 
 namespace farpoint::cuda {
 namespace {

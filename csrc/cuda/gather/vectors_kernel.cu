@@ -7,8 +7,8 @@
 //    thread reads, or adds with one vector reduction, four channels of a sample, and neighboring
 //    threads the next four: whole sectors.
 // The caller turns the features before, or the sums behind: one more pass over them.
+#include "cuda/gather/gather.h"
 #include "cuda/gather/rows.cuh"
-#include "cuda/gather/vectors.h"
 
 namespace farpoint::cuda {
 namespace {

@@ -6,7 +6,7 @@
 // 3. Warps of a block share each tile of points through shared memory.
 // More than 128 neighbors take several passes, each for the keys beyond the last one's.
 #include "cuda/common/launch.cuh"
-#include "cuda/neighbors/spatial_index.h"
+#include "cuda/neighbors/neighbors.h"
 #include "cuda/neighbors/warp_list.cuh"
 
 namespace farpoint::cuda {

@@ -4,8 +4,8 @@
 // 2. A tile of samples in shared memory, read by all threads at once as one 16-byte word.
 // 3. Four points per thread share each read.
 #include "cuda/common/launch.cuh"
+#include "cuda/neighbors/neighbors.h"
 #include "cuda/neighbors/search.cuh"
-#include "cuda/neighbors/spatial_index.h"
 
 namespace farpoint::cuda {
 namespace {

@@ -11,7 +11,7 @@ from tests.support.differentiable import DIFFERENTIABLE, WITHOUT_GRADIENT, Case,
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from farpoint_ops import furthest_point_sample, gather_points
+from farpoint_ops import farthest_point_sample, gather_points
 
 ops = torch.ops.farpoint
 
@@ -321,7 +321,7 @@ def test_sampling_stops_the_gradient_of_a_chain(device: torch.device) -> None:
     def loss(idx: Tensor | None, radii: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         moved = layer(cloud)
         if idx is None or radii is None:
-            idx, radii = furthest_point_sample(moved, 7, return_distances=True)
+            idx, radii = farthest_point_sample(moved, 7, return_distances=True)
         picked = gather_points(moved.transpose(1, 2), idx)
         return (picked.square() * radii[:, None]).sum(), idx, radii
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
-from farpoint_ops import furthest_point_sample, gather_points, group_points, knn
+from farpoint_ops import farthest_point_sample, gather_points, group_points, knn
 
 ops = torch.ops.farpoint
 pytestmark = [
@@ -257,7 +257,7 @@ def test_no_tangent_of_what_has_no_gradient(device: torch.device, name: str) -> 
 
 def stage(xyz: Tensor) -> Tensor:
     """Samples of clouds (B, N, 3), not detached, and features of their neighbors."""
-    rows, radii = furthest_point_sample(xyz, 4, return_distances=True)
+    rows, radii = farthest_point_sample(xyz, 4, return_distances=True)
     points = xyz.transpose(1, 2)
     picked = gather_points(points, rows)
     near, squared = knn(xyz, picked.transpose(1, 2), 3)

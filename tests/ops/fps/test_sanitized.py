@@ -11,6 +11,7 @@ KERNELS = ROOT / "csrc/cpu/kernels"
 SOURCES = [
     Path(__file__).parent / "sanitized/fps_parts.cpp",
     *sorted(KERNELS.glob("fps/*.cpp")),
+    *sorted(KERNELS.glob("levels/*.cpp")),
     *sorted(KERNELS.glob("spatial/*.cpp")),
 ]
 FLAGS = ["-std=c++20", "-O1", "-g", "-ffp-contract=off", f"-I{ROOT / 'csrc'}"]

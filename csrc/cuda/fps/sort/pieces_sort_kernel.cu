@@ -9,13 +9,31 @@
 #include <utility>
 
 #include "cuda/common/launch.cuh"
+#include "cuda/fps/cloud.cuh"
 #include "cuda/fps/kernels.h"
 #include "cuda/fps/sort/cells.cuh"
-#include "cuda/fps/sort/pieces.cuh"
 #include "cuda/fps/sort/radix.cuh"
 #include "cuda/fps/sort/spatial_sort.h"
 
 namespace farpoint::cuda::tree {
+
+// The block's piece of a cloud that `pieces` blocks share.
+struct Piece {
+  Cloud cloud;
+  int b, part;
+  int begin, end;
+};
+
+__device__ inline Piece piece_of(const FpsBatch& batch, int pieces) {
+  const int b = blockIdx.x / pieces, part = blockIdx.x % pieces;
+  const Cloud cloud = cloud_of(batch, b);
+  const int size = cloud.n / pieces + 1;
+  const auto bound = [&](int p) {
+    return static_cast<int>(min(int64_t{p} * size, int64_t{cloud.n}));
+  };
+  return {cloud, b, part, bound(part), bound(part + 1)};
+}
+
 namespace {
 
 using PieceTile = Tile<512, 8, 10>;

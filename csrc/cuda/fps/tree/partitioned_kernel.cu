@@ -12,10 +12,10 @@
 
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/kernels.h"
-#include "cuda/fps/tree/block_picker.cuh"
 #include "cuda/fps/tree/build.cuh"
+#include "cuda/fps/tree/partitions.cuh"
 #include "cuda/fps/tree/peers.cuh"
-#include "cuda/fps/tree/stop_rule.cuh"
+#include "cuda/fps/tree/picker.cuh"
 
 namespace farpoint::cuda {
 namespace tree {

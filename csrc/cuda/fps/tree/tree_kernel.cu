@@ -18,9 +18,9 @@
 
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/kernels.h"
-#include "cuda/fps/tree/block_picker.cuh"
 #include "cuda/fps/tree/build.cuh"
 #include "cuda/fps/tree/memory.cuh"
+#include "cuda/fps/tree/picker.cuh"
 
 namespace farpoint::cuda {
 namespace tree {

@@ -5,11 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/fps/brute_force.h"
 #include "cuda/fps/fps.h"
 #include "cuda/gather/gather.h"
-#include "cuda/gather/scatter.h"
-#include "cuda/gather/vectors.h"
 #include "cuda/interpolate/interpolate.h"
 #include "cuda/neighbors/neighbors.h"
 #include "machine.h"
