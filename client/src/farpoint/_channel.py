@@ -58,12 +58,7 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
 
 @dataclass(frozen=True)
 class Balance:
-    """Which server gets a call, and how many calls may be repeated.
-
-    Args:
-        policy: one of gRPC's.
-        retry_budget: attempts that may fail before no more calls are repeated.
-    """
+    """Which server gets a call, and how many calls may be repeated."""
 
     policy: LoadBalancing = "round_robin"
     retry_budget: int = DEFAULT_BUDGET

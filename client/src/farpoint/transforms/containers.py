@@ -20,11 +20,7 @@ PER_POINT = "index_valid_keys"
 
 
 class Container:
-    """Clouds with data that belongs to their points.
-
-    Attributes:
-        clouds: (Ni, 3) each.
-    """
+    """Clouds with data that belongs to their points."""
 
     clouds: list[Array]
 
