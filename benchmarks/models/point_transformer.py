@@ -10,7 +10,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from farpoint_models.architectures.pointnet2 import FeaturePropagation, shared_mlp
+from benchmarks.models.pointnet2 import FeaturePropagation, shared_mlp
 from farpoint_ops import furthest_point_sample, gather_points, group_points, knn
 
 SHARED = 8
