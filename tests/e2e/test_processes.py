@@ -128,13 +128,12 @@ def test_a_process_that_is_frozen_is_killed_and_replaced(server):
 
 def test_a_process_that_is_killed_is_replaced(server):
     """It then knows the models of later; the other one serves meanwhile."""
-    before = pids(server)
+    before, old = pids(server), {line.get("pid") for line in server.log}
     os.kill(before[1], signal.SIGKILL)
     server.wait_for(lambda line: line["event"] == "process ended" and line["process"] == 1)
     assert probe(server, "/readyz") == b"SERVING\n"
     with farpoint.Client(server.address) as client:
         assert len(client.sample(SMALL, 9)) == 9
-    old = set(before.values())
     server.wait_for(lambda line: line["event"] == "process ready" and line["pid"] not in old)
     with connections(server) as channels:
         assert {tuple(model_names(channel)) for channel in channels} == {
