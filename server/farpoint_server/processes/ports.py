@@ -82,7 +82,8 @@ class Ports:
 
     def foreign(self, pids: Callable[[], Iterable[int]]) -> dict[int, int]:
         """Ports of ours at which a foreign socket listens, by the socket's inode."""
-        ours, found = {taken.getsockname()[1] for taken in self._sockets}, {}
+        ours = {taken.getsockname()[1] for taken in self._sockets}
+        found: dict[int, int] = {}
         for table in ("tcp", "tcp6"):
             with suppress(OSError):
                 for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]:
@@ -90,8 +91,8 @@ class Ports:
                     port = int(local.rpartition(":")[2], 16)
                     if state == LISTENING and port in ours:
                         found[int(inode)] = port
-        for inode in _sockets_of(pids()) if found else ():
-            found.pop(inode, None)
+        for known in _sockets_of(pids()) if found else ():
+            found.pop(known, None)
         return found
 
     @staticmethod
