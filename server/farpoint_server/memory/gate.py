@@ -49,7 +49,7 @@ class Gate:
         """Ends a batch."""
         with self._lock:
             self._readers -= 1
-            # Nobody else waits for readers.
+            # No other thread waits for readers.
             if self._insisting or self._waiting:
                 self._changed.notify_all()
 

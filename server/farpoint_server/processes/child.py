@@ -15,7 +15,8 @@ from farpoint_server.config.settings import Settings
 from farpoint_server.processes.place import Place, tell
 
 # Seconds for a process to start, to come back when it is frozen or its event loop stands still, and
-# to become healthy. They are counted in checks, so that a machine that slept kills nobody.
+# to become healthy. They are counted in checks, so that no process is killed after the machine
+# slept.
 CHECK_S = 1.0
 MAX_START = 300
 MAX_FROZEN = 3

@@ -58,6 +58,29 @@ class Place:
         return sum(gpu in self.own_gpus(gpus, index) for index in range(self.count))
 
 
+def share(settings: Settings, count: int) -> Settings:
+    """Settings of each of `count` processes.
+
+    What bounds memory is divided: points and bytes in flight, and messages that are received at a
+    time; but one request of the largest size stays possible. Memory of devices and threads are
+    divided where the devices are known. What bounds calls and connections holds for each
+    process, since the kernel deals connections out by chance.
+    """
+    if count == 1:
+        return settings
+    divided = {
+        "processes": count,
+        "max_points_in_flight": max(
+            settings.max_points_in_flight // count, settings.max_request_points
+        ),
+        "max_bytes_in_flight": max(
+            settings.max_bytes_in_flight // count, settings.max_message_bytes
+        ),
+        "receive_turns": max(settings.receive_turns // count, 1),
+    }
+    return settings.model_copy(update=divided)
+
+
 def tell(place: Place, settings: Settings) -> dict[str, str]:
     """The variable that makes a program that calls `told` a process of a server."""
     said = {

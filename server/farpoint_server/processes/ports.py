@@ -1,7 +1,7 @@
 """Ports that the processes of a server will share, held by the supervisor for as long as it lives.
 
-Its sockets are bound and do not listen, so the kernel gives them no connection; but nobody else
-can take the port while a process is replaced, and port 0 is the same one for all.
+Its sockets are bound and do not listen, so the kernel gives them no connection; but no other
+program can take the port while a process is replaced, and port 0 is the same one for all.
 """
 
 import socket

@@ -5,8 +5,7 @@ import os
 import pytest
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes.place import VARIABLE, Place, tell, told
-from farpoint_server.processes.share import share
+from farpoint_server.processes.place import VARIABLE, Place, share, tell, told
 
 
 @pytest.mark.parametrize(
