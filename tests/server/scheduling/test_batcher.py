@@ -1,4 +1,4 @@
-"""The queue: what shares a batch, whose work is given up, who is blamed, who hangs."""
+"""The queue: what shares a batch, whose work is cancelled, who is blamed, who hangs."""
 
 import asyncio
 import gc
@@ -8,7 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 from tests.support.scheduling import GatedEngine, cloud, settle
 
-from farpoint_server.errors import EngineHungError, OverloadedError
+from farpoint_server.engine.sample import SampleWork
+from farpoint_server.errors import DeadlinePassedError, EngineHungError, OverloadedError
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.scheduling.watchdog import Watchdog
 
@@ -35,6 +36,16 @@ class StandInEngine(GatedEngine):
         return [a for a, size in zip(answers, sizes, strict=True) if size != MISCOUNTED]
 
 
+class WorkAlone(SampleWork):
+    """Work without a batch key, as Encode."""
+
+    batch_key = None
+
+
+def alone(points: int) -> WorkAlone:
+    return WorkAlone(cloud(points).clouds)
+
+
 @pytest.fixture
 async def engine():
     return StandInEngine()
@@ -52,8 +63,8 @@ async def batcher(engine):
 async def submit(batcher):
     """Queues clouds of the given sizes, behind one that already runs; returns their tasks."""
 
-    async def submit(*sizes):
-        tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in sizes]
+    async def submit(*sizes, timeout_s=None, work=cloud):
+        tasks = [asyncio.create_task(batcher.run(work(n), timeout_s)) for n in sizes]
         await settle()
         return tasks
 
@@ -93,6 +104,13 @@ async def test_a_large_request_waits_for_one_batch_of_later_small_ones_at_most(e
     assert engine.batches[5:7] == [[1, 40, 40], [600]]
 
 
+async def test_kinds_that_share_no_launch_run_alone_and_in_turns_with_the_others(engine, submit):
+    tasks = [*await submit(1), *await submit(5, 6, work=alone), *await submit(40, 50)]
+    engine.gate.set()
+    await rows(tasks)
+    assert engine.batches[1:] == [[1, 40, 50], [5], [6]]
+
+
 async def test_what_waits_is_counted(batcher, engine, submit):
     tasks = await submit(40, 500)
     assert (batcher.waiting_requests, batcher.waiting_points) == (2, 540)
@@ -124,6 +142,16 @@ async def test_work_of_a_caller_who_left_is_not_kept(engine):
     del work, task
     gc.collect()
     assert kept() is None
+
+
+async def test_work_whose_deadline_passed_is_not_begun(engine, submit):
+    (late,) = await submit(10, timeout_s=0)
+    (stayed,) = await submit(20, timeout_s=60)
+    with pytest.raises(DeadlinePassedError):
+        await late
+    engine.gate.set()
+    assert await rows([stayed]) == [20]
+    assert engine.batches[1:] == [[20]]
 
 
 async def test_only_the_guilty_request_of_a_batch_fails(engine, submit):
