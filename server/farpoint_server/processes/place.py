@@ -81,8 +81,8 @@ def share(settings: Settings, count: int) -> Settings:
     return settings.model_copy(update=divided)
 
 
-def tell(place: Place, settings: Settings) -> dict[str, str]:
-    """The variable that makes a program that calls `told` a process of a server."""
+def to_environment(place: Place, settings: Settings) -> dict[str, str]:
+    """The variable that makes a program that calls `from_environment` a process of a server."""
     said = {
         "index": place.index,
         "count": place.count,
@@ -94,7 +94,9 @@ def tell(place: Place, settings: Settings) -> dict[str, str]:
     return {VARIABLE: json.dumps(said)}
 
 
-def told(environment: MutableMapping[str, str] = os.environ) -> tuple[Place, Settings] | None:
+def from_environment(
+    environment: MutableMapping[str, str] = os.environ,
+) -> tuple[Place, Settings] | None:
     """What a supervisor said when it started this program; None if none did.
 
     The variable is taken out, so that programs that this one starts are no processes of the server.
