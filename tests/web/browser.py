@@ -1,4 +1,4 @@
-"""Chromium on the page of a server, driven through ChromeDriver."""
+"""Chromium with the page of a server, driven by ChromeDriver."""
 
 import base64
 import io
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from PIL import Image
 
 if TYPE_CHECKING:
     from selenium.webdriver.remote.webelement import WebElement
@@ -75,15 +76,15 @@ class Page:
 
     def wait_for(self, condition: str) -> Any:
         """The value of a JavaScript expression, once it is true."""
-        give_up = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not (value := self.script(f"return {condition}")):
-            assert time.monotonic() < give_up, f"{condition}; the page says: {self.message()!r}"
+            assert time.monotonic() < deadline, f"{condition}; message: {self.message()!r}"
             time.sleep(0.02)
         return value
 
     def wait_for_sample(self, samples: int) -> None:
-        caption = f"Sample · {samples:,}"
-        self.wait_for(f"document.getElementById('caption-sample').textContent === '{caption}'")
+        caption = "document.getElementById('caption-sample').textContent"
+        self.wait_for(f"{caption}.split(' · ')[1] === '{samples:,}'")
 
     def wait_for_message(self, *, without: str = "") -> str:
         shown = "document.getElementById('notice-text').textContent"
@@ -99,7 +100,7 @@ class Page:
         return self.text("notice-text")
 
     def drop(self, path: Path) -> None:
-        """Drops a file on the pictures, as a person does."""
+        """Drops a file on the pictures."""
         data = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
         for kind in ("dragEnter", "dragOver", "drop"):
             self.cdp("Input.dispatchDragEvent", type=kind, x=700, y=300, data=data)
@@ -109,20 +110,33 @@ class Page:
         selector = f'input[name="{group}"][value="{value}"]'
         self.driver.find_element("css selector", selector).click()
 
+    def enter(self, name: str, value: object) -> None:
+        """Sets the value of a field or of a list of choices."""
+        field = self.element(name)
+        self.script("arguments[0].value = arguments[1]", field, str(value))
+        self.script("arguments[0].dispatchEvent(new Event('change'))", field)
+
     def set_samples(self, samples: int) -> None:
-        number = self.element("m-number")
-        self.script("arguments[0].value = arguments[1]", number, str(samples))
-        self.script("arguments[0].dispatchEvent(new Event('change'))", number)
+        self.enter("m-number", samples)
         self.wait_for_sample(samples)
 
+    def open_idle(self, address: str, fragment: str = "") -> None:
+        """Loads the page and waits for the sample that it opens with."""
+        self.open(address, fragment)
+        self.wait_for("document.getElementById('sentence').textContent.includes(' of ')")
+        self.wait_for_idle()
+
+    def wait_for_idle(self) -> None:
+        self.wait_for("document.getElementById('busy').textContent === ''")
+
     def download(self, kind: str) -> bytes:
-        """What a button gives, once it is complete."""
+        """The file that a button downloads."""
         shutil.rmtree(self.downloads, ignore_errors=True)
         self.driver.find_element("css selector", f'[data-format="{kind}"]').click()
-        give_up = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + TIMEOUT_S
         # The name is there from the beginning, empty; what was written is moved onto it.
         while not (done := [path for path in self.downloads.glob("*") if _complete(path)]):
-            assert time.monotonic() < give_up, f"no download of {kind}"
+            assert time.monotonic() < deadline, f"no download of {kind}"
             time.sleep(0.02)
         return done[0].read_bytes()
 
@@ -136,17 +150,21 @@ class Page:
 
     def wait_for_pixels(self, wanted: Any) -> tuple[int, int]:
         """Counts of pixels, once they are as wanted."""
-        give_up = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not wanted(*(counts := self.pixels())):
-            assert time.monotonic() < give_up, f"{counts} pixels; the page says: {self.message()!r}"
+            assert time.monotonic() < deadline, f"{counts} pixels; message: {self.message()!r}"
             time.sleep(0.05)
         return counts
+
+    def canvas(self) -> Image.Image:
+        data = self.script("return document.getElementById('canvas').toDataURL()")
+        return Image.open(io.BytesIO(base64.b64decode(data.partition(",")[2])))
 
     def screenshot(self) -> bytes:
         return base64.b64decode(self.cdp("Page.captureScreenshot", format="png")["data"])
 
     def complaints(self) -> list[str]:
-        """What the browser wrote to its console since the last time."""
+        """Messages of the browser's console since the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def close(self) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from farpoint_server.config.models import DEFAULT
 from farpoint_server.models.registry import Registry
 from farpoint_server.processes.place import Place
-from farpoint_server.services.everywhere import CHANGING, Everywhere
+from farpoint_server.services.everywhere import CHANGING, answer_for_all
+from farpoint_server.services.methods import Handler
 from farpoint_server.services.registration import Servicers
-from farpoint_server.transport.http.calls import HandlerRegistry
 from farpoint_server.transport.peers import SERVICE, Peers, PeerServer
 
 
@@ -58,11 +58,11 @@ class OtherProcesses:
         server.add(methods)
         self._server = server
 
-    def wrap(self, registry: HandlerRegistry) -> HandlerRegistry:
-        """Where services register whose methods are answered for all processes."""
+    def wrap(self, path: str, handler: Handler) -> Handler:
+        """What answers a method for all processes, given the path and the handler of this one."""
         if self._place.is_alone:
-            return registry
-        return Everywhere(registry, self._peers, self._place.index)
+            return handler
+        return answer_for_all(self._peers, self._place.index, path, handler)
 
     async def start(self) -> list[str] | None:
         """Answers the others; the models that they have, None if none of them serves yet."""

@@ -21,6 +21,7 @@ from farpoint_server.engine.transfer.cuda import CudaDevice
 from farpoint_server.engine.transfer.pipeline import DEPTH, Pipeline
 from farpoint_server.engine.types import Answer, Batch, Clouds, Work
 from farpoint_server.errors import (
+    RETRY_MS,
     DeviceFailedError,
     OverloadedError,
     ServiceError,
@@ -30,9 +31,6 @@ from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager, manager_of
 from farpoint_server.memory.oom import DeviceLost, OutOfMemory, TooLarge
 from farpoint_server.memory.policy import Options
-
-# The memory of other processes, or that of a large batch, is back in about this time.
-OOM_RETRY_MS = 1000
 
 T = TypeVar("T")
 
@@ -206,7 +204,7 @@ def _service_error(finding: OutOfMemory | DeviceLost) -> ServiceError:
         return DeviceFailedError("the device failed; the server restarts")
     if isinstance(finding, TooLarge):
         return TooLargeError(str(finding))
-    return OverloadedError(str(finding), OOM_RETRY_MS)
+    return OverloadedError(str(finding), RETRY_MS["memory"])
 
 
 def _pipeline_to(

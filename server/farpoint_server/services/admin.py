@@ -4,14 +4,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from farpoint.v1 import admin_pb2, admin_pb2_grpc
-from farpoint_server.errors import OverloadedError
+from farpoint.v1 import admin_pb2
+from farpoint_server.errors import RETRY_MS, OverloadedError
 from farpoint_server.memory.monitor import MemoryMonitor, MonitoredEngine
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
 from farpoint_server.models.registry import Registry
+from farpoint_server.services.methods import Methods, unary_methods
 from farpoint_server.services.sampling import describe_model
-from farpoint_server.transport.handlers import Context
 
+DESCRIPTOR = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 REASONS = {
     Reason.HARD: admin_pb2.TRIM_REASON_HARD,
     Reason.IDLE: admin_pb2.TRIM_REASON_IDLE,
@@ -19,11 +20,10 @@ REASONS = {
     Reason.OUT_OF_MEMORY: admin_pb2.TRIM_REASON_OUT_OF_MEMORY,
     Reason.REQUEST: admin_pb2.TRIM_REASON_REQUEST,
 }
-RETRY_MS = 1000
 
 
 @dataclass(frozen=True)
-class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
+class AdminServicer:
     """Answers from the snapshots of the memory managers, has them trim, and has models loaded.
 
     Args:
@@ -36,11 +36,17 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     models: Registry
     allocator_settings: str
 
-    async def GetMemory(  # noqa: N802
-        self,
-        request: admin_pb2.GetMemoryRequest,
-        context: Context,  # noqa: ARG002
-    ) -> admin_pb2.GetMemoryResponse:
+    def methods(self) -> Methods:
+        """Handlers of all methods."""
+        answers = {
+            "GetMemory": self._get_memory,
+            "TrimMemory": self._trim_memory,
+            "LoadModel": self._load_model,
+            "UnloadModel": self._unload_model,
+        }
+        return unary_methods(DESCRIPTOR, answers)
+
+    async def _get_memory(self, request: admin_pb2.GetMemoryRequest) -> admin_pb2.GetMemoryResponse:
         devices = [_device_memory(engine.memory.snapshot) for engine in self.monitor.engines]
         if request.include_snapshots:
             for device, engine in zip(devices, self.monitor.engines, strict=True):
@@ -52,27 +58,19 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             allocator_settings=self.allocator_settings,
         )
 
-    async def TrimMemory(  # noqa: N802
-        self,
-        request: admin_pb2.TrimMemoryRequest,
-        context: Context,  # noqa: ARG002
+    async def _trim_memory(
+        self, request: admin_pb2.TrimMemoryRequest
     ) -> admin_pb2.TrimMemoryResponse:
         trims = [await self._trim(engine, request.force) for engine in self.monitor.engines]
         return admin_pb2.TrimMemoryResponse(trims=trims)
 
-    async def LoadModel(  # noqa: N802
-        self,
-        request: admin_pb2.LoadModelRequest,
-        context: Context,  # noqa: ARG002
-    ) -> admin_pb2.LoadModelResponse:
+    async def _load_model(self, request: admin_pb2.LoadModelRequest) -> admin_pb2.LoadModelResponse:
         path = Path(request.path) if request.path else None
         model = await self.models.load(request.name, path)
         return admin_pb2.LoadModelResponse(model=describe_model(model))
 
-    async def UnloadModel(  # noqa: N802
-        self,
-        request: admin_pb2.UnloadModelRequest,
-        context: Context,  # noqa: ARG002
+    async def _unload_model(
+        self, request: admin_pb2.UnloadModelRequest
     ) -> admin_pb2.UnloadModelResponse:
         await self.models.unload(request.name)
         return admin_pb2.UnloadModelResponse()
@@ -81,7 +79,9 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         device = engine.memory.snapshot.device
         trim = await self.monitor.trim(engine, force=force)
         if trim is None:
-            raise OverloadedError(f"{device} did not come to rest; nothing was trimmed", RETRY_MS)
+            raise OverloadedError(
+                f"{device} did not come to rest; nothing was trimmed", RETRY_MS["trim"]
+            )
         seconds, returned = trim
         return admin_pb2.TrimResult(
             device=device, duration_ms=seconds * 1e3, returned_bytes=returned

@@ -3,7 +3,7 @@
 State across calls is listed in docs/decisions/0070; what is added there needs a line here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import grpc
@@ -12,8 +12,8 @@ from google.protobuf.message import Message
 
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint.v1 import admin_pb2
-from farpoint_server.transport.handlers import Context, Handler
-from farpoint_server.transport.http.calls import HandlerRegistry
+from farpoint_server.services.methods import Handler
+from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.peers import Peers
 
 M = TypeVar("M", bound=Message)
@@ -98,72 +98,34 @@ METHODS: Mapping[str, tuple[bool, Merge]] = {
 CHANGING = frozenset(method for method, (changes, _) in METHODS.items() if changes)
 
 
-class Everywhere:
-    """Registers methods at a server so that those of METHODS are answered for all processes.
+def answer_for_all(peers: Peers, index: int, path: str, handler: Handler) -> Handler:
+    """A handler that answers a method of METHODS for all processes; another as it is.
 
     This process answers first, so what it refuses reaches no other one.
 
     Args:
-        registry: Of a server that callers reach.
         peers: The other processes.
         index: Of this process.
+        path: Of the method.
+        handler: Answers for this process.
     """
+    if path not in METHODS:
+        return handler
+    changes, merge = METHODS[path]
+    answer: Any = handler.unary_unary
 
-    def __init__(self, registry: HandlerRegistry, peers: Peers, index: int) -> None:
-        self._registry, self._peers, self._index = registry, peers, index
+    async def everywhere(request: Message, context: Context) -> Message:
+        own = await answer(request, context)
+        if index and merge in (_memory, _trims):
+            for part in own.devices if merge is _memory else own.trims:
+                part.process = index
+        data = request.SerializeToString()
+        if changes:
+            others = await peers.tell(path, data, context.time_remaining())
+        else:
+            others = await peers.ask(path, data)
+        return merge(own, others)
 
-    def add_generic_rpc_handlers(
-        self, generic_rpc_handlers: "Sequence[grpc.GenericRpcHandler]"
-    ) -> None:
-        """As grpc.aio.Server."""
-        wrapped = [_Generic(handler, self._wrap) for handler in generic_rpc_handlers]
-        self._registry.add_generic_rpc_handlers(wrapped)
-
-    def add_registered_method_handlers(
-        self, service_name: str, method_handlers: "Mapping[str, grpc.RpcMethodHandler[Any, Any]]"
-    ) -> None:
-        """As grpc.aio.Server; the generic handlers have those of METHODS."""
-        kept = {
-            name: handler
-            for name, handler in method_handlers.items()
-            if f"/{service_name}/{name}" not in METHODS
-        }
-        self._registry.add_registered_method_handlers(service_name, kept)
-
-    def _wrap(self, method: str, handler: "grpc.RpcMethodHandler[Any, Any]") -> Handler:
-        if method not in METHODS or handler.unary_unary is None:
-            return handler
-        changes, merge = METHODS[method]
-        answer: Any = handler.unary_unary
-
-        async def everywhere(request: Message, context: Context) -> Message:
-            own = await answer(request, context)
-            if self._index and merge in (_memory, _trims):
-                for part in own.devices if merge is _memory else own.trims:
-                    part.process = self._index
-            data = request.SerializeToString()
-            if changes:
-                others = await self._peers.tell(method, data, context.time_remaining())
-            else:
-                others = await self._peers.ask(method, data)
-            return merge(own, others)
-
-        return grpc.unary_unary_rpc_method_handler(
-            everywhere, handler.request_deserializer, handler.response_serializer
-        )
-
-
-class _Generic(grpc.GenericRpcHandler):
-    def __init__(self, inner: grpc.GenericRpcHandler, wrap: Callable[[str, Any], Handler]) -> None:
-        self._inner, self._wrap = inner, wrap
-        self._known: dict[str, Handler] = {}
-
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler:
-        """As grpc.GenericRpcHandler; the same handler each time."""
-        method = str(handler_call_details.method)
-        if method not in self._known:
-            found = self._inner.service(handler_call_details)
-            if found is None:
-                return None
-            self._known[method] = self._wrap(method, found)
-        return self._known[method]
+    return grpc.unary_unary_rpc_method_handler(
+        everywhere, handler.request_deserializer, handler.response_serializer
+    )

@@ -2,40 +2,51 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeAlias
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2  # type: ignore[import-untyped]
 
-from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.config.settings import Settings
-from farpoint_server.services.admin import AdminServicer
+from farpoint_server.services import admin, sampling
+from farpoint_server.services.methods import Handler, Methods, refusals
 from farpoint_server.services.open_inference import servicer as open_inference
-from farpoint_server.services.open_inference.servicer import OpenInferenceServicer
-from farpoint_server.services.sampling import SamplingServicer
 from farpoint_server.transport import reflection
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http.calls import HandlerRegistry, Registries, UnaryCalls
 from farpoint_server.transport.server import GrpcServers
 
 HEALTH: ServiceDescriptor = health_pb2.DESCRIPTOR.services_by_name["Health"]
-PUBLIC = (sampling_pb2.DESCRIPTOR.services_by_name["SamplingService"], open_inference.DESCRIPTOR)
-ADMIN = (admin_pb2.DESCRIPTOR.services_by_name["AdminService"],)
-
-
+PUBLIC = (sampling.DESCRIPTOR, open_inference.DESCRIPTOR)
+ADMIN = (admin.DESCRIPTOR,)
 SERVICES = (*PUBLIC, *ADMIN, HEALTH)
 """All that can be called over HTTP, where it is registered."""
+ADMIN_ALONE = " is answered at the addresses of --admin-listen alone"
+Wrap: TypeAlias = Callable[[str, Handler], Handler]
+"""Given the path of a method and its handler: what is registered instead."""
+
+
+def register(
+    registry: HandlerRegistry,
+    service: ServiceDescriptor,
+    methods: Methods,
+    wrap: Wrap = lambda _, handler: handler,
+) -> None:
+    """Registers methods of a service."""
+    name = service.full_name
+    wrapped = {method: wrap(f"/{name}/{method}", handler) for method, handler in methods.items()}
+    registry.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, wrapped),))
 
 
 @dataclass(frozen=True)
 class Servicers:
     """What answers the calls."""
 
-    sampling: SamplingServicer
-    open_inference: OpenInferenceServicer
-    admin: AdminServicer
+    sampling: sampling.SamplingServicer
+    open_inference: open_inference.OpenInferenceServicer
+    admin: admin.AdminServicer
     health: Health
 
     def add_to(
@@ -43,7 +54,7 @@ class Servicers:
         servers: GrpcServers,
         http: UnaryCalls,
         admin_over_http: bool,
-        wrap: Callable[[HandlerRegistry], HandlerRegistry] = lambda registry: registry,
+        wrap: Wrap = lambda _, handler: handler,
     ) -> None:
         """Registers every service; health is at each port, reflection at those of gRPC.
 
@@ -51,39 +62,37 @@ class Servicers:
             servers: Of gRPC.
             http: Unary calls over HTTP.
             admin_over_http: Whether these may administer.
-            wrap: What services register at, given a server.
+            wrap: Makes of a handler what answers for all processes.
         """
-        public = wrap(Registries(servers.public, http))
-        self.sampling.add_to(public)
-        self.open_inference.add_to(public)
-        is_public = servers.admin is servers.public
-        self.open_inference.add_admin_to(wrap(servers.public), is_public)
-        self.open_inference.add_admin_to(wrap(http), admin_over_http)
+        inference, (administration,) = self.open_inference, ADMIN
+        public, is_public = Registries(servers.public, http), servers.admin is servers.public
+        register(public, sampling.DESCRIPTOR, self.sampling.methods())
+        register(public, open_inference.DESCRIPTOR, inference.inference())
+        register(public, open_inference.DESCRIPTOR, inference.descriptions(), wrap)
         self.health.add_to(public)
-        shown = {servers.public: [*PUBLIC]}
-        if servers.admin not in (None, servers.public):
-            self.open_inference.add_descriptions_to(wrap(servers.admin))
-            self.open_inference.add_admin_to(wrap(servers.admin), True)
-            shown[servers.admin] = [open_inference.DESCRIPTOR]
-        admin: list[HandlerRegistry] = [http] if admin_over_http else []
-        if servers.admin is not None:
-            admin.append(servers.admin)
-            shown.setdefault(servers.admin, []).extend(ADMIN)
-        # Which asks no more of a server than this.
-        everywhere = cast(grpc.aio.Server, wrap(Registries(*admin)))
-        admin_pb2_grpc.add_AdminServiceServicer_to_server(self.admin, everywhere)
-        for server, services in shown.items():
-            if server is not servers.public:
-                self.health.add_to(server)
-            reflection.add_to(server, (*services, HEALTH))
+        for registry, administers in ((servers.public, is_public), (http, admin_over_http)):
+            loading = inference.administration()
+            if administers:
+                register(registry, open_inference.DESCRIPTOR, loading, wrap)
+                register(registry, administration, self.admin.methods(), wrap)
+                continue
+            register(registry, open_inference.DESCRIPTOR, refusals(loading, ADMIN_ALONE))
+            if registry is servers.public:  # where gRPC would say "Method not found!"
+                register(registry, administration, refusals(self.admin.methods(), ADMIN_ALONE))
+        if servers.admin is not None and not is_public:
+            for methods in (inference.descriptions(), inference.administration()):
+                register(servers.admin, open_inference.DESCRIPTOR, methods, wrap)
+            register(servers.admin, administration, self.admin.methods(), wrap)
+            self.health.add_to(servers.admin)
+            reflection.add_to(servers.admin, (open_inference.DESCRIPTOR, *ADMIN, HEALTH))
+        reflection.add_to(servers.public, (*PUBLIC, *(ADMIN if is_public else ()), HEALTH))
 
     def add_to_peers(self, registry: HandlerRegistry) -> None:
         """Registers what the processes of a server ask each other, for their own part alone."""
-        self.open_inference.add_to(registry)
-        self.open_inference.add_admin_to(registry, True)
+        for methods in (self.open_inference.descriptions(), self.open_inference.administration()):
+            register(registry, open_inference.DESCRIPTOR, methods)
+        register(registry, admin.DESCRIPTOR, self.admin.methods())
         self.health.add_to(registry)
-        server = cast(grpc.aio.Server, registry)
-        admin_pb2_grpc.add_AdminServiceServicer_to_server(self.admin, server)
 
 
 def health_names(settings: Settings) -> list[str]:

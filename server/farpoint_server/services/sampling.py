@@ -3,7 +3,6 @@
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import grpc
 
@@ -23,13 +22,13 @@ from farpoint_server.models.loading import LoadedModel
 from farpoint_server.models.program import LoadedProgram
 from farpoint_server.models.registry import Registry
 from farpoint_server.services import upload
+from farpoint_server.services.methods import Methods, unary_methods
 from farpoint_server.services.pipeline import Call, Pipeline
 from farpoint_server.services.stream import SampleStream
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.http.calls import HandlerRegistry
 from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
 
-SERVICE = pb.DESCRIPTOR.services_by_name["SamplingService"].full_name
+DESCRIPTOR = pb.DESCRIPTOR.services_by_name["SamplingService"]
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,8 @@ class SamplingServicer:
     pipeline: Pipeline
     registry: Registry
     model_limits: RequestLimits
-    in_flight: InFlight
     info: pb.GetServerInfoResponse
+    in_flight: InFlight
     outgoing: Outgoing
     idle_s: float
 
@@ -75,35 +74,21 @@ class SamplingServicer:
         """SampleLarge."""
         return await upload.handle(self.pipeline, context)
 
-    async def get_server_info(
-        self, _: pb.GetServerInfoRequest, __: Context
-    ) -> pb.GetServerInfoResponse:
-        """GetServerInfo."""
-        return self.info
-
-    async def list_models(self, _: pb.ListModelsRequest, __: Context) -> pb.ListModelsResponse:
-        """ListModels."""
-        return pb.ListModelsResponse(models=map(describe_model, self.registry.models))
-
-    def add_to(self, server: HandlerRegistry) -> None:
-        """Registers the servicer. On the wire one message is a stream of one message."""
-        methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+    def methods(self) -> Methods:
+        """Handlers of all methods. On the wire one message is a stream of one message."""
+        return {
             "Sample": grpc.stream_unary_rpc_method_handler(self.pipeline.sample),
             "SampleLarge": grpc.stream_unary_rpc_method_handler(self.sample_large),
             "SampleStream": grpc.stream_stream_rpc_method_handler(self.sample_stream),
             "Encode": grpc.stream_unary_rpc_method_handler(self.encode),
-            "GetServerInfo": grpc.unary_unary_rpc_method_handler(
-                self.get_server_info,
-                pb.GetServerInfoRequest.FromString,
-                pb.GetServerInfoResponse.SerializeToString,
-            ),
-            "ListModels": grpc.unary_unary_rpc_method_handler(
-                self.list_models,
-                pb.ListModelsRequest.FromString,
-                pb.ListModelsResponse.SerializeToString,
+            **unary_methods(
+                DESCRIPTOR,
+                {"GetServerInfo": lambda _: self.info, "ListModels": self._list_models},
             ),
         }
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
+
+    def _list_models(self, _: pb.ListModelsRequest) -> pb.ListModelsResponse:
+        return pb.ListModelsResponse(models=map(describe_model, self.registry.models))
 
 
 def describe_model(model: LoadedModel) -> pb.Model:

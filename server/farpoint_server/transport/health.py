@@ -31,7 +31,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         self._reports: set[asyncio.Task[None]] = set()
 
     async def set_all(self, serving: bool) -> None:
-        """Sets every service's status and tells all watchers."""
+        """Sets every service's status, which all watchers get."""
         self._serving = serving
         await self._publish()
 

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 
 from farpoint_server import request_context
-from farpoint_server.errors import OverloadedError
+from farpoint_server.errors import RETRY_MS, OverloadedError
 from farpoint_server.transport.handlers import Context, Handler
 from farpoint_server.transport.health import SERVICE as HEALTH
 from farpoint_server.transport.http.calls import HandlerRegistry
@@ -20,7 +20,6 @@ CALLER_KEY = "farpoint-caller"
 # What is only read is not waited for longer; a process that starts or hangs is left out.
 ASK_S = 2.0
 TELL_S = 60.0
-RETRY_MS = 1000
 # A connection of its own for each call: gRPC would wait before it tries again one that was refused.
 OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
@@ -76,7 +75,7 @@ class Peers:
                     answers[index] = b""
                 elif error.code() is not grpc.StatusCode.UNAVAILABLE:
                     said = f"process {index} of this server did not follow: {error.details()}"
-                    raise OverloadedError(said, RETRY_MS) from error
+                    raise OverloadedError(said, RETRY_MS["processes"]) from error
         return answers
 
     async def serve(self) -> bool:

@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 import structlog
@@ -136,7 +136,7 @@ def _why_not(address: str) -> str:
     """Why an address cannot be bound, which gRPC hides: tries it with a plain socket."""
     try:
         if is_unix(address):
-            found = [(socket.AF_UNIX, 0, address.removeprefix("unix:"))]
+            found: list[Any] = [(socket.AF_UNIX, 0, address.removeprefix("unix:"))]
         else:
             host, port = split_host_port(address)
             names = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

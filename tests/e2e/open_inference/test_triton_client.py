@@ -256,6 +256,12 @@ def test_a_model_is_loaded_from_a_path_in_its_configuration(stock, admin):
     assert text.startswith("parameters[file:1/model]: expected a path on the server")
 
 
+def test_an_administrator_at_the_public_port_learns_where_to_go(ours):
+    for call in (ours.memory, ours.trim_memory, lambda: ours.unload_model("pool")):
+        with pytest.raises(farpoint.UnimplementedError, match="addresses of --admin-listen alone"):
+            call()
+
+
 def test_what_is_not_there_says_so(stock):
     for call, name in (
         (stock.get_trace_settings, "TraceSetting"),

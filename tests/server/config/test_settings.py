@@ -149,7 +149,7 @@ def test_help_has_groups_and_the_unit_of_each_value(capsys):
         "TLS, tokens and administration",
         "HTTP, metrics and traces",
         "Models",
-        "Limits of requests, and batches",
+        "Requests, batches and draining",
         "Connections",
         "Memory",
     ]

@@ -95,7 +95,7 @@ class ModelRepository:
                 response.models.add(name=name, version=VERSION, state=UNAVAILABLE, reason=reason)
         return response
 
-    async def load(self, request: pb.RepositoryModelLoadRequest) -> None:
+    async def load(self, request: pb.RepositoryModelLoadRequest) -> pb.RepositoryModelLoadResponse:
         """Loads a model, or loads it anew: from the path in its configuration, or as before.
 
         Raises:
@@ -105,7 +105,7 @@ class ModelRepository:
         _check_repository(request.repository_name)
         name, path = request.model_name, _path_of(request.parameters)
         if name == fps.NAME:
-            return
+            return pb.RepositoryModelLoadResponse()
         if path is None:
             if name not in self.registry.sources:
                 known = ", ".join(self.registry.sources)
@@ -116,8 +116,11 @@ class ModelRepository:
             path = self.registry.sources[name]
         await self.registry.load(name, path)
         self.statistics.forget(name)
+        return pb.RepositoryModelLoadResponse()
 
-    async def unload(self, request: pb.RepositoryModelUnloadRequest) -> None:
+    async def unload(
+        self, request: pb.RepositoryModelUnloadRequest
+    ) -> pb.RepositoryModelUnloadResponse:
         """Unloads a model; requests that use it still hold it. Raises NotFoundError."""
         _check_repository(request.repository_name)
         name = request.model_name
@@ -125,6 +128,7 @@ class ModelRepository:
             raise InvalidRequestError("model_name", "a loaded model", "'fps', which is built in")
         await self.registry.unload(name)
         self.statistics.forget(name)
+        return pb.RepositoryModelUnloadResponse()
 
 
 def _check_repository(name: str) -> None:

@@ -20,7 +20,7 @@ from farpoint_server.codec.open_inference.rest import (
     write_rest_response,
 )
 from farpoint_server.errors import InvalidRequestError
-from farpoint_server.services.open_inference.servicer import DESCRIPTOR, SERVICE
+from farpoint_server.services.open_inference.servicer import DESCRIPTOR
 from farpoint_server.transport.http.exchange import NO_BOUND, Answer, Exchange, Form
 from farpoint_server.transport.http.status import CODES, HTTP_STATUS, JSON
 
@@ -65,7 +65,7 @@ class _Endpoint:
 
     def __init__(self, exchange: Exchange, method: str) -> None:
         self._exchange = exchange
-        self._method = f"/{SERVICE}/{method}"
+        self._method = f"/{DESCRIPTOR.full_name}/{method}"
         self._form: Callable[[Mapping[str, str], Headers], Form] = (
             InferForm if method == "ModelInfer" else partial(CallForm, method)
         )

@@ -1,0 +1,108 @@
+"""What answers calls: the pipeline, its servicers, and the gauges that show their state."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from farpoint.v1 import sampling_pb2
+from farpoint_server import version
+from farpoint_server.app.compute import Compute
+from farpoint_server.app.transport import Transport
+from farpoint_server.codec.dtypes import POINT_TYPES
+from farpoint_server.codec.method import METHODS
+from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.config.settings import Settings
+from farpoint_server.engine import devices
+from farpoint_server.observability.memory_metrics import MemoryCollector
+from farpoint_server.observability.metrics import GAUGES
+from farpoint_server.observability.setup import Telemetry
+from farpoint_server.scheduling.batcher import Batcher
+from farpoint_server.services.admin import AdminServicer
+from farpoint_server.services.model_statistics import ModelStatistics
+from farpoint_server.services.open_inference.infer_handler import InferHandler
+from farpoint_server.services.open_inference.repository import ModelRepository
+from farpoint_server.services.open_inference.servicer import OpenInferenceServicer
+from farpoint_server.services.pipeline import Pipeline
+from farpoint_server.services.registration import Servicers
+from farpoint_server.services.sampling import SamplingServicer
+from farpoint_server.transport.health import Health
+from farpoint_server.transport.receive import ReceiveTurns
+
+
+def make_services(
+    settings: Settings, compute: Compute, transport: Transport, health: Health
+) -> Servicers:
+    """All servicers, to be registered."""
+    limits = RequestLimits(
+        settings.max_message_bytes, settings.max_request_points, settings.max_request_clouds
+    )
+    model_limits = replace(limits, points=min(limits.points, settings.max_encode_points))
+    statistics = ModelStatistics()
+    pipeline = Pipeline(
+        *(limits, transport.admission, ReceiveTurns(settings.receive_turns), compute.batcher),
+        *(compute.engines, transport.threads, transport.shared_memory.regions, statistics),
+    )
+    repository = ModelRepository(
+        compute.models, statistics, compute.devices, lambda: health.is_serving
+    )
+    inference = InferHandler(pipeline, model_limits, repository)
+    info = _info(limits, compute)
+    streams = transport.in_flight, transport.outgoing, settings.idle_timeout_s
+    return Servicers(
+        SamplingServicer(pipeline, compute.models, model_limits, info, *streams),
+        OpenInferenceServicer(inference, *streams),
+        AdminServicer(compute.monitor, compute.models, compute.allocator_settings),
+        health,
+    )
+
+
+def _info(limits: RequestLimits, compute: Compute) -> sampling_pb2.GetServerInfoResponse:
+    return sampling_pb2.GetServerInfoResponse(
+        version=version(),
+        devices=[
+            sampling_pb2.Device(name=str(device), description=devices.describe(device))
+            for device in compute.devices
+        ],
+        methods=METHODS,
+        point_types=POINT_TYPES,
+        limits=sampling_pb2.Limits(
+            message_bytes=limits.message_bytes,
+            request_points=limits.points,
+            request_clouds=limits.clouds,
+        ),
+        torch_version=torch.__version__,
+    )
+
+
+def add_gauges(
+    telemetry: Telemetry, compute: Compute, transport: Transport, health: Health
+) -> None:
+    """Adds the metrics that are read at each scrape: those of GAUGES and of memory."""
+    batcher, admission = compute.batcher, transport.admission
+    for name, read in (
+        ("serving", lambda: health.is_serving),
+        ("calls", lambda: transport.in_flight.calls),
+        ("points_in_flight", lambda: admission.points),
+        ("bytes_in_flight", lambda: admission.bytes),
+        ("queue_requests", lambda: batcher.waiting_requests),
+        ("queue_points", lambda: batcher.waiting_points),
+        ("shared_memory_bytes", lambda: transport.shared_memory.regions.size),
+    ):
+        telemetry.add_gauge(f"farpoint_{name}", GAUGES[name], read)
+    telemetry.add_device_gauge("farpoint_queue_seconds", GAUGES["queue_seconds"], _waits(compute))
+    memories = [engine.memory for engine in compute.monitor.engines]
+    telemetry.add_collector(MemoryCollector(lambda: [memory.snapshot for memory in memories]))
+
+
+def _waits(compute: Compute) -> dict[str, Callable[[], float]]:
+    """By device, the wait of a request that came now: its engine with the shortest queue."""
+    batchers: dict[str, list[Batcher]] = {}
+    for engine, batcher in zip(compute.engines, compute.batchers, strict=True):
+        batchers.setdefault(str(engine.device), []).append(batcher)
+    return {device: partial(_least_wait, each) for device, each in batchers.items()}
+
+
+def _least_wait(batchers: list[Batcher]) -> float:
+    return min(batcher.wait_s for batcher in batchers)

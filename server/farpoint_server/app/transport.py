@@ -1,0 +1,124 @@
+"""How calls get in: the ports of gRPC and HTTP, shared memory, and the limits of all."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from google.protobuf.descriptor import ServiceDescriptor
+from starlette.applications import Starlette
+
+from farpoint_server.config.settings import Settings
+from farpoint_server.engine import devices
+from farpoint_server.observability.setup import Telemetry
+from farpoint_server.processes.place import Place
+from farpoint_server.request_context import Fields
+from farpoint_server.scheduling.admission import Admission
+from farpoint_server.services.open_inference import rest
+from farpoint_server.transport.http.body import BodyLimits
+from farpoint_server.transport.http.port import HttpPort
+from farpoint_server.transport.http.server import HttpServer
+from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
+from farpoint_server.transport.limits.slots import CallLimits
+from farpoint_server.transport.load_report import LoadReport
+from farpoint_server.transport.server import GrpcServers
+from farpoint_server.transport.shared_memory import SharedMemoryServer
+
+
+class Transport:
+    """Receives calls and bounds them; servicers register at `servers` and `http`.
+
+    Attributes:
+        in_flight: Calls that are accepted and not answered.
+        admission: What they may hold.
+        outgoing: Responses that are not sent yet.
+        threads: Where large messages are decoded and serialized.
+        shared_memory: Of callers on this machine.
+        servers: Of gRPC.
+        http: The port of HTTP.
+
+    Args:
+        settings: The server's.
+        place: Of this process.
+        telemetry: Counts the calls.
+        busy_s: Seconds that the devices have worked, for load reports.
+    """
+
+    def __init__(
+        self, settings: Settings, place: Place, telemetry: Telemetry, busy_s: Callable[[], float]
+    ) -> None:
+        self._telemetry = telemetry
+        retry_ms = settings.overload_retry_ms
+        self.in_flight = InFlight()
+        self.admission = Admission(
+            settings.max_points_in_flight,
+            settings.max_bytes_in_flight,
+            retry_ms,
+            settings.caller_share,
+        )
+        self.outgoing = Outgoing(
+            self.admission, settings.send_timeout_s, count_refusal=telemetry.calls.count_refusal
+        )
+        self.threads = ThreadPoolExecutor(2, "codec")
+        self.shared_memory = SharedMemoryServer(settings)
+        load = None
+        if settings.load_reports == "on":
+            load = LoadReport(busy_s, max(1, devices.available_cores() // place.count))
+        limits = CallLimits(settings.max_concurrent_rpcs, settings.max_caller_rpcs, retry_ms)
+        requests = RequestInterceptor(
+            *(self.in_flight, telemetry.calls, limits, self.outgoing),
+            *(settings.idle_timeout_s, load),
+        )
+        interceptors = [*telemetry.interceptors, requests]
+        self.servers = GrpcServers(settings, interceptors, is_first=place.index == 0)
+        bodies = BodyLimits(
+            *(self.admission, self.threads, settings.max_message_bytes),
+            settings.max_request_clouds,
+            gzip=settings.compression == "on",
+        )
+        self.http = HttpPort(settings, self.servers, bodies)
+        self._probe = HttpServer(
+            "--probe-listen", settings.probe_listen, shared=settings.process_count > 1
+        )
+
+    async def start(
+        self,
+        services: Sequence[ServiceDescriptor],
+        load: Callable[[], Awaitable[None]],
+        warm: Callable[[], Awaitable[object]] | None,
+    ) -> Fields:
+        """Opens every port once calls can be answered.
+
+        Args:
+            services: That can be called over HTTP.
+            load: Awaited when the ports of gRPC are known to be free.
+            warm: Awaited after it, before any port is open; None to check the ports first.
+
+        Returns:
+            Addresses, for the log.
+        """
+        addresses = self.servers.bind() if warm is None else None
+        self.shared_memory.start()
+        await load()
+        if warm is not None:
+            await warm()
+        addresses = addresses or self.servers.bind()
+        await self.servers.start()
+        await self.http.serve([*self._telemetry.routes, *rest.routes(self.http.exchange)], services)
+        await self._probe.start(Starlette(routes=self._telemetry.health_routes))
+        return {
+            "address": next(iter(addresses.public), None),
+            "addresses": addresses.public,
+            "admin_addresses": addresses.admin,
+            "http_address": self.http.address,
+            "probe_address": self._probe.address,
+            "page": self.http.url if self.http.page.is_there else None,
+            "shared_memory_address": self.shared_memory.address,
+        }
+
+    async def stop(self, grace_s: float) -> None:
+        """Closes every connection; calls that are not answered by then are cancelled."""
+        await self.servers.stop(grace_s)
+        await self.http.stop()
+        await self._probe.stop()
+        self.shared_memory.stop()
+        self.threads.shutdown(wait=False)
