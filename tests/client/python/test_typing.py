@@ -121,10 +121,12 @@ def check(tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_every_form_of_input_has_its_result(check):
     assert check(SNIPPET)[0] == 0, check(SNIPPET)[1]
 
 
+@pytest.mark.slow
 def test_what_holds_no_points_is_refused(check):
     status, said = check(WRONG)
     assert status == 1
