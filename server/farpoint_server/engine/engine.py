@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 
-from farpoint_server.engine.devices import available_cores
+from farpoint_server.engine.devices import available_cores, describe_missing_code
 from farpoint_server.engine.priority import prepare_thread
 from farpoint_server.engine.sample import SampleBatch
 from farpoint_server.engine.thread import EngineThread, inline_limit_ns
@@ -23,6 +23,7 @@ from farpoint_server.engine.types import Answer, Batch, Clouds, Work
 from farpoint_server.errors import (
     RETRY_MS,
     DeviceFailedError,
+    DeviceUnavailableError,
     OverloadedError,
     ServiceError,
     TooLargeError,
@@ -85,10 +86,21 @@ class Engine:
         )
 
     async def start(self) -> None:
-        """Runs a first batch, so that the first request does not pay for what is made lazily."""
+        """Runs a first batch, so that the first request does not pay for what is made lazily.
+
+        Raises:
+            DeviceUnavailableError: the kernels hold no code for this GPU.
+        """
         _accept_read_only_arrays()
         one = np.ones(1, np.int64)
-        await self.run(SampleBatch([Clouds(np.zeros((1, 3), np.float32), one, one, one - 1)]))
+        try:
+            await self.run(SampleBatch([Clouds(np.zeros((1, 3), np.float32), one, one, one - 1)]))
+        except RuntimeError as error:
+            if "no kernel image" not in str(error):
+                raise
+            raise DeviceUnavailableError(
+                f"--device {self.device}: {describe_missing_code(self.device)}"
+            ) from error
         if self.background is not None:
             await self.background.start()
 
