@@ -40,7 +40,7 @@ def main() -> None:
         if told is None and (unknown := cli.unknown_variables(os.environ)):
             structlog.get_logger("farpoint").warning("unknown settings", variables=unknown)
         # torch takes seconds to load, which --help need not wait.
-        from farpoint_server.app.process import serve
+        from farpoint_server.app.server import serve
 
         complete = asyncio.run(serve(settings, own))
     except (ImportError, StartError, environment.AllocatorOptionError) as error:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import farpoint
-from farpoint._rpcs.calls import CallContext
+from farpoint._call import CallContext
 from farpoint._shared_memory import SHARED_FROM_BYTES, Lease, Region, SharedMemory
 from farpoint.v1 import sampling_pb2, shared_memory_pb2, tensor_pb2
 

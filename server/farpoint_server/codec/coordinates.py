@@ -10,8 +10,7 @@ from farpoint_server.codec.dtypes import ELEMENT_TYPES, widened
 from farpoint_server.codec.method import check_grid
 from farpoint_server.codec.packed import PackedView
 from farpoint_server.codec.sample_request import ParsedSampleRequest
-from farpoint_server.codec.tensors import TensorView
-from farpoint_server.codec.validation import check_range
+from farpoint_server.codec.tensors import TensorView, check_range
 from farpoint_server.engine.methods import MethodWork
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import (
@@ -39,11 +38,7 @@ class DecodedSampleRequest(NamedTuple):
 
 
 def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
-    """Work for the engine; the coordinates are validated here.
-
-    Raises:
-        InvalidRequestError: a row is not finite, or with nonfinite=IGNORE too few rows are.
-    """
+    """Work for the engine; the coordinates are validated here."""
     if request.shared_bytes:
         request = request.owned()
     if request.method is not None:

@@ -12,11 +12,12 @@ from math import inf
 from typing import Any, TypeVar
 
 from farpoint_server import request_context
+from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import Answer, Outcome, Work
 from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, EngineHungError
 from farpoint_server.scheduling.cost import CostModel
 from farpoint_server.scheduling.job import Job
-from farpoint_server.scheduling.lane import BatchMetrics, BatchRunner, Lane
+from farpoint_server.scheduling.lane import BatchMetrics, Lane
 from farpoint_server.scheduling.queue import JobQueue
 from farpoint_server.scheduling.watchdog import HUNG, Watchdog
 
@@ -46,11 +47,11 @@ class Batcher:
 
     def __init__(
         self,
-        engines: Sequence[BatchRunner],
+        engines: Sequence[Engine],
         batch_points: int,
         watchdog: Watchdog | None = None,
         *,
-        background: Sequence[BatchRunner] = (),
+        background: Sequence[Engine] = (),
         long_ns: int = 0,
         batch_ns: int | None = None,
         metrics: BatchMetrics | None = None,

@@ -7,12 +7,13 @@ what is not would gain more from those who still arrive. Only the event loop tou
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import structlog
 
-from farpoint_server.engine.types import Answer, Batch, Outcome, Work
+from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.types import Outcome
 from farpoint_server.errors import EngineHungError, ServiceError
 from farpoint_server.scheduling.cost import CostModel
 from farpoint_server.scheduling.job import Job
@@ -20,28 +21,6 @@ from farpoint_server.scheduling.queue import JobQueue
 from farpoint_server.scheduling.watchdog import HUNG, Watchdog
 
 log = structlog.get_logger("farpoint.scheduling")
-
-
-class BatchRunner(Protocol):
-    """An engine as the scheduler sees it; see engine/engine.py."""
-
-    @property
-    def depth(self) -> int:
-        """Batches that it may be given at a time."""
-        ...
-
-    @property
-    def inline_ns(self) -> int:
-        """What work may be predicted to take to be run on the event loop; negative for none."""
-        ...
-
-    def run(self, batch: Batch[Answer]) -> Awaitable[list[Answer | ServiceError]]:
-        """The answer to each request of a batch, in order, or what is said to it instead."""
-        ...
-
-    def run_inline_if_idle(self, work: Work[Answer]) -> Answer | None:
-        """The answer to a small request, at once; None if it has to wait."""
-        ...
 
 
 class BatchMetrics(NamedTuple):
@@ -70,7 +49,7 @@ class Lane:
 
     def __init__(
         self,
-        engines: Sequence[BatchRunner],
+        engines: Sequence[Engine],
         queue: JobQueue,
         watchdog: Watchdog,
         index: int,

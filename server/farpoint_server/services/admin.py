@@ -24,13 +24,7 @@ REASONS = {
 
 @dataclass(frozen=True)
 class AdminServicer:
-    """Answers from the snapshots of the memory managers, has them trim, and has models loaded.
-
-    Args:
-        monitor: Of all engines.
-        models: Those that are loaded.
-        allocator_settings: The value of PYTORCH_ALLOC_CONF.
-    """
+    """Answers from the snapshots of the memory managers, has them trim, and has models loaded."""
 
     monitor: MemoryMonitor
     models: Registry

@@ -9,8 +9,8 @@ from tests.support.clouds import cloud_file
 
 import farpoint
 from farpoint.io import read_cloud
+from farpoint.io.cloud import ReadOptions
 from farpoint.io.decoder import Bounds, Decoder
-from farpoint.io.options import ReadOptions
 
 ALL = 10**9
 OPTIONS = ReadOptions()

@@ -8,7 +8,7 @@ import pytest
 import structlog
 from tests.support.scheduling import settle
 
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import DeadlinePassedError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.pipeline import Pipeline

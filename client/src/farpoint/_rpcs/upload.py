@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from operator import attrgetter
 
-from farpoint._rpcs.calls import CallContext, UnaryRpc
+from farpoint._call import CallContext
+from farpoint._rpcs.calls import UnaryRpc
 from farpoint._rpcs.sample import SampleRpc
 from farpoint.results import Sample
 from farpoint.v1 import sampling_pb2 as pb

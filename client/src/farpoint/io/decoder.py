@@ -16,14 +16,13 @@ import numpy as np
 
 from farpoint._types import Array
 from farpoint.errors import CloudFileError
-from farpoint.io.cloud import Cloud, Rows
-from farpoint.io.options import ReadOptions
+from farpoint.io.cloud import Cloud, ReadOptions, Rows
 from farpoint.io.worker import receive, send
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What decoding one file may take.
+    """Bounds of decoding one file.
 
     Attributes:
         memory_bytes: on top of what a child starts with; 0 is no bound.
@@ -108,9 +107,10 @@ class Decoder:
         colors: Array | None = self._ask("colors")["points"]
         return colors
 
-    def write(self, rows: Rows, paths: list[Path]) -> None:
-        """Writes rows of the open file."""
-        self._ask("write", rows, paths)
+    def write(self, rows: Rows, paths: list[Path]) -> tuple[str, ...]:
+        """Writes rows of the open file; returns notes about what was left out."""
+        notes: tuple[str, ...] = self._ask("write", rows, paths)["notes"]
+        return notes
 
     def close(self) -> None:
         """Ends the child."""

@@ -32,11 +32,7 @@ class Container(ABC):
 
 
 def open_container(data: Any, key: str | None) -> Container:
-    """The container that fits `data`.
-
-    Raises:
-        InvalidArgumentError: none does, or it has no coordinates.
-    """
+    """The container that fits `data`."""
     if isinstance(data, Mapping):
         return DictContainer(data, key)
     if isinstance(data, (tuple, list)):

@@ -23,8 +23,7 @@ from farpoint_server.codec.open_inference.tensors import (
     parse_points,
     requested_outputs,
 )
-from farpoint_server.codec.tensors import TensorView
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits, TensorView
 from farpoint_server.engine.types import Int64s, Outcome, ProgramInput, ProgramOutput
 from farpoint_server.errors import InvalidRequestError
 
@@ -69,11 +68,7 @@ def describe_tensor(spec: TensorSpec) -> sampling_pb2.ModelTensor:
 def parse_exported_request(
     message: InferMessage, manifest: Manifest, limits: RequestLimits
 ) -> ParsedExportedRequest:
-    """Validates all that can be validated without looking at a value.
-
-    Raises:
-        ServiceError: names the first field that is wrong.
-    """
+    """Validates all that can be validated without looking at a value; raises ServiceError."""
     wanted = requested_outputs(message.request, [spec.name for spec in manifest.outputs])
     types = {spec.name: INFERENCE_TYPES for spec in manifest.extra_inputs}
     inputs = parse_inputs(message, {manifest.points.name: POINT_TYPES, **types})
@@ -88,11 +83,7 @@ def parse_exported_request(
 
 
 def decode_exported_request(request: ParsedExportedRequest, manifest: Manifest) -> ProgramInput:
-    """The clouds in the types of the model.
-
-    Raises:
-        InvalidRequestError: a value is not finite where it must be.
-    """
+    """The clouds in the types of the model; raises InvalidRequestError."""
     rows = {manifest.points.name: _decode_points(request, manifest.points)}
     values: dict[str, npt.NDArray[Any]] = {}
     for spec in manifest.extra_inputs:

@@ -8,8 +8,7 @@ from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server import version
 from farpoint_server.errors import DrainingError
 from farpoint_server.services.methods import Methods, refusals, unary_methods
-from farpoint_server.services.open_inference.infer_handler import InferHandler
-from farpoint_server.services.open_inference.infer_stream import InferStream
+from farpoint_server.services.open_inference.infer_handler import InferHandler, InferStream
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
 
@@ -36,14 +35,7 @@ UNSUPPORTED = {
 
 @dataclass(frozen=True)
 class OpenInferenceServicer:
-    """Serves models through the handler, and describes them from its repository.
-
-    Args:
-        handler: Runs them.
-        in_flight: Says when streams have to end.
-        outgoing: Where the responses of streams count until they are written.
-        idle_s: Seconds after which a stream ends that sends nothing.
-    """
+    """Serves models through the handler, and describes them from its repository."""
 
     handler: InferHandler
     in_flight: InFlight

@@ -9,7 +9,7 @@ from farpoint.cli.bench.load import Measured
 FACTOR = 1.5
 REFINEMENTS = 3
 # A generator that is later than this share of the target measures itself.
-MOST_LATE = 0.25
+_MAX_LATE = 0.25
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Step:
     def is_late(self) -> bool:
         """Whether the generator could not keep up, so that the step says little of the server."""
         late_ms = self.measured.late_percentile_ms(self.goal.percent)
-        return late_ms > MOST_LATE * self.goal.latency_ms
+        return late_ms > _MAX_LATE * self.goal.latency_ms
 
 
 def rise(run: Callable[[float], Measured], first: float, goal: Goal) -> Iterator[Step]:
