@@ -18,7 +18,7 @@ from rich.table import Table
 
 import farpoint
 from farpoint.io import Cloud, read_cloud, write_subset
-from farpoint.io.colors import colors_of
+from farpoint.io.records import colors_of
 from farpoint.picture import before_after
 from farpoint.testing import serve
 
@@ -89,7 +89,7 @@ def _write(cloud: Cloud, finite: np.ndarray, sample: farpoint.Sample) -> list[st
     # A table may have columns of text, for which PLY has no type.
     numeric = {k: v for k, v in cloud.attributes.items() if v.dtype.kind in "fiub"}
     write_subset(ply, replace(cloud, attributes=numeric), sample.indices)
-    colors = colors_of(cloud)
+    colors = colors_of(cloud.attributes)
     before_after(
         png,
         cloud.points[finite],

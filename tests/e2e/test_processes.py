@@ -72,6 +72,13 @@ def model_names(channel: grpc.Channel) -> list[str]:
     return [model.name for model in stub.ListModels(sampling_pb2.ListModelsRequest()).models]
 
 
+def test_another_program_that_shares_a_port_is_in_the_log(server):
+    host, _, port = server.address.rpartition(":")
+    with socket.create_server((host, int(port)), reuse_port=True):
+        line = server.wait_for(lambda line: line["event"].startswith("another program listens"))
+    assert (line["port"], line["level"]) == (int(port), "error")
+
+
 def test_connections_are_dealt_out_and_every_answer_is_right(server):
     expected = furthest_points(SMALL, 9).tolist()
     with connections(server) as channels:
@@ -121,13 +128,12 @@ def test_a_process_that_is_frozen_is_killed_and_replaced(server):
 
 def test_a_process_that_is_killed_is_replaced(server):
     """It then knows the models of later; the other one serves meanwhile."""
-    before = pids(server)
+    before, old = pids(server), {line.get("pid") for line in server.log}
     os.kill(before[1], signal.SIGKILL)
     server.wait_for(lambda line: line["event"] == "process ended" and line["process"] == 1)
     assert probe(server, "/readyz") == b"SERVING\n"
     with farpoint.Client(server.address) as client:
         assert len(client.sample(SMALL, 9)) == 9
-    old = set(before.values())
     server.wait_for(lambda line: line["event"] == "process ready" and line["pid"] not in old)
     with connections(server) as channels:
         assert {tuple(model_names(channel)) for channel in channels} == {

@@ -59,6 +59,7 @@ def test_an_exported_program_can_be_saved(device: torch.device, tmp_path: Path) 
     torch.testing.assert_close(loaded(*arguments), Stage()(*arguments))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inside torch
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.timeout(300)

@@ -41,12 +41,6 @@ class Compute:
         models: Those that are loaded.
         allocator_settings: The value of PYTORCH_ALLOC_CONF.
 
-    Args:
-        settings: The server's.
-        health: Told of engines that hang, of memory that keeps running out, and of models.
-        metrics: Of the batches of a device, given its name.
-        place: Of this process, whose share of the machine it uses.
-
     Raises:
         StartError: the settings do not fit this machine.
     """

@@ -7,18 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from farpoint_server.config.models import DEFAULT
 from farpoint_server.models.registry import Registry
 from farpoint_server.processes.place import Place
-from farpoint_server.services.everywhere import CHANGING, answer_for_all
+from farpoint_server.services.for_all import CHANGING, answer_for_all
 from farpoint_server.services.methods import Handler
 from farpoint_server.services.registration import Servicers
 from farpoint_server.transport.peers import SERVICE, Peers, PeerServer
 
 
 class OtherProcesses:
-    """Those beside this one; there are none where it is alone, and then nothing is different.
-
-    Args:
-        place: Of this process.
-    """
+    """Those beside this one; there are none where it is alone, and then nothing is different."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -32,13 +28,7 @@ class OtherProcesses:
         models: Registry,
         exposition: Callable[[], bytes],
     ) -> None:
-        """Has the others be answered.
-
-        Args:
-            servicers: Of this process.
-            models: Those that are loaded.
-            exposition: Makes the text of the metrics.
-        """
+        """Has the others be answered."""
         self._exposition = exposition
         if self._place.is_alone:
             return

@@ -12,7 +12,7 @@ from farpoint_server.app.compute import Compute
 from farpoint_server.app.transport import Transport
 from farpoint_server.codec.dtypes import POINT_TYPES
 from farpoint_server.codec.method import METHODS
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.observability.memory_metrics import MemoryCollector

@@ -35,12 +35,6 @@ class Transport:
         shared_memory: Of callers on this machine.
         servers: Of gRPC.
         http: The port of HTTP.
-
-    Args:
-        settings: The server's.
-        place: Of this process.
-        telemetry: Counts the calls.
-        busy_s: Seconds that the devices have worked, for load reports.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Messages to arrays and back; whatever is wrong with a request is found here."""
+"""Messages to arrays and back. What is wrong raises InvalidRequestError, which names the field."""

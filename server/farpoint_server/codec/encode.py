@@ -5,15 +5,20 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_models import EncoderConfig
-from farpoint_server.codec.coordinates import nonfinite, to_float32
-from farpoint_server.codec.tensors import TensorView, check_points, enum_name, parse_tensor
-from farpoint_server.codec.validation import RequestLimits, read_lengths
+from farpoint_server.codec.coordinates import check_finite, check_values, to_float32
+from farpoint_server.codec.tensors import (
+    RequestLimits,
+    TensorView,
+    check_points,
+    enum_name,
+    parse_tensor,
+    read_lengths,
+)
 from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tensor
-from farpoint_server.engine.types import EncoderInput, Float32s, Int64s, Outcome, StageOutput
+from farpoint_server.engine.types import EncoderInput, Int64s, Outcome, StageOutput
 from farpoint_server.errors import InvalidRequestError
 
 ATTRIBUTE_TYPES = (
@@ -42,17 +47,7 @@ class ParsedEncodeRequest:
 def parse_encode_request(
     request: sampling_pb2.EncodeRequest, size: int, config: EncoderConfig, limits: RequestLimits
 ) -> ParsedEncodeRequest:
-    """Validates all that can be validated without looking at a value.
-
-    Args:
-        request: As it arrived.
-        size: Of it in bytes.
-        config: Of the model that it is for.
-        limits: What it may hold at most.
-
-    Raises:
-        InvalidRequestError: names the first field that is wrong.
-    """
+    """Validates all that can be validated without looking at a value."""
     if size > limits.message_bytes:
         larger = request.attributes.ByteSize() > request.points.ByteSize()
         expected = f"a message of at most {limits.message_bytes} bytes"
@@ -90,46 +85,21 @@ def _parse_attributes(
 
 
 def decode_encode_request(request: ParsedEncodeRequest) -> EncoderInput:
-    """The clouds in float32, float64 coordinates shifted as for Sample.
-
-    Raises:
-        InvalidRequestError: a value is not finite.
-    """
+    """The clouds in float32, float64 coordinates shifted as for Sample."""
     points, _ = to_float32(request.points, request.lengths)
-    finite = _finite_rows(points)
-    if not finite.all():
-        raise nonfinite(points, finite, request.lengths, "finite coordinates")
-    return EncoderInput(points, _decode_attributes(request), request.lengths)
-
-
-def _decode_attributes(request: ParsedEncodeRequest) -> Float32s:
-    if request.attributes is None:
-        return np.empty((request.points.shape[0], 0), np.float32)
-    with np.errstate(over="ignore"):
-        values = request.attributes.array().astype(np.float32, copy=False)
-    finite = _finite_rows(values)
-    if not finite.all():
-        got = f"NaN or infinity in {len(finite) - int(finite.sum())} rows, the first at row"
-        got = f"{got} {int(finite.argmin())}"
-        raise InvalidRequestError("attributes.data", "finite numbers within float32", got)
-    return values
-
-
-def _finite_rows(values: Float32s) -> npt.NDArray[np.bool_]:
-    return np.asarray(np.isfinite(values).all(axis=1))
+    check_finite(points, request.lengths, expected="finite coordinates")
+    attributes = np.empty((len(points), 0), np.float32)
+    if request.attributes is not None:
+        with np.errstate(over="ignore"):
+            attributes = request.attributes.array().astype(np.float32, copy=False)
+        check_values(attributes, "attributes")
+    return EncoderInput(points, attributes, request.lengths)
 
 
 def serialize_encode_response(
     model: str, request: ParsedEncodeRequest, arrived: float, outcome: Outcome[list[StageOutput]]
 ) -> list[Buffer]:
-    """The EncodeResponse as chunks.
-
-    Args:
-        model: Name of the model.
-        request: What was asked.
-        arrived: When it arrived, in seconds of time.monotonic.
-        outcome: The stages of the model, and how long they took.
-    """
+    """The EncodeResponse as chunks."""
     chunks: list[Buffer] = [Response(model=model).SerializeToString()]
     for stage in outcome.result:
         chunks += length_delimited(Response.STAGES_FIELD_NUMBER, _serialize_stage(request, stage))

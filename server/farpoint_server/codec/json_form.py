@@ -20,16 +20,7 @@ M = TypeVar("M", bound=Message)
 
 
 def read_json(raw: bytes, kind: type[Message], clouds: int) -> bytes:
-    """The serialized message of a JSON text.
-
-    Args:
-        raw: The text, UTF-8.
-        kind: The message.
-        clouds: The most that it may be about.
-
-    Raises:
-        InvalidRequestError: it is something else, or one of too many parts.
-    """
+    """The serialized message of a JSON text."""
     most = MAX_FIELDS + FIELDS_PER_CLOUD * clouds
     # None of these is in base64, which all large values are; each costs up to a hundred bytes.
     parts = sum(raw.count(mark) for mark in (b",", b"[", b"{"))

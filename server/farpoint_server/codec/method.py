@@ -48,11 +48,7 @@ MOST_VOXELS = 2**53
 
 
 def read_method(request: pb.SampleRequest, lengths: Int64s) -> Method | None:
-    """The method with its parameters; None for farthest points, to a radius or not.
-
-    Raises:
-        InvalidRequestError: a parameter is wrong, missing, or of another method.
-    """
+    """The method with its parameters; None for farthest points, to a radius or not."""
     method = request.method
     given = {field.name for field, _ in request.ListFields()}
     for name in _UNUSED[method]:

@@ -10,7 +10,7 @@ from farpoint.v1 import packed_cloud_pb2, tensor_pb2
 from farpoint_server.codec.dtypes import ELEMENT_TYPES, widened
 from farpoint_server.codec.packed_layout import AXES, PACKED, Layout, parse_layout
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.codec.wire import Buffer, tensor_chunks
 from farpoint_server.engine.types import Int32s
 from farpoint_server.errors import InvalidRequestError
@@ -57,11 +57,7 @@ class PackedView(NamedTuple):
         return PackedView(moved, records.reshape(-1).view(np.uint8).data)
 
     def array(self) -> npt.NDArray[Any]:
-        """The coordinates (P, 3) in float32, or float64 where they need it.
-
-        Raises:
-            InvalidRequestError: an integer is too large for float64.
-        """
+        """The coordinates (P, 3) in float32, or float64 where they need it."""
         layout = self.layout
         dtype = np.float64 if layout.data_type == _FLOAT64 else np.float32
         points = np.empty((layout.height, layout.width, 3), dtype)
@@ -122,9 +118,6 @@ def parse_packed(
         limits: How many points it may have.
         data: What stands for `cloud.data`, if that was cut out.
         regions: Where it may refer to instead of having data; None where it may not.
-
-    Raises:
-        InvalidRequestError: they do not agree.
     """
     data = cloud.data if data is None else data
     layout = parse_layout(cloud, limits)

@@ -6,8 +6,7 @@ import numpy as np
 
 from farpoint.v1 import packed_cloud_pb2, tensor_pb2
 from farpoint_server.codec.dtypes import ELEMENT_TYPES, POINT_TYPES, DataType
-from farpoint_server.codec.tensors import enum_name
-from farpoint_server.codec.validation import MAX_NAME, MAX_PACKED_FIELDS, RequestLimits
+from farpoint_server.codec.tensors import MAX_NAME, MAX_PACKED_FIELDS, RequestLimits, enum_name
 from farpoint_server.errors import InvalidRequestError, quoted
 
 PACKED = "packed_cloud"
@@ -47,11 +46,7 @@ class Layout(NamedTuple):
 
 
 def parse_layout(cloud: packed_cloud_pb2.PackedCloud, limits: RequestLimits) -> Layout:
-    """The description of a packed cloud, whatever its data is.
-
-    Raises:
-        InvalidRequestError: names the number that is wrong, what was expected and what came.
-    """
+    """The description of a packed cloud, whatever its data is; raises InvalidRequestError."""
     width, height, step = cloud.width, cloud.height, cloud.point_step
     # One after the other: no number is multiplied before it is known to be small.
     _check_number("width", width, 1, limits.points, "the points that a request may have")

@@ -9,12 +9,15 @@ from farpoint_server.codec.method import read_method
 from farpoint_server.codec.packed import PackedView, parse_packed
 from farpoint_server.codec.packed_layout import PACKED
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.tensors import Enum, TensorView, check_points, parse_tensor
-from farpoint_server.codec.validation import (
+from farpoint_server.codec.tensors import (
     MAX_ATTRIBUTES,
     MAX_DIMENSIONS,
     MAX_NAME,
+    Enum,
     RequestLimits,
+    TensorView,
+    check_points,
+    parse_tensor,
     read_covering_radius,
     read_lengths,
     read_sample_counts,
@@ -28,7 +31,7 @@ from farpoint_server.codec.wire import (
     length_delimited,
     read_message,
 )
-from farpoint_server.codec.wire_limits import check_sample
+from farpoint_server.codec.wire_limits import limits_of
 from farpoint_server.engine.types import Int64s, Method, VoxelGrid
 from farpoint_server.errors import InvalidRequestError, quoted
 
@@ -86,12 +89,9 @@ class ParsedSampleRequest(NamedTuple):
 
 
 def read_sample_message(raw: Buffer, clouds: int) -> SampleMessage:
-    """Parses a serialized SampleRequest of at most so many clouds.
-
-    Raises:
-        InvalidRequestError: it is none, or has more parts than such a request can have.
-    """
-    kind, check = sampling_pb2.SampleRequest, check_sample(clouds)
+    """Parses a serialized SampleRequest of at most so many clouds; raises InvalidRequestError."""
+    kind = sampling_pb2.SampleRequest
+    check = limits_of(kind, clouds)
     if len(raw) >= wire.SPLIT_BYTES:
         try:
             head, data = _split(memoryview(raw))
@@ -126,16 +126,7 @@ def check_message_size(message: SampleMessage, limits: RequestLimits) -> None:
 def parse_sample_request(
     message: SampleMessage, limits: RequestLimits, regions: Regions | None = None
 ) -> ParsedSampleRequest:
-    """Validates all that can be validated without looking at a coordinate.
-
-    Args:
-        message: The request.
-        limits: What it may hold at most.
-        regions: Where its tensors may refer to; None if they may not.
-
-    Raises:
-        InvalidRequestError: names the first field that is wrong.
-    """
+    """Validates all that can be validated without looking at a coordinate."""
     check_message_size(message, limits)
     request = message.request
     _check_enums(request)
@@ -180,17 +171,7 @@ def _parse_points(
     limits: RequestLimits,
     regions: Regions | None,
 ) -> TensorView | PackedView:
-    """The points of a request, whose coordinates are still to be looked at.
-
-    Args:
-        request: As it was sent.
-        data: Of its points, if that was cut out.
-        limits: How many there may be at most.
-        regions: Where their data may be instead; None if it may not.
-
-    Raises:
-        InvalidRequestError: their description is wrong, or does not fit the data.
-    """
+    """The points of a request, whose coordinates are still to be looked at."""
     if request.HasField("packed_cloud"):
         if request.HasField("points"):
             raise InvalidRequestError(PACKED, "nothing beside points", "both")

@@ -52,13 +52,7 @@ def response_bytes(request: ParsedSampleRequest, outcome: Outcome[Samples]) -> i
 def serialize_sample_response(
     arrived: float, decoded: DecodedSampleRequest, outcome: Outcome[Samples]
 ) -> list[Buffer]:
-    """The SampleResponse as chunks.
-
-    Args:
-        arrived: When the request did, in seconds of time.monotonic.
-        decoded: The request.
-        outcome: Its samples, and how long they took.
-    """
+    """The SampleResponse as chunks."""
     request, samples = decoded.request, outcome.result
     tensor = partial(serialize_tensor, checksum=request.return_checksums)
     rows = rows_within(decoded.work.clouds, samples)

@@ -69,9 +69,6 @@ class Regions:
             place: Where they begin.
             size: In bytes.
             field: Path of the tensor in the request.
-
-        Raises:
-            InvalidRequestError: there is no such region, or they are not all in it.
         """
         memory = self._hold(place.region)
         if memory is None:

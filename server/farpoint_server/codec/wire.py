@@ -130,16 +130,7 @@ def packed_varint(value: int) -> bytes:
 
 
 def read_message(raw: Buffer, kind: type[M], check: Callable[[memoryview], object]) -> M:
-    """Parses a serialized message.
-
-    Args:
-        raw: The message.
-        kind: Its type.
-        check: Raises for a large message that has too many parts; see codec/wire_limits.py.
-
-    Raises:
-        InvalidRequestError: it is none, or has more parts than it may have.
-    """
+    """Parses a serialized message."""
     try:
         if len(raw) >= SPLIT_BYTES:
             check(memoryview(raw))

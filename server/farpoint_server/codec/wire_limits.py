@@ -6,12 +6,12 @@ message bounds neither the memory nor the time of its parsing. One walk over its
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from google.protobuf.message import DecodeError
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 
-from farpoint.v1 import packed_cloud_pb2, sampling_pb2, tensor_pb2
-from farpoint_server.codec.validation import MAX_ATTRIBUTES, MAX_DIMENSIONS, MAX_PACKED_FIELDS
+from farpoint_server.codec.tensors import MAX_ATTRIBUTES, MAX_DIMENSIONS, MAX_PACKED_FIELDS
 from farpoint_server.codec.wire import (
     BYTES,
     END_GROUP,
@@ -41,18 +41,18 @@ class Bound(NamedTuple):
     numbers: int | None = None
     """Elements of a field of varints, packed or not: judged by their bytes, so up to ten times as
     many small ones pass."""
-    parts: "Bounds | None" = None
+    inside: "Bounds | None" = None
     """What each occurrence may hold, if it is a message."""
 
 
 Bounds = Mapping[int, Bound]
 """By the field's number; what is not named may be there as often as MAX_FIELDS allows."""
 Check: TypeAlias = Callable[[memoryview], None]
-"""Raises for a serialized message that has too many parts."""
+"""Raises for a serialized message that exceeds its limits."""
 
 
-def check_parts(message: memoryview, bounds: Bounds) -> None:
-    """Raises for a message with more parts than it may have.
+def check_limits(message: memoryview, bounds: Bounds) -> None:
+    """Raises for a message that exceeds its limits.
 
     Raises:
         InvalidRequestError: names the field.
@@ -89,9 +89,9 @@ def _check(message: memoryview, bounds: Bounds, path: str, fields: int) -> int:
         bound = bounds.get(tag >> 3)
         if bound is not None:
             _count(bound, path, held, tag >> 3, at - begin)
-            if bound.parts is not None and kind == BYTES:
+            if bound.inside is not None and kind == BYTES:
                 inside = f"{path}{bound.name}." if bound.name else path
-                fields = _check(message[begin:at], bound.parts, inside, fields)
+                fields = _check(message[begin:at], bound.inside, inside, fields)
     return fields
 
 
@@ -109,49 +109,32 @@ def _count(bound: Bound, path: str, held: dict[int, int], number: int, size: int
             raise InvalidRequestError(f"{path}{bound.name}", expected, got)
 
 
-_Sample, _Tensor = sampling_pb2.SampleRequest, tensor_pb2.Tensor
-_TENSOR: Bounds = {_Tensor.SHAPE_FIELD_NUMBER: Bound("shape", numbers=MAX_DIMENSIONS)}
-_ATTRIBUTE: Bounds = {
-    tensor_pb2.Attribute.VALUES_FIELD_NUMBER: Bound("values", parts=_TENSOR),
+_MAX_REPEATED = {
+    "shape": MAX_DIMENSIONS,
+    "attributes": MAX_ATTRIBUTES,
+    "fields": MAX_PACKED_FIELDS,
 }
-_PACKED: Bounds = {
-    packed_cloud_pb2.PackedCloud.FIELDS_FIELD_NUMBER: Bound("fields", MAX_PACKED_FIELDS),
-}
+# Not doubles: numbers of eight bytes take no more in memory than on the wire.
+_VARINTS = (
+    *(FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_INT64),
+    *(FieldDescriptor.CPPTYPE_UINT32, FieldDescriptor.CPPTYPE_UINT64),
+)
 
 
-def _sample_bounds(clouds: int) -> Bounds:
-    # Not `voxel_grid.origin`: numbers of eight bytes take no more in memory than on the wire.
-    return {
-        _Sample.POINTS_FIELD_NUMBER: Bound("points", parts=_TENSOR),
-        _Sample.LENGTHS_FIELD_NUMBER: Bound("lengths", numbers=clouds),
-        _Sample.SAMPLE_COUNTS_FIELD_NUMBER: Bound("sample_counts", numbers=clouds),
-        _Sample.START_INDICES_FIELD_NUMBER: Bound("start_indices", numbers=clouds),
-        _Sample.ATTRIBUTES_FIELD_NUMBER: Bound("attributes", MAX_ATTRIBUTES, parts=_ATTRIBUTE),
-        _Sample.PACKED_CLOUD_FIELD_NUMBER: Bound("packed_cloud", parts=_PACKED),
-        _Sample.SEEDS_FIELD_NUMBER: Bound("seeds", numbers=clouds),
-    }
+@lru_cache(32)
+def limits_of(kind: type[Message], clouds: int) -> Check:
+    """The check of messages of one kind, about at most so many clouds."""
+    return partial(check_limits, bounds=_bounds_of(kind.DESCRIPTOR, clouds))
 
 
-@lru_cache(8)
-def check_sample(clouds: int) -> Check:
-    """For a SampleRequest of at most so many clouds."""
-    return partial(check_parts, bounds=_sample_bounds(clouds))
-
-
-@lru_cache(8)
-def check_stream(clouds: int) -> Check:
-    """For a SampleStreamRequest, or a SampleLargeRequest, whose request is of the same number."""
-    number = sampling_pb2.SampleStreamRequest.REQUEST_FIELD_NUMBER
-    return partial(check_parts, bounds={number: Bound("", parts=_sample_bounds(clouds))})
-
-
-@lru_cache(8)
-def check_encode(clouds: int) -> Check:
-    """For an EncodeRequest of at most so many clouds."""
-    kind = sampling_pb2.EncodeRequest
-    bounds: Bounds = {
-        kind.POINTS_FIELD_NUMBER: Bound("points", parts=_TENSOR),
-        kind.LENGTHS_FIELD_NUMBER: Bound("lengths", numbers=clouds),
-        kind.ATTRIBUTES_FIELD_NUMBER: Bound("attributes", parts=_TENSOR),
-    }
-    return partial(check_parts, bounds=bounds)
+def _bounds_of(message: Any, clouds: int) -> Bounds:
+    """Of repeated fields there are as many as _MAX_REPEATED says, or one for each cloud."""
+    bounds: dict[int, Bound] = {}
+    for field in message.fields:
+        most = _MAX_REPEATED.get(field.name, clouds) if field.is_repeated else None
+        if field.message_type is not None:
+            name = "" if field.name == "request" else field.name
+            bounds[field.number] = Bound(name, most, inside=_bounds_of(field.message_type, clouds))
+        elif most is not None and field.cpp_type in _VARINTS:
+            bounds[field.number] = Bound(field.name, numbers=most)
+    return bounds

@@ -146,7 +146,7 @@ class Engine:
         return await self._thread.call(function)
 
     async def call_behind_long_work(self, function: Callable[[], T]) -> T:
-        """Runs a function once the long batch that runs now has ended, and with no other beside it.
+        """Runs a function once the long batch that runs now has ended, before the next one.
 
         A trim that waits for all batches holds new ones back meanwhile. From here it waits for
         short ones alone.
@@ -171,9 +171,9 @@ class Engine:
             raise _service_error(error) from error
 
     def _begin(self, batch: Batch[Answer], pipeline: Pipeline[Any]) -> list[Any]:
-        """A batch that is still on its way back stays so only where there is memory beside it."""
-        beside = self.memory.has_room_beside(batch.predicted_bytes)
-        pipeline.wait(DEPTH - 1 if beside else 0)
+        """Overlaps the batch with the one before only where memory allows."""
+        fits = self.memory.has_room_beside(batch.predicted_bytes)
+        pipeline.wait(DEPTH - 1 if fits else 0)
         return self.memory.run(batch, partial(self._forward, batch), _service_error)
 
     def _forward(
@@ -211,7 +211,7 @@ def check_any(engines: Sequence[Engine], predicted_bytes: int) -> None:
 
 
 def _service_error(finding: OutOfMemory | DeviceLost) -> ServiceError:
-    """What a caller is told of what memory management found."""
+    """The error that a caller gets for a finding of memory management."""
     if isinstance(finding, DeviceLost):
         return DeviceFailedError("the device failed; the server restarts")
     if isinstance(finding, TooLarge):

@@ -1,1 +1,1 @@
-"""gRPC servicers, one per service, and the request handlers that they delegate to."""
+"""gRPC servicers, and the pipeline of their requests. What fails raises ServiceError."""

@@ -19,12 +19,7 @@ Answer: TypeAlias = Callable[[Any], Message] | Callable[[Any], Awaitable[Message
 
 
 def unary_methods(service: ServiceDescriptor, answers: Mapping[str, Answer]) -> Methods:
-    """Handlers that call a function with the message.
-
-    Args:
-        service: Of the contract, which says what the messages are.
-        answers: By the name of the method: what makes the response, at once or awaited.
-    """
+    """Handlers that call a function with the message."""
     return {
         name: grpc.unary_unary_rpc_method_handler(
             partial(_call, answer),

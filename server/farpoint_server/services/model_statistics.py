@@ -64,31 +64,47 @@ class ModelStatistics:
         """Counts what is noted."""
         noted, self.noted = self.noted, []
         for model in {request.model for request in noted}:
-            _count_all(self.of(model), [request for request in noted if request.model == model])
+            counted = _count_all([request for request in noted if request.model == model])
+            add_statistics(self.of(model), counted)
 
 
-def _count_all(statistics: pb.ModelStatistics, requests: list[Ended]) -> None:
-    """Adds requests to the statistics of their model."""
+def add_statistics(to: pb.ModelStatistics, other: pb.ModelStatistics) -> None:
+    """Adds the counts and times of a model; the later time of a last request counts."""
+    to.last_inference = max(to.last_inference, other.last_inference)
+    to.inference_count += other.inference_count
+    to.execution_count += other.execution_count
+    for field, duration in other.inference_stats.ListFields():
+        _add(getattr(to.inference_stats, field.name), duration.count, duration.ns)
+    batches = {batch.batch_size: batch for batch in to.batch_stats}
+    for batch in other.batch_stats:
+        if batch.batch_size in batches:
+            infer = batch.compute_infer
+            _add(batches[batch.batch_size].compute_infer, infer.count, infer.ns)
+        else:
+            to.batch_stats.append(batch)
+    to.batch_stats.sort(key=lambda batch: batch.batch_size)
+
+
+def _count_all(requests: list[Ended]) -> pb.ModelStatistics:
+    """The statistics of some requests of one model."""
     since_1970 = time.time_ns() - time.monotonic_ns()
-    statistics.last_inference = (since_1970 + requests[-1].ended) // 1_000_000
-    statistics.inference_count += sum(request.clouds for request in requests)
-    stats, count = statistics.inference_stats, len(requests)
+    counted = pb.ModelStatistics(
+        last_inference=(since_1970 + requests[-1].ended) // 1_000_000,
+        inference_count=sum(request.clouds for request in requests),
+    )
+    stats, count = counted.inference_stats, len(requests)
     _add(stats.success, count, sum(r.ended - r.begun for r in requests))
     _add(stats.queue, count, sum(int(r.queue_ms * 1e6) for r in requests))
     _add(stats.compute_input, count, sum(r.decoded - r.begun for r in requests))
     _add(stats.compute_infer, count, sum(int(r.compute_ms * 1e6) for r in requests))
     _add(stats.compute_output, count, sum(r.ended - r.computed for r in requests))
-    batches = {batch.batch_size: batch for batch in statistics.batch_stats}
-    # In a batch one request stands for it.
-    for request in requests:
-        if size := request.batch_requests:
-            if size not in batches:
-                batches[size] = pb.InferBatchStatistics(batch_size=size)
-            statistics.execution_count += 1
-            _add(batches[size].compute_infer, 1, int(request.compute_ms * 1e6))
-    ordered = [batches[size] for size in sorted(batches)]
-    del statistics.batch_stats[:]
-    statistics.batch_stats.extend(ordered)
+    # One request of a batch stands for it.
+    firsts = [request for request in requests if request.batch_requests]
+    counted.execution_count = len(firsts)
+    for size in {request.batch_requests for request in firsts}:
+        times = [int(r.compute_ms * 1e6) for r in firsts if r.batch_requests == size]
+        _add(counted.batch_stats.add(batch_size=size).compute_infer, len(times), sum(times))
+    return counted
 
 
 def _add(duration: pb.StatisticDuration, count: int, ns: int) -> None:

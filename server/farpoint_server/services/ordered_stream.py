@@ -139,13 +139,7 @@ class OrderedStream(ABC):
 
     @abstractmethod
     async def _handle(self, index: int, raw: bytes, arrived: float) -> Sequence[Buffer]:
-        """The serialized response to one request, as chunks; what fails fails it alone.
-
-        Args:
-            index: Of the request in the stream.
-            raw: The request as it arrived.
-            arrived: When it did, in seconds of time.monotonic.
-        """
+        """The serialized response to one request, as chunks; what fails fails it alone."""
 
     def _is_latest(self, raw: bytes) -> bool:  # noqa: ARG002
         """Whether a stream with this first message wants answers to the latest request alone."""

@@ -24,8 +24,7 @@ from farpoint_server.codec.sample_request import (
 )
 from farpoint_server.codec.sample_response import response_bytes, serialize_sample_response
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.tensors import TensorView
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits, TensorView
 from farpoint_server.engine.engine import Engine, check_any
 from farpoint_server.engine.methods import method_bytes
 from farpoint_server.engine.sample import sample_bytes
@@ -167,11 +166,7 @@ class Pipeline:
     statistics: ModelStatistics = field(default_factory=ModelStatistics)
 
     async def sample(self, _: object, context: Context) -> bytes:
-        """Sample: the serialized SampleResponse to the one message of a call.
-
-        Raises:
-            ServiceError: the request is wrong, or it cannot be done now.
-        """
+        """Sample: the serialized SampleResponse to the one message of a call."""
         arrived = time.monotonic()
         call = SampleCall(
             parse_sample_request(
@@ -181,7 +176,8 @@ class Pipeline:
             ),
             partial(serialize_sample_response, arrived),
         )
-        return b"".join(await self.run(call, context.time_remaining()))
+        chunks = await self.run(call, context.time_remaining())
+        return b"".join(chunks)
 
     async def receive(self, context: Context) -> bytes:
         """The one message of a call; raises ServiceError without headroom for it."""
@@ -197,9 +193,6 @@ class Pipeline:
             call: The request.
             timeout_s: Seconds that the caller will still wait; None for ever.
             is_admitted: Whether the caller has it count already.
-
-        Raises:
-            ServiceError: a value is wrong, or it cannot be done now.
         """
         begun = time.monotonic_ns()
         admission = self.admission

@@ -13,9 +13,9 @@ from farpoint_server.codec.encode import (
     serialize_encode_response,
 )
 from farpoint_server.codec.open_inference.exported import describe_tensor
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.codec.wire import read_message
-from farpoint_server.codec.wire_limits import check_encode
+from farpoint_server.codec.wire_limits import limits_of
 from farpoint_server.errors import DrainingError
 from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.loading import LoadedModel
@@ -51,7 +51,7 @@ class SamplingServicer:
         """Encode."""
         arrived, limits = time.monotonic(), self.model_limits
         raw = await self.pipeline.receive(context)
-        message = read_message(raw, pb.EncodeRequest, check_encode(limits.clouds))
+        message = read_message(raw, pb.EncodeRequest, limits_of(pb.EncodeRequest, limits.clouds))
         model = self.registry.encoder(message.model)
         request = parse_encode_request(message, len(raw), model.config, limits)
         call = Call(

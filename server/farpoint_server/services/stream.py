@@ -18,14 +18,7 @@ from farpoint_server.transport.limits.open_calls import Outgoing
 
 
 class SampleStream(OrderedStream):
-    """The state of one call, in which STREAM_MODE_LATEST answers the latest request alone.
-
-    Args:
-        context: Of the call.
-        pipeline: Which its requests take.
-        outgoing: Where responses count until they are written.
-        idle_s: Seconds without a request, and with none under way, after which the call ends.
-    """
+    """The state of one call, in which STREAM_MODE_LATEST answers the latest request alone."""
 
     def __init__(
         self, context: Context, pipeline: Pipeline, outgoing: Outgoing, idle_s: float

@@ -15,9 +15,9 @@ from farpoint_server.codec.sample_request import (
 )
 from farpoint_server.codec.sample_response import serialize_sample_response
 from farpoint_server.codec.streaming import read_upload_data, upload_size
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.codec.wire import length_delimited, read_message
-from farpoint_server.codec.wire_limits import check_stream
+from farpoint_server.codec.wire_limits import limits_of
 from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
 from farpoint_server.scheduling.admission import Hold
 from farpoint_server.services.pipeline import Pipeline, SampleCall
@@ -34,9 +34,6 @@ async def handle(pipeline: Pipeline, context: Context) -> bytes:
 
     Its points are admitted as they arrive, so that a slow sender keeps nobody out; one that meets
     a full server is refused with what it has sent.
-
-    Raises:
-        ServiceError: the request is wrong, or it cannot be done now.
     """
     arrived = time.monotonic()
     head = await _receive_head(context, pipeline.limits)
@@ -56,15 +53,12 @@ async def handle(pipeline: Pipeline, context: Context) -> bytes:
 
 
 async def _receive_head(context: Context, limits: RequestLimits) -> sampling_pb2.SampleRequest:
-    """The first message: the request without the data of its points.
-
-    Raises:
-        InvalidRequestError: it is something else.
-    """
+    """The first message: the request without the data of its points; raises InvalidRequestError."""
     raw = await _receive(context)
     if raw is None:
         raise InvalidRequestError("part", "a request first", "no message")
-    message = read_message(raw, sampling_pb2.SampleLargeRequest, check_stream(limits.clouds))
+    expected = sampling_pb2.SampleLargeRequest
+    message = read_message(raw, expected, limits_of(expected, limits.clouds))
     kind = message.WhichOneof("part")
     if kind != "request":
         raise InvalidRequestError("part", "a request first", kind or "an empty message")

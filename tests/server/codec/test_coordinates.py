@@ -9,6 +9,7 @@ from farpoint_server.codec.tensors import TensorView, enum_name, parse_tensor
 from farpoint_server.errors import InvalidRequestError
 
 FLOAT64, BFLOAT16 = tensor_pb2.DATA_TYPE_FLOAT64, tensor_pb2.DATA_TYPE_BFLOAT16
+FLOAT16, FLOAT32 = tensor_pb2.DATA_TYPE_FLOAT16, tensor_pb2.DATA_TYPE_FLOAT32
 NAN = np.nan
 
 
@@ -21,6 +22,20 @@ def test_every_bfloat16_is_the_upper_half_of_a_float32():
     widened, origins = to_float32(view(halves, BFLOAT16), np.array([len(halves)]))
     assert origins is None
     assert (widened.view(np.uint32) == halves.astype(np.uint32) << 16).all()
+
+
+def test_every_float16_becomes_the_same_number_in_float32():
+    halves = np.arange(3 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16).reshape(-1, 3)
+    widened, origins = to_float32(view(halves, FLOAT16), np.array([len(halves)]))
+    assert origins is None
+    assert widened.dtype == np.float32
+    np.testing.assert_array_equal(widened, halves.astype(np.float32))
+
+
+def test_float32_is_not_copied_on_its_way_to_the_engine():
+    sent = view(np.ones((9, 3), np.float32), FLOAT32)
+    points, _ = to_float32(sent, np.array([9]))
+    assert np.shares_memory(points, np.frombuffer(sent.data, np.uint8))
 
 
 def test_float64_of_one_cloud_is_shifted_to_its_first_row():

@@ -12,10 +12,10 @@ from farpoint_models import EncoderConfig
 from farpoint_server.codec import encode
 from farpoint_server.codec.open_inference import encoder
 from farpoint_server.codec.open_inference.message import whole
-from farpoint_server.codec.open_inference.model_config import model_metadata
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.types import Outcome, StageOutput
 from farpoint_server.errors import InvalidRequestError
+from farpoint_server.services.open_inference.repository import model_metadata
 
 LIMITS = RequestLimits(message_bytes=2000, points=100, clouds=4)
 PLAIN = EncoderConfig(rates=(0.5, 0.5), channels=2)

@@ -14,7 +14,7 @@ from farpoint_server.codec.open_inference.exported import (
     parse_exported_request,
 )
 from farpoint_server.codec.open_inference.message import read_infer_message
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.types import ProgramInput
 from farpoint_server.errors import InvalidRequestError
 

@@ -8,7 +8,7 @@ from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1.voxel_grid_pb2 import VOXEL_SELECTION_MEAN, VoxelGrid
 from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.types import Clouds, MethodClouds, RandomRows
 from farpoint_server.engine.types import VoxelGrid as Grid
 from farpoint_server.errors import InvalidRequestError

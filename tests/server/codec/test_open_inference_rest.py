@@ -11,7 +11,7 @@ from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.open_inference import fps, json_values, rest
 from farpoint_server.codec.open_inference.message import read_infer_message
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError
 

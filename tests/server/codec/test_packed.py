@@ -15,8 +15,7 @@ from farpoint_server.codec.sample_request import (
 )
 from farpoint_server.codec.sample_response import response_bytes
 from farpoint_server.codec.streaming import upload_size
-from farpoint_server.codec.tensors import parse_tensor
-from farpoint_server.codec.validation import MAX_PACKED_FIELDS, RequestLimits
+from farpoint_server.codec.tensors import MAX_PACKED_FIELDS, RequestLimits, parse_tensor
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError
 

@@ -10,7 +10,7 @@ from farpoint.v1 import tensor_pb2
 from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
 from farpoint_server.codec.sample_response import response_bytes, serialize_sample_response
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.types import Outcome, Samples
 
 LIMITS = RequestLimits(message_bytes=10_000, points=100, clouds=4)

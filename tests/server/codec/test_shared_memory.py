@@ -12,7 +12,7 @@ from farpoint.v1 import shared_memory_pb2, tensor_pb2
 from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, OverloadedError

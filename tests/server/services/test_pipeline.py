@@ -10,8 +10,8 @@ from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
 from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
-from farpoint_server.codec.sample_response import response_bytes, serialize_sample_response
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.sample_response import serialize_sample_response
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, OverloadedError
@@ -95,18 +95,3 @@ async def test_what_a_radius_costs_is_reckoned_off_the_event_loop_where_it_takes
     with ThreadPoolExecutor(1) as threads:
         await pipeline(1 << 20, threads).run(SampleCall(request, lambda *_: []), None)
     assert seen == [elsewhere]
-
-
-@pytest.mark.parametrize("attribute", [None, np.zeros((50, 4), np.float64)])
-def test_the_size_of_a_response_is_known_before(attribute):
-    fields = {"return_points": True, "return_distances": True}
-    if attribute is not None:
-        values = tensor_pb2.Tensor(data_type=2, shape=attribute.shape, data=attribute.tobytes())
-        fields["attributes"] = [tensor_pb2.Attribute(name="a", values=values)]
-    request = parse_sample_request(message(50, 20, **fields), LIMITS)
-    outcome = Outcome(Samples(np.arange(20, dtype=np.int32), np.zeros(20, np.float32)), 0, 0)
-    chunks = serialize_sample_response(0.0, decode_sample_request(request), outcome)
-    response = pb.SampleResponse.FromString(b"".join(chunks))
-    tensors = [response.indices, response.points, response.distances]
-    tensors += [attribute.values for attribute in response.attributes]
-    assert sum(len(tensor.data) for tensor in tensors) == response_bytes(request, outcome)

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from farpoint.v1 import sampling_pb2, tensor_pb2
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.stream import SampleStream

@@ -1,1 +1,1 @@
-"""The Open Inference Protocol v2: the model `fps` for clients that know nothing of Farpoint."""
+"""Messages of the Open Inference Protocol v2, over gRPC and REST."""

@@ -20,7 +20,7 @@ from farpoint_server.codec.open_inference.tensors import (
     parse_points,
     requested_outputs,
 )
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.types import Outcome, StageOutput
 from farpoint_server.errors import InvalidRequestError
 
@@ -51,11 +51,7 @@ def output_sizes(config: EncoderConfig) -> Sizes:
 def parse_encoder_request(
     message: InferMessage, config: EncoderConfig, limits: RequestLimits
 ) -> ParsedEncodeRequest:
-    """Validates all that can be validated without looking at a value.
-
-    Raises:
-        ServiceError: names the first field that is wrong.
-    """
+    """Validates all that can be validated without looking at a value; raises ServiceError."""
     requested_outputs(message.request, output_sizes(config))
     types: dict[str, Sequence[str]] = {"points": POINT_TYPES}
     if config.attributes:

@@ -23,7 +23,7 @@ from farpoint_server.codec.open_inference.tensors import (
 )
 from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.sample_response import rows_within
-from farpoint_server.codec.validation import RequestLimits, check_range
+from farpoint_server.codec.tensors import RequestLimits, check_range
 from farpoint_server.engine.types import Int64s, Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, quoted
 
@@ -53,9 +53,6 @@ def parse_fps_request(message: InferMessage, limits: RequestLimits) -> ParsedSam
 
     The parameters `start_index` (integer) and `nonfinite_policy` ("reject" or "ignore") are as in
     farpoint.v1; others are left alone, as some clients always send a few.
-
-    Raises:
-        InvalidRequestError: names the first field that is wrong.
     """
     request = message.request
     inputs = parse_inputs(message, TYPES, OPTIONAL)

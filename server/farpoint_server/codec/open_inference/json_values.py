@@ -23,7 +23,7 @@ MAX_NUMBERS = 1 << 17
 BINARY_SIZE = "binary_data_size"
 BINARY = "binary_data"
 # By numpy's kind of the elements: which values of JSON they are made of.
-_ELEMENTS = {"f": {int, float}, "b": {bool}, "i": {int}, "u": {int}}
+_ELEMENTS: Mapping[str, set[type]] = {"f": {int, float}, "b": {bool}, "i": {int}, "u": {int}}
 
 
 def read_json(text: memoryview) -> Any:
@@ -67,11 +67,7 @@ def check_text(value: Any, field: str) -> str:
 def tensor_bytes(
     item: Mapping[str, Any], datatype: str, shape: tuple[int, ...], field: str
 ) -> bytes:
-    """The `data` of an input, flat or in lists of lists, as the bytes of a tensor.
-
-    Raises:
-        InvalidRequestError: it is no such tensor.
-    """
+    """The `data` of an input, flat or in lists of lists, as the bytes of a tensor."""
     if datatype not in INFERENCE_TYPES or datatype == "BF16":
         raise InvalidRequestError(field, f"{BINARY_SIZE} for {quoted(datatype)}", "numbers")
     elements = check_list(item.get("data", None), field)

@@ -8,9 +8,9 @@ import numpy as np
 
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec import wire
-from farpoint_server.codec.validation import MAX_DIMENSIONS
+from farpoint_server.codec.tensors import MAX_DIMENSIONS
 from farpoint_server.codec.wire import Buffer, UnusualError, cut, length_delimited, walk
-from farpoint_server.codec.wire_limits import Bound, Bounds, check_parts
+from farpoint_server.codec.wire_limits import Bound, Bounds, check_limits
 
 _Request, _Input, _Contents = (
     pb.ModelInferRequest,
@@ -38,20 +38,20 @@ def _bounds() -> Bounds:
     input_: Bounds = {
         _Input.SHAPE_FIELD_NUMBER: Bound("shape", numbers=MAX_DIMENSIONS),
         _Input.PARAMETERS_FIELD_NUMBER: Bound("parameters", MAX_PARAMETERS),
-        _Input.CONTENTS_FIELD_NUMBER: Bound("contents", parts=others),
+        _Input.CONTENTS_FIELD_NUMBER: Bound("contents", inside=others),
     }
     number = _Request.InferRequestedOutputTensor.PARAMETERS_FIELD_NUMBER
     output: Bounds = {number: Bound("parameters", MAX_PARAMETERS)}
     return {
         _Request.PARAMETERS_FIELD_NUMBER: Bound("parameters", MAX_PARAMETERS),
-        _Request.INPUTS_FIELD_NUMBER: Bound("inputs", MAX_INPUTS, parts=input_),
-        _Request.OUTPUTS_FIELD_NUMBER: Bound("outputs", MAX_OUTPUTS, parts=output),
+        _Request.INPUTS_FIELD_NUMBER: Bound("inputs", MAX_INPUTS, inside=input_),
+        _Request.OUTPUTS_FIELD_NUMBER: Bound("outputs", MAX_OUTPUTS, inside=output),
         _Request.RAW_INPUT_CONTENTS_FIELD_NUMBER: Bound("raw_input_contents", MAX_INPUTS),
     }
 
 
 BOUNDS = _bounds()
-_check = partial(check_parts, bounds=BOUNDS)
+_check = partial(check_limits, bounds=BOUNDS)
 
 
 class InferMessage(NamedTuple):
@@ -84,11 +84,7 @@ class InferMessage(NamedTuple):
 
 
 def read_infer_message(raw: bytes) -> InferMessage:
-    """Parses a serialized ModelInferRequest.
-
-    Raises:
-        InvalidRequestError: it is none, or has more parts than such a request can have.
-    """
+    """Parses a serialized ModelInferRequest; raises InvalidRequestError."""
     if len(raw) >= wire.SPLIT_BYTES:
         try:
             return _split(memoryview(raw))

@@ -20,7 +20,7 @@ from farpoint_server.codec.open_inference.json_values import (
     tensor_numbers,
 )
 from farpoint_server.codec.open_inference.message import MAX_INPUTS, MAX_OUTPUTS
-from farpoint_server.codec.validation import MAX_DIMENSIONS
+from farpoint_server.codec.tensors import MAX_DIMENSIONS
 from farpoint_server.codec.wire import Buffer, length_delimited
 from farpoint_server.errors import InvalidRequestError
 
@@ -39,9 +39,6 @@ def read_rest_request(
         version: Its version there; empty for the server's choice.
         body: The whole body.
         json_size: The header Inference-Header-Content-Length; None without it.
-
-    Raises:
-        InvalidRequestError: it is no such request.
     """
     view = memoryview(body)
     size = len(view) if json_size is None else json_size
@@ -81,12 +78,9 @@ def write_rest_response(
     """The JSON object of a response, and the binary data to send behind it.
 
     Where there is binary data, the size of the object is Inference-Header-Content-Length.
-
-    Raises:
-        InvalidRequestError: JSON has no such number as one of it.
     """
     all_binary = ALL_BINARY in request.parameters and request.parameters[ALL_BINARY].bool_param
-    asked = {output.name: output.parameters for output in request.outputs}
+    asked: dict[str, Any] = {output.name: output.parameters for output in request.outputs}
     outputs: list[dict[str, Any]] = []
     binary: list[Buffer] = []
     for output, data in zip(response.outputs, response.raw_output_contents, strict=True):

@@ -13,8 +13,7 @@ from farpoint.inference import open_inference_pb2 as pb
 from farpoint.v1 import tensor_pb2
 from farpoint_server.codec.dtypes import ELEMENT_TYPES, INFERENCE_TYPES
 from farpoint_server.codec.open_inference.message import InferMessage
-from farpoint_server.codec.tensors import TensorView, check_shape, parse_tensor
-from farpoint_server.codec.validation import RequestLimits
+from farpoint_server.codec.tensors import RequestLimits, TensorView, check_shape, parse_tensor
 from farpoint_server.codec.wire import Buffer, tensor_crc
 from farpoint_server.engine.types import Int64s, Outcome
 from farpoint_server.errors import InvalidRequestError, UnsupportedError, quoted
@@ -56,9 +55,6 @@ class InputTensor:
         Args:
             leading: The shape of the points without its last size, which this one has to begin
                 with.
-
-        Raises:
-            InvalidRequestError: it begins otherwise.
         """
         split = len(leading)
         if self.shape[:split] != tuple(leading):
@@ -78,9 +74,6 @@ def parse_inputs(
         message: Its inputs may be in any order.
         wanted: Name of each input, and the datatypes that it may have.
         optional: The same, of inputs that may be left out.
-
-    Raises:
-        ServiceError: there is another, one is missing, or one does not fit its shape.
     """
     known = {**wanted, **(optional or {})}
     places: dict[str, int] = {}
@@ -116,11 +109,7 @@ def parse_points(points: InputTensor, limits: RequestLimits) -> tuple[TensorView
 
 
 def requested_outputs(request: pb.ModelInferRequest, known: Iterable[str]) -> list[str]:
-    """Names of the outputs that are asked for; all that are known if none is.
-
-    Raises:
-        ServiceError: there is no such output, or it cannot be given as is asked.
-    """
+    """Names of the outputs that are asked for; all that are known if none is."""
     names = list(known)
     if len(request.outputs) > len(names):
         raise InvalidRequestError("outputs", f"at most {len(names)}", len(request.outputs))
@@ -152,15 +141,7 @@ def make_response(
     arrived: float,
     outcome: Outcome[Any],
 ) -> pb.ModelInferResponse:
-    """The response with name, datatype and array of each output, all raw.
-
-    Args:
-        request: What was asked.
-        model: Its name.
-        outputs: In the order that was asked for.
-        arrived: When the request did, in seconds of time.monotonic.
-        outcome: How long the model took.
-    """
+    """The response with name, datatype and array of each output, all raw."""
     response = pb.ModelInferResponse(model_name=model, model_version=VERSION, id=request.id)
     for name, datatype, array in outputs:
         type_ = INFERENCE_TYPES[datatype]

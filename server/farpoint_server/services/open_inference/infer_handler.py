@@ -1,50 +1,46 @@
-"""Handler of ModelInfer: parses a request to `fps`, an encoder or an exported model.
-
-One request of ModelStreamInfer takes the same way, and so may one that came over HTTP.
-"""
+"""Handlers of ModelInfer and ModelStreamInfer, for `fps`, encoders and exported models."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
 from farpoint.inference import open_inference_pb2 as pb
+from farpoint_server import request_context
 from farpoint_server.codec.encode import decode_encode_request
 from farpoint_server.codec.open_inference import encoder, exported, fps
 from farpoint_server.codec.open_inference.message import InferMessage, read_infer_message
-from farpoint_server.codec.validation import RequestLimits
-from farpoint_server.errors import InvalidRequestError
+from farpoint_server.codec.tensors import RequestLimits
+from farpoint_server.codec.wire import Buffer
+from farpoint_server.errors import InvalidRequestError, clear_tracebacks, status_of
 from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.loading import LoadedEncoder
 from farpoint_server.models.program import LoadedProgram, ProgramWork
 from farpoint_server.services.open_inference.repository import ModelRepository
+from farpoint_server.services.ordered_stream import OrderedStream
 from farpoint_server.services.pipeline import Call, Pipeline, SampleCall
+from farpoint_server.transport import interceptor
 from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.limits.open_calls import Outgoing
 
 TIMEOUT = "timeout"
+# Metadata of a call by which Triton's clients ask for a status instead of `error_message`.
+STATUS_KEY = "triton_grpc_error"
+FINAL = "triton_final_response"
 InferCall: TypeAlias = Call[Any, pb.ModelInferResponse]
 
 
 @dataclass(frozen=True)
 class InferHandler:
-    """Runs the model `fps` and the loaded models in the way that farpoint.v1 does.
-
-    Args:
-        pipeline: Which requests take.
-        model_limits: What one request to a loaded model may hold at most.
-        repository: Finds the model of a request.
-    """
+    """Runs the model `fps` and the loaded models in the way that farpoint.v1 does."""
 
     pipeline: Pipeline
     model_limits: RequestLimits
     repository: ModelRepository
 
     async def handle(self, context: Context) -> pb.ModelInferResponse:
-        """The response to the one message of a call.
-
-        Raises:
-            ServiceError: the request is wrong, or it cannot be done now.
-        """
+        """The response to the one message of a call; raises ServiceError."""
         arrived = time.monotonic()
         message = read_infer_message(await self.pipeline.receive(context))
         return await self.infer(message, arrived, context.time_remaining())
@@ -52,16 +48,7 @@ class InferHandler:
     async def infer(
         self, message: InferMessage, arrived: float, timeout_s: float | None
     ) -> pb.ModelInferResponse:
-        """The response to a message.
-
-        Args:
-            message: The request.
-            arrived: When it did, in seconds of time.monotonic.
-            timeout_s: Seconds that the caller will still wait; None for ever.
-
-        Raises:
-            ServiceError: the request is wrong, or it cannot be done now.
-        """
+        """The response to a message."""
         request, most = message.request, self.pipeline.limits.message_bytes
         model = self.repository.find(request.model_name, request.model_version)
         if message.size > most:
@@ -77,6 +64,46 @@ class InferHandler:
         else:
             call = _call_encoder(model, message, arrived, self.model_limits)
         return await self.pipeline.run(call, timeout_s)
+
+
+class InferStream(OrderedStream):
+    """The state of one ModelStreamInfer: each request as in ModelInfer, errors in the answers."""
+
+    def __init__(
+        self, context: Context, handler: InferHandler, outgoing: Outgoing, idle_s: float
+    ) -> None:
+        super().__init__(context, outgoing, idle_s)
+        self._handler = handler
+        metadata = dict(context.invocation_metadata() or ())
+        self._fails_with_status = metadata.get(STATUS_KEY) == "true"
+
+    async def _handle(self, index: int, raw: bytes, arrived: float) -> Sequence[Buffer]:
+        """The ModelStreamInferResponse to one request; what fails fails it alone."""
+        request_context.fork(request_index=index)
+        message: InferMessage | None = None
+        try:
+            message = read_infer_message(raw)
+            timeout_s = self._context.time_remaining()
+            answer = await self._handler.infer(message, arrived, timeout_s)
+        except Exception as error:
+            if self._fails_with_status:  # which the end of the call is logged with
+                raise
+            interceptor.log_end(arrived, error)
+            clear_tracebacks(error)
+            return [self._failure(message, error).SerializeToString()]
+        interceptor.log_end(arrived)
+        answer.parameters[FINAL].bool_param = True
+        return [pb.ModelStreamInferResponse(infer_response=answer).SerializeToString()]
+
+    def _failure(
+        self, message: InferMessage | None, error: Exception
+    ) -> pb.ModelStreamInferResponse:
+        answer = pb.ModelInferResponse()
+        if message is not None:
+            answer.id, answer.model_name = message.request.id, message.request.model_name
+        answer.parameters[FINAL].bool_param = True
+        text = status_of(error, self._request_id).message
+        return pb.ModelStreamInferResponse(error_message=text, infer_response=answer)
 
 
 def _call_encoder(

@@ -1,7 +1,7 @@
 """The models as Triton's model repository: found, described, listed, loaded and unloaded."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,7 @@ import torch
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec.open_inference import encoder, fps
 from farpoint_server.codec.open_inference.exported import tensor_sizes
-from farpoint_server.codec.open_inference.model_config import model_config, model_metadata
-from farpoint_server.codec.open_inference.tensors import VERSION
+from farpoint_server.codec.open_inference.tensors import VERSION, Sizes
 from farpoint_server.errors import InvalidRequestError, NotFoundError, UnsupportedError, quoted
 from farpoint_server.models.loading import LoadedModel
 from farpoint_server.models.program import LoadedProgram
@@ -21,18 +20,12 @@ from farpoint_server.services.model_statistics import ModelStatistics
 
 READY, UNAVAILABLE = "READY", "UNAVAILABLE"
 CONFIG = "config"
+PLATFORM = "farpoint"
 
 
 @dataclass(frozen=True)
 class ModelRepository:
-    """The model `fps`, which is always there, and the models of the registry.
-
-    Args:
-        registry: The loaded models.
-        statistics: Of all models.
-        devices: Where each of them runs.
-        is_serving: Whether the server is healthy.
-    """
+    """The model `fps`, which is always there, and the models of the registry."""
 
     registry: Registry
     statistics: ModelStatistics
@@ -154,3 +147,51 @@ def _path_of(parameters: Mapping[str, pb.ModelRepositoryParameter]) -> Path | No
         got = quoted(parameters[CONFIG].string_param)
         raise InvalidRequestError(f"parameters[{CONFIG}]", expected, got)
     return Path(path) if path else None
+
+
+def model_metadata(name: str, inputs: Sizes, outputs: Sizes) -> pb.ModelMetadataResponse:
+    """What a model takes and gives."""
+    tensor = pb.ModelMetadataResponse.TensorMetadata
+    return pb.ModelMetadataResponse(
+        name=name,
+        versions=[VERSION],
+        platform=PLATFORM,
+        inputs=[tensor(name=n, datatype=type_, shape=s) for n, (type_, s) in inputs.items()],
+        outputs=[tensor(name=n, datatype=type_, shape=s) for n, (type_, s) in outputs.items()],
+    )
+
+
+def model_config(
+    metadata: pb.ModelMetadataResponse, optional: Collection[str], devices: Sequence[torch.device]
+) -> pb.ModelConfigResponse:
+    """The configuration of a model."""
+    config = pb.ModelConfig(
+        name=metadata.name,
+        platform=PLATFORM,
+        backend=PLATFORM,
+        input=[
+            pb.ModelInput(
+                name=t.name,
+                data_type=pb.DataType.Value(f"TYPE_{t.datatype}"),
+                dims=t.shape,
+                optional=t.name in optional,
+            )
+            for t in metadata.inputs
+        ],
+        output=[
+            pb.ModelOutput(
+                name=t.name, data_type=pb.DataType.Value(f"TYPE_{t.datatype}"), dims=t.shape
+            )
+            for t in metadata.outputs
+        ],
+        model_transaction_policy=pb.ModelTransactionPolicy(decoupled=False),
+    )
+    for index, device in enumerate(devices):
+        is_cpu = device.type == "cpu"
+        config.instance_group.add(
+            name=f"{metadata.name}_{index}",
+            kind=pb.ModelInstanceGroup.KIND_CPU if is_cpu else pb.ModelInstanceGroup.KIND_GPU,
+            count=1,
+            gpus=() if is_cpu else [device.index or 0],
+        )
+    return pb.ModelConfigResponse(config=config)

@@ -48,11 +48,7 @@ _PARAMETERS = {bool: "bool_param", int: "int64_param", str: "string_param"}
 
 
 def routes(exchange: Exchange) -> Sequence[BaseRoute]:
-    """Routes for the application of HTTP.
-
-    Args:
-        exchange: Runs the calls, at which the servicer is registered.
-    """
+    """Routes for the application of HTTP."""
     return [
         Route(path, _Endpoint(exchange, method), methods=[verb])
         for verb, pattern, method in PATHS
@@ -87,13 +83,7 @@ class _RestForm:
 
 
 class CallForm(_RestForm):
-    """Messages of a method as JSON with the names of the contract.
-
-    Args:
-        method: Its name.
-        path: Fields of the request that the path has.
-        _: Headers, of which nothing is needed.
-    """
+    """Messages of a method as JSON with the names of the contract."""
 
     max_bytes = json_values.MAX_BYTES
 
@@ -121,12 +111,7 @@ class CallForm(_RestForm):
 
 
 class InferForm(_RestForm):
-    """A request and its response as JSON, with binary data behind it.
-
-    Args:
-        path: Name of the model, and its version perhaps.
-        headers: Of the request.
-    """
+    """A request and its response as JSON, with binary data behind it."""
 
     max_bytes = NO_BOUND
 

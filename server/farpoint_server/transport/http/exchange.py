@@ -35,12 +35,13 @@ class Answer(NamedTuple):
 
 
 class Form(Protocol):
-    """How the message of a call and its answer look in HTTP."""
+    """Messages of calls and their answers as HTTP; `protocol` is for the log.
+
+    `max_bytes` of a body counts where it is below the server's limit.
+    """
 
     protocol: str
-    """For the log."""
     max_bytes: int
-    """Of a body, where that is less than the server's limit."""
 
     @property
     def read(self) -> Callable[[bytes], bytes] | None:

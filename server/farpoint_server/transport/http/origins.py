@@ -28,13 +28,7 @@ HARMLESS = ("GET", "HEAD", "OPTIONS")
 
 
 def guard(app: ASGIApp, address: str, origins: Sequence[str]) -> ASGIApp:
-    """The application with these rules.
-
-    Args:
-        app: Answers requests that may pass.
-        address: HOST:PORT that it listens on.
-        origins: "https://host" of pages that may call it, or "*" for all; its own may anyway.
-    """
+    """The application at HOST:PORT, open to pages of "https://host" or "*" and to its own."""
     if ANY not in origins:
         app = PageCheck(app, is_local(address), [origin.lower() for origin in origins])
     if not origins:

@@ -1,0 +1,90 @@
+"""Methods that one process answers for all processes of a server.
+
+State across calls is listed in docs/decisions; what is added there needs a line here.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+
+from farpoint_server.services.methods import Handler
+from farpoint_server.services.model_statistics import add_statistics
+from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.peers import Peers
+
+Merge = Callable[[Mapping[int, Any]], Message]
+"""One answer of those of all processes by index, this one's first."""
+
+
+def _first(answers: Mapping[int, Any]) -> Any:
+    """Where all answer the same."""
+    return next(iter(answers.values()))
+
+
+def _memory(answers: Mapping[int, Any]) -> Any:
+    merged = _by_process(answers, "devices")
+    merged.resident_bytes = sum(answer.resident_bytes for answer in answers.values())
+    return merged
+
+
+def _trims(answers: Mapping[int, Any]) -> Any:
+    return _by_process(answers, "trims")
+
+
+def _by_process(answers: Mapping[int, Any], field: str) -> Any:
+    """The entries of a field of all processes, each with the index of its own."""
+    merged = type(_first(answers))()
+    for index, answer in sorted(answers.items()):
+        for entry in getattr(answer, field):
+            entry.process = index
+        merged.MergeFrom(answer)
+    return merged
+
+
+def _statistics(answers: Mapping[int, Any]) -> Any:
+    own, *others = answers.values()
+    models = {model.name: model for model in own.model_stats}
+    for other in others:
+        for model in other.model_stats:
+            if model.name in models:
+                add_statistics(models[model.name], model)
+    return own
+
+
+# Whether a method changes something, and what is made of the answers.
+METHODS: Mapping[str, tuple[bool, Merge]] = {
+    "/farpoint.v1.AdminService/GetMemory": (False, _memory),
+    "/farpoint.v1.AdminService/TrimMemory": (True, _trims),
+    "/farpoint.v1.AdminService/LoadModel": (True, _first),
+    "/farpoint.v1.AdminService/UnloadModel": (True, _first),
+    "/inference.GRPCInferenceService/ModelStatistics": (False, _statistics),
+    "/inference.GRPCInferenceService/RepositoryModelLoad": (True, _first),
+    "/inference.GRPCInferenceService/RepositoryModelUnload": (True, _first),
+}
+CHANGING = frozenset(method for method, (changes, _) in METHODS.items() if changes)
+
+
+def answer_for_all(peers: Peers, index: int, path: str, handler: Handler) -> Handler:
+    """A handler that answers a method of METHODS for all processes; another as it is.
+
+    This process answers first, so what it refuses reaches no other one.
+    """
+    if path not in METHODS:
+        return handler
+    changes, merge = METHODS[path]
+    answer: Any = handler.unary_unary
+
+    async def answer_all(request: Message, context: Context) -> Message:
+        own = await answer(request, context)
+        data = request.SerializeToString()
+        if changes:
+            others = await peers.tell(path, data, context.time_remaining())
+        else:
+            others = await peers.ask(path, data)
+        return merge({index: own, **{i: type(own).FromString(raw) for i, raw in others.items()}})
+
+    return grpc.unary_unary_rpc_method_handler(
+        answer_all, handler.request_deserializer, handler.response_serializer
+    )
