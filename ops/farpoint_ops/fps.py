@@ -16,7 +16,7 @@ device:
 """
 
 from itertools import accumulate
-from typing import TYPE_CHECKING, Literal, TypedDict, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import torch
 from torch import Tensor
@@ -40,13 +40,12 @@ from farpoint_ops.fps_ragged import farthest_point_sample_ragged
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    class Options(TypedDict, total=False):
+    from farpoint_ops.fps_ragged import Options as RaggedOptions
+
+    class Options(RaggedOptions, total=False):
         """Keywords that do not change what is returned."""
 
-        start: Start
-        generator: torch.Generator | None
         lengths: Integers | None
-        nonfinite: Nonfinite
 
 
 @overload

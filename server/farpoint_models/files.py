@@ -1,4 +1,4 @@
-"""Files that somebody names: opened once, and only if they are regular."""
+"""Files of a user's choice: opened once, and only if they are regular."""
 
 import os
 import stat

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo.testing
 from torch import Tensor
 
 from farpoint_ops import (
@@ -217,31 +218,6 @@ def test_starts_lengths_and_ragged_compile(device: torch.device) -> None:
     compiled = torch.compile(sample, fullgraph=True, backend="aot_eager")
     for actual, expected in zip(compiled(*arguments), sample(*arguments), strict=True):
         assert torch.equal(actual, expected)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_autocast_changes_neither_values_nor_dtypes(
-    device: torch.device, dtype: torch.dtype
-) -> None:
-    xyz, features = clouds(device, 2, 50, 3), clouds(device, 2, 4, 50).to(dtype)
-    idx = farthest_point_sample(xyz, 9)
-    expected = gather_points(features, idx)
-    with torch.autocast(device.type, dtype=torch.bfloat16):
-        assert torch.equal(farthest_point_sample(xyz, 9), idx)
-        actual = gather_points(features, idx)
-    assert actual.dtype == dtype
-    assert torch.equal(actual, expected)
-
-
-def test_sampling_is_a_stop_gradient(device: torch.device) -> None:
-    xyz = clouds(device, 1, 30, 3).requires_grad_()
-    idx, radii = farthest_point_sample(xyz * 2, 5, return_distances=True)
-    assert not idx.requires_grad
-    assert not radii.requires_grad
-    gather_points(xyz.transpose(1, 2), idx).sum().backward()
-    assert xyz.grad is not None
-    picked = torch.zeros(30, device=device).index_fill(0, idx[0].long(), 1.0)
-    assert torch.equal(xyz.grad, picked[None, :, None].expand(1, 30, 3))
 
 
 def test_meta_tensors_have_shapes_and_dtypes() -> None:

@@ -165,6 +165,8 @@ def test_a_sample_is_inspected_by_its_number(
     row = f"Row {sample.indices[largest]:,} is"
     street.wait_for(f"document.getElementById('pick-hint').textContent.startsWith('{row}')")
     assert f"of {cells[largest]:,} points within " in street.text("pick-hint")
+    # The cell on the left, the sample on the right.
+    street.wait_for_pixels(lambda left, right: left > 20 < right < 500, color=(235, 64, 110))
 
 
 def test_a_link_brings_the_settings_back(street: Page, address: str) -> None:

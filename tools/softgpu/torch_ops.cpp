@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 
@@ -180,6 +181,7 @@ class Call {
   }
 
   void run() {
+    const c10::DeviceGuard guard(*device_);
     auto job = std::make_unique<Job>(Job{op_, {}, {}, {}});
     std::vector<IValue> results;
     Stack metas;

@@ -188,7 +188,8 @@ def check_sample_counts(m: object, clouds: Sequence[Sized]) -> list[int]:
             "give m, the number of points to choose, or a radius, or both", field="sample_counts"
         )
     counts = _whole_numbers(m, len(clouds), "m", "sample_counts")
-    for i, (cloud, count) in enumerate(zip(clouds, _spread(counts, clouds), strict=True)):
+    for i, cloud in enumerate(clouds):
+        count = counts[i % len(counts)]
         if not 1 <= count <= len(cloud):
             raise InvalidArgumentError(
                 f"m must be from 1 to the {len(cloud)} points of cloud {i}, got {count}",
@@ -200,17 +201,14 @@ def check_sample_counts(m: object, clouds: Sequence[Sized]) -> list[int]:
 def check_start_indices(start: object, clouds: Sequence[Sized]) -> list[int]:
     """One start row for all clouds or one per cloud, as the request states them."""
     starts = _whole_numbers(start, len(clouds), "start", "start_indices")
-    for i, (cloud, row) in enumerate(zip(clouds, _spread(starts, clouds), strict=True)):
+    for i, cloud in enumerate(clouds):
+        row = starts[i % len(starts)]
         if not 0 <= row < len(cloud):
             raise InvalidArgumentError(
                 f"start must be a row from 0 to {len(cloud) - 1} of cloud {i}, got {row}",
                 field=f"start_indices[{i}]",
             )
     return starts
-
-
-def _spread(values: list[int], clouds: Sequence[Sized]) -> list[int]:
-    return values * len(clouds) if len(values) == 1 else values
 
 
 def _whole_numbers(value: Any, clouds: int, name: str, field: str) -> list[int]:

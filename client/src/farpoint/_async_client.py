@@ -17,8 +17,7 @@ from farpoint._rpcs.encode import EncodeRpc
 from farpoint._rpcs.infer import CONCURRENCY, InferRpc
 from farpoint._rpcs.methods import EncodeOptions, InferOptions, Method, Nonfinite, SampleOptions
 from farpoint._rpcs.sample import SampleRpc
-from farpoint._rpcs.stream import SampleStreamRpc
-from farpoint._rpcs.upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
+from farpoint._rpcs.stream import CERTAINLY_ACCEPTED_BYTES, SampleStreamRpc, UploadRpc
 from farpoint._shared_memory import Lease
 from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike, Counts
 from farpoint.memory import Memory, Trim
@@ -191,11 +190,11 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         await self._invoke(calls.unload_model(name), self._start(timeout))
 
     async def server_info(self, *, timeout: float | None = None) -> ServerInfo:
-        """What the server is and what it accepts."""
+        """The server's version, devices, methods and limits."""
         return await self._invoke(calls.server_info(), self._start(timeout))
 
     async def memory(self, *, snapshots: bool = False, timeout: float | None = None) -> Memory:
-        """What the memory of each device is used for; see `Client.memory`."""
+        """The memory of each device, by use; see `Client.memory`."""
         return await self._invoke(calls.get_memory(snapshots), self._start(timeout))
 
     async def trim_memory(self, *, force: bool = False, timeout: float | None = None) -> list[Trim]:

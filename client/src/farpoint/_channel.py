@@ -58,12 +58,7 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
 
 @dataclass(frozen=True)
 class Balance:
-    """Which server gets a call, and how many calls may be repeated.
-
-    Args:
-        policy: one of gRPC's.
-        retry_budget: attempts that may fail before no more calls are repeated.
-    """
+    """Which server gets a call, and how many calls may be repeated."""
 
     policy: LoadBalancing = "round_robin"
     retry_budget: int = DEFAULT_BUDGET
@@ -117,24 +112,21 @@ def open_channel(
     target: str, security: Security = PLAIN, balance: Balance = ROUND_ROBIN
 ) -> grpc.Channel:
     """A channel with this package's defaults; nothing is sent yet."""
-    address, options = _resolve(target, security, balance)
-    if security.credentials is None:
-        return grpc.insecure_channel(address, options=options)
-    return grpc.secure_channel(address, security.credentials, options=options)
+    channel: grpc.Channel = _open(grpc, target, security, balance)
+    return channel
 
 
 def open_aio_channel(
     target: str, security: Security = PLAIN, balance: Balance = ROUND_ROBIN
 ) -> grpc.aio.Channel:
     """As `open_channel`, for asyncio; to be called with the loop running."""
-    address, options = _resolve(target, security, balance)
-    if security.credentials is None:
-        return grpc.aio.insecure_channel(address, options=options)
-    return grpc.aio.secure_channel(address, security.credentials, options=options)
+    channel: grpc.aio.Channel = _open(grpc.aio, target, security, balance)
+    return channel
 
 
-def _resolve(
-    target: str, security: Security, balance: Balance
-) -> tuple[str, tuple[tuple[str, Any], ...]]:
+def _open(api: Any, target: str, security: Security, balance: Balance) -> Any:
     address, authority = grpc_target(checked_target(target))
-    return address, OPTIONS + balance.options + authority + security.options
+    options = OPTIONS + balance.options + authority + security.options
+    if security.credentials is None:
+        return api.insecure_channel(address, options=options)
+    return api.secure_channel(address, security.credentials, options=options)

@@ -17,8 +17,7 @@ from farpoint._rpcs.encode import EncodeRpc
 from farpoint._rpcs.infer import CONCURRENCY, InferRpc
 from farpoint._rpcs.methods import EncodeOptions, InferOptions, Method, Nonfinite, SampleOptions
 from farpoint._rpcs.sample import SampleRpc
-from farpoint._rpcs.stream import SampleStreamRpc
-from farpoint._rpcs.upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
+from farpoint._rpcs.stream import CERTAINLY_ACCEPTED_BYTES, SampleStreamRpc, UploadRpc
 from farpoint._shared_memory import Lease
 from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike, Counts
 from farpoint.memory import Memory, Trim
@@ -285,11 +284,11 @@ class Client(BaseClient[grpc.Channel]):
         self._invoke(calls.unload_model(name), self._start(timeout))
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
-        """What the server is and what it accepts."""
+        """The server's version, devices, methods and limits."""
         return self._invoke(calls.server_info(), self._start(timeout))
 
     def memory(self, *, snapshots: bool = False, timeout: float | None = None) -> Memory:
-        """What the memory of each of the server's devices is used for.
+        """The memory of each of the server's devices, by use.
 
         Args:
             snapshots: whether to include torch's memory snapshots, which can be large.

@@ -32,7 +32,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Security:
-    """What a channel is opened with; without credentials in plain text."""
+    """Credentials and options of a channel; without credentials it is in plain text."""
 
     credentials: grpc.ChannelCredentials | None = None
     options: tuple[tuple[str, Any], ...] = ()

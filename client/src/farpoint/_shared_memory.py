@@ -66,7 +66,7 @@ class Region:
         np.concatenate(parts, out=stacked)
 
     def withdraw(self, context: CallContext) -> None:
-        """Takes it back and waits until the server has made room for another."""
+        """Takes it back and waits until the server can take another."""
         with suppress(OSError):  # which a passed deadline is too: what follows meets it again
             self._connection.shutdown(socket.SHUT_WR)
             self._connection.settimeout(_wait_s(context))
@@ -80,11 +80,7 @@ class Region:
 
 
 class SharedMemory:
-    """Regions of one client; each serves one request at a time. Threads may share it.
-
-    Args:
-        address: "unix:PATH", as in the server's --shared-memory-listen.
-    """
+    """Regions of one client; each serves one request at a time. Threads may share it."""
 
     def __init__(self, address: str) -> None:
         if not address.startswith("unix:"):
@@ -144,10 +140,6 @@ class Lease:
 
     A task that is cancelled ends its call while a thread may still wait for the server or write:
     then it is that thread that gives the region back, so that no other call writes there before.
-
-    Args:
-        memory: the client's.
-        context: whose deadline bounds the wait for the server.
     """
 
     def __init__(self, memory: SharedMemory, context: CallContext) -> None:

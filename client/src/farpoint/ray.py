@@ -108,7 +108,7 @@ def sample_dataset(
         num_cpus: cores of each actor.
         num_gpus: GPUs of each actor, of one also a part; with it clouds are sampled there.
         concurrency: actors, or the fewest and the most; None leaves it to Ray Data, from one to
-            as many as the cluster has room for.
+            as many as the cluster can run.
 
     Returns:
         The columns of `ds` and beside them `indices`, int64 (m,), `distances`, float32 (m,), and

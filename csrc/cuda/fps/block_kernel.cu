@@ -1,17 +1,9 @@
 // Farthest point sampling with one thread block per cloud, the cloud in registers.
 //
-// 1. Public kernels keep points and distances in global memory and reduce through shared memory,
-//    a barrier per level: 26 issue slots and 20 bytes of L1/L2 traffic per point and step.
-// 2. Here both live in registers, without traffic: 6 instructions for the distance, a minimum, and
-//    half of one for a maximum of three. A shared copy of the points serves the one random read of
-//    a step, the coordinates of the winner.
-// 3. The tree of barriers became a warp reduction for the distance, a search for its row in eight
-//    items of each thread, one for the row, and one barrier, behind which every thread compares
-//    the warps.
-// 4. Processors full of clouds are bound by instructions, of which each warp has some thirty a step
-//    beside its points: there a cloud gets one warp up to 1024 points, and no barrier at all.
-// 5. Taken points need no mark: a sample is 0 from itself, and when every distance is 0 the rest is
-//    left to the tail.
+// Points and distances need no memory traffic; a shared copy of the points serves the one random
+// read of a step, the winner's coordinates. Warps meet at one barrier a step, behind which every
+// thread compares their results. Taken points need no mark: a sample is 0 from itself, and when
+// every distance is 0 the rest is left to the tail.
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/argmax.cuh"
 #include "cuda/fps/cloud.cuh"

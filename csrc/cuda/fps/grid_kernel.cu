@@ -1,11 +1,8 @@
 // Farthest point sampling over the whole grid: one launch per sample, any size, any device.
 //
-// 1. The obvious kernel reduces to one record per block and launches a second kernel to reduce
-//    those. Here each block folds its best into one 64-bit word per cloud with atomicMax.
-// 2. (distance bits, ~row) as one integer: its maximum is the farthest point, the lowest row on a
-//    tie, in whatever order the blocks arrive.
-// 3. Three words per cloud in turn: a step reads the winner in one, fills the next and clears the
-//    one after, so that no launch is spent on clearing.
+// Each block folds its best into one 64-bit word per cloud with atomicMax: (distance bits, ~row),
+// whose maximum is the farthest point, the lowest row on a tie, in any order of blocks. Of three
+// words per cloud a step reads one, fills the next and clears the one after.
 #include <algorithm>
 
 #include "cuda/common/launch.cuh"

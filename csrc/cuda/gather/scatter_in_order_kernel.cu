@@ -1,12 +1,9 @@
-// Scatter-add kernel that adds in the order of the samples, as the CPU does: the same bits.
+// Scatter-add in the order of the samples, with the bits of the CPU.
 //
-// 1. Once the indices are sorted, a thread can add up the samples of a point alone, but reads their
-//    values in the order of points: 4 bytes of a sector.
-// 2. Here a warp owns a row of the output, holds it in shared memory and goes over the row's values
-//    as they stand, 32 at a time. Where lanes share a point the lowest adds up the values of all,
-//    in the order of lanes: one load and one store of a sum, no atomics, no sort.
-// 3. Which lanes share a point is found out once for all rows of the block, a tile ahead. Rows too
-//    long for shared memory are cut into ranges, each of which passes over all samples.
+// A warp owns a row of the output in shared memory and goes over the row's values, 32 at a time.
+// Where lanes share a point the lowest adds up the values of all, in the order of lanes, without
+// atomics or a sort. Rows too long for shared memory are cut into ranges, each of which passes over
+// all samples.
 #include "cuda/gather/gather.h"
 #include "cuda/gather/rows.cuh"
 

@@ -26,7 +26,7 @@ def farthest_in_any_space(
     """`farthest_point_sample_ragged` in more dimensions than its kernels take, a sample a pass."""
     sizes, picked = offsets.diff(), []
     firsts = random_starts(sizes, None) if start == "random" else torch.zeros_like(sizes)
-    for b, cloud in enumerate(points.split(sizes.tolist())):
+    for b, cloud in enumerate(torch.split(points, sizes.tolist())):
         row, distance = int(firsts[b]), torch.full_like(cloud[:, 0], math.inf)
         for _ in range(int(counts[b])):
             picked.append(row + int(offsets[b]))

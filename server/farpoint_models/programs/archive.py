@@ -33,7 +33,7 @@ AOTI = "data/aotinductor/model/"
 _PICKLES = re.compile(
     r"(data/(weights|constants)/(.*\.pt|(custom|opaque)_obj_.*)|(.*/)?data\.pkl)", re.IGNORECASE
 )
-# Beside ops: arithmetic of sizes.
+# Not ops: arithmetic of sizes.
 _ARITHMETIC = re.compile(r"_operator\.\w+|math\.\w+|torch\._?sym_\w+|builtins\.(max|min)")
 _OP = re.compile(r"(?:torch\.ops\.)?(\w+)(?:\.|::)(\w+)(?:\.(\w+))?")
 # What graphs may call; of farpoint nothing private, which takes addresses of the process.
@@ -59,7 +59,7 @@ class Archive:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """That beside the file, or else that in it; raises ProgramError."""
+        """That of the file next to it, or else that in it; raises ProgramError."""
         beside = self.path.with_name(f"{self.path.name}.json")
         if beside.exists():
             with open_regular(beside, ProgramError) as file:
@@ -97,8 +97,8 @@ def open_archive(path: Path) -> Iterator[Archive]:
     """The archive of a program that can be loaded without unpickling, and whose ops are all here.
 
     Raises:
-        ProgramError: it is none, it holds pickles, or it calls an op that is not there; or whatever
-            goes wrong with its content in the block.
+        ProgramError: it is none, it holds pickles, or it calls an op that is not there; or its
+            content turns out malformed in the block.
         OSError: the file cannot be read.
     """
     with open_regular(path, ProgramError) as file:
@@ -123,7 +123,7 @@ def _checked(path: Path, file: zipfile.ZipFile, size: int) -> Archive:
     )
     if not stored or sum(info.file_size for info in file.infolist()) > size:
         raise ProgramError("expected records that are stored, got compressed or encrypted ones")
-    # torch finds records whatever their case.
+    # torch ignores the case of record names.
     if len({name.lower() for name in found}) < len(found):
         raise ProgramError("expected records of different names in the archive, got one twice")
     root = found[0].split("/")[0] + "/" if found else ""

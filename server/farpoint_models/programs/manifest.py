@@ -22,7 +22,7 @@ from farpoint_models.programs.tensors import (
 
 FORMAT = "farpoint.program/1"
 FILE_NAME = "farpoint.json"
-"""In the archive's extra files; beside `NAME.pt2` it is `NAME.pt2.json`."""
+"""In the archive's extra files; next to `NAME.pt2` it is `NAME.pt2.json`."""
 # Rows are numbered by int32; torch.export writes the largest int64 for no limit.
 MAX_LEAST, MAX_MOST = (1 << 31) - 1, (1 << 63) - 1
 _NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
@@ -66,7 +66,7 @@ class Manifest:
 
     @property
     def extra_inputs(self) -> list[TensorSpec]:
-        """What a request has beside its clouds."""
+        """Inputs other than the clouds."""
         return [spec for spec in self.inputs if spec.role in (Role.PER_POINT, Role.PER_CLOUD)]
 
     @property

@@ -93,7 +93,7 @@ def _flat(function: Callable[..., Any], in_spec: Any) -> Flat:
 def _load_package(path: Path, device: torch.device) -> Flat:
     from torch.export.pt2_archive._package import AOTICompiledModel
 
-    # Not torch's aoti_load_package, which also reads, and unpickles, what lies beside the code.
+    # Not torch's aoti_load_package, which also reads, and unpickles, what else is in the package.
     loader: Any = torch._C._aoti.AOTIModelPackageLoader
     try:
         built_for = loader.load_metadata_from_package(str(path), "model")["AOTI_DEVICE_KEY"]

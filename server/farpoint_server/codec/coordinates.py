@@ -132,7 +132,11 @@ def _origins(points: Float64s, lengths: Int64s) -> Float64s:
 
 
 def check_finite(
-    points: Float32s | Float64s, lengths: Int64s, needed: Int64s | None, field: str = "points"
+    points: npt.NDArray[Any],
+    lengths: Int64s,
+    needed: Int64s | None = None,
+    field: str = "points",
+    expected: str = "finite coordinates (nonfinite_policy IGNORE samples around others)",
 ) -> None:
     """Raises InvalidRequestError for rows that are not finite.
 
@@ -142,25 +146,34 @@ def check_finite(
         needed: Shape (B,), or (1,) for all clouds: finite rows that a cloud must have, whatever
             the others are; None if all rows must be.
         field: Path of the points in the request.
+        expected: What all rows must be.
     """
     if np.isfinite(points).all():
         return
     finite = np.asarray(np.isfinite(points).all(axis=1))
     if needed is None:
-        expected = "finite coordinates (nonfinite_policy IGNORE samples around others)"
-        raise nonfinite(points, finite, lengths, expected, field)
+        raise _nonfinite(points, finite, lengths, expected, field)
     available = np.add.reduceat(finite, lengths.cumsum() - lengths, dtype=np.int64)
     check_range(needed, 1, available, "sample_counts", "the finite points of cloud {}")
 
 
-def nonfinite(
-    points: Float32s | Float64s,
+def check_values(values: npt.NDArray[Any], field: str) -> None:
+    """Raises InvalidRequestError for rows of other values that are not finite."""
+    finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+    if not finite.all():
+        rows = f"{len(finite) - int(finite.sum())} rows, the first at row {int(finite.argmin())}"
+        expected = f"finite numbers within {values.dtype}"
+        raise InvalidRequestError(f"{field}.data", expected, f"NaN or infinity in {rows}")
+
+
+def _nonfinite(
+    points: npt.NDArray[Any],
     finite: npt.NDArray[np.bool_],
     lengths: Int64s,
     expected: str,
-    field: str = "points",
+    field: str,
 ) -> InvalidRequestError:
-    """What is said of the first row that is not `finite`."""
+    """The error of the first row that is not `finite`."""
     row = int(finite.argmin())
     stops = lengths.cumsum()
     cloud = int(np.searchsorted(stops, row, side="right"))

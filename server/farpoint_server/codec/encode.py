@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_models import EncoderConfig
-from farpoint_server.codec.coordinates import nonfinite, to_float32
+from farpoint_server.codec.coordinates import check_finite, check_values, to_float32
 from farpoint_server.codec.tensors import (
     RequestLimits,
     TensorView,
@@ -19,7 +18,7 @@ from farpoint_server.codec.tensors import (
     read_lengths,
 )
 from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tensor
-from farpoint_server.engine.types import EncoderInput, Float32s, Int64s, Outcome, StageOutput
+from farpoint_server.engine.types import EncoderInput, Int64s, Outcome, StageOutput
 from farpoint_server.errors import InvalidRequestError
 
 ATTRIBUTE_TYPES = (
@@ -88,27 +87,13 @@ def _parse_attributes(
 def decode_encode_request(request: ParsedEncodeRequest) -> EncoderInput:
     """The clouds in float32, float64 coordinates shifted as for Sample."""
     points, _ = to_float32(request.points, request.lengths)
-    finite = _finite_rows(points)
-    if not finite.all():
-        raise nonfinite(points, finite, request.lengths, "finite coordinates")
-    return EncoderInput(points, _decode_attributes(request), request.lengths)
-
-
-def _decode_attributes(request: ParsedEncodeRequest) -> Float32s:
-    if request.attributes is None:
-        return np.empty((request.points.shape[0], 0), np.float32)
-    with np.errstate(over="ignore"):
-        values = request.attributes.array().astype(np.float32, copy=False)
-    finite = _finite_rows(values)
-    if not finite.all():
-        got = f"NaN or infinity in {len(finite) - int(finite.sum())} rows, the first at row"
-        got = f"{got} {int(finite.argmin())}"
-        raise InvalidRequestError("attributes.data", "finite numbers within float32", got)
-    return values
-
-
-def _finite_rows(values: Float32s) -> npt.NDArray[np.bool_]:
-    return np.asarray(np.isfinite(values).all(axis=1))
+    check_finite(points, request.lengths, expected="finite coordinates")
+    attributes = np.empty((len(points), 0), np.float32)
+    if request.attributes is not None:
+        with np.errstate(over="ignore"):
+            attributes = request.attributes.array().astype(np.float32, copy=False)
+        check_values(attributes, "attributes")
+    return EncoderInput(points, attributes, request.lengths)
 
 
 def serialize_encode_response(

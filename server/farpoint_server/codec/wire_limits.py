@@ -6,9 +6,9 @@ message bounds neither the memory nor the time of its parsing. One walk over its
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from farpoint_server.codec.tensors import MAX_ATTRIBUTES, MAX_DIMENSIONS, MAX_PACKED_FIELDS
@@ -127,7 +127,7 @@ def limits_of(kind: type[Message], clouds: int) -> Check:
     return partial(check_limits, bounds=_bounds_of(kind.DESCRIPTOR, clouds))
 
 
-def _bounds_of(message: Descriptor, clouds: int) -> Bounds:
+def _bounds_of(message: Any, clouds: int) -> Bounds:
     """Of repeated fields there are as many as _MAX_REPEATED says, or one for each cloud."""
     bounds: dict[int, Bound] = {}
     for field in message.fields:

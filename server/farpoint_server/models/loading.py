@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """An encoder that is ready, on each device. Whoever holds it may go on using it."""
+    """An encoder that is ready, on each device. It stays usable while it is referenced."""
 
     name: str
     config: EncoderConfig

@@ -45,7 +45,7 @@ class Registry:
 
     Args:
         engines: One of each device, which gets a copy of every model.
-        readiness: Told of every model once it is warm, and when it is gone.
+        readiness: Learns of every model once it is warm, and when it is gone.
     """
 
     def __init__(self, engines: Sequence[Engine], readiness: Readiness) -> None:

@@ -21,7 +21,7 @@ from farpoint_server.models.program import LoadedProgram, ProgramBatch
 TIMEOUT_S = 120
 # Beyond the interpreter with torch: copies of the archive, and memory for the first run.
 ARCHIVE_COPIES, RUN_BYTES = 4, 4 << 30
-# Enough for the time and the memory of a row to be told from those of a call.
+# Enough to tell the time and memory of a row from those of a call.
 PROGRAM_POINTS = 1024
 CPU = torch.device("cpu")
 
@@ -76,7 +76,7 @@ def main(path: Path, timeout_s: int, *, runs: bool) -> None:
 
 
 def sample_request(manifest: Manifest) -> ProgramInput:
-    """A request that the manifest allows: one random cloud, zeros beside it."""
+    """A request that the manifest allows: one random cloud, and zeros for other inputs."""
     length = manifest.within("N", manifest.within("P", PROGRAM_POINTS))
     clouds = manifest.within("B", 1)
     random = np.random.default_rng(0)

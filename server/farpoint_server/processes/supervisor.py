@@ -17,9 +17,8 @@ import structlog
 from farpoint_server.config.settings import Settings
 from farpoint_server.processes.child import PATIENCE_S, Child
 from farpoint_server.processes.log import LogMerger
-from farpoint_server.processes.place import Place
+from farpoint_server.processes.place import Place, share
 from farpoint_server.processes.ports import Ports
-from farpoint_server.processes.share import share
 
 # Seconds before a process that ended is replaced: twice as many each time, until one has lived.
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 30.0

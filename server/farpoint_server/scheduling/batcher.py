@@ -34,13 +34,13 @@ class Batcher:
         engines: Each runs one batch at a time, or as many as its depth.
         batch_points: Points after which a batch takes no further request; a request that is
             larger by itself makes a batch of its own.
-        watchdog: Told of every batch that runs; one without limit if None.
+        watchdog: Watches every batch that runs; one without limit if None.
         background: Engines for long work, in the order of `engines`; without them all work waits
             in one queue.
         long_ns: Predicted nanoseconds above which work is long.
         batch_ns: Predicted nanoseconds after which a batch takes no further request; None is
-            without limit, as for a GPU, which runs the clouds of a batch beside one another.
-        metrics: Told of every batch.
+            without limit, as for a GPU, which runs the clouds of a batch in parallel.
+        metrics: Observe every batch.
         costs: Of the device; of a CPU if None.
         clock: Seconds, monotonic.
     """

@@ -9,7 +9,7 @@ from farpoint_server.errors import RETRY_MS, OverloadedError
 from farpoint_server.memory.monitor import MemoryMonitor, MonitoredEngine
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
 from farpoint_server.models.registry import Registry
-from farpoint_server.services.methods import Methods, unary_methods
+from farpoint_server.services.methods import Answer, Methods, unary_methods
 from farpoint_server.services.sampling import describe_model
 
 DESCRIPTOR = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
@@ -32,7 +32,7 @@ class AdminServicer:
 
     def methods(self) -> Methods:
         """Handlers of all methods."""
-        answers = {
+        answers: dict[str, Answer] = {
             "GetMemory": self._get_memory,
             "TrimMemory": self._trim_memory,
             "LoadModel": self._load_model,

@@ -176,7 +176,8 @@ class Pipeline:
             ),
             partial(serialize_sample_response, arrived),
         )
-        return b"".join(await self.run(call, context.time_remaining()))
+        chunks = await self.run(call, context.time_remaining())
+        return b"".join(chunks)
 
     async def receive(self, context: Context) -> bytes:
         """The one message of a call; raises ServiceError without headroom for it."""

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from farpoint.cli.app import app
 from farpoint.cli.bench.load import Arrivals, Kind, Measured, make_requests, offer
-from farpoint.cli.bench.search import Goal, Step, rise, sustained
+from farpoint.cli.bench.report import Goal, Step, rise, sustained
 from farpoint.v1 import sampling_pb2 as pb
 
 GOAL = Goal(latency_ms=50.0, percent=99.0)

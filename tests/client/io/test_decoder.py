@@ -2,6 +2,8 @@
 
 import os
 import sys
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,8 +120,9 @@ def test_a_panic_is_one_line(decoder, tmp_path):
 
 def test_no_process_is_left(decoder):
     assert is_well(decoder)
-    process = decoder._process
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+    before = children.read_text().split()
     decoder.close()
-    assert process.poll() is not None
+    assert len(children.read_text().split()) == len(before) - 1
     with pytest.raises(farpoint.CloudFileError, match="closed"):
         decoder.take(np.arange(1))

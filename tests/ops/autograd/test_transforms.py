@@ -99,11 +99,15 @@ def test_jvp_is_the_transpose_of_vjp(device: torch.device, case: Case) -> None:
 
 
 def test_jacobians(device: torch.device, case: Case) -> None:
+    """Of torch.func, and vectorized ones of autograd."""
     function, moving = split(case, case.arguments(Make(device, torch.float64)))
-    every = tuple(range(len(moving)))
-    expected = torch.autograd.functional.jacobian(function, tuple(moving))
+    every, jacobian = tuple(range(len(moving))), torch.autograd.functional.jacobian
+    expected = jacobian(function, tuple(moving))
     assert_close(jacrev(function, every)(*moving), expected)
     assert_close(jacfwd(function, every)(*moving), expected)
+    for strategy in ("reverse-mode", "forward-mode"):
+        actual = jacobian(function, tuple(moving), vectorize=True, strategy=strategy)
+        assert_close(actual, expected)
 
 
 def test_hessians(device: torch.device, case: Case) -> None:
@@ -178,14 +182,6 @@ def test_gradients_of_autograd_in_a_batch(device: torch.device, case: Case) -> N
     actual = torch.autograd.grad(out, wanted, batch, is_grads_batched=True, retain_graph=True)
     loop = [torch.autograd.grad(out, wanted, g, retain_graph=True) for g in batch]
     assert_close(list(actual), [torch.stack(g) for g in zip(*loop, strict=True)])
-
-
-@pytest.mark.parametrize("strategy", ["reverse-mode", "forward-mode"])
-def test_vectorized_jacobians_of_autograd(device: torch.device, case: Case, strategy: str) -> None:
-    function, moving = split(case, case.arguments(Make(device, torch.float64)))
-    jacobian = torch.autograd.functional.jacobian
-    actual = jacobian(function, tuple(moving), vectorize=True, strategy=strategy)
-    assert_close(actual, jacobian(function, tuple(moving)))
 
 
 def test_a_transform_in_a_compiled_graph(device: torch.device, case: Case) -> None:

@@ -8,15 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.clouds import street_scan, whole_street_scan
+from tests.support.tensors import assert_same
 from torch import Tensor
 
 from farpoint_ops import farthest_point_sample, reference
-
-
-def assert_same(actual: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> None:
-    """Equal indices and equal bits in the distances."""
-    assert torch.equal(actual[0].cpu(), expected[0].cpu())
-    assert torch.equal(actual[1].cpu(), expected[1].cpu())
 
 
 def test_equals_the_reference(cloud: Tensor) -> None:
@@ -133,15 +128,6 @@ def test_an_empty_batch_has_no_samples(device: torch.device) -> None:
         torch.empty(0, 8, 3, device=device), 5, return_distances=True
     )
     assert indices.shape == distances.shape == (0, 5)
-
-
-def test_every_number_of_points_near_a_vector_width(device: torch.device) -> None:
-    generator = torch.Generator().manual_seed(8)
-    for n in (*range(1, 36), 1023, 1024, 1025):
-        cloud = torch.randint(0, 9, (1, n, 3), generator=generator).float()
-        m = min(n, 12)
-        actual = farthest_point_sample(cloud.to(device), m, return_distances=True)
-        assert_same(actual, reference.furthest_point_sample(cloud, m))
 
 
 @pytest.mark.parametrize("scan_of", [street_scan, whole_street_scan])

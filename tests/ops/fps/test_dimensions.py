@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.support.tensors import assert_same
 from torch import Tensor
 
 from farpoint_ops import farthest_point_sample, farthest_point_sample_ragged, reference
@@ -50,12 +51,6 @@ def far_away(n: int, d: int) -> Tensor:
 
 
 CLOUDS = [random, lattice, equal_points, holes, huge, far_away]
-
-
-def assert_same(actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
-    for a, e in zip(actual, expected, strict=True):
-        assert a.dtype == e.dtype
-        assert torch.equal(a.cpu(), e.cpu())
 
 
 @pytest.mark.parametrize("make", CLOUDS, ids=lambda make: make.__name__)
@@ -112,15 +107,6 @@ def test_sizes_around_a_block(device: torch.device, n: int) -> None:
         assert_same(actual, reference.furthest_point_sample(cloud.to(dtype), n))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_halves_are_widened(device: torch.device, dtype: torch.dtype) -> None:
-    cloud = (20_000 * random(100, 8)).clamp(-6e4, 6e4).to(dtype).to(device)[None]
-    assert_same(
-        farthest_point_sample(cloud, 60, return_distances=True),
-        farthest_point_sample(cloud.float(), 60, return_distances=True),
-    )
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("d", [2, 3, 12])
 def test_lengths_starts_and_radii(device: torch.device, d: int, dtype: torch.dtype) -> None:
@@ -154,18 +140,6 @@ def test_a_ragged_batch(device: torch.device, d: int, dtype: torch.dtype) -> Non
     )
     expected = reference.furthest_point_sample_ragged(cloud, [0, 7, 160], [7, 90], [2, 30])
     assert_same(actual, expected)
-
-
-def test_nonfinite_points_are_refused_or_left_out(device: torch.device) -> None:
-    cloud = holes(50, 9).to(device)[None]
-    finite = int(cloud[0].isfinite().all(-1).sum())
-    with pytest.raises(ValueError, match="xyz: expected finite"):
-        farthest_point_sample(cloud, 3, nonfinite="reject")
-    with pytest.raises(
-        ValueError, match=f"num_samples: expected at most {finite}, the finite points"
-    ):
-        farthest_point_sample(cloud, finite + 1, nonfinite="ignore")
-    assert farthest_point_sample(cloud, finite, nonfinite="ignore").shape == (1, finite)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -41,6 +41,7 @@ def sanitizer(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # compiles
 def test_parts_of_a_cloud_touch_nothing_that_is_not_theirs(sanitizer: str, tmp_path: Path) -> None:
     compiler = ["g++", *FLAGS, sanitizer, "-fno-sanitize-recover=all"]
     objects = [tmp_path / f"{source.parent.name}_{source.stem}.o" for source in SOURCES]

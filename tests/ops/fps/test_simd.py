@@ -1,6 +1,6 @@
 """SIMD backends of the CPU kernel: every instruction set and tree depth gives the same bits."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -9,16 +9,6 @@ import torch
 from farpoint_ops import farthest_point_sample, reference
 
 cpu_simd = torch.ops.farpoint._cpu_simd
-LEVELS = ("plain", "avx2", "avx512")
-
-
-@pytest.fixture(params=LEVELS)
-def level(request: pytest.FixtureRequest) -> Iterator[str]:
-    if cpu_simd(request.param) != request.param:
-        cpu_simd("")
-        pytest.skip(f"this processor has no {request.param}")
-    yield request.param
-    cpu_simd("")
 
 
 def _far_outlier(rng: np.random.Generator) -> np.ndarray:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.support.tensors import assert_same
 from torch import Tensor
 
 from farpoint_ops import (
@@ -19,12 +20,6 @@ def matrices(dtype: torch.dtype, n: int = 90) -> Tensor:
     points = torch.randn(n, 80, generator=generator)
     integers = torch.randint(0, 5, (n, n), generator=generator)
     return torch.stack([torch.cdist(points, points), integers.float()]).to(dtype)
-
-
-def assert_same(actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
-    for a, e in zip(actual, expected, strict=True):
-        assert a.dtype == e.dtype
-        assert torch.equal(a.cpu(), e.cpu())
 
 
 @pytest.mark.parametrize(

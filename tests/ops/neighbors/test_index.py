@@ -1,6 +1,6 @@
 """Spatial index of the CPU neighbor searches against brute force, with every instruction set."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,16 +12,6 @@ from farpoint_ops import ball_query, farthest_point_sample, knn, nearest_sample,
 
 cpu_simd = torch.ops.farpoint._cpu_simd
 Points = np.ndarray
-
-
-@pytest.fixture(params=["plain", "avx2", "avx512"])
-def level(request: pytest.FixtureRequest) -> Iterator[str]:
-    available = cpu_simd(request.param) == request.param
-    if available:
-        yield request.param
-    cpu_simd("")
-    if not available:
-        pytest.skip(f"this processor has no {request.param}")
 
 
 def _uniform(rng: np.random.Generator) -> Points:

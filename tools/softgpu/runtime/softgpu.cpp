@@ -95,7 +95,7 @@ void softgpu_block(uint64_t address, size_t bytes, void* stream) {
   for (auto old = blocks.lower_bound(address); old != blocks.end() && old->first < address + bytes;)
     end_block(*allocation, old++);
   blocks[address] = {address, address + bytes, next_number(), 0};
-  Stream* const queue = stream_of(static_cast<cudaStream_t>(stream));
+  Stream* const queue = stream_of(static_cast<cudaStream_t>(stream), allocation->device);
   if (!queue || queue->graph) return;
   enqueue(queue, "", [address, bytes](Accesses&) {
     forget_contents(address, bytes);

@@ -156,9 +156,9 @@ cudaError_t destroy_stream(Stream* stream) {
   return cudaSuccess;
 }
 
-Stream* stream_of(cudaStream_t handle) {
+Stream* stream_of(cudaStream_t handle, int device) {
   if (!handle || handle == cudaStreamLegacy || handle == cudaStreamPerThread)
-    return legacy_of(current_device);
+    return legacy_of(device);
   const Lock held(big);
   auto* const stream = reinterpret_cast<Stream*>(handle);
   return std::find(streams.begin(), streams.end(), stream) == streams.end() ? nullptr : stream;

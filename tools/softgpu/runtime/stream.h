@@ -55,7 +55,8 @@ extern Clock& host_clock;
 
 Stream* make_stream(int device, bool blocking, int priority);
 cudaError_t destroy_stream(Stream* stream);
-Stream* stream_of(cudaStream_t handle);  // null for a handle of no stream
+// Null for a handle of no stream. Without a handle, the default stream of a device.
+Stream* stream_of(cudaStream_t handle, int device = current_device);
 bool is_idle(Stream* stream);
 
 // Queues work; `after` runs on the stream's thread once it ended. `number` is that of an earlier

@@ -12,7 +12,7 @@ import {
   byColumn,
   byDistance,
   pick,
-  spotlight,
+  faded,
   type Legend,
   type Painting,
 } from "../view/paint";
@@ -44,21 +44,26 @@ function showSamples(viewer: Viewer): void {
     const rows = now?.rows ?? [];
     viewer.compare(gather(scene.value?.framed.positions ?? new Float32Array(), rows), rows.length);
   });
-  picked.onChange((sample) => viewer.mark(sample));
+  followAll([picked, right.nearest], () => viewer.mark(picked.value, cellOf(picked.value)));
+}
+
+/** Rows of the points whose nearest sample is this one, if they are known. */
+function cellOf(sample: number | undefined): number[] {
+  const rows: number[] = [];
+  if (sample === undefined) return rows;
+  right.nearest.value?.assignment.forEach((of, row) => of === sample && rows.push(row));
+  return rows;
 }
 
 function keepPainted(viewer: Viewer): void {
   let painting: Painting | undefined;
   const apply = (): void => {
     if (!painting) return;
-    const [{ cloud, sample }, found, mark] = [painting, right.nearest.value, picked.value];
-    if (mark !== undefined) right.findNearest();
-    const lit = mark !== undefined && found;
-    viewer.paint(
-      lit ? spotlight(cloud, found.assignment, mark, viewer.backgroundBytes) : cloud,
-      sample,
-      pick(cloud, left.shown.value?.rows ?? new Int32Array()),
-    );
+    const { cloud, sample } = painting;
+    const isInspecting = picked.value !== undefined;
+    if (isInspecting) right.findNearest();
+    const compared = pick(cloud, left.shown.value?.rows ?? new Int32Array());
+    viewer.paint(isInspecting ? faded(cloud, viewer.backgroundBytes) : cloud, sample, compared);
   };
   const repaint = (): void => {
     painting = paintingOf() ?? painting;

@@ -1,6 +1,5 @@
 // The cloud of the page and its samples. A new choice ends the call before it.
 
-import { count, megabytes } from "../base/format";
 import { Signal } from "../base/signal";
 import { finiteRows, type Cloud } from "../cloud/cloud";
 import { openFile, openStreet } from "../cloud/open";
@@ -13,16 +12,10 @@ import {
   type Request,
   type Sample,
 } from "../rpc/sampling";
-import { frame, type Framed } from "../view/framing";
-import { info, link, noticeFailure } from "./connection";
+import { frame } from "../view/framing";
+import { link, noticeFailure } from "./connection";
+import { refuse, type Scene } from "./refusals";
 import { settings, STREET } from "./settings";
-
-export interface Scene {
-  readonly cloud: Cloud;
-  readonly framed: Framed;
-  /** How many rows are finite. */
-  readonly finite: number;
-}
 
 /** Clouds of so many points are sampled whole at once, so that every number of samples is there. */
 const MAX_WHOLE = 400_000;
@@ -105,6 +98,8 @@ async function show(cloud: Cloud, name: string, signal: AbortSignal): Promise<vo
   for (const each of [settings.radius, settings.voxel])
     if (!isFirst || !each.value) each.set(length);
   settings.start.set(Math.min(settings.start.value, cloud.count - 1));
+  // A sample of every point shows nothing.
+  if (settings.m.value >= finite) settings.m.set(Math.ceil(finite / 8));
   isSettling = false;
   settings.cloud.set(name);
   scene.set({ cloud, framed, finite });
@@ -134,12 +129,10 @@ export function wantSamples(m: number): void {
 }
 
 async function ask(signal: AbortSignal): Promise<void> {
-  const { cloud } = scene.value!;
   busy.set("Sampling …");
   progress.set(undefined);
   try {
-    refuseOversize(cloud);
-    refuseNonfinite(scene.value!);
+    refuse(scene.value!);
     const chosen = await answerTo(settings.method.value, signal);
     const other = settings.compare.value;
     const second = other === "none" ? undefined : await answerTo(other, signal);
@@ -185,31 +178,4 @@ function requestOf(method: Method): Request {
     seed: settings.seed.value,
     ignoreNonfinite: settings.nonfinite.value === "ignore",
   };
-}
-
-/** @throws Error the cloud is above a limit of the server. */
-function refuseOversize({ name, points, count: rows }: Cloud): void {
-  const limits = info.value?.limits;
-  if (!limits) return;
-  const [mostPoints, mostBytes] = [Number(limits.requestPoints), Number(limits.messageBytes)];
-  // A message has some fifty bytes more than its coordinates.
-  const excess =
-    rows > mostPoints
-      ? `${count(rows)} points; this server takes ${count(mostPoints)}`
-      : points.byteLength + 256 > mostBytes
-        ? `${megabytes(points.byteLength)} of coordinates; this server takes ${megabytes(mostBytes)}`
-        : "";
-  if (excess) throw new Error(`${name} has ${excess} in a call.`);
-}
-
-/**
- * Gives the server's own answer without a call.
- *
- * @throws Error there are such rows, and they are to be refused.
- */
-function refuseNonfinite({ cloud, framed, finite }: Scene): void {
-  if (settings.nonfinite.value === "ignore" || finite === cloud.count) return;
-  throw new Error(
-    `${cloud.name} has ${count(cloud.count - finite)} rows with NaN or infinity, the first is row ${count(framed.finite.indexOf(0))}; "Skip" samples the others.`,
-  );
 }

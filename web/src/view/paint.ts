@@ -26,7 +26,6 @@ const COLORS = [
   ["r", "g", "b"],
   ["diffuse_red", "diffuse_green", "diffuse_blue"],
 ];
-const MARK = [235, 64, 110];
 
 function column(cloud: Cloud, name: string): Values | undefined {
   return [...cloud.attributes].find(([key]) => key.toLowerCase() === name)?.[1];
@@ -117,14 +116,7 @@ export function byCell({ assignment }: Nearest, samples: number, dark: boolean):
   return { cloud, sample, legend: { title: "Each point in the color of its sample" } };
 }
 
-/** The cell of one sample in full color, all other points faded into the background. */
-export function spotlight(
-  cloud: Uint8Array,
-  assignment: Int32Array,
-  sample: number,
-  background: readonly number[],
-): Uint8Array {
-  return cloud.map((value, i) =>
-    assignment[(i / 3) | 0] === sample ? MARK[i % 3]! : 0.25 * value + 0.75 * background[i % 3]!,
-  );
+/** Colors that are nearly those of the background. */
+export function faded(colors: Uint8Array, background: readonly number[]): Uint8Array {
+  return colors.map((value, i) => 0.25 * value + 0.75 * background[i % 3]!);
 }

@@ -1,34 +1,16 @@
 // Two pictures with one camera: the cloud, or a sample to compare with, and the sample.
 
-import {
-  Color,
-  ColorManagement,
-  LinearSRGBColorSpace,
-  Scene,
-  Vector3,
-  WebGLRenderer,
-  type PerspectiveCamera,
-} from "three";
+import { Color, Vector3 } from "three";
 import { Detail } from "./detail";
 import { gather, type Framed } from "./framing";
 import { Orbit } from "./orbit";
+import { Painter, panesOf, type Pane } from "./painter";
 import { PointSet, mixedRows } from "./points";
 import type { Signal } from "../base/signal";
 
-const MARK = new Uint8Array([235, 64, 110]);
+const MARK = [235, 64, 110];
 /** Pixels between a click and the sample that it chooses. */
 const NEAR = 14;
-
-// Colors are drawn as they are given.
-ColorManagement.enabled = false;
-
-/** A rectangle of the canvas in CSS pixels, from its lower left corner. */
-interface Pane {
-  readonly x: number;
-  readonly y: number;
-  readonly width: number;
-  readonly height: number;
-}
 
 /** A sample that is drawn: all positions in order of choice, and how many of them are shown. */
 class Chosen {
@@ -47,35 +29,38 @@ export class Viewer {
   layout: "beside" | "over" = "beside";
   size = 1.5;
   readonly orbit: Orbit;
-  private readonly renderer: WebGLRenderer | undefined;
-  private readonly scene = new Scene();
+  private readonly painter: Painter;
   private readonly cloud = new PointSet(false);
   private readonly sample = new Chosen();
   private readonly compared = new Chosen();
   private readonly marked = new PointSet(true);
+  private readonly cell = new PointSet(false);
+  private positions: Float32Array = new Float32Array();
   private readonly background = new Color();
   private readonly detail = new Detail(() => this.draw());
   private rows = 0;
   private isFirst = true;
   private isWaiting = false;
-  private drawnSize = "";
 
   constructor(
     private readonly canvas: HTMLCanvasElement,
     private readonly view: Signal<string>,
   ) {
-    this.renderer = rendererOf(canvas);
+    this.painter = new Painter(canvas);
+    // Visible behind other points too.
+    for (const points of [this.marked, this.cell]) points.material.depthTest = false;
     this.orbit = new Orbit(canvas, () => this.move());
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
 
   get canDraw(): boolean {
-    return this.renderer !== undefined;
+    return this.painter.canDraw;
   }
 
   /** Shows the first cloud as the link says, any other from its first view. */
   showCloud(framed: Framed): void {
     const order = mixedRows(framed.finite);
+    this.positions = framed.positions;
     this.cloud.replace(framed.positions, order);
     this.rows = order.length;
     this.showSample(new Float32Array());
@@ -89,7 +74,7 @@ export class Viewer {
 
   showSample(positions: Float32Array): void {
     this.sample.replace(positions);
-    this.mark(undefined);
+    this.mark(undefined, []);
   }
 
   /** Shows a sample in the place of the cloud; without points shows the cloud again. */
@@ -113,11 +98,12 @@ export class Viewer {
     this.draw();
   }
 
-  /** Draws one sample larger. */
-  mark(sample: number | undefined): void {
-    const { positions } = this.sample;
-    this.marked.replace(gather(positions, sample === undefined ? [] : [sample]));
-    this.marked.paint(MARK);
+  /** Draws one sample larger, and the points of its cell over all others. */
+  mark(sample: number | undefined, cell: ArrayLike<number>): void {
+    this.marked.replace(gather(this.sample.positions, sample === undefined ? [] : [sample]));
+    this.cell.replace(gather(this.positions, cell));
+    this.marked.paint(Uint8Array.from(MARK));
+    this.cell.paint(Uint8Array.from({ length: 3 * cell.length }, (_, i) => MARK[i % 3]!));
     this.draw();
   }
 
@@ -140,56 +126,40 @@ export class Viewer {
 
   /** Draws in the next frame, once however often it is called. */
   draw(): void {
-    if (this.isWaiting || !this.renderer) return;
+    if (this.isWaiting || !this.canDraw) return;
     this.isWaiting = true;
     requestAnimationFrame((now) => {
       this.isWaiting = false;
-      const drawn = this.render(this.renderer!);
+      const drawn = this.render();
       requestAnimationFrame((next) => this.detail.frame(next - now, drawn));
     });
   }
 
   /** Returns how many points were drawn. */
-  private render(renderer: WebGLRenderer): number {
+  private render(): number {
     const { clientWidth: width, clientHeight: height } = this.canvas;
     if (!width || !height) return 0;
     const ratio = Math.min(window.devicePixelRatio, 2);
-    const size = `${width} ${height} ${ratio}`;
-    if (size !== this.drawnSize) {
-      renderer.setPixelRatio(ratio);
-      renderer.setSize(width, height, false);
-      this.drawnSize = size;
-    }
+    this.painter.resize(width, height, ratio);
     const [left, right] = this.panes();
     this.orbit.setAspect(left.width / left.height);
     this.restyle(ratio * Math.max(0.5, Math.min(1, left.height / 560)));
-    const first = this.compared.shown
+    const beside = this.compared.shown
       ? this.compared.points.limit(this.detail.of(this.compared.shown))
       : this.cloud.limit(this.detail.of(this.rows));
-    const drawn = first + this.sample.points.limit(this.detail.of(this.sample.shown));
+    const drawn = beside + this.sample.points.limit(this.detail.of(this.sample.shown));
     this.canvas.dataset.drawn = String(drawn);
     const camera = this.orbit.ready();
-    const beside = this.compared.shown ? this.compared.points : this.cloud;
-    this.drawPane(renderer, left, camera, [beside], true);
-    this.drawPane(renderer, right, camera, [this.sample.points, this.marked], right !== left);
+    const first = this.compared.shown ? [this.compared.points] : [this.cloud, this.cell];
+    this.painter.draw(this.background, left, camera, first, true);
+    this.painter.draw(
+      this.background,
+      right,
+      camera,
+      [this.sample.points, this.marked],
+      right !== left,
+    );
     return drawn;
-  }
-
-  /** Draws points over what is in the pane, unless it is cleared. */
-  private drawPane(
-    renderer: WebGLRenderer,
-    { x, y, width, height }: Pane,
-    camera: PerspectiveCamera,
-    points: readonly PointSet[],
-    clear: boolean,
-  ): void {
-    renderer.setViewport(x, y, width, height);
-    renderer.setScissor(x, y, width, height);
-    renderer.setClearColor(this.background, 1);
-    renderer.clear(clear, true, false);
-    this.scene.clear();
-    this.scene.add(...points);
-    renderer.render(this.scene, camera);
   }
 
   /** @param scale pixels of a point of size 1. */
@@ -204,31 +174,15 @@ export class Viewer {
     const style = { reference, fade: 0, background };
     const fade = this.layout === "over" ? 0.5 : 0;
     this.cloud.restyle({ ...style, size: unit * sparse, fade });
+    this.cell.restyle({ ...style, size: unit * sparse });
     for (const { points, shown } of [this.sample, this.compared])
       points.restyle({ ...style, size: unit * Math.max(larger(shown), 1.3 * sparse) });
     this.marked.restyle({ ...style, size: unit * larger(this.sample.shown) + 9 * scale });
   }
 
-  /** The panes of the cloud and of the sample: the same one, or halves of the canvas. */
   private panes(): readonly [Pane, Pane] {
-    const { clientWidth: width, clientHeight: height } = this.canvas;
-    if (this.layout === "over") {
-      const whole = { x: 0, y: 0, width, height };
-      return [whole, whole];
-    }
-    // As the style sheet places the captions.
-    if (width > height) {
-      const half = { y: 0, width: width / 2, height };
-      return [
-        { x: 0, ...half },
-        { x: width / 2, ...half },
-      ];
-    }
-    const half = { x: 0, width, height: height / 2 };
-    return [
-      { y: height / 2, ...half },
-      { y: 0, ...half },
-    ];
+    const { clientWidth, clientHeight } = this.canvas;
+    return panesOf(clientWidth, clientHeight, this.layout === "over");
   }
 
   /** The sample nearest to a place on the canvas, if one is near. */
@@ -254,22 +208,4 @@ export class Viewer {
     }
     return best;
   }
-}
-
-/** Undefined where the browser has no WebGL. */
-function rendererOf(canvas: HTMLCanvasElement): WebGLRenderer | undefined {
-  const context = canvas.getContext("webgl2", {
-    antialias: false,
-    preserveDrawingBuffer: true,
-    powerPreference: "high-performance",
-  });
-  if (!context) return undefined;
-  const renderer = new WebGLRenderer({ canvas, context });
-  renderer.outputColorSpace = LinearSRGBColorSpace;
-  renderer.autoClear = false;
-  renderer.sortObjects = false;
-  // Asking for the errors of a shader waits until it is compiled.
-  renderer.debug.checkShaderErrors = import.meta.env.DEV;
-  renderer.setScissorTest(true);
-  return renderer;
 }

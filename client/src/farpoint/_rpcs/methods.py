@@ -72,7 +72,7 @@ class RandomSampling:
 
 @dataclass(frozen=True)
 class PoissonDisk:
-    """Points farther than a radius from one another, as many as there is room for.
+    """Points farther than a radius from one another, as many as fit.
 
     They are the beginning of the farthest points, which ends at the first covering radius that is
     at most this: the sample for a larger radius is a prefix of that for a smaller one. `m`, if

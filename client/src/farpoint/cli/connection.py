@@ -108,13 +108,7 @@ def with_connection(command: Callable[..., None], *, from_environment: bool) -> 
 def with_fields(
     command: Callable[..., None], fields: type, options: dict[str, Any]
 ) -> Callable[..., None]:
-    """Turns the fields of a dataclass into the options of a command, which takes the dataclass.
-
-    Args:
-        command: takes the connection and the dataclass.
-        fields: the dataclass.
-        options: of typer, for each field.
-    """
+    """Turns the fields of a dataclass into the options of a command, which takes the dataclass."""
 
     @functools.wraps(command)
     def run(connection: Connection, **values: Any) -> None:

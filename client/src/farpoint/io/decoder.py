@@ -41,14 +41,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Opened:
-    """A file that a decoder has open.
-
-    Attributes:
-        count: its points.
-        points: (count, 3); None where they come in chunks.
-        notes: as of a `Cloud`.
-        unit: as of a `Cloud`.
-    """
+    """A file that a decoder has open."""
 
     count: int
     points: Array | None
@@ -172,9 +165,9 @@ class Decoder:
         code = self._process.wait()
         if self._expired:
             return f"decoding took longer than {seconds:.0f} s"
-        said = _last_line(self._stderr)
+        line = _last_line(self._stderr)
         ended = signal.Signals(-code).name if code < 0 else f"status {code}"
-        return f"the decoder crashed ({ended}{': ' * bool(said)}{said})"
+        return f"the decoder crashed ({ended}{': ' * bool(line)}{line})"
 
 
 def _with_points(stream: IO[bytes], answer: dict[str, Any]) -> dict[str, Any]:

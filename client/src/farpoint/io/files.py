@@ -55,13 +55,7 @@ def check_target(path: Path) -> int | None:
 
 
 def require(package: str, what: str, extra: str = "io") -> Any:
-    """An optional package as a module; raises ValueError where it is not installed.
-
-    Args:
-        package: its import name.
-        what: what needs it, to begin the sentence with.
-        extra: the extra of this distribution that installs it.
-    """
+    """An optional package as a module; raises ValueError where it is not installed."""
     try:
         return importlib.import_module(package)
     except ImportError as error:

@@ -16,7 +16,7 @@ SIZE_INCHES, DPI = (16.0, 6.4), 100
 # Inches of a panel: half of the width, and the height between title and caption.
 ASPECT = (SIZE_INCHES[0] * 0.49) / (SIZE_INCHES[1] * 0.86)
 # More points than pixels of a panel add time and nothing else.
-MOST_POINTS = 300_000
+MAX_POINTS = 300_000
 PALETTE = 256
 
 
@@ -39,7 +39,7 @@ def before_after(
         samples: (M, 3).
         colors: (N, 3) uint8; None colors by height.
         sample_colors: (M, 3) uint8, where `colors` is given.
-        radius: the covering radius, for the caption; None where nobody measured it.
+        radius: the covering radius, for the caption; None where it is not measured.
         unit: of the coordinates; None where nothing says which.
         exact: whether `radius` is the covering radius and not only a bound.
     """
@@ -70,11 +70,11 @@ def _caption(points: int, samples: int, radius: float | None, unit: str | None, 
         return f"{samples:,} of {points:,} points"
     within = "within" if exact else "within at most"
     tail = f"of one of the {samples:,} samples"
-    said = f"Every one of the {points:,} points lies {within} {radius:.3g}"
+    start = f"Every one of the {points:,} points lies {within} {radius:.3g}"
     if unit is None:
-        return f"{said} {tail}, in the unit of the file, which names none"
+        return f"{start} {tail}, in the unit of the file, which names none"
     plural = unit.replace("foot", "feet") if "foot" in unit else f"{unit}s"
-    return f"{said} {plural} {tail}"
+    return f"{start} {plural} {tail}"
 
 
 def _figure() -> Any:
@@ -88,7 +88,7 @@ def _figure() -> Any:
 
 
 def _thinned(values: Array) -> Array:
-    return values[:: -(-len(values) // MOST_POINTS)]
+    return values[:: -(-len(values) // MAX_POINTS)]
 
 
 def _tints(points: Array, all_points: Array) -> Array:

@@ -1,10 +1,8 @@
 // The rows of clouds in spatial order, each cloud by several blocks.
 //
-// A library's sort sees one array: it would sort 64-bit keys of cloud and code in eight passes.
-// Clouds are known to the blocks here, so three passes over the code alone do. A block counts the
-// digits of its piece of a cloud, and then knows from the counts of all where its keys go: two
-// launches a pass, no atomics in between. Keys move by tiles that are sorted in shared memory, so
-// that those of one digit are written side by side.
+// Three passes over the code: a block counts the digits of its piece of a cloud, and then knows
+// from the counts of all pieces where its keys go. Keys move by tiles sorted in shared memory, so
+// that those of one digit are written together.
 #include <algorithm>
 #include <utility>
 

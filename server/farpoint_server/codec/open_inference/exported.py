@@ -10,7 +10,7 @@ import numpy.typing as npt
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint.v1 import sampling_pb2
 from farpoint_models.programs import Joining, Manifest, Role, TensorSpec
-from farpoint_server.codec.coordinates import nonfinite, to_float32
+from farpoint_server.codec.coordinates import check_finite, check_values, to_float32
 from farpoint_server.codec.dtypes import ELEMENT_TYPES, INFERENCE_TYPES, dtype_named, widened
 from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.tensors import (
@@ -170,22 +170,15 @@ def _decode_points(request: ParsedExportedRequest, spec: TensorSpec) -> npt.NDAr
     else:
         raw = widened(request.points.array(), request.points.data_type)
         points = raw.astype(spec.dtype, copy=False)
-    finite = np.asarray(np.isfinite(points).all(axis=1))
-    if not spec.nonfinite and not finite.all():
+    if not spec.nonfinite:
         field = f"inputs[{spec.name}]"
-        raise nonfinite(points, finite, request.lengths, "finite coordinates", field)
+        check_finite(points, request.lengths, field=field, expected="finite coordinates")
     return points
 
 
 def _convert(view: TensorView, spec: TensorSpec) -> npt.NDArray[Any]:
     with np.errstate(over="ignore"):
         array = widened(view.array(), view.data_type).astype(spec.dtype, copy=False)
-    if spec.nonfinite or array.dtype.kind != "f":
-        return array
-    finite = np.isfinite(array.reshape(len(array), -1)).all(axis=1)
-    if not finite.all():
-        got = f"NaN or infinity in {len(finite) - int(finite.sum())} rows, the first at row"
-        expected = f"finite numbers within {spec.dtype}"
-        field = f"inputs[{spec.name}].data"
-        raise InvalidRequestError(field, expected, f"{got} {int(finite.argmin())}")
+    if not spec.nonfinite and array.dtype.kind == "f":
+        check_values(array, f"inputs[{spec.name}]")
     return array

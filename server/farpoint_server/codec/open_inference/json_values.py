@@ -23,7 +23,7 @@ MAX_NUMBERS = 1 << 17
 BINARY_SIZE = "binary_data_size"
 BINARY = "binary_data"
 # By numpy's kind of the elements: which values of JSON they are made of.
-_ELEMENTS = {"f": {int, float}, "b": {bool}, "i": {int}, "u": {int}}
+_ELEMENTS: Mapping[str, set[type]] = {"f": {int, float}, "b": {bool}, "i": {int}, "u": {int}}
 
 
 def read_json(text: memoryview) -> Any:

@@ -80,7 +80,7 @@ def write_rest_response(
     Where there is binary data, the size of the object is Inference-Header-Content-Length.
     """
     all_binary = ALL_BINARY in request.parameters and request.parameters[ALL_BINARY].bool_param
-    asked = {output.name: output.parameters for output in request.outputs}
+    asked: dict[str, Any] = {output.name: output.parameters for output in request.outputs}
     outputs: list[dict[str, Any]] = []
     binary: list[Buffer] = []
     for output, data in zip(response.outputs, response.raw_output_contents, strict=True):

@@ -7,7 +7,7 @@ import grpc
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server import version
 from farpoint_server.errors import DrainingError
-from farpoint_server.services.methods import Methods, refusals, unary_methods
+from farpoint_server.services.methods import Answer, Handler, Methods, refusals, unary_methods
 from farpoint_server.services.open_inference.infer_handler import InferHandler, InferStream
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
@@ -54,7 +54,7 @@ class OpenInferenceServicer:
 
     def inference(self) -> Methods:
         """What runs models; it reads its messages itself, when there is headroom for them."""
-        methods = {
+        methods: dict[str, Handler] = {
             "ModelInfer": grpc.stream_unary_rpc_method_handler(
                 self.infer, response_serializer=pb.ModelInferResponse.SerializeToString
             ),
@@ -70,7 +70,7 @@ class OpenInferenceServicer:
         metadata = pb.ServerMetadataResponse(
             name="farpoint-server", version=version(), extensions=EXTENSIONS
         )
-        answers = {
+        answers: dict[str, Answer] = {
             "ServerLive": lambda _: pb.ServerLiveResponse(live=True),
             "ServerReady": lambda _: pb.ServerReadyResponse(ready=models.is_serving()),
             "ServerMetadata": lambda _: metadata,
@@ -85,5 +85,8 @@ class OpenInferenceServicer:
     def administration(self) -> Methods:
         """What loads and unloads models."""
         models = self.handler.repository
-        answers = {"RepositoryModelLoad": models.load, "RepositoryModelUnload": models.unload}
+        answers: dict[str, Answer] = {
+            "RepositoryModelLoad": models.load,
+            "RepositoryModelUnload": models.unload,
+        }
         return unary_methods(DESCRIPTOR, answers)

@@ -31,12 +31,7 @@ Call = Callable[[bytes], Awaitable[bytes]]
 
 @dataclass(frozen=True)
 class Arrivals:
-    """When calls are due and which kind each is of; the same for the same seed.
-
-    Args:
-        due_s: shape (n,), rising, from the beginning.
-        kinds: shape (n,): positions among the kinds.
-    """
+    """When calls are due and which kind each is of; the same for the same seed."""
 
     due_s: NDArray[np.float64]
     kinds: NDArray[np.int64]
@@ -131,13 +126,7 @@ async def measure(
 
 @dataclass(frozen=True)
 class Kind:
-    """Requests of one cloud.
-
-    Args:
-        points: of the cloud.
-        samples: that are chosen of them.
-        share: of all requests, beside the shares of the other kinds.
-    """
+    """Requests of one cloud."""
 
     points: int
     samples: int

@@ -13,7 +13,7 @@ from grpc import RpcError
 from farpoint.cli.bench import report
 from farpoint.cli.bench.command import Arguments
 from farpoint.cli.bench.load import Arrivals, Kind, Measured, make_requests, measure
-from farpoint.cli.bench.search import Goal, Step, rise
+from farpoint.cli.bench.report import Goal, Step, rise
 from farpoint.cli.connection import Connection
 from farpoint.errors import from_rpc_error
 

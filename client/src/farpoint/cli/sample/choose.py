@@ -79,11 +79,7 @@ def choose(client: Sampler, points: Array, options: Options) -> Choice:
 
 
 def candidates(points: Array, options: Options, begin: int) -> Rows:
-    """The rows that may be chosen.
-
-    Args:
-        points: (N, 3), the file's rows from `begin` on.
-    """
+    """The rows that may be chosen."""
     finite = np.isfinite(points).all(axis=1)
     if not options.ignores_nonfinite and not finite.all():
         first = begin + int(np.argmin(finite))

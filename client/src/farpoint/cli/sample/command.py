@@ -12,7 +12,7 @@ from farpoint.cli.connection import Connection
 
 
 class Nonfinite(str, Enum):
-    """What happens to rows with NaN or infinity."""
+    """Policies for rows with NaN or infinity."""
 
     reject = "reject"
     ignore = "ignore"

@@ -31,14 +31,7 @@ class Amount:
 
 @dataclass(frozen=True)
 class Options(Arguments):
-    """The command line and what it means; raises InvalidArgumentError where it contradicts itself.
-
-    Attributes:
-        amount: how many points to choose; with a radius at most.
-        sampling: the method with its parameters; None for farthest points.
-        covering_radius: where farthest points end; None for nowhere.
-        workers: files in flight.
-    """
+    """The checked command line; `sampling` is the method, None for farthest points."""
 
     amount: Amount = field(init=False)
     sampling: Method | None = field(init=False)

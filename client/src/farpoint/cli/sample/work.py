@@ -113,6 +113,7 @@ def _draw(decoder: Decoder, opened: Opened, choice: Choice, path: Path) -> None:
         sample_colors=None if colors is None else colors[choice.rows],
         radius=choice.radius,
         unit=opened.unit,
+        exact=choice.parts == 1,
     )
 
 

@@ -54,10 +54,10 @@ def _read_scan(file: Any, i: int) -> dict[str, Array]:
 def _crs(file: Any) -> str | None:
     """The name of the reference system, where it is spelled as WKT."""
     try:
-        said = str(file.root["coordinateMetadata"].value())
+        name = str(file.root["coordinateMetadata"].value())
     except Exception:  # the library's own types of error; the node is optional
         return None
-    return said if said.lstrip().upper().startswith(("PROJC", "GEOGC", "COMPD", "GEODC")) else None
+    return name if name.lstrip().upper().startswith(("PROJC", "GEOGC", "COMPD", "GEODC")) else None
 
 
 def write(path: Path, cloud: Cloud) -> list[str]:

@@ -145,7 +145,7 @@ def _wkt(las: "LasData") -> str | None:
 
 
 def _unit(las: "LasData") -> str | None:
-    """What the file says that x and y are in; None where it does not."""
+    """The unit of x and y, where the file names one."""
     wkt = _wkt(las)
     if wkt is not None:
         return _unit_of_wkt(wkt)

@@ -15,13 +15,7 @@ _VARIABLE_CHUNKS = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class LasHeader:
-    """What is needed to judge a file.
-
-    Attributes:
-        points: as the header announces.
-        record_bytes: of one point, unpacked.
-        compressed: whether the points are LAZ.
-    """
+    """Counts and sizes of a header."""
 
     points: int
     record_bytes: int
@@ -84,7 +78,7 @@ def _check_extended(head: bytes, size: int) -> None:
 def _check_chunks(
     stream: BinaryIO, size: int, begin: int, laszip: bytes | None, points: int, record_bytes: int
 ) -> None:
-    """Each chunk begins with a whole point, so that a file has room for so many only."""
+    """Each chunk begins with a whole point, which bounds how many a file holds."""
     if laszip is None or len(laszip) < 34:
         raise ValueError("the points are compressed, and the record of laszip is missing")
     if struct.unpack_from("<H", laszip)[0] not in _CHUNKED_COMPRESSORS:

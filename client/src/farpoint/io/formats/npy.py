@@ -15,7 +15,7 @@ from farpoint.io.cloud import Cloud, ReadOptions, Rows
 from farpoint.io.records import named_columns, split_records
 
 # A point with more columns than this is more likely an array with one row per axis.
-MOST_COLUMNS = 64
+_MAX_COLUMNS = 64
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:
 def check_size(stream: BinaryIO, size: int) -> None:
     """Raises ValueError where a header announces more than the file holds.
 
-    numpy makes room for the whole array before it reads.
+    numpy allocates the whole array before it reads.
     """
     magic = stream.read(8)
     stream.seek(0)
@@ -80,7 +80,7 @@ def cloud_of(array: Array, options: ReadOptions) -> Cloud:
 
 
 def _is_transposed(rows: int, columns: int) -> bool:
-    return (rows == 3 < columns) or (columns > MOST_COLUMNS and rows < columns)
+    return (rows == 3 < columns) or (columns > _MAX_COLUMNS and rows < columns)
 
 
 def _with_names(array: Array, names: tuple[str, ...]) -> Cloud:

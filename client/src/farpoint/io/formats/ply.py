@@ -1,6 +1,6 @@
 """PLY through plyfile: the vertices, with every property; faces are left out.
 
-plyfile parses ASCII rows one by one and makes room for all that a header announces. Vertices of
+plyfile parses ASCII rows one by one and allocates all that a header announces. Vertices of
 ASCII files without lists are parsed as a table here, and the header's counts are checked first.
 """
 

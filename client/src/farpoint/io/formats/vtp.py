@@ -20,7 +20,7 @@ _TYPES = {
 _APPENDED = re.compile(rb"<AppendedData[^>]*>\s*_")
 _ZLIB = "vtkZLibDataCompressor"
 # zlib shrinks nothing further than this.
-_MOST_SHRUNK = 1032
+_MAX_RATIO = 1032
 
 
 def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
@@ -113,7 +113,7 @@ class _Document:
         if not is_raw:  # head and blocks are encoded one after the other
             data, head = data[4 * -(-head // 3) :], 0
         body = self._bytes(data, is_raw, head + int(sizes.sum()))[head:]
-        if total > _MOST_SHRUNK * max(len(body), 1):
+        if total > _MAX_RATIO * max(len(body), 1):
             raise ValueError(f"{total} bytes cannot come from {len(body)}")
         ends = np.cumsum(sizes.astype(np.int64))
         return b"".join(
