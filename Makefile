@@ -10,6 +10,7 @@ T ?=
 STAY ?=
 TORCH ?=
 IMAGE ?= cpu
+STAGES ?=
 # open3d-cpu also wants the system's libusb-1.0, libGL and libX11; torch-cluster compiles for minutes.
 PYTEST = $(BIN)/python -m pytest
 # Two files at a time: most tests wait for a server process.
@@ -22,7 +23,7 @@ export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help demo test test-all dev ext proto web check bench soak ray-test mutants wheels release image image-test
-.PHONY: manifests docs gpu-check gpu-model serve clean
+.PHONY: manifests docs gpu-check gpu-soft gpu-model serve clean
 
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -110,6 +111,10 @@ docs: $(VENV)/.docs  ## The site of docs/ with every reference, its links checke
 
 gpu-check:  ## All that needs a GPU, with `python3` as it stands: no virtual environment, no network.
 	tools/gpu_check.sh
+
+gpu-soft: dev ext  ## The GPU path on a software CUDA runtime, under torch's CUDA build: fetches 0.6 GB.
+	$(BIN)/python tools/softgpu/environment.py
+	$(BIN)/python tools/softgpu/check.py $(STAGES)
 
 gpu-model: dev ext  ## Every test of the CUDA kernels on nvcc's PTX, executed on the CPU.
 	FARPOINT_MODEL=ptx $(BIN)/python -c "from tests.support.cuda import model; model.library()"

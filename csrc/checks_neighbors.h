@@ -84,7 +84,7 @@ inline void check_count_points(const at::Tensor& assignment, int64_t m) {
   check_index_type("assignment", assignment);
   TORCH_CHECK_VALUE(assignment.dim() == 2, "assignment: expected shape (B, N), got ",
                     assignment.sizes());
-  TORCH_CHECK_VALUE(m >= 0, "m: expected a non-negative size, got ", m);
+  TORCH_CHECK_VALUE(m >= 0, "num_samples: expected a non-negative size, got ", m);
 }
 
 }  // namespace farpoint

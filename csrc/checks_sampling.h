@@ -25,7 +25,7 @@ inline void check_sampled(const at::Tensor& xyz, int64_t rank) {
 }
 
 inline void check_sample_count(int64_t m, int64_t points) {
-  TORCH_CHECK_VALUE(m >= 1 && m <= points, "m: expected 1 <= m <= N = ", points, ", got ", m);
+  TORCH_CHECK_VALUE(m >= 1 && m <= points, "num_samples: expected 1 to N = ", points, ", got ", m);
 }
 
 // The radius of each cloud at which its sampling ends, in the type of the distances.

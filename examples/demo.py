@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from server_process import ServerError, running_server
 
 import farpoint
 from farpoint.io import Cloud, read_cloud, write_subset
-from farpoint.io.colors import colors_of
+from farpoint.io.records import colors_of
 from farpoint.picture import before_after
+from farpoint.testing import serve
 
 OUTPUT = Path("demo")
 SAMPLES = 4096
@@ -40,14 +40,14 @@ def main(path: Path | None, stay: bool, console: Console) -> None:
         raise DemoError(f"{path} has no point with finite coordinates")
     m = max(1, min(SAMPLES, int(finite.sum()) // 4))
     console.print("Starting farpoint-server …")
-    with running_server(OUTPUT / "server.log") as ready:
-        with farpoint.Client(ready.address) as client:
+    with serve("--http-listen=127.0.0.1:0") as server:
+        with farpoint.Client(server.address) as client:
             info = client.server_info()
             sample = client.sample(cloud.points, m, nonfinite="ignore", timeout=TIMEOUT_S)
         console.print(_report(cloud, finite, sample, info))
         console.print(*_write(cloud, finite, sample), sep="\n", soft_wrap=True)
-        if stay and ready.page is not None:
-            console.print(f"Look at {ready.page}; Ctrl-C ends it.", soft_wrap=True)
+        if stay and server.page is not None:
+            console.print(f"Look at {server.page}; Ctrl-C ends it.", soft_wrap=True)
             signal.pause()
     if not stay:
         console.print(
@@ -89,7 +89,7 @@ def _write(cloud: Cloud, finite: np.ndarray, sample: farpoint.Sample) -> list[st
     # A table may have columns of text, for which PLY has no type.
     numeric = {k: v for k, v in cloud.attributes.items() if v.dtype.kind in "fiub"}
     write_subset(ply, replace(cloud, attributes=numeric), sample.indices)
-    colors = colors_of(cloud)
+    colors = colors_of(cloud.attributes)
     before_after(
         png,
         cloud.points[finite],
@@ -112,7 +112,7 @@ if __name__ == "__main__":
     try:
         given = parser.parse_args()
         main(given.cloud, given.stay, Console(highlight=False))
-    except (DemoError, ServerError, farpoint.FarpointError, OSError) as error:
+    except (DemoError, farpoint.FarpointError, OSError) as error:
         sys.exit(f"The demo failed: {error}")
     except KeyboardInterrupt:
         sys.exit(130)

@@ -89,10 +89,10 @@ def tune(seen: Sequence[Cloud], steps: int, learning_rate: float) -> DensityEnco
     trainer = Trainer(settings)
     trainer.encoder.load_state_dict(default_encoder().state_dict())
     trainer.sources.append(crops_of(seen))
-    with progress(steps, 0) as update:
-        for step in range(steps):
-            trainer.encoder.requires_grad_(step >= WARM_UP * steps)
-            update(step + 1, trainer.step())
+    update = progress(steps)
+    for step in range(steps):
+        trainer.encoder.requires_grad_(step >= WARM_UP * steps)
+        update(step + 1, trainer.step())
     return trainer.encoder.eval()
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes the TypeScript of proto/ into the folder $1 and the bundle of the page into the folder $2.
-# Wants what `npm ci` installs in web/, and protoc of grpcio-tools.
+# Needs the packages that `npm ci` installs in web/, and protoc of grpcio-tools.
 set -euo pipefail
 cd "$(dirname "$0")/../web"
 mkdir -p "$1"

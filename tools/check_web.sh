@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fails when the page's source is not as its formatter and compiler want it, or when the bundle in the
-# server's package differs from what the source gives. Installs what that needs in web/; skipped by
-# name without Node, and where its packages cannot be had.
+# Fails when the format, types or layers of the page's source are wrong, or when the bundle in the
+# server's package differs from what the source gives. Installs what it needs in web/; skipped
+# with a message without Node, and where its packages cannot be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 skip() {
@@ -14,7 +14,7 @@ node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.ex
 if [ ! web/node_modules/.package-lock.json -nt web/package-lock.json ]; then
   said=$(cd web && timeout 180 npm ci --no-audit --no-fund --loglevel error 2>&1) || skip "npm ci: ${said%%$'\n'*}"
 fi
-(cd web && node_modules/.bin/prettier --check --log-level warn . && node_modules/.bin/tsc --noEmit)
+(cd web && node_modules/.bin/prettier --check --log-level warn . && node_modules/.bin/tsc --noEmit && node layers.mjs)
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 tools/build_web.sh "$fresh/gen" "$fresh/bundle"

@@ -14,7 +14,7 @@ from wheels import DIST, FOLDER, PAIRS, ROOT, make_environment, make_tools, run
 
 DISTRIBUTIONS = ("farpoint", "farpoint_ops", "farpoint_server")
 CLOUD = ROOT / "tests" / "data" / "autzen_trim_part.laz"
-PROGRAM = (ROOT / "examples" / "demo.py", ROOT / "examples" / "server_process.py")
+DEMO = ROOT / "examples" / "demo.py"
 WHERE = """
 import sys
 from importlib.metadata import version
@@ -44,7 +44,7 @@ def main() -> None:
     packages = (f"farpoint[las,picture] @ {client.as_uri()}", str(ops), str(server))
     tools = make_tools()
     python = make_environment(tools, sys.executable, folder, f"torch=={torch}", *packages)
-    for path in (*PROGRAM, CLOUD):
+    for path in (DEMO, CLOUD):
         shutil.copy(path, folder)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("FARPOINT_")}
     environment["PYTHONPATH"] = ""

@@ -1,6 +1,6 @@
-"""Manifests for Kustomize, rendered from the Helm chart into deploy/kubernetes.
+"""The manifest for Kustomize, rendered from the Helm chart into deploy/kubernetes/base.
 
-With --check nothing is written, and the exit status is 1 where a file is not what is rendered.
+With --check nothing is written, and the exit status is 1 if the file is stale.
 """
 
 import sys
@@ -11,12 +11,12 @@ import yaml
 from helm_python import Chart
 
 ROOT = Path(__file__).resolve().parents[1] / "deploy"
-VALUES: dict[str, dict[str, Any]] = {"base": {}, "gpu": {"gpu": {"count": 1}}}
+MANIFEST = ROOT / "kubernetes" / "base" / "farpoint.yaml"
 HEADER = "# Rendered from deploy/helm/farpoint by `make manifests`; change it there.\n"
 
 
 def render(values: dict[str, Any]) -> str:
-    """One file of all objects but the chart's tests, without what is said of Helm."""
+    """One file of all objects but the chart's tests, without Helm's labels."""
     with Chart.load(ROOT / "helm" / "farpoint") as chart:
         files = chart.render(values, name="farpoint")
     objects = [
@@ -33,16 +33,11 @@ def render(values: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    stale = []
-    for name, values in VALUES.items():
-        path = ROOT / "kubernetes" / name / "farpoint.yaml"
-        text = render(values)
-        if not path.exists() or path.read_text() != text:
-            stale.append(f"deploy/kubernetes/{name}/farpoint.yaml")
-            if "--check" not in sys.argv:
-                path.write_text(text)
-    if stale and "--check" in sys.argv:
-        sys.exit(f"not what the chart renders: {', '.join(stale)}; run `make manifests`")
+    text = render({})
+    if "--check" not in sys.argv:
+        MANIFEST.write_text(text)
+    elif MANIFEST.read_text() != text:
+        sys.exit("deploy/kubernetes/base/farpoint.yaml is stale; run `make manifests`")
 
 
 if __name__ == "__main__":

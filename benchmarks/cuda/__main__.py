@@ -61,7 +61,7 @@ def step_of_peer(name: str, sampler: Sampler, xyz: torch.Tensor, m: int) -> dict
 
 
 def sampling(name: str, xyz: torch.Tensor, m: int, others: dict[str, Any]) -> dict[str, Any]:
-    results = {"farpoint": step_microseconds(farpoint_ops.furthest_point_sample, xyz, m)}
+    results = {"farpoint": step_microseconds(farpoint_ops.farthest_point_sample, xyz, m)}
     for peer, sampler in others.items():
         results |= step_of_peer(peer, sampler, xyz, m)
     ours = results["farpoint"]["us_per_step"]

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from benchmarks.models.pointnet2 import PointNet2Classifier
 from benchmarks.service.checks import WrongAnswerError
 from benchmarks.service.contenders import Command, Peer, free_port, mlserver
 from benchmarks.service.load import Contender, over_grpc
@@ -20,7 +21,6 @@ from benchmarks.service.processes import Server, serving
 from benchmarks.service.wires import BYTES_OVER_HTTP, BYTES_OVER_OIP, TENSOR_OVER_OIP
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
-from farpoint_models.architectures.pointnet2 import PointNet2Classifier
 from farpoint_models.programs import Joining, Manifest, Role, TensorSpec
 from farpoint_models.programs.export import export_program
 from farpoint_models.programs.program import Program

@@ -1,4 +1,4 @@
-"""Benchmarks of furthest_point_sample: other samplers, threads, SIMD levels, memory."""
+"""Benchmarks of farthest_point_sample: other samplers, threads, SIMD levels, memory."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ import torch
 from benchmarks.common.measure import interleaved, interleaved_by_cost
 from benchmarks.common.point_sets import POINT_SETS, cube, street_points
 from benchmarks.ops.fps_peers import contenders
-from farpoint_ops import furthest_point_sample
+from farpoint_ops import farthest_point_sample
 
 LIDAR = [
     (1024, 256),
@@ -71,7 +71,7 @@ def threads_row(n: int, m: int, batch: int) -> Row:
 
     def with_threads(count: int) -> None:
         torch.set_num_threads(count)
-        furthest_point_sample(clouds, m)
+        farthest_point_sample(clouds, m)
 
     calls = {"one": lambda: with_threads(1), "two": lambda: with_threads(2)}
     # Enough rounds to outlast the moments in which something else has the second core.
@@ -87,7 +87,7 @@ def levels_row(n: int, m: int) -> Row:
 
     def at(level: str) -> None:
         cpu_simd(level)
-        furthest_point_sample(cloud, m)
+        farthest_point_sample(cloud, m)
 
     levels = [level for level in ("plain", "avx2", "avx512") if cpu_simd(level) == level]
     medians = interleaved({level: partial(at, level) for level in levels}, 7)
@@ -111,10 +111,10 @@ def _growth(n: int, m: int) -> int:
     """Bytes by which one call raises the resident size of this process at its peak."""
     torch.set_num_threads(1)
     cloud = torch.from_numpy(cube(n))[None]
-    furthest_point_sample(cloud[:, :4096], 512)
+    farthest_point_sample(cloud[:, :4096], 512)
     before = _resident_bytes("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")
-    furthest_point_sample(cloud, m)
+    farthest_point_sample(cloud, m)
     return _resident_bytes("VmHWM") - before
 
 

@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.common.measure import Call, seconds_of
 from benchmarks.common.peer_modules import module
-from farpoint_ops import furthest_point_sample
+from farpoint_ops import farthest_point_sample
 
 MODULES = ("fpsample", "torch_quickfps", "torch_cluster", "open3d")
 HEIGHTS = (3, 5, 7, 9)
@@ -73,7 +73,7 @@ def expected_seconds(sampler: Sampler, m: int) -> float:
 def contenders(cloud: np.ndarray, m: int) -> Contenders:
     """Calls that each sample m points of the cloud, the tree heights chosen, who is left out."""
     batch = torch.from_numpy(cloud)[None]
-    found = Contenders({"farpoint": lambda: furthest_point_sample(batch, m)}, {}, {})
+    found = Contenders({"farpoint": lambda: farthest_point_sample(batch, m)}, {}, {})
     for name, call in _bucket_peers(cloud, batch, m).items():
         found.calls[name], found.heights[name] = at_best_height(call)
     for name, sampler in _brute_force_peers(cloud, batch).items():

@@ -24,7 +24,7 @@ from benchmarks.common.machine import describe
 from benchmarks.common.measure import interleaved
 from benchmarks.common.point_sets import lidar
 from farpoint_models import DensityEncoder, EncoderConfig, reference
-from farpoint_ops import furthest_point_sample
+from farpoint_ops import farthest_point_sample
 
 RESULTS = Path(__file__).parents[1] / "results"
 CONFIG = EncoderConfig(rates=(0.25, 0.25), channels=32, hidden=32, neighbors=16)
@@ -40,7 +40,7 @@ def contenders() -> dict[str, Encode]:
     encoder = DensityEncoder(CONFIG).eval()
 
     def our_sampler(xyz: torch.Tensor, m: int) -> torch.Tensor:
-        return furthest_point_sample(xyz[None], m)[0].long()
+        return farthest_point_sample(xyz[None], m)[0].long()
 
     return {
         "farpoint": lambda xyz: encoder(xyz[None]),

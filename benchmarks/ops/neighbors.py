@@ -17,7 +17,7 @@ from benchmarks.ops.neighbor_peers import (
     nearest_searches,
 )
 from benchmarks.ops.report import grouped
-from farpoint_ops import furthest_point_sample, knn
+from farpoint_ops import farthest_point_sample, knn
 
 NAMES = ("scipy", "pykdtree", "torch_cluster", "torch_cluster.nearest", "open3d")
 BUDGET_SECONDS = 1.0
@@ -66,7 +66,7 @@ def _every(cloud: Cloud, count: int) -> Cloud:
 
 
 def _sampled(cloud: Cloud, m: int) -> Cloud:
-    idx = furthest_point_sample(torch.from_numpy(cloud)[None], m)[0]
+    idx = farthest_point_sample(torch.from_numpy(cloud)[None], m)[0]
     return np.ascontiguousarray(cloud[idx.numpy()])
 
 

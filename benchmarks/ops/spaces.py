@@ -1,4 +1,4 @@
-"""Benchmarks of furthest_point_sample in other dimensions than three."""
+"""Benchmarks of farthest_point_sample in other dimensions than three."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +17,7 @@ from benchmarks.ops.fps_peers import (
     at_best_height,
     expected_seconds,
 )
-from farpoint_ops import furthest_point_sample
+from farpoint_ops import farthest_point_sample
 
 NAMES = ("fpsample", "torch_cluster", "open3d", "torch loop")
 # Dimensions, points, samples: maps, and features such as a network samples by.
@@ -72,7 +72,7 @@ def _brute_force_peers(points: Cloud) -> dict[str, Callable[[int], Any]]:
 def row(dimensions: int, n: int, m: int) -> Row:
     points = points_of(dimensions, n)
     batch = torch.from_numpy(points)[None]
-    calls: dict[str, Call] = {"farpoint": lambda: furthest_point_sample(batch, m)}
+    calls: dict[str, Call] = {"farpoint": lambda: farthest_point_sample(batch, m)}
     left_out = {}
     for name, sampler in _brute_force_peers(points).items():
         seconds = expected_seconds(sampler, m)

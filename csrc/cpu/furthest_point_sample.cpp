@@ -33,7 +33,7 @@ void check_start(int64_t start, int64_t points, int64_t cloud) {
 
 void check_samples(int64_t m, int64_t points, int64_t cloud) {
   TORCH_CHECK_VALUE(points >= 1, "xyz: expected at least one point, got an empty cloud ", cloud);
-  TORCH_CHECK_VALUE(m >= 1 && m <= points, "m: expected 1 <= m <= ", points,
+  TORCH_CHECK_VALUE(m >= 1 && m <= points, "num_samples: expected 1 to ", points,
                     ", the points of cloud ", cloud, ", got ", m);
 }
 

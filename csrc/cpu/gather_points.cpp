@@ -6,8 +6,7 @@
 #include <torch/library.h>
 
 #include "checks.h"
-#include "cpu/indices.h"
-#include "cpu/outputs.h"
+#include "cpu/tensors.h"
 
 namespace farpoint {
 namespace {

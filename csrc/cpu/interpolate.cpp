@@ -8,7 +8,7 @@
 #include <torch/library.h>
 
 #include "checks_interpolate.h"
-#include "cpu/indices.h"
+#include "cpu/tensors.h"
 
 namespace farpoint {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "checks_neighbors.h"
 #include "cpu/kernels/neighbors/neighbors_double.h"
-#include "cpu/per_cloud.h"
 #include "cpu/search.h"
+#include "cpu/tensors.h"
 
 namespace farpoint {
 namespace {

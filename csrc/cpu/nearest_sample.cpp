@@ -8,8 +8,8 @@
 #include <tuple>
 
 #include "checks_neighbors.h"
-#include "cpu/per_cloud.h"
 #include "cpu/search.h"
+#include "cpu/tensors.h"
 
 namespace farpoint {
 namespace {

@@ -9,10 +9,10 @@ load()
 from farpoint_ops import _fakes as _fakes  # noqa: E402  the ops exist from here on
 from farpoint_ops import _interrupt, _vmap  # noqa: E402
 from farpoint_ops.fps import (  # noqa: E402
-    furthest_point_sample,
-    furthest_point_sample_with_distances,
+    farthest_point_sample,
+    farthest_point_sample_with_distances,
 )
-from farpoint_ops.fps_ragged import furthest_point_sample_ragged  # noqa: E402
+from farpoint_ops.fps_ragged import farthest_point_sample_ragged  # noqa: E402
 from farpoint_ops.gather import gather_points, group_points  # noqa: E402
 from farpoint_ops.interpolate import interpolate  # noqa: E402
 from farpoint_ops.methods import (  # noqa: E402
@@ -28,15 +28,20 @@ from farpoint_ops.neighbors import (  # noqa: E402
 )
 from farpoint_ops.voxel_grid import voxel_grid_mean, voxel_grid_sample  # noqa: E402
 
+# Their names before, as in pointnet2.
+furthest_point_sample = farthest_point_sample
+furthest_point_sample_ragged = farthest_point_sample_ragged
+furthest_point_sample_with_distances = farthest_point_sample_with_distances
+
 _vmap.register()
 _interrupt.install()
 
 __all__ = [
     "ball_query",
     "count_points",
-    "furthest_point_sample",
-    "furthest_point_sample_ragged",
-    "furthest_point_sample_with_distances",
+    "farthest_point_sample",
+    "farthest_point_sample_ragged",
+    "farthest_point_sample_with_distances",
     "gather_points",
     "group_points",
     "interpolate",

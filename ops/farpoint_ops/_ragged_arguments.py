@@ -38,7 +38,7 @@ def ragged_batch(
     start: Start,
     generator: torch.Generator | None,
 ) -> RaggedBatch:
-    """The arguments of `furthest_point_sample_ragged`, checked where that costs no graph break."""
+    """The arguments of `farthest_point_sample_ragged`, checked where that costs no graph break."""
     check_tensor("xyz", xyz)
     if xyz.dim() != 2:
         raise ValueError(f"xyz: expected shape (N, D), got {list(xyz.shape)}")
@@ -47,7 +47,7 @@ def ragged_batch(
         return _traced(xyz, offsets, samples, start, generator)
     bounds = to_list("offsets", offsets)
     sizes = _sizes(bounds, xyz)
-    counts = _for_each("samples", samples, len(sizes))
+    counts = _for_each("num_samples", samples, len(sizes))
     _check_samples(counts, sizes)
     slots = list(accumulate(counts, initial=0))
     return RaggedBatch(
@@ -71,15 +71,15 @@ def _traced(
     bounds = _tensor("offsets", offsets, xyz)
     clouds = bounds.size(0) - 1
     if isinstance(samples, Tensor):
-        slots = pad(_tensor("samples", samples, xyz).cumsum(0), (1, 0))
+        slots = pad(_tensor("num_samples", samples, xyz).cumsum(0), (1, 0))
         total = most = int(slots[-1].item())  # a graph break unless scalar outputs are captured
         torch._check(total >= 0)  # type: ignore[no-untyped-call]
     elif isinstance(samples, int | torch.SymInt):
-        most = integer("samples", samples)
+        most = integer("num_samples", samples)
         total = clouds * most
         slots = torch.arange(clouds + 1, device=xyz.device) * most
     else:
-        counts = to_list("samples", samples)
+        counts = to_list("num_samples", samples)
         total, most = sum(counts), max(counts, default=0)
         slots = to_device(list(accumulate(counts, initial=0)), xyz)
     if isinstance(start, str):
@@ -135,6 +135,4 @@ def _for_each(name: str, values: int | Integers, clouds: int) -> list[int]:
 def _check_samples(counts: list[int], sizes: list[int]) -> None:
     for b, (m, size) in enumerate(zip(counts, sizes, strict=True)):
         if not 1 <= m <= size:
-            raise ValueError(
-                f"samples: expected 1 <= samples <= {size}, the points of cloud {b}, got {m}"
-            )
+            raise ValueError(f"num_samples: expected 1 to {size}, the points of cloud {b}, got {m}")

@@ -94,6 +94,15 @@ def radii(radius: Radius, xyz: Tensor, clouds: int) -> Tensor:
     return torch.tensor(each, dtype=dtype, device=xyz.device)
 
 
+def reject_vmap(indices: Tensor) -> None:
+    """A RuntimeError where samples to a radius are mapped over: their lengths differ."""
+    if not torch.compiler.is_compiling() and torch._C._functorch.is_batchedtensor(indices):
+        raise RuntimeError(
+            "radius: torch.vmap cannot return a different number of samples for each cloud; sample "
+            "the batch (B, N, D) in one call, or a fixed num_samples with return_distances=True"
+        )
+
+
 def require(holds: Tensor, error: Callable[[], ValueError]) -> None:
     """Raise `error()` unless all of `holds` is true, which waits for its device.
 

@@ -6,17 +6,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from farpoint_ops.fps import furthest_point_sample
+from farpoint_ops.fps import farthest_point_sample
 
 
-def furthest_point_sample_array(
+def farthest_point_sample_array(
     points: NDArray[Any],
-    m: int,
+    num_samples: int,
     *,
     start: int = 0,
     nonfinite: Literal["reject", "ignore"] = "reject",
 ) -> NDArray[np.int64]:
-    """Pick m points of a cloud, each the farthest from those before it.
+    """Pick points of a cloud, each the farthest from those before it.
 
     Coordinates become float32 as in Farpoint's server: float16, float32 and integers of up to
     16 bits as they are, float64 and wider integers after the first finite point was subtracted
@@ -24,7 +24,7 @@ def furthest_point_sample_array(
 
     Args:
         points: Coordinates (N, 3).
-        m: Points to pick.
+        num_samples: Points to pick (m).
         start: Row of the first pick; the first finite one stands in for one that is not.
         nonfinite: "reject" makes a row with NaN or infinity an error, "ignore" never picks one.
 
@@ -36,7 +36,10 @@ def furthest_point_sample_array(
             or a row is not finite.
         IndexError: `start` is not a row.
     """
-    return sample_array(points, m, start=start, nonfinite=nonfinite).rows
+    return sample_array(points, num_samples, start=start, nonfinite=nonfinite).rows
+
+
+furthest_point_sample_array = farthest_point_sample_array  # its name before
 
 
 class ArraySample(NamedTuple):
@@ -52,18 +55,18 @@ class ArraySample(NamedTuple):
 
 def sample_array(
     points: NDArray[Any],
-    m: int,
+    num_samples: int,
     *,
     start: int = 0,
     nonfinite: Literal["reject", "ignore"] = "reject",
     radius: float | None = None,
     device: str | torch.device = "cpu",
 ) -> ArraySample:
-    """As `furthest_point_sample_array`, with distances, to a radius, on any device.
+    """As `farthest_point_sample_array`, with distances, to a radius, on any device.
 
     Args:
         points: Coordinates (N, 3).
-        m: Points to pick; with `radius` the most.
+        num_samples: Points to pick; with `radius` the most.
         start: Row of the first pick.
         nonfinite: As there.
         radius: Where picking ends, at the first covering radius that is at most this.
@@ -82,13 +85,13 @@ def sample_array(
         raise ValueError(
             f"points: expected finite coordinates, got {unusable} rows with NaN or infinity"
         )
-    if m > finite and radius is None:
-        raise ValueError(f"m: expected at most the {finite} finite points, got {m}")
+    if num_samples > finite and radius is None:
+        raise ValueError(
+            f"num_samples: expected at most the {finite} finite points, got {num_samples}"
+        )
     cloud = torch.from_numpy(xyz).to(device)[None]
-    found: tuple[torch.Tensor, ...] = (
-        furthest_point_sample(cloud, m, start=start, return_distances=True)
-        if radius is None
-        else furthest_point_sample(cloud, m, start=start, radius=radius, return_distances=True)
+    found: tuple[torch.Tensor, ...] = farthest_point_sample(
+        cloud, num_samples, start=start, radius=radius, return_distances=True
     )
     rows, distances = (values.cpu().numpy().reshape(-1) for values in found[:2])
     return ArraySample(rows.astype(np.int64), distances, origin)

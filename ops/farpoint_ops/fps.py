@@ -15,7 +15,8 @@ device:
   covers the cloud to it.
 """
 
-from typing import Literal, overload
+from itertools import accumulate
+from typing import TYPE_CHECKING, Literal, overload
 
 import torch
 from torch import Tensor
@@ -27,72 +28,73 @@ from farpoint_ops._sampling_arguments import (
     Radius,
     Start,
     check_nonfinite,
+    dense_shape,
     dense_starts,
     radii,
     reject_nonfinite,
+    reject_vmap,
     require,
 )
+from farpoint_ops.fps_ragged import farthest_point_sample_ragged
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from farpoint_ops.fps_ragged import Options as RaggedOptions
+
+    class Options(RaggedOptions, total=False):
+        """Keywords that do not change what is returned."""
+
+        lengths: Integers | None
 
 
 @overload
-def furthest_point_sample(
+def farthest_point_sample(
     xyz: Tensor,
-    m: int,
+    num_samples: int,
     *,
-    start: Start = 0,
-    generator: torch.Generator | None = None,
-    lengths: Integers | None = None,
     radius: None = None,
-    nonfinite: Nonfinite = "last",
     return_distances: Literal[False] = False,
+    **options: "Unpack[Options]",
 ) -> Tensor: ...
 
 
 @overload
-def furthest_point_sample(
+def farthest_point_sample(
     xyz: Tensor,
-    m: int,
+    num_samples: int,
     *,
-    start: Start = 0,
-    generator: torch.Generator | None = None,
-    lengths: Integers | None = None,
     radius: None = None,
-    nonfinite: Nonfinite = "last",
     return_distances: Literal[True],
+    **options: "Unpack[Options]",
 ) -> tuple[Tensor, Tensor]: ...
 
 
 @overload
-def furthest_point_sample(
+def farthest_point_sample(
     xyz: Tensor,
-    m: int,
+    num_samples: int | None = None,
     *,
-    start: Start = 0,
-    generator: torch.Generator | None = None,
-    lengths: Integers | None = None,
     radius: Radius,
-    nonfinite: Nonfinite = "last",
     return_distances: Literal[False] = False,
+    **options: "Unpack[Options]",
 ) -> tuple[Tensor, Tensor]: ...
 
 
 @overload
-def furthest_point_sample(
+def farthest_point_sample(
     xyz: Tensor,
-    m: int,
+    num_samples: int | None = None,
     *,
-    start: Start = 0,
-    generator: torch.Generator | None = None,
-    lengths: Integers | None = None,
     radius: Radius,
-    nonfinite: Nonfinite = "last",
     return_distances: Literal[True],
+    **options: "Unpack[Options]",
 ) -> tuple[Tensor, Tensor, Tensor]: ...
 
 
-def furthest_point_sample(
+def farthest_point_sample(
     xyz: Tensor,
-    m: int,
+    num_samples: int | None = None,
     *,
     start: Start = 0,
     generator: torch.Generator | None = None,
@@ -101,12 +103,12 @@ def furthest_point_sample(
     nonfinite: Nonfinite = "last",
     return_distances: bool = False,
 ) -> Tensor | tuple[Tensor, ...]:
-    """Pick m points of every cloud, each the farthest from those before it.
+    """Pick points of every cloud, each the farthest from those before it.
 
     Args:
         xyz: Coordinates (B, N, D), D from 1 to 64; float32, float16, bfloat16 or float64. Any
             space will do: positions on a map, or features.
-        m: Points to sample from each cloud; with `radius` the most.
+        num_samples: Points to sample from each cloud (m); with `radius` the most, all when None.
         start: Row of the first sample, one for all clouds or one for each, or "random": any row
             of each cloud, all equally likely. Where that row is not finite, the first finite row
             of the cloud stands in.
@@ -135,6 +137,7 @@ def furthest_point_sample(
             not in m..N, a radius negative, a point not finite with "reject", or fewer than m
             with "ignore".
         IndexError: A start is not a row of its cloud.
+        RuntimeError: `radius` under torch.vmap, which cannot return answers of different lengths.
         KeyboardInterrupt: Ctrl-C, or what else a signal handler raises, during a long call on the
             CPU from the main thread; within 100 ms.
 
@@ -143,7 +146,15 @@ def furthest_point_sample(
     own gather does. On a GPU all m points are sampled and the answer is cut at the radius.
     """
     check_tensor("xyz", xyz)
-    samples = integer("m", m)
+    if num_samples is None:
+        if radius is None:
+            raise TypeError("num_samples: expected an integer, or a radius without one")
+        if lengths is not None:
+            return _sample_to_radius(
+                *(xyz, lengths, start, generator, radius, nonfinite, return_distances)
+            )
+        num_samples = dense_shape(xyz, "xyz")[1]
+    samples = integer("num_samples", num_samples)
     sizes = check_lengths("lengths", lengths, xyz, low=samples)
     if nonfinite != "last":
         check_nonfinite(nonfinite)
@@ -161,21 +172,50 @@ def furthest_point_sample(
         _check_sampled(xyz, indices[:, -1 if radius is None else 0], samples, sizes)
     if radius is None:
         return (indices, distances) if return_distances else indices
+    reject_vmap(indices)
     kept = indices >= 0
     offsets = torch.nn.functional.pad(kept.sum(1).cumsum(0), (1, 0))
     return (indices[kept], *([distances[kept]] if return_distances else []), offsets)
 
 
-def furthest_point_sample_with_distances(
+def _sample_to_radius(
+    xyz: Tensor,
+    lengths: Integers,
+    start: Start,
+    generator: torch.Generator | None,
+    radius: Radius,
+    nonfinite: Nonfinite,
+    return_distances: bool,
+) -> tuple[Tensor, ...]:
+    """As many samples of each cloud as the radius takes, of clouds that differ in length."""
+    dense_shape(xyz, "xyz")
+    sizes = check_lengths("lengths", lengths, xyz, low=1)
+    assert sizes is not None
+    counts = sizes.tolist()
+    bounds = list(accumulate(counts, initial=0))
+    *answer, offsets = farthest_point_sample_ragged(
+        *(xyz[_in_use(xyz, sizes)], bounds, counts),
+        start=start,
+        generator=generator,
+        radius=radius,
+        nonfinite=nonfinite,
+        return_distances=return_distances,  # type: ignore[call-overload]  # either
+    )
+    first = torch.tensor(bounds[:-1], dtype=torch.int32, device=xyz.device)
+    answer[0] = answer[0] - first.repeat_interleave(offsets.diff())
+    return (*answer, offsets)
+
+
+def farthest_point_sample_with_distances(
     distances: Tensor,
-    m: int,
+    num_samples: int,
     *,
     start: Start = 0,
     generator: torch.Generator | None = None,
     lengths: Integers | None = None,
     return_distances: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Pick m points of every cloud, each the farthest from those before it by given distances.
+    """Pick points of every cloud, each the farthest from those before it by given distances.
 
     For spaces that coordinates cannot give, or of more than 64 dimensions: Yang, Sun, Liu and
     Jia, "3DSSD", CVPR 2020, add distances of positions to those of features. Squared distances
@@ -186,8 +226,8 @@ def furthest_point_sample_with_distances(
             column; not negative; float32, float16, bfloat16 or float64. NaN is no distance, and
             the diagonal is not read: the next sample is the point whose lowest distance from the
             samples so far is the largest, the lowest index on a tie, and no index comes twice.
-        m: Points to sample from each cloud.
-        start: Row of the first sample, as for `furthest_point_sample`.
+        num_samples: Points to sample from each cloud (m).
+        start: Row of the first sample, as for `farthest_point_sample`.
         generator: Of the random starts, likewise.
         lengths: Points of each cloud (B,); rows and columns behind them are never read.
         return_distances: Also return the largest distance left after each sample.
@@ -202,10 +242,10 @@ def furthest_point_sample_with_distances(
         ValueError: `distances` is not (B, N, N) with N > 0, m is not in 1..N, or a length is not
             in m..N.
         IndexError: A start is not a row of its cloud.
-        KeyboardInterrupt: As for `furthest_point_sample`.
+        KeyboardInterrupt: As for `farthest_point_sample`.
     """
     check_tensor("distances", distances)
-    samples = integer("m", m)
+    samples = integer("num_samples", num_samples)
     sizes = check_lengths("lengths", lengths, distances, low=samples)
     starts = dense_starts(start, distances, sizes, generator, name="distances")
     try:
@@ -233,7 +273,8 @@ def _check_sampled(xyz: Tensor, rows: Tensor, m: int, lengths: Tensor | None) ->
         available = (finite if counted is None else finite & counted).sum(1)
         b = int(available.argmin())
         return ValueError(
-            f"m: expected 1 <= m <= {int(available[b])}, the finite points of cloud {b}, got {m}"
+            f"num_samples: expected at most {int(available[b])}, the finite points of cloud {b}, "
+            f"got {m}"
         )
 
     require(picked.isfinite().all(-1), too_few)

@@ -11,18 +11,18 @@ from torch import Tensor
 from farpoint_ops._arguments import Integers, check_lengths, check_tensor, integer, to_list
 from farpoint_ops._ragged_arguments import ragged_batch
 from farpoint_ops._sampling_arguments import Radius, Start, dense_shape
-from farpoint_ops.fps import furthest_point_sample
-from farpoint_ops.fps_ragged import furthest_point_sample_ragged
+from farpoint_ops.fps import farthest_point_sample
+from farpoint_ops.fps_ragged import farthest_point_sample_ragged
 
 
 def random_sample(
     xyz: Tensor,
-    m: int,
+    num_samples: int,
     *,
     seed: int | Integers = 0,
     lengths: Integers | None = None,
 ) -> Tensor:
-    """m rows of each cloud at random, without replacement, decided by a seed alone.
+    """Rows of each cloud at random, without replacement, decided by a seed alone.
 
     Row i has the number that SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) gives at place i of
     the stream of the seed, and rows come in ascending order of their numbers, the lower row on a
@@ -32,9 +32,9 @@ def random_sample(
 
     Args:
         xyz: Points (B, N, D); floating point.
-        m: Rows of each cloud.
+        num_samples: Rows of each cloud (m).
         seed: One integer for all clouds or one for each; of 64 bits.
-        lengths: Points of each cloud (B,), as for `furthest_point_sample`.
+        lengths: Points of each cloud (B,), as for `farthest_point_sample`.
 
     Returns:
         Indices, int32 (B, m).
@@ -45,9 +45,9 @@ def random_sample(
     """
     check_tensor("xyz", xyz)
     batch, n = dense_shape(xyz, "xyz")
-    count = integer("m", m)
+    count = integer("num_samples", num_samples)
     if not 1 <= count <= n:
-        raise ValueError(f"m: expected 1 <= m <= N = {n}, got {count}")
+        raise ValueError(f"num_samples: expected 1 to N = {n}, got {count}")
     sizes = check_lengths("lengths", lengths, xyz, low=count)
     places = torch.arange(n, device=xyz.device)
     numbers = _split_mix(_seeds(seed, batch, xyz.device)[:, None], places)
@@ -62,7 +62,7 @@ def random_sample(
 def random_sample_ragged(
     xyz: Tensor,
     offsets: Integers,
-    samples: int | Integers,
+    num_samples: int | Integers,
     *,
     seed: int | Integers = 0,
 ) -> Tensor:
@@ -71,18 +71,18 @@ def random_sample_ragged(
     Args:
         xyz: Points (N, D) of all clouds, one behind the other; floating point.
         offsets: B + 1 integers; cloud b is the rows from offsets[b] to offsets[b + 1].
-        samples: Rows of each cloud; one number for all clouds or one for each.
+        num_samples: Rows of each cloud; one number for all clouds or one for each.
         seed: One integer for all clouds or one for each; of 64 bits.
 
     Returns:
-        Rows of `xyz`, int32 (sum of samples,), cloud after cloud.
+        Rows of `xyz`, int32 (sum of num_samples,), cloud after cloud.
 
     Raises:
         TypeError: A seed is not an integer.
         ValueError: The offsets do not rise from 0 to N, a cloud is empty, or its number of
             samples is not in 1..its points.
     """
-    batch = ragged_batch(xyz, offsets, samples, 0, None)
+    batch = ragged_batch(xyz, offsets, num_samples, 0, None)
     sizes = batch.bounds.diff()
     clouds = torch.arange(len(sizes), device=xyz.device).repeat_interleave(sizes)
     places = torch.arange(len(xyz), device=xyz.device) - batch.bounds[clouds]
@@ -138,7 +138,7 @@ def poisson_disk_sample(
     twice. Points with a NaN or an infinity are never chosen while a finite one is there.
 
     Args:
-        xyz: Coordinates (B, N, D), or flat (N, D) with `offsets`; as for `furthest_point_sample`,
+        xyz: Coordinates (B, N, D), or flat (N, D) with `offsets`; as for `farthest_point_sample`,
             likewise `start` and `generator`.
         radius: One for all clouds or one for each; not negative.
         offsets: B + 1 integers; cloud b is the rows from offsets[b] to offsets[b + 1].
@@ -148,14 +148,13 @@ def poisson_disk_sample(
         offsets, int64 (B + 1,).
 
     Raises:
-        TypeError, ValueError, IndexError: As `furthest_point_sample`.
+        TypeError, ValueError, IndexError, RuntimeError: As `farthest_point_sample`.
     """
     check_tensor("xyz", xyz)
     if offsets is not None:
         bounds = to_list("offsets", offsets)
         sizes = [end - begin for begin, end in pairwise(bounds)]
-        return furthest_point_sample_ragged(
+        return farthest_point_sample_ragged(
             xyz, bounds, sizes, start=start, generator=generator, radius=radius
         )
-    most = dense_shape(xyz, "xyz")[1]
-    return furthest_point_sample(xyz, most, start=start, generator=generator, radius=radius)
+    return farthest_point_sample(xyz, start=start, generator=generator, radius=radius)

@@ -127,13 +127,13 @@ def nearest_sample(
     return assignment, squared
 
 
-def count_points(assignment: Tensor, m: int) -> Tensor:
+def count_points(assignment: Tensor, num_samples: int) -> Tensor:
     """How many points each sample was assigned: the sizes of the collapsed sets.
 
     Args:
         assignment: Samples (B, N), int32 or int64, as `nearest_sample` returns them; -1 is not
             counted.
-        m: Samples of each cloud.
+        num_samples: Samples of each cloud (m).
 
     Returns:
         int32 (B, m), without a gradient.
@@ -145,5 +145,7 @@ def count_points(assignment: Tensor, m: int) -> Tensor:
             assertion).
     """
     check_tensor("assignment", assignment)
-    counts: Tensor = torch.ops.farpoint.count_points(assignment, integer("m", m))
+    counts: Tensor = torch.ops.farpoint.count_points(
+        assignment, integer("num_samples", num_samples)
+    )
     return counts

@@ -4,7 +4,6 @@ A pickle, which torch.save writes, is never read: loading one runs whatever code
 """
 
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,10 +14,15 @@ from torch import Tensor
 
 from farpoint_models.config import EncoderConfig
 from farpoint_models.encoder import DensityEncoder
+from farpoint_models.files import open_regular
 
 FORMAT = "farpoint.density_encoder.v1"
 # A zip archive, which torch.save makes of its pickle, and a bare pickle of protocol 2 or later.
 PICKLES = (b"PK\x03\x04", b"\x80")
+
+
+# The largest encoder that a config allows is smaller; what a file holds is read whole.
+MAX_BYTES = 1 << 30
 
 
 class CheckpointError(ValueError):
@@ -86,30 +90,20 @@ def check_tensors(
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    start = _read_start(path)
+    with open_regular(path, CheckpointError) as file:
+        size = os.fstat(file.fileno()).st_size
+        start = file.read(9)
     # The length that a safetensors file begins with may look like a pickle.
     if start.startswith(PICKLES) and start[8:] != b"{":
         raise CheckpointError(
             f"{path} is a pickle. Loading one runs whatever code it holds, so only safetensors "
             "files are accepted; save_encoder writes one"
         )
+    if size > MAX_BYTES:
+        raise CheckpointError(f"{path}: expected at most {MAX_BYTES} bytes, got {size}")
     try:
-        with safe_open(path, framework="pt") as file:
-            names = file.keys()
-            return file.metadata() or {}, {name: file.get_tensor(name) for name in names}
+        with safe_open(path, framework="pt") as tensors:
+            names = tensors.keys()
+            return tensors.metadata() or {}, {name: tensors.get_tensor(name) for name in names}
     except SafetensorError as error:
         raise CheckpointError(f"{path} is not a safetensors file: {error}") from error
-
-
-def _read_start(path: Path) -> bytes:
-    """The first nine bytes: the length of the header, and its first character."""
-    if "\0" in str(path):
-        raise CheckpointError(f"{str(path)[:256]!r}: expected a path without NUL")
-    # Without O_NONBLOCK, opening a named pipe waits for a writer, possibly for ever.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise CheckpointError(f"{path}: expected a regular file, got one of another kind")
-        return os.read(descriptor, 9)
-    finally:
-        os.close(descriptor)

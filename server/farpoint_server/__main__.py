@@ -24,20 +24,20 @@ def main() -> None:
     Exit status: 0 drained, 1 calls were cut off, 2 cannot start, 3 the device failed for good,
     or a task did that the server cannot do without.
     """
-    told = place.told()
-    own, settings = told or (place.Place(), cli.parse())
-    if told is not None:
+    given = place.from_environment()
+    own, settings = given or (place.Place(), cli.parse())
+    if given is not None:
         place.end_with_parent(own.parent)
     if sys.stderr is None:
         # Whatever is opened next would be standard error, and be written over.
         _refuse("standard error is closed, where the log goes: use 2>/dev/null", sys.stdout)
     try:
-        if told is None and settings.process_count > 1:
+        if given is None and settings.process_count > 1:
             _supervise(settings)
         chosen = _settle_allocators(settings)
         logging.configure(settings, **({} if own.is_alone else {"process": own.index}))
         structlog.get_logger("farpoint").info("allocator", **chosen)
-        if told is None and (unknown := cli.unknown_variables(os.environ)):
+        if given is None and (unknown := cli.unknown_variables(os.environ)):
             structlog.get_logger("farpoint").warning("unknown settings", variables=unknown)
         # torch takes seconds to load, which --help need not wait.
         from farpoint_server.app.server import serve

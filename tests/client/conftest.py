@@ -51,6 +51,7 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
     request_points: int = 20
     info_takes_s: float = 0
     fails_after_s: float = 0
+    stream_ends_at: int | None = None
     time_left_s: list[float] = field(default_factory=list)
 
     def fail(self, code: grpc.StatusCode, message: str = "no", details: bytes = b"") -> None:
@@ -79,6 +80,8 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
     def SampleStream(self, requests, context) -> Iterator[pb.SampleStreamResponse]:  # noqa: N802, ARG002
         """Answers every request, or in latest mode every second one; fails 13 points."""
         for index, message in enumerate(requests):
+            if index == self.stream_ends_at:
+                return
             self.requests.append(message.request)
             answer = pb.SampleStreamResponse(request_index=index)
             if message.mode == pb.STREAM_MODE_LATEST and index % 2 == 0:

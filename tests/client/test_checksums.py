@@ -10,29 +10,27 @@ import farpoint
 from farpoint.v1 import sampling_pb2 as pb
 
 CLOUD = np.arange(30, dtype=np.float32).reshape(10, 3)
-PLAIN = {"no choice": {}, "no": {"checksums": False}, "yes": {"checksums": True}}
 
 
-@pytest.mark.parametrize(("choice", "asked"), [("no choice", True), ("no", False)])
-def test_they_are_asked_for_in_plain_text_unless_declined(server, choice, asked):
-    with farpoint.Client(server.target, **PLAIN[choice]) as client:
+LOCAL = {"credentials": grpc.local_channel_credentials()}
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [({}, True), ({"checksums": False}, False), (LOCAL, False)],
+    ids=["plain text", "declined", "a connection that finds damage"],
+)
+def test_checksums_are_asked_for_where_nothing_else_finds_damage(server, options, asked):
+    with farpoint.Client(server.target, **options) as client:
         client.sample(CLOUD, 2)
         list(client.sample_stream([CLOUD], 2))
     assert [request.return_checksums for request in server.requests] == [asked] * 2
 
 
-def test_they_are_not_asked_for_where_the_connection_finds_damage_or_there_is_no_network(server):
-    credentials = grpc.local_channel_credentials()
-    with farpoint.Client(server.target, credentials=credentials) as client:
-        assert not client._checksums.are_wanted
-    with farpoint.Client(server.target, credentials=credentials, checksums=True) as client:
-        assert client._checksums.are_wanted
-
-
 def test_a_server_that_knows_none_is_older_unless_they_are_required(server):
     with farpoint.Client(server.target) as client:
         assert len(client.sample(CLOUD, 2).indices) == 2
-    strict = farpoint.Client(server.target, checksums=True)
+    strict = pickle.loads(pickle.dumps(farpoint.Client(server.target, checksums=True)))
     with strict, pytest.raises(farpoint.DataLossError, match="without the checksums"):
         strict.sample(CLOUD, 2)
 
@@ -44,11 +42,6 @@ def test_one_that_does_not_fit_is_an_error_also_where_none_was_asked_for(server,
     server.answer.distances.crc32c = 1
     with pytest.raises(farpoint.DataLossError, match="checksum of 8 bytes does not fit"):
         client.sample(CLOUD, 2)
-
-
-def test_the_choice_is_pickled_with_the_client(server):
-    with farpoint.Client(server.target, checksums=True) as client:
-        assert pickle.loads(pickle.dumps(client))._checksums is client._checksums
 
 
 def test_data_loss_that_a_proxy_reports_is_the_same_error(server, client):

@@ -162,6 +162,8 @@ def change(message: Message, name: str, **values: object) -> None:
 NONSENSE = {
     "no answer at all": lambda a: a.Clear(),
     "too few indices": lambda a: change(a, "indices", shape=[2], data=bytes(8)),
+    "indices in a column": lambda a: change(a, "indices", shape=[3, 1]),
+    "floats for indices": lambda a: change(a, "indices", data_type=1),
     "bytes that do not fit": lambda a: change(a, "indices", data=bytes(11)),
     "an unknown type": lambda a: change(a, "indices", data_type=99),
     "no distances": lambda a: a.ClearField("distances"),

@@ -46,7 +46,9 @@ def test_random_rows_are_sent(client, server):
 def test_means_that_do_not_fit_are_an_error(client, server):
     means = tensor_pb2.Tensor(data_type=tensor_pb2.DATA_TYPE_FLOAT32, shape=[1, 3], data=bytes(12))
     server.answer = answer(0, 2, points=means)
-    with pytest.raises(farpoint.InternalError, match=r"means of shape \(1, 3\), expected \(2, 3\)"):
+    with pytest.raises(
+        farpoint.InternalError, match=r"coordinates of shape \(1, 3\), expected \(2, 3\)"
+    ):
         client.sample(CLOUD, method=VoxelGrid(0.5, "mean"))
 
 
@@ -67,7 +69,7 @@ WRONG: dict[str, tuple[Callable[[farpoint.Client], object], str, str]] = {
     "a radius": (lambda _: PoissonDisk(-1.0), "covering_radius", "got -1.0"),
     "a name": (lambda c: c.sample(CLOUD, 2, method="random"), "method", "got 'random'"),
     "m of a grid": (lambda c: c.sample(CLOUD, 2, method=VoxelGrid(1)), "sample_counts", "got 2"),
-    "no m": (lambda c: c.sample(CLOUD, method=RandomSampling()), "sample_counts", "got None"),
+    "no m": (lambda c: c.sample(CLOUD, method=RandomSampling()), "sample_counts", "give m"),
     "a start": (
         lambda c: c.sample(CLOUD, 2, start=1, method=RandomSampling()),
         "start_indices",

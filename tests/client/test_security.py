@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import farpoint
 from farpoint._security import read_security
-from farpoint.cli import app
+from farpoint.cli.app import app
 from farpoint.v1 import sampling_pb2_grpc
 
 TOKEN = "a-token-for-tests"

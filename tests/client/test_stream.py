@@ -80,6 +80,14 @@ async def test_what_the_callers_clouds_raise_reaches_the_caller_after_the_answer
         await streamed(server.target, broken(), 5)
 
 
+def test_a_server_that_ends_the_stream_early_is_an_error(client, server):
+    server.stream_ends_at = 1
+    items = client.sample_stream(clouds(), 5)
+    assert next(items).index == 0
+    with pytest.raises(farpoint.InternalError, match="ended the stream early"):
+        list(items)
+
+
 def test_an_empty_stream_has_no_answers(client):
     assert list(client.sample_stream([], 5)) == []
 

@@ -20,16 +20,16 @@ def page(name: str) -> str:
 
 def test_the_table_of_ops_is_complete() -> None:
     # An op whose result has another form with some argument has a row for each.
-    assert set(re.findall(r"^\| `(\w+)\(", page("ops.md"), re.MULTILINE)) == set(
-        farpoint_ops.__all__
-    )
+    ops = {getattr(farpoint_ops, name).__name__ for name in farpoint_ops.__all__}  # no aliases
+    assert set(re.findall(r"^\| `(\w+)\(", page("ops.md"), re.MULTILINE)) == ops
 
 
 def test_the_table_of_rpcs_is_complete() -> None:
-    listed = re.findall(r"^\| `([\w.]+)(?:/(\w+))?`", page("clients.md"), re.MULTILINE)
+    table, _, _ = page("clients.md").partition("## Python")
+    listed = re.findall(r"^\| `([\w.]+)(?:/(\w+))?`", table, re.MULTILINE)
     served = (*registration.PUBLIC, *registration.ADMIN, registration.HEALTH)
     names = {service.full_name for service in served} | {"grpc.reflection.v1.ServerReflection"}
-    assert {name for name, _ in listed if "." in name} == names
+    assert {name for name, _ in listed} == names
     ours = [service for service in served if service.full_name.startswith("farpoint.")]
     assert [row for row in listed if row[1]] == [
         (service.full_name, method.name) for service in ours for method in service.methods

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import numpy as np
@@ -98,13 +97,6 @@ def test_health_is_known_for_the_server_and_each_service(channel, service):
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-def test_health_of_an_unknown_service_is_not_found(channel):
-    health = health_pb2_grpc.HealthStub(channel)
-    with pytest.raises(grpc.RpcError) as caught:
-        health.Check(health_pb2.HealthCheckRequest(service="nobody"))
-    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-
-
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
 def test_reflection_lists_and_describes_every_service(channel, version):
     reflect = channel.stream_stream(
@@ -130,11 +122,6 @@ def test_the_server_says_what_it_is(client):
     info = client.server_info()
     assert [device.name for device in info.devices] == ["cpu"]
     assert info.limits.message_bytes == 4 << 20
-
-
-def test_a_caller_without_request_id_is_given_one(stub):
-    _, call = stub.Sample.with_call(sample_request(CLOUD, 1))
-    assert len(dict(call.trailing_metadata())["x-request-id"]) == 32
 
 
 def test_a_request_is_one_line_in_the_log(stub, server):
@@ -214,16 +201,6 @@ def test_a_variable_that_is_no_setting_is_warned_of(start, monkeypatch):
     monkeypatch.setenv("FARPOINT_LISTN", "secret")
     line = start().wait_for(lambda line: line["level"] == "warning")
     assert line["variables"] == ["FARPOINT_LISTN (perhaps FARPOINT_LISTEN)"]
-
-
-def test_clients_that_start_and_leave_do_no_harm(server, client):
-    def visit(_: int) -> None:
-        with farpoint.Client(server.address) as visitor:
-            visitor.sample(CLOUD[:100], 3)
-
-    with ThreadPoolExecutor(8) as visitors:
-        list(visitors.map(visit, range(32)))
-    assert len(client.sample(CLOUD, 3).indices) == 3
 
 
 def test_a_server_whose_log_nobody_reads_goes_on():

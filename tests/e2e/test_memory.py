@@ -13,7 +13,7 @@ from tests.support.servers.server_process import RunningServer
 from typer.testing import CliRunner
 
 import farpoint
-from farpoint.cli import app
+from farpoint.cli.app import app
 from farpoint_server.memory.policy import CPU_THRESHOLDS
 
 ADMIN = ("--admin-listen", "127.0.0.1:0")

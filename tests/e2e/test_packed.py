@@ -192,7 +192,7 @@ def test_a_raw_caller_gets_points_and_attributes(stub):
 
 
 def raw_cloud(points: np.ndarray):
-    from farpoint.packed.batch import packed_batch
+    from farpoint._rpcs.packed_batch import packed_batch
 
     request = pb.SampleRequest()
     batch = packed_batch(ros_message(columns_of(points)), None)

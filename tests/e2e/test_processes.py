@@ -72,6 +72,13 @@ def model_names(channel: grpc.Channel) -> list[str]:
     return [model.name for model in stub.ListModels(sampling_pb2.ListModelsRequest()).models]
 
 
+def test_another_program_that_shares_a_port_is_in_the_log(server):
+    host, _, port = server.address.rpartition(":")
+    with socket.create_server((host, int(port)), reuse_port=True):
+        line = server.wait_for(lambda line: line["event"].startswith("another program listens"))
+    assert (line["port"], line["level"]) == (int(port), "error")
+
+
 def test_connections_are_dealt_out_and_every_answer_is_right(server):
     expected = furthest_points(SMALL, 9).tolist()
     with connections(server) as channels:

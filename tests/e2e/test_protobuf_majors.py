@@ -23,6 +23,7 @@ OTHERS = [major for major in (6, 7) if not google.protobuf.__version__.startswit
 SAYS_VERSION = "import google.protobuf as p; print(p.__version__)"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("major", OTHERS)
 def test_the_contract_holds_with_protobuf(major: int) -> None:

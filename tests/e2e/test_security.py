@@ -46,7 +46,7 @@ class Secured:
 def secured(tmp_path_factory: pytest.TempPathFactory):
     secured = Secured(tmp_path_factory.mktemp("secured"))
     yield secured
-    assert not [line for line in secured.server.log if "open to" in line["event"]]
+    assert not [line for line in secured.server.log if "beyond loopback" in line["event"]]
     assert secured.server.stop() == 0
 
 

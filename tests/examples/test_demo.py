@@ -39,7 +39,6 @@ def test_a_scan_is_cast_and_sampled_when_no_file_is_named(tmp_path: Path) -> Non
     assert (tmp_path / "demo" / "before_after.png").read_bytes().startswith(b"\x89PNG")
     for words in (f"{len(scan):,}", "4,096", "covering radius", "queue", "compute", "wire"):
         assert words in done.stdout
-    assert '"stopped"' in (tmp_path / "demo" / "server.log").read_text()
 
 
 def test_a_cloud_smaller_than_the_usual_sample_gives_a_quarter_of_it(tmp_path: Path) -> None:
@@ -92,4 +91,3 @@ def test_it_stays_until_it_is_told_to_end_where_that_is_asked(tmp_path: Path) ->
             assert page.headers["content-type"].startswith("text/html")
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
-    assert '"stopped"' in (tmp_path / "demo" / "server.log").read_text()

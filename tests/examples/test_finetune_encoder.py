@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from tests.support.clouds import street_scan
 
@@ -14,6 +15,7 @@ from farpoint_models import default_encoder, load_encoder
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "finetune_encoder.py"
 
 
+@pytest.mark.slow
 def test_a_folder_of_recordings_gives_an_encoder_to_serve_and_a_table(tmp_path: Path) -> None:
     points = np.random.default_rng(0).random((1200, 3))
     np.save(tmp_path / "room.npy", 1e6 + points)

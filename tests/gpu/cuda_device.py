@@ -52,10 +52,10 @@ def forward(batch: "CloudBatch") -> list[np.ndarray]:
 
 def _sample(points: torch.Tensor, sizes: list[int]) -> torch.Tensor:
     if has_kernels():
-        from farpoint_ops import furthest_point_sample_ragged
+        from farpoint_ops import farthest_point_sample_ragged
 
         offsets = np.concatenate([[0], np.cumsum(sizes)]).tolist()
-        return furthest_point_sample_ragged(points, offsets, SAMPLES)
+        return farthest_point_sample_ragged(points, offsets, SAMPLES)
     return torch.cat([_farthest(part) for part in points.split(sizes)])
 
 

@@ -14,7 +14,7 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from farpoint_server.engine.sample import SampleBatch
-from farpoint_server.engine.transfer.buffers import LEAST_BYTES
+from farpoint_server.engine.transfer.buffers import MIN_BYTES
 from farpoint_server.engine.transfer.cuda import CudaDevice
 from farpoint_server.engine.transfer.pipeline import BUFFERS_PER_TRANSFER, Pipeline
 from farpoint_server.memory.cuda import _empty_host_cache
@@ -153,7 +153,7 @@ def test_buffers_are_locked_once_and_given_back(pipeline, gate):
     pipeline.give_back()
     _empty_host_cache()
     left = torch.cuda.host_memory_stats()["allocated_bytes.current"]
-    assert held - left >= BUFFERS_PER_TRANSFER * LEAST_BYTES
+    assert held - left >= BUFFERS_PER_TRANSFER * MIN_BYTES
 
 
 def test_an_engine_answers_two_batches_at_a_time_as_a_cpu_does():

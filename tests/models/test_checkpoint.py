@@ -91,29 +91,24 @@ def test_a_header_that_begins_like_a_pickle_is_none(
     load_encoder(path)
 
 
-def test_weights_of_another_shape_name_the_tensor(file: Path) -> None:
-    rewrite(file, {"channels": 16})
-    with pytest.raises(
-        CheckpointError, match=r"tensor lift.weight: expected floats of shape \(16,"
-    ):
-        load_encoder(file)
-
-
-def test_a_missing_tensor_is_named(file: Path) -> None:
-    rewrite(file, stages__0__join__bias=None)
-    with pytest.raises(CheckpointError, match=r"tensor stages\.0\.join\.bias is missing"):
-        load_encoder(file)
-
-
-def test_a_tensor_too_many_is_named(file: Path) -> None:
-    rewrite(file, {"rates": [0.5]})
-    with pytest.raises(CheckpointError, match=r"tensor stages.1.\S+ is not in a model"):
-        load_encoder(file)
-
-
-def test_a_tensor_that_is_not_finite_is_named(file: Path) -> None:
-    rewrite(file, stages__1__mix__bias=torch.full((8,), torch.nan))
-    with pytest.raises(CheckpointError, match=r"tensor stages\.1\.mix\.bias: expected finite"):
+@pytest.mark.parametrize(
+    ("config", "tensors", "message"),
+    [
+        ({"channels": 16}, {}, r"tensor lift.weight: expected floats of shape \(16,"),
+        (None, {"stages__0__join__bias": None}, r"tensor stages\.0\.join\.bias is missing"),
+        ({"rates": [0.5]}, {}, r"tensor stages.1.\S+ is not in a model"),
+        (
+            None,
+            {"stages__1__mix__bias": torch.full((8,), torch.nan)},
+            r"tensor stages\.1\.mix\.bias: expected finite",
+        ),
+    ],
+)
+def test_weights_that_do_not_fit_their_config_name_the_tensor(
+    file: Path, config: dict[str, object] | None, tensors: dict[str, object], message: str
+) -> None:
+    rewrite(file, config, **tensors)
+    with pytest.raises(CheckpointError, match=message):
         load_encoder(file)
 
 
@@ -147,17 +142,20 @@ def test_a_config_that_is_nested_deeply_is_refused(tmp_path: Path, depth: int) -
     assert len(str(caught.value)) < 1000
 
 
-def test_a_named_pipe_is_refused_at_once(tmp_path: Path) -> None:
-    """To open one waits for somebody to write to it."""
+def test_only_regular_files_are_opened(tmp_path: Path) -> None:
+    """To open a named pipe waits for a writer."""
     os.mkfifo(tmp_path / "pipe")
     for other in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
         with pytest.raises(CheckpointError, match="expected a regular file"):
             load_encoder(other)
-
-
-def test_a_path_with_a_nul_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="without NUL"):
         load_encoder(f"{tmp_path}/a\0b")
+
+
+def test_a_file_that_is_larger_than_any_encoder_is_not_read(file: Path) -> None:
+    os.truncate(file, 1 << 40)  # sparse
+    with pytest.raises(CheckpointError, match=r"at most 1073741824 bytes, got 1099511627776"):
+        load_encoder(file)
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

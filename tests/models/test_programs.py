@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -193,6 +194,97 @@ def with_pickle(config: bytes) -> bytes:
 def test_an_archive_with_a_pickle_is_refused(altered, records):
     with pytest.raises(ProgramError, match=r"got the pickle .*which would run whatever it holds"):
         load_program(altered(**records))
+
+
+def compressed(path: Path, target: Path) -> None:
+    with (
+        zipfile.ZipFile(path) as source,
+        zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file,
+    ):
+        for name in source.namelist():
+            file.writestr(name, source.read(name))
+
+
+def broken(path: Path, target: Path) -> None:
+    """With another byte in its graph."""
+    with zipfile.ZipFile(path) as source:
+        graph = source.read("segmenter/models/model.json")
+    target.write_bytes(path.read_bytes().replace(graph[:200], b"x" + graph[1:200]))
+
+
+def encrypted(path: Path, target: Path) -> None:
+    content = bytearray(path.read_bytes())
+    entry = content.find(b"PK\x01\x02")  # the first of the directory
+    content[entry + 8] |= 1
+    target.write_bytes(content)
+
+
+def oversized(path: Path, target: Path) -> None:
+    """Its directory says that a record has 4 GB."""
+    content = bytearray(path.read_bytes())
+    entry = content.find(b"PK\x01\x02")
+    content[entry + 24 : entry + 28] = b"\xfe\xff\xff\xff"
+    target.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (compressed, "records that are stored, got"),
+        (encrypted, "records that are stored, got"),
+        (oversized, "records that are stored"),
+        (broken, "malformed one: Bad CRC-32"),
+        (lambda _, target: os.mkfifo(target), "a regular file, got one of another kind"),
+        (lambda _, target: target.symlink_to("/dev/zero"), "a regular file"),
+    ],
+)
+def test_an_archive_that_would_hang_or_grow_is_refused(segmenter, tmp_path, change, reason):
+    change(segmenter, tmp_path / "odd.pt2")
+    with pytest.raises(ProgramError, match=reason):
+        load_program(tmp_path / "odd.pt2")
+
+
+def test_a_manifest_beside_it_must_be_a_regular_file(segmenter, tmp_path):
+    path = tmp_path / "odd.pt2"
+    path.write_bytes(segmenter.read_bytes())
+    os.mkfifo(tmp_path / "odd.pt2.json")
+    with pytest.raises(ProgramError, match="a regular file"):
+        load_program(path)
+
+
+@pytest.mark.parametrize("content", [b"no JSON", b"\xff\xfe", b"[" * 100_000, b"[]", b"{}"])
+@pytest.mark.parametrize(
+    "record", ["models__model", "data__weights__model_weights_config", "extra__farpoint"]
+)
+def test_a_record_that_is_not_what_it_should_be_is_refused_in_a_sentence(altered, record, content):
+    with pytest.raises(ProgramError):
+        load_program(altered(**{record: lambda _: content}))
+
+
+@pytest.mark.parametrize("nodes", [b"[]", b'{"nodes": 1}', b'{"nodes": [{}]}', b'{"nodes": [[]]}'])
+def test_an_odd_package_is_refused_in_a_sentence(tmp_path, nodes):
+    path = tmp_path / "package.pt2"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("package/data/aotinductor/model/a.wrapper.json", nodes)
+    with pytest.raises(ProgramError):
+        load_program(path)
+
+
+@pytest.mark.parametrize(
+    "limit",
+    ["[NaN, 5]", "[1, NaN]", "[1, 1e999]", "[10000000000, null]", f"[{2**80}, null]", "[true]"],
+)
+def test_limits_that_no_dimension_has_are_refused(limit):
+    text = SIMPLE.to_json().replace('"limits": {}', f'"limits": {{"N": {limit}}}')
+    assert limit in text
+    with pytest.raises(ProgramError, match=r"^manifest: "):
+        parse_manifest(text)
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "\ud800", "a\nb", "x" * 257])
+def test_names_are_printable(name):
+    with pytest.raises(ProgramError, match="printable characters"):
+        replace(SIMPLE, inputs=(replace(POINTS, name=name),))
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")

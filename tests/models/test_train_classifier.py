@@ -10,6 +10,7 @@ import pytest
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "train_classifier.py"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_it_learns_through_ops_that_cannot() -> None:
     command = [sys.executable, str(SCRIPT), "--steps", "60", "--classes", "3"]

@@ -1,5 +1,7 @@
 """Fixtures that run the same test bodies on the CPU and on a GPU where there is one."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,19 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 @pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest) -> torch.device:
     return torch.device(request.param)
+
+
+@pytest.fixture(params=["plain", "avx2", "avx512"])
+def level(request: pytest.FixtureRequest) -> Iterator[str]:
+    """An instruction set that the CPU kernels are limited to."""
+    from farpoint_ops import knn  # noqa: F401  registers the ops
+
+    limit = torch.ops.farpoint._cpu_simd
+    if limit(request.param) != request.param:
+        limit("")
+        pytest.skip(f"this processor has no {request.param}")
+    yield request.param
+    limit("")
 
 
 def _random(rng: np.random.Generator) -> np.ndarray:

@@ -7,7 +7,7 @@ import torch
 import torch._dynamo.testing
 from torch import Tensor
 
-from farpoint_ops import furthest_point_sample, furthest_point_sample_ragged
+from farpoint_ops import farthest_point_sample, farthest_point_sample_ragged
 from farpoint_ops.compat import pointops
 
 
@@ -27,8 +27,8 @@ def batches(device: torch.device) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
 
 def test_tensor_offsets(device: torch.device) -> None:
     def sample(xyz: Tensor, offsets: Tensor, start: Tensor) -> tuple[Tensor, ...]:
-        rows, radii = furthest_point_sample_ragged(xyz, offsets, 5, return_distances=True)
-        return rows, radii, furthest_point_sample_ragged(xyz, offsets, 7, start=start)
+        rows, radii = farthest_point_sample_ragged(xyz, offsets, 5, return_distances=True)
+        return rows, radii, farthest_point_sample_ragged(xyz, offsets, 7, start=start)
 
     counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(sample, fullgraph=True, dynamic=True, backend=counter)
@@ -40,7 +40,7 @@ def test_tensor_offsets(device: torch.device) -> None:
 
 def test_tensor_offsets_and_a_list_of_samples(device: torch.device) -> None:
     def sample(xyz: Tensor, offsets: Tensor) -> Tensor:
-        return furthest_point_sample_ragged(xyz, offsets, [3, 4, 1, 7, 5], start=2)
+        return farthest_point_sample_ragged(xyz, offsets, [3, 4, 1, 7, 5], start=2)
 
     xyz, offsets, _ = next(batches(device))
     compiled = torch.compile(sample, fullgraph=True, backend="aot_eager")
@@ -79,8 +79,10 @@ def test_pointops_knn_query(device: torch.device) -> None:
 
 def test_wrong_tensors_are_errors_of_the_op() -> None:
     xyz, offsets, start = next(batches(torch.device("cpu")))
-    compiled = torch.compile(furthest_point_sample_ragged, fullgraph=True, backend="aot_eager")
-    with pytest.raises(ValueError, match="m: expected 1 <= m <= 12, the points of cloud 0, got 13"):
+    compiled = torch.compile(farthest_point_sample_ragged, fullgraph=True, backend="aot_eager")
+    with pytest.raises(
+        ValueError, match="num_samples: expected 1 to 12, the points of cloud 0, got 13"
+    ):
         compiled(xyz, offsets, 13)
     with pytest.raises(ValueError, match="offsets: expected offsets from 0 to 64, got 0 to 65"):
         compiled(xyz, torch.tensor([0, 12, 65]), 3)
@@ -91,7 +93,7 @@ def test_wrong_tensors_are_errors_of_the_op() -> None:
 @pytest.mark.parametrize("nonfinite", ["reject", "ignore"])
 def test_points_that_are_not_finite_are_asserted_against(nonfinite: str) -> None:
     def sample(xyz: Tensor) -> Tensor:
-        return furthest_point_sample(xyz, 4, nonfinite=nonfinite)  # type: ignore[call-overload]
+        return farthest_point_sample(xyz, 4, nonfinite=nonfinite)  # type: ignore[call-overload]
 
     compiled = torch.compile(sample, fullgraph=True, backend="aot_eager")
     cloud = torch.rand(1, 6, 3)

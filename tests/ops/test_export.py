@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from farpoint_ops import (
     ball_query,
-    furthest_point_sample,
+    farthest_point_sample,
     gather_points,
     group_points,
     interpolate,
@@ -22,7 +22,7 @@ class Stage(nn.Module):
 
     def forward(self, xyz: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
         """(B, N, 3), (B, C, N) -> (B, C, N) and the sample of each point (B, N)."""
-        rows, radii = furthest_point_sample(xyz, 8, return_distances=True)
+        rows, radii = farthest_point_sample(xyz, 8, return_distances=True)
         samples = gather_points(xyz.transpose(1, 2), rows).transpose(1, 2)
         near, squared = knn(xyz, samples, 3)
         inside, _ = ball_query(xyz, samples, 1.0, 4, min_radius=0.1)
@@ -59,6 +59,7 @@ def test_an_exported_program_can_be_saved(device: torch.device, tmp_path: Path) 
     torch.testing.assert_close(loaded(*arguments), Stage()(*arguments))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inside torch
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.timeout(300)

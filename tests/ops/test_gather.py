@@ -1,7 +1,5 @@
 """gather_points, group_points and scatter_points against plain torch."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
@@ -62,30 +60,6 @@ def test_a_large_gather_takes_every_thread_and_the_same_values(device: torch.dev
     torch.testing.assert_close(
         scatter_points(gathered, idx, 2000), reference.scatter_points(gathered, idx, 2000)
     )
-
-
-@pytest.mark.parametrize("idx_shape", [(2, 9), (2, 4, 3)], ids=["gather", "group"])
-def test_first_and_second_derivative(device: torch.device, idx_shape: tuple[int, ...]) -> None:
-    op: Callable[[Tensor, Tensor], Tensor] = gather_points if len(idx_shape) == 2 else group_points
-    features = make_features(device, 2, 3, 6).double().requires_grad_()
-    idx = make_idx(device, 6, *idx_shape)
-    torch.autograd.gradcheck(op, (features, idx))
-    torch.autograd.gradgradcheck(op, (features, idx))
-
-
-def test_derivatives_of_scatter(device: torch.device) -> None:
-    values = make_features(device, 2, 3, 9).double().requires_grad_()
-    idx = make_idx(device, 6, 2, 9)
-    torch.autograd.gradcheck(scatter_points, (values, idx, 6))
-    torch.autograd.gradgradcheck(scatter_points, (values, idx, 6))
-
-
-def test_a_repeated_index_sums_its_gradients(device: torch.device) -> None:
-    features = torch.zeros(1, 1, 3, device=device, requires_grad=True)
-    idx = torch.tensor([[2, 0, 2, 2]], device=device)
-    gather_points(features, idx).sum().backward()
-    assert features.grad is not None
-    assert features.grad.tolist() == [[[1, 0, 3]]]
 
 
 def test_strided_and_expanded_input_is_read_as_it_is(device: torch.device) -> None:

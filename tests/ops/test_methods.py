@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from farpoint_ops import (
-    furthest_point_sample,
+    farthest_point_sample,
     poisson_disk_sample,
     random_sample,
     random_sample_ragged,
@@ -144,7 +144,7 @@ def test_random_rows_of_a_ragged_batch_are_those_of_each_cloud(cloud: Tensor) ->
 def test_poisson_disks_do_not_overlap_and_leave_no_room(device: torch.device) -> None:
     cloud = torch.rand(2, 900, 3, generator=torch.Generator().manual_seed(2)).to(device)
     rows, offsets = poisson_disk_sample(cloud, 0.15)
-    whole = furthest_point_sample(cloud, 900)
+    whole = farthest_point_sample(cloud, 900)
     for b, points in enumerate(cloud):
         chosen = rows[offsets[b] : offsets[b + 1]].long()
         assert torch.equal(chosen.int(), whole[b, : len(chosen)])
@@ -177,14 +177,14 @@ ERRORS: dict[str, tuple[Callable[[Tensor], object], type[Exception], str]] = {
         ValueError,
         "select: expected 'first' or 'nearest_mean', got 'last'",
     ),
-    "random m": (lambda x: random_sample(x, 9), ValueError, "m: .* N = 8, got 9"),
+    "random m": (lambda x: random_sample(x, 9), ValueError, "num_samples: .* N = 8, got 9"),
     "random seeds": (lambda x: random_sample(x, 2, seed=[1]), ValueError, "seed: expected 2"),
     "random seed": (lambda x: random_sample(x, 2, seed=0.5), TypeError, "seed: .*got 0.5"),  # type: ignore[arg-type]
     "random length": (lambda x: random_sample(x, 3, lengths=[8, 2]), ValueError, "lengths: .*2"),
     "ragged samples": (
         lambda x: random_sample_ragged(x[0], [0, 3, 8], 4),
         ValueError,
-        "samples: expected 1 <= samples <= 3, the points of cloud 0, got 4",
+        "num_samples: expected 1 to 3, the points of cloud 0, got 4",
     ),
     "ragged seeds": (
         lambda x: random_sample_ragged(x[0], [0, 3, 8], 2, seed=[1]),

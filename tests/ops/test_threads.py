@@ -9,7 +9,7 @@ import torch
 
 from farpoint_ops import (
     ball_query,
-    furthest_point_sample,
+    farthest_point_sample,
     gather_points,
     interpolate,
     knn,
@@ -33,7 +33,7 @@ def ran_in_the_middle_of_an_op(cloud: torch.Tensor) -> bool:
 
     def sample() -> None:
         span.append(time.perf_counter())
-        furthest_point_sample(cloud, 6000)
+        farthest_point_sample(cloud, 6000)
         span.append(time.perf_counter())
 
     worker = threading.Thread(target=sample)
@@ -59,7 +59,7 @@ def test_the_number_of_threads_changes_no_bit() -> None:
     results = []
     for threads in (1, 2, 7):
         torch.set_num_threads(threads)
-        idx, radii = furthest_point_sample(clouds, 300, return_distances=True)
+        idx, radii = farthest_point_sample(clouds, 300, return_distances=True)
         gathered = gather_points(clouds.transpose(1, 2), idx % 50)
         near, squared = knn(clouds, clouds[:, :900], 5)
         results.append(
@@ -77,11 +77,11 @@ def test_the_number_of_threads_changes_no_bit() -> None:
 
 def test_many_python_threads_share_the_ops() -> None:
     clouds = torch.rand(8, 2000, 3, generator=torch.Generator().manual_seed(0))
-    expected = furthest_point_sample(clouds, 100)
+    expected = farthest_point_sample(clouds, 100)
     found: dict[int, torch.Tensor] = {}
 
     def sample(b: int) -> None:
-        found[b] = furthest_point_sample(clouds[b : b + 1], 100)
+        found[b] = farthest_point_sample(clouds[b : b + 1], 100)
 
     workers = [threading.Thread(target=sample, args=(b,)) for b in range(8)]
     for worker in workers:

@@ -107,7 +107,7 @@ class FakeDevice:
 
     @property
     def pinned_sizes(self) -> list[int]:
-        """Of the buffers that somebody keeps."""
+        """Of the buffers that are referenced."""
         return [memory.bytes.nbytes for memory in self._host]
 
     @property

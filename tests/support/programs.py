@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from farpoint_models.programs import Joining, Manifest, Role, TensorSpec
-from farpoint_ops import furthest_point_sample, gather_points
+from farpoint_ops import farthest_point_sample, gather_points
 
 XYZ = TensorSpec("xyz", Role.POINTS, "float32", ("B", "N", 3))
 SAMPLES = 8
@@ -21,7 +21,7 @@ class Segmenter(nn.Module):
         self.label = nn.Embedding(4, 5)
 
     def forward(self, xyz: Tensor, color: Tensor, label: Tensor) -> dict[str, Tensor]:
-        rows = furthest_point_sample(xyz, SAMPLES)
+        rows = farthest_point_sample(xyz, SAMPLES)
         scores = self.point(xyz).mT + self.color(color) + self.label(label)[:, :, None]
         return {
             "scores": scores,
@@ -87,7 +87,7 @@ class Halves(nn.Module):
         most = (xyz.size(1) + 1) // 2
         real = torch.arange(xyz.size(1), device=xyz.device) < lengths[:, None]
         # What is no number is not chosen before all others are.
-        rows = furthest_point_sample(xyz.where(real[:, :, None], torch.nan), most)
+        rows = farthest_point_sample(xyz.where(real[:, :, None], torch.nan), most)
         return rows, (lengths + 1) // 2
 
 

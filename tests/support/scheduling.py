@@ -24,10 +24,11 @@ class GatedEngine:
         self.running: SampleBatch | None = None
 
     async def run(self, batch):
-        self.batches.append([len(clouds.points) for clouds in batch.requests])
+        sizes = [len(clouds.points) for clouds in batch.requests]
+        self.batches.append(sizes)
         self.running = batch
         await self.gate.wait()
-        return [Samples(np.array([size], np.int32), None) for size in self.batches[-1]]
+        return [Samples(np.array([size], np.int32), None) for size in sizes]
 
 
 async def settle() -> None:

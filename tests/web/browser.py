@@ -1,13 +1,15 @@
-"""Chromium on the page of a server, driven through ChromeDriver."""
+"""Chromium with the page of a server, driven by ChromeDriver."""
 
 import base64
 import io
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from PIL import Image
 
 if TYPE_CHECKING:
     from selenium.webdriver.remote.webelement import WebElement
@@ -19,18 +21,19 @@ FLAGS = """
 --ignore-gpu-blocklist --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync --hide-scrollbars
 """
-# Pixels of the canvas that are not its background, left and right of the middle.
+# Pixels of the canvas left and right of the middle: those of a color, or all but the background.
 PIXELS = """
 const canvas = document.getElementById("canvas"), copy = document.createElement("canvas");
 [copy.width, copy.height] = [canvas.width, canvas.height];
 const flat = copy.getContext("2d");
 flat.drawImage(canvas, 0, 0);
 const { data, width } = flat.getImageData(0, 0, copy.width, copy.height);
+const [wanted] = arguments;
 const back = getComputedStyle(canvas).backgroundColor.match(/[\\d.]+/g).map(Number);
 const counts = [0, 0];
 for (let i = 0; i < data.length; i += 4) {
-  const far = [0, 1, 2].some((k) => Math.abs(data[i + k] - back[k]) > 8);
-  if (far) counts[(i / 4) % width < width / 2 ? 0 : 1]++;
+  const far = [0, 1, 2].some((k) => Math.abs(data[i + k] - (wanted ?? back)[k]) > 8);
+  if (far === !wanted) counts[(i / 4) % width < width / 2 ? 0 : 1]++;
 }
 return counts;
 """
@@ -75,15 +78,15 @@ class Page:
 
     def wait_for(self, condition: str) -> Any:
         """The value of a JavaScript expression, once it is true."""
-        give_up = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not (value := self.script(f"return {condition}")):
-            assert time.monotonic() < give_up, f"{condition}; the page says: {self.message()!r}"
+            assert time.monotonic() < deadline, f"{condition}; message: {self.message()!r}"
             time.sleep(0.02)
         return value
 
     def wait_for_sample(self, samples: int) -> None:
-        caption = f"Sample · {samples:,}"
-        self.wait_for(f"document.getElementById('caption-sample').textContent === '{caption}'")
+        caption = "document.getElementById('caption-sample').textContent"
+        self.wait_for(f"{caption}.split(' · ')[1] === '{samples:,}'")
 
     def wait_for_message(self, *, without: str = "") -> str:
         shown = "document.getElementById('notice-text').textContent"
@@ -99,7 +102,7 @@ class Page:
         return self.text("notice-text")
 
     def drop(self, path: Path) -> None:
-        """Drops a file on the pictures, as a person does."""
+        """Drops a file on the pictures."""
         data = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
         for kind in ("dragEnter", "dragOver", "drop"):
             self.cdp("Input.dispatchDragEvent", type=kind, x=700, y=300, data=data)
@@ -109,44 +112,63 @@ class Page:
         selector = f'input[name="{group}"][value="{value}"]'
         self.driver.find_element("css selector", selector).click()
 
+    def enter(self, name: str, value: object) -> None:
+        """Sets the value of a field or of a list of choices."""
+        field = self.element(name)
+        self.script("arguments[0].value = arguments[1]", field, str(value))
+        self.script("arguments[0].dispatchEvent(new Event('change'))", field)
+
     def set_samples(self, samples: int) -> None:
-        number = self.element("m-number")
-        self.script("arguments[0].value = arguments[1]", number, str(samples))
-        self.script("arguments[0].dispatchEvent(new Event('change'))", number)
+        self.enter("m-number", samples)
         self.wait_for_sample(samples)
 
+    def open_idle(self, address: str, fragment: str = "") -> None:
+        """Loads the page and waits for the sample that it opens with."""
+        self.open(address, fragment)
+        self.wait_for("document.getElementById('sentence').textContent.includes(' of ')")
+        self.wait_for_idle()
+
+    def wait_for_idle(self) -> None:
+        self.wait_for("document.getElementById('busy').textContent === ''")
+
     def download(self, kind: str) -> bytes:
-        """What a button gives, once it is complete."""
+        """The file that a button downloads."""
         shutil.rmtree(self.downloads, ignore_errors=True)
         self.driver.find_element("css selector", f'[data-format="{kind}"]').click()
-        give_up = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + TIMEOUT_S
         # The name is there from the beginning, empty; what was written is moved onto it.
         while not (done := [path for path in self.downloads.glob("*") if _complete(path)]):
-            assert time.monotonic() < give_up, f"no download of {kind}"
+            assert time.monotonic() < deadline, f"no download of {kind}"
             time.sleep(0.02)
         return done[0].read_bytes()
 
     def download_array(self, kind: str = "npy") -> np.ndarray:
         return np.load(io.BytesIO(self.download(kind)))
 
-    def pixels(self) -> tuple[int, int]:
-        """Pixels with points in the left and in the right half of the canvas."""
-        left, right = self.script(PIXELS)
-        return left, right
+    def wait_for_pixels(
+        self, wanted: Callable[[int, int], bool], color: tuple[int, int, int] | None = None
+    ) -> tuple[int, int]:
+        """Counts of drawn pixels in the left and the right half of the canvas, once they fit.
 
-    def wait_for_pixels(self, wanted: Any) -> tuple[int, int]:
-        """Counts of pixels, once they are as wanted."""
-        give_up = time.monotonic() + TIMEOUT_S
-        while not wanted(*(counts := self.pixels())):
-            assert time.monotonic() < give_up, f"{counts} pixels; the page says: {self.message()!r}"
+        Args:
+            wanted: Whether the two counts fit.
+            color: Counts only pixels of this color.
+        """
+        deadline = time.monotonic() + TIMEOUT_S
+        while not wanted(*(counts := self.script(PIXELS, color))):
+            assert time.monotonic() < deadline, f"{counts} pixels; message: {self.message()!r}"
             time.sleep(0.05)
         return counts
+
+    def canvas(self) -> Image.Image:
+        data = self.script("return document.getElementById('canvas').toDataURL()")
+        return Image.open(io.BytesIO(base64.b64decode(data.partition(",")[2])))
 
     def screenshot(self) -> bytes:
         return base64.b64decode(self.cdp("Page.captureScreenshot", format="png")["data"])
 
     def complaints(self) -> list[str]:
-        """What the browser wrote to its console since the last time."""
+        """Messages of the browser's console since the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def close(self) -> None:

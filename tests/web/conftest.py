@@ -43,7 +43,7 @@ def page(browser: Page) -> Iterator[Page]:
 
 @pytest.fixture(scope="session")
 def server(browser: Page) -> Iterator[RunningServer]:
-    """With a page. Without a browser there is nobody to look at it."""
+    """A server with a page, for a browser that is there."""
     del browser
     running = RunningServer("--http-listen", "127.0.0.1:0")
     yield running
@@ -52,7 +52,7 @@ def server(browser: Page) -> Iterator[RunningServer]:
 
 @pytest.fixture(scope="session")
 def address(server: RunningServer) -> str:
-    """Of the page."""
+    """The address of the page."""
     return str(server.wait_for(lambda line: line["event"] == "ready")["http_address"])
 
 
@@ -64,5 +64,5 @@ def client(server: RunningServer) -> Iterator[farpoint.Client]:
 
 @pytest.fixture
 def scan() -> Path:
-    """A street of 26 912 points."""
+    """A street of 26,912 points."""
     return Path(__file__).parents[1] / "data" / "street_kitti_part.bin"

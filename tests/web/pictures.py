@@ -1,13 +1,12 @@
-"""Command that draws docs/images/page_*.png: the page in both themes, as a browser shows it.
+"""Command that writes docs/images/page_*.png, pictures of the page in both themes.
 
     python -m tests.web.pictures
 
-Wants Chromium and ChromeDriver, as the tests of the page do.
+Needs Chromium and ChromeDriver, as the tests of the page do.
 """
 
 import io
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from PIL import Image
@@ -30,31 +29,16 @@ def main() -> None:
 
 
 def _draw(page: Page, address: str) -> None:
-    def sample(fragment: str) -> Callable[[], None]:
-        def open_it() -> None:
-            page.open(address, f"cloud=street&{fragment}")
-            page.wait_for_sample(4096)
-            page.wait_for("!document.getElementById('legend').hidden")
-            page.wait_for_pixels(lambda left, right: left > 20_000 and right > 4_000)
-
-        return open_it
-
-    def encoder() -> None:
-        sample("tab=sample")()
-        page.element("tab-encode").click()
-        page.element("run").click()
-        page.wait_for("document.querySelectorAll('#stages label').length === 4")
-        page.wait_for("document.getElementById('legend-title').textContent.startsWith('Three')")
-
-    for dark, name, prepare in (
-        (True, "page_dark", sample("")),
-        (False, "page_light", sample("color=distance")),
-        (True, "page_encoder", encoder),
+    for dark, name, fragment in (
+        (True, "page_dark", ""),
+        (False, "page_light", "color=distance&m=500&layout=over"),
+        (True, "page_compare", "compare=random"),
     ):
         page.set_theme(dark=dark)
-        prepare()
-        # Two frames later everything that was painted is on the screen.
-        page.wait_for("new Promise((done) => setTimeout(() => done(true), 500))")
+        page.open_idle(address, fragment)
+        page.wait_for("!document.getElementById('legend').hidden")
+        # Later than the last frame, which has every point.
+        page.wait_for("new Promise((done) => setTimeout(() => done(true), 1000))")
         picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
         picture.save(IMAGES / f"{name}.png", optimize=True)
 

@@ -34,8 +34,7 @@ READ = [
 
 @pytest.fixture(scope="module")
 def opened(browser: Page, address: str) -> Page:
-    browser.open(address, "m=200")
-    browser.wait_for("document.getElementById('link').dataset.state === 'online'")
+    browser.open_idle(address, "m=200")
     return browser
 
 
@@ -44,11 +43,11 @@ def test_a_file_is_read_as_the_client_reads_it(
     opened: Page, client: farpoint.Client, name: str
 ) -> None:
     opened.drop(DATA / name)
-    opened.wait_for(f"document.querySelector('#cloud-facts strong')?.textContent === '{name}'")
+    opened.wait_for(f"document.getElementById('cloud-name').textContent === '{name}'")
     opened.wait_for_sample(200)
     cloud = read_cloud(DATA / name)
     expected = client.sample(cloud.points, 200, nonfinite="ignore")
-    np.testing.assert_array_equal(opened.download_array("rows"), expected.indices)
+    np.testing.assert_array_equal(opened.download_array("indices"), expected.indices)
     points = opened.download_array()
     assert points.dtype == cloud.points.dtype
     np.testing.assert_array_equal(points, expected.points)
@@ -75,7 +74,7 @@ def _bad() -> dict[str, bytes]:
 def test_a_bad_file_is_one_sentence_and_the_page_goes_on(
     opened: Page, address: str, tmp_path: Path
 ) -> None:
-    opened.open(address, "m=200")
+    opened.open_idle(address, "m=200")
     before = ""
     for name, content in _bad().items():
         (tmp_path / name).write_bytes(content)
@@ -91,12 +90,12 @@ def test_a_bad_file_is_one_sentence_and_the_page_goes_on(
     assert opened.message() == ""
 
 
-def test_rows_without_a_place_can_be_refused(opened: Page, address: str) -> None:
-    opened.open(address, "m=200&nonfinite=reject")
-    opened.wait_for("document.getElementById('link').dataset.state === 'online'")
+def test_rows_that_are_not_finite_can_be_refused(opened: Page, address: str) -> None:
+    opened.open_idle(address, "m=200&nonfinite=reject")
     opened.drop(DATA / "office_kinect_part.pcd")
     assert "798" in opened.wait_for_message()
     opened.choose("nonfinite", "ignore")
     opened.wait_for_sample(200)
+    opened.wait_for_idle()
     assert opened.message() == ""
     assert opened.complaints() == []

@@ -1,15 +1,19 @@
-"""A scan that is dropped on the page, its sample, and what is downloaded of it."""
+"""Sampling on the page: the example scan, dropped scans, methods, downloads."""
 
 import csv
 import io
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.web.browser import Page
 
 import farpoint
 from farpoint.io import read_cloud
+from farpoint_ops import nearest_sample
 
 # Different colors in the left half of the canvas.
 COLORS = """(() => {
@@ -25,16 +29,31 @@ COLORS = """(() => {
 @pytest.fixture
 def street(page: Page, address: str, scan: Path) -> Page:
     """The page with the scan on it and 2000 samples chosen."""
-    page.open(address, "m=2000")
-    page.wait_for("document.getElementById('link').dataset.state === 'online'")
+    page.open_idle(address, "m=2000")
     page.drop(scan)
+    page.wait_for("document.getElementById('cloud-name').textContent.endsWith('.bin')")
     page.wait_for_sample(2000)
+    page.wait_for_idle()
     return page
 
 
-def test_a_dropped_scan_is_seen_and_so_is_its_sample(street: Page) -> None:
-    left, right = street.wait_for_pixels(lambda left, right: left > 10_000 and right > 2_000)
-    assert left > right
+def _radius(page: Page) -> float:
+    """The covering radius in the sentence, once it is known."""
+    text = page.wait_for(
+        "(/than ([\\d.,]+)/.exec(document.getElementById('sentence').textContent) ?? [])[1]"
+    )
+    return float(text.replace(",", ""))
+
+
+def test_the_page_opens_with_a_sample_of_the_example_scan(page: Page, address: str) -> None:
+    page.open_idle(address)
+    pattern = r"4,096 of 118,389 points; no point is farther than 0\.\d+ m from one of them\."
+    assert re.fullmatch(pattern, page.text("sentence").replace("\xa0", " "))
+    page.wait_for_pixels(lambda left, right: left > 10_000 and right > 4_000)
+
+
+def test_a_dropped_scan_and_its_sample_are_drawn(street: Page) -> None:
+    street.wait_for_pixels(lambda left, right: left > 10_000 and right > 2_000)
     assert "26,912 points" in street.text("cloud-facts")
 
 
@@ -46,8 +65,8 @@ def test_the_slider_changes_the_picture_without_another_call(street: Page) -> No
     street.script("arguments[0].value = 1000", slider)
     street.script("arguments[0].dispatchEvent(new Event('input'))", slider)
     street.wait_for_sample(26_912)
-    street.wait_for_pixels(lambda _, right: right > 2 * few)
-    assert street.text("radius") == "0"
+    street.wait_for_pixels(lambda _, right: right > 1.1 * few)
+    assert _radius(street) == 0
     street.set_samples(1)
     street.wait_for_pixels(lambda _, right: 0 < right < few / 20)
     assert street.wait_for(f"{calls}.length") == before
@@ -58,7 +77,7 @@ def test_downloads_are_what_the_client_gets(
 ) -> None:
     cloud = read_cloud(scan)
     expected = client.sample(cloud.points, 2000, nonfinite="ignore")
-    np.testing.assert_array_equal(street.download_array("rows"), expected.indices)
+    np.testing.assert_array_equal(street.download_array("indices"), expected.indices)
     points = street.download_array()
     assert points.dtype == np.float32
     np.testing.assert_array_equal(points, expected.points)
@@ -81,18 +100,48 @@ def test_the_covering_radius_and_its_curve_are_those_of_the_sample(
     street: Page, client: farpoint.Client, scan: Path
 ) -> None:
     radius = client.sample(read_cloud(scan).points, 2000).covering_radius
-    assert float(street.text("radius")) == pytest.approx(radius, rel=0.005)
+    assert _radius(street) == pytest.approx(radius, rel=0.005)
     label = street.script("return document.querySelector('#curve svg').getAttribute('aria-label')")
-    assert f"at 2,000 it is {street.text('radius')}" in label
+    assert float(label.split("at 2,000 it is ")[1]) == pytest.approx(radius, rel=0.005)
 
 
-def test_another_start_is_another_sample(street: Page, client: farpoint.Client, scan: Path) -> None:
-    start = street.element("start")
-    street.script("arguments[0].value = 777", start)
-    street.script("arguments[0].dispatchEvent(new Event('change'))", start)
-    street.wait_for("document.getElementById('busy').textContent === ''")
-    expected = client.sample(read_cloud(scan).points, 2000, start=777)
-    np.testing.assert_array_equal(street.download_array("rows"), expected.indices)
+METHODS: dict[str, tuple[dict[str, object], Any, int | None]] = {
+    "farthest": ({"start": 777}, None, 2000),
+    "poisson": ({"radius": 0.5}, farpoint.PoissonDisk(0.5), None),
+    "voxel": ({"voxel": 0.75}, farpoint.VoxelGrid(0.75), None),
+    "random": ({"seed": 7}, farpoint.RandomSampling(seed=7), 2000),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_each_method_gives_the_rows_that_the_client_gets(
+    street: Page, client: farpoint.Client, scan: Path, name: str
+) -> None:
+    fields, method, samples = METHODS[name]
+    street.enter("method", name)
+    for field, value in fields.items():
+        assert street.element(field).is_displayed()
+        street.enter(field, value)
+    street.wait_for_idle()
+    points = read_cloud(scan).points
+    options = {"start": 777} if name == "farthest" else {"method": method}
+    expected = client.sample(points, samples, **options)
+    np.testing.assert_array_equal(street.download_array("indices"), expected.indices)
+    _, squared = nearest_sample(*map(torch.tensor, (points[None], expected.points[None])))
+    assert _radius(street) == pytest.approx(float(squared.max()) ** 0.5, rel=0.005)
+
+
+def test_two_methods_are_compared_side_by_side(street: Page) -> None:
+    farthest = _radius(street)
+    street.enter("compare", "random")
+    street.wait_for("document.getElementById('caption-cloud').textContent.includes('radius')")
+    caption = street.text("caption-cloud")
+    assert caption.startswith("Random rows · 2,000 · radius ")
+    assert float(caption.replace("\xa0", " ").split()[-2]) > 2 * farthest
+    left, right = street.wait_for_pixels(lambda left, right: right > 2_000 > 0 < left)
+    assert left < 4 * right, "the left picture has a sample and not the cloud"
+    assert not street.driver.find_element("css selector", "[value=over]").is_enabled()
+    assert "single sample" in street.text("color-hint")
 
 
 def test_each_point_has_the_color_of_its_nearest_sample(street: Page) -> None:
@@ -102,6 +151,22 @@ def test_each_point_has_the_color_of_its_nearest_sample(street: Page) -> None:
     street.wait_for(f"{COLORS} <= 9 && {COLORS} > 3")
     street.choose("color", "height")
     street.wait_for(f"{COLORS} > 50")
+
+
+def test_a_sample_is_inspected_by_its_number(
+    street: Page, client: farpoint.Client, scan: Path
+) -> None:
+    points = read_cloud(scan).points
+    sample = client.sample(points, 2000)
+    nearest, _ = nearest_sample(*map(torch.tensor, (points[None], sample.points[None])))
+    cells = np.bincount(nearest[0])
+    largest = int(cells.argmax())
+    street.element("pick").send_keys(str(largest))
+    row = f"Row {sample.indices[largest]:,} is"
+    street.wait_for(f"document.getElementById('pick-hint').textContent.startsWith('{row}')")
+    assert f"of {cells[largest]:,} points within " in street.text("pick-hint")
+    # The cell on the left, the sample on the right.
+    street.wait_for_pixels(lambda left, right: left > 20 < right < 500, color=(235, 64, 110))
 
 
 def test_a_link_brings_the_settings_back(street: Page, address: str) -> None:

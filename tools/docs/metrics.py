@@ -11,7 +11,7 @@ INTRODUCTION = """\
 # Metrics
 
 What `/metrics` at `--http-listen` has for Prometheus, made from the objects that export it.
-[Observability](../observability.md#metrics) says what to watch. `process_*` are those of
+[Operations](../operations.md#metrics) says what to watch. `process_*` are those of
 `prometheus_client`: CPU seconds, memory, open files, start time.
 
 | metric | type | labels | |

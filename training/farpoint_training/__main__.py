@@ -17,7 +17,7 @@ from pathlib import Path
 from farpoint_models.checkpoint import save_encoder
 from farpoint_models.config import EncoderConfig
 from farpoint_training.progress import progress
-from farpoint_training.report import report, summary
+from farpoint_training.report import report
 from farpoint_training.settings import Settings
 from farpoint_training.trainer import Trainer
 
@@ -55,11 +55,11 @@ def train(trainer: Trainer, state: Path, save_every: int) -> None:
     """Run to the last step; the state is saved on the way, at the end and when interrupted."""
     steps = trainer.settings.steps
     try:
-        with progress(steps, trainer.step_count) as update:
-            while trainer.step_count < steps:
-                update(trainer.step_count + 1, trainer.step())
-                if trainer.step_count % save_every == 0:
-                    trainer.save(state)
+        update = progress(steps)
+        while trainer.step_count < steps:
+            update(trainer.step_count + 1, trainer.step())
+            if trainer.step_count % save_every == 0:
+                trainer.save(state)
     finally:
         trainer.save(state)
 
@@ -84,7 +84,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     (args.out / "report.json").write_text(json.dumps(found, indent=1) + "\n")
     settings = json.dumps(trainer.settings.describe())
     save_encoder(trainer.encoder, args.out / "encoder.safetensors", {"trained": settings})
-    print(summary(found))
     return 0
 
 

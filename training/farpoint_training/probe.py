@@ -45,17 +45,12 @@ def described(describe: Describe, clouds: Tensor) -> Tensor:
     return torch.cat([describe(part) for part in parts])
 
 
-def probe(
-    train: Tensor, labels: Tensor, test: Tensor, truth: Tensor, *, is_whitened: bool = False
-) -> float:
+def probe(train: Tensor, labels: Tensor, test: Tensor, truth: Tensor) -> float:
     """Share of `test` (B, D) that a logistic regression fitted to `train` puts in its class.
 
-    Features are first divided by their deviations in `train`, all of them by one where
-    `is_whitened`: then their proportions mean something.
+    Features are first divided by their deviations in `train`.
     """
     mean, deviation = train.mean(0), train.std(0).clamp(min=1e-6)
-    if is_whitened:
-        deviation = train.std()
     train, test = ((part - mean) / deviation for part in (train, test))
     linear = nn.Linear(train.size(1), int(labels.max()) + 1)
     nn.init.zeros_(linear.weight)

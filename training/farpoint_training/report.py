@@ -10,7 +10,6 @@ from farpoint_training.batches import batch
 from farpoint_training.families import HELD_OUT, TRAINING
 from farpoint_training.loss import error
 from farpoint_training.probe import described, pooled, probe, shape_set
-from farpoint_training.projection import whitening
 from farpoint_training.sources import Source, scans, shapes
 from farpoint_training.statistics import hand_made
 from farpoint_training.trainer import Trainer
@@ -19,12 +18,9 @@ from farpoint_training.trainer import Trainer
 SEED = 2**31
 SCENE = 900_000
 POINTS = 1024
-PROJECTION_SEED = 77
 BATCHES = 6
 # Labelled examples of each class for the probe, and clouds to try it on.
 SHOTS, TRIALS = (5, 20, 50), 40
-# Labelled clouds of each training family that the projection is learned from.
-PROJECTED = 60
 
 
 def report(trainer: Trainer) -> dict[str, Any]:
@@ -69,42 +65,10 @@ def probes(encoder: DensityEncoder) -> list[dict[str, Any]]:
     clouds, labels = shape_set(HELD_OUT, max(SHOTS), POINTS, SEED)
     trials, truth = shape_set(HELD_OUT, TRIALS, POINTS, SEED + 1)
     position = torch.arange(max(SHOTS)).repeat(len(HELD_OUT))
-    others, families = shape_set(TRAINING, PROJECTED, POINTS, PROJECTION_SEED)
     rows: list[dict[str, Any]] = [{"examples_per_class": shots} for shots in SHOTS]
     for name, describe in describers.items():
         known, unknown = described(describe, clouds), described(describe, trials)
-        project = whitening(described(describe, others), families)
         for row in rows:
             few = position < row["examples_per_class"]
             row[name] = probe(known[few], labels[few], unknown, truth)
-            row[f"{name}_whitened"] = probe(
-                project(known[few]), labels[few], project(unknown), truth, is_whitened=True
-            )
     return rows
-
-
-def summary(found: dict[str, Any]) -> str:
-    """The report as Markdown tables."""
-    lines = [
-        "| clouds | stage | Chamfer | baseline | log count | baseline |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name, stages in found["reconstruction"].items():
-        for number, e in enumerate(stages, 1):
-            lines.append(
-                f"| {name} | {number} | {e['chamfer']:.3f} | {e['baseline_chamfer']:.3f} "
-                f"| {e['log_count']:.3f} | {e['baseline_log_count']:.3f} |"
-            )
-    lines += [
-        "",
-        "| examples of each class | trained | untrained | hand-made statistics |"
-        " trained, whitened | untrained, whitened | statistics, whitened |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row['examples_per_class']} | {row['trained']:.3f} | {row['untrained']:.3f} "
-        f"| {row['hand_made']:.3f} | {row['trained_whitened']:.3f} "
-        f"| {row['untrained_whitened']:.3f} | {row['hand_made_whitened']:.3f} |"
-        for row in found["probe"]
-    ]
-    return "\n".join(lines)

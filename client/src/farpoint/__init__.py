@@ -12,85 +12,85 @@
 
 from typing import TYPE_CHECKING
 
-from farpoint import io
-from farpoint._async_client import AsyncClient
-from farpoint._balancing.hedging import Hedging
-from farpoint._client import Client
-from farpoint._default import sample
-from farpoint._rpcs.methods import PoissonDisk, RandomSampling, VoxelGrid
-from farpoint._security import Tls
-from farpoint.errors import (
-    CancelledError,
-    CloudFileError,
-    DataLossError,
-    DeadlineExceededError,
-    FailedPreconditionError,
-    FarpointError,
-    InternalError,
-    InvalidArgumentError,
-    NotFoundError,
-    PermissionDeniedError,
-    ResourceExhaustedError,
-    UnauthenticatedError,
-    UnavailableError,
-    UnimplementedError,
-)
-from farpoint.memory import DeviceMemory, Memory, Trim, TrimTotal
-from farpoint.models import Encoding, Inference, Model, ModelTensor, Stage
-from farpoint.packed import PackedCloud, PackedField
-from farpoint.results import Device, Limits, Sample, ServerInfo, StreamedSample, Timings
+if TYPE_CHECKING:
+    from farpoint import io as io
+    from farpoint._async_client import AsyncClient as AsyncClient
+    from farpoint._client import Client as Client
+    from farpoint._default import sample as sample
+    from farpoint._rpcs.methods import PoissonDisk as PoissonDisk
+    from farpoint._rpcs.methods import RandomSampling as RandomSampling
+    from farpoint._rpcs.methods import VoxelGrid as VoxelGrid
+    from farpoint._security import Tls as Tls
+    from farpoint.errors import CancelledError as CancelledError
+    from farpoint.errors import CloudFileError as CloudFileError
+    from farpoint.errors import DataLossError as DataLossError
+    from farpoint.errors import DeadlineExceededError as DeadlineExceededError
+    from farpoint.errors import FailedPreconditionError as FailedPreconditionError
+    from farpoint.errors import FarpointError as FarpointError
+    from farpoint.errors import InternalError as InternalError
+    from farpoint.errors import InvalidArgumentError as InvalidArgumentError
+    from farpoint.errors import MissingFileError as MissingFileError
+    from farpoint.errors import NotFoundError as NotFoundError
+    from farpoint.errors import PermissionDeniedError as PermissionDeniedError
+    from farpoint.errors import ResourceExhaustedError as ResourceExhaustedError
+    from farpoint.errors import UnauthenticatedError as UnauthenticatedError
+    from farpoint.errors import UnavailableError as UnavailableError
+    from farpoint.errors import UnimplementedError as UnimplementedError
+    from farpoint.memory import DeviceMemory as DeviceMemory
+    from farpoint.memory import Memory as Memory
+    from farpoint.memory import Trim as Trim
+    from farpoint.memory import TrimTotal as TrimTotal
+    from farpoint.models import Encoding as Encoding
+    from farpoint.models import Inference as Inference
+    from farpoint.models import Model as Model
+    from farpoint.models import ModelTensor as ModelTensor
+    from farpoint.models import Stage as Stage
+    from farpoint.packed import PackedCloud as PackedCloud
+    from farpoint.packed import PackedField as PackedField
+    from farpoint.results import Device as Device
+    from farpoint.results import Limits as Limits
+    from farpoint.results import Sample as Sample
+    from farpoint.results import ServerInfo as ServerInfo
+    from farpoint.results import StreamedSample as StreamedSample
+    from farpoint.results import Timings as Timings
 
-__all__ = [
-    "AsyncClient",
-    "CancelledError",
-    "Client",
-    "CloudFileError",
-    "DataLossError",
-    "DeadlineExceededError",
-    "Device",
-    "DeviceMemory",
-    "Encoding",
-    "FailedPreconditionError",
-    "FarpointError",
-    "Hedging",
-    "Inference",
-    "InternalError",
-    "InvalidArgumentError",
-    "Limits",
-    "Memory",
-    "Model",
-    "ModelTensor",
-    "NotFoundError",
-    "PackedCloud",
-    "PackedField",
-    "PermissionDeniedError",
-    "PoissonDisk",
-    "RandomSampling",
-    "ResourceExhaustedError",
-    "Sample",
-    "ServerInfo",
-    "Stage",
-    "StreamedSample",
-    "Timings",
-    "Tls",
-    "Trim",
-    "TrimTotal",
-    "UnauthenticatedError",
-    "UnavailableError",
-    "UnimplementedError",
-    "VoxelGrid",
-    "io",
-    "sample",
-]
+    __version__: str
 
-__version__: str
+# Modules are imported when a name of theirs is used: `import farpoint` need not wait for gRPC.
+_MODULES = {
+    "_async_client": "AsyncClient",
+    "_client": "Client",
+    "_default": "sample",
+    "_rpcs.methods": "PoissonDisk RandomSampling VoxelGrid",
+    "_security": "Tls",
+    "errors": (
+        "CancelledError CloudFileError DataLossError DeadlineExceededError FailedPreconditionError "
+        "FarpointError InternalError InvalidArgumentError MissingFileError NotFoundError "
+        "PermissionDeniedError ResourceExhaustedError UnauthenticatedError UnavailableError "
+        "UnimplementedError"
+    ),
+    "memory": "DeviceMemory Memory Trim TrimTotal",
+    "models": "Encoding Inference Model ModelTensor Stage",
+    "packed": "PackedCloud PackedField",
+    "results": "Device Limits Sample ServerInfo StreamedSample Timings",
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+__all__ = sorted(["io", *_HOMES])
 
-if not TYPE_CHECKING:  # a checker would take every name for one that is there
+if not TYPE_CHECKING:  # else every name would pass a type checker
 
-    def __getattr__(name: str) -> str:
-        """The version, looked up when it is asked for: an import need not wait for it."""
-        if name != "__version__":
+    def __getattr__(name: str) -> object:
+        from importlib import import_module, metadata
+
+        if name == "__version__":
+            return metadata.version("farpoint")
+        if name == "io":
+            return import_module("farpoint.io")
+        if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib.metadata import version
+        value = getattr(import_module(f"farpoint.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
 
-        return version("farpoint")
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__, "__version__"})

@@ -1,11 +1,11 @@
-"""Point cloud objects of other libraries as arrays, told by their type's name, never imported.
+"""Point cloud objects of other libraries as arrays, known by their type's name, never imported.
 
 Coordinates are taken from where the library keeps them, and everything it holds with one row per
 point becomes an attribute.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,49 +16,11 @@ Attributes: TypeAlias = dict[str, Any]
 Adapter: TypeAlias = Callable[[Any], tuple[Any, Attributes]]
 
 
-class HasPoints(Protocol):
-    """`farpoint.io.Cloud`, a point cloud of Open3D."""
-
-    @property
-    def points(self) -> Any: ...
-
-
-class HasPoint(Protocol):
-    """A point cloud of Open3D's tensor API."""
-
-    @property
-    def point(self) -> Any: ...
-
-
-class HasVertices(Protocol):
-    """A mesh or point cloud of trimesh."""
-
-    @property
-    def vertices(self) -> Any: ...
-
-
-class HasPos(Protocol):
-    """A `Data` of PyTorch Geometric."""
-
-    @property
-    def pos(self) -> Any: ...
-
-
-class HasXyz(Protocol):
-    """A `LasData` of laspy."""
-
-    @property
-    def xyz(self) -> Any: ...
-
-
 def adapt(value: object) -> tuple[Any, Attributes | None]:
     """Coordinates (N, 3) and attributes of an object of a known library.
 
     Returns:
         `value` itself and None, if it is of no such library; None too if it has no attributes.
-
-    Raises:
-        InvalidArgumentError: it holds several clouds, or none.
     """
     adapter = _adapter(type(value))
     if adapter is None:

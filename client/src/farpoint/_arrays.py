@@ -1,6 +1,7 @@
 """Arguments of any kind (numpy, torch, DLPack, lists) as arrays and numbers, one for each cloud."""
 
 import operator
+import os
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +17,6 @@ def as_array(value: object, name: str) -> Array:
     """`value` as a numpy array; copied only when it lies on a device or is bfloat16.
 
     numpy has no bfloat16, so such values are widened to float32, which is exact.
-
-    Raises:
-        InvalidArgumentError: `value` is no array, ragged, or partly masked.
     """
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise InvalidArgumentError(
@@ -79,10 +77,12 @@ def split_batch(points: object, attributes: Any, *, own_attributes: bool = False
         points: arrays, or objects of other libraries, see `_adapters`.
         attributes: the caller's; None is without.
         own_attributes: whether such objects' own attributes stand in where the caller has none.
-
-    Raises:
-        InvalidArgumentError: a shape is another, a cloud is empty, or rows do not match.
     """
+    if isinstance(points, (str, bytes, os.PathLike)):
+        raise InvalidArgumentError(
+            f"points must be an array, got {points!r}: farpoint.io.read_cloud(path) reads a file",
+            field="points",
+        )
     if not isinstance(points, np.ndarray):
         points, own = _adapted(points)
         attributes = own if attributes is None and own_attributes else attributes
@@ -134,13 +134,16 @@ def _check_cloud(cloud: Array, name: str) -> None:
 def split_attributes(
     attributes: Any, clouds: Sequence[Sized], single: bool
 ) -> list[CloudAttributes]:
-    """What belongs to each cloud: arrays with one row per point, alone or by name."""
+    """The attributes of each cloud: arrays with one row per point, alone or by name."""
     if attributes is None or not clouds:
         return [None] * len(clouds)
     if single:
         return [_per_point(attributes, clouds[0], "attributes")]
     if isinstance(attributes, Mapping):
-        columns = {name: _one_each(values, clouds, name) for name, values in attributes.items()}
+        columns = {
+            name: _one_each(values, clouds, f'attributes["{name}"]')
+            for name, values in attributes.items()
+        }
         attributes = [{name: columns[name][i] for name in columns} for i in range(len(clouds))]
     attributes = _one_each(attributes, clouds, "attributes")
     return [
@@ -164,7 +167,7 @@ def _per_point(values: Any, cloud: Sized, name: str) -> CloudAttributes:
     if values is None:
         return None
     if isinstance(values, Mapping):
-        return {str(key): _rows(value, cloud, str(key)) for key, value in values.items()}
+        return {str(key): _rows(value, cloud, f'{name}["{key}"]') for key, value in values.items()}
     return _rows(values, cloud, name)
 
 
@@ -180,8 +183,13 @@ def _rows(values: Any, cloud: Sized, name: str) -> Array:
 
 def check_sample_counts(m: object, clouds: Sequence[Sized]) -> list[int]:
     """One count for all clouds or one per cloud, as the request states them."""
+    if m is None:
+        raise InvalidArgumentError(
+            "give m, the number of points to choose, or a radius, or both", field="sample_counts"
+        )
     counts = _whole_numbers(m, len(clouds), "m", "sample_counts")
-    for i, (cloud, count) in enumerate(zip(clouds, _spread(counts, clouds), strict=True)):
+    for i, cloud in enumerate(clouds):
+        count = counts[i % len(counts)]
         if not 1 <= count <= len(cloud):
             raise InvalidArgumentError(
                 f"m must be from 1 to the {len(cloud)} points of cloud {i}, got {count}",
@@ -193,17 +201,14 @@ def check_sample_counts(m: object, clouds: Sequence[Sized]) -> list[int]:
 def check_start_indices(start: object, clouds: Sequence[Sized]) -> list[int]:
     """One start row for all clouds or one per cloud, as the request states them."""
     starts = _whole_numbers(start, len(clouds), "start", "start_indices")
-    for i, (cloud, row) in enumerate(zip(clouds, _spread(starts, clouds), strict=True)):
+    for i, cloud in enumerate(clouds):
+        row = starts[i % len(starts)]
         if not 0 <= row < len(cloud):
             raise InvalidArgumentError(
                 f"start must be a row from 0 to {len(cloud) - 1} of cloud {i}, got {row}",
                 field=f"start_indices[{i}]",
             )
     return starts
-
-
-def _spread(values: list[int], clouds: Sequence[Sized]) -> list[int]:
-    return values * len(clouds) if len(values) == 1 else values
 
 
 def _whole_numbers(value: Any, clouds: int, name: str, field: str) -> list[int]:

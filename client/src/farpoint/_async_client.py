@@ -4,26 +4,28 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from types import TracebackType
-from typing import Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import grpc
 
 from farpoint._base_client import BaseClient
+from farpoint._call import CallContext, start_call
 from farpoint._channel import open_aio_channel
 from farpoint._rpcs import calls
-from farpoint._rpcs.calls import CallContext, UnaryRpc, start_call
+from farpoint._rpcs.calls import UnaryRpc
 from farpoint._rpcs.encode import EncodeRpc
 from farpoint._rpcs.infer import CONCURRENCY, InferRpc
-from farpoint._rpcs.methods import Method
+from farpoint._rpcs.methods import EncodeOptions, InferOptions, Method, Nonfinite, SampleOptions
 from farpoint._rpcs.sample import SampleRpc
-from farpoint._rpcs.stream import SampleStreamRpc
-from farpoint._rpcs.upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
+from farpoint._rpcs.stream import CERTAINLY_ACCEPTED_BYTES, SampleStreamRpc, UploadRpc
 from farpoint._shared_memory import Lease
-from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike
-from farpoint.errors import from_rpc_error
+from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike, Counts
 from farpoint.memory import Memory, Trim
 from farpoint.models import Encoding, Inference, Model
 from farpoint.results import Sample, ServerInfo, StreamedSample
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Result = TypeVar("Result")
 
@@ -39,60 +41,36 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
 
     @overload
     async def sample(
-        self,
-        points: CloudArray,
-        m: int | Sequence[int] | None = None,
-        *,
-        attributes: Attributes | None = None,
-        start: int | Sequence[int] = 0,
-        nonfinite: Literal["reject", "ignore"] = "reject",
-        radius: float | None = None,
-        method: Method | None = None,
-        timeout: float | None = None,
+        self, points: CloudArray, m: Counts = None, **options: "Unpack[SampleOptions]"
     ) -> Sample: ...
 
     @overload
     async def sample(  # type: ignore[overload-overlap]
         self,
         points: BatchArray | Sequence[CloudLike],
-        m: int | Sequence[int] | None = None,
-        *,
-        attributes: Attributes | None = None,
-        start: int | Sequence[int] = 0,
-        nonfinite: Literal["reject", "ignore"] = "reject",
-        radius: float | None = None,
-        method: Method | None = None,
-        timeout: float | None = None,
+        m: Counts = None,
+        **options: "Unpack[SampleOptions]",
     ) -> list[Sample]: ...
 
     @overload
     async def sample(
-        self,
-        points: CloudLike,
-        m: int | Sequence[int] | None = None,
-        *,
-        attributes: Attributes | None = None,
-        start: int | Sequence[int] = 0,
-        nonfinite: Literal["reject", "ignore"] = "reject",
-        radius: float | None = None,
-        method: Method | None = None,
-        timeout: float | None = None,
+        self, points: CloudLike, m: Counts = None, **options: "Unpack[SampleOptions]"
     ) -> Sample: ...
 
     async def sample(
         self,
         points: Any,
-        m: int | Sequence[int] | None = None,
+        m: Counts = None,
         *,
         attributes: Attributes | None = None,
         start: int | Sequence[int] = 0,
-        nonfinite: Literal["reject", "ignore"] = "reject",
+        nonfinite: Nonfinite = "reject",
         radius: float | None = None,
         method: Method | None = None,
         timeout: float | None = None,
     ) -> Any:
         """Chooses m points of each cloud by farthest point sampling; see `Client.sample`."""
-        context = start_call(timeout, self._timeout)
+        context = self._start(timeout)
         with nullcontext() if self._memory is None else Lease(self._memory, context) as lease:
             arguments = (
                 *(points, m, attributes, start, nonfinite),
@@ -112,7 +90,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         m: int | None = None,
         *,
         start: int = 0,
-        nonfinite: Literal["reject", "ignore"] = "reject",
+        nonfinite: Nonfinite = "reject",
         radius: float | None = None,
         method: Method | None = None,
         latest_only: bool = False,
@@ -120,7 +98,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
     ) -> AsyncIterator[StreamedSample]:
         """Samples clouds as they come, and answers in their order; see `Client.sample_stream`."""
         rpc = SampleStreamRpc(
-            *(m, start, nonfinite, latest_only, start_call(timeout)),
+            *(m, start, nonfinite, latest_only, start_call(timeout, target=self.target)),
             *(self._checksums, radius, method),
         )
         stubs = self._stubs or self._open_stubs()
@@ -130,41 +108,22 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
                 for item in rpc.read(answer):
                     yield item
         except grpc.RpcError as error:
-            raise from_rpc_error(error, rpc.context.request_id) from error
+            raise rpc.context.failure(error) from error
         finally:
             answers.cancel()
         for item in rpc.finish():
             yield item
 
     @overload
-    async def encode(
-        self,
-        points: CloudArray,
-        *,
-        model: str | None = None,
-        attributes: Attributes | None = None,
-        timeout: float | None = None,
-    ) -> Encoding: ...
+    async def encode(self, points: CloudArray, **options: "Unpack[EncodeOptions]") -> Encoding: ...
 
     @overload
     async def encode(  # type: ignore[overload-overlap]
-        self,
-        points: BatchArray | Sequence[CloudLike],
-        *,
-        model: str | None = None,
-        attributes: Attributes | None = None,
-        timeout: float | None = None,
+        self, points: BatchArray | Sequence[CloudLike], **options: "Unpack[EncodeOptions]"
     ) -> list[Encoding]: ...
 
     @overload
-    async def encode(
-        self,
-        points: CloudLike,
-        *,
-        model: str | None = None,
-        attributes: Attributes | None = None,
-        timeout: float | None = None,
-    ) -> Encoding: ...
+    async def encode(self, points: CloudLike, **options: "Unpack[EncodeOptions]") -> Encoding: ...
 
     async def encode(
         self,
@@ -175,28 +134,18 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         timeout: float | None = None,
     ) -> Any:
         """Runs a model over each cloud; see `Client.encode`."""
-        context = start_call(timeout, self._timeout)
+        context = self._start(timeout)
         rpc = EncodeRpc(points, model, attributes, self._checksums)
         return await self._invoke(rpc, context) if rpc.batch.clouds else []
 
     @overload
     async def infer(
-        self,
-        model: str,
-        inputs: Mapping[str, Any],
-        *,
-        outputs: Sequence[str] | None = None,
-        timeout: float | None = None,
+        self, model: str, inputs: Mapping[str, Any], **options: "Unpack[InferOptions]"
     ) -> Inference: ...
 
     @overload
     async def infer(
-        self,
-        model: str,
-        inputs: Sequence[Mapping[str, Any]],
-        *,
-        outputs: Sequence[str] | None = None,
-        timeout: float | None = None,
+        self, model: str, inputs: Sequence[Mapping[str, Any]], **options: "Unpack[InferOptions]"
     ) -> list[Inference]: ...
 
     async def infer(
@@ -208,7 +157,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         timeout: float | None = None,
     ) -> Any:
         """Runs a model that the server has loaded; see `Client.infer`."""
-        context = start_call(timeout, self._timeout)
+        context = self._start(timeout)
         batch = [inputs] if isinstance(inputs, Mapping) else inputs
         rpcs = [InferRpc(model, each, outputs, self._checksums) for each in batch]
         if isinstance(inputs, Mapping):
@@ -228,31 +177,29 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
 
     async def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """The models that are ready; `encode` takes the first if it is given none."""
-        return await self._invoke(calls.ListModelsRpc(), start_call(timeout, self._timeout))
+        return await self._invoke(calls.list_models(), self._start(timeout))
 
     async def load_model(
         self, name: str, path: str | None = None, *, timeout: float | None = None
     ) -> Model:
         """Has the server load a model; see `Client.load_model`."""
-        return await self._invoke(
-            calls.LoadModelRpc(name, path), start_call(timeout, self._timeout)
-        )
+        return await self._invoke(calls.load_model(name, path), self._start(timeout))
 
     async def unload_model(self, name: str, *, timeout: float | None = None) -> None:
         """Has the server unload a model; calls that use it finish."""
-        await self._invoke(calls.UnloadModelRpc(name), start_call(timeout, self._timeout))
+        await self._invoke(calls.unload_model(name), self._start(timeout))
 
     async def server_info(self, *, timeout: float | None = None) -> ServerInfo:
-        """What the server is and what it accepts."""
-        return await self._invoke(calls.GetServerInfoRpc(), start_call(timeout, self._timeout))
+        """The server's version, devices, methods and limits."""
+        return await self._invoke(calls.server_info(), self._start(timeout))
 
     async def memory(self, *, snapshots: bool = False, timeout: float | None = None) -> Memory:
-        """What the memory of each device is used for; see `Client.memory`."""
-        return await self._invoke(calls.GetMemoryRpc(snapshots), start_call(timeout, self._timeout))
+        """The memory of each device, by use; see `Client.memory`."""
+        return await self._invoke(calls.get_memory(snapshots), self._start(timeout))
 
     async def trim_memory(self, *, force: bool = False, timeout: float | None = None) -> list[Trim]:
         """Has the server give cached memory back; see `Client.trim_memory`."""
-        return await self._invoke(calls.TrimMemoryRpc(force), start_call(timeout, self._timeout))
+        return await self._invoke(calls.trim_memory(force), self._start(timeout))
 
     async def close(self) -> None:
         """Ends the connection; calls under way are cancelled."""
@@ -279,19 +226,14 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
         if size <= CERTAINLY_ACCEPTED_BYTES:
             return rpc
         if self._message_limit is None:
-            info = await self._invoke(calls.GetServerInfoRpc(), context)
+            info = await self._invoke(calls.server_info(), context)
             self._message_limit = info.limits.message_bytes
         return rpc if size <= self._message_limit else UploadRpc(rpc, self._message_limit)
 
     async def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
         try:
             method = rpc.method(self._stubs or self._open_stubs())
-
-            def begin() -> Any:
-                return method(rpc.request, **context.rpc_options())
-
-            hedger = self._hedger and self._hedger_of(rpc)
-            response = await (begin() if hedger is None else hedger.call_async(begin))
+            response = await method(rpc.request, **context.rpc_options())
         except grpc.RpcError as error:
-            raise from_rpc_error(error, context.request_id) from error
+            raise context.failure(error) from error
         return rpc.read(response, context)

@@ -1,28 +1,22 @@
-"""What both clients share: their arguments, the channel that opens at the first call, pickling."""
+"""The base of both clients: arguments, the channel that opens at the first call, pickling."""
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
 import grpc
 
-from farpoint._balancing.hedging import Hedger, Hedging
-from farpoint._balancing.targets import Target, checked_target
-from farpoint._channel import (
-    DEFAULT_BUDGET,
-    DEFAULT_TARGET,
-    DEFAULT_TIMEOUT_S,
-    Balance,
-    LoadBalancing,
-)
-from farpoint._rpcs.calls import Stubs, UnaryRpc
+from farpoint._call import CallContext, start_call
+from farpoint._channel import DEFAULT_BUDGET, Balance, LoadBalancing
+from farpoint._rpcs.calls import Stubs
 from farpoint._security import PathLike, Security, Tls, read_security
 from farpoint._shared_memory import SharedMemory
+from farpoint._targets import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, Target, checked_target
 from farpoint._tensors import choose_checksums
-from farpoint.errors import FailedPreconditionError, InvalidArgumentError
+from farpoint.errors import FailedPreconditionError
 
 Channel = TypeVar("Channel", grpc.Channel, grpc.aio.Channel)
 
@@ -44,11 +38,10 @@ class Arguments:
     checksums: bool | None
     load_balancing: LoadBalancing
     retry_budget: int
-    hedging: Hedging | None
 
 
 class BaseClient(Generic[Channel]):
-    """The state of a client, and what becomes of it in another process.
+    """The state of a client, in this process and in others.
 
     A pickled client holds its arguments and connects anew where it is unpickled; so does one that
     a forked child inherits, as far as gRPC works there at all.
@@ -68,21 +61,13 @@ class BaseClient(Generic[Channel]):
         checksums: bool | None = None,
         load_balancing: LoadBalancing = "round_robin",
         retry_budget: int = DEFAULT_BUDGET,
-        hedging: Hedging | None = None,
     ) -> None:
         target = checked_target(target)
         self._arguments = Arguments(
             *(target, timeout, tls, token, credentials, shared_memory, checksums),
-            *(load_balancing, retry_budget, hedging),
+            *(load_balancing, retry_budget),
         )
         self._balance = Balance(load_balancing, retry_budget)
-        if hedging is not None and shared_memory is not None:
-            raise InvalidArgumentError(
-                "give hedging or shared_memory, not both: only the servers of this machine could "
-                "read the memory",
-                field="hedging",
-            )
-        self._hedger = None if hedging is None else Hedger(hedging)
         self._timeout = timeout
         self._security = read_security(target, tls, token, credentials)
         self._checksums = choose_checksums(checksums, self._security.credentials is None)
@@ -104,15 +89,10 @@ class BaseClient(Generic[Channel]):
         self._lock = threading.Lock()
 
     def _open_stubs(self) -> Stubs:
-        """Of the channel, opened now if it is not.
-
-        Raises:
-            FailedPreconditionError: gRPC cannot work in this process.
-            ValueError: the client is closed.
-        """
+        """Of the channel, opened now if it is not."""
         with self._lock:
             if self._is_closed:
-                raise ValueError("the client is closed")
+                raise FailedPreconditionError("the client is closed: make another")
             if self._stubs is None:
                 _forks.check()
                 self._channel = type(self)._open(
@@ -122,12 +102,9 @@ class BaseClient(Generic[Channel]):
                 _forks.note(self)
             return self._stubs
 
-    def _hedger_of(self, rpc: UnaryRpc[Any, Any]) -> Hedger | None:
-        """What makes a call that may go to several servers; None for most calls."""
-        hedger = self._hedger
-        if hedger is None or not rpc.may_be_hedged or isinstance(rpc.request, Iterator):
-            return None
-        return hedger if rpc.request.ByteSize() <= hedger.settings.max_bytes else None
+    def _start(self, timeout: float | None) -> CallContext:
+        """A call that begins now."""
+        return start_call(timeout, self._timeout, self.target)
 
     def _end(self) -> Channel | None:
         """The channel, which is to be closed, if one was opened; the client takes no more calls."""
@@ -152,7 +129,7 @@ class BaseClient(Generic[Channel]):
 
 
 class _Forks:
-    """What a forked child must know of the gRPC of its parent."""
+    """The gRPC state that a forked child inherits from its parent."""
 
     def __init__(self) -> None:
         self.clients: WeakSet[BaseClient[Any]] = WeakSet()

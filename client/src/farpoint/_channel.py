@@ -6,12 +6,10 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import grpc
 
-from farpoint._balancing.targets import checked_target, grpc_target
 from farpoint._security import Security
+from farpoint._targets import checked_target, grpc_target
 from farpoint.errors import InvalidArgumentError
 
-DEFAULT_TARGET = "127.0.0.1:50051"
-DEFAULT_TIMEOUT_S = 60.0
 PLAIN = Security()
 
 _SAMPLING = "farpoint.v1.SamplingService"
@@ -29,7 +27,7 @@ _NOT_RETRIED = [
 LoadBalancing: TypeAlias = Literal["round_robin", "weighted_round_robin", "pick_first"]
 _POLICIES: dict[str, list[dict[str, Any]]] = {
     "round_robin": [{"round_robin": {}}],
-    # By what each server says of its load (ORCA); as round robin until that is known. gRPC's ten
+    # By the load that each server reports (ORCA); as round robin until it is known. gRPC's ten
     # seconds of doubt about each new server's reports are for services that warm up.
     "weighted_round_robin": [
         {"weighted_round_robin": {"blackoutPeriod": "1s", "weightUpdatePeriod": "1s"}},
@@ -38,7 +36,7 @@ _POLICIES: dict[str, list[dict[str, Any]]] = {
     "pick_first": [{"pick_first": {"shuffleAddressList": True}}],
 }
 # Half of gRPC's most tokens.
-_MOST_BUDGET = 500
+_MAX_BUDGET = 500
 DEFAULT_BUDGET = 50
 
 OPTIONS: tuple[tuple[str, Any], ...] = (
@@ -46,7 +44,7 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_receive_message_length", -1),
     # With gRPC's default of 256 KiB a larger request is silently never retried.
     ("grpc.per_rpc_retry_buffer_size", 2**31 - 1),
-    # A server that hangs, or is gone without a word, is noticed in 20 s while a call waits for it;
+    # A server that hangs, or is gone without closing, is noticed in 20 s while a call waits for it;
     # then the call is repeated elsewhere. An idle channel stays silent.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -60,15 +58,7 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
 
 @dataclass(frozen=True)
 class Balance:
-    """Which server gets a call, and how many calls may be repeated.
-
-    Args:
-        policy: one of gRPC's.
-        retry_budget: attempts that may fail before no more calls are repeated.
-
-    Raises:
-        InvalidArgumentError: there is no such policy, or the budget is out of bounds.
-    """
+    """Which server gets a call, and how many calls may be repeated."""
 
     policy: LoadBalancing = "round_robin"
     retry_budget: int = DEFAULT_BUDGET
@@ -80,9 +70,9 @@ class Balance:
                 f"got {self.policy!r}",
                 field="load_balancing",
             )
-        if not 0 <= self.retry_budget <= _MOST_BUDGET:
+        if not 0 <= self.retry_budget <= _MAX_BUDGET:
             raise InvalidArgumentError(
-                f"retry_budget must be 0 to {_MOST_BUDGET} attempts, got {self.retry_budget!r}",
+                f"retry_budget must be 0 to {_MAX_BUDGET} attempts, got {self.retry_budget!r}",
                 field="retry_budget",
             )
 
@@ -122,24 +112,21 @@ def open_channel(
     target: str, security: Security = PLAIN, balance: Balance = ROUND_ROBIN
 ) -> grpc.Channel:
     """A channel with this package's defaults; nothing is sent yet."""
-    place, options = _place(target, security, balance)
-    if security.credentials is None:
-        return grpc.insecure_channel(place, options=options)
-    return grpc.secure_channel(place, security.credentials, options=options)
+    channel: grpc.Channel = _open(grpc, target, security, balance)
+    return channel
 
 
 def open_aio_channel(
     target: str, security: Security = PLAIN, balance: Balance = ROUND_ROBIN
 ) -> grpc.aio.Channel:
     """As `open_channel`, for asyncio; to be called with the loop running."""
-    place, options = _place(target, security, balance)
+    channel: grpc.aio.Channel = _open(grpc.aio, target, security, balance)
+    return channel
+
+
+def _open(api: Any, target: str, security: Security, balance: Balance) -> Any:
+    address, authority = grpc_target(checked_target(target))
+    options = OPTIONS + balance.options + authority + security.options
     if security.credentials is None:
-        return grpc.aio.insecure_channel(place, options=options)
-    return grpc.aio.secure_channel(place, security.credentials, options=options)
-
-
-def _place(
-    target: str, security: Security, balance: Balance
-) -> tuple[str, tuple[tuple[str, Any], ...]]:
-    place, authority = grpc_target(checked_target(target))
-    return place, OPTIONS + balance.options + authority + security.options
+        return api.insecure_channel(address, options=options)
+    return api.secure_channel(address, security.credentials, options=options)

@@ -4,26 +4,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from types import TracebackType
-from typing import Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import grpc
 
 from farpoint._base_client import BaseClient
+from farpoint._call import CallContext, start_call
 from farpoint._channel import open_channel
 from farpoint._rpcs import calls
-from farpoint._rpcs.calls import CallContext, UnaryRpc, start_call
+from farpoint._rpcs.calls import UnaryRpc
 from farpoint._rpcs.encode import EncodeRpc
 from farpoint._rpcs.infer import CONCURRENCY, InferRpc
-from farpoint._rpcs.methods import Method
+from farpoint._rpcs.methods import EncodeOptions, InferOptions, Method, Nonfinite, SampleOptions
 from farpoint._rpcs.sample import SampleRpc
-from farpoint._rpcs.stream import SampleStreamRpc
-from farpoint._rpcs.upload import CERTAINLY_ACCEPTED_BYTES, UploadRpc
+from farpoint._rpcs.stream import CERTAINLY_ACCEPTED_BYTES, SampleStreamRpc, UploadRpc
 from farpoint._shared_memory import Lease
-from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike
-from farpoint.errors import from_rpc_error
+from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike, Counts
 from farpoint.memory import Memory, Trim
 from farpoint.models import Encoding, Inference, Model
 from farpoint.results import Sample, ServerInfo, StreamedSample
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Result = TypeVar("Result")
 
@@ -56,54 +58,30 @@ class Client(BaseClient[grpc.Channel]):
 
     @overload
     def sample(
-        self,
-        points: CloudArray,
-        m: int | Sequence[int] | None = None,
-        *,
-        attributes: Attributes | None = None,
-        start: int | Sequence[int] = 0,
-        nonfinite: Literal["reject", "ignore"] = "reject",
-        radius: float | None = None,
-        method: Method | None = None,
-        timeout: float | None = None,
+        self, points: CloudArray, m: Counts = None, **options: "Unpack[SampleOptions]"
     ) -> Sample: ...
 
     @overload
     def sample(  # type: ignore[overload-overlap]
         self,
         points: BatchArray | Sequence[CloudLike],
-        m: int | Sequence[int] | None = None,
-        *,
-        attributes: Attributes | None = None,
-        start: int | Sequence[int] = 0,
-        nonfinite: Literal["reject", "ignore"] = "reject",
-        radius: float | None = None,
-        method: Method | None = None,
-        timeout: float | None = None,
+        m: Counts = None,
+        **options: "Unpack[SampleOptions]",
     ) -> list[Sample]: ...
 
     @overload
     def sample(
-        self,
-        points: CloudLike,
-        m: int | Sequence[int] | None = None,
-        *,
-        attributes: Attributes | None = None,
-        start: int | Sequence[int] = 0,
-        nonfinite: Literal["reject", "ignore"] = "reject",
-        radius: float | None = None,
-        method: Method | None = None,
-        timeout: float | None = None,
+        self, points: CloudLike, m: Counts = None, **options: "Unpack[SampleOptions]"
     ) -> Sample: ...
 
     def sample(
         self,
         points: Any,
-        m: int | Sequence[int] | None = None,
+        m: Counts = None,
         *,
         attributes: Attributes | None = None,
         start: int | Sequence[int] = 0,
-        nonfinite: Literal["reject", "ignore"] = "reject",
+        nonfinite: Nonfinite = "reject",
         radius: float | None = None,
         method: Method | None = None,
         timeout: float | None = None,
@@ -140,7 +118,7 @@ class Client(BaseClient[grpc.Channel]):
             InvalidArgumentError: an argument is wrong; its `field` says which.
             FarpointError: the call failed; see `farpoint.errors` for the kinds.
         """
-        context = start_call(timeout, self._timeout)
+        context = self._start(timeout)
         with nullcontext() if self._memory is None else Lease(self._memory, context) as lease:
             rpc = SampleRpc(
                 *(points, m, attributes, start, nonfinite),
@@ -156,7 +134,7 @@ class Client(BaseClient[grpc.Channel]):
         m: int | None = None,
         *,
         start: int = 0,
-        nonfinite: Literal["reject", "ignore"] = "reject",
+        nonfinite: Nonfinite = "reject",
         radius: float | None = None,
         method: Method | None = None,
         latest_only: bool = False,
@@ -187,40 +165,21 @@ class Client(BaseClient[grpc.Channel]):
             FarpointError: the stream itself failed, while it is read.
         """
         rpc = SampleStreamRpc(
-            *(m, start, nonfinite, latest_only, start_call(timeout)),
+            *(m, start, nonfinite, latest_only, start_call(timeout, target=self.target)),
             *(self._checksums, radius, method),
         )
         return self._read_stream(rpc, clouds)
 
     @overload
-    def encode(
-        self,
-        points: CloudArray,
-        *,
-        model: str | None = None,
-        attributes: Attributes | None = None,
-        timeout: float | None = None,
-    ) -> Encoding: ...
+    def encode(self, points: CloudArray, **options: "Unpack[EncodeOptions]") -> Encoding: ...
 
     @overload
     def encode(  # type: ignore[overload-overlap]
-        self,
-        points: BatchArray | Sequence[CloudLike],
-        *,
-        model: str | None = None,
-        attributes: Attributes | None = None,
-        timeout: float | None = None,
+        self, points: BatchArray | Sequence[CloudLike], **options: "Unpack[EncodeOptions]"
     ) -> list[Encoding]: ...
 
     @overload
-    def encode(
-        self,
-        points: CloudLike,
-        *,
-        model: str | None = None,
-        attributes: Attributes | None = None,
-        timeout: float | None = None,
-    ) -> Encoding: ...
+    def encode(self, points: CloudLike, **options: "Unpack[EncodeOptions]") -> Encoding: ...
 
     def encode(
         self,
@@ -249,28 +208,18 @@ class Client(BaseClient[grpc.Channel]):
             NotFoundError: there is no such model.
             FarpointError: the call failed; see `farpoint.errors` for the kinds.
         """
-        context = start_call(timeout, self._timeout)
+        context = self._start(timeout)
         rpc = EncodeRpc(points, model, attributes, self._checksums)
         return self._invoke(rpc, context) if rpc.batch.clouds else []
 
     @overload
     def infer(
-        self,
-        model: str,
-        inputs: Mapping[str, Any],
-        *,
-        outputs: Sequence[str] | None = None,
-        timeout: float | None = None,
+        self, model: str, inputs: Mapping[str, Any], **options: "Unpack[InferOptions]"
     ) -> Inference: ...
 
     @overload
     def infer(
-        self,
-        model: str,
-        inputs: Sequence[Mapping[str, Any]],
-        *,
-        outputs: Sequence[str] | None = None,
-        timeout: float | None = None,
+        self, model: str, inputs: Sequence[Mapping[str, Any]], **options: "Unpack[InferOptions]"
     ) -> list[Inference]: ...
 
     def infer(
@@ -302,7 +251,7 @@ class Client(BaseClient[grpc.Channel]):
             NotFoundError: there is no such model.
             FarpointError: the call failed; see `farpoint.errors` for the kinds.
         """
-        context = start_call(timeout, self._timeout)
+        context = self._start(timeout)
         batch = [inputs] if isinstance(inputs, Mapping) else inputs
         rpcs = [InferRpc(model, each, outputs, self._checksums) for each in batch]
         if isinstance(inputs, Mapping):
@@ -312,7 +261,7 @@ class Client(BaseClient[grpc.Channel]):
 
     def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """The models that are ready; `encode` takes the first if it is given none."""
-        return self._invoke(calls.ListModelsRpc(), start_call(timeout, self._timeout))
+        return self._invoke(calls.list_models(), self._start(timeout))
 
     def load_model(
         self, name: str, path: str | None = None, *, timeout: float | None = None
@@ -328,24 +277,24 @@ class Client(BaseClient[grpc.Channel]):
                 with the server.
             timeout: seconds; None takes the client's.
         """
-        return self._invoke(calls.LoadModelRpc(name, path), start_call(timeout, self._timeout))
+        return self._invoke(calls.load_model(name, path), self._start(timeout))
 
     def unload_model(self, name: str, *, timeout: float | None = None) -> None:
         """Has the server unload a model; calls that use it finish."""
-        self._invoke(calls.UnloadModelRpc(name), start_call(timeout, self._timeout))
+        self._invoke(calls.unload_model(name), self._start(timeout))
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
-        """What the server is and what it accepts."""
-        return self._invoke(calls.GetServerInfoRpc(), start_call(timeout, self._timeout))
+        """The server's version, devices, methods and limits."""
+        return self._invoke(calls.server_info(), self._start(timeout))
 
     def memory(self, *, snapshots: bool = False, timeout: float | None = None) -> Memory:
-        """What the memory of each of the server's devices is used for.
+        """The memory of each of the server's devices, by use.
 
         Args:
             snapshots: whether to include torch's memory snapshots, which can be large.
             timeout: seconds; None takes the client's.
         """
-        return self._invoke(calls.GetMemoryRpc(snapshots), start_call(timeout, self._timeout))
+        return self._invoke(calls.get_memory(snapshots), self._start(timeout))
 
     def trim_memory(self, *, force: bool = False, timeout: float | None = None) -> list[Trim]:
         """Has the server give cached memory back; one `Trim` for each device.
@@ -355,7 +304,7 @@ class Client(BaseClient[grpc.Channel]):
                 after the batch that runs, ahead of what is queued.
             timeout: seconds; None takes the client's.
         """
-        return self._invoke(calls.TrimMemoryRpc(force), start_call(timeout, self._timeout))
+        return self._invoke(calls.trim_memory(force), self._start(timeout))
 
     def close(self) -> None:
         """Ends the connection; calls under way are cancelled."""
@@ -383,7 +332,7 @@ class Client(BaseClient[grpc.Channel]):
             for answer in answers:
                 yield from rpc.read(answer)
         except grpc.RpcError as error:
-            raise from_rpc_error(error, rpc.context.request_id) from error
+            raise rpc.context.failure(error) from error
         finally:
             answers.cancel()
         yield from rpc.finish()
@@ -396,18 +345,14 @@ class Client(BaseClient[grpc.Channel]):
         if size <= CERTAINLY_ACCEPTED_BYTES:
             return rpc
         if self._message_limit is None:
-            info = self._invoke(calls.GetServerInfoRpc(), context)
+            info = self._invoke(calls.server_info(), context)
             self._message_limit = info.limits.message_bytes
         return rpc if size <= self._message_limit else UploadRpc(rpc, self._message_limit)
 
     def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
         try:
             method = rpc.method(self._stubs or self._open_stubs())
-            hedger = self._hedger and self._hedger_of(rpc)
-            if hedger is None:
-                response = method(rpc.request, **context.rpc_options())
-            else:
-                response = hedger.call(lambda: method.future(rpc.request, **context.rpc_options()))
+            response = method(rpc.request, **context.rpc_options())
         except grpc.RpcError as error:
-            raise from_rpc_error(error, context.request_id) from error
+            raise context.failure(error) from error
         return rpc.read(response, context)

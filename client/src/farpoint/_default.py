@@ -5,15 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from farpoint._channel import DEFAULT_TARGET
 from farpoint._client import Client
-from farpoint._rpcs.methods import Method
+from farpoint._rpcs.methods import SampleOptions
 from farpoint._security import Tls
-from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike
+from farpoint._targets import DEFAULT_TARGET
+from farpoint._types import BatchArray, CloudArray, CloudLike, Counts
 from farpoint.errors import InvalidArgumentError
 from farpoint.results import Sample
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _TLS_FILES = ("FARPOINT_CA", "FARPOINT_CERTIFICATE", "FARPOINT_KEY", "FARPOINT_SERVER_NAME")
 
@@ -28,58 +31,20 @@ class _Environment:
 
 
 @overload
-def sample(
-    points: CloudArray,
-    m: int | Sequence[int] | None = None,
-    *,
-    attributes: Attributes | None = None,
-    start: int | Sequence[int] = 0,
-    nonfinite: Literal["reject", "ignore"] = "reject",
-    radius: float | None = None,
-    method: Method | None = None,
-    timeout: float | None = None,
-) -> Sample: ...
+def sample(points: CloudArray, m: Counts = None, **options: "Unpack[SampleOptions]") -> Sample: ...
 
 
 @overload
 def sample(  # type: ignore[overload-overlap]  # a batch in one array is an array too
-    points: BatchArray | Sequence[CloudLike],
-    m: int | Sequence[int] | None = None,
-    *,
-    attributes: Attributes | None = None,
-    start: int | Sequence[int] = 0,
-    nonfinite: Literal["reject", "ignore"] = "reject",
-    radius: float | None = None,
-    method: Method | None = None,
-    timeout: float | None = None,
+    points: BatchArray | Sequence[CloudLike], m: Counts = None, **options: "Unpack[SampleOptions]"
 ) -> list[Sample]: ...
 
 
 @overload
-def sample(
-    points: CloudLike,
-    m: int | Sequence[int] | None = None,
-    *,
-    attributes: Attributes | None = None,
-    start: int | Sequence[int] = 0,
-    nonfinite: Literal["reject", "ignore"] = "reject",
-    radius: float | None = None,
-    method: Method | None = None,
-    timeout: float | None = None,
-) -> Sample: ...
+def sample(points: CloudLike, m: Counts = None, **options: "Unpack[SampleOptions]") -> Sample: ...
 
 
-def sample(
-    points: Any,
-    m: int | Sequence[int] | None = None,
-    *,
-    attributes: Attributes | None = None,
-    start: int | Sequence[int] = 0,
-    nonfinite: Literal["reject", "ignore"] = "reject",
-    radius: float | None = None,
-    method: Method | None = None,
-    timeout: float | None = None,
-) -> Any:
+def sample(points: Any, m: Counts = None, **options: "Unpack[SampleOptions]") -> Any:
     """Chooses m points of each cloud by farthest point sampling; see `Client.sample`.
 
     The server is the one that the environment variable FARPOINT_SERVER names, else the one at
@@ -87,16 +52,7 @@ def sample(
     FARPOINT_SERVER_NAME, FARPOINT_TOKEN and FARPOINT_TOKEN_FILE are heeded as by the command
     `farpoint`. The connection stays open for later calls.
     """
-    client = default_client()
-    return client.sample(
-        *(points, m),
-        attributes=attributes,
-        start=start,
-        nonfinite=nonfinite,
-        radius=radius,
-        method=method,
-        timeout=timeout,
-    )
+    return default_client().sample(points, m, **options)
 
 
 def default_client() -> Client:

@@ -1,7 +1,6 @@
 """TLS and bearer tokens: the channel credentials for a client's arguments."""
 
 import os
-import ssl
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -33,7 +32,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Security:
-    """What a channel is opened with; without credentials in plain text."""
+    """Credentials and options of a channel; without credentials it is in plain text."""
 
     credentials: grpc.ChannelCredentials | None = None
     options: tuple[tuple[str, Any], ...] = ()
@@ -78,6 +77,8 @@ def _tls_credentials(tls: Tls) -> grpc.ChannelCredentials:
 
 def _check(tls: Tls) -> None:
     """gRPC itself would say of a wrong file only that no server can be reached."""
+    import ssl
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         if tls.ca is not None:

@@ -10,7 +10,7 @@ from types import TracebackType
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from farpoint._rpcs.calls import CallContext
+from farpoint._call import CallContext
 from farpoint._tensors import in_common_dtype, tensor_header, to_tensor
 from farpoint._types import Array
 from farpoint.errors import (
@@ -36,11 +36,6 @@ class Region:
     """A memory object without a name, and the connection through which the server knows it.
 
     The server unmaps it when the connection ends, also because this process is killed.
-
-    Raises:
-        UnavailableError: no server listens there.
-        DeadlineExceededError: the call's time passed first.
-        FarpointError: the server did not take it.
     """
 
     def __init__(self, path: str, size: int, context: CallContext) -> None:
@@ -71,7 +66,7 @@ class Region:
         np.concatenate(parts, out=stacked)
 
     def withdraw(self, context: CallContext) -> None:
-        """Takes it back and waits until the server has made room for another."""
+        """Takes it back and waits until the server can take another."""
         with suppress(OSError):  # which a passed deadline is too: what follows meets it again
             self._connection.shutdown(socket.SHUT_WR)
             self._connection.settimeout(_wait_s(context))
@@ -85,14 +80,7 @@ class Region:
 
 
 class SharedMemory:
-    """Regions of one client; each serves one request at a time. Threads may share it.
-
-    Args:
-        address: "unix:PATH", as in the server's --shared-memory-listen.
-
-    Raises:
-        InvalidArgumentError: the address is none, or this system has no such memory.
-    """
+    """Regions of one client; each serves one request at a time. Threads may share it."""
 
     def __init__(self, address: str) -> None:
         if not address.startswith("unix:"):
@@ -152,10 +140,6 @@ class Lease:
 
     A task that is cancelled ends its call while a thread may still wait for the server or write:
     then it is that thread that gives the region back, so that no other call writes there before.
-
-    Args:
-        memory: the client's.
-        context: whose deadline bounds the wait for the server.
     """
 
     def __init__(self, memory: SharedMemory, context: CallContext) -> None:
@@ -167,13 +151,7 @@ class Lease:
         self._is_over = False
 
     def points_to_tensor(self, clouds: list[Array]) -> tensor_pb2.Tensor:
-        """As `_tensors.points_to_tensor`; large clouds are written to a region and referred to.
-
-        Raises:
-            InvalidArgumentError: a dtype cannot be sent, or the server shares less memory.
-            DeadlineExceededError: the server did not take a region within the call's time.
-            FarpointError: the server took none.
-        """
+        """As `_tensors.points_to_tensor`; large clouds are written to a region and referred to."""
         parts = in_common_dtype(clouds)
         name = self.share(parts)
         if name is None:
@@ -187,11 +165,6 @@ class Lease:
 
         Returns:
             None if they are so small that they are sent as fast.
-
-        Raises:
-            InvalidArgumentError: the server shares less memory.
-            DeadlineExceededError: the server did not take a region within the call's time.
-            FarpointError: the server took none.
         """
         size = sum(part.nbytes for part in parts)
         if size < SHARED_FROM_BYTES:
@@ -260,11 +233,7 @@ def _memory_object(size: int) -> int:
 
 
 def _wait_s(context: CallContext) -> float:
-    """Seconds that the server may take for its next step.
-
-    Raises:
-        DeadlineExceededError: the call's time has passed.
-    """
+    """Seconds that the server may take for its next step."""
     remaining = context.remaining_s()
     if remaining == 0:
         raise DeadlineExceededError(

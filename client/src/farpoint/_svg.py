@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # A sample's first rows are a sample themselves, so drawing no more leaves the shape as it is.
-MOST_POINTS = 1500
+MAX_POINTS = 1500
 SIDE = 260
 MARGIN = 8
 # From low to high, of matplotlib's viridis: seen apart in grey and by the color-blind too.
@@ -17,12 +17,7 @@ AZIMUTH, ELEVATION = np.radians(-60), np.radians(30)
 
 
 def figure(points: NDArray[Any], caption: str) -> str:
-    """HTML of points (N, 3), seen from above at a slant, in colors of their height.
-
-    Args:
-        points: of any real dtype; rows that are not finite are left out.
-        caption: plain text below the picture.
-    """
+    """HTML of points (N, 3), seen from above at a slant, in colors of their height."""
     return (
         '<figure style="display:inline-block;margin:0 1em 0 0">'
         f"{_svg(points)}"
@@ -32,7 +27,7 @@ def figure(points: NDArray[Any], caption: str) -> str:
 
 
 def _svg(points: NDArray[Any]) -> str:
-    shown = points[:MOST_POINTS].astype(np.float64)
+    shown = points[:MAX_POINTS].astype(np.float64)
     shown = shown[np.isfinite(shown).all(axis=1)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{SIDE}" height="{SIDE}" '

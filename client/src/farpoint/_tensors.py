@@ -8,32 +8,23 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
+from farpoint._dtypes import TYPES
 from farpoint._types import Array
 from farpoint.errors import DataLossError, InternalError, InvalidArgumentError
 from farpoint.v1 import tensor_pb2 as pb
 
-_TYPES: dict[str, pb.DataType.ValueType] = {
-    "<f4": pb.DATA_TYPE_FLOAT32,
-    "<f8": pb.DATA_TYPE_FLOAT64,
-    "<f2": pb.DATA_TYPE_FLOAT16,
-    "|i1": pb.DATA_TYPE_INT8,
-    "<i2": pb.DATA_TYPE_INT16,
-    "<i4": pb.DATA_TYPE_INT32,
-    "<i8": pb.DATA_TYPE_INT64,
-    "|u1": pb.DATA_TYPE_UINT8,
-    "<u2": pb.DATA_TYPE_UINT16,
-    "<u4": pb.DATA_TYPE_UINT32,
-    "<u8": pb.DATA_TYPE_UINT64,
-    "|b1": pb.DATA_TYPE_BOOL,
+_TO_WIRE = {
+    np.dtype(kind.numpy).newbyteorder("<").str: pb.DataType.Value(f"DATA_TYPE_{kind.farpoint}")
+    for kind in TYPES
 }
-_DTYPES = {data_type: np.dtype(name) for name, data_type in _TYPES.items()}
+_FROM_WIRE = {data_type: np.dtype(name) for name, data_type in _TO_WIRE.items()}
 
 # A protobuf message ends below 2 GiB; the rest of a request needs far less than this margin.
 MAX_PAYLOAD_BYTES = 2**31 - 2**24
 
 
 class Checksums(enum.Enum):
-    """What a client does about them."""
+    """Whether a client asks for checksums of answers, and whether they may be missing."""
 
     OFF = enum.auto()
     WELCOME = enum.auto()
@@ -55,11 +46,7 @@ def choose_checksums(wanted: bool | None, is_plain: bool) -> Checksums:
 
 
 def points_to_tensor(clouds: list[Array]) -> pb.Tensor:
-    """The message of clouds (Ni, 3), stacked to (ΣNi, 3) in their common dtype.
-
-    Raises:
-        InvalidArgumentError: a dtype cannot be sent, or the points do not fit a message.
-    """
+    """The message of clouds (Ni, 3), stacked to (ΣNi, 3) in their common dtype."""
     return to_tensor(in_common_dtype(clouds))
 
 
@@ -92,28 +79,19 @@ def tensor_header(parts: list[Array]) -> pb.Tensor:
 
 def wire_type(dtype: np.dtype[Any], field: str) -> pb.DataType.ValueType:
     """The contract's type for a dtype of any byte order; raises InvalidArgumentError."""
-    data_type = _TYPES.get(dtype.newbyteorder("<").str)
+    data_type = _TO_WIRE.get(dtype.newbyteorder("<").str)
     if data_type is None:
         raise InvalidArgumentError(f"{dtype} cannot be sent", field=field)
     return data_type
 
 
 def to_arrays(*tensors: pb.Tensor, checksums: Checksums = Checksums.OFF) -> list[Array]:
-    """Read-only arrays of an answer's tensors, whose checksums fit.
-
-    Raises:
-        DataLossError: one was damaged, or has no checksum where that is required.
-        InternalError: a dtype is unknown, or the bytes do not fit the shape.
-    """
+    """Read-only arrays of an answer's tensors, whose checksums fit."""
     return [_to_array(tensor, checksums) for tensor in tensors]
 
 
 def in_common_dtype(clouds: list[Array]) -> list[Array]:
-    """The clouds in one little-endian dtype, the smallest that holds them all.
-
-    Raises:
-        InvalidArgumentError: a dtype cannot be sent.
-    """
+    """The clouds in one little-endian dtype, the smallest that holds them all."""
     parts = [_in_wire_dtype(cloud) for cloud in clouds]
     widest = np.result_type(*{part.dtype for part in parts}).newbyteorder("<")
     return [part.astype(widest, copy=False) for part in parts]
@@ -157,7 +135,7 @@ def _joined_bytes(parts: list[Array]) -> bytes:
 def _to_array(tensor: pb.Tensor, checksums: Checksums) -> Array:
     data = tensor.data
     _check_checksum(tensor, data, checksums)
-    dtype = _DTYPES.get(tensor.data_type)
+    dtype = _FROM_WIRE.get(tensor.data_type)
     if dtype is None:
         raise InternalError(f"the server answered with the unknown data type {tensor.data_type}")
     try:

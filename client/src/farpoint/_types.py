@@ -1,4 +1,4 @@
-"""Types of arguments and results: arrays of any library, clouds, and what belongs to them."""
+"""Types of arguments and results: arrays of any library, clouds and their attributes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -6,7 +6,6 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from farpoint._adapters import HasPoint, HasPoints, HasPos, HasVertices, HasXyz
 from farpoint.packed import PackedCloud
 from farpoint.packed.fields import FoxgloveCloudLike, PointCloud2Like
 
@@ -27,6 +26,41 @@ class SupportsDLPack(Protocol):
     def __dlpack_device__(self) -> Any: ...
 
 
+class HasPoints(Protocol):
+    """`farpoint.io.Cloud`, a point cloud of Open3D."""
+
+    @property
+    def points(self) -> Any: ...
+
+
+class HasPoint(Protocol):
+    """A point cloud of Open3D's tensor API."""
+
+    @property
+    def point(self) -> Any: ...
+
+
+class HasVertices(Protocol):
+    """A mesh or point cloud of trimesh."""
+
+    @property
+    def vertices(self) -> Any: ...
+
+
+class HasPos(Protocol):
+    """A `Data` of PyTorch Geometric."""
+
+    @property
+    def pos(self) -> Any: ...
+
+
+class HasXyz(Protocol):
+    """A `LasData` of laspy."""
+
+    @property
+    def xyz(self) -> Any: ...
+
+
 ArrayLike: TypeAlias = SupportsArray | SupportsDLPack
 CloudArray: TypeAlias = np.ndarray[tuple[int, int], np.dtype[Any]]
 BatchArray: TypeAlias = np.ndarray[tuple[int, int, int], np.dtype[Any]]
@@ -44,3 +78,5 @@ CloudLike: TypeAlias = (
 )
 Attributes: TypeAlias = ArrayLike | Mapping[str, Any] | Sequence[Any]
 CloudAttributes: TypeAlias = Array | dict[str, Array] | None
+Counts: TypeAlias = int | Sequence[int] | None
+"""One number for all clouds, one per cloud, or none."""

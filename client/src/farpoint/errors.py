@@ -3,6 +3,7 @@
     FarpointError
     ├── InvalidArgumentError      also a ValueError; names the field
     ├── CloudFileError            also a ValueError; names the file
+    │   └── MissingFileError        also a FileNotFoundError
     ├── UnauthenticatedError
     ├── PermissionDeniedError
     ├── NotFoundError
@@ -20,12 +21,12 @@ A failed call keeps gRPC's own exception as its ``__cause__``.
 
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import grpc
-from google.protobuf.any_pb2 import Any as AnyMessage
-from google.protobuf.message import DecodeError
-from google.rpc import error_details_pb2, status_pb2
+if TYPE_CHECKING:  # gRPC is loaded with the first client
+    import grpc
+    from google.protobuf.any_pb2 import Any as AnyMessage
+    from google.rpc import status_pb2
 
 DETAILS_KEY = "grpc-status-details-bin"
 
@@ -34,7 +35,7 @@ class FarpointError(Exception):
     """Base of all exceptions of this package.
 
     Attributes:
-        message: what went wrong, without the request id.
+        message: the failure in a sentence, without the request id.
         request_id: the id that the server logged for the call; None if nothing was sent.
     """
 
@@ -75,6 +76,10 @@ class CloudFileError(FarpointError, ValueError):
         self.path = path
 
 
+class MissingFileError(CloudFileError, FileNotFoundError):
+    """A point cloud file, or the folder of an output, is not there."""
+
+
 class UnauthenticatedError(FarpointError):
     """The server wants credentials that it did not get."""
 
@@ -84,7 +89,7 @@ class PermissionDeniedError(FarpointError):
 
 
 class NotFoundError(FarpointError):
-    """What the call names does not exist on the server."""
+    """The server does not have the model, or other thing, that the call names."""
 
 
 class FailedPreconditionError(FarpointError):
@@ -134,37 +139,43 @@ class DataLossError(InternalError):
     """An answer was damaged on its way: its checksums do not fit, or are missing."""
 
 
-_BY_STATUS: dict[grpc.StatusCode, type[FarpointError]] = {
-    grpc.StatusCode.INVALID_ARGUMENT: InvalidArgumentError,
-    grpc.StatusCode.OUT_OF_RANGE: InvalidArgumentError,
-    grpc.StatusCode.UNAUTHENTICATED: UnauthenticatedError,
-    grpc.StatusCode.PERMISSION_DENIED: PermissionDeniedError,
-    grpc.StatusCode.NOT_FOUND: NotFoundError,
-    grpc.StatusCode.FAILED_PRECONDITION: FailedPreconditionError,
-    grpc.StatusCode.UNIMPLEMENTED: UnimplementedError,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: ResourceExhaustedError,
-    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceededError,
-    grpc.StatusCode.UNAVAILABLE: UnavailableError,
-    grpc.StatusCode.CANCELLED: CancelledError,
-    grpc.StatusCode.DATA_LOSS: DataLossError,
+# By number, as in google.rpc.Status.
+_STATUS_NAMES = (
+    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND"),
+    *("ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION"),
+    *("ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"),
+    "UNAUTHENTICATED",
+)
+_BY_STATUS: dict[str, type[FarpointError]] = {
+    "INVALID_ARGUMENT": InvalidArgumentError,
+    "OUT_OF_RANGE": InvalidArgumentError,
+    "UNAUTHENTICATED": UnauthenticatedError,
+    "PERMISSION_DENIED": PermissionDeniedError,
+    "NOT_FOUND": NotFoundError,
+    "FAILED_PRECONDITION": FailedPreconditionError,
+    "UNIMPLEMENTED": UnimplementedError,
+    "RESOURCE_EXHAUSTED": ResourceExhaustedError,
+    "DEADLINE_EXCEEDED": DeadlineExceededError,
+    "UNAVAILABLE": UnavailableError,
+    "CANCELLED": CancelledError,
+    "DATA_LOSS": DataLossError,
 }
 
 
-def from_rpc_error(error: grpc.RpcError, request_id: str | None = None) -> FarpointError:
+def from_rpc_error(error: "grpc.RpcError", request_id: str | None = None) -> FarpointError:
     """The exception of this package that stands for a failed call, sync or async."""
-    message = error.details() or error.code().name
-    return _make(error.code(), message, _details(error.trailing_metadata()), request_id)
+    code = error.code().name
+    return _make(code, error.details() or code, _details(error.trailing_metadata()), request_id)
 
 
-def from_status(status: status_pb2.Status, request_id: str | None = None) -> FarpointError:
+def from_status(status: "status_pb2.Status", request_id: str | None = None) -> FarpointError:
     """The exception that stands for one failed request of a stream."""
-    codes = {code.value[0]: code for code in grpc.StatusCode}
-    code = codes.get(status.code, grpc.StatusCode.UNKNOWN)
-    return _make(code, status.message or code.name, list(status.details), request_id)
+    code = _STATUS_NAMES[status.code] if 0 <= status.code < len(_STATUS_NAMES) else "UNKNOWN"
+    return _make(code, status.message or code, list(status.details), request_id)
 
 
 def _make(
-    code: grpc.StatusCode, message: str, details: list[AnyMessage], request_id: str | None
+    code: str, message: str, details: "list[AnyMessage]", request_id: str | None
 ) -> FarpointError:
     kind = _BY_STATUS.get(code, InternalError)
     if kind is InvalidArgumentError:
@@ -176,18 +187,23 @@ def _make(
     return kind(message, request_id=request_id)
 
 
-def _details(metadata: Iterable[Any] | None) -> list[AnyMessage]:
+def _details(metadata: Iterable[Any] | None) -> "list[AnyMessage]":
+    from google.protobuf.message import DecodeError
+    from google.rpc import status_pb2
+
     # Iterated, as a dict of grpc.aio's Metadata fails in older versions.
     packed = next((value for key, value in metadata or () if key == DETAILS_KEY), None)
     if not isinstance(packed, bytes):
         return []
     try:
         return list(status_pb2.Status.FromString(packed).details)
-    except DecodeError:  # details are an extra: the status alone still says what happened
+    except DecodeError:  # details are an extra: the status alone still names the failure
         return []
 
 
-def _field(details: list[AnyMessage]) -> str | None:
+def _field(details: "list[AnyMessage]") -> str | None:
+    from google.rpc import error_details_pb2
+
     bad_request = error_details_pb2.BadRequest()
     for detail in details:
         if detail.Unpack(bad_request) and bad_request.field_violations:
@@ -195,9 +211,12 @@ def _field(details: list[AnyMessage]) -> str | None:
     return None
 
 
-def _retry_after_s(details: list[AnyMessage]) -> float | None:
+def _retry_after_s(details: "list[AnyMessage]") -> float | None:
+    from google.rpc import error_details_pb2
+
     retry_info = error_details_pb2.RetryInfo()
     for detail in details:
         if detail.Unpack(retry_info):
-            return float(retry_info.retry_delay.ToTimedelta().total_seconds())
+            delay = retry_info.retry_delay
+            return float(max(0.0, delay.seconds + delay.nanos / 1e9))
     return None

@@ -33,14 +33,14 @@ class DeviceMemory:
     idle_bytes: int
     """Cached."""
     releasable_bytes: int
-    """What a trim would give back."""
+    """Bytes that a trim would give back."""
     fragmentation: float
     """The share of the reserved bytes that is cached and cannot be released."""
     free_bytes: int
     """Of the whole device, over all of its users."""
     total_bytes: int
     limit_bytes: int
-    """What the server may hold of the device; 0 is no limit."""
+    """Bytes of the device that the server may hold; 0 is no limit."""
     host_cache_bytes: int
     """Pinned host memory, live and cached."""
     host_releasable_bytes: int

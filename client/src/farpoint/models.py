@@ -15,7 +15,7 @@ from farpoint.v1 import tensor_pb2
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Stage:
-    """What a stage of a model keeps of one cloud: M points, in order of choice."""
+    """The points of one cloud that a stage of a model keeps: M of them, in order of choice."""
 
     indices: NDArray[np.int64]
     """(M,) int64, rows of the cloud as it was passed in."""
@@ -42,7 +42,7 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
-    """What a model makes of one cloud of N points."""
+    """The stages of an encoder for one cloud of N points."""
 
     model: str
     stages: tuple[Stage, ...]
@@ -51,7 +51,7 @@ class Encoding:
     request_id: str
 
     def _repr_html_(self) -> str:
-        """For notebooks: the stages beside one another."""
+        """For notebooks: the stages in a row."""
         return "".join(stage._repr_html_() for stage in self.stages)
 
 
@@ -80,7 +80,7 @@ class ModelTensor:
 
     name: str
     scope: str
-    """What it has a row for: "point", "sample" or "cloud"."""
+    """It has a row for each "point", "sample" or "cloud"."""
     data_type: str
     row_shape: tuple[int, ...]
     """Of one row; -1 where any size will do."""
@@ -98,7 +98,7 @@ class Model:
     """Values that it takes with each point, besides the coordinates."""
     parameter_count: int
     inputs: tuple[ModelTensor, ...] = ()
-    """What `infer` takes, the points first; empty for an encoder."""
+    """Inputs of `infer`, the points first; empty for an encoder."""
     outputs: tuple[ModelTensor, ...] = ()
 
 

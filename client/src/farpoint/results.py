@@ -47,7 +47,7 @@ class Sample:
     distances: NDArray[np.float32]
     """(m,) float32, in the unit of the coordinates: the distance from rows 0..i of the sample to
     the point of the cloud that is farthest from them, i.e. the covering radius of that prefix.
-    Nobody measures them for a `VoxelGrid` and `RandomSampling`: (0,)."""
+    They are not measured for a `VoxelGrid` and `RandomSampling`: (0,)."""
     timings: Timings
     origin: NDArray[np.float64] | None
     """(3,) float64: what the server subtracted before it worked in float32; None where it
@@ -136,7 +136,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class ServerInfo:
-    """What a server is and what it accepts."""
+    """A server's version, devices, methods and limits."""
 
     version: str
     torch_version: str

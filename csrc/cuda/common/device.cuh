@@ -67,4 +67,10 @@ __device__ T warp_sorted(T v) {
 
 __device__ inline unsigned lanes_below() { return (1u << lane_id()) - 1u; }
 
+__device__ inline int ordered(float v) {
+  const int bits = __float_as_int(v);
+  return bits ^ (bits >> 31 & 0x7fffffff);
+}
+__device__ inline float from_ordered(int v) { return __int_as_float(v ^ (v >> 31 & 0x7fffffff)); }
+
 }  // namespace farpoint::cuda

@@ -1,23 +1,85 @@
 // Farthest point sampling with one thread block per cloud, the cloud in registers.
 //
-// 1. Public kernels keep points and distances in global memory and reduce through shared memory,
-//    a barrier per level: 26 issue slots and 20 bytes of L1/L2 traffic per point and step.
-// 2. Here both live in registers, without traffic: 6 instructions for the distance, a minimum, and
-//    half of one for a maximum of three. A shared copy of the points serves the one random read of
-//    a step, the coordinates of the winner.
-// 3. The tree of barriers became a warp reduction for the distance, a search for its row in eight
-//    items of each thread, one for the row, and one barrier, behind which every thread compares
-//    the warps.
-// 4. Processors full of clouds are bound by instructions, of which each warp has some thirty a step
-//    beside its points: there a cloud gets one warp up to 1024 points, and no barrier at all.
-// 5. Taken points need no mark: a sample is 0 from itself, and when every distance is 0 the rest is
-//    left to the tail.
+// Points and distances need no memory traffic; a shared copy of the points serves the one random
+// read of a step, the winner's coordinates. Warps meet at one barrier a step, behind which every
+// thread compares their results. Taken points need no mark: a sample is 0 from itself, and when
+// every distance is 0 the rest is left to the tail.
 #include "cuda/common/launch.cuh"
+#include "cuda/fps/argmax.cuh"
+#include "cuda/fps/cloud.cuh"
 #include "cuda/fps/kernels.h"
-#include "cuda/fps/register_points.cuh"
 #include "cuda/fps/sample.cuh"
 
 namespace farpoint::cuda {
+
+// Distances order as their bits do, being neither negative nor NaN, and two maxima of integers are
+// one instruction from sm_90 on.
+template <int kCount>
+__device__ float largest_of(const float* distances) {
+  int bits = __float_as_int(distances[0]);
+#pragma unroll
+  for (int i = 1; i < kCount; ++i) bits = max(bits, __float_as_int(distances[i]));
+  return __int_as_float(bits);
+}
+
+// A warp owns kItems * 32 consecutive rows. A distance is positive exactly while its point can
+// still be the farthest: padding and non-finite points start at 0, and a sample is 0 from itself.
+template <int kItems>
+struct RegisterPoints {
+  static constexpr int kGroup = 8, kGroups = kItems / kGroup;
+  static_assert(kItems % kGroup == 0);
+
+  Point p[kItems];
+  float d[kItems];
+  int first;  // row of item 0; item i is row first + 32 * i
+
+  // The cloud, and a copy of its points, with zeros behind the last, in `copy`.
+  __device__ void load(const Cloud& cloud, Point* copy) {
+    first = warp_id() * kItems * kWarp + lane_id();
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      const int row = first + i * kWarp;
+      p[i] = cloud.point(min(row, cloud.n - 1));
+      d[i] = row < cloud.n && is_finite(p[i]) ? infinity() : 0.0f;
+      copy[row] = p[i];
+    }
+  }
+
+  // fminf(0, NaN) is 0, so a non-finite point stays where it is.
+  __device__ void update(Point sample) {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) d[i] = fminf(d[i], squared_distance(p[i], sample));
+  }
+
+  __device__ Best best() const {
+    float of_group[kGroups];
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) of_group[g] = largest_of<kGroup>(d + g * kGroup);
+    const float largest = warp_max(largest_of<kGroups>(of_group));
+    return {largest, warp_min(first + offset_of<0>(largest, of_group))};
+  }
+
+ private:
+  // From the row of item 0 to this lane's lowest row at the largest distance, far away where it has
+  // none. Rows ascend with groups, so only the first group with such a row in any lane is searched:
+  // comparing every item would cost a fifth of the step.
+  template <int kFrom>
+  __device__ int offset_of(float largest, const float (&of_group)[kGroups]) const {
+    if constexpr (kFrom + 1 < kGroups) {
+      if (!__any_sync(kAllLanes, of_group[kFrom] == largest)) {
+        return offset_of<kFrom + 1>(largest, of_group);
+      }
+    }
+    constexpr int kFarAway = 1 << 30;
+    int offset = kFarAway;
+#pragma unroll
+    for (int i = (kFrom + 1) * kGroup; i-- > kFrom * kGroup;) {
+      offset = d[i] == largest ? i * kWarp : offset;
+    }
+    return offset;
+  }
+};
+
 namespace {
 
 template <int kThreads, int kItems>

@@ -5,8 +5,8 @@
 // equals, which is the whole contract. Coordinates lie dimension by dimension, so that a warp reads
 // them in whole lines.
 #include "cuda/common/launch.cuh"
-#include "cuda/fps/brute_force.h"
 #include "cuda/fps/cloud.cuh"
+#include "cuda/fps/fps.h"
 
 namespace farpoint::cuda {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "checks_sampling.h"
 #include "cuda/common/torch_glue.h"
-#include "cuda/fps/run.h"
+#include "cuda/fps/fps.h"
 
 // Values that live on the device (lengths, starts, offsets) are not read here: that would wait for
 // the device. A kernel meeting a bad one stops with a device assertion, as torch's own gather does.
@@ -72,13 +72,38 @@ cuda::FpsBatch dense_batch(const at::Tensor& points, int64_t m, const at::Tensor
   return batch;
 }
 
+// In any number of dimensions, or in float64: `values` dimension by dimension, or with no
+// dimensions matrices of distances.
+void run_brute(cuda::FpsBatch layout, const at::Tensor& values, const at::Tensor& distances,
+               int64_t dims) {
+  layout.xyz = nullptr;
+  layout.distances = nullptr;
+  void* const out = distances.numel() > 0 ? distances.mutable_data_ptr() : nullptr;
+  const bool wide = values.scalar_type() == at::kDouble;
+  const cuda::BruteFpsBatch batch = {
+      layout, values.const_data_ptr(), out, static_cast<int>(dims), dims == 0, wide};
+  const auto nearest = at::empty({layout.rows}, values.options());
+  check_cuda("furthest_point_sample", cuda::fps_brute_force(batch, nearest.mutable_data_ptr(),
+                                                            current_stream(values.device())));
+}
+
 // `points` as they are sampled, and distances that are empty where they are not wanted.
 void run(cuda::FpsBatch batch, const at::Tensor& points, const at::Tensor& distances,
          cuda::FpsMethod method = cuda::FpsMethod::kAuto, int warps = 0) {
-  if (is_brute(points)) return run_fps_by_brute_force(batch, points, distances);
+  const int64_t dims = points.size(-1);
+  if (is_brute(points)) {
+    return run_brute(batch, points.reshape({-1, dims}).t().contiguous(), distances, dims);
+  }
   batch.xyz = points.const_data_ptr<float>();
   batch.distances = distances.numel() > 0 ? distances.mutable_data_ptr<float>() : nullptr;
-  run_fps(batch, points, method, warps);
+  const int device = points.device().index();
+  const auto plan = cuda::fps_plan(batch, method, device, warps);
+  TORCH_CHECK_VALUE(method == cuda::FpsMethod::kAuto || method == plan.method,
+                    "method: this kernel cannot run clouds of ", batch.max_points,
+                    " points on this device");
+  const auto scratch = scratch_on(points, plan.scratch_bytes);
+  check_cuda("furthest_point_sample", cuda::fps(batch, plan, scratch.mutable_data_ptr(), device,
+                                                current_stream(points.device())));
 }
 
 Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
@@ -133,6 +158,20 @@ Tensors furthest_point_sample_ragged(const at::Tensor& xyz, const at::Tensor& of
   return asked_for({indices, distances}, return_distances);
 }
 
+Tensors with_distances(const at::Tensor& given, int64_t m, const std::optional<at::Tensor>& start,
+                       const std::optional<at::Tensor>& lengths, bool return_distances) {
+  check_distance_matrix(given, m, start, lengths);
+  const c10::DeviceGuard guard(given.device());
+  const auto values = given.to(distance_type(given)).contiguous();
+  const auto starts = int64_or_none(start), sizes = int64_or_none(lengths);
+  auto [indices, left] = outputs(given, {given.size(0), m}, return_distances);
+  auto layout = dense_batch(given, m, indices);
+  layout.lengths = pointer_or_null(sizes);
+  layout.start = pointer_or_null(starts);
+  run_brute(layout, values, left, /*dims=*/0);
+  return {indices, left};
+}
+
 cuda::FpsMethod method_of(std::string_view name) {
   const char* const names[] = {"auto", "grid", "block", "tree", "partitioned"};
   for (int i = 0; i < 5; ++i) {
@@ -164,6 +203,7 @@ TORCH_LIBRARY_FRAGMENT(farpoint, m) {
 TORCH_LIBRARY_IMPL(farpoint, CUDA, m) {
   m.impl("furthest_point_sample", furthest_point_sample);
   m.impl("furthest_point_sample_ragged", furthest_point_sample_ragged);
+  m.impl("furthest_point_sample_with_distances", with_distances);
   m.impl("_cuda_fps", cuda_fps);
 }
 

@@ -1,17 +1,14 @@
 // Farthest point sampling over the whole grid: one launch per sample, any size, any device.
 //
-// 1. The obvious kernel reduces to one record per block and launches a second kernel to reduce
-//    those. Here each block folds its best into one 64-bit word per cloud with atomicMax.
-// 2. (distance bits, ~row) as one integer: its maximum is the farthest point, the lowest row on a
-//    tie, in whatever order the blocks arrive.
-// 3. Three words per cloud in turn: a step reads the winner in one, fills the next and clears the
-//    one after, so that no launch is spent on clearing.
+// Each block folds its best into one 64-bit word per cloud with atomicMax: (distance bits, ~row),
+// whose maximum is the farthest point, the lowest row on a tie, in any order of blocks. Of three
+// words per cloud a step reads one, fills the next and clears the one after.
 #include <algorithm>
 
 #include "cuda/common/launch.cuh"
-#include "cuda/fps/argmax_key.cuh"
+#include "cuda/fps/argmax.cuh"
 #include "cuda/fps/kernels.h"
-#include "cuda/fps/tail.cuh"
+#include "cuda/fps/sample.cuh"
 
 namespace farpoint::cuda {
 namespace {
@@ -83,7 +80,7 @@ __global__ void __launch_bounds__(kThreads) step(FpsBatch batch, State state, in
 }
 
 // Writes the last distance, then whatever has no positive distance left.
-__global__ void __launch_bounds__(kThreads) finish(FpsBatch batch, State state) {
+__global__ void __launch_bounds__(kThreads) finish_grid(FpsBatch batch, State state) {
   auto& shared = shared_as<TailShared>();
   const int b = blockIdx.x;
   const Cloud cloud = cloud_of(batch, b);
@@ -135,7 +132,7 @@ int fps_grid(const FpsBatch& batch, void* scratch, int device, void* stream) {
   for (int k = 0; !code && k < batch.max_samples; ++k) {
     code = launch(step, wide, stream, batch, state, blocks, k);
   }
-  return code ? code : launch(finish, narrow, stream, batch, state);
+  return code ? code : launch(finish_grid, narrow, stream, batch, state);
 }
 
 }  // namespace farpoint::cuda

@@ -1,4 +1,4 @@
-// Gather of channel-first rows on a CUDA device, without torch, and what all moves of rows share.
+// Gather and scatter-add of channel-first rows on a CUDA device, without torch.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,40 @@ struct Weights {
 // out[b, c, j] = features[b, c, idx[b, j]] for elements of 1, 2, 4 or 8 bytes.
 int gather(const void* features, const void* idx, void* out, const GatherShape& shape,
            int element_bytes, bool wide_index, int device, void* stream);
+
+// out[b, c, idx[b, j]] += values[b, c, j]. kRows: rows of the output in shared memory. kVectors:
+// sums in global memory, several channels at once. kInOrder: as kRows, in the order of the samples.
+enum class ScatterMethod { kRows, kVectors, kInOrder };
+
+// The faster of the first two for a shape, from host numbers alone.
+ScatterMethod scatter_method(const GatherShape& shape, Weights weights, bool wide_value,
+                             int device);
+// Whether a method can take a shape.
+bool scatter_fits(ScatterMethod method, const GatherShape& shape, Weights weights, bool wide_value,
+                  int device);
+
+// Both write every element of `out`; `shape.samples` counts corners. Sums in no fixed order:
+int scatter_rows(const void* values, const void* idx, Weights weights, void* out,
+                 const GatherShape& shape, RowTypes types, int device, void* stream);
+// Sums in the order of the samples, the same bits as the CPU's:
+int scatter_in_order(const void* values, const void* idx, Weights weights, void* out,
+                     const GatherShape& shape, RowTypes types, int device, void* stream);
+
+// For rows too long for shared memory: the side that is read or written at random is channel-last,
+// (batch, points, vector_pitch(channels)), so that four channels are at an aligned address.
+inline int64_t vector_pitch(int64_t channels) { return (channels + 3) / 4 * 4; }
+
+// Whether a gather moves less this way, with a turn of the features: their rows do not fit into
+// shared memory and are read often.
+bool gather_wants_vectors(const GatherShape& shape, int element_bytes, int device);
+
+// out[b, c, j] = features[b, idx[b, j], c], bit for bit, or with weights the sum over the corners
+// of j, in their order. `shape.samples` counts corners.
+int gather_vectors(const void* features, const void* idx, Weights weights, void* out,
+                   const GatherShape& shape, RowTypes types, void* stream);
+// sums[b, idx[b, j], c] += values[b, c, j], in no fixed order.
+int scatter_vectors(const void* values, const void* idx, Weights weights, void* sums,
+                    const GatherShape& shape, RowTypes types, void* stream);
 
 }  // namespace farpoint::cuda
 #pragma GCC visibility pop

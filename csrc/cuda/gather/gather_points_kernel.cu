@@ -1,15 +1,10 @@
 // Gather kernels: out[b, c, j] = features[b, c, idx[b, j]].
 //
-// 1. One thread per output element reads 4 useful bytes of each 32-byte sector, and the index again
-//    for every channel.
-// 2. A block holds a few rows in shared memory, read once and coalesced, and serves all indices
-//    from there: random shared reads cost a few bank conflicts, random L1 reads a tag lookup each.
-//    One read of an index serves all rows of the block.
-// 3. Four consecutive indices per thread, so that a thread stores a whole vector.
-// Rows too long for shared memory, or read too sparsely to be worth a copy, take the direct way.
+// A block holds a few rows in shared memory, read once, and serves all indices from there, four in
+// turn of each thread. One read of an index serves all rows of the block. Rows too long for shared
+// memory, or read too sparsely to be worth a copy, are read directly.
 #include "cuda/gather/gather.h"
 #include "cuda/gather/rows.cuh"
-#include "cuda/gather/vectors.h"
 
 namespace farpoint::cuda {
 namespace {

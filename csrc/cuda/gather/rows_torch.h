@@ -6,8 +6,7 @@
 
 #include <optional>
 
-#include "cuda/gather/scatter.h"
-#include "cuda/gather/vectors.h"
+#include "cuda/gather/gather.h"
 
 namespace farpoint {
 

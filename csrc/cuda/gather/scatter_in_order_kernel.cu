@@ -1,16 +1,78 @@
-// Scatter-add kernel that adds in the order of the samples, as the CPU does: the same bits.
+// Scatter-add in the order of the samples, with the bits of the CPU.
 //
-// 1. Once the indices are sorted, a thread can add up the samples of a point alone, but reads their
-//    values in the order of points: 4 bytes of a sector.
-// 2. Here a warp owns a row of the output, holds it in shared memory and goes over the row's values
-//    as they stand, 32 at a time. Where lanes share a point the lowest adds up the values of all,
-//    in the order of lanes: one load and one store of a sum, no atomics, no sort.
-// 3. Which lanes share a point is found out once for all rows of the block, a tile ahead. Rows too
-//    long for shared memory are cut into ranges, each of which passes over all samples.
-#include "cuda/gather/in_order.cuh"
-#include "cuda/gather/scatter.h"
+// A warp owns a row of the output in shared memory and goes over the row's values, 32 at a time.
+// Where lanes share a point the lowest adds up the values of all, in the order of lanes, without
+// atomics or a sort. Rows too long for shared memory are cut into ranges, each of which passes over
+// all samples.
+#include "cuda/gather/gather.h"
+#include "cuda/gather/rows.cuh"
 
 namespace farpoint::cuda {
+
+// What a row's warp does with a sample: its lane adds `count` values to the sum at `column`, its
+// own and those of the higher lanes that share the column. Where any do, `longest` is more than 1,
+// and the lanes show their values to one another in the order of `slot`: those of a column side by
+// side.
+struct Sample {
+  int column;
+  uint8_t slot, count, longest;
+};
+
+// The columns of the output that a block holds. Behind a row's sums are those of nobody, one for
+// each lane: of samples of other columns, and of those that a lower lane adds up.
+struct Range {
+  int64_t first;
+  int length;
+
+  __device__ int nobody() const { return length + lane_id(); }
+};
+
+// Of a row in shared memory.
+__host__ __device__ inline int64_t held_sums(int64_t length) { return length + kWarp; }
+
+// The sum of the values of lower lanes.
+__device__ inline int sum_below(int value) {
+  int sum = value;
+#pragma unroll
+  for (int step = 1; step < kWarp; step *= 2) {
+    const int other = __shfl_up_sync(kAllLanes, sum, step);
+    if (lane_id() >= step) sum += other;
+  }
+  return sum - value;
+}
+
+template <typename Index>
+__device__ Sample prepared(Index index, bool exists, int64_t points, Range range) {
+  const int64_t place = exists ? checked(index, points) - range.first : -1;
+  const bool held = place >= 0 && place < range.length;
+  const int column = held ? static_cast<int>(place) : range.nobody();
+  const unsigned equal = __match_any_sync(kAllLanes, column);
+  const unsigned below = equal & lanes_below();
+  const int count = below == 0 ? __popc(equal) : 0, counted = held ? count : 0;
+  const int longest = __reduce_max_sync(kAllLanes, static_cast<unsigned>(counted));
+  int slot = 0;
+  if (longest > 1) {
+    slot = __shfl_sync(kAllLanes, sum_below(count), __ffs(static_cast<int>(equal)) - 1);
+    slot += __popc(below);
+  }
+  return {counted > 0 ? column : range.nobody(), static_cast<uint8_t>(slot),
+          static_cast<uint8_t>(counted), static_cast<uint8_t>(longest)};
+}
+
+// Adds up what the higher lanes of a column hold, in their order. All lanes of the warp take part.
+template <typename Value>
+__device__ Value with_others(Value sum, Value value, Sample sample, Value* shown) {
+  shown[sample.slot] = value;
+  __syncwarp();
+#pragma unroll 4
+  for (int i = 1; i < sample.longest; ++i) {
+    const Value other = shown[sample.slot + i];
+    if (i < sample.count) sum += other;
+  }
+  __syncwarp();
+  return sum;
+}
+
 namespace {
 
 constexpr int kRows = 8;  // a warp for each

@@ -1,15 +1,10 @@
 // Scatter-add kernel that holds rows of the output in shared memory.
 //
-// 1. An atomic on global memory moves a whole sector for one value, and the output has to be zeroed
-//    before.
-// 2. Here a block holds rows of the output, adds to them there and writes them once, coalesced.
-//    One read of an index serves all rows of the block.
-// 3. Shared memory adds floats in a loop around a compare-and-swap. Distinct indices, as those of a
-//    farthest point sampling, need none of it: a block first looks for a repeated one, with a bit
-//    per point and one integer atomic per index, and stores plainly where there is none. So nobody
-//    has to promise anything, and no host waits for the answer.
+// A block adds to its rows there and writes them once. Shared memory adds floats in a loop around a
+// compare-and-swap, so a block first looks for a repeated index, with a bit per point, and stores
+// plainly where there is none, as after a farthest point sampling.
+#include "cuda/gather/gather.h"
 #include "cuda/gather/rows.cuh"
-#include "cuda/gather/scatter.h"
 
 namespace farpoint::cuda {
 namespace {

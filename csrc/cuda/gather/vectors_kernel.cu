@@ -1,14 +1,10 @@
 // Gather and scatter-add kernels for rows too long for shared memory.
 //
-// 1. Channel-first, the 32 values that a warp gathers, or adds up, lie in 32 sectors: each moves a
-//    sector for 4 bytes.
-// 2. Point by point, the channels of a point stand together. A block turns a tile of samples and
-//    channels in shared memory: one side of it is channel-first and coalesced, on the other a
-//    thread reads, or adds with one vector reduction, four channels of a sample, and neighboring
-//    threads the next four: whole sectors.
-// The caller turns the features before, or the sums behind: one more pass over them.
+// One side is channel-last, so that the channels of a point are read, or added with one vector
+// reduction, four at a time: whole sectors. A block transposes a tile of samples and channels in
+// shared memory. The caller transposes the features before, or the sums after.
+#include "cuda/gather/gather.h"
 #include "cuda/gather/rows.cuh"
-#include "cuda/gather/vectors.h"
 
 namespace farpoint::cuda {
 namespace {

@@ -1,9 +1,6 @@
-// Kernels of the derivative of an interpolation in its weights.
-//
-// 1. A corner's feature is 4 useful bytes of a sector.
-// 2. So blocks hold rows of features in shared memory. The sums run over channels and keep their
-//    order: a block takes all rows in turn, for as many points as leave no processor without one.
-// Products are rounded before they are added, as on the CPU.
+// Kernels of the derivative of an interpolation in its weights. Blocks hold rows of features in
+// shared memory and take all rows in turn, so that sums over channels keep the CPU's order;
+// products are rounded before they are added, as there.
 #include "cuda/gather/rows.cuh"
 #include "cuda/interpolate/interpolate.h"
 

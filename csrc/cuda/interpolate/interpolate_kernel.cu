@@ -1,9 +1,6 @@
-// Weighted interpolation kernel.
-//
-// 1. A corner's feature is 4 useful bytes of a sector.
-// 2. So a block holds rows of features in shared memory, each read once; the three corners that
-//    most interpolations have stay in the registers of a point's thread.
-// Products are rounded before they are added, as on the CPU.
+// Weighted interpolation kernel. A block holds rows of features in shared memory, each read once,
+// and a thread the three corners of its point in registers. Products are rounded before they are
+// added, as on the CPU.
 #include "cuda/gather/rows.cuh"
 #include "cuda/interpolate/interpolate.h"
 

@@ -1,8 +1,8 @@
 // Ball query kernel: a warp looks at 32 rows at once, in order, and stops when its list is full.
 // The classic kernel gives a center to a thread, so that a warp runs as long as its slowest center.
 #include "cuda/common/launch.cuh"
-#include "cuda/neighbors/ball.cuh"
-#include "cuda/neighbors/spatial_index.h"
+#include "cuda/neighbors/neighbors.h"
+#include "cuda/neighbors/search.cuh"
 
 namespace farpoint::cuda {
 namespace {

@@ -1,8 +1,8 @@
 // Searches in a spatial index, a warp per query: what each of them keeps, and when it has enough.
 #include "cuda/common/launch.cuh"
-#include "cuda/neighbors/ball.cuh"
+#include "cuda/neighbors/neighbors.h"
+#include "cuda/neighbors/search.cuh"
 #include "cuda/neighbors/spatial_index.cuh"
-#include "cuda/neighbors/spatial_index.h"
 #include "cuda/neighbors/warp_list.cuh"
 
 namespace farpoint::cuda {

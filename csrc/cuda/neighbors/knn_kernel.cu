@@ -1,12 +1,10 @@
 // k nearest neighbors kernels, a warp per query.
 //
-// 1. A thread per query keeps its list in local memory and every insertion diverges.
-// 2. Here a warp serves a query: lanes look at 32 points at once, and the list is sorted across the
-//    lanes' registers, so that an insertion is one shuffle and one comparison for all of it.
-// 3. Warps of a block share each tile of points through shared memory.
-// More than 128 neighbors take several passes, each for the keys beyond the last one's.
+// Lanes look at 32 points at once, and the list is sorted across the lanes' registers, so that an
+// insertion is one shuffle and one comparison. Warps of a block share each tile of points. More
+// than 128 neighbors take several passes, each for the keys beyond the last one's.
 #include "cuda/common/launch.cuh"
-#include "cuda/neighbors/spatial_index.h"
+#include "cuda/neighbors/neighbors.h"
 #include "cuda/neighbors/warp_list.cuh"
 
 namespace farpoint::cuda {

@@ -1,11 +1,8 @@
-// Kernels for the nearest sample of every point and for the number of points of each sample.
-//
-// 1. A thread per point reads every sample through L1: 12 bytes for 8 operations.
-// 2. A tile of samples in shared memory, read by all threads at once as one 16-byte word.
-// 3. Four points per thread share each read.
+// Kernels for the nearest sample of every point, with samples in shared memory and four points a
+// thread that share each read, and for the number of points of each sample.
 #include "cuda/common/launch.cuh"
+#include "cuda/neighbors/neighbors.h"
 #include "cuda/neighbors/search.cuh"
-#include "cuda/neighbors/spatial_index.h"
 
 namespace farpoint::cuda {
 namespace {

@@ -25,4 +25,46 @@ __device__ inline Point query_point(const SearchBatch& batch, int64_t query) {
   return load_point(static_cast<const float*>(batch.queries), query);
 }
 
+struct Ball {
+  Point center;
+  float inner, limit;  // squared
+
+  // A distance to or from what is not finite is infinite or NaN, so never less.
+  __device__ bool holds(Point p) const {
+    const float squared = squared_distance(p, center);
+    return squared < limit && (squared >= inner || squared == 0);
+  }
+};
+
+struct BallList {
+  int32_t* rows;  // (k)
+  int k;
+  int hits = 0;
+  int32_t first = 0;
+
+  // Rows of the lanes that have one, which ascend with the lane and follow those before.
+  __device__ void append(int32_t row, bool has_one) {
+    const unsigned votes = __ballot_sync(kAllLanes, has_one);
+    if (votes == 0) return;
+    if (hits == 0) first = __shfl_sync(kAllLanes, row, __ffs(static_cast<int>(votes)) - 1);
+    const int place = hits + __popc(votes & lanes_below());
+    if (has_one && place < k) rows[place] = row;
+    hits = min(hits + __popc(votes), k);
+  }
+
+  // All rows of a cloud, in order, until the list is full.
+  __device__ void scan(const Ball& ball, const SearchCloud& cloud) {
+    for (int begin = 0; begin < cloud.n && hits < k; begin += kWarp) {
+      const int row = begin + lane_id();
+      append(row, row < cloud.n && ball.holds(load_point(cloud.xyz, row)));
+    }
+  }
+
+  // The first row again in the places left.
+  __device__ void finish(int32_t* found) const {
+    for (int place = hits + lane_id(); place < k; place += kWarp) rows[place] = first;
+    if (lane_id() == 0) *found = hits;
+  }
+};
+
 }  // namespace farpoint::cuda

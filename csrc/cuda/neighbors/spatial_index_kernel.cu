@@ -4,8 +4,8 @@
 
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/sort/spatial_sort.h"
+#include "cuda/neighbors/neighbors.h"
 #include "cuda/neighbors/spatial_index.cuh"
-#include "cuda/neighbors/spatial_index.h"
 
 namespace farpoint::cuda {
 namespace {

@@ -1,5 +1,6 @@
 """Shared by the drop-ins: clouds of any dimension, searched one at a time."""
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
@@ -8,9 +9,36 @@ from torch import Tensor
 from torch.nn.functional import normalize, pad
 
 from farpoint_ops import neighbors
+from farpoint_ops._sampling_arguments import Start, random_starts
 
 # Pairs of a point and a query that are looked at together.
 _PAIRS = 1 << 22
+
+
+def computable(points: Tensor) -> Tensor:
+    """Integers as float64, in which distances between them are exact."""
+    return points if points.is_floating_point() else points.double()
+
+
+def farthest_in_any_space(
+    points: Tensor, offsets: Tensor, counts: Tensor, *, start: Start
+) -> Tensor:
+    """`farthest_point_sample_ragged` in more dimensions than its kernels take, a sample a pass."""
+    sizes, picked = offsets.diff(), []
+    firsts = random_starts(sizes, None) if start == "random" else torch.zeros_like(sizes)
+    for b, cloud in enumerate(torch.split(points, sizes.tolist())):
+        row, distance = int(firsts[b]), torch.full_like(cloud[:, 0], math.inf)
+        for _ in range(int(counts[b])):
+            picked.append(row + int(offsets[b]))
+            distance = distance.minimum((cloud - cloud[row]).square().sum(1))
+            distance[row] = -1
+            row = int(distance.argmax())
+    return torch.tensor(picked, device=points.device)
+
+
+def absolute_pairs(cloud: Tensor, queries: Tensor) -> Tensor:
+    """(n, D), (m, D) -> sums of absolute differences (m, n)."""
+    return (queries[:, None] - cloud).abs().sum(-1)
 
 
 def squared_pairs(cloud: Tensor, queries: Tensor) -> Tensor:

@@ -35,12 +35,12 @@ __all__ = [
 
 def furthest_point_sample(points_xyz: Tensor, num_points: int) -> Tensor:
     """(B, N, 3) -> the rows of the samples (B, num_points)."""
-    return fps.furthest_point_sample(points_xyz, num_points)
+    return fps.farthest_point_sample(points_xyz, num_points)
 
 
 def furthest_point_sample_with_dist(points_dist: Tensor, num_points: int) -> Tensor:
     """Distances of all pairs (B, N, N) -> the rows of the samples (B, num_points)."""
-    rows = fps.furthest_point_sample_with_distances(points_dist, num_points)
+    rows = fps.farthest_point_sample_with_distances(points_dist, num_points)
     assert isinstance(rows, Tensor)
     return rows
 

@@ -47,7 +47,7 @@ __all__ = [
 
 def furthest_point_sample(xyz: Tensor, npoint: int) -> Tensor:
     """(B, N, 3) -> the rows of npoint <= N samples, (B, npoint); the first is row 0."""
-    return fps.furthest_point_sample(xyz, npoint)
+    return fps.farthest_point_sample(xyz, npoint)
 
 
 def gather_operation(features: Tensor, idx: Tensor) -> Tensor:

@@ -2,9 +2,13 @@
 
 Change ``from . import pointnet2_batch_cuda as pointnet2`` (in PointNeXt and older code
 ``pointnet2_cuda``) to ``from farpoint_ops.compat import pointnet2_batch_cuda as pointnet2``. Each
-function writes to its last tensor, which the caller made, and returns 1. The sizes in front are
-those of the tensors and are not read; gradients are added to what is there.
+function writes to its last tensors, which the caller made, and returns 1. The sizes in front are
+those of the tensors; gradients are added to what is there. Arguments are positional, as in an
+extension.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor
 
@@ -24,108 +28,61 @@ __all__ = [
 ]
 
 
-def furthest_point_sampling_wrapper(
-    b: int, n: int, m: int, points: Tensor, temp: Tensor, idx: Tensor
-) -> int:
-    """(B, N, 3), anything -> `idx` (B, m)."""
-    del b, n, temp
-    idx.copy_(ext.furthest_point_sampling(points, m))
-    return 1
+def _copied(call: Callable[..., list[Tensor]], outputs: int = 1) -> Callable[..., int]:
+    """A function whose last arguments take what `call` returns for the others."""
+
+    def wrapper(*arguments: Any) -> int:
+        targets = arguments[-outputs:]
+        for target, value in zip(targets, call(*arguments[:-outputs]), strict=True):
+            target.copy_(value)
+        return 1
+
+    return wrapper
 
 
+def _added(call: Callable[..., Tensor]) -> Callable[..., int]:
+    """Likewise, where the last argument is a sum."""
+
+    def wrapper(*arguments: Any) -> int:
+        arguments[-1].add_(call(*arguments[:-1]))
+        return 1
+
+    return wrapper
+
+
+# (b, n, m, points, temp) -> rows (b, m)
+furthest_point_sampling_wrapper = _copied(
+    lambda _b, _n, m, points, _temp: [ext.furthest_point_sampling(points, m)]
+)
 farthest_point_sampling_wrapper = furthest_point_sampling_wrapper
-
-
-def gather_points_wrapper(
-    b: int, c: int, n: int, npoints: int, points: Tensor, idx: Tensor, out: Tensor
-) -> int:
-    """(B, C, N), (B, npoints) -> `out` (B, C, npoints)."""
-    del b, c, n, npoints
-    out.copy_(ext.gather_points(points, idx))
-    return 1
-
-
-def gather_points_grad_wrapper(
-    b: int, c: int, n: int, npoints: int, grad_out: Tensor, idx: Tensor, grad_points: Tensor
-) -> int:
-    """(B, C, npoints), (B, npoints) -> added to `grad_points` (B, C, N)."""
-    del b, c, npoints
-    grad_points += ext.gather_points_grad(grad_out, idx, n)
-    return 1
-
-
-def group_points_wrapper(
-    b: int, c: int, n: int, npoints: int, nsample: int, points: Tensor, idx: Tensor, out: Tensor
-) -> int:
-    """(B, C, N), (B, npoints, nsample) -> `out` (B, C, npoints, nsample)."""
-    del b, c, n, npoints, nsample
-    out.copy_(ext.group_points(points, idx))
-    return 1
-
-
-def group_points_grad_wrapper(
-    b: int,
-    c: int,
-    n: int,
-    npoints: int,
-    nsample: int,
-    grad_out: Tensor,
-    idx: Tensor,
-    grad_points: Tensor,
-) -> int:
-    """(B, C, npoints, nsample), (B, npoints, nsample) -> added to `grad_points` (B, C, N)."""
-    del b, c, npoints, nsample
-    grad_points += ext.group_points_grad(grad_out, idx, n)
-    return 1
-
-
-def ball_query_wrapper(
-    b: int,
-    n: int,
-    m: int,
-    radius: float,
-    nsample: int,
-    new_xyz: Tensor,
-    xyz: Tensor,
-    idx: Tensor,
-) -> int:
-    """(B, m, 3), (B, N, 3) -> `idx` (B, m, nsample); the rows of an empty ball are 0."""
-    del b, n, m
-    idx.copy_(ext.ball_query(new_xyz, xyz, radius, nsample))
-    return 1
-
-
-def three_nn_wrapper(
-    b: int, n: int, m: int, unknown: Tensor, known: Tensor, dist2: Tensor, idx: Tensor
-) -> int:
-    """(B, n, 3), (B, m, 3) -> `dist2`, squared distances, and `idx` (B, n, 3)."""
-    del b, n, m
-    squared, rows = ext.three_nn(unknown, known)
-    dist2.copy_(squared)
-    idx.copy_(rows)
-    return 1
-
-
-def three_interpolate_wrapper(
-    b: int, c: int, m: int, n: int, points: Tensor, idx: Tensor, weight: Tensor, out: Tensor
-) -> int:
-    """(B, C, m), (B, n, 3), (B, n, 3) -> `out` (B, C, n)."""
-    del b, c, m, n
-    out.copy_(ext.three_interpolate(points, idx, weight))
-    return 1
-
-
-def three_interpolate_grad_wrapper(
-    b: int,
-    c: int,
-    n: int,
-    m: int,
-    grad_out: Tensor,
-    idx: Tensor,
-    weight: Tensor,
-    grad_points: Tensor,
-) -> int:
-    """(B, C, n), (B, n, 3), (B, n, 3) -> added to `grad_points` (B, C, m)."""
-    del b, c, n
-    grad_points += ext.three_interpolate_grad(grad_out, idx, weight, m)
-    return 1
+# (b, c, n, npoints, points, idx) -> (b, c, npoints)
+gather_points_wrapper = _copied(
+    lambda _b, _c, _n, _npoints, points, idx: [ext.gather_points(points, idx)]
+)
+gather_points_grad_wrapper = _added(
+    lambda _b, _c, n, _npoints, grad_out, idx: ext.gather_points_grad(grad_out, idx, n)
+)
+# (b, c, n, npoints, nsample, points, idx) -> (b, c, npoints, nsample)
+group_points_wrapper = _copied(
+    lambda _b, _c, _n, _npoints, _nsample, points, idx: [ext.group_points(points, idx)]
+)
+group_points_grad_wrapper = _added(
+    lambda _b, _c, n, _npoints, _nsample, grad_out, idx: ext.group_points_grad(grad_out, idx, n)
+)
+# (b, n, m, radius, nsample, new_xyz, xyz) -> rows (b, m, nsample), 0 in an empty ball
+ball_query_wrapper = _copied(
+    lambda _b, _n, _m, radius, nsample, new_xyz, xyz: [
+        ext.ball_query(new_xyz, xyz, radius, nsample)
+    ]
+)
+# (b, n, m, unknown, known) -> squared distances and rows (b, n, 3)
+three_nn_wrapper = _copied(lambda _b, _n, _m, unknown, known: ext.three_nn(unknown, known), 2)
+# (b, c, m, n, points, idx, weight) -> (b, c, n)
+three_interpolate_wrapper = _copied(
+    lambda _b, _c, _m, _n, points, idx, weight: [ext.three_interpolate(points, idx, weight)]
+)
+three_interpolate_grad_wrapper = _added(
+    lambda _b, _c, _n, m, grad_out, idx, weight: ext.three_interpolate_grad(
+        grad_out, idx, weight, m
+    )
+)

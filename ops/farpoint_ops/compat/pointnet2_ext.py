@@ -27,7 +27,7 @@ __all__ = [
 
 def furthest_point_sampling(points: Tensor, nsamples: int) -> Tensor:
     """(B, N, 3) -> rows of the samples (B, nsamples)."""
-    return fps.furthest_point_sample(points.detach(), nsamples)
+    return fps.farthest_point_sample(points.detach(), nsamples)
 
 
 def gather_points(points: Tensor, idx: Tensor) -> Tensor:

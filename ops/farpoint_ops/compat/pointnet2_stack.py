@@ -14,7 +14,7 @@ from farpoint_ops._arguments import to_list
 from farpoint_ops.compat._applied import Applied
 from farpoint_ops.compat._clouds import pairs_of_clouds, within
 from farpoint_ops.compat.pointnet2 import FarthestPointSampling, furthest_point_sample
-from farpoint_ops.fps_ragged import furthest_point_sample_ragged
+from farpoint_ops.fps_ragged import farthest_point_sample_ragged
 
 __all__ = [
     "BallQuery",
@@ -41,7 +41,7 @@ def stack_farthest_point_sample(
 ) -> Tensor:
     """(N, 3) -> rows of `xyz`, int32, npoint of each cloud, one cloud behind the other."""
     bounds = _bounds("xyz_batch_cnt", xyz_batch_cnt, xyz)
-    return furthest_point_sample_ragged(xyz, bounds, npoint)
+    return farthest_point_sample_ragged(xyz, bounds, npoint)
 
 
 def ball_query(

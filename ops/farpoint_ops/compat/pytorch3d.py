@@ -1,8 +1,9 @@
 """Drop-in for the point cloud ops of ``pytorch3d.ops``.
 
 Change ``from pytorch3d.ops import …`` to ``from farpoint_ops.compat.pytorch3d import …``. Points
-are (N, P, D), of any D (sampling up to 64); indices are int64. Distances are squared and have a
-gradient for both inputs. Neighbors are nearest first whatever `return_sorted` says.
+are (N, P, D), of any D (sampling up to 64); indices are int64. Distances are squared, or sums of
+absolute differences with ``norm=1``, and have a gradient for both inputs. Neighbors are nearest
+first whatever `return_sorted` says.
 """
 
 from typing import NamedTuple
@@ -11,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from farpoint_ops.compat._clouds import nearest_in, within
-from farpoint_ops.fps_ragged import furthest_point_sample_ragged
+from farpoint_ops.compat._clouds import absolute_pairs, nearest_in, squared_pairs, within
+from farpoint_ops.fps_ragged import farthest_point_sample_ragged
 
 __all__ = ["ball_query", "knn_gather", "knn_points", "sample_farthest_points"]
 
@@ -43,7 +44,7 @@ def sample_farthest_points(
     if taken:
         flat = torch.cat([points.detach()[b, : sizes[b]] for b in taken])
         ends = torch.tensor([0, *(sizes[b] for b in taken)]).cumsum(0)
-        rows = furthest_point_sample_ragged(
+        rows = farthest_point_sample_ragged(
             *(flat, ends, [counts[b] for b in taken]), start="random" if random_start_point else 0
         )
         parts = torch.split(rows.long(), [counts[b] for b in taken])
@@ -67,14 +68,15 @@ def knn_points(
 
     0 in places beyond the points of a cloud.
     """
-    if norm != 2:
-        raise ValueError(f"norm: expected 2, got {norm}")
+    if norm not in (1, 2):
+        raise ValueError("Support for 1 or 2 norm.")
+    pairs = squared_pairs if norm == 2 else absolute_pairs
     idx = p1.new_full((*p1.shape[:2], K), -1, dtype=torch.int64)
     for b, (size, other) in enumerate(zip(_sizes(lengths1, p1), _sizes(lengths2, p2), strict=True)):
         count = min(K, other)
         if size and count:
-            idx[b, :size, :count] = nearest_in(p2[b, :other], p1[b, :size], count)
-    return _found(p1, p2, idx, return_nn, idx.clamp(min=0))
+            idx[b, :size, :count] = nearest_in(p2[b, :other], p1[b, :size], count, pairs)
+    return _found(p1, p2, idx, return_nn, idx.clamp(min=0), norm)
 
 
 def ball_query(
@@ -128,7 +130,10 @@ def _gathered(points: Tensor, idx: Tensor) -> Tensor:
     return picked.masked_fill((idx < 0)[..., None], 0)
 
 
-def _found(p1: Tensor, p2: Tensor, idx: Tensor, return_nn: bool, reported: Tensor) -> _KNN:
+def _found(
+    p1: Tensor, p2: Tensor, idx: Tensor, return_nn: bool, reported: Tensor, norm: int = 2
+) -> _KNN:
     near = _gathered(p2, idx)
-    squared = (near - p1[:, :, None]).square().sum(-1).masked_fill(idx < 0, 0)
-    return _KNN(squared, reported, near if return_nn else None)
+    apart = near - p1[:, :, None]
+    distances = (apart.square() if norm == 2 else apart.abs()).sum(-1).masked_fill(idx < 0, 0)
+    return _KNN(distances, reported, near if return_nn else None)

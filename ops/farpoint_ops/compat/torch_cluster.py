@@ -7,9 +7,10 @@ Geometric takes it too, where this comes before its first import::
     from farpoint_ops.compat import torch_cluster
     sys.modules["torch_cluster"] = torch_cluster
 
-Points are (n, D) of any dimension; `batch` is the cloud of each, ascending. Indices are int64 and
-carry no gradient. A point at exactly the radius is outside, and of more than `max_num_neighbors`
-the lowest rows are taken; neighbors of `knn` are nearest first.
+Points are (n, D) of any dimension, integers too, which are computed in float64; `batch` is the
+cloud of each, ascending. Indices are int64 and carry no gradient. A point at exactly the radius is
+outside, and of more than `max_num_neighbors` the lowest rows are taken; neighbors of `knn` are
+nearest first.
 """
 
 import torch
@@ -18,20 +19,22 @@ from torch.nn.functional import pad
 
 from farpoint_ops._sampling_arguments import Start
 from farpoint_ops.compat._clouds import (
+    computable,
     cosine_pairs,
+    farthest_in_any_space,
     nearest_in,
     pairs_of_clouds,
     sizes_of,
     squared_pairs,
     within,
 )
-from farpoint_ops.fps_ragged import furthest_point_sample_ragged
+from farpoint_ops.fps_ragged import farthest_point_sample_ragged
 
 __all__ = ["fps", "grid_cluster", "knn", "knn_graph", "nearest", "radius", "radius_graph"]
 
 
 def fps(
-    x: Tensor,
+    src: Tensor,
     batch: Tensor | None = None,
     ratio: float | Tensor | None = None,
     random_start: bool = True,
@@ -39,16 +42,19 @@ def fps(
     ptr: Tensor | list[int] | None = None,
 ) -> Tensor:
     """Rows of the samples of each cloud: the share `ratio` of its points, rounded up; 0.5."""
-    points = x[:, None] if x.dim() == 1 else x
+    points = computable(src[:, None] if src.dim() == 1 else src.flatten(1))
     if ptr is None:
         sizes = torch.tensor(sizes_of(batch, points, batch_size))
     else:
         sizes = torch.as_tensor(ptr).cpu().diff()
     share = torch.as_tensor(0.5 if ratio is None else ratio).cpu().float().expand(len(sizes))
     counts = (sizes.float() * share).ceil().long()[sizes > 0]
+    if not counts.any():
+        return torch.empty(0, dtype=torch.int64, device=src.device)
     offsets = pad(sizes[sizes > 0].cumsum(0), (1, 0))
     start: Start = "random" if random_start else 0
-    return furthest_point_sample_ragged(points.detach(), offsets, counts, start=start).long()
+    sample = farthest_in_any_space if points.size(1) > 64 else farthest_point_sample_ragged
+    return sample(points.detach(), offsets, counts, start=start).long()
 
 
 def knn(
@@ -90,7 +96,7 @@ def radius(
     edges = [torch.empty(2, 0, dtype=torch.int64, device=x.device)]
     most = max_num_neighbors + int(ignore_same_index)
     for cloud, queries in _clouds(x, y, batch_x, batch_y, batch_size):
-        if cloud.stop == cloud.start or queries.stop == queries.start:
+        if cloud.stop == cloud.start or queries.stop == queries.start or r == 0:
             continue
         found, taken = within(x[cloud], y[queries], r, most)
         found = found + cloud.start
@@ -164,6 +170,8 @@ def grid_cluster(
 ) -> Tensor:
     """The number of the voxel of each point (n,): voxels of `size` (D,) from `start` to `end`."""
     pos = _columns(pos)
+    if not len(pos):
+        return torch.empty(0, dtype=torch.int64, device=pos.device)
     low = pos.min(0).values if start is None else start
     high = pos.max(0).values if end is None else end
     voxels = ((high - low) / size).long() + 1
@@ -172,7 +180,7 @@ def grid_cluster(
 
 
 def _columns(points: Tensor) -> Tensor:
-    return points[:, None] if points.dim() == 1 else points
+    return computable(points[:, None] if points.dim() == 1 else points)
 
 
 def _clouds(

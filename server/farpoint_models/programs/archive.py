@@ -7,9 +7,11 @@ tensors. The former are left out when a program is loaded; an archive with the l
 
 import io
 import json
+import os
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +19,13 @@ from typing import Any
 
 import torch
 
+from farpoint_models.files import open_regular
 from farpoint_models.programs.manifest import FILE_NAME, Manifest, parse_manifest
 from farpoint_models.programs.tensors import ProgramError
 
+# Of a graph, a manifest or a list of records. That of a network of a thousand layers has 2 MB.
+MAX_JSON = 1 << 26
+ENCRYPTED = 1
 GRAPH = "models/model.json"
 EXAMPLE_INPUTS = "data/sample_inputs/model.pt"
 AOTI = "data/aotinductor/model/"
@@ -27,7 +33,7 @@ AOTI = "data/aotinductor/model/"
 _PICKLES = re.compile(
     r"(data/(weights|constants)/(.*\.pt|(custom|opaque)_obj_.*)|(.*/)?data\.pkl)", re.IGNORECASE
 )
-# Beside ops: arithmetic of sizes.
+# Not ops: arithmetic of sizes.
 _ARITHMETIC = re.compile(r"_operator\.\w+|math\.\w+|torch\._?sym_\w+|builtins\.(max|min)")
 _OP = re.compile(r"(?:torch\.ops\.)?(\w+)(?:\.|::)(\w+)(?:\.(\w+))?")
 # What graphs may call; of farpoint nothing private, which takes addresses of the process.
@@ -39,6 +45,8 @@ class Archive:
     """An archive whose records are known; nothing is loaded."""
 
     path: Path
+    file: zipfile.ZipFile
+    """Opened once, so that what is loaded is what was checked."""
     root: str
     """The folder that all records are in."""
     names: frozenset[str]
@@ -51,10 +59,11 @@ class Archive:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """That beside the file, or else that in it; raises ProgramError."""
+        """That of the file next to it, or else that in it; raises ProgramError."""
         beside = self.path.with_name(f"{self.path.name}.json")
-        if beside.is_file():
-            return parse_manifest(beside.read_bytes())
+        if beside.exists():
+            with open_regular(beside, ProgramError) as file:
+                return parse_manifest(file.read(MAX_JSON))
         if f"extra/{FILE_NAME}" not in self.names:
             raise ProgramError(
                 f"expected a manifest, {beside.name} or {FILE_NAME} in the extra files of the "
@@ -63,9 +72,11 @@ class Archive:
         return parse_manifest(self.read(f"extra/{FILE_NAME}"))
 
     def read(self, name: str) -> bytes:
-        """A record."""
-        with zipfile.ZipFile(self.path) as file:
-            return file.read(self.root + name)
+        """A record of text."""
+        size = self.file.getinfo(self.root + name).file_size
+        if size > MAX_JSON:
+            raise ProgramError(f"{name}: expected at most {MAX_JSON} bytes of JSON, got {size}")
+        return self.file.read(self.root + name)
 
     def without_example_inputs(self) -> io.BytesIO:
         """The archive with that record empty, which torch then does not unpickle.
@@ -73,31 +84,50 @@ class Archive:
         A copy, so that what torch reads is what was checked here.
         """
         copy = io.BytesIO()
-        with zipfile.ZipFile(self.path) as file, zipfile.ZipFile(copy, "w") as target:
-            for name in file.namelist():
+        with zipfile.ZipFile(copy, "w") as target:
+            for name in self.file.namelist():
                 is_left_out = name == self.root + EXAMPLE_INPUTS
-                target.writestr(name, b"" if is_left_out else file.read(name))
+                target.writestr(name, b"" if is_left_out else self.file.read(name))
         copy.seek(0)
         return copy
 
 
-def open_archive(path: Path) -> Archive:
+@contextmanager
+def open_archive(path: Path) -> Iterator[Archive]:
     """The archive of a program that can be loaded without unpickling, and whose ops are all here.
 
     Raises:
-        ProgramError: it is none, it holds pickles, or it calls an op that is not there.
+        ProgramError: it is none, it holds pickles, or it calls an op that is not there; or its
+            content turns out malformed in the block.
         OSError: the file cannot be read.
     """
-    try:
-        with zipfile.ZipFile(path) as file:
-            found = file.namelist()
-    except zipfile.BadZipFile:
-        raise ProgramError("expected a .pt2 archive, got a file that is no zip file") from None
-    # torch finds records whatever their case.
+    with open_regular(path, ProgramError) as file:
+        if not zipfile.is_zipfile(file):
+            raise ProgramError("expected a .pt2 archive, got a file that is no zip file")
+        try:
+            with zipfile.ZipFile(file) as records:
+                yield _checked(path, records, os.fstat(file.fileno()).st_size)
+        except (ProgramError, OSError):
+            raise
+        except Exception as error:
+            line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise ProgramError(f"expected a .pt2 archive, got a malformed one: {line}") from error
+
+
+def _checked(path: Path, file: zipfile.ZipFile, size: int) -> Archive:
+    found = file.namelist()
+    # torch compresses and encrypts nothing; so no record is larger than the file.
+    stored = all(
+        info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & ENCRYPTED
+        for info in file.infolist()
+    )
+    if not stored or sum(info.file_size for info in file.infolist()) > size:
+        raise ProgramError("expected records that are stored, got compressed or encrypted ones")
+    # torch ignores the case of record names.
     if len({name.lower() for name in found}) < len(found):
         raise ProgramError("expected records of different names in the archive, got one twice")
     root = found[0].split("/")[0] + "/" if found else ""
-    archive = Archive(path, root, frozenset(name.removeprefix(root) for name in found))
+    archive = Archive(path, file, root, frozenset(name.removeprefix(root) for name in found))
     _refuse_pickles(archive)
     if archive.is_compiled == (GRAPH in archive.names):
         raise ProgramError(

@@ -1,4 +1,4 @@
-"""A served program from an nn.Module: exported, checked, saved, and run beside the module."""
+"""A served program from an nn.Module: exported, checked, saved, and compared with the module."""
 
 import re
 from collections.abc import Mapping, Sequence

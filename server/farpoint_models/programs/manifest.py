@@ -1,6 +1,7 @@
 """The manifest of a served program: what its tensors mean, and how requests to it may be joined."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
@@ -21,7 +22,10 @@ from farpoint_models.programs.tensors import (
 
 FORMAT = "farpoint.program/1"
 FILE_NAME = "farpoint.json"
-"""In the archive's extra files; beside `NAME.pt2` it is `NAME.pt2.json`."""
+"""In the archive's extra files; next to `NAME.pt2` it is `NAME.pt2.json`."""
+# Rows are numbered by int32; torch.export writes the largest int64 for no limit.
+MAX_LEAST, MAX_MOST = (1 << 31) - 1, (1 << 63) - 1
+_NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 E = TypeVar("E", bound=Enum)
 
 
@@ -62,7 +66,7 @@ class Manifest:
 
     @property
     def extra_inputs(self) -> list[TensorSpec]:
-        """What a request has beside its clouds."""
+        """Inputs other than the clouds."""
         return [spec for spec in self.inputs if spec.role in (Role.PER_POINT, Role.PER_CLOUD)]
 
     @property
@@ -99,7 +103,7 @@ def parse_manifest(text: str | bytes) -> Manifest:
     """A manifest from its JSON; raises ProgramError."""
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ProgramError(f"manifest: expected JSON, got {error}") from None
     found = content.get("format") if isinstance(content, dict) else None
     if found != FORMAT:
@@ -133,8 +137,15 @@ def _member(kind: type[E], value: object, name: str) -> E:
 
 def _limit(name: str, value: Any) -> tuple[int, int | None]:
     least, most = value
-    if not isinstance(least, int) or least < 1 or (most is not None and most < least):
-        raise ProgramError(f"manifest: limits of {name}: expected 1 <= least <= most, got {value}")
+    ends = [least, least if most is None else most]
+    if not all(type(end) is int for end in ends) or not 1 <= ends[0] <= ends[1] <= MAX_MOST:
+        raise ProgramError(
+            f"manifest: limits of {name}: expected integers, 1 <= least <= most, got {value}"
+        )
+    if least > MAX_LEAST:
+        raise ProgramError(
+            f"manifest: limits of {name}: expected a least of {MAX_LEAST} at most, got {least}"
+        )
     return least, most
 
 
@@ -145,8 +156,11 @@ def _check(manifest: Manifest) -> None:
         ("output", manifest.outputs, OUTPUT_ROLES),
     ):
         names = [spec.name for spec in specs]
-        if not names or len(set(names)) < len(names) or not all(names):
-            raise ProgramError(f"manifest: {kind}s: expected one or more, named apart, got {names}")
+        if not names or len(set(names)) < len(names) or not all(map(_NAME.fullmatch, names)):
+            raise ProgramError(
+                f"manifest: {kind}s: expected one or more, with different names of 1 to 256 "
+                f"printable characters, got {names!a}"
+            )
         for spec in specs:
             _check_tensor(manifest, spec, kind, roles)
     if sum(spec.role is Role.POINTS for spec in manifest.inputs) != 1:

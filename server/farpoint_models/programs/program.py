@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from farpoint_models.programs.archive import Archive, open_archive
+from farpoint_models.programs.archive import open_archive
 from farpoint_models.programs.fold import fold
 from farpoint_models.programs.graph import check_fits
 from farpoint_models.programs.manifest import Manifest
@@ -25,7 +25,7 @@ RUNNERS = 2
 class Program:
     """A program that was read and whose manifest fits it; `on` makes it run somewhere."""
 
-    archive: Archive
+    path: Path
     manifest: Manifest
     exported: ExportedProgram | None
     """None for an AOTInductor package, which is read by each device."""
@@ -42,7 +42,7 @@ class Program:
             ProgramError: it is for another device.
         """
         if self.exported is None:
-            return _load_package(self.archive.path, device)
+            return _load_package(self.path, device)
         moved = self.exported
         if device.type != "cpu":
             from torch.export.passes import move_to_device_pass
@@ -58,16 +58,17 @@ def load_program(path: Path) -> Program:
         ProgramError: it is none, or its manifest does not fit it.
         OSError: the file cannot be read.
     """
-    archive = open_archive(path)
-    manifest = archive.manifest
-    if archive.is_compiled:
-        return Program(archive, manifest, None)
+    with open_archive(path) as archive:
+        manifest = archive.manifest
+        if archive.is_compiled:
+            return Program(path, manifest, None)
+        copy = archive.without_example_inputs()
     try:
-        exported = torch.export.load(archive.without_example_inputs())
+        exported = torch.export.load(copy)
     except Exception as error:
         raise ProgramError(f"torch {torch.__version__} cannot read it: {_line(error)}") from error
     check_fits(exported, manifest)
-    return Program(archive, manifest, exported)
+    return Program(path, manifest, exported)
 
 
 def count_parameters(exported: ExportedProgram) -> int:
@@ -92,7 +93,7 @@ def _flat(function: Callable[..., Any], in_spec: Any) -> Flat:
 def _load_package(path: Path, device: torch.device) -> Flat:
     from torch.export.pt2_archive._package import AOTICompiledModel
 
-    # Not torch's aoti_load_package, which also reads, and unpickles, what lies beside the code.
+    # Not torch's aoti_load_package, which also reads, and unpickles, what else is in the package.
     loader: Any = torch._C._aoti.AOTIModelPackageLoader
     try:
         built_for = loader.load_metadata_from_package(str(path), "model")["AOTI_DEVICE_KEY"]

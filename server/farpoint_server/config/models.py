@@ -42,15 +42,15 @@ class ModelSettings(BaseSettings):
 
     encoder: Encoders = Field(
         (DEFAULT,),
-        description="Model to load: NAME=PATH of a safetensors file, default for the one that "
-        "comes with the server, or none. Repeat the flag for several; the "
-        "environment separates them by commas. Encode uses the first where a request names none.",
+        description="Encoder to load: NAME=PATH of a safetensors file, default for the one that "
+        "comes with the server, or none. Repeat the flag, or separate the variable by commas. "
+        "Encode uses the first where a request names none.",
     )
     model: Models = Field(
         (),
-        description="Program to load for Infer: NAME=PATH of a .pt2 archive of torch.export or "
-        "AOTInductor, which is code that runs in the server: see docs/serving_models.md. Repeat "
-        "the flag for several; the environment separates them by commas.",
+        description="Model to load for Infer: NAME=PATH of a .pt2 archive of torch.export or "
+        "AOTInductor, which is code that runs in the server. Repeat the flag, or separate the "
+        "variable by commas.",
     )
     max_encode_points: int = Field(
         1 << 19,

@@ -23,8 +23,8 @@ from farpoint_server.config.addresses import Addresses, is_local, is_unix, split
 from farpoint_server.config.memory import MemorySettings
 from farpoint_server.config.models import ModelSettings
 from farpoint_server.config.network import AccessSettings, ConnectionSettings, HttpSettings
+from farpoint_server.config.requests import RequestSettings
 
-MIB = 1 << 20
 # Of `--processes auto`. An event loop keeps one core busy, its kernels and decoding another; beyond
 # 16 the network or the device is the bound as a rule, and each process takes memory.
 CORES_EACH = 2
@@ -43,139 +43,34 @@ class BasicSettings(BaseSettings):
         ("127.0.0.1:50051",),
         min_length=1,
         description="Address to serve on: HOST:PORT (port 0 takes a free one) or unix:PATH. "
-        "Repeat the flag, or separate by commas, for several. Beyond loopback, give TLS and "
-        "tokens too, unless you trust the network.",
+        "Repeat the flag, or separate by commas. Beyond loopback give TLS and tokens too, unless "
+        "you trust the network.",
     )
     device: Devices = Field(
         ("auto",),
         min_length=1,
-        description="Where sampling runs: cpu, cuda:N, auto (cuda:0 if there is one), or "
-        "auto:all, which takes the CPU and every GPU. Name it in production, so that a missing GPU "
-        "is an error. Repeat the flag, or separate by commas, for several: a request "
-        "goes where it is predicted to end first.",
+        description="Device to sample on: cpu, cuda:N, auto (cuda:0 if there is one), or auto:all "
+        "(the CPU and every GPU). Name it in production, so that a missing GPU is an error. "
+        "Repeat the flag, or separate by commas; a request goes where it ends first.",
     )
     cpu_threads: int = Field(
-        0,
-        ge=0,
-        description="Threads of each CPU engine; 0 shares out the cores the process may use. "
-        "Lower it where others share the machine.",
+        0, ge=0, description="Threads of each CPU engine; 0 shares out the available cores."
     )
     processes: Annotated[int, Field(ge=1, le=256)] | Literal["auto"] = Field(
         1,
-        description="Processes that serve the same addresses, HOST:PORT alone, for more small "
-        "requests than one event loop can take; auto is one for two cores, 16 at most. Limits of "
-        "points, bytes and memory, threads and GPUs are shared out among them. A connection stays "
-        "with one of them. Linux only.",
+        description="Processes that share the addresses HOST:PORT, for more small requests than "
+        "one event loop can take; auto is one for two cores, 16 at most. Limits of points, bytes "
+        "and memory, threads and GPUs are divided among them. Linux only.",
     )
     config: Path | None = Field(
         None, description="YAML file with any of these settings, keys written with underscores."
     )
     log_format: Literal["auto", "json", "console"] = Field(
-        "auto", description="How log lines look; auto is console on a terminal and json elsewhere."
+        "auto", description="Format of log lines; auto is console on a terminal and else json."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info",
-        description="Least severe line that is logged; info has the ready line "
-        "and one line per request.",
-    )
-
-
-class RequestSettings(BaseSettings):
-    """Limits of requests, and batches (docs/deployment.md)"""
-
-    max_message_bytes: int = Field(
-        256 * MIB,
-        ge=1024,
-        le=(1 << 30) - 1,
-        description="Largest request, in bytes. A larger one is refused with INVALID_ARGUMENT; "
-        "beyond twice the limit it is not even received, and gRPC answers RESOURCE_EXHAUSTED. "
-        "A client must raise its own limit for large answers.",
-    )
-    max_request_points: int = Field(
-        1 << 24,
-        ge=1,
-        lt=1 << 31,
-        description="Most points in one request, over all of its clouds.",
-    )
-    max_request_clouds: int = Field(1 << 16, ge=1, description="Most clouds in one request.")
-    max_points_in_flight: int = Field(
-        1 << 25,
-        ge=1,
-        description="Most points of all accepted requests together; beyond it a request is "
-        "refused at once with RESOURCE_EXHAUSTED.",
-    )
-    max_bytes_in_flight: int = Field(
-        512 * MIB,
-        ge=1024,
-        description="Most bytes of the messages of all accepted requests together, refused as for "
-        "points. Also the most that SampleLarge accepts. At the bound the server holds up to "
-        "two to three times as much: float64 and halves are converted, batches are joined.",
-    )
-    caller_share: float = Field(
-        0.5,
-        gt=0,
-        le=1,
-        description="Part of the points and bytes in flight that one caller may hold while others "
-        "hold or want some; alone it may have all. A caller is a token, or else a network address, "
-        "or a connection from this machine.",
-    )
-    receive_turns: int = Field(
-        16,
-        ge=1,
-        description="Messages that are received at a time; flow control holds others back at "
-        "their senders. A message needs twice its size until it is received. One that takes two "
-        "minutes is refused; SampleLarge sends large ones in pieces.",
-    )
-    max_concurrent_rpcs: int = Field(
-        2048,
-        ge=1,
-        description="Most requests open at once; others are refused with RESOURCE_EXHAUSTED, but "
-        "for callers with a token below their share. Health, reflection and administration have "
-        "slots of their own. Lower it where requests are large: each open call may hold one "
-        "message.",
-    )
-    max_caller_rpcs: int | None = Field(
-        None,
-        ge=1,
-        description="Most requests that one caller has open at once: one token or, without tokens, "
-        "one address. Half of max_concurrent_rpcs, unless given; raise it behind a proxy.",
-    )
-    overload_retry_ms: int = Field(
-        250,
-        ge=0,
-        description="Milliseconds that a refused caller is told to wait. About the time "
-        "of a usual batch is right.",
-    )
-    batch_points: int = Field(
-        1 << 20,
-        ge=1,
-        description="Points after which a batch takes no further request. Larger batches fill a "
-        "GPU better; smaller ones keep small requests from waiting for large ones.",
-    )
-    long_work_ms: float = Field(
-        30.0,
-        ge=0,
-        description="Milliseconds of predicted work above which a request is long. Long requests "
-        "run beside the others, at a lower priority, so that short ones pass them; 0 has all of "
-        "them wait for each other.",
-    )
-    engine_timeout_s: float = Field(
-        300.0,
-        gt=0,
-        description="Seconds that a batch may run. Then its callers are answered UNAVAILABLE, and "
-        "health is NOT_SERVING while no other engine is left: the sign to restart the process.",
-    )
-    drain_grace_s: float = Field(
-        0.25,
-        ge=0,
-        description="Seconds after SIGTERM in which new calls are still accepted, though health "
-        "is NOT_SERVING already: the time that calls under way and load balancers need.",
-    )
-    drain_timeout_s: float = Field(
-        30.0,
-        ge=0,
-        description="Seconds that accepted calls then have to finish. Keep both together below "
-        "the time that the orchestrator gives.",
+        description="Least severe line to log; info has the ready line and one for each request.",
     )
 
 
@@ -273,5 +168,5 @@ class Settings(
         return (*sources, YamlConfigSettingsSource(settings_cls, path)) if path else sources
 
 
-GROUPS: Sequence[type[BaseSettings]] = Settings.__bases__  # type: ignore[assignment]
+GROUPS: Sequence[type[BaseSettings]] = Settings.__bases__
 """In the order of `--help`, the most used first."""

@@ -54,6 +54,15 @@ def describe(device: torch.device) -> str:
     return f"{_processor()}, {available_cores()} cores"
 
 
+def describe_missing_code(device: torch.device) -> str:
+    """Why a GPU runs none of our kernels."""
+    major, minor = torch.cuda.get_device_capability(device)
+    return (
+        f"farpoint_ops holds no kernels for compute capability {major}.{minor} of "
+        f"{torch.cuda.get_device_name(device)}: its wheels need 8.0 or newer"
+    )
+
+
 def available_cores() -> int:
     """Cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
@@ -72,7 +81,10 @@ def _why_no_cuda(index: int) -> str | None:
     if torch.version.cuda is None:
         return f"torch {torch.__version__} is built without CUDA"
     if not torch.cuda.is_available():
-        return "torch finds no CUDA driver or GPU (nvidia-smi says more)"
+        return (
+            f"torch {torch.__version__} for CUDA {torch.version.cuda} finds no GPU, or a driver "
+            "that is too old for it (nvidia-smi shows both; CUDA_VISIBLE_DEVICES may hide a GPU)"
+        )
     if index >= torch.cuda.device_count():
         return f"torch finds {torch.cuda.device_count()} GPUs, cuda:0 onwards"
     op = "farpoint::furthest_point_sample_ragged"

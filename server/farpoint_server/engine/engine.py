@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 
-from farpoint_server.engine.devices import available_cores
+from farpoint_server.engine.devices import available_cores, describe_missing_code
 from farpoint_server.engine.priority import prepare_thread
 from farpoint_server.engine.sample import SampleBatch
 from farpoint_server.engine.thread import EngineThread, inline_limit_ns
@@ -23,6 +23,7 @@ from farpoint_server.engine.types import Answer, Batch, Clouds, Work
 from farpoint_server.errors import (
     RETRY_MS,
     DeviceFailedError,
+    DeviceUnavailableError,
     OverloadedError,
     ServiceError,
     TooLargeError,
@@ -85,10 +86,21 @@ class Engine:
         )
 
     async def start(self) -> None:
-        """Runs a first batch, so that the first request does not pay for what is made lazily."""
+        """Runs a first batch, so that the first request does not pay for what is made lazily.
+
+        Raises:
+            DeviceUnavailableError: the kernels hold no code for this GPU.
+        """
         _accept_read_only_arrays()
         one = np.ones(1, np.int64)
-        await self.run(SampleBatch([Clouds(np.zeros((1, 3), np.float32), one, one, one - 1)]))
+        try:
+            await self.run(SampleBatch([Clouds(np.zeros((1, 3), np.float32), one, one, one - 1)]))
+        except RuntimeError as error:
+            if "no kernel image" not in str(error):
+                raise
+            raise DeviceUnavailableError(
+                f"--device {self.device}: {describe_missing_code(self.device)}"
+            ) from error
         if self.background is not None:
             await self.background.start()
 
@@ -134,7 +146,7 @@ class Engine:
         return await self._thread.call(function)
 
     async def call_behind_long_work(self, function: Callable[[], T]) -> T:
-        """Runs a function once the long batch that runs now has ended, and with no other beside it.
+        """Runs a function once the long batch that runs now has ended, before the next one.
 
         A trim that waits for all batches holds new ones back meanwhile. From here it waits for
         short ones alone.
@@ -159,9 +171,9 @@ class Engine:
             raise _service_error(error) from error
 
     def _begin(self, batch: Batch[Answer], pipeline: Pipeline[Any]) -> list[Any]:
-        """A batch that is still on its way back stays so only where there is memory beside it."""
-        beside = self.memory.has_room_beside(batch.predicted_bytes)
-        pipeline.wait(DEPTH - 1 if beside else 0)
+        """Overlaps the batch with the one before only where memory allows."""
+        fits = self.memory.has_room_beside(batch.predicted_bytes)
+        pipeline.wait(DEPTH - 1 if fits else 0)
         return self.memory.run(batch, partial(self._forward, batch), _service_error)
 
     def _forward(
@@ -199,7 +211,7 @@ def check_any(engines: Sequence[Engine], predicted_bytes: int) -> None:
 
 
 def _service_error(finding: OutOfMemory | DeviceLost) -> ServiceError:
-    """What a caller is told of what memory management found."""
+    """The error that a caller gets for a finding of memory management."""
     if isinstance(finding, DeviceLost):
         return DeviceFailedError("the device failed; the server restarts")
     if isinstance(finding, TooLarge):

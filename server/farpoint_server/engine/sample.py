@@ -18,9 +18,9 @@ from farpoint_server.engine.types import Clouds, Float32s, Float64s, Int32s, Int
 # What the CPU kernel takes, to within a factor of two, as it reckons itself where it decides how
 # many threads a cloud is worth: for scans, surfaces and noise, alone or a thousand clouds at once.
 POINT_NS, SAMPLE_NS = 15, 200
-# And a GPU, reckoned and not measured; what batches take corrects it (scheduling/cost.py). Launch
-# and events; 12 bytes a point, staged and copied at some 10 GB/s; a sample of the longest cloud,
-# since its samples follow one another and clouds do not.
+# The same for a GPU, estimated and not measured; measured batches correct it (scheduling/cost.py).
+# Launch and events; 12 bytes a point, staged and copied at some 10 GB/s; a sample of the longest
+# cloud, since its samples follow one another and clouds do not.
 GPU_LAUNCH_NS, GPU_POINT_NS, GPU_SAMPLE_NS = 100_000, 3, 600
 # Both caching allocators round sizes up to this; a prediction is more than that by a margin.
 ROUNDING, MARGIN = 512, 1.25
@@ -29,7 +29,7 @@ POINT_TENSORS = (12, 4, 16)
 # Bytes per sample: row, distance, and the coordinates of the copy that goes back.
 SAMPLE_TENSORS = (4, 4, 12)
 CLOUD_BYTES = 3 * 8
-# The answer to a cancelled request, which nobody reads.
+# The answer to a cancelled request, which is never read.
 _NOTHING = Samples(np.empty(0, np.int32), None)
 _Array = TypeVar("_Array", Float32s, Int64s)
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class KernelInputs:
-    """What the kernels take beside the points, over all clouds of a batch."""
+    """Arguments of the kernels other than points, over all clouds of a batch."""
 
     offsets: Int64s
     """Shape (B + 1,): first point of each cloud."""

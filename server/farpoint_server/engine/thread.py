@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 # The way to the engine's thread and back, which is a task, a future, a queue, and two threads to
 # wake that then wait for each other, takes 0.25 ms of CPU and 0.3 ms of time at one caller. On two
-# cores, which callers and event loop fill, work of 0.36 ms (reckoned at 0.45) still ends in 0.8 of
+# cores, which callers and event loop fill, work of 0.36 ms (estimated at 0.45) still ends in 0.8 of
 # the time on the loop at one caller and at 16, and in the same time at 64.
 FEW_CORES = 2
 FEW_CORES_NS = 500_000
-# With more cores the engine works beside the loop, so a full loop should keep only what costs it
-# about as much as handing over. That limit is reckoned, not measured.
+# With more cores the engine works in parallel to the loop, so a full loop should keep only what
+# costs it about as much as handing over. That limit is estimated, not measured.
 MANY_CORES_NS = 250_000
 
 
@@ -103,7 +103,7 @@ class EngineThread:
         if call is None:
             return False
         call.run()
-        # The loop may be closed by now, and then nobody waits.
+        # The loop may be closed by now, and then no caller waits.
         with contextlib.suppress(RuntimeError):
             call.answer.get_loop().call_soon_threadsafe(self._settle, call)
         return True

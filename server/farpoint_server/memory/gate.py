@@ -19,7 +19,8 @@ class Gate:
         self._readers = 0
         self._writing = False
         self._insisting = 0
-        self._waiting = 0
+        self.waiting = 0
+        """Threads that wait until no batch is inside."""
 
     @property
     def readers(self) -> int:
@@ -49,8 +50,8 @@ class Gate:
         """Ends a batch."""
         with self._lock:
             self._readers -= 1
-            # Nobody else waits for readers.
-            if self._insisting or self._waiting:
+            # No other thread waits for readers.
+            if self._insisting or self.waiting:
                 self._changed.notify_all()
 
     def hold_shared(self) -> Callable[[], None]:
@@ -65,9 +66,9 @@ class Gate:
     def wait_until_empty(self, timeout_s: float) -> bool:
         """Waits, outside, for a moment without batches; whether there was one in time."""
         with self._changed:
-            self._waiting += 1
+            self.waiting += 1
             empty = self._changed.wait_for(lambda: not self._readers, timeout_s)
-            self._waiting -= 1
+            self.waiting -= 1
         return empty
 
     @contextmanager

@@ -29,7 +29,7 @@ _FIELDS = (
     *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
 )
 # A name of each malloc that replaces glibc's without replacing mallinfo2 and malloc_trim too, which
-# would then speak of a heap that nobody uses: mimalloc, jemalloc, tcmalloc.
+# would then describe a heap that is not in use: mimalloc, jemalloc, tcmalloc.
 _REPLACEMENTS = ("mi_malloc", "mallctl", "tc_malloc")
 
 

@@ -26,7 +26,7 @@ class MonitoredEngine(Protocol):
         ...
 
     def call_behind_long_work(self, function: Callable[[], T]) -> Awaitable[T]:
-        """Runs a function after the long batch that runs now, and with no other beside it."""
+        """Runs a function after the long batch that runs now, and before the next one."""
         ...
 
 

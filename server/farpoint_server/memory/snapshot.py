@@ -89,7 +89,7 @@ class Reason(str, Enum):
     """A batch was about to begin that neither the cache nor the free memory could hold."""
     OUT_OF_MEMORY = "out_of_memory"
     REQUEST = "request"
-    """Somebody called TrimMemory."""
+    """A client called TrimMemory."""
 
 
 @dataclass(frozen=True)

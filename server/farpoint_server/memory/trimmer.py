@@ -112,7 +112,7 @@ class Trimmer:
         return trim
 
     def trim_if_idle(self, waiting: int) -> TrimRecord | None:
-        """Trims now if nothing is in flight or queued, because somebody asked."""
+        """Trims now, on request, if nothing is in flight or queued."""
         return None if waiting else self._trim_if_quiet(Reason.REQUEST)
 
     def trim(self, reason: Reason = Reason.REQUEST) -> TrimRecord | None:

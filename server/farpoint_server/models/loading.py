@@ -8,29 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-import numpy as np
 import torch
 
 from farpoint_models import CheckpointError, DensityEncoder, EncoderConfig, load_encoder, weights
-from farpoint_models.programs import Manifest, ProgramError, Role, load_program
+from farpoint_models.programs import ProgramError, load_program
 from farpoint_models.programs.program import Flat
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import ProgramInput, SoloWork
+from farpoint_server.engine.types import SoloWork
 from farpoint_server.errors import InvalidRequestError, ServiceError, shortened
 from farpoint_server.models.program import ROW_BYTES, LoadedProgram, ProgramBatch
+from farpoint_server.models.trial import sample_request, try_program
 
 # As in a request of a small cloud, enough for every neighborhood to be full.
 WARM_UP_POINTS = 256
-# Enough for the time and the memory of a row to be told from those of a call.
-PROGRAM_POINTS = 1024
 PROGRAM_SUFFIX = ".pt2"
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """An encoder that is ready, on each device. Whoever holds it may go on using it."""
+    """An encoder that is ready, on each device. It stays usable while it is referenced."""
 
     name: str
     config: EncoderConfig
@@ -45,7 +43,9 @@ class LoadedEncoder:
 LoadedModel: TypeAlias = LoadedEncoder | LoadedProgram
 
 
-async def load_model(name: str, path: Path | None, engines: Sequence[Engine]) -> LoadedModel:
+async def load_model(
+    name: str, path: Path | None, engines: Sequence[Engine], *, is_tried: bool
+) -> LoadedModel:
     """A model that has run once on every device.
 
     Args:
@@ -53,6 +53,8 @@ async def load_model(name: str, path: Path | None, engines: Sequence[Engine]) ->
         path: Of a safetensors file of an encoder, or of a .pt2 archive of a program; None for the
             weights that farpoint_models brings.
         engines: One of each device, which gets a copy.
+        is_tried: Whether a program is loaded and run in another process first, so that a wrong
+            one cannot stop this one.
 
     Raises:
         InvalidRequestError: the file is neither.
@@ -60,6 +62,8 @@ async def load_model(name: str, path: Path | None, engines: Sequence[Engine]) ->
     """
     try:
         if path is not None and path.suffix == PROGRAM_SUFFIX:
+            if is_tried:
+                await try_program(path, runs=any(e.device.type == "cpu" for e in engines))
             return await _load_program(name, path, engines)
         encoder = await asyncio.to_thread(load_encoder, path or weights.DEFAULT)
     except (CheckpointError, ProgramError, OSError) as error:
@@ -150,23 +154,6 @@ def _allocated(device: torch.device) -> int:
 
 def _peak(device: torch.device) -> int:
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0
-
-
-def sample_request(manifest: Manifest) -> ProgramInput:
-    """A request that the manifest allows: one random cloud, zeros beside it."""
-    length = manifest.within("N", manifest.within("P", PROGRAM_POINTS))
-    clouds = manifest.within("B", 1)
-    random = np.random.default_rng(0)
-    rows, values = {}, {}
-    for spec in manifest.inputs:
-        shape = [size for size in spec.row_shape if isinstance(size, int)]
-        if spec.role is Role.POINTS:
-            rows[spec.name] = random.random((clouds * length, 3)).astype(spec.dtype)
-        elif spec.role is Role.PER_POINT:
-            rows[spec.name] = np.zeros((clouds * length, *shape), spec.dtype)
-        elif spec.role is Role.PER_CLOUD:
-            values[spec.name] = np.zeros((clouds, *shape), spec.dtype)
-    return ProgramInput(np.full(clouds, length), rows, values)
 
 
 async def _run(engine: Engine, warm_up: WarmUp[T]) -> T:

@@ -28,14 +28,14 @@ from farpoint_server.models.joining import (
 Outputs: TypeAlias = Mapping[str, ProgramOutput]
 # Bytes that a row is predicted to take at least; a GPU measures it at the first run.
 ROW_BYTES = 4096
-# A call never runs on the event loop, however little it is predicted to take: nobody knows what is
-# in a program.
+# A call never runs on the event loop, however little it is predicted to take: a program
+# may do anything.
 PROGRAM_NS = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedProgram:
-    """A program that is ready, on each device. Whoever holds it may go on using it."""
+    """A program that is ready, on each device. It stays usable while it is referenced."""
 
     name: str
     manifest: Manifest

@@ -45,7 +45,7 @@ class Registry:
 
     Args:
         engines: One of each device, which gets a copy of every model.
-        readiness: Told of every model once it is warm, and when it is gone.
+        readiness: Learns of every model once it is warm, and when it is gone.
     """
 
     def __init__(self, engines: Sequence[Engine], readiness: Readiness) -> None:
@@ -81,20 +81,21 @@ class Registry:
             raise InvalidRequestError("model", "an encoder (infer runs others)", quoted(name))
         return model
 
-    async def load(self, name: str, path: Path | None) -> LoadedModel:
+    async def load(self, name: str, path: Path | None, *, is_tried: bool = True) -> LoadedModel:
         """Reads a model and warms it up; then it takes the place of the one of the same name.
 
         Args:
             name: What requests call it.
             path: Of a safetensors file, or of a .pt2 archive, which is code; None for the weights
                 that farpoint_models brings.
+            is_tried: Whether a program is loaded and run in another process first.
 
         Raises:
             InvalidRequestError: it has no such name, or the file is no model.
             OverloadedError: a device has not enough memory for it now.
         """
         self._check_name(name)
-        model = self._models[name] = await load_model(name, path, self._engines)
+        model = self._models[name] = await load_model(name, path, self._engines, is_tried=is_tried)
         self._sources[name] = path
         await self._readiness.know(name)
         log.info("model loaded", model=name, path=str(path or DEFAULT))
@@ -108,7 +109,7 @@ class Registry:
                 if specification == DEFAULT:
                     await self.load(DEFAULT_NAME, None)
                 else:
-                    await self.load(name, Path(path))
+                    await self.load(name, Path(path), is_tried=False)
             except ServiceError as error:
                 raise ModelUnusableError(f"model {specification}: {error}") from error
 

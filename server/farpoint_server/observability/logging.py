@@ -1,8 +1,7 @@
 """Structured logs: one JSON object or one readable line per event, all on standard error.
 
-Standard output stays empty, so that it can be used by whoever starts the server in a pipe. A line
-of ours (structlog) or of a library (logging) is queued as its fields; a thread of the log's own
-makes text of it, many lines at a time under load.
+A line of ours (structlog) or of a library (logging) is queued as its fields; a thread of the log's
+own renders it, many lines at a time under load.
 """
 
 import contextlib
@@ -34,11 +33,11 @@ Render: TypeAlias = Callable[[EventDict], str]
 
 
 def configure(settings: Settings, descriptor: int | None = None, **fields: Any) -> None:
-    """Sends our lines and those of libraries to standard error, as the settings say.
+    """Sends our lines and those of libraries to standard error or another descriptor.
 
     Args:
-        settings: The server's.
-        descriptor: Where the lines go instead.
+        settings: With format and level.
+        descriptor: Instead of standard error.
         fields: Of every line.
     """
     _everywhere.clear()
@@ -58,30 +57,25 @@ def configure(settings: Settings, descriptor: int | None = None, **fields: Any) 
 
 
 def close() -> None:
-    """Writes the lines that still wait; a reader who does not read is not waited for."""
+    """Writes waiting lines; a reader that does not read is not waited for."""
     for handler in logging.getLogger().handlers:
         handler.close()
 
 
 class LineWriter:
-    """Writes lines to a file descriptor on a thread of its own, so that no caller ever waits.
+    """Renders and writes lines on a thread of its own, so that no caller ever waits.
 
     Args:
-        descriptor: Where the lines go.
-        render: Makes the text of a line of its fields, on that thread. Where it fails, the line
-            says so.
+        descriptor: Of the file to write to.
+        render: Makes text of the fields of a line.
         capacity: Lines that may wait; more are dropped.
     """
 
     def __init__(self, descriptor: int, render: Render, capacity: int = 10_000) -> None:
-        self._descriptor = descriptor
-        self._render = render
-        self._capacity = capacity
+        self._descriptor, self._render, self._capacity = descriptor, render, capacity
         self._lines: deque[EventDict] = deque()
-        self._dropped = 0
-        self._counting = threading.Lock()
-        self._has_lines = threading.Event()
-        self._closing = threading.Event()
+        self._dropped, self._counting = 0, threading.Lock()
+        self._has_lines, self._closing = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
 
@@ -124,28 +118,21 @@ class LineWriter:
             data = bytearray()
             while self._lines and len(data) < WRITE_BYTES:
                 data += self._text(self._lines.popleft()).encode(errors="replace") + b"\n"
-            # A reader who is gone is no reason to fail.
-            with contextlib.suppress(OSError):
-                self._write(bytes(data))
+            with contextlib.suppress(OSError):  # the reader has gone
+                while data:
+                    del data[: os.write(self._descriptor, data)]
 
     def _text(self, line: EventDict) -> str:
-        failed = {
-            "event": "log line not rendered",
-            "level": "error",
-            "timestamp": line.get("timestamp", 0.0),
-        }
         try:
             return self._render(line)
-        except Exception as error:  # of whatever a field's repr does
-            return self._render(failed | {"error": type(error).__name__})
-
-    def _write(self, data: bytes) -> None:
-        while data:
-            data = data[os.write(self._descriptor, data) :]
+        except Exception as error:  # of a field's repr
+            failed = {"event": "log line not rendered", "error": type(error).__name__}
+            moment = line.get("timestamp", 0.0)
+            return self._render({**failed, "level": "error", "timestamp": moment})
 
 
 class _Handler(logging.Handler):
-    """Hands lines to a LineWriter, and says when it had to drop some."""
+    """Hands lines to a LineWriter, and logs how many it dropped."""
 
     def __init__(self, writer: LineWriter) -> None:
         super().__init__()
@@ -174,21 +161,21 @@ class _Handler(logging.Handler):
 
 
 class _Lines:
-    """What structlog hands its lines to: one method a level."""
+    """The logger below structlog: one method a level."""
 
     def __init__(self, write: Callable[[EventDict], None]) -> None:
         self.debug = self.info = self.warning = self.error = self.critical = write
 
 
 def _complete(_: WrappedLogger, level: str, event: EventDict) -> ProcessorReturnValue:
-    """The one processor of structlog: the arguments of a method of `_Lines`."""
+    """The only processor of structlog: the arguments of a method of `_Lines`."""
     return (_fields_of(level, event),), {}
 
 
 def _fields_of(level: str, event: EventDict) -> EventDict:
-    """All that a line says: what the request at hand and the event say, level and time.
+    """Fields of the current request and of the event, level and time.
 
-    A traceback becomes text at once, since errors that are dealt with lose theirs.
+    A traceback becomes text at once, since handled errors lose theirs.
     """
     request = request_context.variable.get()
     known = {} if request is None else request.fields

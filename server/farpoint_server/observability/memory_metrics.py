@@ -53,16 +53,12 @@ class MemoryCollector(Collector):
             "Resident memory of the server's process.",
             max((snapshot.resident for snapshot in snapshots), default=0),
         )
-        for name, (text, read) in GAUGES.items():
-            gauge = GaugeMetricFamily(f"farpoint_memory_{name}", text, labels=("device",))
-            for snapshot in snapshots:
-                gauge.add_metric((snapshot.device,), read(snapshot))
-            yield gauge
-        for name, (text, read) in COUNTERS.items():
-            counter = CounterMetricFamily(f"farpoint_memory_{name}", text, labels=("device",))
-            for snapshot in snapshots:
-                counter.add_metric((snapshot.device,), read(snapshot))
-            yield counter
+        for kind, metrics in ((GaugeMetricFamily, GAUGES), (CounterMetricFamily, COUNTERS)):
+            for name, (text, read) in metrics.items():
+                family = kind(f"farpoint_memory_{name}", text, labels=("device",))
+                for snapshot in snapshots:
+                    family.add_metric((snapshot.device,), read(snapshot))
+                yield family
         yield from _trims(snapshots)
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import structlog
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes.place import Place, tell
+from farpoint_server.processes.place import Place, to_environment
 
 # Seconds for a process to start, to come back when it is frozen or its event loop stands still, and
-# to become healthy. They are counted in checks, so that a machine that slept kills nobody.
+# to become healthy. They are counted in checks, so that no process is killed after the machine
+# slept.
 CHECK_S = 1.0
 MAX_START = 300
 MAX_FROZEN = 3
@@ -59,7 +60,7 @@ class Child:
             may_begin: Awaited before it may serve.
         """
         ours, theirs = socket.socketpair()
-        environment = {**os.environ, **tell(place(theirs.fileno()), settings)}
+        environment = {**os.environ, **to_environment(place(theirs.fileno()), settings)}
         try:
             self.process = await asyncio.create_subprocess_exec(
                 *(sys.executable, *sys.orig_argv[1:]),

@@ -60,5 +60,5 @@ class Link:
     def _say(self, event: str, **more: Any) -> None:
         try:
             self._socket.send(json.dumps({"event": event, **more}).encode() + b"\n")
-        except OSError:  # nobody reads, or nobody is there
+        except OSError:  # the supervisor does not read, or is gone
             return

@@ -14,8 +14,8 @@ class LogMerger:
     """Copies lines as they are, on a thread.
 
     A pipe takes 4 KiB at once from one writer and mixes what is longer with that of others, so
-    each process has a pipe of its own. Where nobody reads, the pipes fill up, and each process
-    drops lines and counts them, as one alone would.
+    each process has a pipe of its own. Where the output is not read, the pipes fill up, and each
+    process drops lines and counts them, as one alone would.
 
     Args:
         descriptor: Where the lines go.

@@ -58,8 +58,31 @@ class Place:
         return sum(gpu in self.own_gpus(gpus, index) for index in range(self.count))
 
 
-def tell(place: Place, settings: Settings) -> dict[str, str]:
-    """The variable that makes a program that calls `told` a process of a server."""
+def share(settings: Settings, count: int) -> Settings:
+    """Settings of each of `count` processes.
+
+    What bounds memory is divided: points and bytes in flight, and messages that are received at a
+    time; but one request of the largest size stays possible. Memory of devices and threads are
+    divided where the devices are known. What bounds calls and connections holds for each
+    process, since the kernel deals connections out by chance.
+    """
+    if count == 1:
+        return settings
+    divided = {
+        "processes": count,
+        "max_points_in_flight": max(
+            settings.max_points_in_flight // count, settings.max_request_points
+        ),
+        "max_bytes_in_flight": max(
+            settings.max_bytes_in_flight // count, settings.max_message_bytes
+        ),
+        "receive_turns": max(settings.receive_turns // count, 1),
+    }
+    return settings.model_copy(update=divided)
+
+
+def to_environment(place: Place, settings: Settings) -> dict[str, str]:
+    """The variable that makes a program that calls `from_environment` a process of a server."""
     said = {
         "index": place.index,
         "count": place.count,
@@ -71,7 +94,9 @@ def tell(place: Place, settings: Settings) -> dict[str, str]:
     return {VARIABLE: json.dumps(said)}
 
 
-def told(environment: MutableMapping[str, str] = os.environ) -> tuple[Place, Settings] | None:
+def from_environment(
+    environment: MutableMapping[str, str] = os.environ,
+) -> tuple[Place, Settings] | None:
     """What a supervisor said when it started this program; None if none did.
 
     The variable is taken out, so that programs that this one starts are no processes of the server.

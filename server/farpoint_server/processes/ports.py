@@ -1,16 +1,27 @@
 """Ports that the processes of a server will share, held by the supervisor for as long as it lives.
 
-Its sockets are bound and do not listen, so the kernel gives them no connection; but nobody else
-can take the port while a process is replaced, and port 0 is the same one for all.
+Its sockets are bound and do not listen, so the kernel gives them no connection; but no other user
+can take the port while a process is replaced, and port 0 is the same one for all. Another program
+of the same user can share it, and then gets a part of the connections: that is found and logged.
 """
 
+import asyncio
+import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
+
+import structlog
 
 from farpoint_server.config.addresses import is_unix, split_host_port
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import AddressUnavailableError, StartError
+
+CHECK_S = 5.0
+LISTENING = "0A"
+log = structlog.get_logger("farpoint.supervisor")
 
 
 class Ports:
@@ -52,6 +63,38 @@ class Ports:
         for taken in self._sockets:
             taken.close()
 
+    async def watch(self, pids: Callable[[], Iterable[int]]) -> None:
+        """Logs each foreign socket that listens on our ports, until it is cancelled.
+
+        Args:
+            pids: The processes of the server now.
+        """
+        logged: set[int] = set()
+        before: dict[int, int] = {}
+        while True:
+            await asyncio.sleep(CHECK_S)
+            found = await asyncio.to_thread(self.foreign, pids)
+            # A socket of a process that ends just then is gone at the next look.
+            for inode in (found.keys() & before.keys()) - logged:
+                logged.add(inode)
+                log.error("another program listens on a port of this server", port=found[inode])
+            before = found
+
+    def foreign(self, pids: Callable[[], Iterable[int]]) -> dict[int, int]:
+        """Ports of ours at which a foreign socket listens, by the socket's inode."""
+        ours = {taken.getsockname()[1] for taken in self._sockets}
+        found: dict[int, int] = {}
+        for table in ("tcp", "tcp6"):
+            with suppress(OSError):
+                for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]:
+                    _, local, _, state, *_, inode = line.split()[:10]
+                    port = int(local.rpartition(":")[2], 16)
+                    if state == LISTENING and port in ours:
+                        found[int(inode)] = port
+        for known in _sockets_of(pids()) if found else ():
+            found.pop(known, None)
+        return found
+
     @staticmethod
     def _of_grpc(settings: Settings) -> Sequence[str]:
         """Addresses of administration that are not only that of HTTP."""
@@ -82,3 +125,14 @@ class Ports:
             reason = error.strerror or str(error)
             raise AddressUnavailableError(f"{flag} {address}: cannot be bound: {reason}") from error
         return f"{address.rpartition(':')[0]}:{port}"
+
+
+def _sockets_of(pids: Iterable[int]) -> Iterable[int]:
+    """Inodes of the sockets of processes."""
+    for pid in pids:
+        with suppress(OSError):  # it has ended
+            for descriptor in os.listdir(f"/proc/{pid}/fd"):
+                with suppress(OSError):
+                    name = os.readlink(f"/proc/{pid}/fd/{descriptor}")
+                    if name.startswith("socket:["):
+                        yield int(name[8:-1])

@@ -17,9 +17,8 @@ import structlog
 from farpoint_server.config.settings import Settings
 from farpoint_server.processes.child import PATIENCE_S, Child
 from farpoint_server.processes.log import LogMerger
-from farpoint_server.processes.place import Place
+from farpoint_server.processes.place import Place, share
 from farpoint_server.processes.ports import Ports
-from farpoint_server.processes.share import share
 
 # Seconds before a process that ended is replaced: twice as many each time, until one has lived.
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 30.0
@@ -46,6 +45,11 @@ class Supervisor:
         self._settings, self._merger, self._folder = share(settings, count), merger, folder
         self._children = [Child(index) for index in range(count)]
         self._may_begin, self._stopping = asyncio.Event(), asyncio.Event()
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """Of the processes that are running."""
+        return [child.process.pid for child in self._children if child.process is not None]
 
     async def run(self) -> int:
         """Serves until a signal, which every process gets; the exit status.
@@ -157,7 +161,7 @@ def supervise(settings: Settings, merger: LogMerger) -> int:
     ports = Ports(settings)
     try:
         with private_folder() as folder:
-            return asyncio.run(_run(ports.settings, merger, folder))
+            return asyncio.run(_run(ports, merger, folder))
     finally:
         ports.close()
 
@@ -189,8 +193,13 @@ def _locked(folder: Path, flags: int = 0) -> Iterator[None]:
         os.close(descriptor)
 
 
-async def _run(settings: Settings, merger: LogMerger, folder: Path) -> int:
-    return await Supervisor(settings, merger, folder).run()
+async def _run(ports: Ports, merger: LogMerger, folder: Path) -> int:
+    supervisor = Supervisor(ports.settings, merger, folder)
+    watching = asyncio.create_task(ports.watch(lambda: supervisor.pids))
+    try:
+        return await supervisor.run()
+    finally:
+        watching.cancel()
 
 
 def _signals() -> "asyncio.Queue[signal.Signals]":

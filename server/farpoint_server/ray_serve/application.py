@@ -1,7 +1,7 @@
 """The application that Ray Serve is given, and the RPCs of its gRPC proxies."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -81,5 +81,5 @@ def _handler(method: MethodDescriptor) -> Any:
     return getattr(grpc, f"{asks}_{answers}_rpc_method_handler")(_refuse)
 
 
-async def _refuse(_: object, context: Any) -> NoReturn:
+async def _refuse(_: object, context: Any) -> None:
     await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Ray Serve has not taken this method")

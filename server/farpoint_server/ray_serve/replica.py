@@ -79,14 +79,14 @@ class ReplicaContext(HttpContext):
         self._ray.set_trailing_metadata(list(self.trailers))
 
     async def fail(self, error: Exception) -> None:
-        """Ends the call with the status of an error; one that no interceptor has met is a bug."""
-        if isinstance(error, grpc.aio.AbortError):
-            return
-        log.error("call through Ray", exc_info=error)
-        request_id = request_id_of(self.invocation_metadata())
-        with suppress(grpc.aio.AbortError):
-            text = status_of(error, request_id).message
-            await self.abort(grpc.StatusCode.INTERNAL, text, ((REQUEST_ID_KEY, request_id),))
+        """Sets the status of a failed call, as its interceptors have unless they failed."""
+        if not isinstance(error, grpc.aio.AbortError):
+            log.error("call through Ray", exc_info=error)
+            request_id = request_id_of(self.invocation_metadata())
+            with suppress(grpc.aio.AbortError):
+                text = status_of(error, request_id).message
+                await self.abort(grpc.StatusCode.INTERNAL, text, ((REQUEST_ID_KEY, request_id),))
+        self.settle()
 
 
 class Replica:
@@ -129,7 +129,6 @@ class Replica:
                 yield Serialized(last)
         except Exception as error:
             await context.fail(error)
-            context.settle()
             yield Serialized()
         finally:
             call.cancel()

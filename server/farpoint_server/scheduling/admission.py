@@ -22,8 +22,8 @@ class Admission:
     Args:
         max_points: Points of their clouds.
         max_bytes: Bytes of their messages.
-        retry_ms: Milliseconds that a refused caller is told to wait.
-        caller_share: Part of each bound that one caller may hold beside others.
+        retry_ms: Milliseconds after which a refused caller may retry.
+        caller_share: Part of each bound that one caller may hold while others hold some.
         clock: Seconds, monotonic.
     """
 
@@ -159,14 +159,14 @@ class CallSlots:
     """Counts the open calls of one kind.
 
     A caller with a token is refused only for its own share: where all slots are taken, that is the
-    slots divided by the callers, so that nobody's calls keep it out. There are as many tokens as
-    the operator has given out; addresses are as many as somebody likes, so callers without tokens
-    are refused where all slots are taken.
+    slots divided by the callers, so that other callers cannot keep it out. There are as many tokens
+    as the operator has given out; addresses can be made up, so callers without tokens are refused
+    where all slots are taken.
 
     Args:
         total: Calls of all callers.
         per_caller: Calls of one caller.
-        retry_ms: Milliseconds that a refused caller is told to wait.
+        retry_ms: Milliseconds after which a refused caller may retry.
     """
 
     def __init__(self, total: int, per_caller: int, retry_ms: int) -> None:

@@ -12,11 +12,12 @@ from math import inf
 from typing import Any, TypeVar
 
 from farpoint_server import request_context
+from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import Answer, Outcome, Work
 from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, EngineHungError
 from farpoint_server.scheduling.cost import CostModel
 from farpoint_server.scheduling.job import Job
-from farpoint_server.scheduling.lane import BatchMetrics, BatchRunner, Lane
+from farpoint_server.scheduling.lane import BatchMetrics, Lane
 from farpoint_server.scheduling.queue import JobQueue
 from farpoint_server.scheduling.watchdog import HUNG, Watchdog
 
@@ -33,24 +34,24 @@ class Batcher:
         engines: Each runs one batch at a time, or as many as its depth.
         batch_points: Points after which a batch takes no further request; a request that is
             larger by itself makes a batch of its own.
-        watchdog: Told of every batch that runs; one without limit if None.
+        watchdog: Watches every batch that runs; one without limit if None.
         background: Engines for long work, in the order of `engines`; without them all work waits
             in one queue.
         long_ns: Predicted nanoseconds above which work is long.
         batch_ns: Predicted nanoseconds after which a batch takes no further request; None is
-            without limit, as for a GPU, which runs the clouds of a batch beside one another.
-        metrics: Told of every batch.
+            without limit, as for a GPU, which runs the clouds of a batch in parallel.
+        metrics: Observe every batch.
         costs: Of the device; of a CPU if None.
         clock: Seconds, monotonic.
     """
 
     def __init__(
         self,
-        engines: Sequence[BatchRunner],
+        engines: Sequence[Engine],
         batch_points: int,
         watchdog: Watchdog | None = None,
         *,
-        background: Sequence[BatchRunner] = (),
+        background: Sequence[Engine] = (),
         long_ns: int = 0,
         batch_ns: int | None = None,
         metrics: BatchMetrics | None = None,

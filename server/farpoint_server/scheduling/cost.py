@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 from farpoint_server.engine.types import Work
 
 # Shorter batches say more of the way to the engine's thread than of the work.
-LEAST_NS = 2_000_000
+MIN_NS = 2_000_000
 # Of a batch against all before it: some ten batches are remembered.
 WEIGHT = 0.1
 # However wrong an estimate is or a machine is loaded, work is not taken for nothing or for ever.
-LEAST, MOST = 1 / 16, 16.0
+MIN_RATIO, MAX_RATIO = 1 / 16, 16.0
 # Batches after which a correction is trusted to refuse anything.
 KNOWN = 5
 
@@ -31,7 +31,7 @@ class _Ratio:
     def value(self) -> float:
         if not self.estimated:
             return 1.0
-        return min(max(self.measured / self.estimated, LEAST), MOST)
+        return min(max(self.measured / self.estimated, MIN_RATIO), MAX_RATIO)
 
     def add(self, measured: float, estimated: float) -> None:
         """Takes a batch, or its part, into account."""
@@ -45,11 +45,11 @@ class CostModel:
 
     What a large cloud waits for memory says nothing of a small one, so what is of about the same
     estimated time, to within a factor of four, has a ratio of its own. A device that runs the
-    requests of a batch beside one another takes less for each than for one alone, which therefore
+    requests of a batch in parallel takes less for each than for one alone, which therefore
     has a ratio of its own too.
 
     Args:
-        estimate_ns: What work is reckoned to take on the device before anything was measured.
+        estimate_ns: The estimated time of work on the device before anything was measured.
     """
 
     def __init__(self, estimate_ns: Callable[[Work[Any]], int] = attrgetter("cost_ns")) -> None:
@@ -74,7 +74,7 @@ class CostModel:
         """Learns from a batch, no request of which was cancelled."""
         estimates = [self._estimate_ns(work) for work in batch]
         total = sum(estimates)
-        if total < LEAST_NS:
+        if total < MIN_NS:
             return
         estimated: dict[_Class, int] = {}
         for work, estimate in zip(batch, estimates, strict=True):

@@ -24,11 +24,11 @@ class Job:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody still waits for the answer."""
+        """Whether a caller still waits for the answer."""
         return not self.answer.done()
 
     def fail(self, error: BaseException) -> None:
-        """Answers with an error, if somebody still waits."""
+        """Answers with an error, if a caller still waits."""
         if self.is_wanted:
             self.answer.set_exception(error)
 

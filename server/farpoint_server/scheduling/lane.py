@@ -1,18 +1,19 @@
 """A lane: engines that take batches from one queue, each as soon as it is free.
 
 Each engine takes what is waiting the moment it is free: alone when the lane is idle, together with
-all of its kind that arrived meanwhile when it is not. Nobody is made to wait for a batch to fill. A
+all of its kind that arrived meanwhile when it is not. No request waits for a batch to fill. A
 GPU takes a second batch while it is at one, to copy it meanwhile, but only if that batch is full:
 what is not would gain more from those who still arrive. Only the event loop touches the queue.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import structlog
 
-from farpoint_server.engine.types import Answer, Batch, Outcome, Work
+from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.types import Outcome
 from farpoint_server.errors import EngineHungError, ServiceError
 from farpoint_server.scheduling.cost import CostModel
 from farpoint_server.scheduling.job import Job
@@ -22,30 +23,8 @@ from farpoint_server.scheduling.watchdog import HUNG, Watchdog
 log = structlog.get_logger("farpoint.scheduling")
 
 
-class BatchRunner(Protocol):
-    """An engine as the scheduler sees it; see engine/engine.py."""
-
-    @property
-    def depth(self) -> int:
-        """Batches that it may be given at a time."""
-        ...
-
-    @property
-    def inline_ns(self) -> int:
-        """What work may be predicted to take to be run on the event loop; negative for none."""
-        ...
-
-    def run(self, batch: Batch[Answer]) -> Awaitable[list[Answer | ServiceError]]:
-        """The answer to each request of a batch, in order, or what is said to it instead."""
-        ...
-
-    def run_inline_if_idle(self, work: Work[Answer]) -> Answer | None:
-        """The answer to a small request, at once; None if it has to wait."""
-        ...
-
-
 class BatchMetrics(NamedTuple):
-    """Told of the size of each batch that an engine is given."""
+    """Observers of each batch that an engine is given."""
 
     requests: Callable[[float], object] = bool
     points: Callable[[float], object] = bool
@@ -61,16 +40,16 @@ class Lane:
     Args:
         engines: Each runs one batch at a time, or as many as its depth.
         queue: What waits for them.
-        watchdog: Told of the batches that take too long.
+        watchdog: Counts the batches that take too long.
         index: The watchdog's index of the lane.
         costs: Learns from every batch.
-        metrics: Told of every batch.
+        metrics: Observe every batch.
         clock: Seconds, monotonic.
     """
 
     def __init__(
         self,
-        engines: Sequence[BatchRunner],
+        engines: Sequence[Engine],
         queue: JobQueue,
         watchdog: Watchdog,
         index: int,
@@ -182,7 +161,7 @@ class Lane:
         self.busy_s += compute_s / self._places
         self._metrics.seconds(compute_s)
         is_complete, batch_requests = True, len(jobs)
-        # Paired before any is told: of a wrong number nobody knows whose answer is whose.
+        # Paired before any is answered: with a wrong number no answer can be matched.
         for job, answer in [*zip(jobs, answers, strict=True)]:
             if isinstance(answer, ServiceError):
                 is_complete = False
@@ -207,7 +186,7 @@ class Lane:
                 await self._run(engine, [job])
 
     def _hang(self, engine: int, jobs: Sequence[Job], late: list[int]) -> None:
-        """A batch takes too long: its callers are told, and with the last engine all who wait."""
+        """A batch is late: its callers get an error, and with the last engine all that wait."""
         late.append(self._first + engine)
         self._watchdog.count(self._first + engine, 1)
         for job in [*jobs, *(self.queue.take_all() if self.is_hung else ())]:

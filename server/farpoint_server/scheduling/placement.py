@@ -7,7 +7,7 @@ cannot do, because it hangs, has failed or lacks memory, moves to the next.
 
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TypeAlias
 
 import structlog
 
@@ -24,36 +24,6 @@ from farpoint_server.scheduling.batcher import Batcher, first_done
 # What is said to a caller whom no device could serve: what may pass sooner, before what may not.
 MOVES = (OverloadedError, EngineHungError, DeviceFailedError, TooLargeError)
 log = structlog.get_logger("farpoint.scheduling")
-
-
-class Scheduler(Protocol):
-    """A Batcher, or several behind a Placement."""
-
-    @property
-    def waiting_requests(self) -> int:
-        """Requests that no engine has begun."""
-        ...
-
-    @property
-    def waiting_points(self) -> int:
-        """Points of the requests that no engine has begun."""
-        ...
-
-    def start(self) -> None:
-        """Begins to serve the queues."""
-        ...
-
-    async def stop(self) -> None:
-        """Ends the workers; what still waits is never answered."""
-        ...
-
-    async def died(self) -> None:
-        """Returns once a worker ended by a bug."""
-        ...
-
-    async def run(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
-        """Does work, and raises as Batcher.run."""
-        ...
 
 
 class Placement:
@@ -119,6 +89,9 @@ class Placement:
                     log.warning("work moves to another device", device=at, error=str(error))
             work = work.retry_copy()
         raise min(refusals, key=_rank, default=DeviceFailedError("no device is left"))
+
+
+Scheduler: TypeAlias = Batcher | Placement
 
 
 def _rank(refusal: ServiceError) -> int:

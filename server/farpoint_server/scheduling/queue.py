@@ -37,10 +37,10 @@ class RoundRobin:
     """Jobs in an order in which every caller who waits gets the same time.
 
     The caller at the front runs its jobs while its deficit pays for them; then it gets another
-    quantum and goes to the back. One with nothing left leaves, and its deficit with it: nobody
-    saves up. So a job waits for at most as much of each other caller as its own caller has queued
-    up to it, and a quantum or one job more. To add, discard or take a job is O(1); only a round in
-    which nobody could pay is O(callers).
+    quantum and goes to the back. One with nothing left leaves, and its deficit with it: no
+    caller saves up. So a job waits for at most as much of each other caller as its own caller has
+    queued up to it, and a quantum or one job more. To add, discard or take a job is O(1); only a
+    round in which no caller could pay is O(callers).
     """
 
     def __init__(self) -> None:
@@ -91,11 +91,11 @@ class RoundRobin:
         return next(iter(self._callers.values())).first
 
     def take(self) -> Job:
-        """Takes that job out, and has its caller pay if somebody still waits for the answer."""
+        """Takes that job out, and has its caller pay if its answer is still wanted."""
         job = self.peek()
         caller = self._callers[job.caller]
         if not job.answer.done():
-            # Nobody else may have waited when its turn came; then it owes nothing.
+            # If no other caller waited when its turn came, it owes nothing.
             caller.deficit_ns = max(0, caller.deficit_ns - job.cost_ns)
         self.discard(job)
         return job
@@ -113,7 +113,7 @@ class RoundRobin:
             self._callers.move_to_end(next(iter(self._callers)))
 
     def _skip_rounds(self) -> None:
-        """Adds at once the quanta of all rounds in which nobody could pay yet."""
+        """Adds at once the quanta of all rounds in which no caller could pay yet."""
         callers = self._callers.values()
         lacking = min(caller.first.cost_ns - caller.deficit_ns for caller in callers)
         rounds = max(0, -(-lacking // QUANTUM_NS))
@@ -190,7 +190,7 @@ class JobQueue:
             self.points -= job.work.point_count
 
     def take_batch(self) -> list[Job]:
-        """The jobs whose turn it is, all with one batch key; empty when nobody waits."""
+        """The jobs whose turn it is, all with one batch key; empty when none wait."""
         line = self._next_line()
         self._last_was_alone = line is self._alone
         batch: list[Job] = []

@@ -14,18 +14,18 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
 Behavior: TypeAlias = "Callable[[Any, Context], Awaitable[Any]]"
 
-# The messages that are read here are small: those of the large ones are read by their handlers.
+# Messages read here are small; handlers of large ones read them for themselves.
 MESSAGE_S = 10.0
 
 
 def adapt(
     handler: "grpc.RpcMethodHandler[Any, Any]", guard: Callable[[Behavior], Behavior]
 ) -> Handler:
-    """A handler that runs what `guard` makes of a method's behavior before any message is read.
+    """A handler that runs a method's behavior behind `guard`, before any message is read.
 
     gRPC itself reads the one message of a method before it calls it; a call without a message would
-    be open and yet unknown to whoever counts calls. On the wire a message and a stream of one are
-    the same, so each method takes a stream, and those of one message read it behind the guard.
+    be open and not counted. On the wire a message and a stream of one are the same, so each method
+    takes a stream, and those of one message read it behind the guard.
     """
     behavior: Behavior = getattr(handler, kind_of(handler))
     if inspect.isasyncgenfunction(behavior):
@@ -51,8 +51,8 @@ def kind_of(handler: "grpc.RpcMethodHandler[Any, Any]") -> str:
 async def read_end(context: Context) -> None:
     """Raises for a call that ended without a message: CancelledError if it broke off.
 
-    A call that broke off looks the same until gRPC cancels it, and has no event of its own for
-    that. To send anything is one: it returns on a call that is up, and only there.
+    A call that broke off looks the same until gRPC cancels it. To send anything tells: it returns
+    on a call that is up, and only there.
 
     Raises:
         InvalidRequestError: the caller sent no message.
@@ -107,7 +107,7 @@ def _read_first(behavior: Behavior) -> Behavior:
 
 
 def write_all(generate: Callable[[Any, Context], AsyncIterator[Any]]) -> Behavior:
-    """A coroutine function that writes what a method yields."""
+    """A coroutine function that writes the answers that a method yields."""
 
     async def write_all(request: Any, context: Context) -> None:
         async for answer in generate(request, context):

@@ -17,10 +17,9 @@ SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
 class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
-    """The servicer that grpcio brings forgets all watchers of a service when one of them leaves.
+    """Health of services, NOT_SERVING at first.
 
-    Args:
-        services: Full names of the services. They begin as NOT_SERVING.
+    grpcio's own servicer forgets all watchers of a service when one of them leaves.
     """
 
     def __init__(self, services: Iterable[str]) -> None:
@@ -31,7 +30,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         self._reports: set[asyncio.Task[None]] = set()
 
     async def set_all(self, serving: bool) -> None:
-        """Sets every service's status and tells all watchers."""
+        """Sets every service's status, which all watchers get."""
         self._serving = serving
         await self._publish()
 
@@ -41,7 +40,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         await self._publish()
 
     def report_soon(self, source: str, *, healthy: bool) -> None:
-        """As `report`, for callers on the event loop that cannot wait."""
+        """As `report`, for callers on the event loop that cannot await."""
         report = asyncio.create_task(self.report(source, healthy=healthy))
         # The event loop holds its tasks weakly, and a second report may come before this one ends.
         self._reports.add(report)

@@ -58,15 +58,8 @@ class RequestMetrics:
 class RequestInterceptor(grpc.aio.ServerInterceptor):
     """Wraps the calls of the services in PACKAGES, and bounds those of health and reflection.
 
-    A method of any kind may return its answer, write its answers itself or yield them.
-
-    Args:
-        in_flight: Where calls are counted between acceptance and answer.
-        metrics: Of ends of calls.
-        limits: Of open calls; None for no limit.
-        outgoing: Where responses count until they are sent; None counts none.
-        idle_s: Seconds after which a silent stream of reflection ends.
-        load: The report of the server's load in answers; None for none.
+    A method of any kind may return its answer, write its answers itself or yield them. Streams of
+    reflection that are silent for `idle_s` seconds end.
     """
 
     def __init__(

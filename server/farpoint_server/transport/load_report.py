@@ -21,15 +21,12 @@ Trailers = tuple[tuple[str, str | bytes], ...]
 class LoadReport:
     """Calls, failures and use of one process over the last half second.
 
-    Its utilization is the share of its cores that it uses, or of the time that its engines are at a
-    batch if that is more, as on a GPU.
+    Its utilization is the share of its `cores` that it uses, or of the time that its engines are at
+    a batch if that is more, as on a GPU.
 
     Args:
-        busy_s: Seconds that engines have been at batches, of the device where that is least.
-        cores: That the process may use.
-        clock: Seconds, monotonic.
-        cpu_s: Seconds of all of its threads.
-
+        busy_s: Seconds that engines have been at batches, of the least busy device.
+        cpu_s: Seconds of all threads.
     """
 
     def __init__(

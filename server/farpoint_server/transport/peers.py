@@ -14,10 +14,10 @@ from farpoint_server.transport.http.calls import HandlerRegistry
 from farpoint_server.transport.interceptor import REQUEST_ID_KEY, RequestInterceptor
 from farpoint_server.transport.limits.open_calls import InFlight
 
-# Of this service each process has what the others need of it, and nobody else can call it.
+# Private calls of the processes to each other.
 SERVICE = "processes.Process"
 CALLER_KEY = "farpoint-caller"
-# What is only read is not waited for longer; a process that starts or hangs is left out.
+# Reads wait no longer; a process that starts or hangs is left out.
 ASK_S = 2.0
 TELL_S = 60.0
 # A connection of its own for each call: gRPC would wait before it tries again one that was refused.
@@ -31,11 +31,7 @@ SERVING = b"\x08\x01"
 
 
 class Peers:
-    """The others, as one process asks them.
-
-    Args:
-        addresses: Of the others, by their index; none for a process that is alone.
-    """
+    """The other processes, by index and address; none for a process that is alone."""
 
     def __init__(self, addresses: Mapping[int, str]) -> None:
         self._addresses = dict(sorted(addresses.items()))
@@ -44,7 +40,7 @@ class Peers:
         return bool(self._addresses)
 
     async def ask(self, method: str, request: bytes = b"") -> dict[int, bytes]:
-        """The serialized answers of those that have one, by index; all are asked at a time."""
+        """The serialized answers by index, asked concurrently; without those that fail."""
         calls = [self._call(index, method, request, ASK_S) for index in self._addresses]
         answers = await asyncio.gather(*calls, return_exceptions=True)
         return {
@@ -56,10 +52,10 @@ class Peers:
     async def tell(
         self, method: str, request: bytes, timeout_s: float | None = None
     ) -> dict[int, bytes]:
-        """The same for what changes something: one after the other, in the order of their index.
+        """The same for changes: one after the other, in the order of their index.
 
         One that is just being replaced is tried again in the end: either it answers by then, or it
-        looks only later at what the others have (see `join`), and finds the change there.
+        looks only later at the state of the others (see `join`), and finds the change there.
 
         Raises:
             OverloadedError: one did not follow.
@@ -94,10 +90,10 @@ class Peers:
 
 
 class PeerServer:
-    """What a process answers the others; servicers register here as at the other servers.
+    """Server of a process for the others; servicers register here as at the other servers.
 
     Args:
-        address: unix:PATH, in a folder that is nobody else's; None for a process that is alone.
+        address: unix:PATH in a private folder; None for a process that is alone.
         changing: Methods that change something. They wait until `join` is called.
     """
 
@@ -124,17 +120,17 @@ class PeerServer:
         self._server.add_generic_rpc_handlers((generic,))
 
     async def start(self) -> None:
-        """Others reach this process from now on; what changes something waits for `join`."""
+        """Begins to answer; changes wait for `join`."""
         if self._address is not None:
             self._server.add_insecure_port(self._address)
             await self._server.start()
 
     def join(self) -> None:
-        """What the others have is known here; from now on changes are made at once."""
+        """The state of the others is known here: changes are made at once."""
         self._joined.set()
 
     async def stop(self) -> None:
-        """Answers no more."""
+        """Closes the socket."""
         await self._server.stop(None)
 
 

@@ -18,13 +18,7 @@ TIMEOUT_S = 120.0
 
 
 class Turns:
-    """Some turns, handed out by caller: first come, first served among the waiters of one.
-
-    A semaphore on which one caller with many waiters holds up no other.
-
-    Args:
-        count: Turns at the same time.
-    """
+    """A semaphore that callers take in turn: one with many waiters holds up no other."""
 
     def __init__(self, count: int) -> None:
         self._free = count
@@ -64,15 +58,9 @@ class ReceiveTurns:
     """Lets a few messages come in at a time; flow control holds the others back at their senders.
 
     While a message is received it lies in memory twice, in gRPC and in Python, and its size is
-    not known before it is there. One from a slow sender gives its turn to others after a while,
-    so that no number of slow senders keeps the rest out, and is refused in the end. Callers take
-    turns: one that sends much or slowly makes its own calls wait.
-
-    Args:
-        turns: Messages that come in at the same time.
-        turn_s: Seconds after which a turn ends, though the message is not there yet; it may last
-            up to twice as long.
-        timeout_s: Seconds after which the message is refused, with the same tolerance.
+    unknown. A slow one gives its turn to others after `turn_s` (up to twice as long), so that slow
+    senders exclude nobody, and is refused after `timeout_s`. Callers take turns: one that sends
+    much or slowly makes its own calls wait.
     """
 
     def __init__(self, turns: int, turn_s: float = TURN_S, timeout_s: float = TIMEOUT_S) -> None:
@@ -102,22 +90,17 @@ class ReceiveTurns:
             raise
         finally:
             self._readings.remove(reading)
-            self._end_turn(reading)
-
-    def _end_turn(self, reading: "_Reading") -> None:
-        if reading.has_turn:
-            reading.has_turn = False
-            self._turns.release()
+            reading.end_turn(self._turns)
 
     def _set_timer(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._turn_s, self._look)
 
     def _look(self) -> None:
-        """Ends the turns that have lasted too long, and gives up on what came too slowly."""
+        """Ends turns that have lasted too long, and cancels messages that come too slowly."""
         now = time.monotonic()
         for reading in self._readings:
             if now - reading.began >= self._turn_s:
-                self._end_turn(reading)
+                reading.end_turn(self._turns)
             if now - reading.began >= self._timeout_s:
                 reading.time_out()
         self._timer = None
@@ -135,6 +118,11 @@ class _Reading:
         self.began = time.monotonic()
         self.has_turn = True
         self.timed_out = False
+
+    def end_turn(self, turns: Turns) -> None:
+        if self.has_turn:
+            self.has_turn = False
+            turns.release()
 
     def time_out(self) -> None:
         if self._task is not None and not self.timed_out:

@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 import structlog
@@ -136,7 +136,7 @@ def _why_not(address: str) -> str:
     """Why an address cannot be bound, which gRPC hides: tries it with a plain socket."""
     try:
         if is_unix(address):
-            found = [(socket.AF_UNIX, 0, address.removeprefix("unix:"))]
+            found: list[Any] = [(socket.AF_UNIX, 0, address.removeprefix("unix:"))]
         else:
             host, port = split_host_port(address)
             names = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -169,8 +169,7 @@ def _make_server(
             *(NO_COMPRESSION if settings.compression == "off" else ()),
             ("grpc.max_concurrent_streams", settings.max_streams),
             ("grpc.max_allowed_incoming_connections", settings.max_connections),
-            # Two servers on one port would share its calls at random; let the second one fail. The
-            # processes of one server do share it, and the supervisor holds it for them alone.
+            # Of two servers on one port the second one fails; processes of one server share it.
             ("grpc.so_reuseport", int(settings.process_count > 1)),
             # A connection that is silent at its begin, and one without a call for long.
             ("grpc.server_handshake_timeout_ms", round(settings.handshake_timeout_s * 1e3)),

@@ -27,7 +27,12 @@ PAUSE_S = 0.1
 
 
 class SharedMemoryServer:
-    """Regions and the socket on which they come; without an address there are none.
+    """Regions and the Unix socket on which they come; without an address there are none.
+
+    One packet with a file descriptor hands a region over and is answered with a SharedMemoryGrant.
+    Any further event of the connection, usually its end, takes the region back. Each connection has
+    a thread, apart from the event loop, because the owner of the descriptor's file may let a close
+    wait. Connections beyond `max_connections` are closed at once.
 
     Attributes:
         regions: Memory that callers share now.
@@ -42,7 +47,9 @@ class SharedMemoryServer:
         )
         self.address = settings.shared_memory_listen
         self._max_connections = settings.max_connections
-        self._listener: RegionListener | None = None
+        self._listening: socket.socket | None = None
+        self._inode: int | None = None
+        self._connections: set[socket.socket] = set()
 
     def start(self) -> None:
         """Begins to take regions.
@@ -51,58 +58,31 @@ class SharedMemoryServer:
             StartError: the address cannot be bound, or this system has no such memory.
         """
         if self.address is not None:
-            path = self.address.removeprefix("unix:")
-            self._listener = RegionListener(path, self.regions, self._max_connections)
-            self._listener.start()
-
-    def stop(self) -> None:
-        """Takes every region back."""
-        if self._listener is not None:
-            self._listener.stop()
-
-
-class RegionListener:
-    """A Unix socket on which one packet with a file descriptor hands a region over.
-
-    It is answered with a SharedMemoryGrant. Any further event of the connection, usually its end,
-    takes the region back. Each connection has a thread, apart from the event loop, because the
-    owner of the descriptor's file may let a close wait.
-
-    Args:
-        path: Of the socket.
-        regions: Where regions are kept.
-        max_connections: Further ones are closed at once.
-
-    Raises:
-        StartError: the path is in use or not allowed, or this system has no such sockets.
-    """
-
-    def __init__(self, path: str, regions: Regions, max_connections: int) -> None:
-        self._path = Path(path)
-        self._regions = regions
-        self._max_connections = max_connections
-        self._listening = listen(path)
-        self._inode = _inode(self._path)
-        self._connections: set[socket.socket] = set()
-        self._stopping = False
-
-    def start(self) -> None:
-        """Begins to take regions."""
-        threading.Thread(target=self._accept, name="shared memory", daemon=True).start()
+            self._listening = listen(self.address.removeprefix("unix:"))
+            self._inode = self._inode_of_path()
+            threading.Thread(target=self._accept, args=(self._listening,), daemon=True).start()
 
     def stop(self) -> None:
         """Ends every connection and removes the socket, unless it is another server's by now."""
-        self._stopping = True
-        if _inode(self._path) == self._inode:
-            self._path.unlink(missing_ok=True)
-        for one in (self._listening, *self._connections):
+        if self._listening is None or self.address is None:
+            return
+        listening, self._listening = self._listening, None
+        if self._inode_of_path() == self._inode:
+            Path(self.address.removeprefix("unix:")).unlink(missing_ok=True)
+        for one in (listening, *self._connections):
             with suppress(OSError):  # already ended
                 one.shutdown(socket.SHUT_RDWR)
 
-    def _accept(self) -> None:
-        while not self._stopping:
+    def _inode_of_path(self) -> int | None:
+        try:
+            return os.stat(str(self.address).removeprefix("unix:")).st_ino
+        except OSError:
+            return None
+
+    def _accept(self, listening: socket.socket) -> None:
+        while self._listening is listening:
             try:
-                connection, _ = self._listening.accept()
+                connection, _ = listening.accept()
             except OSError:
                 time.sleep(PAUSE_S)
                 continue
@@ -115,7 +95,7 @@ class RegionListener:
             except RuntimeError:  # threads have run out
                 self._connections.discard(connection)
                 connection.close()
-        self._listening.close()
+        listening.close()
 
     def _serve(self, connection: socket.socket) -> None:
         try:
@@ -136,14 +116,14 @@ class RegionListener:
             connection.settimeout(None)
             connection.recv(1)
         finally:
-            self._regions.remove(name)
+            self.regions.remove(name)
 
     def _receive(self, connection: socket.socket) -> bytes:
         _, descriptors, _, _ = socket.recv_fds(connection, 1, 1, socket.MSG_CMSG_CLOEXEC)
         try:
             if not descriptors:
                 raise InvalidRequestError("memory", "a file descriptor", "none")
-            return self._regions.add(descriptors[0])
+            return self.regions.add(descriptors[0])
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -169,10 +149,3 @@ def listen(path: str) -> socket.socket:
             f"--shared-memory-listen unix:{path}: cannot be bound: {reason_of(error)}"
         ) from error
     return listening
-
-
-def _inode(path: Path) -> int | None:
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return None

@@ -14,8 +14,8 @@ from pathlib import Path
 def claim_unix(path: str) -> Iterator[None]:
     """Within it the path can be bound: what a killed server left behind is removed.
 
-    Two servers that start at the same time would each take the other's socket, bound and not yet
-    listening, for such a leftover; a lock on the folder lets them bind one after the other.
+    A lock on the folder lets servers that start together bind one after the other: a socket that is
+    bound and not yet listening looks like such a leftover.
 
     Raises:
         OSError: a server may listen there, or the path is no socket's.

@@ -1,8 +1,7 @@
 """gRPC server interceptor that opens an OpenTelemetry span per call, in the caller's trace."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
 
 FIELDS = ("request_id", "points", "clouds", "samples", "queue_ms", "compute_ms")
 SHUTDOWN_MS = 1000
-# What `protocol` of a call is called in OpenTelemetry's conventions; gRPC's own calls have none.
+# OpenTelemetry's names of the protocols of calls; gRPC's own calls have none.
 SYSTEMS = {"connect": "connect_rpc", "rest": "http"}
-CODES = {code.value[0]: code.name for code in grpc.StatusCode}
+CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class TracingInterceptor(grpc.aio.ServerInterceptor):
@@ -52,69 +51,64 @@ class TracingInterceptor(grpc.aio.ServerInterceptor):
             return handler
         kind = kind_of(handler)
         behavior: Behavior = getattr(handler, kind)
+        metadata = handler_call_details.invocation_metadata or ()
 
         async def traced(request: Any, context: Context) -> Any:
-            with self._span(rpc, context, handler_call_details):
-                return await behavior(request, context)
+            with self._open(rpc, metadata) as span:
+                trace_id = f"{span.get_span_context().trace_id:032x}"
+                request_context.bind(trace_id=trace_id)
+                code = grpc.StatusCode.OK
+                try:
+                    return await behavior(request, context)
+                except BaseException as error:
+                    code = _code_of(error, context)
+                    raise
+                finally:
+                    _describe_end(span, code)
 
         make: Callable[..., Handler] = getattr(grpc, f"{kind}_rpc_method_handler")
         return make(traced, handler.request_deserializer, handler.response_serializer)
 
     def stop(self) -> None:
-        """Sends what waits; a collector that does not answer is not waited for long."""
+        """Sends waiting spans; a collector that does not answer is not waited for long."""
         self._provider.force_flush(SHUTDOWN_MS)
 
-    @contextmanager
-    def _span(self, rpc: str, context: Context, details: grpc.HandlerCallDetails) -> Iterator[None]:
+    def _open(self, rpc: str, metadata: Any) -> Any:
         from opentelemetry import propagate
-        from opentelemetry.trace import SpanKind, format_trace_id
+        from opentelemetry.trace import SpanKind
 
-        headers = {
-            key: value for key, value in details.invocation_metadata or () if isinstance(value, str)
-        }
         service, _, method = rpc.rpartition("/")
-        protocol = str(request_context.current().fields.get("protocol"))
-        system = SYSTEMS.get(protocol, "grpc")
-        with self._tracer.start_as_current_span(
+        system = SYSTEMS.get(str(request_context.current().fields.get("protocol")), "grpc")
+        return self._tracer.start_as_current_span(
             rpc,
-            propagate.extract(headers),
+            propagate.extract({key: value for key, value in metadata if isinstance(value, str)}),
             SpanKind.SERVER,
             {"rpc.system": system, "rpc.service": service, "rpc.method": method},
             # An exception's text is for the log; of a bug it may quote a caller's data.
             record_exception=False,
             set_status_on_exception=False,
-        ) as span:
-            trace_id = format_trace_id(span.get_span_context().trace_id)
-            request_context.bind(trace_id=trace_id)
-            code = "OK"
-            try:
-                yield
-            except BaseException as error:
-                code = _code_of(error, context)
-                raise
-            finally:
-                _describe_end(span, code)
+        )
 
 
-def _code_of(error: BaseException, context: Context) -> str:
-    """Name of the status of a call that ended with an exception."""
+def _code_of(error: BaseException, context: Context) -> grpc.StatusCode:
+    """The status of a call that ended with an exception."""
     if isinstance(error, asyncio.CancelledError):
-        return "CANCELLED"
-    # gRPC's exception says only that the call was aborted; a number in older versions.
+        return grpc.StatusCode.CANCELLED
+    # gRPC's exception does not say with which status the call was aborted.
     code: grpc.StatusCode | int = context.code()
-    return code.name if isinstance(code, grpc.StatusCode) else CODES.get(code, "UNKNOWN")
+    return CODES.get(code, grpc.StatusCode.UNKNOWN) if isinstance(code, int) else code
 
 
-def _describe_end(span: "Span", code: str) -> None:
+def _describe_end(span: "Span", code: grpc.StatusCode) -> None:
     from opentelemetry.trace import Status, StatusCode
 
     fields = request_context.current().fields
     for name in FIELDS:
         if name in fields:
             span.set_attribute(f"farpoint.{name}", fields[name])
-    span.set_attribute("rpc.grpc.status_code", grpc.StatusCode[code].value[0])
-    if code != "OK":
-        span.set_status(Status(StatusCode.ERROR, code))
+    span.set_attribute("rpc.grpc.status_code", code.value[0])
+    if code is not grpc.StatusCode.OK:
+        span.set_status(Status(StatusCode.ERROR, code.name))
 
 
 def _provider(endpoint: str) -> "TracerProvider":

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from farpoint.cli import app
+from farpoint.cli.app import app
 
 
 def run_farpoint(*arguments: object, server: str | None = None, **options: Any) -> Result:

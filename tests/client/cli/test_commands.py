@@ -1,10 +1,12 @@
 """The command `farpoint`: files in, files out, one-line errors and exit codes."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent import futures
+from pathlib import Path
 
 import grpc
 import numpy as np
@@ -161,6 +163,64 @@ def test_health_without_a_server(farpoint):
     result = farpoint("health", server="127.0.0.1:1")
     assert result.exit_code == 1
     assert result.stderr.startswith("farpoint: ")
+
+
+def test_memory_at_a_port_without_administration_names_the_flag(farpoint, server):
+    result = farpoint("memory", server=server.target)
+    assert result.exit_code == 1
+    assert "--admin-listen" in result.stderr
+
+
+@pytest.mark.parametrize("target", ["/dev/full", "loop.las"])
+def test_an_output_is_a_file_a_pipe_or_a_new_name(sample, server, tmp_path, target):
+    (tmp_path / "loop.las").symlink_to(target)
+    for source, output in (("simple.las", "loop.las"), ("simple.las", "a.las")):
+        source = tmp_path / "loop.las" if output == "a.las" else cloud_file(source)
+        result = sample(source, "-m", 5, "-o", tmp_path / output)
+        assert result.exit_code == 2, result.output
+        assert result.stderr.count("\n") == 1
+    assert server.requests == []
+    assert Path("/dev/full").is_char_device()
+
+
+def test_a_pipe_gets_the_whole_file(sample, tmp_path):
+    os.mkfifo(tmp_path / "a.csv")
+    with futures.ThreadPoolExecutor(1) as pool:
+        read = pool.submit((tmp_path / "a.csv").read_text)
+        assert sample(cloud_file("simple.las"), "-m", 5, "-o", tmp_path / "a.csv").exit_code == 0
+        assert len(read.result().splitlines()) == 6
+    assert (tmp_path / "a.csv").is_fifo()
+
+
+def test_attributes_that_a_format_does_not_hold_are_named(sample, tmp_path):
+    pytest.importorskip("pye57")
+    source = cloud_file("simple.las")
+    result = sample(source, "-m", 5, "-o", tmp_path / "a.e57")
+    assert "; left out: return_number, " in result.stdout
+    assert "intensity" not in result.stdout
+    result = sample(source, "-m", 5, "-o", tmp_path / "a.npy", "--json")
+    assert "intensity" in json.loads(result.stdout)["notes"][-1]
+
+
+@pytest.mark.parametrize("module", ["farpoint.cli.app", "typer", "farpoint.cli.sample.run"])
+def test_ctrl_c_during_the_imports_is_one_line(tmp_path, module):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import builtins, os, signal\n"
+        "plain = builtins.__import__\n"
+        "def hooked(name, *rest):\n"
+        f"    if name == {module!r}:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return plain(name, *rest)\n"
+        "builtins.__import__ = hooked\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "from farpoint.cli import main; main()"
+    command = [sys.executable, "-c", code, "sample", "a.las", "-m", "5", "-o", "b.las"]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "farpoint: interrupted\n")
 
 
 def test_the_command_itself():

@@ -32,8 +32,9 @@ def test_a_hint_where_nobody_listens(farpoint, tmp_path):
     source = cloud_file("simple.las")
     result = farpoint("sample", source, "-m", 5, "-o", tmp_path / "a.las", server="127.0.0.1:1")
     assert result.exit_code == 1
-    assert "Nothing answers at 127.0.0.1:1. To start a server: `make serve`" in result.stderr
+    assert "no server answers at 127.0.0.1:1: `make serve`" in result.stderr
     assert "docker run" in result.stderr
+    assert "--server names another" in result.stderr
     assert not list(tmp_path.iterdir())
 
 

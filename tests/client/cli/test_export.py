@@ -6,7 +6,7 @@ import sys
 
 from typer.testing import CliRunner
 
-from farpoint.cli import app
+from farpoint.cli.app import app
 
 ARGUMENTS = ["model.py:net", "net.pt2", "--input", "points:xyz=B,N,3", "--help"]
 

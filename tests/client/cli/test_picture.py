@@ -5,7 +5,7 @@ import pytest
 from tests.support.clouds import cloud_file
 
 from farpoint.io import read_cloud
-from farpoint.io.colors import colors_of
+from farpoint.io.records import colors_of
 from farpoint.picture.view import frame_cloud
 
 Image = pytest.importorskip("PIL.Image")
@@ -63,7 +63,7 @@ def test_one_point_has_a_view():
 )
 def test_colors(name, colored):
     cloud = read_cloud(cloud_file(name))
-    colors = colors_of(cloud)
+    colors = colors_of(cloud.attributes)
     assert (colors is not None) == colored
     if colored:
         assert colors.shape == (len(cloud), 3)

@@ -5,8 +5,8 @@ import pytest
 
 import farpoint
 from farpoint.io import write_subset
-from farpoint.io.atomic import replacing
 from farpoint.io.cloud import Cloud
+from farpoint.io.files import replacing
 
 CLOUD = Cloud(np.zeros((2, 3)), {"label": np.array(["a", "b"])})
 
@@ -54,7 +54,7 @@ def test_a_panic_of_a_library_is_caught_and_an_interrupt_is_not(tmp_path, monkey
         def save(self, path, rows):  # noqa: ARG002
             raise self.error
 
-    Source.__module__ = "farpoint.io.formats.text.text"
+    Source.__module__ = "farpoint.io.formats.text"
     cloud = Cloud(np.zeros((1, 3)), {}, Source())
     with pytest.raises(farpoint.CloudFileError, match=r"a.csv: damaged: attempt .*PanicError"):
         write_subset(tmp_path / "a.csv", cloud, np.arange(1))

@@ -2,6 +2,8 @@
 
 import os
 import sys
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +11,8 @@ from tests.support.clouds import cloud_file
 
 import farpoint
 from farpoint.io import read_cloud
+from farpoint.io.cloud import ReadOptions
 from farpoint.io.decoder import Bounds, Decoder
-from farpoint.io.options import ReadOptions
 
 ALL = 10**9
 OPTIONS = ReadOptions()
@@ -118,8 +120,9 @@ def test_a_panic_is_one_line(decoder, tmp_path):
 
 def test_no_process_is_left(decoder):
     assert is_well(decoder)
-    process = decoder._process
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+    before = children.read_text().split()
     decoder.close()
-    assert process.poll() is not None
+    assert len(children.read_text().split()) == len(before) - 1
     with pytest.raises(farpoint.CloudFileError, match="closed"):
         decoder.take(np.arange(1))

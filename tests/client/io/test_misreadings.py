@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.support.clouds import cloud_file
 
 import farpoint
 from farpoint.io import read_cloud
@@ -31,6 +32,43 @@ def test_columns_in_another_order(tmp_path):
     cloud = read_cloud(tmp_path / "scan.bin", columns=("t", "z", "x", "y", "ring"))
     assert np.array_equal(cloud.points, FIVE[:, [2, 3, 1]])
     assert list(cloud.attributes) == ["t", "ring"]
+
+
+def columns(width: int, seed: int = 0) -> np.ndarray:
+    """A scan's columns, three of coordinates, then colors from 0 to 255, 0 to 1 and labels."""
+    random = np.random.default_rng(seed)
+    points = random.normal(size=(4_000, 3)) * (20, 20, 1)
+    others = [random.integers(0, 256, 4_000), random.random(4_000), random.integers(0, 9, 4_000)]
+    return np.column_stack([points, *(others * 2)])[:, :width].astype("<f4")
+
+
+@pytest.mark.parametrize("width", range(3, 9))
+def test_a_bin_of_any_width_is_read_as_such_or_refused(tmp_path, width):
+    rows = columns(width)
+    rows.tofile(tmp_path / "scan.bin")
+    if width <= 4:
+        assert np.array_equal(read_cloud(tmp_path / "scan.bin").points, rows[:, :3])
+        return
+    with pytest.raises(farpoint.CloudFileError, match=f"rows of {width} .*--columns x,y,z,"):
+        read_cloud(tmp_path / "scan.bin")
+    names = ("x", "y", "z", "a", "b", "c", "d", "e")[:width]
+    assert np.array_equal(read_cloud(tmp_path / "scan.bin", columns=names).points, rows[:, :3])
+
+
+@pytest.mark.parametrize("colors", [1, 1 / 255])
+def test_six_columns_of_real_rooms(tmp_path, colors):
+    cloud = read_cloud(cloud_file("plane_strip_rgb_normals.pcd"))
+    rows = np.column_stack([cloud.points, cloud.attributes["rgb"] * colors]).astype("<f4")
+    rows.tofile(tmp_path / "room.bin")
+    with pytest.raises(farpoint.CloudFileError, match=r"rows of 6 .*--columns x,y,z,r,g,b"):
+        read_cloud(tmp_path / "room.bin")
+
+
+@pytest.mark.parametrize("dtype", ["<i4", "<i8", "u1"])
+def test_a_mask_of_labels_is_no_cloud(tmp_path, dtype):
+    np.random.default_rng(0).integers(0, 40, 4_096).astype(dtype).tofile(tmp_path / "mask.bin")
+    with pytest.raises(farpoint.CloudFileError, match="values are no coordinates"):
+        read_cloud(tmp_path / "mask.bin")
 
 
 @pytest.mark.parametrize("names", [("x", "y"), ("x", "y", "z", "x")])

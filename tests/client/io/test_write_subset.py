@@ -1,14 +1,10 @@
 """Chosen rows on disk: everything in the file's own format, columns in any other."""
 
-import io
-import json
-
 import numpy as np
 import pytest
 from tests.support.clouds import cloud_file
 
 from farpoint.io import read_cloud, write_subset
-from farpoint.io.jsonl import write_rows
 
 ROWS = np.array([700, 3, 999, 0, 512])
 
@@ -172,15 +168,3 @@ def test_indices(tmp_path):
     indices = np.load(tmp_path / "a.indices.npy")
     assert indices.dtype == np.int64
     assert np.array_equal(indices, ROWS)
-
-
-def test_json_lines(tmp_path):
-    (tmp_path / "a.csv").write_text("x,y,z,label,w\n0.1,2,3,car,nan\n4,5,6,pole,2.5\n")
-    stream = io.StringIO()
-    cloud = read_cloud(tmp_path / "a.csv")
-    distance = np.array([0.1, 0.0], np.float32)
-    write_rows(stream, cloud, np.array([1, 0]), distance=distance)
-    assert [json.loads(line) for line in stream.getvalue().splitlines()] == [
-        {"index": 1, "x": 4, "y": 5, "z": 6, "label": "pole", "w": 2.5, "distance": 0.1},
-        {"index": 0, "x": 0.1, "y": 2, "z": 3, "label": "car", "w": None, "distance": 0},
-    ]

@@ -112,5 +112,5 @@ def test_a_closed_client_takes_no_calls(server, cloud, used):
     if used:
         client.sample(cloud, 2)
     client.close()
-    with pytest.raises(ValueError, match="closed"):
+    with pytest.raises(farpoint.FarpointError, match="closed"):
         client.sample(cloud, 2)

@@ -93,6 +93,7 @@ def call(client: farpoint.Client) -> None:
     client.sample("scan.ply", 4)
     client.sample({"x": 1}, 4)
     client.encode(7)
+    client.sample([[0.0, 1.0, 2.0]], 1, radus=1.0)
 """
 
 # What the client imports that has no types.
@@ -121,11 +122,13 @@ def check(tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_every_form_of_input_has_its_result(check):
     assert check(SNIPPET)[0] == 0, check(SNIPPET)[1]
 
 
-def test_what_holds_no_points_is_refused(check):
+@pytest.mark.slow
+def test_wrong_points_and_keywords_are_refused(check):
     status, said = check(WRONG)
     assert status == 1
-    assert "Found 3 errors" in said
+    assert "Found 5 errors" in said

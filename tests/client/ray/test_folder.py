@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from farpoint.cli import app
-from farpoint.ray import folder
+from farpoint.cli.app import app
 from farpoint_ops.arrays import furthest_point_sample_array
 
 
@@ -18,7 +17,7 @@ class Rows:
     """A dataset whose rows come in any order, from a process that is this one."""
 
     def __init__(self, items, override_num_blocks):
-        assert override_num_blocks >= len(items) / folder.FILES_AT_A_TIME
+        assert override_num_blocks >= len(items) / 8
         self._items = items
 
     def map(self, actor, fn_constructor_args, num_cpus, num_gpus, compute):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import farpoint
-from farpoint.ray.sampler import OpsSampler
+from farpoint.ray import OpsSampler
 
 CLOUD = np.random.default_rng(0).normal(size=(300, 3))
 ALL = np.arange(300)

@@ -157,8 +157,8 @@ def test_callers_that_are_killed_leave_nothing_behind(start):
     assert server.log[-1]["unanswered"] == 0
 
 
-def many_large_requests(start):
-    """Two rounds of 24 requests at a server that holds 64 MB; it, and its memory before."""
+def test_many_large_requests_at_once_stay_within_bounds(start):
+    """Two rounds of 24 requests at a server that holds 64 MB; all memory but 50 MB comes back."""
     flags = ["--max-message-bytes", str(16 << 20), "--max-bytes-in-flight", str(64 << 20)]
     server = start(*flags, "--receive-turns", "2", "--memory-idle-s", "0.5")
     raw = sample_request(np.tile(HUGE, (3, 1)), 20).SerializeToString()
@@ -175,20 +175,10 @@ def many_large_requests(start):
             assert codes["OK"] >= 3
         assert resident_mb(server) - before < 700
         check(sampling_pb2_grpc.SamplingServiceStub(channel))
-    return server, before
-
-
-def test_many_large_requests_at_once_stay_within_bounds(start):
-    many_large_requests(start)
-
-
-def test_the_memory_of_many_large_requests_comes_back(start):
-    """All but 50 MB: the messages of five of the 48 calls would be more."""
-    server, before = many_large_requests(start)
     give_up = time.monotonic() + 60
     while resident_mb(server) - before > 50 and time.monotonic() < give_up:
         time.sleep(0.2)
-    assert resident_mb(server) - before <= 50
+    assert resident_mb(server) - before <= 50  # the messages of five of the calls would be more
 
 
 def test_connections_that_send_half_a_message_or_nothing_hold_up_nobody(start):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import zipfile
 from pathlib import Path
 
 import grpc
@@ -23,6 +24,10 @@ def header(path: Path, config: str) -> None:
 def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("models")
     os.mkfifo(folder / "pipe")
+    os.mkfifo(folder / "pipe.pt2")
+    (folder / "endless.pt2").symlink_to("/dev/zero")
+    with zipfile.ZipFile(folder / "bomb.pt2", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("a/models/model.json", b" " * (64 << 20))
     header(folder / "deep", "[" * 100_000)
     header(folder / "deeper than Python goes", "[" * 4000)
     stages = ",".join(["0.9"] * 100_000)
@@ -38,7 +43,7 @@ def server() -> RunningServer:
 
 
 def test_each_is_refused_with_the_reason_and_the_server_ends(server, paths):
-    assert len(paths) == 8
+    assert len(paths) == 11
     address = server.wait_for(lambda line: line["event"] == "ready")["admin_addresses"][0]
     with grpc.insecure_channel(address) as channel:
         stub = admin_pb2_grpc.AdminServiceStub(channel)

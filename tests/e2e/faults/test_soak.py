@@ -178,6 +178,7 @@ async def test_each_request_of_a_stream_is_answered_once_and_in_order(indices_of
     assert {outcome for _, outcome in tally.counts} == outcomes
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_short_soak_loses_doubles_and_falsifies_nothing():
     command = [sys.executable, "-m", "benchmarks.soak", "--seconds", "8", "--callers", "16"]

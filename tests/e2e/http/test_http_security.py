@@ -194,6 +194,8 @@ def test_other_origins_may_not_call_unless_they_are_named(plain, start):
 
 def test_an_open_port_beyond_this_machine_is_warned_of(start):
     server = start("--http-listen", "0.0.0.0:0")
-    line = server.wait_for(lambda line: line["event"] == "listening beyond loopback without TLS or tokens")
+    line = server.wait_for(
+        lambda line: line["event"] == "listening beyond loopback without TLS or tokens"
+    )
     assert line["addresses"] == ["0.0.0.0:0"]
     assert json.dumps(line["missing"])

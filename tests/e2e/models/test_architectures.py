@@ -8,16 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from benchmarks.models.point_transformer import PointTransformer
+from benchmarks.models.pointnet2 import PointNet2Classifier, PointNet2PartSegmenter
 from tests.support.servers.server_process import RunningServer
 from torch import Tensor, nn
 
 import farpoint
 from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
-from farpoint_models.architectures import (
-    PointNet2Classifier,
-    PointNet2PartSegmenter,
-    PointTransformer,
-)
 from farpoint_models.programs import Joining, Manifest, Role, TensorSpec
 from farpoint_models.programs.export import export_program
 

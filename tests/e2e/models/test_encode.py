@@ -15,7 +15,7 @@ from tests.support.servers.server_process import RunningServer
 from typer.testing import CliRunner
 
 import farpoint
-from farpoint.cli import app
+from farpoint.cli.app import app
 from farpoint.errors import from_rpc_error
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2

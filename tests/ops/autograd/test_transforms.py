@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
-from farpoint_ops import furthest_point_sample, gather_points, group_points, knn
+from farpoint_ops import farthest_point_sample, gather_points, group_points, knn
 
 ops = torch.ops.farpoint
 pytestmark = [
@@ -99,11 +99,15 @@ def test_jvp_is_the_transpose_of_vjp(device: torch.device, case: Case) -> None:
 
 
 def test_jacobians(device: torch.device, case: Case) -> None:
+    """Of torch.func, and vectorized ones of autograd."""
     function, moving = split(case, case.arguments(Make(device, torch.float64)))
-    every = tuple(range(len(moving)))
-    expected = torch.autograd.functional.jacobian(function, tuple(moving))
+    every, jacobian = tuple(range(len(moving))), torch.autograd.functional.jacobian
+    expected = jacobian(function, tuple(moving))
     assert_close(jacrev(function, every)(*moving), expected)
     assert_close(jacfwd(function, every)(*moving), expected)
+    for strategy in ("reverse-mode", "forward-mode"):
+        actual = jacobian(function, tuple(moving), vectorize=True, strategy=strategy)
+        assert_close(actual, expected)
 
 
 def test_hessians(device: torch.device, case: Case) -> None:
@@ -180,14 +184,6 @@ def test_gradients_of_autograd_in_a_batch(device: torch.device, case: Case) -> N
     assert_close(list(actual), [torch.stack(g) for g in zip(*loop, strict=True)])
 
 
-@pytest.mark.parametrize("strategy", ["reverse-mode", "forward-mode"])
-def test_vectorized_jacobians_of_autograd(device: torch.device, case: Case, strategy: str) -> None:
-    function, moving = split(case, case.arguments(Make(device, torch.float64)))
-    jacobian = torch.autograd.functional.jacobian
-    actual = jacobian(function, tuple(moving), vectorize=True, strategy=strategy)
-    assert_close(actual, jacobian(function, tuple(moving)))
-
-
 def test_a_transform_in_a_compiled_graph(device: torch.device, case: Case) -> None:
     torch._dynamo.reset()
     function, moving = split(case, case.arguments(Make(device)))
@@ -257,7 +253,7 @@ def test_no_tangent_of_what_has_no_gradient(device: torch.device, name: str) -> 
 
 def stage(xyz: Tensor) -> Tensor:
     """Samples of clouds (B, N, 3), not detached, and features of their neighbors."""
-    rows, radii = furthest_point_sample(xyz, 4, return_distances=True)
+    rows, radii = farthest_point_sample(xyz, 4, return_distances=True)
     points = xyz.transpose(1, 2)
     picked = gather_points(points, rows)
     near, squared = knn(xyz, picked.transpose(1, 2), 3)

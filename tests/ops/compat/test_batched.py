@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from farpoint_ops import furthest_point_sample, reference
+from farpoint_ops import farthest_point_sample, reference
 from farpoint_ops.compat import pointnet2
 from farpoint_ops.compat.pointops import batched as pointops
 
@@ -20,7 +20,7 @@ def centers(xyz: Tensor) -> Tensor:
 
 
 def test_sampling_is_ours(xyz: Tensor) -> None:
-    expected = furthest_point_sample(xyz, 9)
+    expected = farthest_point_sample(xyz, 9)
     assert torch.equal(pointnet2.furthest_point_sample(xyz, 9), expected)
     assert torch.equal(pointnet2.FurthestPointSampling.apply(xyz, 9), expected)
     assert torch.equal(pointops.furthestsampling(xyz, 9), expected)
@@ -29,7 +29,7 @@ def test_sampling_is_ours(xyz: Tensor) -> None:
 
 @pytest.mark.parametrize("gather", [pointnet2.GatherOperation, pointops.Gathering])
 def test_gather_returns_columns(xyz: Tensor, gather: type) -> None:
-    idx = furthest_point_sample(xyz, 9)
+    idx = farthest_point_sample(xyz, 9)
     features = xyz.transpose(1, 2).contiguous()
     assert torch.equal(gather.apply(features, idx), reference.gather_points(features, idx))
 

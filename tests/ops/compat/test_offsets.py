@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from farpoint_ops import furthest_point_sample_ragged, reference
+from farpoint_ops import farthest_point_sample_ragged, reference
 from farpoint_ops.compat import pointops
 from farpoint_ops.compat.pointops import batched
 
@@ -50,7 +50,7 @@ def nearest(xyz: Tensor, new_xyz: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def test_sampling_is_ours(xyz: Tensor, offset: Tensor, new_offset: Tensor) -> None:
-    expected = furthest_point_sample_ragged(xyz, [0, *offset.tolist()], QUERIES)
+    expected = farthest_point_sample_ragged(xyz, [0, *offset.tolist()], QUERIES)
     for sample in (
         pointops.farthest_point_sampling,
         pointops.furthestsampling,

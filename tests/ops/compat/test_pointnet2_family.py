@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from farpoint_ops import ball_query, furthest_point_sample
+from farpoint_ops import ball_query, farthest_point_sample
 from farpoint_ops.compat import (
     mmcv,
     pointnet2,
@@ -81,7 +81,7 @@ def test_a_count_without_uniform_filling_is_an_error() -> None:
 
 def test_openpcdet_names(device: torch.device) -> None:
     xyz = random(device, 2, 50, 3)
-    expected = furthest_point_sample(xyz, 9)
+    expected = farthest_point_sample(xyz, 9)
     for sample in (
         pointnet2.farthest_point_sample,
         pointnet2.FarthestPointSampling.apply,
@@ -107,8 +107,8 @@ def test_stacked_sampling(device: torch.device) -> None:
     stack = Stack(device)
     for wanted in ([7, 5], torch.tensor([7, 5], device=device)):
         rows = pointnet2_stack.stack_farthest_point_sample(stack.xyz, stack.counts, wanted)
-        expected = [furthest_point_sample(stack.xyz[None, :50], 7)[0]]
-        expected.append(furthest_point_sample(stack.xyz[None, 50:], 5)[0] + 50)
+        expected = [farthest_point_sample(stack.xyz[None, :50], 7)[0]]
+        expected.append(farthest_point_sample(stack.xyz[None, 50:], 5)[0] + 50)
         assert torch.equal(rows, torch.cat(expected))
     assert len(pointnet2_stack.stack_farthest_point_sample(stack.xyz, stack.counts, 4)) == 8
 
@@ -159,6 +159,23 @@ def test_stacked_interpolation(device: torch.device) -> None:
         torch.testing.assert_close(a, e)
 
 
+def test_stacked_feature_propagation_where_coordinates_have_a_gradient(
+    device: torch.device,
+) -> None:
+    """Distances carry none: OpenPCDet's own backward of three_nn returns too few gradients."""
+    stack = Stack(device)
+    known, features = stack.xyz.requires_grad_(), stack.features.requires_grad_()
+    distance, idx = pointnet2_stack.three_nn(
+        stack.centers.requires_grad_(), stack.center_counts, known, stack.counts
+    )
+    assert not distance.requires_grad
+    weight = 1 / (distance + 1e-8)
+    weight = weight / weight.sum(1, keepdim=True)
+    pointnet2_stack.three_interpolate(features, idx, weight).sum().backward()
+    torch.testing.assert_close(features.grad.sum(0), torch.full((5,), 10.0, device=device))
+    assert known.grad is None
+
+
 def test_wrong_counts_are_named(device: torch.device) -> None:
     stack = Stack(device)
     with pytest.raises(ValueError, match=r"xyz_batch_cnt: .* add up to 80, got \[50\]"):
@@ -193,7 +210,7 @@ def test_wrappers_write_to_what_they_are_given(inputs: tuple[Tensor, Tensor, Ten
     device = xyz.device
     rows = torch.empty(2, 7, dtype=torch.int32, device=device)
     assert raw.furthest_point_sampling_wrapper(2, 80, 7, xyz, torch.empty(0), rows) == 1
-    assert torch.equal(rows, furthest_point_sample(xyz, 7))
+    assert torch.equal(rows, farthest_point_sample(xyz, 7))
     idx = torch.empty(2, 9, 12, dtype=torch.int32, device=device)
     raw.ball_query_wrapper(2, 80, 9, 0.4, 12, centers, xyz, idx)
     assert torch.equal(idx, ext.ball_query(centers, xyz, 0.4, 12))
@@ -273,7 +290,7 @@ def test_a_sampler_by_coordinates_and_features(inputs: tuple[Tensor, Tensor, Ten
     squared = torch.cdist(both, both).square()
     first = mmcv.furthest_point_sample_with_dist(squared[:, :40, :40], 6)
     second = mmcv.furthest_point_sample_with_dist(squared[:, 40:, 40:], 4) + 40
-    third = furthest_point_sample(xyz[:, 40:], 4) + 40
+    third = farthest_point_sample(xyz[:, 40:], 4) + 40
     assert rows.shape == (2, 14)
     assert torch.equal(rows, torch.cat([first, second, third], 1))
     with pytest.raises(ValueError, match=r"fps_mod_list: .*got \['X'\]"):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from farpoint_ops import furthest_point_sample
+from farpoint_ops import farthest_point_sample
 from farpoint_ops.compat import pytorch3d
 
 LENGTHS, OTHERS = [20, 0, 7], [30, 30, 4]
@@ -24,9 +24,9 @@ def test_sample_farthest_points(device: torch.device, d: int) -> None:
     chosen, idx = pytorch3d.sample_farthest_points(cloud, lengths(device, LENGTHS), K=[9, 3, 8])
     assert chosen.shape == (3, 9, d)
     assert idx.dtype == torch.int64
-    assert idx[0].tolist() == furthest_point_sample(cloud[:1], 9)[0].tolist()
+    assert idx[0].tolist() == farthest_point_sample(cloud[:1], 9)[0].tolist()
     assert idx[1].tolist() == [-1] * 9
-    assert idx[2].tolist() == [*furthest_point_sample(cloud[2:, :7], 7)[0].tolist(), -1, -1]
+    assert idx[2].tolist() == [*farthest_point_sample(cloud[2:, :7], 7)[0].tolist(), -1, -1]
     assert torch.equal(chosen[0], cloud[0, idx[0]])
     assert (chosen[2, 7:] == 0).all()
     (gradient,) = torch.autograd.grad(chosen.sum(), cloud)
@@ -38,15 +38,18 @@ def test_sample_farthest_points(device: torch.device, d: int) -> None:
     assert len(firsts) > 2
 
 
+@pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("d", [2, 3, 9])
-def test_knn_points(device: torch.device, d: int) -> None:
+def test_knn_points(device: torch.device, d: int, norm: int) -> None:
     p1, p2 = (points(device, n, d, n).requires_grad_() for n in (20, 30))
     sizes = lengths(device, LENGTHS), lengths(device, OTHERS)
-    found = pytorch3d.knn_points(p1, p2, *sizes, K=5, return_nn=True)
+    found = pytorch3d.knn_points(p1, p2, *sizes, norm=norm, K=5, return_nn=True)
     assert found.dists.shape == found.idx.shape == (3, 20, 5)
     total = p1.new_zeros(())
     for b, (n, m) in enumerate(zip(LENGTHS, OTHERS, strict=True)):
-        near = (p1[b, :n, None] - p2[b, :m]).square().sum(-1).topk(min(5, m), largest=False)
+        apart = p1[b, :n, None] - p2[b, :m]
+        distances = (apart.square() if norm == 2 else apart.abs()).sum(-1)
+        near = distances.topk(min(5, m), largest=False)
         count = min(5, m)
         torch.testing.assert_close(found.dists[b, :n, :count], near.values)
         assert torch.equal(found.idx[b, :n, :count], near.indices)
@@ -62,8 +65,8 @@ def test_knn_points(device: torch.device, d: int) -> None:
     ):
         torch.testing.assert_close(a, e)
     assert pytorch3d.knn_points(p1, p2).knn is None
-    with pytest.raises(ValueError, match="norm: expected 2, got 1"):
-        pytorch3d.knn_points(p1, p2, norm=1)
+    with pytest.raises(ValueError, match=r"Support for 1 or 2 norm\."):
+        pytorch3d.knn_points(p1, p2, norm=3)
 
 
 @pytest.mark.parametrize("d", [2, 3, 9])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from farpoint_ops import furthest_point_sample
+from farpoint_ops import farthest_point_sample
 from farpoint_ops.compat import torch_cluster
 
 DIMENSIONS = [1, 2, 3, 7]
@@ -32,13 +32,47 @@ def apart(x: Tensor, y: Tensor, batch_x: Tensor, batch_y: Tensor) -> Tensor:
 def test_fps(device: torch.device, d: int) -> None:
     x, _, batch, _ = clouds(device, d)
     rows = torch_cluster.fps(x, batch, ratio=0.3, random_start=False)
-    expected = [furthest_point_sample(x[None, :30], 9)[0]]
-    expected.append(furthest_point_sample(x[None, 30:], 8)[0] + 30)
+    expected = [farthest_point_sample(x[None, :30], 9)[0]]
+    expected.append(farthest_point_sample(x[None, 30:], 8)[0] + 30)
     assert rows.dtype == torch.int64
     assert torch.equal(rows, torch.cat(expected).long())
     by_pointer = torch_cluster.fps(x, ratio=torch.tensor(0.3), random_start=False, ptr=[0, 30, 55])
     assert torch.equal(by_pointer, rows)
     assert len(torch_cluster.fps(x, batch)) == 15 + 13
+
+
+def test_fps_takes_its_argument_by_name_and_any_shape(device: torch.device) -> None:
+    x = torch.rand(12, 2, 4, generator=torch.Generator().manual_seed(3)).to(device)
+    rows = torch_cluster.fps(src=x, random_start=False)
+    assert torch.equal(rows, torch_cluster.fps(x.flatten(1), random_start=False))
+    assert torch_cluster.fps(x, ratio=0.0).shape == (0,)
+
+
+def test_fps_in_more_dimensions_than_the_kernels_take(device: torch.device) -> None:
+    x = torch.randint(0, 4, (40, 90), generator=torch.Generator().manual_seed(4)).to(device)
+    x[:, 60:] = 0  # so that the kernels can take it without
+    batch = torch.tensor([0] * 25 + [1] * 15, device=device)
+    rows = torch_cluster.fps(x, batch, random_start=False)
+    assert torch.equal(rows, torch_cluster.fps(x[:, :60], batch, random_start=False))
+    assert len(torch_cluster.fps(x, batch, ratio=1.0).unique()) == 40
+
+
+def test_integers_are_computed_exactly(device: torch.device) -> None:
+    """Beyond 2^24, where float32 would round them."""
+    x = torch.randint(0, 50, (30, 3), generator=torch.Generator().manual_seed(5)).to(device)
+    far = x + 2**30
+    assert torch.equal(
+        torch_cluster.fps(far, random_start=False), torch_cluster.fps(x, None, 0.5, False)
+    )
+    assert torch.equal(torch_cluster.knn(far, far, 3), torch_cluster.knn(x, x, 3))
+    assert torch.equal(torch_cluster.radius(far, far, 20.0), torch_cluster.radius(x, x, 20.0))
+    assert torch.equal(torch_cluster.nearest(far, far[:5]), torch_cluster.nearest(x, x[:5]))
+
+
+def test_nothing_is_nearer_than_a_radius_of_zero(device: torch.device) -> None:
+    x = torch.zeros(4, 3, device=device)
+    assert torch_cluster.radius(x, x, 0.0).shape == (2, 0)
+    assert torch_cluster.radius_graph(x, 0.0).shape == (2, 0)
 
 
 def test_a_random_start(device: torch.device) -> None:
@@ -125,6 +159,7 @@ def test_grid_cluster(device: torch.device, d: int) -> None:
     for i in range(60):
         assert torch.equal(cluster == cluster[i], (cells == cells[i]).all(1))
     start, end = torch.zeros(d, device=device), torch.ones(d, device=device)
+    assert torch_cluster.grid_cluster(pos[:0], size).shape == (0,)
     numbers = torch_cluster.grid_cluster(pos, size, start, end)
     expected = ((pos / size).long() * 4 ** torch.arange(d, device=device)).sum(1)
     assert torch.equal(numbers, expected)

@@ -34,7 +34,7 @@ def cuda_fps(xyz: Tensor, m: int, method: str, warps: int = 0) -> tuple[Tensor, 
 
 def check(xyz: Tensor, m: int, method: str, warps: int = 0) -> None:
     indices, distances = cuda_fps(xyz, m, method, warps)
-    expected = farpoint_ops.furthest_point_sample(xyz, m, return_distances=True)
+    expected = farpoint_ops.farthest_point_sample(xyz, m, return_distances=True)
     assert torch.equal(indices.cpu(), expected[0])
     assert torch.equal(distances.cpu(), expected[1])
 
@@ -170,15 +170,15 @@ def test_partitioned_clouds_on_several_streams_at_once() -> None:
         with torch.cuda.stream(stream):
             given.append(torch.ops.farpoint._cuda_fps(cloud[None], 500, "partitioned")[0])
     torch.cuda.synchronize()
-    assert torch.equal(torch.cat(given).cpu(), farpoint_ops.furthest_point_sample(xyz.cpu(), 500))
+    assert torch.equal(torch.cat(given).cpu(), farpoint_ops.farthest_point_sample(xyz.cpu(), 500))
 
 
 @pytest.mark.parametrize("n", [1000, 9000, 100_000])
 def test_races_would_show_in_a_hundred_runs(n: int) -> None:
     xyz = clouds("random", 2, n).cuda()
-    first = farpoint_ops.furthest_point_sample(xyz, 128)
+    first = farpoint_ops.farthest_point_sample(xyz, 128)
     for _ in range(100):
-        assert torch.equal(farpoint_ops.furthest_point_sample(xyz, 128), first)
+        assert torch.equal(farpoint_ops.farthest_point_sample(xyz, 128), first)
 
 
 @pytest.mark.parametrize("method", ["grid", "tree", "partitioned"])
@@ -190,7 +190,7 @@ def test_a_graph_replays_on_new_clouds(method: str) -> None:
         indices, _ = torch.ops.farpoint._cuda_fps(xyz, 80, method)
     xyz.copy_(other)
     graph.replay()
-    assert torch.equal(indices.cpu(), farpoint_ops.furthest_point_sample(other, 80))
+    assert torch.equal(indices.cpu(), farpoint_ops.farthest_point_sample(other, 80))
 
 
 def test_runs_on_the_current_stream() -> None:
@@ -198,17 +198,17 @@ def test_runs_on_the_current_stream() -> None:
     xyz = clouds("random", 1, 50_000)
     with torch.cuda.stream(stream):
         moved = xyz.pin_memory().cuda(non_blocking=True)
-        indices = farpoint_ops.furthest_point_sample(moved, 200)
+        indices = farpoint_ops.farthest_point_sample(moved, 200)
     stream.synchronize()
-    assert torch.equal(indices.cpu(), farpoint_ops.furthest_point_sample(xyz, 200))
+    assert torch.equal(indices.cpu(), farpoint_ops.farthest_point_sample(xyz, 200))
 
 
 def test_ragged_batch_of_very_different_clouds() -> None:
     sizes, samples = [3, 70_000, 1, 5000, 900], [2, 300, 1, 5000, 64]
     xyz = clouds("random", 1, sum(sizes))[0]
     offsets = torch.tensor([0, *sizes]).cumsum(0)
-    given = farpoint_ops.furthest_point_sample_ragged(xyz.cuda(), offsets.cuda(), samples)
-    expected = farpoint_ops.furthest_point_sample_ragged(xyz, offsets, samples)
+    given = farpoint_ops.farthest_point_sample_ragged(xyz.cuda(), offsets.cuda(), samples)
+    expected = farpoint_ops.farthest_point_sample_ragged(xyz, offsets, samples)
     assert torch.equal(given.cpu(), expected)
 
 

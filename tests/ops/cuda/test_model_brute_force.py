@@ -77,7 +77,7 @@ def test_matrices_of_distances(ties: bool, dtype: type) -> None:
     layout.start, layout.lengths = map(pointer, (start, lengths))
     layout.rows, layout.clouds, layout.max_points, layout.max_samples = 180, 2, 90, 61
     call("fps_brute_force", batch)
-    expected = farpoint_ops.furthest_point_sample_with_distances(
+    expected = farpoint_ops.farthest_point_sample_with_distances(
         torch.from_numpy(matrices), 61, start=[3, 20], lengths=[90, 61], return_distances=True
     )
     np.testing.assert_array_equal(indices.reshape(2, 61), expected[0].numpy())

@@ -1,13 +1,12 @@
 """CUDA kernels of gather, scatter, counts and interpolation on the CPU, against the CPU ops."""
 
-import ctypes
 from enum import IntEnum
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.support.cuda.on_cpu import call, library
+from tests.support.cuda.on_cpu import call
 
 import farpoint_ops  # noqa: F401  registers the ops
 
@@ -66,23 +65,6 @@ def test_gather_of_vectors(channels: int, dtype: type, index: type) -> None:
     out = gather_vectors(bits.view(dtype)[..., 0], idx, None)
     expected = OPS.gather_points(*tensors(bits.view(f"i{dtype().itemsize}")[..., 0], idx[..., 0]))
     np.testing.assert_array_equal(out.view(f"i{dtype().itemsize}"), expected.numpy())
-
-
-@pytest.mark.parametrize(
-    ("shape", "element_bytes", "vectors"),
-    [
-        ((1, 64, 56_000, 900_000), 4, False),
-        ((1, 64, 65_536, 16_384), 4, False),
-        ((1, 64, 65_536, 32_768), 4, True),
-        ((1, 3, 65_536, 900_000), 4, True),
-        ((1, 64, 65_536, 900_000), 8, True),
-        ((1, 64, 200_000, 900_000), 2, False),
-    ],
-)
-def test_gather_rule(shape: tuple[int, ...], element_bytes: int, vectors: bool) -> None:
-    """Rows that fit, few samples of long ones, enough of them, halves."""
-    of_shape = (ctypes.c_int64 * 4)(*shape)
-    assert bool(library().model_gather_wants_vectors(of_shape, element_bytes)) is vectors
 
 
 class Scatter(IntEnum):
@@ -159,23 +141,6 @@ def test_rows_too_long_for_shared_memory_are_left_to_another_method() -> None:
         scatter(given, idx, 60_000, Scatter.ROWS)
     expected = OPS.scatter_points(*tensors(given, idx), 60_000).numpy()
     np.testing.assert_array_equal(scatter(given, idx, 60_000, Scatter.AUTO), expected)
-
-
-@pytest.mark.parametrize(
-    ("batch", "channels", "points", "samples", "method"),
-    [
-        (32, 64, 4096, 32_768, Scatter.ROWS),
-        (2, 1, 4096, 1024, Scatter.ROWS),
-        (1, 1, 4096, 1024, Scatter.VECTORS),
-        (1, 64, 56_000, 14_000, Scatter.ROWS),
-        (1, 64, 80_000, 1_280_000, Scatter.VECTORS),
-    ],
-)
-def test_scatter_rule(
-    batch: int, channels: int, points: int, samples: int, method: Scatter
-) -> None:
-    shape = (ctypes.c_int64 * 4)(batch, channels, points, samples)
-    assert Scatter(library().model_scatter_method(shape, 0)) is method
 
 
 @pytest.mark.parametrize("index", INDEX_TYPES)

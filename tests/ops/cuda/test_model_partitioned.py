@@ -90,22 +90,6 @@ def test_few_clouds_are_partitioned_where_that_is_allowed(
     assert plan.method is (Method.PARTITIONED if partitions > 1 else Method.TREE)
 
 
-@pytest.mark.parametrize(
-    ("points", "shape"),
-    [
-        (16_384, TreeShape(4, 1, False, True, 32)),
-        (131_072, TreeShape(8, 1, False, False, 32)),
-        (524_288, TreeShape(16, 1, False, False, 32)),
-        (1_000_000, TreeShape(16, 2, True, False, 32)),
-        (10_000_000, TreeShape(16, 3, False, False, 1)),
-    ],
-)
-def test_shapes_of_partitions_that_the_rule_picks(
-    planned_with_partitions: Callable[..., Plan], points: int, shape: TreeShape
-) -> None:
-    assert planned_with_partitions(1, points, points // 4).shape == shape
-
-
 @pytest.mark.parametrize("points", [4097, 16_384, 150_000, 3_000_000])
 def test_scratch_memory_of_partitions_is_bounded(
     planned_with_partitions: Callable[..., Plan], points: int

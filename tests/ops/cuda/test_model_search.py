@@ -1,7 +1,6 @@
 """CUDA searches emulated on the CPU, with and without an index, against the CPU ops bit for bit."""
 
 import ctypes
-from enum import IntEnum
 
 import numpy as np
 import pytest
@@ -138,37 +137,8 @@ def test_knn_in_float64(kind: str, points: int) -> None:
     np.testing.assert_array_equal(squared, expected[1].numpy())
 
 
-class Search(IntEnum):
-    """`Search` of csrc/cuda/neighbors/neighbors.h."""
-
-    KNN = 0
-    BALL = 1
-    NEAREST = 2
-
-
 def sizes_alone(batch: int, points: int, queries: int) -> SearchBatch:
     return SearchBatch(None, None, None, batch, points, queries, None)
-
-
-@pytest.mark.parametrize(
-    ("search", "batch", "points", "queries", "wanted"),
-    [
-        (Search.KNN, 1, 1024, 1024, False),
-        (Search.KNN, 1, 16_384, 1024, False),
-        (Search.KNN, 1, 16_384, 16_384, True),
-        (Search.KNN, 1, 120_000, 1024, True),
-        (Search.KNN, 32, 16_384, 4096, True),
-        (Search.KNN, 1, 0, 5, False),
-        (Search.BALL, 1, 16_384, 1024, False),
-        (Search.BALL, 1, 16_384, 16_384, True),
-        (Search.NEAREST, 1, 1024, 16_384, False),
-        (Search.NEAREST, 1, 16_384, 120_000, True),
-    ],
-)
-def test_index_rule(search: Search, batch: int, points: int, queries: int, wanted: bool) -> None:
-    with on_processors(132):
-        sizes = ctypes.byref(sizes_alone(batch, points, queries))
-        assert bool(library().model_wants_index(sizes, int(search))) is wanted
 
 
 @pytest.mark.parametrize("batch", [1, 32])

@@ -4,14 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from tests.support.awkward_clouds import SHAPES, Cloud, coincident, duplicates, lattice, uniform
 from tests.support.clouds import street_scan
 from tests.support.cuda.model import executes_ptx
 from tests.support.cuda.on_cpu import (
     TreeShape,
     check_exact,
-    leaves,
     leaves_visited,
     planned_tree,
     sample,
@@ -73,59 +71,6 @@ def test_all_points_are_sampled(shape: TreeShape, cloud: Callable[..., Cloud]) -
     check_exact([cloud(rng, 300), cloud(rng, 65)], [300, 65], [17, 64], shape=shape)
 
 
-def along_the_curve(cells: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Places of cells (N, 3) on a Hilbert curve of ten bits an axis, of which z is the first."""
-    axes = cells.T[::-1].copy()
-    for bit in (1 << b for b in range(9, 0, -1)):
-        for axis in axes:
-            exchanged = np.where(axis & bit, 0, (axes[0] ^ axis) & (bit - 1))
-            axes[0] ^= np.where(axis & bit, bit - 1, exchanged)
-            axis ^= exchanged
-    code = sum((axis >> b & 1) << (3 * b + 2 - a) for a, axis in enumerate(axes) for b in range(10))
-    for step in (1, 2, 4, 8, 16):  # from a Gray code
-        code = code ^ code >> step
-    return np.asarray(code)
-
-
-def test_the_curve_never_jumps() -> None:
-    """Its first cells fill a cube, each a neighbor of the last."""
-    cells = np.stack(np.meshgrid(*[np.arange(16)] * 3, indexing="ij"), -1).reshape(-1, 3)
-    order = np.argsort(along_the_curve(cells))
-    assert (np.abs(np.diff(cells[order], axis=0)).sum(1) == 1).all()
-
-
-def codes_of(cloud: Cloud, bits: int) -> NDArray[np.int64]:
-    """The highest bits of places on a curve through cubes; rows that are not finite come last."""
-    finite = np.isfinite(cloud).all(1)
-    low, high = cloud[finite].min(0), cloud[finite].max(0)
-    side = (high - low).max()
-    scale = np.float32(1024) / side if side > 0 else np.float32(0)
-    steps = np.clip((cloud - low) * scale, 0, 1023)
-    cells = np.where(finite[:, None], steps, 1023).astype(np.int64)
-    return np.where(finite, along_the_curve(cells), (1 << 30) - 1) >> (30 - bits)
-
-
-@pytest.mark.parametrize(
-    ("in_block", "n", "bits"),
-    [
-        *((True, n, 16) for n in (1, 33, 511, 1024)),
-        *((True, n, 24) for n in (1025, 4096)),
-        *((True, n, 27) for n in (9000, 16_384)),
-        *((False, n, 30) for n in (1, 33, 511, 513, 9000, 17_000)),
-    ],
-)
-def test_leaves_follow_the_codes(in_block: bool, n: int, bits: int) -> None:
-    """Each has the next 32 rows of a stable sort, ascending."""
-    rng = np.random.default_rng(n)
-    cloud = uniform(rng, n) * np.float32([100, 40, 3])
-    cloud[rng.random(n) < 0.05, 1] = np.nan
-    cloud[-1] = 1
-    order = np.full((n // 32 + 1) * 32, 2**31 - 1)
-    order[:n] = np.argsort(codes_of(cloud, bits), kind="stable")
-    found = leaves(cloud, in_block, seed=n)[: (n + 31) // 32]
-    np.testing.assert_array_equal(found, np.sort(order.reshape(-1, 32))[: len(found)])
-
-
 @pytest.mark.skipif(executes_ptx(), reason="counts stand in the source, not in its PTX")
 @pytest.mark.parametrize(
     ("name", "shape", "most"),
@@ -156,31 +101,6 @@ def test_points_far_outside_leave_the_rest_sorted(far: float) -> None:
     leaves_visited()
     check_exact([cloud], [512], [0], shape=TreeShape(8, 1, False, True))
     assert leaves_visited() / 512 < 20
-
-
-@pytest.mark.parametrize(
-    ("clouds", "points", "shape"),
-    [
-        (1, 4096, TreeShape(8, 1, False, True)),
-        (1, 16_384, TreeShape(16, 1, False, True)),
-        (1, 16_385, TreeShape(16, 1, False, False)),
-        (1, 32_768, TreeShape(16, 1, False, False)),
-        (1, 32_769, TreeShape(16, 2, True, False)),
-        (64, 16_384, TreeShape(4, 2, True, True)),
-        (64, 8192, TreeShape(2, 2, True, True)),
-        (64, 4096, TreeShape(2, 1, False, True)),
-        (300, 4096, TreeShape(2, 1, False, True)),
-        (128, 1024, TreeShape(1, 1, False, True)),
-        (8, 65_536, TreeShape(16, 2, True, False)),
-        (1, 150_000, TreeShape(16, 2, True, False)),
-        (1, 200_000, TreeShape(16, 2, False, False)),
-        (1, 524_288, TreeShape(16, 2, False, False)),
-        (1, 524_289, TreeShape(16, 3, False, False)),
-        (1, 16_777_217, TreeShape(16, 4, False, False)),
-    ],
-)
-def test_shapes_that_the_rule_picks(clouds: int, points: int, shape: TreeShape) -> None:
-    assert planned_tree(clouds, points).shape == shape
 
 
 @pytest.mark.parametrize("clouds", [1, 7, 300])

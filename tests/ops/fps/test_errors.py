@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from farpoint_ops import furthest_point_sample as fps
-from farpoint_ops import furthest_point_sample_ragged as ragged
+from farpoint_ops import farthest_point_sample as fps
+from farpoint_ops import farthest_point_sample_ragged as ragged
 
 Call = Callable[[Tensor], object]
 
@@ -29,11 +29,11 @@ EQUAL_SIZES: dict[str, tuple[Call, type[Exception], str]] = {
         r"xyz: expected at most 2146435071 points in a cloud, got \[1, 2146435072, 3\]",
     ),
     "integers": (lambda x: fps(x.int(), 2), TypeError, "xyz: expected float32.*got Int"),
-    "m of 0": (lambda x: fps(x, 0), ValueError, "m: expected 1 <= m <= N = 8, got 0"),
-    "m negative": (lambda x: fps(x, -3), ValueError, "m: .*got -3"),
-    "m above N": (lambda x: fps(x, 9), ValueError, "m: expected 1 <= m <= N = 8, got 9"),
-    "m a float": (lambda x: fps(x, 2.0), TypeError, "m: expected an integer, got 2.0"),
-    "m a bool": (lambda x: fps(x, True), TypeError, "m: expected an integer, got True"),
+    "m of 0": (lambda x: fps(x, 0), ValueError, "num_samples: expected 1 to N = 8, got 0"),
+    "m negative": (lambda x: fps(x, -3), ValueError, "num_samples: .*got -3"),
+    "m above N": (lambda x: fps(x, 9), ValueError, "num_samples: expected 1 to N = 8, got 9"),
+    "m a float": (lambda x: fps(x, 2.0), TypeError, "num_samples: expected an integer, got 2.0"),
+    "m a bool": (lambda x: fps(x, True), TypeError, "num_samples: expected an integer, got True"),
     "start at N": (lambda x: fps(x, 2, start=8), IndexError, "start: expected 0 <= start.*got 8"),
     "start negative": (lambda x: fps(x, 2, start=-1), IndexError, "start: .*got -1"),
     "one of the starts": (lambda x: fps(x, 2, start=[0, 8]), IndexError, "start: .*cloud 1, got 8"),
@@ -86,11 +86,11 @@ RAGGED: dict[str, tuple[Call, type[Exception], str]] = {
     "samples of 0": (
         lambda x: ragged(x, [0, 10], 0),
         ValueError,
-        "samples: expected 1 <= samples <= 10, the points of cloud 0, got 0",
+        "num_samples: expected 1 to 10, the points of cloud 0, got 0",
     ),
     "samples above": (lambda x: ragged(x, [0, 3, 10], [3, 8]), ValueError, "cloud 1, got 8"),
-    "samples count": (lambda x: ragged(x, [0, 10], [1, 1]), ValueError, "samples: .*1.*got 2"),
-    "samples a float": (lambda x: ragged(x, [0, 10], 1.5), TypeError, "samples: .*got 1.5"),
+    "samples count": (lambda x: ragged(x, [0, 10], [1, 1]), ValueError, "num_samples: .*1.*got 2"),
+    "samples a float": (lambda x: ragged(x, [0, 10], 1.5), TypeError, "num_samples: .*got 1.5"),
     "start": (lambda x: ragged(x, [0, 3, 10], 1, start=3), IndexError, "start: .*cloud 0, got 3"),
 }
 
@@ -129,7 +129,7 @@ def int64(*values: int) -> Tensor:
         (int64(0, 11), int64(0, 2), None, 2, "offsets: expected offsets from 0 to 10"),
         (int64(0, 12, 10), int64(0, 1, 2), None, 2, "offsets: .* never fall"),
         (int64(0, 10), int64(0, 3), None, 2, "sample_offsets: expected offsets from 0 to 2"),
-        (int64(0, 10), int64(0, 11), None, 11, "m: expected 1 <= m <= 10"),
+        (int64(0, 10), int64(0, 11), None, 11, "num_samples: expected 1 to 10"),
         (int64(0, 10), int64(0, 1, 2), None, 2, r"sample_offsets: expected shape \(2,\)"),
         (int64(0, 10, 10), int64(0, 1, 2), None, 2, "empty cloud 1"),
         (int64(0, 10), int64(0, 2), int64(10), 2, "start: "),

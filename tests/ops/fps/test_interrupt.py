@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from farpoint_ops import furthest_point_sample, furthest_point_sample_ragged
+from farpoint_ops import farthest_point_sample, farthest_point_sample_ragged
 
 # Promised are 0.1; a machine with other work on its cores gets more.
 SECONDS_TO_END = 0.5
@@ -50,7 +50,7 @@ def signal_after(seconds: float) -> Iterator[list[float]]:
 
 def test_ctrl_c_ends_a_long_sampling(cloud: Tensor) -> None:
     with signal_after(0.2) as sent, pytest.raises(KeyboardInterrupt):
-        furthest_point_sample(cloud, cloud.size(1))
+        farthest_point_sample(cloud, cloud.size(1))
     assert sent
     assert time.perf_counter() - sent[0] < SECONDS_TO_END
 
@@ -59,24 +59,24 @@ def test_ctrl_c_ends_a_long_sampling(cloud: Tensor) -> None:
 def test_ctrl_c_ends_a_long_sampling_in_other_spaces(dimensions: int, dtype: torch.dtype) -> None:
     cloud = torch.rand(1, 300_000, dimensions, dtype=dtype)
     with signal_after(0.2) as sent, pytest.raises(KeyboardInterrupt):
-        furthest_point_sample(cloud, cloud.size(1))
+        farthest_point_sample(cloud, cloud.size(1))
     assert time.perf_counter() - sent[0] < SECONDS_TO_END
 
 
 def test_ctrl_c_ends_a_long_ragged_sampling(cloud: Tensor) -> None:
     n = cloud.size(1)
     with signal_after(0.2) as sent, pytest.raises(KeyboardInterrupt):
-        furthest_point_sample_ragged(cloud[0], [0, 10, n], [10, n - 10])
+        farthest_point_sample_ragged(cloud[0], [0, 10, n], [10, n - 10])
     assert sent
     assert time.perf_counter() - sent[0] < SECONDS_TO_END
 
 
 def test_the_next_call_is_as_if_nothing_had_been(cloud: Tensor) -> None:
     part = cloud[:, :100_000]
-    expected = furthest_point_sample(part, 10_000)
+    expected = farthest_point_sample(part, 10_000)
     with signal_after(0.2), pytest.raises(KeyboardInterrupt):
-        furthest_point_sample(cloud, cloud.size(1))
-    assert torch.equal(furthest_point_sample(part, 10_000), expected)
+        farthest_point_sample(cloud, cloud.size(1))
+    assert torch.equal(farthest_point_sample(part, 10_000), expected)
 
 
 def test_a_handler_that_returns_runs_at_once_and_ends_nothing(cloud: Tensor) -> None:
@@ -85,7 +85,7 @@ def test_a_handler_that_returns_runs_at_once_and_ends_nothing(cloud: Tensor) -> 
     before = signal.signal(signal.SIGINT, lambda *_: handled.append(time.perf_counter()))
     try:
         with signal_after(0.05) as sent:
-            indices = furthest_point_sample(part, part.size(1))
+            indices = farthest_point_sample(part, part.size(1))
             end = time.perf_counter()
     finally:
         signal.signal(signal.SIGINT, before)
@@ -100,7 +100,7 @@ def test_any_exception_of_a_handler_comes_out(cloud: Tensor) -> None:
     before = signal.signal(signal.SIGINT, handler)
     try:
         with signal_after(0.2), pytest.raises(TimeoutError, match="enough"):
-            furthest_point_sample(cloud, cloud.size(1))
+            farthest_point_sample(cloud, cloud.size(1))
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from farpoint_ops import furthest_point_sample, furthest_point_sample_ragged
+from farpoint_ops import farthest_point_sample, farthest_point_sample_ragged
 
 
 @pytest.fixture
@@ -17,24 +17,24 @@ def clouds(device: torch.device) -> Tensor:
 
 
 def test_ignore_is_the_sample_of_the_others(clouds: Tensor) -> None:
-    rows = furthest_point_sample(clouds, 35, nonfinite="ignore")
-    assert torch.equal(rows, furthest_point_sample(clouds, 35))
+    rows = farthest_point_sample(clouds, 35, nonfinite="ignore")
+    assert torch.equal(rows, farthest_point_sample(clouds, 35))
     assert clouds[1, rows[1].long()].isfinite().all()
 
 
 def test_ignore_needs_enough_of_the_others(clouds: Tensor) -> None:
-    said = "m: expected 1 <= m <= 35, the finite points of cloud 1, got 36"
+    said = "num_samples: expected at most 35, the finite points of cloud 1, got 36"
     with pytest.raises(ValueError, match=said):
-        furthest_point_sample(clouds, 36, nonfinite="ignore")
-    said = "m: expected 1 <= m <= 7, the finite points of cloud 1, got 8"
+        farthest_point_sample(clouds, 36, nonfinite="ignore")
+    said = "num_samples: expected at most 7, the finite points of cloud 1, got 8"
     with pytest.raises(ValueError, match=said):
-        furthest_point_sample(clouds, 8, nonfinite="ignore", lengths=[40, 9])
+        farthest_point_sample(clouds, 8, nonfinite="ignore", lengths=[40, 9])
     with pytest.raises(ValueError, match="the finite points of cloud 0, got 1"):
-        furthest_point_sample(clouds[1:, :1], 1, nonfinite="ignore", radius=9.0)
+        farthest_point_sample(clouds[1:, :1], 1, nonfinite="ignore", radius=9.0)
 
 
 def test_ignore_to_a_radius(clouds: Tensor) -> None:
-    rows, offsets = furthest_point_sample(clouds, 40, nonfinite="ignore", radius=0.0)
+    rows, offsets = farthest_point_sample(clouds, 40, nonfinite="ignore", radius=0.0)
     assert offsets.tolist() == [0, 40, 75]
     assert clouds[1, rows[40:].long()].isfinite().all()
 
@@ -42,36 +42,36 @@ def test_ignore_to_a_radius(clouds: Tensor) -> None:
 def test_reject_names_the_first_row(clouds: Tensor) -> None:
     said = r"xyz: expected finite .* got 5 rows with NaN or infinity, the first at row 0 of cloud 1"
     with pytest.raises(ValueError, match=said):
-        furthest_point_sample(clouds, 3, nonfinite="reject")
-    rows = furthest_point_sample(clouds[:1], 3, nonfinite="reject")
-    assert torch.equal(rows, furthest_point_sample(clouds[:1], 3))
+        farthest_point_sample(clouds, 3, nonfinite="reject")
+    rows = farthest_point_sample(clouds[:1], 3, nonfinite="reject")
+    assert torch.equal(rows, farthest_point_sample(clouds[:1], 3))
 
 
 def test_reject_reads_no_padding(clouds: Tensor) -> None:
     padded = clouds[1:, 10:30]  # row 10 is not finite
-    rows = furthest_point_sample(padded, 3, nonfinite="reject", lengths=[10])
-    assert torch.equal(rows, furthest_point_sample(padded[:, :10], 3))
+    rows = farthest_point_sample(padded, 3, nonfinite="reject", lengths=[10])
+    assert torch.equal(rows, farthest_point_sample(padded[:, :10], 3))
     with pytest.raises(ValueError, match=r"1 rows .* row 10 of cloud 0"):
-        furthest_point_sample(padded, 3, nonfinite="reject", lengths=[11])
+        farthest_point_sample(padded, 3, nonfinite="reject", lengths=[11])
 
 
 def test_reject_takes_a_sum_that_overflows(device: torch.device) -> None:
     large = torch.full((1, 4, 3), 3e38, device=device)
-    assert furthest_point_sample(large, 2, nonfinite="reject").tolist() == [[0, 1]]
+    assert farthest_point_sample(large, 2, nonfinite="reject").tolist() == [[0, 1]]
 
 
 def test_ragged(clouds: Tensor) -> None:
     flat, bounds = clouds.flatten(0, 1), [0, 40, 80]
-    rows = furthest_point_sample_ragged(flat, bounds, 35, nonfinite="ignore")
-    assert torch.equal(rows, furthest_point_sample_ragged(flat, bounds, 35))
-    said = "samples: expected 1 <= samples <= 35, the finite points of cloud 1, got 36"
+    rows = farthest_point_sample_ragged(flat, bounds, 35, nonfinite="ignore")
+    assert torch.equal(rows, farthest_point_sample_ragged(flat, bounds, 35))
+    said = "num_samples: expected at most 35, the finite points of cloud 1, got 36"
     with pytest.raises(ValueError, match=said):
-        furthest_point_sample_ragged(flat, bounds, [2, 36], nonfinite="ignore")
+        farthest_point_sample_ragged(flat, bounds, [2, 36], nonfinite="ignore")
     with pytest.raises(ValueError, match="5 rows with NaN or infinity, the first at row 40"):
-        furthest_point_sample_ragged(flat, bounds, 2, nonfinite="reject")
+        farthest_point_sample_ragged(flat, bounds, 2, nonfinite="reject")
 
 
 def test_another_word_is_an_error(clouds: Tensor) -> None:
     said = "nonfinite: expected 'last', 'reject' or 'ignore', got 'drop'"
     with pytest.raises(ValueError, match=said):
-        furthest_point_sample(clouds, 3, nonfinite="drop")  # type: ignore[call-overload]
+        farthest_point_sample(clouds, 3, nonfinite="drop")  # type: ignore[call-overload]

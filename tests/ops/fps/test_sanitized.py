@@ -11,6 +11,7 @@ KERNELS = ROOT / "csrc/cpu/kernels"
 SOURCES = [
     Path(__file__).parent / "sanitized/fps_parts.cpp",
     *sorted(KERNELS.glob("fps/*.cpp")),
+    *sorted(KERNELS.glob("levels/*.cpp")),
     *sorted(KERNELS.glob("spatial/*.cpp")),
 ]
 FLAGS = ["-std=c++20", "-O1", "-g", "-ffp-contract=off", f"-I{ROOT / 'csrc'}"]
@@ -39,6 +40,8 @@ def sanitizer(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return flag
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # compiles
 def test_parts_of_a_cloud_touch_nothing_that_is_not_theirs(sanitizer: str, tmp_path: Path) -> None:
     compiler = ["g++", *FLAGS, sanitizer, "-fno-sanitize-recover=all"]
     objects = [tmp_path / f"{source.parent.name}_{source.stem}.o" for source in SOURCES]

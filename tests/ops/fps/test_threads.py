@@ -10,7 +10,7 @@ import torch
 from tests.support.clouds import street_scan, whole_street_scan
 from torch import Tensor
 
-from farpoint_ops import furthest_point_sample
+from farpoint_ops import farthest_point_sample
 
 POINTS = 60_000
 THREADS = (2, 3, 7)
@@ -76,7 +76,7 @@ def tensor(cloud: np.ndarray) -> Tensor:
 
 def on_threads(threads: int, cloud: Tensor, m: int, **options: bool) -> list[Tensor]:
     torch.set_num_threads(threads)
-    result = furthest_point_sample(cloud, m, start=7, **options)
+    result = farthest_point_sample(cloud, m, start=7, **options)
     return [result] if isinstance(result, Tensor) else list(result)
 
 

@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.support.tensors import assert_same
 from torch import Tensor
 
 from farpoint_ops import (
-    furthest_point_sample,
-    furthest_point_sample_with_distances,
+    farthest_point_sample,
+    farthest_point_sample_with_distances,
     reference,
 )
 
@@ -21,12 +22,6 @@ def matrices(dtype: torch.dtype, n: int = 90) -> Tensor:
     return torch.stack([torch.cdist(points, points), integers.float()]).to(dtype)
 
 
-def assert_same(actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
-    for a, e in zip(actual, expected, strict=True):
-        assert a.dtype == e.dtype
-        assert torch.equal(a.cpu(), e.cpu())
-
-
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str
 )
@@ -34,7 +29,7 @@ def assert_same(actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> Non
 def test_equals_the_reference(device: torch.device, dtype: torch.dtype, n: int) -> None:
     distances = matrices(dtype, n)
     for m in {1, (n + 1) // 2, n}:
-        actual = furthest_point_sample_with_distances(
+        actual = farthest_point_sample_with_distances(
             distances.to(device), m, return_distances=True
         )
         assert_same(actual, reference.furthest_point_sample_with_distances(distances, m))
@@ -44,10 +39,10 @@ def test_no_index_comes_twice_and_each_sample_is_a_prefix(device: torch.device) 
     distances = matrices(torch.float32).to(device)
     distances[0, 5] = 0
     distances[1].fill_diagonal_(9)
-    whole = furthest_point_sample_with_distances(distances, 90)
+    whole = farthest_point_sample_with_distances(distances, 90)
     assert (whole.sort(-1).values.cpu() == torch.arange(90)).all()
     for m in (1, 7, 89):
-        assert torch.equal(furthest_point_sample_with_distances(distances, m), whole[:, :m])
+        assert torch.equal(farthest_point_sample_with_distances(distances, m), whole[:, :m])
 
 
 def test_starts_lengths_and_what_is_no_distance(device: torch.device) -> None:
@@ -58,7 +53,7 @@ def test_starts_lengths_and_what_is_no_distance(device: torch.device) -> None:
     given = distances.clone()
     given[1, 31:] = torch.inf
     given[1, :, 31:] = torch.inf
-    actual = furthest_point_sample_with_distances(
+    actual = farthest_point_sample_with_distances(
         given.to(device), 31, start=starts, lengths=lengths, return_distances=True
     )
     expected = reference.furthest_point_sample_with_distances(distances, 31, starts, lengths)
@@ -69,44 +64,44 @@ def test_samples_what_coordinates_sample(device: torch.device) -> None:
     """Integers: their squared distances are exact."""
     points = torch.randint(0, 50, (1, 200, 7), generator=torch.Generator().manual_seed(1))
     squared = (points[:, :, None] - points[:, None]).square().sum(-1)
-    expected = furthest_point_sample(points.float().to(device), 150)
-    actual = furthest_point_sample_with_distances(squared.float().to(device), 150)
+    expected = farthest_point_sample(points.float().to(device), 150)
+    actual = farthest_point_sample_with_distances(squared.float().to(device), 150)
     assert torch.equal(actual, expected)
 
 
 ERRORS: dict[str, tuple[Callable[[Tensor], object], type[Exception], str]] = {
     "shape": (
-        lambda d: furthest_point_sample_with_distances(d[:, :4], 2),
+        lambda d: farthest_point_sample_with_distances(d[:, :4], 2),
         ValueError,
         r"distances: expected shape \(B, N, N\), got \[2, 4, 9\]",
     ),
     "no points": (
-        lambda d: furthest_point_sample_with_distances(d[:, :0, :0], 1),
+        lambda d: farthest_point_sample_with_distances(d[:, :0, :0], 1),
         ValueError,
         "distances: expected at least one point",
     ),
     "integers": (
-        lambda d: furthest_point_sample_with_distances(d.int(), 2),
+        lambda d: farthest_point_sample_with_distances(d.int(), 2),
         TypeError,
         "distances: expected float32, .*got Int",
     ),
     "m": (
-        lambda d: furthest_point_sample_with_distances(d, 10),
+        lambda d: farthest_point_sample_with_distances(d, 10),
         ValueError,
-        "m: expected 1 <= m <= N = 9, got 10",
+        "num_samples: expected 1 to N = 9, got 10",
     ),
     "start": (
-        lambda d: furthest_point_sample_with_distances(d, 2, start=9),
+        lambda d: farthest_point_sample_with_distances(d, 2, start=9),
         IndexError,
         "start: expected 0 <= start < N = 9, got 9",
     ),
     "length": (
-        lambda d: furthest_point_sample_with_distances(d, 3, lengths=[9, 2]),
+        lambda d: farthest_point_sample_with_distances(d, 3, lengths=[9, 2]),
         ValueError,
         "lengths: expected 3 <= length <= 9 for cloud 1, got 2",
     ),
     "no tensor": (
-        lambda d: furthest_point_sample_with_distances(d.tolist(), 3),
+        lambda d: farthest_point_sample_with_distances(d.tolist(), 3),
         TypeError,
         r"distances: expected a torch\.Tensor, got list",
     ),

@@ -2,22 +2,12 @@
 
 import pytest
 import torch
+from tests.support.tensors import assert_same, random
 from torch import Tensor
 
 from farpoint_ops import ball_query, count_points, knn, nearest_sample, reference
 
 ops = torch.ops.farpoint
-
-
-def random(device: torch.device, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(0)).to(device)
-
-
-def assert_same(actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
-    """Equal values and dtypes, bit for bit."""
-    for a, e in zip(actual, expected, strict=True):
-        assert a.dtype == e.dtype
-        assert torch.equal(a.cpu(), e.cpu())
 
 
 @pytest.mark.parametrize("k", [6, 9, 40, 200])

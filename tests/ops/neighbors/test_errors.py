@@ -87,7 +87,11 @@ CASES: dict[str, tuple[Call, type[Exception], str]] = {
         ValueError,
         r"assignment: expected shape \(B, N\), got \[2, 8, 3\]",
     ),
-    "count m": (lambda x, _: count_points(x[..., 0].int(), -1), ValueError, "m: .*got -1"),
+    "count m": (
+        lambda x, _: count_points(x[..., 0].int(), -1),
+        ValueError,
+        "num_samples: .*got -1",
+    ),
 }
 
 

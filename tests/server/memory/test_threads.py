@@ -115,7 +115,7 @@ def test_what_does_not_fit_beside_the_batch_of_the_other_lane_waits_for_it():
         beside = threads.submit(simulation.run, one("beside", 100))
         assert beside.result(30) == ["beside"]
         short = threads.submit(simulation.run, one("short", 600))
-        while not simulation.gate._waiting:
+        while not simulation.gate.waiting:
             time.sleep(0.001)
         assert not short.done()
         go.set()

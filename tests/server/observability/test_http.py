@@ -1,7 +1,6 @@
 """/metrics, /healthz and /readyz, as an HTTP client sees them."""
 
 import asyncio
-import socket
 import threading
 import urllib.error
 import urllib.request
@@ -11,7 +10,6 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 
-from farpoint_server.errors import AddressUnavailableError
 from farpoint_server.observability.http import routes
 from farpoint_server.transport.http.server import HttpServer
 
@@ -81,29 +79,3 @@ def test_health_follows_the_server(endpoint, health, path):
 @pytest.mark.parametrize("path", ["/", "/metrics/x", "/../etc/passwd"])
 def test_there_is_nothing_else(endpoint, path):
     assert get(endpoint, path)[0] == 404
-
-
-def test_a_peer_that_says_nothing_or_nonsense_holds_up_nobody(endpoint):
-    host, port = endpoint.address.split(":")
-    with (
-        socket.create_connection((host, int(port))),
-        socket.create_connection((host, int(port))) as rude,
-    ):
-        rude.sendall(b"\x16\x03\x01 no HTTP\r\n\r\n")
-        assert get(endpoint, "/healthz")[0] == 200
-
-
-@pytest.mark.parametrize(
-    ("address", "why"),
-    [
-        (None, "Address already in use"),
-        ("192.0.2.1:0", "Cannot assign requested address"),
-        ("no-such-host.invalid:0", ".*[Nn]ame"),
-    ],
-)
-def test_an_address_that_cannot_be_bound_is_named_with_the_reason(endpoint, address, why):
-    address = address or endpoint.address
-    with pytest.raises(
-        AddressUnavailableError, match=f"^--http-listen {address}: cannot be bound: {why}"
-    ):
-        HttpServer("--http-listen", address)

@@ -5,8 +5,7 @@ import os
 import pytest
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes.place import VARIABLE, Place, tell, told
-from farpoint_server.processes.share import share
+from farpoint_server.processes.place import VARIABLE, Place, from_environment, share, to_environment
 
 
 @pytest.mark.parametrize(
@@ -47,15 +46,15 @@ def test_a_process_is_told_its_place_and_settings_once(tmp_path, monkeypatch):
     file = tmp_path / "farpoint.yaml"
     file.write_text("batch_points: 5\n")
     given = Settings(config=file, device=("cpu", "cuda:1"), tls_key=None, encoder=())
-    environment = tell(Place(1, 3, tmp_path, 7), given)
+    environment = to_environment(Place(1, 3, tmp_path, 7), given)
     # What has changed since is not heeded.
     file.write_text("batch_points: 6\n")
     monkeypatch.setenv("FARPOINT_BATCH_POINTS", "7")
-    place, settings = told(environment)
+    place, settings = from_environment(environment)
     assert place == Place(1, 3, tmp_path, 7, os.getpid())
     assert settings.model_dump(exclude={"config"}) == given.model_dump(exclude={"config"})
     assert VARIABLE not in environment
-    assert told(environment) is None
+    assert from_environment(environment) is None
 
 
 @pytest.mark.parametrize(("cores", "expected"), [(1, 1), (2, 1), (5, 2), (200, 16)])

@@ -1,14 +1,24 @@
 """Ports that the supervisor holds for the processes."""
 
+import os
 import socket
+import subprocess
+import sys
 
 import pytest
+from structlog.testing import capture_logs
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import AddressUnavailableError
 from farpoint_server.processes.ports import Ports
 
 ANY = "127.0.0.1:0"
+THIEF = """
+import socket, sys
+with socket.create_server((sys.argv[1], int(sys.argv[2])), reuse_port=True):
+    print("listening", flush=True)
+    sys.stdin.read()
+"""
 
 
 def port_of(address: str) -> int:
@@ -63,3 +73,38 @@ def test_a_port_in_use_is_refused_even_if_its_owner_would_share_it(shares):
         said = f"--probe-listen {address}: cannot be bound: Address already in use"
         with pytest.raises(AddressUnavailableError, match=said):
             Ports(Settings(listen=[ANY], probe_listen=address))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_foreign_socket_at_our_port_is_found_and_none_of_ours(host):
+    ports = Ports(Settings(listen=[ANY]))
+    port = port_of(ports.settings.listen[0])
+    with socket.create_server(("127.0.0.1", port), reuse_port=True):
+        assert list(ports.foreign(lambda: []).values()) == [port]
+        assert ports.foreign(lambda: [os.getpid()]) == {}
+    with subprocess.Popen(
+        [sys.executable, "-c", THIEF, host, str(port)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as thief:
+        assert thief.stdout.readline()
+        assert list(ports.foreign(lambda: [os.getpid()]).values()) == [port]
+        assert ports.foreign(lambda: [os.getpid(), thief.pid]) == {}
+        thief.stdin.close()
+    assert ports.foreign(lambda: [os.getpid()]) == {}
+    ports.close()
+
+
+async def test_a_foreign_socket_is_logged_once_and_one_of_a_process_that_ends_is_not(monkeypatch):
+    """The first of these sockets is gone at the second look."""
+    looks = [{1: 80}, {2: 80}, {2: 80, 3: 81}, {2: 80, 3: 81}, {2: 80, 3: 81}]
+    ports = Ports(Settings(listen=[ANY]))
+    monkeypatch.setattr("farpoint_server.processes.ports.CHECK_S", 0)
+    monkeypatch.setattr(ports, "foreign", lambda _: looks.pop(0))
+    with capture_logs() as log, pytest.raises(IndexError):
+        await ports.watch(lambda: [])
+    assert [(line["event"], line["port"]) for line in log] == [
+        ("another program listens on a port of this server", 80),
+        ("another program listens on a port of this server", 81),
+    ]
+    ports.close()

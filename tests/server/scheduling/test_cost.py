@@ -3,7 +3,7 @@
 import pytest
 from tests.support.scheduling import MS
 
-from farpoint_server.scheduling.cost import KNOWN, MOST, CostModel
+from farpoint_server.scheduling.cost import CostModel
 
 
 class Work:
@@ -30,40 +30,6 @@ def test_what_large_work_takes_longer_says_nothing_of_small_work():
     costs.observe([Work(3), Work(40)], 43 * MS)
     assert costs.predict_ns(Work(3)) == 3 * MS
     assert 200 * MS < costs.predict_ns(Work(40)) < 800 * MS
-
-
-def test_long_batches_weigh_more_and_old_ones_are_forgotten():
-    costs = CostModel()
-    costs.observe([Work(9)], 90 * MS)
-    costs.observe([Work(12)] * 20, 240 * MS)
-    assert 10 * MS < costs.predict_ns(Work(10)) < 14 * MS
-    for _ in range(60):
-        costs.observe([Work(10)], 20 * MS)
-    assert costs.predict_ns(Work(10)) == pytest.approx(20 * MS, rel=0.02)
-
-
-def test_short_batches_teach_nothing():
-    costs = CostModel()
-    for _ in range(2 * KNOWN):
-        costs.observe([Work(0.1)] * 10, 5 * MS)
-    assert costs.predict_ns(Work(0.1)) == 0.1 * MS
-    assert not costs.is_known(Work(0.1))
-
-
-def test_no_measurement_is_believed_beyond_reason():
-    costs = CostModel()
-    costs.observe([Work(10)], 10_000_000 * MS)
-    assert costs.predict_ns(Work(10)) == MOST * 10 * MS
-
-
-def test_a_kind_is_known_after_some_batches():
-    costs = CostModel()
-    for _ in range(KNOWN):
-        assert not costs.is_known(Work(10))
-        costs.observe([Work(10)], 10 * MS)
-    assert costs.is_known(Work(10))
-    assert not costs.is_known(Work(1))
-    assert not costs.is_known(Work(10, "encode a"))
 
 
 def test_how_wrong_a_measurement_may_be_at_most():

@@ -109,24 +109,3 @@ async def test_a_forward_whose_caller_has_left_is_still_watched(engines, model, 
     await asyncio.to_thread(hook.begun.wait, 60)
     call.cancel()
     await until(lambda: watchdog.all_hung)
-
-
-async def test_while_one_engine_hangs_the_other_encodes(engines, model, batcher_of):
-    watchdog = Watchdog(0.05, 2)
-    batcher = batcher_of(engines, 1000, watchdog)
-    with pytest.raises(EngineHungError):
-        await batcher.run(EncodeWork(model, CLOUD), None)
-    assert (watchdog.hung, watchdog.late) == (1, [1, 0])
-    watchdog.limit_s = None
-    free = DensityEncoder(CONFIG).eval()
-    other = {engine.device: free for engine in engines}
-    for _ in range(3):
-        assert (await batcher.run(EncodeWork(other, CLOUD), None)).result[0].counts.sum() == 50
-
-
-def test_an_engine_that_is_late_with_two_batches_is_one_that_hangs():
-    said: list[bool] = []
-    watchdog = Watchdog(None, 2, said.append)
-    for late, hung in ((1, 1), (1, 1), (-1, 1), (-1, 0)):
-        watchdog.count(0, late)
-        assert (watchdog.hung, watchdog.all_hung, said) == (hung, False, [])

@@ -64,15 +64,14 @@ class Devices:
         self, limit_s: float | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.engines = [Refusing() for _ in range(3)]
+        gpu = attrgetter("gpu_cost_ns")
+        self.costs = [CostModel(), CostModel(gpu), CostModel(gpu)]
+        self.watchdogs = [Watchdog(limit_s) for _ in self.engines]
         self.batchers = [
-            Batcher(
-                [engine],
-                1 << 20,
-                Watchdog(limit_s),
-                costs=CostModel(attrgetter("gpu_cost_ns")) if index else None,
-                clock=clock,
+            Batcher([engine], 1 << 20, watchdog, costs=costs, clock=clock)
+            for engine, watchdog, costs in zip(
+                self.engines, self.watchdogs, self.costs, strict=True
             )
-            for index, engine in enumerate(self.engines)
         ]
         self.placement = Placement(self.batchers)
         self.placement.start()
@@ -129,7 +128,7 @@ async def test_what_waits_there_counts(devices):
 
 
 async def test_a_device_that_turns_out_slower_gets_less(devices):
-    costs = devices.batchers[0]._costs
+    costs = devices.costs[0]
     for _ in range(9):
         costs.observe([clouds(1, 200_000, 1000)], 100 * MS)
     await devices.submit(clouds(1, 200_000, 1000))
@@ -164,7 +163,7 @@ async def test_what_runs_and_waits_at_a_device_that_hangs_moves_to_others():
     await (await devices.submit(ONE))
     assert devices.given[0] == 1
     devices.open(0)
-    while devices.batchers[0]._watchdog.hung:
+    while devices.watchdogs[0].hung:
         await asyncio.sleep(0.001)
     await (await devices.submit(ONE))
     assert devices.given[0] == 2

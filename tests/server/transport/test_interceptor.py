@@ -61,22 +61,6 @@ async def test_an_unknown_exception_is_internal_without_its_text_and_logged_once
     assert [(line["event"], line["log_level"]) for line in log] == [("request", "error")]
 
 
-async def test_a_known_exception_has_its_status_and_text(call):
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call(refuse)
-    assert (caught.value.code(), caught.value.details()) == (
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-        "full",
-    )
-
-
-@pytest.mark.parametrize("sent", ["", "x" * 129])
-async def test_a_request_id_that_does_not_fit_a_log_line_is_replaced(call, sent):
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call(refuse, metadata=[("x-request-id", sent)])
-    assert len(caught.value.trailing_metadata()["x-request-id"]) == 32
-
-
 async def test_calls_are_counted_until_they_end_however_they_end(call, in_flight):
     assert await call(echo) == b"hello"
     with pytest.raises(grpc.aio.AioRpcError):

@@ -196,16 +196,6 @@ async def test_a_stream_of_a_probe_ends_where_nothing_is_asked():
     assert context.aborted[:2] == ("DEADLINE_EXCEEDED", "nothing arrived for 0.01 s")
 
 
-async def test_a_method_is_wrapped_once_and_each_handler_for_itself(clock):
-    interceptor = RequestInterceptor(InFlight())
-    one, other = behavior(clock, b"one"), behavior(clock, b"other")
-    wrapped = [await intercept(interceptor, f"/{RPC}", handler) for handler in (one, one, other)]
-    assert wrapped[0] is wrapped[1]
-    assert wrapped[2] is not wrapped[0]
-    assert await wrapped[2].stream_unary(None, CallContext(b"hello")) == b"other"
-    assert await intercept(interceptor, f"/{RPC}", None) is None
-
-
 @pytest.mark.parametrize("sent", ["x", "x" * 128])
 def test_a_request_id_that_fits_is_kept(sent):
     assert request_id_of([("other", "a"), ("x-request-id", sent)]) == sent

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 import grpc
 import pytest
 import structlog
-from tests.support.scheduling import settle
 
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import DeadlinePassedError, OverloadedError
@@ -14,7 +13,7 @@ from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits.open_calls import InFlight
-from farpoint_server.transport.receive import ReceiveTurns, receive
+from farpoint_server.transport.receive import ReceiveTurns, Turns, receive
 
 METHOD = "/farpoint.test.Service/Method"
 NEVER_S = 1000.0
@@ -219,39 +218,46 @@ class Timers:
         self.set[-1][1]()
 
 
-async def test_one_timer_looks_after_all_messages_while_some_come_in(monkeypatch):
-    timers, turns = Timers(monkeypatch), ReceiveTurns(2, turn_s=2.0, timeout_s=5.0)
-    senders = [Sender() for _ in range(3)]
-    first, second, third = (start(turns, sender) for sender in senders)
-    await settle()
-    assert [seconds for seconds, _ in timers.set] == [2.0]
-    timers.go_off(1.999)
-    await settle()
-    assert not senders[2].begun.is_set()
-    timers.go_off(2.0)
-    await settle()
-    assert senders[2].begun.is_set()
-    timers.go_off(4.999)
-    await settle()
-    assert not any(task.done() for task in (first, second, third))
-    timers.go_off(5.0)
-    timers.go_off(5.5)
-    await settle()
-    assert [task.done() for task in (first, second, third)] == [True, True, False]
-    for task in (first, second):
-        with pytest.raises(DeadlinePassedError):
-            task.result()
-    senders[2].arrived.set()
-    await settle()
-    assert third.result() == b"message"
-    looks = len(timers.set)
-    timers.go_off(6.0)
-    assert len(timers.set) == looks
-    assert turns._turns._free == 2
-    assert await turns.read(Sender(arrived=True)) == b"message"
-    assert len(timers.set) == looks + 1
+async def wait_in_line(turns: Turns, caller: str, served: list[str]) -> None:
+    await turns.acquire(caller)
+    served.append(caller)
+    turns.release()
 
 
-async def test_how_long_a_turn_and_a_message_may_take_by_default():
-    turns = ReceiveTurns(1)
-    assert (turns._turn_s, turns._timeout_s) == (0.5, 120.0)
+async def test_callers_take_turns_however_many_of_their_calls_wait():
+    turns, served = Turns(1), []
+    await turns.acquire("first")
+    waiting = [asyncio.create_task(wait_in_line(turns, caller, served)) for caller in "aaaabbc"]
+    await asyncio.sleep(0)  # all of them wait now
+    turns.release()
+    await asyncio.gather(*waiting)
+    assert "".join(served) == "abcabaa"
+
+
+async def test_who_leaves_the_line_or_at_its_turn_takes_no_turn_away():
+    turns, served = Turns(1), []
+    await turns.acquire("first")
+    a, b, c = (asyncio.create_task(wait_in_line(turns, caller, served)) for caller in "abc")
+    await asyncio.sleep(0)
+    a.cancel()
+    await asyncio.wait([a])
+    turns.release()
+    b.cancel()  # it has its turn, and does not know yet
+    await asyncio.wait([b, c])
+    assert served == ["c"]
+    await asyncio.wait_for(turns.acquire("d"), 30)
+
+
+async def test_as_many_as_there_are_turns_go_at_once_and_each_comes_back():
+    turns = Turns(2)
+    for _ in range(3):
+        for caller in "ab":
+            await turns.acquire(caller)
+        third = asyncio.create_task(turns.acquire("c"))
+        await asyncio.sleep(0)
+        assert not third.done()
+        turns.release()
+        await asyncio.wait_for(third, 30)
+        turns.release()
+        turns.release()
+    assert (turns._free, turns._waiting) == (2, {})

@@ -13,7 +13,7 @@ from farpoint.v1 import shared_memory_pb2
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import AddressUnavailableError
-from farpoint_server.transport.shared_memory import RegionListener, SharedMemoryServer, listen
+from farpoint_server.transport.shared_memory import SharedMemoryServer, listen
 
 SIZE = 8192
 Range = shared_memory_pb2.SharedMemoryRange
@@ -26,8 +26,19 @@ def made():
 
 
 @pytest.fixture
-def regions() -> Regions:
-    return Regions(max_bytes=4 * SIZE, max_read_bytes=2 * SIZE, retry_ms=1)
+def server(tmp_path) -> SharedMemoryServer:
+    return SharedMemoryServer(
+        Settings(
+            shared_memory_listen=f"unix:{tmp_path}/socket",
+            max_shared_memory_bytes=4 * SIZE,
+            max_connections=2,
+        )
+    )
+
+
+@pytest.fixture
+def regions(server) -> Regions:
+    return server.regions
 
 
 class Caller:
@@ -47,10 +58,9 @@ class Caller:
 
 
 @pytest.fixture
-def call(regions, tmp_path):
-    """Connects to a listener."""
-    listener = RegionListener(str(tmp_path / "socket"), regions, max_connections=2)
-    listener.start()
+def call(server, tmp_path):
+    """Connects to a server."""
+    server.start()
     callers: list[Caller] = []
 
     def call() -> Caller:
@@ -58,7 +68,7 @@ def call(regions, tmp_path):
         return callers[-1]
 
     yield call
-    listener.stop()
+    server.stop()
     assert not (tmp_path / "socket").exists()
     for caller in callers:
         caller.connection.close()
@@ -148,33 +158,22 @@ def test_another_file_is_left_alone(tmp_path):
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_the_address_of_the_settings_is_served_and_without_one_there_is_none(tmp_path, made):
+def test_an_end_closes_every_connection_and_without_an_address_there_is_nothing(call, server, made):
+    caller = call()
+    assert caller.hand_over(made(SIZE)).region
+    server.stop()
+    assert caller.ends()
+    wait_until_empty(server.regions)
     none = SharedMemoryServer(Settings())
     none.start()
     none.stop()
     assert none.address is None
+
+
+def test_the_socket_of_another_server_is_not_removed(tmp_path, server):
     path = tmp_path / "socket"
-    server = SharedMemoryServer(Settings(shared_memory_listen=f"unix:{path}", max_connections=1))
     server.start()
-    assert path.is_socket()
-    caller, other = Caller(path), Caller(path)
-    with suppress(ConnectionError):
-        assert other.ends()
-    assert caller.hand_over(made(SIZE)).region
-    assert server.regions.size == SIZE
-    server.stop()
-    assert caller.ends()
-    wait_until_empty(server.regions)
-    assert not path.exists()
-    caller.connection.close()
-    other.connection.close()
-
-
-def test_the_socket_of_another_server_is_not_removed(tmp_path, regions):
-    path = tmp_path / "socket"
-    listener = RegionListener(str(path), regions, max_connections=1)
     path.unlink()
     with listen(str(path)):
-        listener.stop()
+        server.stop()
         assert path.is_socket()
-    listener._listening.close()

@@ -133,15 +133,6 @@ async def test_what_a_stream_answers_arrives():
     assert not streams._open
 
 
-async def test_a_method_is_wrapped_once_and_each_handler_for_itself():
-    streams = TokenStreams(Tokens(), lambda _: None)
-    one, other = handler_of(wait), handler_of(wait)
-    wrapped = [streams.follow("/a.B/C", handler, CAMERA) for handler in (one, one, other)]
-    assert wrapped[0] is wrapped[1]
-    assert wrapped[0] is not wrapped[2]
-    assert auth_module.POLL_S == 1.0
-
-
 async def test_only_a_caller_who_streams_is_followed_and_named():
     tokens = Tokens(CAMERA)
     auth = AuthInterceptor(tokens)

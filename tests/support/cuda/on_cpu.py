@@ -169,16 +169,6 @@ def sample(
     return locals_, np.split(distances, cuts)
 
 
-def leaves(cloud: NDArray[np.float32], in_block: bool, seed: int) -> NDArray[np.int32]:
-    """Rows of a cloud in the leaves (L, 32) that one block makes of it, or several."""
-    zeros, rows = np.zeros(1, np.int64), np.full((len(cloud) // 32 + 1, 32), -7, np.int32)
-    offsets, slots = np.array([0, len(cloud)], np.int64), np.array([0, 1], np.int64)
-    unused = np.zeros(1, np.int32), np.zeros(1, np.float32)
-    batch = ragged_batch(np.ascontiguousarray(cloud), offsets, slots, zeros, *unused)
-    call("leaves", batch, int(in_block), rows, seed)
-    return rows
-
-
 def leaves_visited() -> int:
     """Leaves that the tree kernel has gone down to since the last call."""
     return int(library().model_leaves_visited())

@@ -17,6 +17,8 @@ export interface Cloud {
   readonly count: number;
   /** N values each, or 3 N for a name of "rgb" that is three wide. */
   readonly attributes: ReadonlyMap<string, Values>;
+  /** Of the coordinates, where the format says it. */
+  readonly unit?: "m";
 }
 
 /** A file that is no cloud; its message is one sentence for the person who dropped it. */

@@ -1,4 +1,4 @@
-// Which files the page reads, and what is said of others before they are read.
+// Which files the page reads, and one sentence for those that it does not.
 
 export const SUFFIXES = [
   "ply",
@@ -15,23 +15,20 @@ export const SUFFIXES = [
 
 export type Suffix = (typeof SUFFIXES)[number];
 
-/** What a browser can hold in one piece, beside the cloud that is made of it. */
-const LARGEST_FILE = 1 << 30;
+/** What a browser can hold in one piece, next to the cloud that is made of it. */
+const MAX_BYTES = 1 << 30;
 
 export function suffixOf(name: string): string {
   return /\.([^.]+)$/.exec(name)?.[1]?.toLowerCase() ?? "";
 }
 
-/** One sentence, where the name or the size already tell that a file cannot be read. */
-export function refusal(file: { name: string; size: number }): string | undefined {
-  if (!(SUFFIXES as readonly string[]).includes(suffixOf(file.name))) return unknown(file.name);
-  if (!file.size) return `${file.name} is empty.`;
-  if (file.size > LARGEST_FILE) {
-    return `${file.name} has ${(file.size / 1e9).toFixed(1)} GB; this page reads up to 1 GB, and the command "farpoint sample" reads any size.`;
+/** One sentence, if the name or the size already show that a file cannot be read. */
+export function refusal({ name, size }: { name: string; size: number }): string | undefined {
+  if (!(SUFFIXES as readonly string[]).includes(suffixOf(name))) {
+    const known = SUFFIXES.map((suffix) => `.${suffix}`).join(" ");
+    return `${name} is no format that this page reads (${known}); the command "farpoint sample" reads more and writes .ply.`;
   }
-  return undefined;
-}
-
-function unknown(name: string): string {
-  return `${name} is no format that this page reads: ${SUFFIXES.map((suffix) => `.${suffix}`).join(" ")}.`;
+  if (!size) return `${name} is empty.`;
+  if (size <= MAX_BYTES) return undefined;
+  return `${name} has ${(size / 1e9).toFixed(1)} GB; this page reads up to 1 GB, and the command "farpoint sample" reads any size.`;
 }

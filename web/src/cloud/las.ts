@@ -1,7 +1,19 @@
-// LAS 1.0 to 1.4 of airborne and mobile scanners, and LAZ, unpacked by WebAssembly.
+// LAS 1.0 to 1.4 of airborne and mobile scanners, and LAZ, which laz-perf unpacks.
 
+import wasm from "laz-perf/lib/worker/laz-perf.wasm?url";
 import { FileError, cloudOfColumns, type Cloud, type Values } from "./cloud";
 import { readColumns, type Field } from "./records";
+
+export interface LazPerf {
+  readonly HEAPU8: Uint8Array;
+  _malloc(size: number): number;
+  _free(address: number): void;
+  readonly LASZip: new () => {
+    open(address: number, length: number): void;
+    getPoint(address: number): void;
+    delete(): void;
+  };
+}
 
 /** Bytes from the beginning of a record to its red value, by point format. */
 const COLORS: Record<number, number> = { 2: 20, 3: 28, 5: 28, 7: 30, 8: 30, 10: 30 };
@@ -75,8 +87,9 @@ function scaled(column: Values, scale: number, offset: number): Float64Array {
 }
 
 async function unpack(name: string, bytes: Uint8Array, header: Header): Promise<Uint8Array> {
-  const { loadLazPerf } = await import("./laz");
-  const module = await loadLazPerf();
+  // Loaded only when a LAZ file is opened.
+  const { default: createLazPerf } = await import("laz-perf/lib/worker/laz-perf.js");
+  const module = await createLazPerf({ locateFile: () => wasm });
   const file = module._malloc(bytes.byteLength);
   const record = module._malloc(header.stride);
   const reader = new module.LASZip();

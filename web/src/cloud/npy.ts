@@ -26,7 +26,7 @@ export function readNpy(name: string, bytes: Uint8Array): Cloud {
       `${name} has shape (${shape.join(", ")}); a cloud is (N, 3) or (H, W, 3), or wider.`,
     );
   }
-  const count = shape.slice(0, -1).reduce((a, b) => a * b, 1);
+  const count = product(shape.slice(0, -1));
   const fortran = /'fortran_order':\s*True/.test(head);
   if (fortran && shape.length > 2)
     throw new FileError(`${name} is a grid in Fortran order, which is not read.`);
@@ -73,41 +73,29 @@ function readStructured(
   descr: string,
   shape: readonly number[],
 ): Cloud {
-  let stride = 0;
-  let little = true;
   const fields: Field[] = [];
+  let [stride, little] = [0, true];
   for (const [, field, code, inner] of descr.matchAll(
     /\('([^']*)',\s*'([^']*)'(?:,\s*\(([^)]*)\))?\)/g,
   )) {
+    const padding = /^\|V(\d+)$/.exec(code!);
     const typed = typeOf(code!);
-    const width = (inner ?? "1")
-      .split(",")
-      .filter((n) => n.trim())
-      .reduce((a, b) => a * Number(b), 1);
-    const skipped = /^\|V(\d+)$/.exec(code!);
-    if (skipped) stride += Number(skipped[1]);
+    if (padding) stride += Number(padding[1]);
     else if (!typed) throw new FileError(`${name} holds values that are no numbers.`);
     else {
       little = typed.little;
+      const width = product((inner ?? "1").split(",").filter((n) => n.trim()));
       for (let k = 0; k < width; k++, stride += sizeOf(typed.type)) {
-        fields.push({
-          name: width > 1 ? `${field}${k}` : field!,
-          type: typed.type,
-          offset: stride,
-        });
+        const column = width > 1 ? `${field}${k}` : field!;
+        fields.push({ name: column, type: typed.type, offset: stride });
       }
     }
   }
-  return cloudOfColumns(
-    name,
-    readColumns(
-      body,
-      shape.reduce((a, b) => a * b, 1),
-      stride,
-      fields,
-      little,
-    ),
-  );
+  return cloudOfColumns(name, readColumns(body, product(shape), stride, fields, little));
+}
+
+function product(numbers: readonly (number | string)[]): number {
+  return numbers.reduce<number>((total, n) => total * Number(n), 1);
 }
 
 interface Typed {

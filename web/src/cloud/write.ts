@@ -2,7 +2,7 @@
 
 import type { Cloud, Values } from "./cloud";
 
-export type Format = "ply" | "csv" | "npy" | "rows";
+export type Format = "ply" | "csv" | "npy" | "indices";
 
 export function writeRows(format: Format, cloud: Cloud, rows: Int32Array): Blob {
   if (format === "ply") return writePly(cloud, rows);
@@ -19,7 +19,7 @@ export function writeRows(format: Format, cloud: Cloud, rows: Int32Array): Blob 
 /** Name of the download: "scan.ply" becomes "scan-4096.csv". */
 export function fileName(format: Format, cloud: Cloud, count: number): string {
   const stem = cloud.name.replace(/\.[^.]*$/, "");
-  return `${stem}-${count}.${format === "rows" ? "indices.npy" : format}`;
+  return `${stem}-${count}.${format === "indices" ? "indices.npy" : format}`;
 }
 
 function pick<T extends Values>(values: T, rows: Int32Array, width: number): T {

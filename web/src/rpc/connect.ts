@@ -5,11 +5,10 @@ import {
   fromBinary,
   toBinary,
   type DescMessage,
-  type MessageShape,
   type MessageInitShape,
+  type MessageShape,
 } from "@bufbuild/protobuf";
 
-/** A call that failed; the message is for people. */
 export class CallError extends Error {
   constructor(
     /** As Connect spells it: "invalid_argument", "unavailable", ... */
@@ -29,81 +28,68 @@ interface Method<I extends DescMessage, O extends DescMessage> {
 
 let token = "";
 
-/** The bearer token of all later calls; empty for none. */
+/** Sets the bearer token of all later calls; empty for none. */
 export function useToken(value: string): void {
   token = value;
-}
-
-export function authorization(): Record<string, string> {
-  return token ? { authorization: `Bearer ${token}` } : {};
 }
 
 /**
  * Calls a method of the server that the page came from.
  *
+ * @param onSent called with the share of the request that is sent.
  * @throws CallError; DOMException AbortError once `signal` is aborted.
  */
 export async function call<I extends DescMessage, O extends DescMessage>(
   method: Method<I, O>,
   request: MessageInitShape<I>,
   signal: AbortSignal,
+  onSent?: (share: number) => void,
 ): Promise<MessageShape<O>> {
   const body = toBinary(method.input, create(method.input, request)) as Uint8Array<ArrayBuffer>;
-  const answer = await send(`${method.parent.typeName}/${method.name}`, body, signal);
-  if (!answer.ok) throw await failure(answer);
-  return fromBinary(method.output, new Uint8Array(await read(answer)));
+  const path = `${method.parent.typeName}/${method.name}`;
+  const { status, response } = await post(path, body, signal, onSent);
+  if (status !== 200) throw failure(status, response);
+  return fromBinary(method.output, new Uint8Array(response));
 }
 
-async function send(
+/** By XMLHttpRequest, since fetch does not tell how much it has sent. */
+function post(
   path: string,
   body: Uint8Array<ArrayBuffer>,
   signal: AbortSignal,
-): Promise<Response> {
-  try {
-    return await fetch(path, {
-      method: "POST",
-      headers: {
-        "content-type": "application/proto",
-        "connect-protocol-version": "1",
-        ...authorization(),
-      },
-      body,
-      signal,
+  onSent?: (share: number) => void,
+): Promise<{ status: number; response: ArrayBuffer }> {
+  return new Promise((resolve, reject) => {
+    signal.throwIfAborted();
+    const request = new XMLHttpRequest();
+    request.open("POST", path);
+    request.responseType = "arraybuffer";
+    request.setRequestHeader("content-type", "application/proto");
+    request.setRequestHeader("connect-protocol-version", "1");
+    if (token) request.setRequestHeader("authorization", `Bearer ${token}`);
+    if (onSent) request.upload.onprogress = (event) => onSent(event.loaded / event.total);
+    request.onload = () => resolve(request);
+    const lost = "The server does not answer. The page continues once it is back.";
+    request.onerror = () => reject(new CallError("unreachable", lost));
+    signal.addEventListener("abort", () => {
+      request.abort();
+      reject(signal.reason);
     });
-  } catch (error) {
-    throw lost(error);
-  }
+    request.send(body);
+  });
 }
 
-async function read(answer: Response): Promise<ArrayBuffer> {
+function failure(status: number, response: ArrayBuffer): CallError {
   try {
-    return await answer.arrayBuffer();
-  } catch (error) {
-    throw lost(error);
-  }
-}
-
-function lost(error: unknown): unknown {
-  if (error instanceof DOMException && error.name === "AbortError") return error;
-  return new CallError(
-    "unreachable",
-    "The server does not answer. What is shown stays; the page goes on once it is back.",
-  );
-}
-
-async function failure(answer: Response): Promise<CallError> {
-  try {
-    const { code, message } = (await answer.json()) as { code?: string; message?: string };
+    const text = new TextDecoder().decode(response);
+    const { code, message } = JSON.parse(text) as { code?: string; message?: string };
     if (code) return new CallError(code, sentence(message || code.replaceAll("_", " ")));
   } catch {
     // A proxy's own page, not an answer of the server.
   }
-  if (answer.status === 413)
-    return new CallError(
-      "resource_exhausted",
-      "The cloud is larger than this server takes in a call.",
-    );
-  return new CallError("unknown", `The server answered with HTTP status ${answer.status}.`);
+  return status === 413
+    ? new CallError("resource_exhausted", "The cloud is larger than this server takes in a call.")
+    : new CallError("unknown", `The server answered with HTTP status ${status}.`);
 }
 
 function sentence(text: string): string {

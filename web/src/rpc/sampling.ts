@@ -1,18 +1,30 @@
-// The calls of the page: Sample, Encode, ListModels and GetServerInfo.
+// The calls of the page: Sample and GetServerInfo.
 
 import {
   NonfinitePolicy,
+  SamplingMethod,
   SamplingService,
   type GetServerInfoResponse,
-  type Model,
   type Timings,
 } from "../gen/farpoint/v1/sampling_pb";
+import { DataType, type Tensor } from "../gen/farpoint/v1/tensor_pb";
 import { call } from "./connect";
-import { float32Of, int32Of, pointsTensor } from "./tensors";
 
-export type Points = Float32Array | Float64Array;
+export type Method = "farthest" | "poisson" | "voxel" | "random";
+type Points = Float32Array | Float64Array;
 
-/** Milliseconds; `wire` is what is left of the time that the page waited. */
+/** What a sample is asked for with; a method takes some of the numbers and ignores the others. */
+export interface Request {
+  readonly method: Method;
+  readonly samples: number;
+  readonly start: number;
+  readonly radius: number;
+  readonly voxelSize: number;
+  readonly seed: number;
+  readonly ignoreNonfinite: boolean;
+}
+
+/** Milliseconds; `wire` is the rest of the time that the page waited. */
 export interface Took {
   readonly queue: number;
   readonly compute: number;
@@ -21,74 +33,72 @@ export interface Took {
 }
 
 export interface Sample {
-  /** Rows in order of choice: every prefix is a sample too. */
+  readonly request: Request;
   readonly indices: Int32Array;
-  /** At position i the covering radius of the first i + 1 samples. */
-  readonly radii: Float32Array;
+  /** At position i the covering radius of the first i + 1 samples, if the method gives it. */
+  readonly radii?: Float32Array;
   readonly took: Took;
 }
 
-export interface SampleSettings {
-  readonly samples: number;
-  readonly start: number;
-  readonly ignoreNonfinite: boolean;
+/** Whether the first samples of an answer are the answer for fewer samples. */
+export function isPrefixed(method: Method): boolean {
+  return method === "farthest" || method === "random";
 }
+
+/** Whether two requests of enough samples have the same answer. */
+export function isSame(one: Request, other: Request): boolean {
+  const kept = ({ method, ignoreNonfinite, ...numbers }: Request): string =>
+    JSON.stringify([method, ignoreNonfinite, ...USES[method].map((name) => numbers[name])]);
+  return kept(one) === kept(other);
+}
+
+const USES = {
+  farthest: ["start"],
+  poisson: ["start", "radius"],
+  voxel: ["voxelSize"],
+  random: ["seed"],
+} as const;
+const METHODS = {
+  farthest: SamplingMethod.FARTHEST_POINT,
+  poisson: SamplingMethod.POISSON_DISK,
+  voxel: SamplingMethod.VOXEL_GRID,
+  random: SamplingMethod.RANDOM,
+};
 
 export async function sample(
   points: Points,
-  settings: SampleSettings,
+  request: Request,
   signal: AbortSignal,
+  onSent: (share: number) => void,
 ): Promise<Sample> {
+  const { method, samples, start, radius, voxelSize, seed, ignoreNonfinite } = request;
+  const hasRadii = method === "farthest" || method === "poisson";
   const since = performance.now();
   const answer = await call(
     SamplingService.method.sample,
     {
-      points: pointsTensor(points),
-      sampleCounts: [BigInt(settings.samples)],
-      startIndices: [BigInt(settings.start)],
-      nonfinitePolicy: settings.ignoreNonfinite ? NonfinitePolicy.IGNORE : NonfinitePolicy.REJECT,
-      returnDistances: true,
+      points: tensorOf(points),
+      method: METHODS[method],
+      nonfinitePolicy: ignoreNonfinite ? NonfinitePolicy.IGNORE : NonfinitePolicy.REJECT,
+      returnDistances: hasRadii,
+      ...(isPrefixed(method) && { sampleCounts: [BigInt(samples)] }),
+      ...(hasRadii && { startIndices: [BigInt(start)] }),
+      ...(method === "poisson" && { coveringRadius: radius }),
+      ...(method === "voxel" && { voxelGrid: { voxelSize } }),
+      ...(method === "random" && { seeds: [BigInt(seed)] }),
     },
     signal,
+    onSent,
   );
   const took = timings(answer.timings, performance.now() - since);
-  return { indices: int32Of(answer.indices), radii: float32Of(answer.distances), took };
+  const indices = new Int32Array(bufferOf(answer.indices, DataType.INT32));
+  if (!hasRadii) return { request, indices, took };
+  const radii = new Float32Array(bufferOf(answer.distances, DataType.FLOAT32));
+  return { request, indices, radii, took };
 }
 
-export interface Stage {
-  readonly indices: Int32Array;
-  /** (S, channels). */
-  readonly features: Float32Array;
-  readonly channels: number;
-  readonly counts: Int32Array;
-  readonly distances: Float32Array;
-}
-
-export interface Encoding {
-  readonly model: string;
-  readonly stages: readonly Stage[];
-  readonly took: Took;
-}
-
-export async function encode(
-  points: Points,
-  model: string,
-  signal: AbortSignal,
-): Promise<Encoding> {
-  const since = performance.now();
-  const answer = await call(
-    SamplingService.method.encode,
-    { points: pointsTensor(points), model },
-    signal,
-  );
-  const stages = answer.stages.map((stage) => ({
-    indices: int32Of(stage.indices),
-    features: float32Of(stage.features),
-    channels: Number(stage.features?.shape[1] ?? 0),
-    counts: int32Of(stage.counts),
-    distances: float32Of(stage.meanDistances),
-  }));
-  return { model: answer.model, stages, took: timings(answer.timings, performance.now() - since) };
+export function serverInfo(signal: AbortSignal): Promise<GetServerInfoResponse> {
+  return call(SamplingService.method.getServerInfo, {}, signal);
 }
 
 function timings(given: Timings | undefined, total: number): Took {
@@ -97,10 +107,19 @@ function timings(given: Timings | undefined, total: number): Took {
   return { queue: queueMs, compute: computeMs, convert, wire: Math.max(0, total - serverMs) };
 }
 
-export async function listModels(signal: AbortSignal): Promise<Model[]> {
-  return (await call(SamplingService.method.listModels, {}, signal)).models;
+/** A tensor of shape (N, 3) that shares memory with the points. */
+function tensorOf(points: Points): {
+  dataType: DataType;
+  shape: bigint[];
+  data: Uint8Array<ArrayBuffer>;
+} {
+  const dataType = points instanceof Float64Array ? DataType.FLOAT64 : DataType.FLOAT32;
+  const data = new Uint8Array(points.buffer as ArrayBuffer, points.byteOffset, points.byteLength);
+  return { dataType, shape: [BigInt(points.length / 3), 3n], data };
 }
 
-export function serverInfo(signal: AbortSignal): Promise<GetServerInfoResponse> {
-  return call(SamplingService.method.getServerInfo, {}, signal);
+/** A copy of the data, which may begin at any address. */
+function bufferOf(tensor: Tensor | undefined, type: DataType): ArrayBuffer {
+  if (tensor?.dataType !== type) throw new Error("The answer has a tensor of another type.");
+  return tensor.data.slice().buffer;
 }

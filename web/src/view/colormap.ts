@@ -36,7 +36,7 @@ function table(polynomial: Polynomial, from: number, to: number): Map256 {
   return colors;
 }
 
-/** The end of a map that would vanish on the background is left out. */
+/** A map without the end that would vanish on the background. */
 export function colormap(kind: "place" | "amount", dark: boolean): Map256 {
   const polynomial = kind === "place" ? VIRIDIS : PLASMA;
   return dark ? table(polynomial, 0.22, 1) : table(polynomial, 0, 0.88);
@@ -60,7 +60,7 @@ export function paint(
   return colors;
 }
 
-/** Where 1 % and 99 % of the finite values lie, by at most 20 000 of them. */
+/** Quantiles of the finite values, estimated from at most 20 000 of them. */
 export function range(values: ArrayLike<number>, low = 0.01, high = 0.99): [number, number] {
   const step = Math.max(1, Math.floor(values.length / 20_000));
   const some: number[] = [];
@@ -72,7 +72,7 @@ export function range(values: ArrayLike<number>, low = 0.01, high = 0.99): [numb
   return [at(low), at(high)];
 }
 
-/** A color that stays with a sample, far from those of the samples beside it in order. */
+/** A color for a sample, unlike those of the samples next to it in order. */
 export function cellColor(sample: number, dark: boolean): [number, number, number] {
   const hue = (sample * 0.618033988749895) % 1;
   const light = (dark ? 0.62 : 0.42) + 0.16 * ((sample * 0.7548776662466927) % 1);

@@ -1,8 +1,8 @@
-// How many points are drawn while the view moves: as many as frames stay short with.
+// How many points are drawn while the view moves, so that frames stay short.
 
 const SLOW_MS = 40;
 const QUICK_MS = 22;
-const LEAST = 20_000;
+const MIN_POINTS = 20_000;
 const REST_MS = 160;
 
 export class Detail {
@@ -10,13 +10,13 @@ export class Detail {
   private took = 0;
   private timer = 0;
 
-  /** @param rested called once the view has come to rest, for a picture of every point. */
+  /** @param rested called once the view rests, to draw every point. */
   constructor(private readonly rested: () => void) {}
 
   /** The view moves now. */
   move(): void {
     clearTimeout(this.timer);
-    // Where frames are slow so are the moves; a rest between two of them would draw every point.
+    // Slow frames make slow moves: a short rest between two of them must not draw every point.
     const rest = Math.max(REST_MS, 2 * Math.min(this.took, 1000));
     this.timer = window.setTimeout(() => {
       this.timer = 0;
@@ -24,20 +24,15 @@ export class Detail {
     }, rest);
   }
 
-  private get moving(): boolean {
-    return this.timer !== 0;
-  }
-
   /** Points to draw of `count` in this frame. */
   of(count: number): number {
-    return this.moving ? Math.min(count, this.budget) : count;
+    return this.timer ? Math.min(count, this.budget) : count;
   }
 
-  /** Learns from a frame: milliseconds until the next one could begin, with `count` points. */
-  frame(took: number, count: number): void {
+  /** Adapts the budget to a frame that took so many milliseconds with `drawn` points. */
+  frame(took: number, drawn: number): void {
     this.took = took;
-    const drawn = this.of(count);
-    if (took > SLOW_MS) this.budget = Math.max(LEAST, drawn * Math.max(0.4, SLOW_MS / took));
-    else if (took < QUICK_MS && this.moving) this.budget = Math.max(this.budget, drawn * 1.15);
+    if (took > SLOW_MS) this.budget = Math.max(MIN_POINTS, drawn * Math.max(0.4, SLOW_MS / took));
+    else if (took < QUICK_MS && this.timer) this.budget = Math.max(this.budget, drawn * 1.15);
   }
 }

@@ -1,9 +1,17 @@
-// What the pictures are drawn with: WebGL where it is a graphics card, else the processor.
+// Draws points into panes of a canvas by WebGL.
 
-import type { Color, PerspectiveCamera } from "three";
+import {
+  ColorManagement,
+  LinearSRGBColorSpace,
+  Scene,
+  WebGLRenderer,
+  type Color,
+  type PerspectiveCamera,
+} from "three";
 import type { PointSet } from "./points";
-import { SplatPainter } from "./splats";
-import { WebGLPainter } from "./webgl";
+
+// Colors are drawn as they are given.
+ColorManagement.enabled = false;
 
 /** A rectangle of the canvas in CSS pixels, from its lower left corner. */
 export interface Pane {
@@ -13,43 +21,79 @@ export interface Pane {
   readonly height: number;
 }
 
-export interface Painter {
-  /** Whether a picture is complete when `draw` returns, so that its time can be taken. */
-  readonly isDone: boolean;
-  /** The canvas in CSS pixels, and how many of its own pixels lie along one of them. */
-  resize(width: number, height: number, ratio: number): void;
-  /** Draws layers into a part of the canvas; each hides those before it. */
+export class Painter {
+  private readonly renderer: WebGLRenderer | undefined;
+  private readonly scene = new Scene();
+  private size = "";
+
+  constructor(canvas: HTMLCanvasElement) {
+    this.renderer = rendererOf(canvas);
+  }
+
+  /** Whether the browser has WebGL. */
+  get canDraw(): boolean {
+    return this.renderer !== undefined;
+  }
+
+  /** Sets the size in CSS pixels, and how many pixels of the canvas lie along one of them. */
+  resize(width: number, height: number, ratio: number): void {
+    const size = `${width} ${height} ${ratio}`;
+    if (size === this.size) return;
+    this.size = size;
+    this.renderer?.setPixelRatio(ratio);
+    this.renderer?.setSize(width, height, false);
+  }
+
+  /** Draws points over what is in the pane, unless it is cleared. */
   draw(
-    pane: Pane,
     background: Color,
+    { x, y, width, height }: Pane,
     camera: PerspectiveCamera,
-    layers: readonly (readonly PointSet[])[],
-  ): void;
+    points: readonly PointSet[],
+    clear: boolean,
+  ): void {
+    const { renderer, scene } = this;
+    if (!renderer) return;
+    renderer.setViewport(x, y, width, height);
+    renderer.setScissor(x, y, width, height);
+    renderer.setClearColor(background, 1);
+    renderer.clear(clear, true, false);
+    scene.clear();
+    scene.add(...points);
+    renderer.render(scene, camera);
+  }
 }
 
-export type Renderer = "auto" | "webgl" | "cpu";
-
-/** What computes WebGL itself takes half a microsecond for a point, SplatPainter a tenth of that. */
-export function painterFor(canvas: HTMLCanvasElement, wanted: Renderer): Painter {
-  const useWebGL = wanted === "webgl" || (wanted === "auto" && hasCard());
-  const context =
-    useWebGL &&
-    canvas.getContext("webgl2", {
-      antialias: false,
-      preserveDrawingBuffer: true,
-      powerPreference: "high-performance",
-    });
-  return context ? new WebGLPainter(canvas, context) : new SplatPainter(canvas);
+/** Undefined where the browser has no WebGL. */
+function rendererOf(canvas: HTMLCanvasElement): WebGLRenderer | undefined {
+  const context = canvas.getContext("webgl2", {
+    antialias: false,
+    preserveDrawingBuffer: true,
+    powerPreference: "high-performance",
+  });
+  if (!context) return undefined;
+  const renderer = new WebGLRenderer({ canvas, context });
+  renderer.outputColorSpace = LinearSRGBColorSpace;
+  renderer.autoClear = false;
+  renderer.sortObjects = false;
+  // Asking for the errors of a shader waits until it is compiled.
+  renderer.debug.checkShaderErrors = import.meta.env.DEV;
+  renderer.setScissorTest(true);
+  return renderer;
 }
 
-/** Whether WebGL is more than a program on the processor; asked of a canvas that is thrown away. */
-function hasCard(): boolean {
-  const context = document.createElement("canvas").getContext("webgl2");
-  if (!context) return false;
-  let name = String(context.getParameter(context.RENDERER));
-  // Where this says nothing an extension does, which warns in browsers that need none.
-  const named = name === "WebKit WebGL" && context.getExtension("WEBGL_debug_renderer_info");
-  if (named) name = String(context.getParameter(named.UNMASKED_RENDERER_WEBGL));
-  context.getExtension("WEBGL_lose_context")?.loseContext();
-  return !/swiftshader|llvmpipe|softpipe|software|basic render/i.test(name);
+/** The panes of the cloud and of the sample: the same one, or halves of the canvas. */
+export function panesOf(width: number, height: number, over: boolean): readonly [Pane, Pane] {
+  const pane = (x: number, y: number, w: number, h: number): Pane => ({
+    x,
+    y,
+    width: w,
+    height: h,
+  });
+  const whole = pane(0, 0, width, height);
+  if (over) return [whole, whole];
+  // As the style sheet places the captions.
+  return width > height
+    ? [pane(0, 0, width / 2, height), pane(width / 2, 0, width / 2, height)]
+    : [pane(0, height / 2, width, height / 2), pane(0, 0, width, height / 2)];
 }

@@ -20,9 +20,6 @@ const SQUARE = `
 precision mediump float;
 varying vec3 shade;
 void main() { gl_FragColor = vec4(shade, 1.0); }`;
-/** Where the rim of a round point begins, as the square of a part of its size, and how light it is. */
-export const RIM_FROM = 0.14;
-export const RIM = 0.95;
 const ROUND = `
 precision mediump float;
 varying vec3 shade;
@@ -30,94 +27,76 @@ void main() {
   vec2 off = gl_PointCoord - 0.5;
   float away = dot(off, off);
   if (away > 0.25) discard;
-  gl_FragColor = vec4(away > ${RIM_FROM} ? shade * ${RIM} : shade, 1.0);
+  gl_FragColor = vec4(away > 0.14 ? shade * 0.95 : shade, 1.0);
 }`;
 
 export interface Style {
   /** In pixels of the canvas, at the distance `reference`. */
   readonly size: number;
   readonly reference: number;
-  /** How much of the background is mixed in. */
+  /** Share of the background that is mixed in. */
   readonly fade: number;
   readonly background: Color;
 }
 
-export class PointSet {
-  /** For three.js. */
-  readonly object: Points<BufferGeometry, RawShaderMaterial>;
-  positions: Float32Array = new Float32Array();
-  colors = new Uint8Array();
-  private order: Uint32Array | undefined;
-  private sorted: Uint32Array | undefined;
-  /** How many are drawn. */
-  count = 0;
-  style: Style = { size: 2, reference: 1, fade: 0, background: new Color() };
+export class PointSet extends Points<BufferGeometry, RawShaderMaterial> {
+  private rows = 0;
 
-  constructor(readonly round: boolean) {
-    const material = new RawShaderMaterial({
-      vertexShader: VERTEX,
-      fragmentShader: round ? ROUND : SQUARE,
-      uniforms: {
-        size: { value: 2 },
-        reference: { value: 1 },
-        fade: { value: 0 },
-        background: { value: new Color() },
-      },
-    });
-    this.object = new Points(new BufferGeometry(), material);
-    this.object.frustumCulled = false;
-    this.object.visible = false;
+  constructor(round: boolean) {
+    const uniforms = { size: { value: 1 }, reference: { value: 1 }, fade: { value: 0 } };
+    super(
+      new BufferGeometry(),
+      new RawShaderMaterial({
+        vertexShader: VERTEX,
+        fragmentShader: round ? ROUND : SQUARE,
+        uniforms: { ...uniforms, background: { value: new Color() } },
+      }),
+    );
+    this.frustumCulled = false;
+    this.replace(new Float32Array());
   }
 
   /**
-   * New points, gray until they are painted.
+   * Draws other points, gray until they are painted.
    *
    * @param order rows in the order of drawing, so that the first ones show the whole shape.
    */
-  place(positions: Float32Array, order?: Uint32Array): void {
-    this.positions = positions;
-    this.colors = new Uint8Array(positions.length).fill(140);
-    this.order = order;
-    this.sorted = order?.slice().sort();
-    this.object.geometry.dispose();
-    const geometry = new BufferGeometry();
-    geometry.setAttribute("position", new BufferAttribute(positions, 3));
-    geometry.setAttribute("color", new BufferAttribute(this.colors, 3, true));
-    if (order) geometry.setIndex(new BufferAttribute(order, 1));
-    this.object.geometry = geometry;
-    this.object.visible = positions.length > 0;
-    this.limit(order?.length ?? positions.length / 3);
+  replace(positions: Float32Array, order?: Uint32Array): void {
+    this.geometry.dispose();
+    this.geometry = new BufferGeometry();
+    this.geometry.setAttribute("position", new BufferAttribute(positions, 3));
+    const gray = new Uint8Array(positions.length).fill(140);
+    this.geometry.setAttribute("color", new BufferAttribute(gray, 3, true));
+    if (order) this.geometry.setIndex(new BufferAttribute(order, 1));
+    this.rows = order?.length ?? positions.length / 3;
+    this.visible = this.rows > 0;
+    this.limit(this.rows);
   }
 
-  /** RGB of each point, or of the first ones. */
+  /** Sets the RGB of each point, or of the first ones. */
   paint(colors: Uint8Array): void {
-    this.colors.set(colors.subarray(0, this.colors.length));
-    const attribute = this.object.geometry.getAttribute("color") as BufferAttribute | undefined;
-    if (attribute) attribute.needsUpdate = true;
+    const attribute = this.geometry.getAttribute("color") as BufferAttribute;
+    const all = attribute.array as Uint8Array;
+    all.set(colors.subarray(0, all.length));
+    attribute.needsUpdate = true;
   }
 
-  /** Draws only the first ones. */
-  limit(count: number): void {
-    this.count = Math.min(count, this.order?.length ?? this.positions.length / 3);
-    this.object.geometry.setDrawRange(0, this.count);
-  }
-
-  /** Rows that are drawn. All of them as they lie in memory, and often beside each other in the picture. */
-  get drawn(): Uint32Array | undefined {
-    return this.count === this.order?.length ? this.sorted : this.order;
+  /** Draws only the first ones; returns how many. */
+  limit(count: number): number {
+    const drawn = Math.min(count, this.rows);
+    this.geometry.setDrawRange(0, drawn);
+    return drawn;
   }
 
   restyle(style: Style): void {
-    this.style = style;
-    const { uniforms } = this.object.material;
-    for (const [name, value] of Object.entries(style)) uniforms[name]!.value = value;
+    for (const [name, value] of Object.entries(style)) this.material.uniforms[name]!.value = value;
   }
 }
 
-/** The finite rows, mixed: any number of the first ones is spread over the cloud. */
+/** The finite rows, shuffled: any number of the first ones is spread over the cloud. */
 export function mixedRows(finite: Uint8Array): Uint32Array {
-  const rows = Uint32Array.from({ length: finite.length }, (_, i) => i).filter((i) => finite[i]);
-  // A shuffle that is the same each time, so that pictures are too.
+  const rows = new Uint32Array(finite.length).map((_, i) => i).filter((i) => finite[i]);
+  // The same shuffle each time, so that pictures are the same too.
   let state = 1;
   for (let i = rows.length - 1; i > 0; i--) {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;

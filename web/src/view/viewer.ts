@@ -1,56 +1,70 @@
-// Two pictures with one camera: the cloud and its sample, beside or over each other.
+// Two pictures with one camera: the cloud, or a sample to compare with, and the sample.
 
 import { Color, Vector3 } from "three";
-import { OrbitCamera } from "./camera";
 import { Detail } from "./detail";
-import type { Framed } from "./framing";
-import { painterFor, type Painter, type Renderer } from "./painter";
-import { Signal } from "../ui/signal";
-import { panesOf, type Panes } from "./panes";
+import { gather, type Framed } from "./framing";
+import { Orbit } from "./orbit";
+import { Painter, panesOf, type Pane } from "./painter";
 import { PointSet, mixedRows } from "./points";
+import type { Signal } from "../base/signal";
+
+const MARK = [235, 64, 110];
+/** Pixels between a click and the sample that it chooses. */
+const NEAR = 14;
+
+/** A sample that is drawn: all positions in order of choice, and how many of them are shown. */
+class Chosen {
+  readonly points = new PointSet(true);
+  positions: Float32Array = new Float32Array();
+  shown = 0;
+
+  replace(positions: Float32Array): void {
+    this.positions = positions;
+    this.points.replace(positions);
+    this.shown = positions.length / 3;
+  }
+}
 
 export class Viewer {
-  readonly orbit = new OrbitCamera();
   layout: "beside" | "over" = "beside";
   size = 1.5;
+  readonly orbit: Orbit;
   private readonly painter: Painter;
-  private readonly original = new PointSet(false);
-  private readonly sample = new PointSet(true);
+  private readonly cloud = new PointSet(false);
+  private readonly sample = new Chosen();
+  private readonly compared = new Chosen();
   private readonly marked = new PointSet(true);
-  private readonly left = [this.original];
-  private readonly right = [this.sample, this.marked];
+  private readonly cell = new PointSet(false);
+  private positions: Float32Array = new Float32Array();
   private readonly background = new Color();
-  private samplePositions: Float32Array = new Float32Array();
-  private shown = 0;
+  private readonly detail = new Detail(() => this.draw());
   private rows = 0;
   private isFirst = true;
-  private waiting = false;
-  private drawnSize = "";
-  private tookBefore = Infinity;
-  /** Whether the picture of the cloud is to be drawn again, not only that of the sample. */
-  private stale = true;
-  private readonly detail = new Detail(() => this.draw());
+  private isWaiting = false;
 
   constructor(
     private readonly canvas: HTMLCanvasElement,
-    renderer: Renderer,
     private readonly view: Signal<string>,
   ) {
-    this.painter = painterFor(canvas, renderer);
-    // The first frame compiles the shaders, before there is a cloud that would wait for them.
-    for (const points of [this.original, this.sample]) {
-      points.place(new Float32Array(3));
-      points.limit(0);
-    }
+    this.painter = new Painter(canvas);
+    // Visible behind other points too.
+    for (const points of [this.marked, this.cell]) points.material.depthTest = false;
+    this.orbit = new Orbit(canvas, () => this.move());
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
 
-  /** The first cloud is seen as a link says, any other as it is first seen. */
+  get canDraw(): boolean {
+    return this.painter.canDraw;
+  }
+
+  /** Shows the first cloud as the link says, any other from its first view. */
   showCloud(framed: Framed): void {
-    const rows = mixedRows(framed.finite);
-    this.original.place(framed.positions, rows);
-    this.rows = rows.length;
+    const order = mixedRows(framed.finite);
+    this.positions = framed.positions;
+    this.cloud.replace(framed.positions, order);
+    this.rows = order.length;
     this.showSample(new Float32Array());
+    this.compare(new Float32Array(), 0);
     this.orbit.look(framed);
     if (this.isFirst) this.orbit.view = this.view.value;
     this.isFirst = false;
@@ -58,40 +72,39 @@ export class Viewer {
     this.draw();
   }
 
-  /** All samples in order of choice; `limitSample` says how many are drawn. */
   showSample(positions: Float32Array): void {
-    this.samplePositions = positions;
-    this.sample.place(positions);
-    this.mark(undefined);
-    this.limitSample(positions.length / 3);
+    this.sample.replace(positions);
+    this.mark(undefined, []);
   }
 
-  limitSample(count: number): void {
-    this.shown = count;
-    // A slider moves as a view does.
-    this.detail.move();
-    this.drawSample();
-  }
-
-  paintCloud(colors: Uint8Array): void {
-    this.original.paint(colors);
+  /** Shows a sample in the place of the cloud; without points shows the cloud again. */
+  compare(positions: Float32Array, count: number): void {
+    this.compared.replace(positions);
+    this.compared.shown = count;
     this.draw();
   }
 
-  paintSample(colors: Uint8Array): void {
-    this.sample.paint(colors);
-    this.drawSample();
+  limitSample(count: number): void {
+    this.sample.shown = count;
+    // A slider moves as a view does.
+    this.detail.move();
+    this.draw();
   }
 
-  /** Draws one sample larger. */
-  mark(sample: number | undefined): void {
-    this.marked.place(
-      sample === undefined
-        ? new Float32Array()
-        : this.samplePositions.slice(3 * sample, 3 * sample + 3),
-    );
-    this.marked.paint(new Uint8Array([235, 64, 110]));
-    this.drawSample();
+  paint(cloud: Uint8Array, sample: Uint8Array, compared: Uint8Array): void {
+    this.cloud.paint(cloud);
+    this.sample.points.paint(sample);
+    this.compared.points.paint(compared);
+    this.draw();
+  }
+
+  /** Draws one sample larger, and the points of its cell over all others. */
+  mark(sample: number | undefined, cell: ArrayLike<number>): void {
+    this.marked.replace(gather(this.sample.positions, sample === undefined ? [] : [sample]));
+    this.cell.replace(gather(this.positions, cell));
+    this.marked.paint(Uint8Array.from(MARK));
+    this.cell.paint(Uint8Array.from({ length: 3 * cell.length }, (_, i) => MARK[i % 3]!));
+    this.draw();
   }
 
   setBackground(color: string): void {
@@ -104,98 +117,91 @@ export class Viewer {
     return this.background.toArray().map((part) => 255 * part);
   }
 
-  /** As `draw`, while the view moves: fewer points where all of them would be slow. */
+  /** Draws fewer points while the view moves, if all of them would be slow. */
   move(): void {
     this.detail.move();
     this.view.set(this.orbit.view);
     this.draw();
   }
 
-  /** Draws in the next frame, once however often it is asked. */
+  /** Draws in the next frame, once however often it is called. */
   draw(): void {
-    this.stale = true;
-    this.drawSample();
-  }
-
-  /** As `draw`; the picture of the cloud is as it was. */
-  private drawSample(): void {
-    if (this.waiting) return;
-    this.waiting = true;
+    if (this.isWaiting || !this.canDraw) return;
+    this.isWaiting = true;
     requestAnimationFrame((now) => {
-      this.waiting = false;
-      const began = performance.now();
-      this.render();
-      const all = this.rows + this.shown;
-      const took = performance.now() - began;
-      // A frame that other work of the machine made late says nothing of its points; two in a row do.
-      if (this.painter.isDone) this.detail.frame(Math.min(took, this.tookBefore), all);
-      else requestAnimationFrame((next) => this.detail.frame(next - now, all));
-      this.tookBefore = took;
+      this.isWaiting = false;
+      const drawn = this.render();
+      requestAnimationFrame((next) => this.detail.frame(next - now, drawn));
     });
   }
 
-  private render(): void {
+  /** Returns how many points were drawn. */
+  private render(): number {
     const { clientWidth: width, clientHeight: height } = this.canvas;
-    if (!width || !height) return;
+    if (!width || !height) return 0;
     const ratio = Math.min(window.devicePixelRatio, 2);
-    const size = `${width} ${height} ${ratio}`;
-    if (size !== this.drawnSize) {
-      this.painter.resize(width, height, ratio);
-      this.stale = true;
-    }
-    this.drawnSize = size;
-    const over = this.layout === "over";
-    const all = over || this.stale;
-    this.stale = false;
-    const panes = this.panes();
-    this.orbit.setAspect(panes.width / panes.height);
-    this.restyle(ratio, over);
-    this.original.limit(this.detail.of(this.rows));
-    this.sample.limit(this.detail.of(this.shown));
-    this.canvas.dataset.drawn = String(this.original.count + this.sample.count);
-    const camera = this.orbit.place();
-    panes.origins.forEach(([x, y], pane) => {
-      if (pane === 0 && !all) return;
-      const layers = over ? [this.left, this.right] : [pane === 0 ? this.left : this.right];
-      this.painter.draw({ ...panes, x, y }, this.background, camera, layers);
-    });
+    this.painter.resize(width, height, ratio);
+    const [left, right] = this.panes();
+    this.orbit.setAspect(left.width / left.height);
+    this.restyle(ratio * Math.max(0.5, Math.min(1, left.height / 560)));
+    const beside = this.compared.shown
+      ? this.compared.points.limit(this.detail.of(this.compared.shown))
+      : this.cloud.limit(this.detail.of(this.rows));
+    const drawn = beside + this.sample.points.limit(this.detail.of(this.sample.shown));
+    this.canvas.dataset.drawn = String(drawn);
+    const camera = this.orbit.ready();
+    const first = this.compared.shown ? [this.compared.points] : [this.cloud, this.cell];
+    this.painter.draw(this.background, left, camera, first, true);
+    this.painter.draw(
+      this.background,
+      right,
+      camera,
+      [this.sample.points, this.marked],
+      right !== left,
+    );
+    return drawn;
   }
 
-  private restyle(ratio: number, over: boolean): void {
+  /** @param scale pixels of a point of size 1. */
+  private restyle(scale: number): void {
     const { background } = this;
-    const reference = this.orbit.seenFrom;
-    const unit = this.size * ratio;
-    // Few samples are drawn larger, so that they can be seen at all.
-    const larger = Math.max(1.5, Math.min(4, 12 / Math.log10(Math.max(10, this.shown)) - 0.9));
+    const reference = this.orbit.distance;
+    const unit = this.size * scale;
+    // Few points are drawn larger, so that they can be seen at all.
+    const larger = (shown: number): number =>
+      Math.max(1.5, Math.min(4, 12 / Math.log10(Math.max(10, shown)) - 0.9));
     const sparse = Math.max(1, Math.min(2.4, (50_000 / Math.max(1, this.rows)) ** 0.35));
-    const fade = over ? 0.5 : 0;
-    this.original.restyle({ size: unit * sparse, reference, fade, background });
-    const size = unit * Math.max(larger, 1.3 * sparse);
-    this.sample.restyle({ size, reference, fade: 0, background });
-    const marked = unit * larger + 9 * ratio;
-    this.marked.restyle({ size: marked, reference, fade: 0, background });
+    const style = { reference, fade: 0, background };
+    const fade = this.layout === "over" ? 0.5 : 0;
+    this.cloud.restyle({ ...style, size: unit * sparse, fade });
+    this.cell.restyle({ ...style, size: unit * sparse });
+    for (const { points, shown } of [this.sample, this.compared])
+      points.restyle({ ...style, size: unit * Math.max(larger(shown), 1.3 * sparse) });
+    this.marked.restyle({ ...style, size: unit * larger(this.sample.shown) + 9 * scale });
   }
 
-  private panes(): Panes {
-    return panesOf(this.canvas.clientWidth, this.canvas.clientHeight, this.layout === "over");
+  private panes(): readonly [Pane, Pane] {
+    const { clientWidth, clientHeight } = this.canvas;
+    return panesOf(clientWidth, clientHeight, this.layout === "over");
   }
 
-  /** The sample nearest to a place on the canvas, within 14 pixels. */
+  /** The sample nearest to a place on the canvas, if one is near. */
   sampleAt(x: number, y: number): number | undefined {
-    const panes = this.panes();
-    const camera = this.orbit.place();
+    const camera = this.orbit.ready();
     const bottom = this.canvas.clientHeight - y;
-    const [left, low] = panes.origins.find(
-      ([a, b]) => x >= a && x < a + panes.width && bottom >= b && bottom < b + panes.height,
-    ) ?? [0, 0];
+    const pane = this.panes().find(
+      (each) =>
+        x >= each.x && x < each.x + each.width && bottom >= each.y && bottom < each.y + each.height,
+    );
+    if (!pane) return undefined;
     const seen = new Vector3();
     let best: number | undefined;
-    let nearest = 14 ** 2;
-    for (let i = 0; i < this.shown; i++) {
-      seen.fromArray(this.samplePositions, 3 * i).project(camera);
+    let nearest = NEAR ** 2;
+    for (let i = 0; i < this.sample.shown; i++) {
+      seen.fromArray(this.sample.positions, 3 * i).project(camera);
       if (Math.abs(seen.z) > 1) continue;
-      const dx = left + ((seen.x + 1) / 2) * panes.width - x;
-      const dy = low + ((seen.y + 1) / 2) * panes.height - bottom;
+      const dx = pane.x + ((seen.x + 1) / 2) * pane.width - x;
+      const dy = pane.y + ((seen.y + 1) / 2) * pane.height - bottom;
       // Of those at the same place, the one in front.
       const away = dx * dx + dy * dy + 4 * seen.z;
       if (away < nearest) [nearest, best] = [away, i];

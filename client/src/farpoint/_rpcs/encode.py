@@ -5,8 +5,9 @@ from operator import attrgetter
 import numpy as np
 
 from farpoint._arrays import split_batch
-from farpoint._rpcs.calls import CallContext, UnaryRpc
-from farpoint._rpcs.sample import wrong_rows
+from farpoint._call import CallContext
+from farpoint._rpcs.calls import UnaryRpc
+from farpoint._rpcs.sample import split_rows
 from farpoint._tensors import Checksums, points_to_tensor, to_arrays, to_tensor
 from farpoint._types import Array, CloudAttributes
 from farpoint.errors import InternalError, InvalidArgumentError
@@ -15,14 +16,9 @@ from farpoint.v1 import sampling_pb2 as pb
 
 
 class EncodeRpc(UnaryRpc[pb.EncodeResponse, Encoding | list[Encoding]]):
-    """One cloud or a batch through a model; the arguments are those of `Client.encode`.
-
-    Raises:
-        InvalidArgumentError: an argument is wrong.
-    """
+    """One cloud or a batch through a model; the arguments are those of `Client.encode`."""
 
     method = attrgetter("sampling.Encode")
-    may_be_hedged = True
     request: pb.EncodeRequest
 
     def __init__(
@@ -47,12 +43,7 @@ class EncodeRpc(UnaryRpc[pb.EncodeResponse, Encoding | list[Encoding]]):
                 self.request.attributes.CopyFrom(to_tensor(columns))
 
     def read(self, response: pb.EncodeResponse, context: CallContext) -> Encoding | list[Encoding]:
-        """One `Encoding`, or a list where a batch was asked for.
-
-        Raises:
-            InternalError: the response does not fit the request.
-            DataLossError: it was damaged.
-        """
+        """One `Encoding`, or a list where a batch was asked for."""
         timings = context.read_timings(response.timings)
         by_stage = [self._stages(stage) for stage in response.stages]
         encodings = [
@@ -68,40 +59,33 @@ class EncodeRpc(UnaryRpc[pb.EncodeResponse, Encoding | list[Encoding]]):
 
     def _stages(self, stage: pb.EncodedStage) -> list[Stage]:
         """A stage of each cloud."""
-        clouds = self.batch.clouds
-        indices, features, counts, distances = to_arrays(
-            stage.indices,
-            stage.features,
-            stage.counts,
-            stage.mean_distances,
-            checksums=self.checksums,
-        )
-        indices, counts = indices.astype(np.int64), counts.astype(np.int64)
-        features, distances = features.astype(np.float32), distances.astype(np.float32)
-        sizes = {len(indices), len(features), len(counts), len(distances), sum(stage.lengths)}
-        if len(stage.lengths) != len(clouds) or len(sizes) != 1:
+        clouds, lengths = self.batch.clouds, list(stage.lengths)
+        tensors = (stage.indices, stage.features, stage.counts, stage.mean_distances)
+        indices, features, counts, distances = to_arrays(*tensors, checksums=self.checksums)
+        sizes = {len(indices), len(features), len(counts), len(distances), sum(lengths)}
+        if len(lengths) != len(clouds) or len(sizes) != 1 or indices.ndim != 1:
             raise InternalError(
-                f"the server answered with {sorted(sizes)} rows for clouds of "
-                f"{list(stage.lengths)} points, expected as many of each of {len(clouds)}"
+                f"the server answered with {sorted(sizes)} rows for clouds of {lengths} points, "
+                f"expected as many of each of {len(clouds)}"
             )
-        stages = []
-        end = 0
-        for cloud, length in zip(clouds, stage.lengths, strict=True):
-            part = slice(end, end + length)
-            end = part.stop
-            rows = indices[part]
-            if rows.min() < 0 or rows.max() >= len(cloud):
-                raise wrong_rows(rows, cloud)
-            stages.append(
-                Stage(
-                    indices=rows,
-                    points=cloud[rows],
-                    features=features[part],
-                    counts=counts[part],
-                    mean_distances=distances[part],
-                )
+        ends = np.cumsum(lengths)[:-1]
+        return [
+            Stage(
+                indices=rows,
+                points=cloud[rows],
+                features=part.astype(np.float32),
+                counts=count.astype(np.int64),
+                mean_distances=distance.astype(np.float32),
             )
-        return stages
+            for cloud, rows, part, count, distance in zip(
+                clouds,
+                split_rows(indices, lengths, clouds),
+                np.split(features, ends),
+                np.split(counts, ends),
+                np.split(distances, ends),
+                strict=True,
+            )
+        ]
 
 
 def _in_common_width(attributes: list[CloudAttributes]) -> list[Array]:

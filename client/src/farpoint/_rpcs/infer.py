@@ -5,25 +5,24 @@ from operator import attrgetter
 from typing import Any
 
 from farpoint._arrays import as_array
-from farpoint._rpcs.calls import CallContext, UnaryRpc
+from farpoint._call import CallContext
+from farpoint._dtypes import TYPES
+from farpoint._rpcs.calls import UnaryRpc
 from farpoint._tensors import Checksums, check_payload, to_arrays, wire_type
 from farpoint.errors import InternalError, InvalidArgumentError
 from farpoint.inference import open_inference_pb2 as oip
 from farpoint.models import Inference
-from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import tensor_pb2
+from farpoint.v1 import sampling_pb2
+from farpoint.v1 import tensor_pb2 as pb
 
 # Requests of one batch that are under way at a time: the server joins them as it joins callers.
 CONCURRENCY = 8
-_PREFIX = "DATA_TYPE_"
+_NAMES = {pb.DataType.Value(f"DATA_TYPE_{kind.farpoint}"): kind.open_inference for kind in TYPES}
+_NUMBERS = {name: number for number, name in _NAMES.items()}
 
 
 class InferRpc(UnaryRpc[oip.ModelInferResponse, Inference]):
-    """One request to a model; the arguments are those of `Client.infer`.
-
-    Raises:
-        InvalidArgumentError: an argument is wrong.
-    """
+    """One request to a model; the arguments are those of `Client.infer`."""
 
     method = attrgetter("inference.ModelInfer")
     request: oip.ModelInferRequest
@@ -51,19 +50,12 @@ class InferRpc(UnaryRpc[oip.ModelInferResponse, Inference]):
         check_payload(sum(array.nbytes for array in arrays.values()), "inputs")
         for name, array in arrays.items():
             number = wire_type(array.dtype, f"inputs[{name}].datatype")
-            datatype = tensor_pb2.DataType.Name(number).removeprefix(_PREFIX)
-            datatype = datatype.replace("FLOAT", "FP")
-            self.request.inputs.add(name=name, datatype=datatype, shape=array.shape)
+            self.request.inputs.add(name=name, datatype=_NAMES[number], shape=array.shape)
             little = array.astype(array.dtype.newbyteorder("<"), copy=False)
             self.request.raw_input_contents.append(little.tobytes())
 
     def read(self, response: oip.ModelInferResponse, context: CallContext) -> Inference:
-        """The outputs by name.
-
-        Raises:
-            InternalError: the response is not one of the protocol.
-            DataLossError: it was damaged.
-        """
+        """The outputs by name."""
         times = {name: value.double_param for name, value in response.parameters.items()}
         known = {name: times.get(name, 0.0) for name in ("queue_ms", "compute_ms", "server_ms")}
         if len(response.outputs) != len(response.raw_output_contents):
@@ -74,18 +66,15 @@ class InferRpc(UnaryRpc[oip.ModelInferResponse, Inference]):
         return Inference(
             response.model_name,
             dict(zip(tensors, arrays, strict=True)),
-            context.read_timings(pb.Timings(**known)),
+            context.read_timings(sampling_pb2.Timings(**known)),
             context.request_id,
         )
 
 
-def _tensor(output: oip.ModelInferResponse.InferOutputTensor, data: bytes) -> tensor_pb2.Tensor:
-    name = output.datatype.replace("FP", "FLOAT")
-    try:
-        number = tensor_pb2.DataType.Value(_PREFIX + name)
-    except ValueError:
-        raise InternalError(f"the server answered with the unknown type {name}") from None
-    tensor = tensor_pb2.Tensor(data_type=number, shape=output.shape, data=data)
+def _tensor(output: oip.ModelInferResponse.InferOutputTensor, data: bytes) -> pb.Tensor:
+    if output.datatype not in _NUMBERS:
+        raise InternalError(f"the server answered with the unknown type {output.datatype}")
+    tensor = pb.Tensor(data_type=_NUMBERS[output.datatype], shape=output.shape, data=data)
     if "crc32c" in output.parameters:
         tensor.crc32c = output.parameters["crc32c"].int64_param
     return tensor

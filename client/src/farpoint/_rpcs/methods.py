@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from math import isfinite
 from numbers import Real
 from operator import index
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, TypedDict, get_args
 
+from farpoint._types import Attributes
 from farpoint.errors import InvalidArgumentError
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import voxel_grid_pb2
@@ -71,7 +72,7 @@ class RandomSampling:
 
 @dataclass(frozen=True)
 class PoissonDisk:
-    """Points farther than a radius from one another, as many as there is room for.
+    """Points farther than a radius from one another, as many as fit.
 
     They are the beginning of the farthest points, which ends at the first covering radius that is
     at most this: the sample for a larger radius is a prefix of that for a smaller one. `m`, if
@@ -89,6 +90,34 @@ class PoissonDisk:
 
 
 Method: TypeAlias = VoxelGrid | RandomSampling | PoissonDisk
+Nonfinite: TypeAlias = Literal["reject", "ignore"]
+
+
+class SampleOptions(TypedDict, total=False):
+    """Keyword arguments of `sample`, for the overloads."""
+
+    attributes: Attributes | None
+    start: int | Sequence[int]
+    nonfinite: Nonfinite
+    radius: float | None
+    method: Method | None
+    timeout: float | None
+
+
+class EncodeOptions(TypedDict, total=False):
+    """Keyword arguments of `encode`."""
+
+    model: str | None
+    attributes: Attributes | None
+    timeout: float | None
+
+
+class InferOptions(TypedDict, total=False):
+    """Keyword arguments of `infer`."""
+
+    outputs: Sequence[str] | None
+    timeout: float | None
+
 
 _SELECTIONS: dict[str, voxel_grid_pb2.VoxelSelection.ValueType] = {
     "first": voxel_grid_pb2.VOXEL_SELECTION_FIRST,

@@ -4,6 +4,7 @@ import operator
 from collections.abc import Sequence, Sized
 
 import numpy as np
+from numpy.typing import NDArray
 
 from farpoint._arrays import (
     CloudBatch,
@@ -11,7 +12,8 @@ from farpoint._arrays import (
     check_start_indices,
     split_batch,
 )
-from farpoint._rpcs.calls import CallContext, UnaryRpc
+from farpoint._call import CallContext
+from farpoint._rpcs.calls import UnaryRpc
 from farpoint._rpcs.methods import (
     Method,
     PoissonDisk,
@@ -20,12 +22,12 @@ from farpoint._rpcs.methods import (
     check_radius,
     write_method,
 )
+from farpoint._rpcs.packed_batch import PackedBatch, packed_batch
 from farpoint._rpcs.serialized import SerializedRequest, with_packed_data
 from farpoint._shared_memory import Lease
 from farpoint._tensors import Checksums, points_to_tensor, to_arrays
 from farpoint._types import Array
 from farpoint.errors import InternalError, InvalidArgumentError
-from farpoint.packed.batch import PackedBatch, packed_batch
 from farpoint.results import Sample
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
@@ -44,13 +46,9 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
     Args:
         lease: puts large clouds into shared memory; None sends them.
         checksums: of the tensors of the answer.
-
-    Raises:
-        InvalidArgumentError: an argument is wrong.
     """
 
     method = operator.attrgetter("sampling.Sample")
-    may_be_hedged = True
     head: pb.SampleRequest
     """The request, without `data`."""
     data: list[memoryview]
@@ -69,36 +67,17 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         radius: float | None = None,
         method: Method | None = None,
     ) -> None:
-        check_nonfinite(nonfinite)
-        if method is not None:
-            check_arguments(method, m, start, radius)
+        check_choice(m, start, nonfinite, radius, method)
         packed = None if isinstance(points, np.ndarray) else packed_batch(points, attributes)
         self.batch: CloudBatch | PackedBatch = packed or split_batch(
             points, attributes, own_attributes=True
         )
-        clouds = self.batch.clouds
         self.checksums = checksums
         self.head, self.data = pb.SampleRequest(), []
         self.request = self.head
-        if not clouds:  # nothing to ask for
+        if not self.batch.clouds:  # nothing to ask for
             return
-        if radius is not None:
-            check_radius(radius)
-        unbounded = m is None and (
-            radius is not None or isinstance(method, VoxelGrid | PoissonDisk)
-        )
-        self.head = self.request = pb.SampleRequest(
-            lengths=map(len, clouds),
-            sample_counts=[] if unbounded else check_sample_counts(m, clouds),
-            covering_radius=radius,
-            start_indices=check_start_indices(start, clouds),
-            method=pb.SAMPLING_METHOD_FARTHEST_POINT,
-            nonfinite_policy=_NONFINITE[nonfinite],
-            return_distances=True,
-            return_checksums=checksums.are_wanted,
-        )
-        if method is not None:
-            write_method(method, self.head, len(clouds))
+        self.head = self.request = self._head(m, start, nonfinite, radius, method)
         if isinstance(self.batch, PackedBatch):
             self.data = self.batch.describe(self.head, lease)
             if self.data:
@@ -108,35 +87,48 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         tensor = points_to_tensor(arrays) if lease is None else lease.points_to_tensor(arrays)
         self.head.points.CopyFrom(tensor)
 
-    def read(self, response: pb.SampleResponse, context: CallContext) -> Sample | list[Sample]:
-        """One `Sample`, or a list where a batch was asked for.
+    def _head(
+        self, m: object, start: object, nonfinite: str, radius: float | None, method: Method | None
+    ) -> pb.SampleRequest:
+        """The request without its points."""
+        clouds = self.batch.clouds
+        unbounded = m is None and (
+            radius is not None or isinstance(method, VoxelGrid | PoissonDisk)
+        )
+        head = pb.SampleRequest(
+            lengths=map(len, clouds),
+            sample_counts=[] if unbounded else check_sample_counts(m, clouds),
+            covering_radius=radius,
+            start_indices=check_start_indices(start, clouds),
+            method=pb.SAMPLING_METHOD_FARTHEST_POINT,
+            nonfinite_policy=_NONFINITE[nonfinite],
+            return_distances=True,
+            return_checksums=self.checksums.are_wanted,
+        )
+        if method is not None:
+            write_method(method, head, len(clouds))
+        return head
 
-        Raises:
-            InternalError: the response does not fit the request.
-            DataLossError: it was damaged.
-        """
+    def read(self, response: pb.SampleResponse, context: CallContext) -> Sample | list[Sample]:
+        """One `Sample`, or a list where a batch was asked for."""
         self._check(response)
-        is_shifted = self._is_shifted(response)
-        timings = context.read_timings(response.timings)
-        tensors = [response.indices, *([response.distances] * self.head.return_distances)]
+        has_distances, batch = self.head.return_distances, self.batch
+        tensors = [response.indices, *([response.distances] * has_distances)]
         indices, *measured = to_arrays(*tensors, checksums=self.checksums)
-        indices = indices.astype(np.int64)
+        rows_of = split_rows(indices, response.lengths, batch.clouds)
         distances = measured[0].astype(np.float32) if measured else np.empty(0, np.float32)
-        origins = self._origins(response) if is_shifted else None
-        means = self._means(response) if self.head.return_points else None
+        is_shifted, means = self._is_shifted(response), None
+        origins = self._table(response.origins, len(batch.clouds)) if is_shifted else None
+        if self.head.return_points:
+            means = self._table(response.points, len(indices))
+        timings = context.read_timings(response.timings)
         samples, end = [], 0
-        clouds: Sequence[Sized] = self.batch.clouds
-        for i, cloud in enumerate(clouds):
-            begin, end = end, end + response.lengths[i]
-            rows = indices[begin:end]
-            if rows.min() < 0 or rows.max() >= len(cloud):
-                raise wrong_rows(rows, cloud)
-            points, attributes = self.batch.choose(i, rows)
-            if means is not None:
-                points = means[begin:end]
+        for i, rows in enumerate(rows_of):
+            begin, end = end, end + len(rows)
+            points, attributes = batch.choose(i, rows)
             sample = Sample(
                 indices=rows,
-                points=points,
+                points=points if means is None else means[begin:end],
                 attributes=attributes,
                 distances=distances[begin:end],
                 timings=timings,
@@ -144,7 +136,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
                 request_id=context.request_id,
             )
             samples.append(sample)
-        return samples[0] if self.batch.single else samples
+        return samples[0] if batch.single else samples
 
     def _is_shifted(self, response: pb.SampleResponse) -> bool:
         """Whether the server sampled around origins of its own, as it does in float64."""
@@ -154,29 +146,20 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             return response.HasField("origins")
         return self.head.points.data_type == tensor_pb2.DATA_TYPE_FLOAT64
 
-    def _origins(self, response: pb.SampleResponse) -> Array:
-        [origins] = to_arrays(response.origins, checksums=self.checksums)
-        expected = len(self.batch.clouds), 3
-        if origins.shape != expected:
+    def _table(self, tensor: tensor_pb2.Tensor, rows: int) -> Array:
+        """Coordinates (rows, 3) beside the indices: origins of the clouds, or means of voxels."""
+        [values] = to_arrays(tensor, checksums=self.checksums)
+        if values.shape != (rows, 3):
             raise InternalError(
-                f"the server answered with origins of shape {origins.shape}, expected {expected}"
+                f"the server answered with coordinates of shape {values.shape}, expected {rows, 3}"
             )
-        return origins
-
-    def _means(self, response: pb.SampleResponse) -> Array:
-        [means] = to_arrays(response.points, checksums=self.checksums)
-        expected = sum(response.lengths), 3
-        if means.shape != expected:
-            raise InternalError(
-                f"the server answered with means of shape {means.shape}, expected {expected}"
-            )
-        return means
+        return values
 
     def _check(self, response: pb.SampleResponse) -> None:
         counts = list(self.head.sample_counts) or list(self.head.lengths)
         expected = counts * len(self.batch.clouds) if len(counts) == 1 else counts
         lengths = list(response.lengths)
-        indices, distances = response.indices.shape[:1], response.distances.shape[:1]
+        indices, distances = response.indices.shape, response.distances.shape
         fits = lengths == expected
         is_most = self.head.HasField("covering_radius") or not self.head.sample_counts
         if is_most and len(lengths) == len(expected):
@@ -189,16 +172,31 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             )
 
 
-def check_nonfinite(nonfinite: str) -> None:
-    """Raises InvalidArgumentError for anything but a known policy."""
+def check_choice(
+    m: object, start: object, nonfinite: str, radius: float | None, method: Method | None
+) -> None:
+    """Raises InvalidArgumentError for arguments that are wrong whatever the cloud is."""
     if nonfinite not in _NONFINITE:
         raise InvalidArgumentError(
             f'nonfinite must be "reject" or "ignore", got {nonfinite!r}', field="nonfinite_policy"
         )
+    if method is not None:
+        check_arguments(method, m, start, radius)
+    if radius is not None:
+        check_radius(radius)
 
 
-def wrong_rows(rows: Array, cloud: Sized) -> InternalError:
-    """For indices that are not rows of the cloud."""
-    return InternalError(
-        f"the server answered with rows {rows.min()} to {rows.max()} of {len(cloud)} points"
-    )
+def split_rows(
+    indices: Array, lengths: Sequence[int], clouds: Sequence[Sized]
+) -> list[NDArray[np.int64]]:
+    """The chosen rows of each cloud; raises InternalError for numbers that are no rows of it."""
+    if indices.dtype.kind not in "iu":
+        raise InternalError(f"the server answered with indices of type {indices.dtype}")
+    parts = np.split(indices.astype(np.int64), np.cumsum(lengths)[:-1])
+    for rows, cloud in zip(parts, clouds, strict=True):
+        if not len(rows) or rows.min() < 0 or rows.max() >= len(cloud):
+            low, high = (rows.min(), rows.max()) if len(rows) else (None, None)
+            raise InternalError(
+                f"the server answered with rows {low} to {high} of {len(cloud)} points"
+            )
+    return parts

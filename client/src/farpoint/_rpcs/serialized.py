@@ -57,12 +57,7 @@ def in_stream(
 
 
 def take_serialized(stub: Any, channel: Any) -> None:
-    """Lets a generated stub of SamplingService send a `SerializedRequest` as well.
-
-    Args:
-        stub: Of `channel`, which is one of grpc or of grpc.aio.
-        channel: Made by the same call as in generated code.
-    """
+    """Lets a generated stub of SamplingService send a `SerializedRequest` as well."""
     stub.Sample = channel.unary_unary(
         f"/{_SERVICE}/Sample",
         request_serializer=operator.methodcaller("SerializeToString"),

@@ -1,18 +1,26 @@
-"""The SampleStream RPC: its requests, and the clouds that were sent and are not yet answered."""
+"""Sampling in streams of messages: SampleStream, and SampleLarge for one large request."""
 
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, TypeAlias
 
-from farpoint._rpcs.calls import CallContext
-from farpoint._rpcs.methods import Method, check_arguments, check_radius
-from farpoint._rpcs.sample import SampleRpc, check_nonfinite
+from farpoint._call import CallContext
+from farpoint._rpcs.calls import UnaryRpc
+from farpoint._rpcs.methods import Method
+from farpoint._rpcs.sample import SampleRpc, check_choice
 from farpoint._rpcs.serialized import SerializedRequest, in_stream
 from farpoint._tensors import Checksums
 from farpoint.errors import InternalError, InvalidArgumentError, from_status
 from farpoint.results import Sample, StreamedSample
 from farpoint.v1 import sampling_pb2 as pb
+
+# No server's limit is lower in practice, so a smaller request need not ask for it.
+CERTAINLY_ACCEPTED_BYTES = 1 << 20
+# Large enough that the cost of a message does not count, small enough to be sent while the next
+# chunk is packed.
+CHUNK_BYTES = 1 << 20
 
 Request: TypeAlias = pb.SampleStreamRequest | SerializedRequest
 
@@ -44,17 +52,14 @@ class SampleStreamRpc:
         radius: float | None = None,
         method: Method | None = None,
     ) -> None:
-        check_nonfinite(nonfinite)
-        if radius is not None:
-            check_radius(radius)
-        if method is not None:
-            check_arguments(method, m, start, radius)
+        check_choice(m, start, nonfinite, radius, method)
         self.context = context
         self._arguments = m, None, start, nonfinite, None, checksums, radius, method
         self._mode = pb.STREAM_MODE_LATEST if latest_only else pb.STREAM_MODE_EVERY
         self._sent = 0
         self._entries: deque[_Entry] = deque()
         self._failure: Exception | None = None
+        self._is_complete = False
 
     @property
     def options(self) -> dict[str, Any]:
@@ -62,12 +67,13 @@ class SampleStreamRpc:
         return {"timeout": self.context.timeout, "metadata": self.context.metadata}
 
     def requests(self, clouds: Iterable[object]) -> Iterator[Request]:
-        """What is to be sent; a failure of `clouds` ends it and is kept for `finish`."""
+        """The messages of the stream; a failure of `clouds` ends them and is kept for `finish`."""
         try:
             for index, points in enumerate(clouds):
                 yield from self._request(index, points)
         except Exception as error:
             self._failure = error
+        self._is_complete = True
 
     async def requests_async(
         self, clouds: Iterable[object] | AsyncIterable[object]
@@ -81,6 +87,7 @@ class SampleStreamRpc:
                 index += 1
         except Exception as error:
             self._failure = error
+        self._is_complete = True
 
     def read(self, response: pb.SampleStreamResponse) -> Iterator[StreamedSample]:
         """The answer, after those to clouds before it that were never sent."""
@@ -97,12 +104,24 @@ class SampleStreamRpc:
                 return
 
     def finish(self) -> Iterator[StreamedSample]:
-        """What is left when the server has ended; raises what the caller's own clouds raised."""
+        """The clouds left when the server has ended; raises the error of the caller's clouds.
+
+        Raises:
+            InternalError: the server ended the stream before it had answered everything.
+        """
+        unanswered = 0
         for entry in self._entries:
             if isinstance(entry.rpc, InvalidArgumentError):
                 yield StreamedSample(entry.index, None, entry.rpc)
+            else:
+                unanswered += self._mode == pb.STREAM_MODE_EVERY
         if self._failure is not None:
             raise self._failure
+        if unanswered or not self._is_complete:
+            raise InternalError(
+                f"the server ended the stream early, {unanswered} clouds are not answered",
+                request_id=self.context.request_id,
+            )
 
     def _request(self, index: int, points: object) -> Iterator[Request]:
         rpc = self._sample_rpc(points)
@@ -140,3 +159,29 @@ async def _each(clouds: Iterable[object] | AsyncIterable[object]) -> AsyncIterat
     else:
         for points in clouds:
             yield points
+
+
+class UploadRpc(UnaryRpc[pb.SampleLargeResponse, Sample | list[Sample]]):
+    """A `SampleRpc` in several messages."""
+
+    method = attrgetter("sampling.SampleLarge")
+
+    def __init__(self, rpc: SampleRpc, limit: int) -> None:
+        self._rpc = rpc
+        self.request = _messages(rpc, min(CHUNK_BYTES, limit // 2))
+
+    def read(self, response: pb.SampleLargeResponse, context: CallContext) -> Sample | list[Sample]:
+        return self._rpc.read(response.response, context)
+
+
+def _messages(rpc: SampleRpc, chunk_bytes: int) -> Iterator[pb.SampleLargeRequest]:
+    """The request without the data of its points, then the data in chunks."""
+    pieces = rpc.data
+    if not pieces:
+        pieces = [memoryview(rpc.head.points.data)]
+        rpc.head.points.ClearField("data")
+    yield pb.SampleLargeRequest(request=rpc.head)
+    step = max(1, chunk_bytes)
+    for data in pieces:
+        for begin in range(0, len(data), step):
+            yield pb.SampleLargeRequest(points_data=bytes(data[begin : begin + step]))

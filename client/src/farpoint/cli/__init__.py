@@ -1,18 +1,40 @@
-"""The command `farpoint`; importing this loads typer and rich, importing `farpoint` does not."""
+"""The command `farpoint`; its modules are imported after Ctrl-C is taken care of."""
 
 import os
+import signal
 import sys
+from types import FrameType
+from typing import NoReturn
 
-from farpoint.cli.app import app
-
-__all__ = ["app", "main"]
+_INTERRUPTED = 130
 
 
 def main() -> None:
     """Entry point of the command."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as of a job in the background
+        signal.signal(signal.SIGINT, _leave)
+    from farpoint.cli.app import app
+
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         app(prog_name="farpoint")
+    except SystemExit as ended:
+        if ended.code == _INTERRUPTED:
+            _leave()
+        raise
     except BrokenPipeError:
         # The reader of a pipe has seen enough; Python would complain again on its way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    """Ends the command after its clean-up; another Ctrl-C does not wait for that."""
+    signal.signal(signal.SIGINT, _leave)
+    raise KeyboardInterrupt
+
+
+def _leave(_number: int = 0, _frame: FrameType | None = None) -> NoReturn:
+    os.write(2, b"farpoint: interrupted\n")
+    os._exit(_INTERRUPTED)

@@ -1,28 +1,17 @@
-"""The commands and their options."""
+"""The commands and their options; the code behind them is imported when one runs."""
 
-import dataclasses
 import functools
-import importlib.util
-import json
-import subprocess
-import sys
 from collections.abc import Callable
-from contextlib import closing
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from farpoint._channel import DEFAULT_TIMEOUT_S
-from farpoint.cli import encode as encoder
-from farpoint.cli import memory as memory_view
-from farpoint.cli import models as model_view
-from farpoint.cli.bench.command import bench
-from farpoint.cli.connection import Connection, with_connection
+from farpoint._targets import DEFAULT_TIMEOUT_S
+from farpoint.cli.bench import command as bench
+from farpoint.cli.connection import Connection, with_connection, with_fields
 from farpoint.cli.failures import clean_failure
-from farpoint.cli.health import check_health
-from farpoint.cli.sample.command import sample
+from farpoint.cli.sample import command as sample
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,7 +30,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def run(context: typer.Context, **values: object) -> None:
-        with clean_failure(context.obj.target):
+        with clean_failure():
             function(context.obj, **values)
 
     app.command()(with_connection(run, from_environment=False))
@@ -50,6 +39,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"farpoint {version('farpoint')}")
         raise typer.Exit
 
@@ -65,8 +56,8 @@ def _options(
 
 
 app.callback()(with_connection(_options, from_environment=True))
-command(sample)
-command(bench)
+command(with_fields(sample.sample, sample.Arguments, sample.OPTIONS))
+command(with_fields(bench.bench, bench.Arguments, bench.OPTIONS))
 
 
 @command
@@ -83,23 +74,26 @@ def encode(
     as_json: Json = False,
 ) -> None:
     """Run a model over a cloud file, and write the points and features of each of its stages."""
-    encoder.check_output(output)
+    from farpoint.cli import server
+
+    server.check_output(output)
     with connection.connect(timeout) as client:
-        encoding = encoder.run(client, source, output, model, attribute or [])
-    encoder.report(source, output, encoding, as_json=as_json)
+        server.encode(client, source, output, model, attribute or [], as_json=as_json)
 
 
 @command
 def models(connection: Connection, timeout: Timeout = 10.0, as_json: Json = False) -> None:
     """Show the models that a server has loaded."""
+    from farpoint.cli.server import show
+
     with connection.connect(timeout) as client:
-        model_view.show(client.list_models(), as_json=as_json)
+        show(client.list_models(), as_json=as_json)
 
 
 @command
 def load(
     connection: Connection,
-    name: Annotated[str, typer.Argument(help="What `encode` or a client is to call the model.")],
+    name: Annotated[str, typer.Argument(help="Name of the model in later calls.")],
     path: Annotated[
         str | None,
         typer.Option(help="A file on the server's machine; else the weights it has."),
@@ -108,8 +102,10 @@ def load(
     as_json: Json = False,
 ) -> None:
     """Have a server load a model, and wait until it is ready."""
+    from farpoint.cli.server import show
+
     with connection.connect(timeout) as client:
-        model_view.load(client, name, path, as_json=as_json)
+        show([client.load_model(name, path)], as_json=as_json)
 
 
 @command
@@ -128,7 +124,11 @@ def unload(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )
 def export(context: typer.Context) -> None:
-    """Write a .pt2 archive that a server can load from an nn.Module (needs farpoint-server)."""
+    """Write a .pt2 archive of an nn.Module that a server can load (needs farpoint-server)."""
+    import importlib.util
+    import subprocess
+    import sys
+
     if importlib.util.find_spec("farpoint_models") is None:
         typer.echo("farpoint export: it needs torch: pip install farpoint-server", err=True)
         raise typer.Exit(2)
@@ -139,19 +139,11 @@ def export(context: typer.Context) -> None:
 
 @command
 def info(connection: Connection, timeout: Timeout = 10.0, as_json: Json = False) -> None:
-    """Show what a server is and what it accepts."""
+    """Show the server's version, devices, methods and limits."""
+    from farpoint.cli.server import show_info
+
     with connection.connect(timeout) as client:
-        found = client.server_info()
-    if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(found)))
-        return
-    typer.echo(f"farpoint-server {found.version}, torch {found.torch_version}")
-    for device in found.devices:
-        typer.echo(f"device   {device.name}: {device.description}")
-    typer.echo(f"methods  {', '.join(found.methods)}")
-    typer.echo(f"points   {', '.join(found.point_types)}")
-    for name, limit in dataclasses.asdict(found.limits).items():
-        typer.echo(f"limit    {name.replace('_', ' ')}: {limit}")
+        show_info(client.server_info(), as_json=as_json)
 
 
 @command
@@ -161,8 +153,9 @@ def health(
     timeout: Timeout = 5.0,
 ) -> None:
     """Ask a server whether it is serving: exit code 0 if so, else 1."""
-    with closing(connection.open_channel()) as channel:
-        status = check_health(channel, service, timeout)
+    from farpoint.cli.server import check_health
+
+    status = check_health(connection, service, timeout)
     typer.echo(status)
     raise typer.Exit(0 if status == "SERVING" else 1)
 
@@ -184,13 +177,15 @@ def memory(
     timeout: Timeout = 10.0,
     as_json: Json = False,
 ) -> None:
-    """Show what the memory of a server's devices is used for."""
+    """Show how the memory of a server's devices is used."""
+    from farpoint.cli import memory as view
+
     with connection.connect(timeout) as client:
         if trim:
-            memory_view.trim(client)
+            view.trim(client)
         if snapshot is not None:
-            memory_view.save_snapshot(client, snapshot)
+            view.save_snapshot(client, snapshot)
         elif watch:
-            memory_view.watch(client, as_json=as_json)
+            view.watch(client, as_json=as_json)
         else:
-            memory_view.show(client.memory(), as_json=as_json)
+            view.show(client.memory(), as_json=as_json)

@@ -1,20 +1,22 @@
 """Server, TLS and token options, which may stand before the command or behind it."""
 
+import dataclasses
 import functools
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-import grpc
 import typer
 
-from farpoint._channel import DEFAULT_TARGET, open_channel
-from farpoint._client import Client
-from farpoint._security import Security, Tls, read_security
+from farpoint._targets import DEFAULT_TARGET, checked_target
 from farpoint.errors import InvalidArgumentError
+
+if TYPE_CHECKING:  # gRPC is loaded by the commands that need it
+    from farpoint._client import Client
+    from farpoint._security import Security, Tls
 
 # Never a flag: others on the machine could read it from the list of processes.
 TOKEN_VARIABLE = "FARPOINT_TOKEN"
@@ -50,21 +52,23 @@ class Connection:
     @property
     def target(self) -> str:
         """The server's address."""
-        return self.server or DEFAULT_TARGET
+        return checked_target(self.server or DEFAULT_TARGET)
 
-    def connect(self, timeout: float) -> Client:
+    def connect(self, timeout: float) -> "Client":
         """A client of the server."""
+        from farpoint._client import Client
+
         return Client(self.target, timeout=timeout, tls=self._tls(), token=self._token())
 
-    def open_channel(self) -> grpc.Channel:
-        """A channel to the server."""
-        return open_channel(self.target, self.security())
+    def security(self) -> "Security":
+        """For channels to the server that belong to no client."""
+        from farpoint._security import read_security
 
-    def security(self) -> Security:
-        """What a channel to the server is opened with."""
         return read_security(self.target, self._tls(), self._token())
 
-    def _tls(self) -> Tls | bool:
+    def _tls(self) -> "Tls | bool":
+        from farpoint._security import Tls
+
         files = (self.ca, self.certificate, self.key, self.server_name)
         return Tls(*files) if self.tls or any(files) else False
 
@@ -80,12 +84,12 @@ class Connection:
 
 
 def with_connection(command: Callable[..., None], *, from_environment: bool) -> Callable[..., None]:
-    """Adds the options to a command, and keeps what is given in the context.
+    """Adds the options to a command, and keeps their values in the context.
 
     Args:
         command: takes a `typer.Context` first; `context.obj` is then a `Connection`.
         from_environment: whether FARPOINT_SERVER and the like count, which is for the outermost
-            command to say: behind a command only what is typed there overrides.
+            command: behind a command only what is typed there overrides.
     """
 
     @functools.wraps(command)
@@ -95,23 +99,52 @@ def with_connection(command: Callable[..., None], *, from_environment: bool) -> 
         context.obj = replace(context.obj or Connection(), **known)
         command(context, **values)
 
-    added = [_parameter(name, from_environment) for name in _OPTIONS]
     first, *own = inspect.signature(command).parameters.values()
     own = [first.replace(name="context", annotation=typer.Context), *own]
-    run.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in (*own, *added)}
-    return run
+    added = [_parameter(name, from_environment) for name in _OPTIONS]
+    return with_parameters(run, [*own, *added])
+
+
+def with_fields(
+    command: Callable[..., None], fields: type, options: dict[str, Any]
+) -> Callable[..., None]:
+    """Turns the fields of a dataclass into the options of a command, which takes the dataclass."""
+
+    @functools.wraps(command)
+    def run(connection: Connection, **values: Any) -> None:
+        command(connection, fields(**values))
+
+    kinds = get_type_hints(fields)
+    parameters = [inspect.Parameter("connection", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    for field in dataclasses.fields(fields):
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        option: Any = options[field.name]
+        parameters.append(_keyword(field.name, default, _annotated(kinds[field.name], option)))
+    return with_parameters(run, parameters)
+
+
+def with_parameters(function: Any, parameters: list[inspect.Parameter]) -> Callable[..., None]:
+    """The function with another signature, which is how typer knows its options."""
+    function.__signature__ = inspect.Signature(parameters)
+    function.__annotations__ = {p.name: p.annotation for p in parameters}
+    adapted: Callable[..., None] = function
+    return adapted
 
 
 def _parameter(name: str, from_environment: bool) -> inspect.Parameter:
     kind, text = _OPTIONS[name]
     flag = "--" + name.replace("_", "-")
     variable = f"FARPOINT_{name.upper()}" if from_environment else None
-    # A flag without its opposite: nobody turns TLS off again.
+    # A flag without its opposite: nothing turns TLS off again.
     option = typer.Option(flag, envvar=variable, help=text, show_default=False)
+    return _keyword(name, None, _annotated(kind, option))
+
+
+def _annotated(kind: Any, option: Any) -> Any:
+    return Annotated[kind, option]
+
+
+def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )
-
-
-assert list(_OPTIONS) == [field.name for field in fields(Connection)]

@@ -1,4 +1,4 @@
-"""What went wrong, in one line of the command's own words, and the exit code."""
+"""Failures in one line of the command's own words, and their exit codes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +11,10 @@ from farpoint.errors import (
     InvalidArgumentError,
     ResourceExhaustedError,
     UnavailableError,
+    UnimplementedError,
 )
 
-# What the library and the server call an argument, and what it is called on the command line.
+# Names of arguments in the library and on the server, and on the command line.
 _WORDS = {
     'nonfinite="ignore"': "--nonfinite ignore",
     "nonfinite='ignore'": "--nonfinite ignore",
@@ -25,35 +26,37 @@ _WORDS = {
     "voxel_grid.voxel_size": "--voxel-size",
     "FARPOINT_MAX_MESSAGE_BYTES": "the server's --max-message-bytes",
 }
-START_HINT = (
-    "Nothing answers at {target}. To start a server: `make serve` in a checkout, or "
-    "`docker run -p 127.0.0.1:50051:50051 farpoint-server:cpu`; --server names another."
-)
 
 
 def explain(error: FarpointError) -> str:
     """The message in words of the command line."""
-    said = str(error)
+    message = str(error)
     for word, flag in _WORDS.items():
-        said = said.replace(word, flag)
-    return said
+        message = message.replace(word, flag)
+    return message
 
 
 @contextmanager
-def clean_failure(target: str | None = None) -> Iterator[None]:
-    """Expected failures end in one line and an exit code; where nobody listens, in a hint too."""
+def clean_failure() -> Iterator[None]:
+    """Expected failures end in one line, a hint where there is one, and an exit code."""
     try:
         yield
     except FarpointError as error:
         typer.echo(f"farpoint: {explain(error)}", err=True)
-        if _nobody_listens(error) and target is not None:
-            typer.echo(START_HINT.format(target=target), err=True)
-        if isinstance(error, ResourceExhaustedError) and "message" in str(error):
-            typer.echo("A server takes larger messages with --max-message-bytes.", err=True)
+        if hint := _hint(error):
+            typer.echo(hint, err=True)
         wrong_input = isinstance(error, (InvalidArgumentError, CloudFileError))
         raise typer.Exit(2 if wrong_input else 1) from error
 
 
-def _nobody_listens(error: FarpointError) -> bool:
-    """Rather than somebody who wants TLS, or other certificates."""
-    return isinstance(error, UnavailableError) and "handshake" not in str(error).lower()
+def _hint(error: FarpointError) -> str | None:
+    if isinstance(error, UnavailableError) and error.message.startswith("no server answers"):
+        return "--server names another."
+    if isinstance(error, ResourceExhaustedError) and "message" in str(error):
+        return "A server takes larger messages with --max-message-bytes."
+    if isinstance(error, UnimplementedError):
+        return (
+            "Administration has a port of its own: start the server with --admin-listen HOST:PORT, "
+            "and name that port with --server."
+        )
+    return None

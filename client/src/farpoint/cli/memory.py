@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 
 def show(memory: Memory, *, as_json: bool) -> None:
-    """Prints one look at the memory."""
+    """Prints the memory once."""
     if as_json:
         print(_as_json(memory), flush=True)
     else:
@@ -41,7 +41,7 @@ def watch(client: Client, *, as_json: bool) -> None:
 
 
 def trim(client: Client) -> None:
-    """Has the server give cached memory back, and says how much came."""
+    """Has the server give cached memory back, and prints how much."""
     for done in client.trim_memory():
         print(
             f"{_name(done)}: {_mib(done.returned_bytes)} MiB returned in {done.duration_ms:.1f} ms"
@@ -49,15 +49,10 @@ def trim(client: Client) -> None:
 
 
 def save_snapshot(client: Client, path: Path) -> None:
-    """Writes torch's snapshot; with several devices one file for each, named after it.
-
-    Raises:
-        FailedPreconditionError: the server has none.
-        CloudFileError: the file cannot be written.
-    """
+    """Writes torch's snapshot; with several devices one file for each, named after it."""
     devices = [device for device in client.memory(snapshots=True).devices if device.snapshot]
     if not devices:
-        raise FailedPreconditionError("torch keeps a memory snapshot of GPUs only; here is none")
+        raise FailedPreconditionError("torch keeps snapshots of GPUs only; here is none")
     for device in devices:
         process = f"-{device.process}" if device.process else ""
         name = f"{path.stem}-{device.device.replace(':', '')}{process}{path.suffix}"

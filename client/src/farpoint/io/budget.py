@@ -8,7 +8,7 @@ SHARE = 0.9
 
 
 def available_bytes() -> int | None:
-    """What the machine, the control group and the process's own limit leave; None if unknown."""
+    """Bytes that the machine, the control group and the process limit leave; None if unknown."""
     found = [n for n in (_machine(), _control_group(), _process_limit()) if n is not None]
     return min(found) if found else None
 

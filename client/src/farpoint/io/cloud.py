@@ -1,6 +1,6 @@
 """`Cloud`: coordinates and attributes read from a file, whose rows can be written back."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -14,7 +14,7 @@ Rows = NDArray[np.int64]
 
 
 class Source(Protocol):
-    """What a file held beyond coordinates, kept so that rows can be written in its own format."""
+    """The content of a file beyond coordinates, so that rows can be written in its own format."""
 
     def save(self, path: Path, rows: Rows) -> None:
         """Writes these rows, in this order, with everything the file had about them."""
@@ -36,7 +36,7 @@ class Chunks(Protocol):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Cloud:
-    """N points and what is known about each."""
+    """N points and their attributes."""
 
     points: Array
     """(N, 3) in the file's own precision: float64 where the file stores text or scaled integers."""
@@ -49,7 +49,7 @@ class Cloud:
     unit: str | None = None
     """Of the coordinates, where the file or its format names one: "metre", "foot", "degree"."""
     notes: tuple[str, ...] = ()
-    """What of the file is not in this cloud, in words: "12 faces are left out"."""
+    """Parts of the file that are not in this cloud, in words: "left out: 12 faces"."""
 
     def __len__(self) -> int:
         return len(self.points)
@@ -59,6 +59,51 @@ class Cloud:
         return f"Cloud({len(self)} points of {self.points.dtype}; attributes: {names or 'none'})"
 
     def take(self, rows: Rows) -> "Cloud":
-        """The rows as a cloud of their own, without what its file held beyond columns."""
+        """The rows as a cloud of their own, without the rest of its file."""
         chosen = {name: values[rows] for name, values in self.attributes.items()}
         return Cloud(self.points[rows], chosen, crs=self.crs, unit=self.unit)
+
+
+class LazyColumns(Mapping[str, Array]):
+    """Arrays by name; each is computed when it is looked up, and not kept."""
+
+    def __init__(self, names: list[str], compute: Callable[[str], Array]) -> None:
+        self._names = names
+        self._compute = compute
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._compute(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How a file is to be read; the defaults leave it to the file.
+
+    Attributes:
+        format: the suffix to go by, for example ".laz", instead of the file's own.
+        columns: names of the columns of a `.bin`, a plain array or a text without names.
+        array: the array of an `.npz` that holds the points.
+        topic: the topic of a recording that holds the clouds.
+        message: which cloud of the topic, from 0.
+    """
+
+    format: str | None = None
+    columns: tuple[str, ...] | None = None
+    array: str | None = None
+    topic: str | None = None
+    message: int = 0
+
+    def __post_init__(self) -> None:
+        missing = {"x", "y", "z"} - {name.lower() for name in self.columns or ("x", "y", "z")}
+        if missing:
+            raise ValueError(f"columns must name x, y and z, got {','.join(self.columns or ())}")
+        if self.columns and len(set(self.columns)) < len(self.columns):
+            raise ValueError(f"columns must differ in name, got {','.join(self.columns)}")

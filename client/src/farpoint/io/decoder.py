@@ -16,14 +16,13 @@ import numpy as np
 
 from farpoint._types import Array
 from farpoint.errors import CloudFileError
-from farpoint.io.cloud import Cloud, Rows
-from farpoint.io.options import ReadOptions
+from farpoint.io.cloud import Cloud, ReadOptions, Rows
 from farpoint.io.worker import receive, send
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What decoding one file may take.
+    """Bounds of decoding one file.
 
     Attributes:
         memory_bytes: on top of what a child starts with; 0 is no bound.
@@ -42,14 +41,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Opened:
-    """A file that a decoder has open.
-
-    Attributes:
-        count: its points.
-        points: (count, 3); None where they come in chunks.
-        notes: as of a `Cloud`.
-        unit: as of a `Cloud`.
-    """
+    """A file that a decoder has open."""
 
     count: int
     points: Array | None
@@ -108,9 +100,10 @@ class Decoder:
         colors: Array | None = self._ask("colors")["points"]
         return colors
 
-    def write(self, rows: Rows, paths: list[Path]) -> None:
-        """Writes rows of the open file."""
-        self._ask("write", rows, paths)
+    def write(self, rows: Rows, paths: list[Path]) -> tuple[str, ...]:
+        """Writes rows of the open file; returns notes about what was left out."""
+        notes: tuple[str, ...] = self._ask("write", rows, paths)["notes"]
+        return notes
 
     def close(self) -> None:
         """Ends the child."""
@@ -172,9 +165,9 @@ class Decoder:
         code = self._process.wait()
         if self._expired:
             return f"decoding took longer than {seconds:.0f} s"
-        said = _last_line(self._stderr)
+        line = _last_line(self._stderr)
         ended = signal.Signals(-code).name if code < 0 else f"status {code}"
-        return f"the decoder crashed ({ended}{': ' * bool(said)}{said})"
+        return f"the decoder crashed ({ended}{': ' * bool(line)}{line})"
 
 
 def _with_points(stream: IO[bytes], answer: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """numpy structured arrays, one record per point, from and to coordinates and attributes."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -19,16 +19,17 @@ _SPELLINGS = (
     ("points:0", "points:1", ("points:2",)),
     ("points_0", "points_1", ("points_2",)),
 )
+_COLOR_NAMES = (
+    ("red", "green", "blue"),
+    ("r", "g", "b"),
+    ("diffuse_red", "diffuse_green", "diffuse_blue"),
+)
 # One field with all three coordinates.
 _WIDE = ("xyz", "points", "position", "positions", "coord", "coords", "coordinates")
 
 
 def axis_positions(names: list[str]) -> list[int]:
-    """Where x, y and z are among the names, in any case, also as easting, northing, elevation.
-
-    Raises:
-        ValueError: one of them is missing.
-    """
+    """Where x, y and z are among the names, in any case, also as easting, northing, elevation."""
     plain = [_without_unit(name) for name in names]
     for first, second, thirds in _SPELLINGS:
         third = next((name for name in thirds if name in plain), None)
@@ -76,11 +77,7 @@ def _column_names(name: str, width: int) -> list[str]:
 
 
 def join_columns(columns: dict[str, Array]) -> Array:
-    """Columns as structured records of little-endian numbers that PLY and PCD can hold.
-
-    Raises:
-        ValueError: a column holds no numbers.
-    """
+    """Columns as structured records of little-endian numbers that PLY and PCD can hold."""
     types = [(name, _storable(name, column.dtype)) for name, column in columns.items()]
     records = np.empty(len(columns["x"]), types)
     for name, column in columns.items():
@@ -97,3 +94,52 @@ def _storable(name: str, dtype: np.dtype[np.generic]) -> str:
         # PLY ends at 32 bits; float64 holds whole numbers up to 2^53.
         return f"<{dtype.kind}{dtype.itemsize}" if dtype.itemsize <= 4 else "<f8"
     raise ValueError(f"the attribute {name!r} of type {dtype} has no place in this format")
+
+
+def named_columns(array: Array, names: Sequence[str]) -> tuple[Array, dict[str, Array]]:
+    """Coordinates and the other columns of an array (N, columns)."""
+    axes = axis_positions(list(names))
+    points = array[:, :3] if axes == [0, 1, 2] else array[:, axes]
+    return points, {names[i]: array[:, i] for i in range(len(names)) if i not in axes}
+
+
+def point_rows(values: Array, points: int, components: int) -> Array:
+    """(points,) or (points, components), in the machine's own byte order."""
+    shaped = values.reshape(points, components)
+    native = np.ascontiguousarray(shaped.astype(shaped.dtype.newbyteorder("="), copy=False))
+    return native[:, 0] if components == 1 else native
+
+
+def unpack_color(attributes: dict[str, Array]) -> dict[str, Array]:
+    """`rgb` as (N, 3) and `rgba` as (N, 4) uint8 where they hold 0xAARRGGBB as float or integer."""
+    for name in {"rgb", "rgba"} & set(attributes):
+        packed = attributes[name]
+        if packed.dtype.itemsize == 4 and packed.ndim == 1:
+            blue_first = np.ascontiguousarray(packed).view(np.uint8).reshape(-1, 4)
+            attributes[name] = blue_first[:, [2, 1, 0, 3][: len(name)]]
+    return attributes
+
+
+def colors_of(attributes: Mapping[str, Array]) -> Array | None:
+    """(N, 3) uint8; None where the cloud has no colors, or the same one everywhere."""
+    values = _color_columns(attributes)
+    if values is None or (values == values[:1]).all():
+        return None
+    values = np.nan_to_num(values.astype(np.float32))
+    highest = float(values.max())
+    # LAS has 16 bits, of which many files use eight.
+    full = 1 if highest <= 1 else 255 if highest <= 255 else 65535
+    return np.clip(values * (255 / full), 0, 255).astype(np.uint8)
+
+
+def _color_columns(attributes: Mapping[str, Array]) -> Array | None:
+    by_name = {name.lower(): name for name in attributes}
+    for name in ("rgb", "rgba"):
+        if name in by_name and (wide := attributes[by_name[name]]).ndim == 2:
+            return wide[:, :3]
+    for names in _COLOR_NAMES:
+        if all(name in by_name for name in names):
+            columns = [attributes[by_name[name]] for name in names]
+            is_number = all(column.dtype.kind in "iuf" for column in columns)
+            return np.stack(columns, axis=1) if is_number else None
+    return None

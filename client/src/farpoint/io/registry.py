@@ -1,69 +1,71 @@
-"""Which module reads and writes a suffix; it is imported only when a file asks for it."""
+"""The module that reads and writes each suffix; it is imported when a file asks for it."""
 
 import importlib
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 from farpoint.errors import CloudFileError
 
-_PACKAGE = "farpoint.io.formats"
-
+PACKAGE = "farpoint.io.formats"
 _MODULES = {
     ".npy": "npy",
     ".npz": "npz",
-    ".ply": "mesh.ply",
-    ".pcd": "pcd.pcd",
-    ".bin": "kitti",
-    ".las": "las.las",
-    ".laz": "las.las",
-    ".xyz": "text.text",
-    ".txt": "text.text",
-    ".csv": "text.text",
-    ".pts": "text.text",
-    ".obj": "mesh.obj",
-    ".off": "mesh.off",
-    ".stl": "mesh.stl",
-    ".vtk": "vtk.legacy",
-    ".vtp": "vtk.xml",
+    ".ply": "ply",
+    ".pcd": "pcd",
+    ".bin": "bin",
+    ".las": "las",
+    ".laz": "las",
+    ".xyz": "text",
+    ".txt": "text",
+    ".csv": "text",
+    ".pts": "text",
+    ".obj": "obj",
+    ".off": "mesh",
+    ".stl": "mesh",
+    ".vtk": "vtk",
+    ".vtp": "vtp",
     ".e57": "e57",
     ".parquet": "parquet",
-    ".mcap": "robot.bag",
-    ".db3": "robot.bag",
-    ".bag": "robot.bag",
+    ".mcap": "bag",
+    ".db3": "bag",
+    ".bag": "bag",
 }
-
-INDICES_SUFFIX = ".indices.npy"
-COPC_SUFFIX = ".copc.laz"
-
 SUFFIXES = tuple(_MODULES)
+INDICES_SUFFIX = ".indices.npy"
+_COPC_SUFFIX = ".copc.laz"
 
 
-@dataclass(frozen=True)
-class Format:
-    """How files are read and written; suffixes may share one."""
-
-    module: str
-
-    def load(self) -> ModuleType:
-        """The module, with `read(path, options)` and perhaps `write(path, cloud)`."""
-        return importlib.import_module(f"{_PACKAGE}.{self.module}")
-
-
-def format_of(path: Path, suffix: str | None = None) -> Format:
-    """The format that a suffix names.
-
-    Raises:
-        CloudFileError: there is none.
-    """
+def format_name(path: Path, suffix: str | None = None) -> str:
+    """The module of a suffix, by default the path's own; raises CloudFileError for others."""
     name = (suffix or path.suffix).lower()
     if name not in _MODULES:
-        known = " ".join(_MODULES)
-        raise CloudFileError(f"unknown suffix {name!r}, expected {known}", path=path)
-    return Format(_MODULES[name])
+        raise CloudFileError(f"unknown suffix {name!r}, expected {' '.join(_MODULES)}", path=path)
+    return f"{PACKAGE}.{_MODULES[name]}"
+
+
+def format_module(path: Path, suffix: str | None = None) -> ModuleType:
+    """The module, with `read(path, options)` and perhaps `write(path, cloud)`."""
+    return importlib.import_module(format_name(path, suffix))
 
 
 def is_cloud_file(path: Path) -> bool:
-    """Whether a file in a folder is meant when the folder is."""
-    name = path.name.lower()
-    return path.suffix.lower() in _MODULES and not name.endswith(INDICES_SUFFIX)
+    """Whether a file in a folder is read when the folder is."""
+    return path.suffix.lower() in _MODULES and not is_indices(path)
+
+
+def is_indices(path: Path) -> bool:
+    """Whether a name asks for the row indices."""
+    return path.name.lower().endswith(INDICES_SUFFIX)
+
+
+def check_writable(path: Path, *, same_format: bool) -> None:
+    """Raises CloudFileError where nothing writes a suffix, or only for clouds of its own format."""
+    if is_indices(path):
+        return
+    if path.name.lower().endswith(_COPC_SUFFIX):
+        raise CloudFileError("COPC is read but not written: name it .laz", path=path)
+    module = format_module(path)
+    own = hasattr(module, "WRITES_OWN")
+    if not (hasattr(module, "write") or (own and same_format)):
+        reason = "only a cloud read from {} can be written so" if own else "{} is read, not written"
+        raise CloudFileError(reason.format(path.suffix), path=path)

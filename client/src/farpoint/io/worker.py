@@ -21,16 +21,16 @@ from farpoint._types import Array
 from farpoint.errors import CloudFileError
 from farpoint.io import open_chunks, read_with, write_subset
 from farpoint.io.budget import limit_process
-from farpoint.io.cloud import Chunks, Cloud, Rows
-from farpoint.io.colors import colors_of
-from farpoint.io.failures import naming
-from farpoint.io.options import ReadOptions
+from farpoint.io.cloud import Chunks, Cloud, ReadOptions, Rows
+from farpoint.io.files import naming
+from farpoint.io.records import colors_of
+from farpoint.io.registry import is_indices
 
 LENGTH = struct.Struct("<Q")
 
 
 class Worker:
-    """What the requests are answered with; each public method is one."""
+    """Answers requests; each public method is one."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
@@ -67,16 +67,16 @@ class Worker:
     def colors(self) -> None:
         """(N, 3) uint8 of a file that is read whole; none where it has none."""
         with naming(self._path):
-            self._answer({}, colors_of(self._whole()))
+            self._answer({}, colors_of(self._whole().attributes))
 
     def write(self, rows: Rows, paths: list[Path]) -> None:
-        """Writes those rows to each path."""
+        """Writes those rows to each path; answers with notes about what was left out."""
         chosen = self._gather(rows) if self._chunks is not None else self._whole()
         places = np.arange(len(rows)) if self._chunks is not None else rows
+        notes: tuple[str, ...] = ()
         for path in paths:
-            is_index = path.name.endswith(".indices.npy")
-            write_subset(path, chosen, rows if is_index else places)
-        self._answer({})
+            notes += write_subset(path, chosen, rows if is_indices(path) else places)
+        self._answer({"notes": notes})
 
     def close(self) -> None:
         """Closes the file."""
@@ -113,11 +113,7 @@ def send(stream: BinaryIO, message: object) -> None:
 
 
 def receive(stream: BinaryIO) -> Any:
-    """The next message.
-
-    Raises:
-        EOFError: the other side is gone.
-    """
+    """The next message."""
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
         raise EOFError

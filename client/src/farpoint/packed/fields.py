@@ -7,14 +7,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike
 
+from farpoint._dtypes import TYPES
 from farpoint.errors import InvalidArgumentError
 
 AXES = ("x", "y", "z")
-# Of sensor_msgs/PointField; the last three are of ROS 2 alone.
-_ROS_TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}
-_ROS_TYPES |= {9: "i8", 10: "u8", 11: "b1"}
-# Of foxglove.PackedElementField.
-_FOXGLOVE_TYPES = {1: "u1", 2: "i1", 3: "u2", 4: "i2", 5: "u4", 6: "i4", 7: "f4", 8: "f8"}
+_ROS = {kind.ros: kind.numpy for kind in TYPES if kind.ros}
+_FOXGLOVE = {kind.foxglove: kind.numpy for kind in TYPES if kind.foxglove}
 
 
 class PointCloud2Like(Protocol):
@@ -55,7 +53,7 @@ class PackedField:
 def ros_fields(message: PointCloud2Like) -> list[PackedField]:
     """Those of a `sensor_msgs/PointCloud2`; raises InvalidArgumentError for an unknown type."""
     return [
-        PackedField(f.name, int(f.offset), _dtype(f.name, f.datatype, _ROS_TYPES), int(f.count))
+        PackedField(f.name, int(f.offset), _dtype(f.name, f.datatype, _ROS), int(f.count))
         for f in message.fields
     ]
 
@@ -63,7 +61,7 @@ def ros_fields(message: PointCloud2Like) -> list[PackedField]:
 def foxglove_fields(message: FoxgloveCloudLike) -> list[PackedField]:
     """Those of a `foxglove.PointCloud`; raises InvalidArgumentError for an unknown type."""
     return [
-        PackedField(f.name, int(f.offset), _dtype(f.name, f.type, _FOXGLOVE_TYPES))
+        PackedField(f.name, int(f.offset), _dtype(f.name, f.type, _FOXGLOVE))
         for f in message.fields
     ]
 

@@ -38,12 +38,7 @@ class View:
 
 
 def frame_cloud(points: Array, aspect: float) -> View:
-    """A view that the cloud fills, whatever its size and place.
-
-    Args:
-        points: (N, 3) finite.
-        aspect: width of the picture over its height.
-    """
+    """A view that the cloud fills, whatever its size and place."""
     points = np.asarray(points, np.float64)
     axes, eye, core = _camera(points) if _is_camera_frame(points) else _outside(points)
     seen = View(eye, axes, (0, 0, 0, 0)).project(core)

@@ -1,7 +1,6 @@
-"""What datasets give, as clouds, and the same thing with chosen rows: dicts, tuples, `Data`."""
+"""Items of datasets (arrays, tuples, dicts, `Data`) as clouds, and copies with chosen rows."""
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,30 +19,23 @@ OFFSET = "offset"
 PER_POINT = "index_valid_keys"
 
 
-class Container(ABC):
-    """Clouds, and what belongs to their points."""
+class Container:
+    """Clouds with data that belongs to their points."""
 
     clouds: list[Array]
-    """(Ni, 3) each."""
 
-    @abstractmethod
     def select(self, rows: list[Rows]) -> Any:
         """A copy with these rows of each cloud alone."""
+        raise NotImplementedError
 
 
 def open_container(data: Any, key: str | None) -> Container:
-    """The container that fits `data`.
-
-    Raises:
-        InvalidArgumentError: none does, or it has no coordinates.
-    """
+    """The container that fits `data`; raises InvalidArgumentError where it has no coordinates."""
     if isinstance(data, Mapping):
         return DictContainer(data, key)
     if isinstance(data, (tuple, list)):
         return TupleContainer(data)
-    if hasattr(data, "is_node_attr"):
-        return GraphContainer(data)
-    return ArrayContainer(data)
+    return GraphContainer(data) if hasattr(data, "is_node_attr") else ArrayContainer(data)
 
 
 class ArrayContainer(Container):
@@ -69,9 +61,8 @@ class TupleContainer(Container):
     def select(self, rows: list[Rows]) -> Any:
         count = len(self.clouds[0])
         items = [item[rows[0]] if _has_rows(item, count) else item for item in self._items]
-        if hasattr(self._items, "_make"):  # a named tuple
-            return self._items._make(items)
-        return type(self._items)(items)  # type: ignore[call-arg]
+        make: Any = getattr(self._items, "_make", type(self._items))  # of a named tuple
+        return make(items)
 
 
 class DictContainer(Container):

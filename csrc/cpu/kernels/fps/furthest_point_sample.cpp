@@ -1,15 +1,5 @@
 // Farthest point sampling of a batch of clouds on the CPU: dispatch by instruction set, threads
 // across and within clouds.
-//
-// The versions so far, one thread, AVX-512 (figures in docs/performance.md):
-//   1  every point against every sample, 16 at a time
-//   2  points in spatial order, leaves of 32 in a 16-way tree of boxes; a sample visits only the
-//      leaves it may change
-//   3  the winner's coordinates travel up the tree with its distance, so that no sample waits for a
-//      read from the original cloud
-//   4  a two-level counting sort fitted to the density of the scan instead of a radix sort
-//   5  cells too crowded for the cache are counted and sorted again, through the leaves' own memory
-//   6  several threads each sample a part of the cloud and wait for one another only at borders
 #include "cpu/kernels/fps/furthest_point_sample.h"
 
 #include <algorithm>

@@ -3,8 +3,7 @@
 //   void visit(const Leaf&)   meets the points of a leaf
 #pragma once
 
-#include "cpu/kernels/neighbors/lowest_heap.h"
-#include "cpu/kernels/neighbors/top_k.h"
+#include "cpu/kernels/neighbors/lowest_keys.h"
 #include "cpu/kernels/spatial/tree.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {
@@ -30,7 +29,7 @@ inline uint64_t key_of(float squared, int32_t row) {
   std::memcpy(&bits, &squared, sizeof(bits));
   return static_cast<uint64_t>(bits) << 32 | static_cast<uint32_t>(row);
 }
-inline int32_t row_of(uint64_t key) { return static_cast<int32_t>(key); }
+inline int32_t row_in(uint64_t key) { return static_cast<int32_t>(key); }
 inline float squared_of(uint64_t key) {
   const auto bits = static_cast<uint32_t>(key >> 32);
   float squared;

@@ -34,7 +34,7 @@ class NearestGroup {
     if (visited_ > kMostLeaves) return false;
     for (int i = 0; i < kQueries; ++i) {
       const uint64_t key = nearest_in(*leaves_[i], i);
-      rows[i] = row_of(key);
+      rows[i] = row_in(key);
       squared[i] = squared_of(key);
     }
     return true;

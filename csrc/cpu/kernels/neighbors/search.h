@@ -92,7 +92,7 @@ inline void destroy(void* index) { delete static_cast<Index*>(index); }
 
 inline void take(const uint64_t* keys, int64_t k, int32_t* rows, float* squared) {
   for (int64_t i = 0; i < k; ++i) {
-    rows[i] = row_of(keys[i]);
+    rows[i] = row_in(keys[i]);
     squared[i] = squared_of(keys[i]);
   }
 }

@@ -5,7 +5,7 @@
 // goes.
 #pragma once
 
-#include "cpu/kernels/spatial/grid.h"
+#include "cpu/kernels/spatial/geometry.h"
 #include "cpu/kernels/spatial/tree.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {

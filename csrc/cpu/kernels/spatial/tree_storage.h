@@ -1,11 +1,40 @@
 // Storage of a tree: its input, the shape of its levels and the arena that holds its nodes.
 #pragma once
 
-#include "cpu/kernels/spatial/arena.h"
+#include <cstddef>
+
+#include "cpu/kernels/spatial/buffer_cache.h"
 #include "cpu/kernels/spatial/parallel.h"
 #include "cpu/kernels/spatial/tree.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {
+
+// One buffer for a whole cloud, acquired and released at once.
+class Arena {
+ public:
+  Arena() = default;
+  explicit Arena(size_t bytes) : buffer_(acquire_buffer(bytes)) {}
+  ~Arena() { release_buffer(buffer_); }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // The next `count` values of type T, on a cache line of their own.
+  template <class T>
+  T* take(size_t count) {
+    T* p = reinterpret_cast<T*>(static_cast<char*>(buffer_.data) + used_);
+    used_ += bytes_for<T>(count);
+    return p;
+  }
+  template <class T>
+  static constexpr size_t bytes_for(size_t count) {
+    return (count * sizeof(T) + kCacheLine - 1) / kCacheLine * kCacheLine;
+  }
+
+ private:
+  static constexpr size_t kCacheLine = 64;
+  Buffer buffer_ = {};
+  size_t used_ = 0;
+};
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

@@ -1,21 +1,37 @@
 // The rows of clouds in spatial order, each cloud by several blocks.
 //
-// A library's sort sees one array: it would sort 64-bit keys of cloud and code in eight passes.
-// Clouds are known to the blocks here, so three passes over the code alone do. A block counts the
-// digits of its piece of a cloud, and then knows from the counts of all where its keys go: two
-// launches a pass, no atomics in between. Keys move by tiles that are sorted in shared memory, so
-// that those of one digit are written side by side.
+// Three passes over the code: a block counts the digits of its piece of a cloud, and then knows
+// from the counts of all pieces where its keys go. Keys move by tiles sorted in shared memory, so
+// that those of one digit are written together.
 #include <algorithm>
 #include <utility>
 
 #include "cuda/common/launch.cuh"
+#include "cuda/fps/cloud.cuh"
 #include "cuda/fps/kernels.h"
 #include "cuda/fps/sort/cells.cuh"
-#include "cuda/fps/sort/pieces.cuh"
 #include "cuda/fps/sort/radix.cuh"
 #include "cuda/fps/sort/spatial_sort.h"
 
 namespace farpoint::cuda::tree {
+
+// The block's piece of a cloud that `pieces` blocks share.
+struct Piece {
+  Cloud cloud;
+  int b, part;
+  int begin, end;
+};
+
+__device__ inline Piece piece_of(const FpsBatch& batch, int pieces) {
+  const int b = blockIdx.x / pieces, part = blockIdx.x % pieces;
+  const Cloud cloud = cloud_of(batch, b);
+  const int size = cloud.n / pieces + 1;
+  const auto bound = [&](int p) {
+    return static_cast<int>(min(int64_t{p} * size, int64_t{cloud.n}));
+  };
+  return {cloud, b, part, bound(part), bound(part + 1)};
+}
+
 namespace {
 
 using PieceTile = Tile<512, 8, 10>;

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "cuda/common/device.cuh"
-#include "cuda/common/ordered_float.cuh"
 #include "cuda/fps/argmax.cuh"
 #include "cuda/fps/sample.cuh"
 

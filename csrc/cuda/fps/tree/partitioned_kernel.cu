@@ -1,21 +1,16 @@
-// Farthest point sampling of one cloud by several blocks, each in its own part of the cloud.
+// Farthest point sampling of one cloud by several blocks, each in its own partition of the cloud.
 //
-// 1. A sample depends on those before it, but hardly ever on far ones. So each block takes the
-//    farthest point of its own part again and again, over a pruning tree of that part, and waits
-//    for others only where a point lies near their leaves (peers.cuh). It is the CPU's way: see
-//    csrc/cpu/kernels/fps/parallel_picker.h, which says why the result is that of one block.
-// 2. Blocks speak through logs in global memory: a sample is one number of 8 bytes, and what a
-//    block tells of itself one word of 16. Nobody waits for a fence, and nothing is sent to a
-//    block that does not ask.
-// 3. They wait for one another, so all of them must hold a processor: a cooperative launch.
+// Each block samples over a pruning tree of its partition, and waits for others only where a point
+// lies near their leaves (peers.cuh); csrc/cpu/kernels/fps/parallel_picker.h says why the result is
+// that of one block. Blocks wait for one another, so the launch is cooperative.
 #include <algorithm>
 
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/kernels.h"
-#include "cuda/fps/tree/block_picker.cuh"
 #include "cuda/fps/tree/build.cuh"
+#include "cuda/fps/tree/partitions.cuh"
 #include "cuda/fps/tree/peers.cuh"
-#include "cuda/fps/tree/stop_rule.cuh"
+#include "cuda/fps/tree/picker.cuh"
 
 namespace farpoint::cuda {
 namespace tree {

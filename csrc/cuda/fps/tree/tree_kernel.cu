@@ -1,26 +1,17 @@
 // Farthest point sampling with one thread block per cloud and a pruning tree.
 //
-// 1. Kernels that look at every point in every step do m * n distances, whatever the hardware. A
-//    sample changes only what is nearer to it than to any other sample: a handful of leaves of 32
-//    neighbors, as on the CPU.
-// 2. A leaf is 32 points, a lane each, in global memory: L1 and L2 are as fast as shared memory
-//    would be, which then bounds no size. Its box, its farthest distance and that point are all
-//    that a step needs to know of a leaf that it leaves out.
-// 3. A leaf belongs to one warp, which alone reads and writes it: warps meet once a sample, to
-//    exchange their farthest points. Neighbors lie in different warps.
-// 4. Up to 1024 points a warp each lane keeps the box of one leaf in registers, and up to 2048 the
-//    boxes of two, which is less work than a node. Above, it keeps the box of a node of 32 leaves,
-//    and these are in shared memory, or where they do not fit in global memory; above 32 768 points
-//    a warp there are more levels of the same.
-// 5. Few warps to a cloud where there are many clouds, sixteen where there is one: a processor
-//    holds some thirty warps of whatever blocks.
+// A sample changes only what is nearer to it than to any other sample: a handful of leaves of 32
+// points, a lane each, in global memory. A leaf belongs to one warp, and neighbors to different
+// warps, which meet once a sample to exchange their farthest points. Lanes keep the boxes of
+// leaves, or of nodes of 32 leaves, in registers; more levels of nodes are in shared or global
+// memory.
 #include <algorithm>
 
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/kernels.h"
-#include "cuda/fps/tree/block_picker.cuh"
 #include "cuda/fps/tree/build.cuh"
 #include "cuda/fps/tree/memory.cuh"
+#include "cuda/fps/tree/picker.cuh"
 
 namespace farpoint::cuda {
 namespace tree {

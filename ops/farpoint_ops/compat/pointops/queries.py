@@ -9,13 +9,13 @@ from torch import Tensor
 
 from farpoint_ops.compat.pointops._offsets import check_ends, starts_and_end
 from farpoint_ops.compat.pointops._search import MISSING_DISTANCE, Found
-from farpoint_ops.fps_ragged import furthest_point_sample_ragged
+from farpoint_ops.fps_ragged import farthest_point_sample_ragged
 
 
 def farthest_point_sampling(xyz: Tensor, offset: Tensor, new_offset: Tensor) -> Tensor:
     """(n, 3), (B,), (B,) -> the rows of the samples of each cloud, (new_offset[-1],)."""
     samples = starts_and_end("new_offset", new_offset).diff()
-    return furthest_point_sample_ragged(xyz, starts_and_end("offset", offset), samples)
+    return farthest_point_sample_ragged(xyz, starts_and_end("offset", offset), samples)
 
 
 def knn_query(

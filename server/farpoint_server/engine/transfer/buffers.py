@@ -7,7 +7,7 @@ from typing import Generic
 from farpoint_server.engine.transfer.device import Tensor
 
 # Smaller ones would only be too small for the next batch.
-LEAST_BYTES = 1 << 16
+MIN_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class PinnedBufferPool(Generic[Tensor]):
 
     @property
     def idle_bytes(self) -> int:
-        """Bytes of those that nobody uses."""
+        """Bytes of idle buffers."""
         return sum(buffer.size for buffer in self._idle)
 
     def take(self, size: int) -> PinnedBuffer[Tensor]:
@@ -74,5 +74,5 @@ class PinnedBufferPool(Generic[Tensor]):
         if self.count == self._most:
             # None of the idle ones is large enough, so the smallest is missed least.
             self._idle.remove(min(self._idle, key=lambda buffer: buffer.size))
-        rounded = max(LEAST_BYTES, 1 << max(0, size - 1).bit_length())
+        rounded = max(MIN_BYTES, 1 << max(0, size - 1).bit_length())
         return PinnedBuffer(rounded, self._pinned(rounded))

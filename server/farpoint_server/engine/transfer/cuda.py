@@ -10,7 +10,7 @@ from farpoint_server.engine.transfer.device import Array, DeviceStream, Event, K
 
 
 class CudaDevice:
-    """Two streams beside the one that everything else of the process uses.
+    """Two streams in addition to the one that everything else of the process uses.
 
     That one computes, so that the allocator's cache of kernels stays one pool; streams of torch's
     do not wait for it by themselves.

@@ -5,10 +5,10 @@ with the inputs, and puts a copy, a launch and a copy back into three streams th
 second thread completes each transfer: it sleeps until the copy back is done. So while the kernels
 of one batch run, the next one is staged and uploaded and the one before is downloaded and answered.
 
-Whoever uses memory on several streams must tell the allocator, or keep the memory until all of
-them are done with it. We keep it: a transfer holds its buffers, inputs and outputs until it is
-complete, which is after their last use on any stream. Nothing is then left to be tracked by events
-inside the allocator, whose waiting blocks would count as neither free nor live.
+A user of memory on several streams must register them with the allocator, or keep the memory until
+all of them are done with it. We keep it: a transfer holds its buffers, inputs and outputs until it
+is complete, which is after their last use on any stream. Nothing is then left to be tracked by
+events inside the allocator, whose waiting blocks would count as neither free nor live.
 """
 
 import threading
@@ -100,7 +100,7 @@ class Pipeline(Generic[Tensor]):
         """
         self.wait(DEPTH - 1)
         answer: Future[T] = Future()
-        # What was submitted is completed, whoever still waits for it.
+        # What was submitted is completed, whether or not a caller still waits.
         answer.set_running_or_notify_cancel()
         with self._changed:
             transfer = self._begin(inputs, kernel)

@@ -1,4 +1,4 @@
-"""Body of an HTTP request: received when it is asked for, bounded, and counted as it arrives."""
+"""Body of an HTTP request: received on demand, bounded, and counted as it arrives."""
 
 import asyncio
 import zlib
@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
+from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from farpoint_server.errors import InvalidRequestError
@@ -14,7 +15,7 @@ from farpoint_server.scheduling.admission import Admission, Hold
 
 # Unpacked at a time: some milliseconds.
 PIECE_BYTES = 1 << 20
-# What is converted on the event loop; the way to another thread costs more.
+# Converted on the event loop; the way to another thread costs more.
 INLINE_BYTES = 1 << 14
 GZIP_BITS = 16 + zlib.MAX_WBITS
 
@@ -23,50 +24,39 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class BodyLimits:
-    """What bodies may be.
-
-    Args:
-        admission: Where their bytes count while they are received.
-        threads: Where large ones are unpacked and converted.
-        max_bytes: Of one body, unpacked.
-        clouds: That one request may have.
-        gzip: Whether they may be compressed.
-    """
+    """Limits of the bodies of requests."""
 
     admission: Admission
+    """Counts their bytes while they are received."""
     threads: ThreadPoolExecutor
+    """Unpacks and converts large ones."""
     max_bytes: int
+    """Of one body, unpacked."""
     clouds: int
+    """Of one request."""
     gzip: bool
+    """Whether they may be compressed."""
 
 
 class Body:
     """The body of one request.
 
-    Args:
-        receive: Of ASGI.
-        length: What Content-Length says; None if there is none.
-        gzipped: Whether it is compressed.
-        limits: What it may be.
-
     Attributes:
-        ended: Set once all of it has been received, or nobody is there to send more.
+        ended: Set once all of it has been received, or the caller has left.
     """
 
-    def __init__(
-        self, receive: Receive, length: int | None, gzipped: bool, limits: BodyLimits
-    ) -> None:
-        self._receive = receive
-        self._length = length
-        self._gzipped = gzipped
-        self._limits = limits
+    def __init__(self, receive: Receive, headers: Headers, limits: BodyLimits) -> None:
+        length = headers.get("content-length")
+        self._length = None if length is None else int(length)
+        self._gzipped = headers.get("content-encoding") == "gzip"
+        self._receive, self._limits = receive, limits
         self.ended = asyncio.Event()
 
     async def read(self, convert: Callable[[bytes], bytes] | None, max_bytes: int) -> bytes:
         """All of it, as `convert` makes it.
 
         Raises:
-            OverloadedError: there is no room for it.
+            OverloadedError: the server has no memory for it.
             InvalidRequestError: it is larger than `max_bytes` or than the limit.
             asyncio.CancelledError: the caller has left.
         """
@@ -77,12 +67,12 @@ class Body:
                 raw = await self._unpack(raw, most, hold)
             if convert is None:
                 return raw
-            # The text and what is made of it are in memory together.
+            # The text and its message are in memory together.
             hold.add(0, len(raw))
             return await self.run(convert, raw)
 
     async def run(self, convert: Callable[[bytes], T], raw: bytes) -> T:
-        """What a function makes of some bytes, on another thread if they are many."""
+        """The result of a function of some bytes, on another thread if they are many."""
         if len(raw) <= INLINE_BYTES:
             return convert(raw)
         loop = asyncio.get_running_loop()

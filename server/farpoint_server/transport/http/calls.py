@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import grpc
 from google.rpc import status_pb2
@@ -13,34 +13,33 @@ from farpoint_server.transport.handlers import Context, Handler, kind_of
 from farpoint_server.transport.http.context import CallDetails, HttpContext
 from farpoint_server.transport.interceptor import DETAILS_KEY
 
+GenericHandlers: TypeAlias = "Sequence[grpc.GenericRpcHandler]"
+MethodHandlers: TypeAlias = "Mapping[str, grpc.RpcMethodHandler[Any, Any]]"
+
 
 class HandlerRegistry(Protocol):
-    """Where servicers register their methods: a grpc.aio.Server, or what stands in for one."""
+    """A grpc.aio.Server, or a stand-in, where servicers register their methods."""
 
-    def add_generic_rpc_handlers(
-        self, generic_rpc_handlers: "Sequence[grpc.GenericRpcHandler]"
-    ) -> None: ...
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: GenericHandlers) -> None: ...
 
     def add_registered_method_handlers(
-        self, service_name: str, method_handlers: "Mapping[str, grpc.RpcMethodHandler[Any, Any]]"
+        self, service_name: str, method_handlers: MethodHandlers
     ) -> None: ...
 
 
 class Registries:
-    """Registers methods at several servers: one handler for each method, whoever asks for it."""
+    """Registers methods at several servers, one handler for all of them."""
 
     def __init__(self, *registries: HandlerRegistry) -> None:
         self._registries = registries
 
-    def add_generic_rpc_handlers(
-        self, generic_rpc_handlers: "Sequence[grpc.GenericRpcHandler]"
-    ) -> None:
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: GenericHandlers) -> None:
         """As grpc.aio.Server."""
         for registry in self._registries:
             registry.add_generic_rpc_handlers(generic_rpc_handlers)
 
     def add_registered_method_handlers(
-        self, service_name: str, method_handlers: "Mapping[str, grpc.RpcMethodHandler[Any, Any]]"
+        self, service_name: str, method_handlers: MethodHandlers
     ) -> None:
         """As grpc.aio.Server."""
         for registry in self._registries:
@@ -58,24 +57,21 @@ class UnaryCalls:
         self._interceptors = interceptors
         self._handlers: list[grpc.GenericRpcHandler] = []
 
-    def add_generic_rpc_handlers(
-        self, generic_rpc_handlers: "Sequence[grpc.GenericRpcHandler]"
-    ) -> None:
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: GenericHandlers) -> None:
         """As grpc.aio.Server."""
         self._handlers.extend(generic_rpc_handlers)
 
     def add_registered_method_handlers(
-        self, service_name: str, method_handlers: "Mapping[str, grpc.RpcMethodHandler[Any, Any]]"
+        self, service_name: str, method_handlers: MethodHandlers
     ) -> None:
         """The generic handlers have them all."""
 
     def start(self, method: str, context: HttpContext, protocol: str) -> "asyncio.Task[bytes]":
         """Begins a call of "/package.Service/Method", which must be registered.
 
-        The task is the call, as far as logs, metrics and limits are concerned: to cancel it is what
-        gRPC does when a caller leaves. It returns the serialized answer, or raises
-        grpc.aio.AbortError with the status in the context. That of a method that writes its answers
-        itself returns nothing.
+        The task is the call for logs, metrics and limits: to cancel it is what gRPC does when a
+        caller leaves. It returns the serialized answer, nothing for a method that writes its
+        answers itself, or raises grpc.aio.AbortError with the status in the context.
         """
         run = self._run(CallDetails(method, context.invocation_metadata()), context, protocol)
         # A connection's tasks would inherit the fields of the request before.
@@ -113,7 +109,7 @@ class UnaryCalls:
 
 
 def status_of_abort(context: HttpContext) -> status_pb2.Status:
-    """What a call was aborted with: code, message and details, as they are in gRPC's trailers."""
+    """Code, message and details of an aborted call, as in gRPC's trailers."""
     for key, value in context.trailers:
         if key == DETAILS_KEY and isinstance(value, bytes):
             return status_pb2.Status.FromString(bytes(value))

@@ -29,7 +29,7 @@ class ProtoForm:
 
     protocol = "connect"
     max_bytes = NO_BOUND
-    read = None
+    read: Callable[[bytes], bytes] | None = None
 
     def write(self, raw: bytes) -> Answer:
         """As Form."""
@@ -40,35 +40,23 @@ class ProtoForm:
         return refuse(status)
 
 
-class JsonForm:
+class JsonForm(ProtoForm):
     """Messages of one method in their JSON form."""
 
-    protocol = "connect"
     max_bytes = json_form.MAX_BYTES
 
     def __init__(self, method: MethodDescriptor, clouds: int) -> None:
         asked = message_factory.GetMessageClass(method.input_type)
         self._answered = message_factory.GetMessageClass(method.output_type)
-        self.read: Callable[[bytes], bytes] = partial(
-            json_form.read_json, kind=asked, clouds=clouds
-        )
+        self.read = partial(json_form.read_json, kind=asked, clouds=clouds)
 
     def write(self, raw: bytes) -> Answer:
         """As Form."""
         return Answer(200, (("content-type", JSON),), json_form.write_json(raw, self._answered))
 
-    def refuse(self, status: status_pb2.Status) -> Answer:
-        """As Form."""
-        return refuse(status)
-
 
 class ConnectApp:
-    """ASGI application of the paths "/package.Service/Method".
-
-    Args:
-        exchange: Runs the calls.
-        services: Those whose methods may be called, if they are registered.
-    """
+    """ASGI application of the paths "/package.Service/Method" of services that are registered."""
 
     def __init__(self, exchange: Exchange, services: Iterable[ServiceDescriptor]) -> None:
         self._methods: Mapping[str, MethodDescriptor] = {

@@ -15,25 +15,25 @@ Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]
 
 @dataclass
 class CallDetails:
-    """What an interceptor is told of a call, as grpc.HandlerCallDetails."""
+    """A call for interceptors, as grpc.HandlerCallDetails."""
 
     method: str
     invocation_metadata: Metadata
 
 
 class HttpContext:
-    """One call: its message, deadline and caller, and what it ends with.
+    """One call: its message, deadline and caller, and its status.
 
     Args:
         metadata: Headers of the request, names in lower case.
         peer: As gRPC names it; see `peer_of`.
-        deadline: When the caller gives up, in seconds of time.monotonic; None for never.
+        deadline: Of the caller, in seconds of time.monotonic; None for never.
         receive: Receives the serialized message.
 
     Attributes:
         deserialize: Applied to the message, as the method's handler wants it.
-        code: The status of a call that was aborted.
-        details: What describes it: its message and trailers.
+        message: Of the status of an aborted call.
+        trailers: Metadata of the answer or of the status.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class HttpContext:
         self.deserialize: Callable[[bytes], Any] | None = None
 
     async def read(self) -> Any:
-        """The message when it is asked for first, and EOF from then on."""
+        """The message at the first call, and EOF from then on."""
         if self._receive is None:
             return grpc.aio.EOF
         receive, self._receive = self._receive, None
@@ -72,7 +72,7 @@ class HttpContext:
         """Headers are sent with the answer."""
 
     def set_trailing_metadata(self, trailing_metadata: Metadata) -> None:
-        """What the answer carries beside its message."""
+        """Sets metadata of the answer."""
         self.trailers = trailing_metadata
 
     def invocation_metadata(self) -> Metadata:
@@ -80,11 +80,11 @@ class HttpContext:
         return self._metadata
 
     def peer(self) -> str:
-        """Who calls."""
+        """The caller's address."""
         return self._peer
 
     def code(self) -> grpc.StatusCode:
-        """How the call ended."""
+        """The status of the call."""
         return self._code
 
     def time_remaining(self) -> float | None:
@@ -92,11 +92,11 @@ class HttpContext:
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        """Has a function called when the answer is sent, or given up."""
+        """Has a function called when the answer is sent or dropped."""
         self._callbacks.append(callback)
 
     def close(self) -> None:
-        """The answer is sent, or given up."""
+        """The answer is sent or dropped."""
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback(self)

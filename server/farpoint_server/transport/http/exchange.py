@@ -27,7 +27,7 @@ log = structlog.get_logger("farpoint.rpc")
 
 
 class Answer(NamedTuple):
-    """What is sent."""
+    """A response of HTTP."""
 
     status: int
     headers: HeaderList
@@ -35,12 +35,13 @@ class Answer(NamedTuple):
 
 
 class Form(Protocol):
-    """How the message of a call and its answer look in HTTP."""
+    """Messages of calls and their answers as HTTP; `protocol` is for the log.
+
+    `max_bytes` of a body counts where it is below the server's limit.
+    """
 
     protocol: str
-    """For the log."""
     max_bytes: int
-    """Of a body, where that is less than the server's limit."""
 
     @property
     def read(self) -> Callable[[bytes], bytes] | None:
@@ -54,13 +55,7 @@ class Form(Protocol):
 
 
 class Exchange:
-    """Runs calls for an HTTP application.
-
-    Args:
-        calls: What answers.
-        limits: Of their bodies.
-        needs_certificate: Whether a caller must have shown a client certificate.
-    """
+    """Runs calls for an HTTP application, perhaps only of callers with a client certificate."""
 
     def __init__(self, calls: UnaryCalls, limits: BodyLimits, needs_certificate: bool) -> None:
         self.calls = calls
@@ -76,15 +71,9 @@ class Exchange:
         form: Form,
         timeout_s: float | None = None,
     ) -> None:
-        """Answers one request with the method "/package.Service/Method".
+        """Answers one request with the registered method "/package.Service/Method".
 
         A caller that leaves cancels the call; one whose time is over is answered.
-
-        Args:
-            scope, receive, send: Of the request, as of ASGI.
-            method: Which must be registered.
-            form: Of its message and its answer.
-            timeout_s: Seconds that the caller waits; None for ever.
         """
         refused = self._check(scope)
         if refused is not None:
@@ -94,7 +83,7 @@ class Exchange:
         request_id = request_id_of(metadata)
         named = ((REQUEST_ID_KEY, request_id),)
         metadata = (*(pair for pair in metadata if pair[0] != REQUEST_ID_KEY), *named)
-        body = _body(receive, Headers(scope=scope), self.limits)
+        body = Body(receive, Headers(scope=scope), self.limits)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         context = HttpContext(
             metadata, peer_of(scope), deadline, lambda: body.read(form.read, form.max_bytes)
@@ -127,7 +116,7 @@ class Exchange:
         receive: Receive,
         form: Form,
     ) -> Answer | None:
-        """What the call comes to; None if nobody waits for it."""
+        """The answer of the call; None if the caller has left."""
         departure = asyncio.ensure_future(_cancel_when_left(call, body, receive))
         try:
             await asyncio.wait((call,), timeout=context.time_remaining())
@@ -177,12 +166,6 @@ async def _cancel_when_left(call: "asyncio.Task[bytes]", body: Body, receive: Re
     while (await receive())["type"] != "http.disconnect":
         pass
     call.cancel()
-
-
-def _body(receive: Receive, headers: Headers, limits: BodyLimits) -> Body:
-    length = headers.get("content-length")
-    gzipped = headers.get("content-encoding") == "gzip"
-    return Body(receive, None if length is None else int(length), gzipped, limits)
 
 
 def _status(code: grpc.StatusCode, message: str) -> status_pb2.Status:

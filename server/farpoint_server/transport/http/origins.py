@@ -1,4 +1,4 @@
-"""ASGI middleware against other people's web pages: CORS, and checks of the Host and the Origin."""
+"""ASGI middleware against foreign web pages: CORS, and checks of the Host and the Origin."""
 
 from collections.abc import Sequence
 from ipaddress import ip_address
@@ -13,7 +13,7 @@ from farpoint_server.errors import quoted
 from farpoint_server.transport.http.exchange import Answer, send_all
 
 ANY = "*"
-ASKED = (
+ALLOWED = (
     "authorization",
     "connect-protocol-version",
     "connect-timeout-ms",
@@ -22,40 +22,29 @@ ASKED = (
     "inference-header-content-length",
     "x-request-id",
 )
-TOLD = ("inference-header-content-length", "x-request-id")
+EXPOSED = ("inference-header-content-length", "x-request-id")
 # Sent by a browser without asking first, and changes nothing.
 HARMLESS = ("GET", "HEAD", "OPTIONS")
 
 
 def guard(app: ASGIApp, address: str, origins: Sequence[str]) -> ASGIApp:
-    """The application with these rules.
-
-    Args:
-        app: What answers.
-        address: HOST:PORT that it listens on.
-        origins: Whose pages may call it, "https://host" each, or "*" for all; its own may anyway.
-    """
+    """The application at HOST:PORT, open to pages of "https://host" or "*" and to its own."""
     if ANY not in origins:
         app = PageCheck(app, is_local(address), [origin.lower() for origin in origins])
     if not origins:
         return app
     return CORSMiddleware(
-        app, origins, allow_methods=("GET", "POST"), allow_headers=ASKED, expose_headers=TOLD
+        app, origins, allow_methods=("GET", "POST"), allow_headers=ALLOWED, expose_headers=EXPOSED
     )
 
 
 class PageCheck:
-    """Refuses requests that a page of somebody else's had a browser send.
+    """Refuses requests that a foreign page had a browser send.
 
-    A POST from another origin is one, which CORS alone would keep from reading the answer but not
-    from having the work done. And where the server listens on loopback, so is what asks for a name
-    that is not of this machine: a page whose name leads to 127.0.0.1 a moment later (DNS rebinding)
-    is of the server's own origin, as its browser sees it.
-
-    Args:
-        app: What answers the others.
-        local: Whether it listens on loopback.
-        origins: Whose pages may call, in lower case.
+    A POST from another origin is one: CORS alone would keep the page from reading the answer but
+    not from having the work done. On loopback so is a request for a name that is not of this
+    machine: a page whose name leads to 127.0.0.1 a moment later (DNS rebinding) is of the server's
+    own origin for its browser.
     """
 
     def __init__(self, app: ASGIApp, local: bool, origins: Sequence[str]) -> None:

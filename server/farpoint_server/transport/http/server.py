@@ -1,4 +1,4 @@
-"""HTTP servers on an asyncio event loop: the port, its bounds, and the sweep of late connections."""
+"""HTTP servers on an asyncio event loop: port, bounds, and the sweep of late connections."""
 
 import asyncio
 import socket

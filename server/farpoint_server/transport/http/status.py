@@ -42,14 +42,7 @@ DETAILS = {
 def error(
     code: grpc.StatusCode, message: str, *headers: tuple[str, str], status: int | None = None
 ) -> Answer:
-    """The answer to what is no call, or to a call that was not begun.
-
-    Args:
-        code: Of Connect.
-        message: For people.
-        headers: Of the answer, beside the usual ones.
-        status: Of HTTP, where it is not that of the code.
-    """
+    """The answer to a request that begins no call; `status` of HTTP if it is not the code's."""
     answer = refuse(status_pb2.Status(code=code.value[0], message=message))
     return Answer(status or answer.status, (*answer.headers, *headers), answer.body)
 

@@ -1,8 +1,7 @@
-"""Closes the TCP connection of a gRPC peer, for which grpc.aio has no call of its own.
+"""Closes the TCP connection of a gRPC peer, which grpc.aio cannot.
 
-A call that was answered cannot be cancelled by a grpc.aio server, and its answer stays in memory
-for as long as the peer keeps its HTTP/2 window closed. So the socket is looked up among the
-descriptors of this process and shut down; gRPC then ends every call of the connection.
+An answered call cannot be cancelled, and its answer stays in memory while the peer keeps its HTTP/2
+window closed. So the socket is looked up among the descriptors of this process and shut down.
 """
 
 import ipaddress

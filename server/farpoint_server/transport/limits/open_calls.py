@@ -60,7 +60,7 @@ class InFlight:
 
 
 class Response:
-    """A response of `size` bytes that has to be read by `due`, in seconds of time.monotonic."""
+    """A response that has to be read by `due`, in seconds of time.monotonic."""
 
     __slots__ = ("caller", "context", "due", "is_cut", "size")
 
@@ -71,17 +71,15 @@ class Response:
 
 
 class Outgoing:
-    """The responses that are made and not yet sent.
+    """Responses that are made and not yet sent.
 
-    A peer has `timeout_s` and what the size takes at `bytes_per_s`; then its connection is closed,
+    A peer has `timeout_s` and the time of the size at `bytes_per_s`; then its connection is closed,
     with all of its calls. gRPC has sent a response once HTTP/2's flow control has let all of it
     through, and the socket has taken it.
 
     Args:
-        admission: Where the bytes count. They are never refused, but others are in their place.
-        timeout_s: Seconds that a peer may let a response wait.
-        bytes_per_s: The least rate at which a response has to be read.
-        count_refusal: Given "send_timeout" for each peer that is cut off.
+        admission: Counts the bytes. They are never refused, but others are in their place.
+        count_refusal: Given "send_timeout" for each peer that is disconnected.
     """
 
     def __init__(
@@ -142,13 +140,7 @@ class Outgoing:
 
 
 class OpenCalls:
-    """Accepts calls of our own services.
-
-    Args:
-        in_flight: Where calls are counted between acceptance and answer.
-        limits: Whose slots they take; None for as many as come.
-        outgoing: Where responses count until they are sent; None counts none.
-    """
+    """Accepts calls of our own services, within limits if there are some."""
 
     def __init__(
         self, in_flight: InFlight, limits: CallLimits | None, outgoing: Outgoing | None
@@ -194,7 +186,7 @@ class OpenCall:
         self._response: Response | None = None
 
     def answer(self, context: Context, response: Any) -> None:
-        """The handler has returned what gRPC now sends."""
+        """Counts the response that gRPC is about to send."""
         if self._outgoing is not None and response is not None:
             self._response = Response(context, self._caller, _size(response))
             self._outgoing.begin(self._response)
@@ -203,8 +195,7 @@ class OpenCall:
     def close(self, _: Context) -> None:
         """The call has ended."""
         self._in_flight.leave()
-        # Dropped, since it holds the context, whose callbacks hold this object: a circle that only
-        # the garbage collector would undo.
+        # Dropped: its context's callbacks hold this object, a circle for the garbage collector.
         response, self._response = self._response, None
         if self._outgoing is not None and response is not None:
             self._outgoing.end(response)

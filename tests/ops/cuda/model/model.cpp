@@ -5,11 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/fps/brute_force.h"
 #include "cuda/fps/fps.h"
 #include "cuda/gather/gather.h"
-#include "cuda/gather/scatter.h"
-#include "cuda/gather/vectors.h"
 #include "cuda/interpolate/interpolate.h"
 #include "cuda/neighbors/neighbors.h"
 #include "machine.h"
@@ -143,10 +140,6 @@ int model_gather(const void* features, const void* idx, void* out, const GatherS
   return gather(features, idx, out, *shape, element_bytes, wide_index != 0, 0, nullptr);
 }
 
-int model_gather_wants_vectors(const GatherShape* shape, int element_bytes) {
-  return gather_wants_vectors(*shape, element_bytes, 0);
-}
-
 int model_gather_vectors(const void* features, const void* idx, const void* weight, void* out,
                          const GatherShape* shape, int64_t corners, int wide_value,
                          int wide_index) {
@@ -174,16 +167,8 @@ int model_scatter(const void* values, const void* idx, const void* weight, void*
   return run(values, idx, weights, out, *shape, types, 0, nullptr);
 }
 
-int model_scatter_method(const GatherShape* shape, int wide_value) {
-  return static_cast<int>(scatter_method(*shape, {}, wide_value != 0, 0));
-}
-
 int64_t model_index_bytes(const SearchBatch* batch) {
   return static_cast<int64_t>(index_bytes(*batch, 0));
-}
-
-int model_wants_index(const SearchBatch* batch, int search) {
-  return wants_index(*batch, static_cast<Search>(search), 0);
 }
 
 int model_knn(const SearchBatch* batch, int k, int32_t* rows, void* squared, int wide) {

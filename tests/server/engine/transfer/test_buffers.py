@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farpoint_server.engine.transfer.buffers import LEAST_BYTES, PinnedBufferPool
+from farpoint_server.engine.transfer.buffers import MIN_BYTES, PinnedBufferPool
 
 
 def test_a_buffer_that_came_back_is_used_again():
@@ -39,7 +39,7 @@ def test_there_are_never_more_than_allowed_and_none_is_given_out_twice(steps):
                 buffers.take(step)
         else:
             in_use.append(buffers.take(step))
-            assert in_use[-1].size >= max(step, LEAST_BYTES)
+            assert in_use[-1].size >= max(step, MIN_BYTES)
             assert in_use[-1].size.bit_count() == 1
         assert len({id(buffer.memory) for buffer in in_use}) == len(in_use)
         assert buffers.count <= 4

@@ -40,7 +40,8 @@ class Trip:
         self.pipeline.wait(0)
         self.check()
         assert self.gate.readers == 0
-        assert self.pipeline._buffers._in_use == 0
+        self.pipeline.give_back()
+        assert self.device.pinned_sizes == [], "a buffer that nothing uses was kept"
         self.pipeline.stop()
 
 

@@ -8,10 +8,8 @@ import pytest
 from google.rpc import error_details_pb2
 from tests.support.rpc import CallContext
 
-from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DrainingError, TooManyCallsError
 from farpoint_server.scheduling.admission import Admission, CallSlots
-from farpoint_server.transport.limits import open_calls
 from farpoint_server.transport.limits.open_calls import InFlight, OpenCalls, Outgoing
 
 
@@ -66,17 +64,6 @@ async def test_a_drain_accepts_nothing_and_waits_for_the_last_answer():
     await asyncio.wait_for(draining, 30)
 
 
-async def test_an_idle_server_that_takes_calls_again_is_waited_for_again():
-    in_flight = InFlight()
-    for _ in range(2):
-        in_flight.enter()
-        draining = asyncio.create_task(in_flight._idle.wait())
-        await asyncio.sleep(0)
-        assert not draining.done()
-        in_flight.leave()
-        await asyncio.wait_for(draining, 30)
-
-
 async def test_a_call_without_a_slot_is_not_in_flight():
     in_flight, slots = InFlight(), CallSlots(1, 1, 1)
     calls = OpenCalls(in_flight, None, None)
@@ -109,8 +96,3 @@ async def test_what_an_answer_counts(answer, size, counts):
     assert admission.bytes == size * counts
     context.end()
     assert admission.bytes == 0
-
-
-def test_by_default_a_peer_has_as_long_as_the_settings_say():
-    assert open_calls.TIMEOUT_S == Settings().send_timeout_s == 30.0
-    assert open_calls.BYTES_PER_S == 256 * 1024

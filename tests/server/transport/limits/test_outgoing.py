@@ -1,7 +1,6 @@
 """What a response counts, and how long its peer may take, by a clock of our own."""
 
 import socket
-from types import SimpleNamespace
 
 import pytest
 import structlog
@@ -90,40 +89,6 @@ def test_addresses_of_peers(peer, address):
 def test_a_peer_without_a_connection_is_not_found():
     assert not close_connection("ipv4:192.0.2.1:50")
     assert not close_connection("unix:")
-
-
-async def test_a_peer_is_looked_at_four_times_within_its_timeout_while_it_has_something_to_read(
-    cut, monkeypatch
-):
-    now, timers = SimpleNamespace(s=0.0), []
-
-    class Loop:
-        def call_later(self, seconds, look):
-            timers.append((seconds, look))
-            return object()
-
-    monkeypatch.setattr(open_calls, "time", SimpleNamespace(monotonic=lambda: now.s))
-    running = SimpleNamespace(get_running_loop=Loop)
-    monkeypatch.setattr(open_calls, "asyncio", running)
-    sending = Outgoing(Admission(1, 1, 1), 10, bytes_per_s=100)
-    responses = [sending.hold(Peer(), 0) for _ in range(2)]
-    for response in responses:
-        sending.begin(response)
-    assert [seconds for seconds, _ in timers] == [2.5]
-    timers[-1][1]()
-    assert len(timers) == 2
-    now.s = 9.999
-    timers[-1][1]()
-    assert (len(timers), cut) == (3, [])
-    now.s = 10.0
-    timers[-1][1]()
-    assert (len(timers), cut) == (4, ["ipv4:192.0.2.1:7"] * 2)
-    for response in responses:
-        sending.end(response)
-    timers[-1][1]()
-    assert len(timers) == 4
-    sending.begin(sending.hold(Peer(), 0))
-    assert len(timers) == 5
 
 
 @pytest.mark.parametrize(

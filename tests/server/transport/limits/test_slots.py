@@ -42,10 +42,6 @@ def test_each_kind_of_call_has_slots_of_its_own(rpc, most):
             enter(limits.of(other), "a")
 
 
-def test_how_many_probes_and_operators_there_may_be():
-    assert (CHECKS, WATCHES, ADMIN) == ((256, 64), (192, 64), (64, 32))
-
-
 @pytest.mark.parametrize(("total", "per_caller", "most"), [(1, None, 1), (3, None, 1), (3, 2, 2)])
 def test_a_caller_has_half_of_all_requests_or_what_the_settings_say(total, per_caller, most):
     slots = CallLimits(total, per_caller, retry_ms=9).of(RPC)

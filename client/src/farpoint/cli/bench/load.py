@@ -6,9 +6,11 @@ A generator that waits for answers asks a slow server less, and so measures it w
 
 import asyncio
 import math
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -16,8 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from farpoint._channel import Balance, open_aio_channel
+from farpoint._rpcs.sample import SampleRpc
 from farpoint._security import Security
+from farpoint.errors import InvalidArgumentError
+from farpoint.io import read_cloud
 
+_SIZE = re.compile(r"(\d+):(\d+)(?::(\d+(?:\.\d+)?))?")
 SAMPLE = "/farpoint.v1.SamplingService/Sample"
 
 Call = Callable[[bytes], Awaitable[bytes]]
@@ -25,12 +31,7 @@ Call = Callable[[bytes], Awaitable[bytes]]
 
 @dataclass(frozen=True)
 class Arrivals:
-    """When calls are due and which kind each is of; the same for the same seed.
-
-    Args:
-        due_s: shape (n,), rising, from the beginning.
-        kinds: shape (n,): positions among the kinds.
-    """
+    """When calls are due and which kind each is of; the same for the same seed."""
 
     due_s: NDArray[np.float64]
     kinds: NDArray[np.int64]
@@ -72,7 +73,7 @@ class Measured:
         return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
     def late_percentile_ms(self, percent: float) -> float:
-        """As `percentile_ms`, of what the generator itself was late."""
+        """As `percentile_ms`, of the generator's own delay."""
         return float(np.percentile(self.late_ms, percent))
 
 
@@ -121,3 +122,55 @@ async def measure(
         for request in requests:
             await call(request)
         return await offer(call, requests, arrivals)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Requests of one cloud."""
+
+    points: int
+    samples: int
+    share: float = 1.0
+
+    @classmethod
+    def parse(cls, text: str) -> "Kind":
+        """From "POINTS:SAMPLES" or "POINTS:SAMPLES:SHARE"."""
+        match = _SIZE.fullmatch(text)
+        if match:
+            kind = cls(int(match[1]), int(match[2]), float(match[3] or 1))
+            if 1 <= kind.samples <= kind.points and kind.share > 0:
+                return kind
+        raise InvalidArgumentError(
+            "--size must be POINTS:SAMPLES or POINTS:SAMPLES:SHARE, with samples from 1 to points "
+            f"and a share above 0, got {text!r}",
+            field="size",
+        )
+
+
+def make_requests(kinds: Sequence[Kind], cloud: Path | None, seed: int) -> list[bytes]:
+    """One serialized Sample request of each kind.
+
+    Args:
+        kinds: of requests.
+        cloud: a file whose points are drawn from, again and again if there are too few; None for
+            points of a wavy surface, as scanners see them.
+        seed: of what is drawn.
+    """
+    random = np.random.default_rng(seed)
+    scan = None if cloud is None else np.asarray(read_cloud(cloud).points, np.float32)
+    requests = []
+    for kind in kinds:
+        if scan is None:
+            points = _surface(kind.points, random)
+        else:
+            points = scan[random.choice(len(scan), kind.points, replace=kind.points > len(scan))]
+        rpc = SampleRpc(points, kind.samples, nonfinite="ignore")
+        requests.append(rpc.request.SerializeToString())
+    return requests
+
+
+def _surface(count: int, random: np.random.Generator) -> NDArray[np.float32]:
+    """Points (count, 3) of a height field, ten by ten."""
+    x, y = random.uniform(0, 10, (2, count))
+    z = np.sin(x) * np.cos(1.3 * y) + random.normal(0, 0.01, count)
+    return np.stack([x, y, z], axis=1).astype(np.float32)

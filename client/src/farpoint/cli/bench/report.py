@@ -1,20 +1,73 @@
-"""What was measured, as a table, as JSON and as a plot."""
+"""Rising rates until the latency target is missed, and the report about them."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from farpoint.cli.bench.mix import Kind
-from farpoint.cli.bench.search import Goal, Step, sustained
-from farpoint.io.atomic import replacing
-from farpoint.io.extras import require
-from farpoint.io.failures import naming
+from farpoint.cli.bench.load import Kind, Measured
 
+# Between rates while the target is kept; a step that missed it is halved into the last one.
+FACTOR = 1.5
+REFINEMENTS = 3
+# A generator that is later than this share of the target measures itself.
+_MAX_LATE = 0.25
 PERCENTILES = (50.0, 90.0, 99.0)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A latency that as many percent of the calls must keep; one that fails does not."""
+
+    latency_ms: float
+    percent: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """One rate, and how it went."""
+
+    offered_per_s: float
+    measured: Measured
+    goal: Goal
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the target was."""
+        return self.measured.percentile_ms(self.goal.percent) <= self.goal.latency_ms
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the generator could not keep up, so that the step says little of the server."""
+        late_ms = self.measured.late_percentile_ms(self.goal.percent)
+        return late_ms > _MAX_LATE * self.goal.latency_ms
+
+
+def rise(run: Callable[[float], Measured], first: float, goal: Goal) -> Iterator[Step]:
+    """Steps at rising rates until the target is missed, and some between."""
+    kept, missed, rate = 0.0, 0.0, first
+    while not missed:
+        step = Step(rate, run(rate), goal)
+        yield step
+        if step.is_late and not step.is_kept:
+            return
+        kept, missed, rate = (rate, 0.0, rate * FACTOR) if step.is_kept else (kept, rate, 0.0)
+    for _ in range(REFINEMENTS):
+        rate = (kept + missed) / 2
+        step = Step(rate, run(rate), goal)
+        yield step
+        if step.is_late and not step.is_kept:
+            return
+        kept, missed = (rate, missed) if step.is_kept else (kept, rate)
+
+
+def sustained(steps: list[Step]) -> Step | None:
+    """The highest rate below which no step missed the target; None if the first one did."""
+    missed = min((s.offered_per_s for s in steps if not s.is_kept), default=float("inf"))
+    kept = [s for s in steps if s.is_kept and s.offered_per_s < missed]
+    return max(kept, key=lambda s: s.offered_per_s, default=None)
 
 
 def show(steps: Sequence[Step], goal: Goal) -> None:
@@ -25,11 +78,11 @@ def show(steps: Sequence[Step], goal: Goal) -> None:
     for step in sorted(steps, key=lambda step: step.offered_per_s):
         measured = step.measured
         latencies = [f"{measured.percentile_ms(p):.3g}" for p in PERCENTILES]
-        said = "kept" if step.is_kept else "missed"
+        outcome = "kept" if step.is_kept else "missed"
         if step.is_late:
-            said += ", generator late"
+            outcome += ", generator late"
         rates = f"{step.offered_per_s:.1f}", f"{measured.answered_per_s:.1f}"
-        table.add_row(*rates, *latencies, str(len(measured.errors)), said)
+        table.add_row(*rates, *latencies, str(len(measured.errors)), outcome)
     Console().print(table)
     print(_verdict(list(steps), goal))
 
@@ -37,7 +90,7 @@ def show(steps: Sequence[Step], goal: Goal) -> None:
 def as_dict(
     target: str, kinds: Sequence[Kind], steps: Sequence[Step], goal: Goal
 ) -> dict[str, Any]:
-    """What `--json` prints; a latency is null where calls failed."""
+    """The values of `--json`; a latency is null where calls failed."""
     best = sustained(list(steps))
     return {
         "server": target,
@@ -46,28 +99,6 @@ def as_dict(
         "sustained_per_s": None if best is None else best.offered_per_s,
         "steps": [_row(step) for step in steps],
     }
-
-
-def plot(path: Path, steps: Sequence[Step], goal: Goal) -> None:
-    """Latency over rate, as a picture of the kind that the suffix names (.svg, .png).
-
-    Raises:
-        CloudFileError: it cannot be written, or matplotlib is not there.
-    """
-    with naming(path):
-        figures = require("matplotlib.figure", "a plot", "picture")
-    figure = figures.Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.add_subplot()
-    rows = sorted(steps, key=lambda step: step.offered_per_s)
-    for percent in PERCENTILES:
-        latencies = [row.measured.percentile_ms(percent) for row in rows]
-        rates = [row.offered_per_s for row in rows]
-        axes.plot(rates, latencies, marker="o", label=f"p{percent:g}")
-    axes.axhline(goal.latency_ms, linestyle="--", color="gray", label="target")
-    axes.set(xlabel="calls offered a second", ylabel="ms from due to answer", yscale="log")
-    axes.legend()
-    with naming(path), replacing(path) as partial:
-        figure.savefig(partial, format=path.suffix[1:])
 
 
 def _row(step: Step) -> dict[str, Any]:
@@ -92,7 +123,7 @@ def _verdict(steps: list[Step], goal: Goal) -> str:
     wanted = f"p{goal.percent:g} <= {goal.latency_ms:g} ms"
     if best is None:
         return f"sustains none of these rates at {wanted}"
-    said = f"sustains {best.offered_per_s:.1f} calls a second at {wanted}"
+    verdict = f"sustains {best.offered_per_s:.1f} calls a second at {wanted}"
     if not any(step.is_late and not step.is_kept for step in steps):
-        return said
-    return f"{said}, or more: this generator was late, --processes starts several"
+        return verdict
+    return f"{verdict}, or more: this generator was late, --processes starts several"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypedDict
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,13 @@ from farpoint._rpcs.methods import Method, VoxelGrid
 from farpoint._types import Array
 from farpoint.cli.sample.options import Options
 from farpoint.errors import InvalidArgumentError
-from farpoint.results import Sample, Timings
+from farpoint.results import Sample
 
 Rows = NDArray[np.int64]
 
 
 class Sampler(Protocol):
-    """What samples one cloud: a `Client`, or what samples in this process."""
+    """A `Client`, or an object that samples in this process."""
 
     def sample(
         self,
@@ -39,69 +39,49 @@ class Choice:
     Attributes:
         rows: (m,) int64.
         radius: no point that may be chosen is farther than this from a chosen one; None where
-            nobody measured it.
+            it is not measured.
         parts: in how many parts the cloud was sampled. Of one, `radius` is the covering radius
             itself; of several it is a bound.
-        distances: (m,) float32, of one part, as of a `Sample`.
-        timings: of one part.
+        sample: of a cloud that was sent whole.
     """
 
     rows: Rows
     radius: float | None
     parts: int = 1
-    distances: Array | None = None
-    timings: Timings | None = None
-    origin: Array | None = None
-    request_id: str = ""
-
-
-class _Keywords(TypedDict):
-    radius: float | None
-    method: Method | None
+    sample: Sample | None = None
 
 
 def choose(client: Sampler, points: Array, options: Options) -> Choice:
-    """Samples a cloud whole.
-
-    Raises:
-        InvalidArgumentError: it has too few points, or rows that are not finite.
-    """
+    """Samples a cloud whole."""
     rows = candidates(points, options, 0)
     m: int | None = _amount(len(rows), options)
     if m == len(rows) and options.all_if_fewer and options.is_counted:
         return Choice(rows, 0.0)
-    if isinstance(options.method, VoxelGrid):
+    if isinstance(options.sampling, VoxelGrid):
         m = None
-    place, keywords = _start(rows, options), _Keywords(radius=options.radius, method=options.method)
-    if options.skip_zero:
-        sample = client.sample(points[rows], m, start=place, **keywords)
-        indices = rows[sample.indices]
-    else:
-        policy: Literal["ignore", "reject"] = "ignore" if options.ignore_nonfinite else "reject"
-        first = int(rows[place]) if options.has_start else 0
-        sample = client.sample(points, m, start=first, nonfinite=policy, **keywords)
-        indices = sample.indices
-    return Choice(
-        indices,
-        sample.covering_radius if len(sample.distances) else None,
-        distances=sample.distances,
-        timings=sample.timings,
-        origin=sample.origin,
-        request_id=sample.request_id,
+    start = _start(rows, options)
+    policy: Literal["ignore", "reject"] = "ignore" if options.ignores_nonfinite else "reject"
+    if options.skip_zero:  # the others are not sent, and all that are sent are finite
+        points, policy = points[rows], "reject"
+    elif options.has_start:
+        start = int(rows[start])
+    sample = client.sample(
+        points,
+        m,
+        start=start,
+        nonfinite=policy,
+        radius=options.covering_radius,
+        method=options.sampling,
     )
+    indices = rows[sample.indices] if options.skip_zero else sample.indices
+    radius = sample.covering_radius if len(sample.distances) else None
+    return Choice(indices, radius, sample=sample)
 
 
 def candidates(points: Array, options: Options, begin: int) -> Rows:
-    """The rows that may be chosen.
-
-    Args:
-        points: (N, 3), the file's rows from `begin` on.
-
-    Raises:
-        InvalidArgumentError: rows are not finite, and that is not to be ignored.
-    """
+    """The rows that may be chosen."""
     finite = np.isfinite(points).all(axis=1)
-    if not options.ignore_nonfinite and not finite.all():
+    if not options.ignores_nonfinite and not finite.all():
         first = begin + int(np.argmin(finite))
         raise InvalidArgumentError(
             f"{int((~finite).sum())} rows are not finite, the first is {first}: "
@@ -156,13 +136,9 @@ def choose_in_parts(
         parts: coordinates, at most `limit` points each, in the order of the rows.
         count: points of all parts.
         limit: points that the server takes at once.
-
-    Raises:
-        InvalidArgumentError: as `choose`, m is more than half of the limit, or there is a radius
-            or a method.
     """
-    if options.radius is not None or options.method is not None:
-        option = "--method" if options.radius is None else "--radius"
+    if options.covering_radius is not None or options.sampling is not None:
+        option = "--radius" if options.sampling is None else "--method"
         raise InvalidArgumentError(
             f"{option} samples a cloud whole, and the server takes {limit} points at once: "
             "choose a number of the farthest points with -m",

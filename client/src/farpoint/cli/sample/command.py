@@ -1,245 +1,132 @@
-"""The options of `farpoint sample`."""
+"""The options of `farpoint sample`; the code behind them is imported when the command runs."""
 
-import os
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from farpoint._channel import DEFAULT_TIMEOUT_S
+from farpoint._targets import DEFAULT_TIMEOUT_S
 from farpoint.cli.connection import Connection
-from farpoint.cli.sample.inputs import STDIN
-from farpoint.cli.sample.method import MethodName, Select, read_method
-from farpoint.cli.sample.options import Amount, Options, parse_amount
-from farpoint.cli.sample.plan import Task, plan_tasks
-from farpoint.cli.sample.run import Pool, ThreadPool, run_tasks
-from farpoint.errors import InvalidArgumentError
-from farpoint.io.budget import SHARE, available_bytes
-from farpoint.io.decoder import Bounds
-from farpoint.io.options import ReadOptions
-
-# More decoders than that have the server wait for none, and the disk for all.
-MOST_WORKERS = 4
 
 
 class Nonfinite(str, Enum):
-    """What to do about rows with NaN or infinity."""
+    """Policies for rows with NaN or infinity."""
 
     reject = "reject"
     ignore = "ignore"
 
 
-def sample(
-    connection: Connection,
-    inputs: Annotated[
-        list[str],
-        typer.Argument(
-            help="Cloud files, folders of them, quoted patterns, paths of fsspec such as "
-            "s3://bucket/scan.laz, or - for standard input.",
-            metavar="IN...",
-        ),
-    ],
-    samples: Annotated[
-        str | None,
-        typer.Option(
-            "-m",
-            "--samples",
-            help="Points to choose per cloud: 1024, or 5%; with --radius at most.",
-        ),
-    ] = None,
-    radius: Annotated[
-        float | None,
-        typer.Option(
-            metavar="R", help="Choose as many as it takes for no point to be farther from one."
-        ),
-    ] = None,
-    method: Annotated[
-        MethodName, typer.Option(help="How points are chosen.")
-    ] = MethodName.farthest_point,
-    voxel_size: Annotated[
-        float | None, typer.Option(metavar="S", help="Side of the cubes of a voxel grid.")
-    ] = None,
-    select: Annotated[
-        Select | None, typer.Option(help="Row of a voxel.", show_default="first")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of random rows.", show_default="0")] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="A file; a folder for several inputs; or - for JSON lines on stdout.",
-        ),
-    ] = None,
-    picture: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="OUT.png",
-            help="Draw the cloud and the sample side by side; of several inputs, into a folder.",
-        ),
-    ] = None,
-    start: Annotated[
-        int | None, typer.Option(help="Row that is chosen first.", show_default="the first")
-    ] = None,
-    nonfinite: Annotated[
-        Nonfinite, typer.Option(help="Rows with NaN or infinity: an error, or never chosen.")
-    ] = Nonfinite.reject,
-    skip_zero: Annotated[
-        bool, typer.Option("--skip-zero", help="Never choose rows that are exactly (0, 0, 0).")
-    ] = False,
-    all_if_fewer: Annotated[
-        bool,
-        typer.Option("--all-if-fewer", help="Write a cloud with fewer than M points whole."),
-    ] = False,
-    indices: Annotated[
-        bool,
-        typer.Option(
-            "--indices",
-            help="Also write the row indices to OUT.indices.npy; without -o beside the input.",
-        ),
-    ] = False,
-    recursive: Annotated[
-        bool, typer.Option("-r", "--recursive", help="Look in the folders of a folder too.")
-    ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Leave out inputs whose outputs are there.")
-    ] = False,
-    to: Annotated[
-        str | None,
-        typer.Option(metavar="SUFFIX", help="Format of the outputs in a folder, such as .ply."),
-    ] = None,
-    input_format: Annotated[
-        str | None,
-        typer.Option("--format", metavar="SUFFIX", help="Read the inputs as such, as in .laz."),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES", help="Columns of a .bin, a plain array or a text: x,y,z,i,ring."
-        ),
-    ] = None,
-    array: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The array of an .npz that holds the points.")
-    ] = None,
-    topic: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The topic of a recording.")
-    ] = None,
-    message: Annotated[
-        int, typer.Option(metavar="K", help="Which cloud of the topic, from 0.")
-    ] = 0,
-    jobs: Annotated[
-        int | None,
-        typer.Option("-j", "--jobs", help="Files in flight.", show_default="one per core, up to 4"),
-    ] = None,
-    decoder_memory: Annotated[
-        float | None,
-        typer.Option(
-            metavar="GB", help="Memory that reading a file may take.", show_default="its share"
-        ),
-    ] = None,
-    decoder_seconds: Annotated[
-        float, typer.Option(help="Time that reading 100 MB of a file may take.")
-    ] = 60.0,
-    timeout: Annotated[
-        float, typer.Option(help="Seconds that one request may take.")
-    ] = DEFAULT_TIMEOUT_S,
-    ray: Annotated[
-        bool,
-        typer.Option("--ray", help="Sample on a Ray cluster (RAY_ADDRESS) instead of a server."),
-    ] = False,
-    gpus: Annotated[
-        float, typer.Option(help="With --ray: GPUs of each job, of one also a part.")
-    ] = 0.0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, one object per line.")
-    ] = False,
-) -> None:
+class MethodName(str, Enum):
+    """Sampling methods."""
+
+    farthest_point = "farthest-point"
+    voxel_grid = "voxel-grid"
+    random = "random"
+    poisson_disk = "poisson-disk"
+
+
+class Select(str, Enum):
+    """The row that stands for a voxel; a mean is no row of the file."""
+
+    first = "first"
+    nearest_mean = "nearest-mean"
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The command line as it was given; OPTIONS describes each field."""
+
+    inputs: list[str]
+    samples: str | None = None
+    radius: float | None = None
+    method: MethodName = MethodName.farthest_point
+    voxel_size: float | None = None
+    select: Select | None = None
+    seed: int | None = None
+    output: str | None = None
+    picture: Path | None = None
+    start: int | None = None
+    nonfinite: Nonfinite = Nonfinite.reject
+    skip_zero: bool = False
+    all_if_fewer: bool = False
+    indices: bool = False
+    recursive: bool = False
+    resume: bool = False
+    to: str | None = None
+    input_format: str | None = None
+    columns: str | None = None
+    array: str | None = None
+    topic: str | None = None
+    message: int = 0
+    jobs: int | None = None
+    decoder_memory: float | None = None
+    decoder_seconds: float = 60.0
+    timeout: float = DEFAULT_TIMEOUT_S
+    ray: bool = False
+    gpus: float = 0.0
+    as_json: bool = False
+
+
+OPTIONS = {
+    "inputs": Argument(
+        metavar="IN...",
+        help="Cloud files, folders of them, quoted patterns, paths of fsspec such as "
+        "s3://bucket/scan.laz, or - for standard input.",
+    ),
+    "samples": Option(
+        *("-m", "--samples"), help="Points to choose per cloud: 1024, or 5%; with --radius at most."
+    ),
+    "radius": Option(metavar="R", help="Choose points until none is farther than R from one."),
+    "method": Option(help="How points are chosen."),
+    "voxel_size": Option(metavar="S", help="Side of the cubes of a voxel grid."),
+    "select": Option(help="Row of a voxel.", show_default="first"),
+    "seed": Option(help="Of random rows.", show_default="0"),
+    "output": Option(
+        *("-o", "--output"),
+        help="A file; a folder for several inputs; or - for JSON lines on stdout.",
+    ),
+    "picture": Option(
+        metavar="OUT.png",
+        help="Draw the cloud and the sample side by side; of several inputs, into a folder.",
+    ),
+    "start": Option(help="Row that is chosen first.", show_default="the first"),
+    "nonfinite": Option(help="Rows with NaN or infinity: an error, or never chosen."),
+    "skip_zero": Option("--skip-zero", help="Never choose rows that are exactly (0, 0, 0)."),
+    "all_if_fewer": Option("--all-if-fewer", help="Write a cloud with fewer than M points whole."),
+    "indices": Option(
+        "--indices",
+        help="Also write the row indices to OUT.indices.npy; without -o beside the input.",
+    ),
+    "recursive": Option("-r", "--recursive", help="Look in the folders of a folder too."),
+    "resume": Option("--resume", help="Leave out inputs whose outputs are there."),
+    "to": Option(metavar="SUFFIX", help="Format of the outputs in a folder, such as .ply."),
+    "input_format": Option("--format", metavar="SUFFIX", help="Format of the inputs, as .laz."),
+    "columns": Option(
+        metavar="NAMES", help="Columns of a .bin, a plain array or a text: x,y,z,i,ring."
+    ),
+    "array": Option(metavar="NAME", help="The array of an .npz that holds the points."),
+    "topic": Option(metavar="NAME", help="The topic of a recording."),
+    "message": Option(metavar="K", help="Which cloud of the topic, from 0."),
+    "jobs": Option("-j", "--jobs", help="Files in flight.", show_default="one per core, up to 4"),
+    "decoder_memory": Option(
+        metavar="GB", help="Memory that reading a file may take.", show_default="its share of half"
+    ),
+    "decoder_seconds": Option(help="Time that reading 100 MB of a file may take."),
+    "timeout": Option(help="Seconds that one request may take."),
+    "ray": Option("--ray", help="Sample on a Ray cluster (RAY_ADDRESS) instead of a server."),
+    "gpus": Option(help="With --ray: GPUs of each job; fractions share one."),
+    "as_json": Option("--json", help="Print JSON, one object per line."),
+}
+
+
+def sample(connection: Connection, arguments: Arguments) -> None:
     """Choose points of cloud files by farthest point sampling, or by another method.
 
     The suffix of the output says its format. In the input's own format every attribute is kept.
     """
-    workers = _workers(jobs)
-    chosen = read_method(method, voxel_size, select, seed, radius)
-    options = Options(
-        amount=_amount(samples, radius, method),
-        radius=radius if chosen is None else None,
-        method=chosen,
-        start=start,
-        ignore_nonfinite=nonfinite is Nonfinite.ignore,
-        skip_zero=skip_zero,
-        all_if_fewer=all_if_fewer,
-        indices=indices,
-        as_json=as_json,
-        resume=resume,
-        recursive=recursive,
-        to=_suffix(to),
-        picture=picture,
-        workers=workers,
-        read=_read_options(input_format, columns, array, topic, message),
-        bounds=Bounds(_memory_bytes(decoder_memory, workers), decoder_seconds),
-    )
-    tasks = plan_tasks(inputs, output, options)
-    if ray:
-        failed = run_tasks(_ray_pool(tasks, options, jobs, gpus), tasks, options)
-    else:
-        with connection.connect(timeout) as client:
-            failed = run_tasks(ThreadPool(client, options), tasks, options)
-    if failed:
+    from farpoint.cli.sample.run import run
+
+    if run(connection, arguments):
         raise typer.Exit(1)
-
-
-def _ray_pool(tasks: list[Task], options: Options, jobs: int | None, gpus: float) -> Pool:
-    if any(task.to_stdout or task.source.location == STDIN for task in tasks):
-        raise InvalidArgumentError("--ray takes files, and writes files", field="ray")
-    if options.method is not None:
-        raise InvalidArgumentError("--ray goes with no --method but farthest-point", field="ray")
-    if gpus < 0:
-        raise InvalidArgumentError(f"--gpus must be 0 or more, got {gpus:g}", field="gpus")
-    from farpoint.ray.folder import RayPool
-
-    return RayPool(options, jobs, gpus)
-
-
-def _amount(samples: str | None, radius: float | None, method: MethodName) -> Amount:
-    is_grid = method is MethodName.voxel_grid
-    if samples is not None:
-        if is_grid:
-            raise InvalidArgumentError("-m goes with no voxel grid: its size decides", field="m")
-        return parse_amount(samples)
-    if radius is None and not is_grid:
-        raise InvalidArgumentError("-m, or --radius, says how many points to choose", field="m")
-    return Amount(share=1.0)
-
-
-def _read_options(
-    suffix: str | None, columns: str | None, array: str | None, topic: str | None, message: int
-) -> ReadOptions:
-    names = None if columns is None else tuple(name.strip() for name in columns.split(","))
-    try:
-        return ReadOptions(_suffix(suffix), names, array, topic, message)
-    except ValueError as error:
-        raise InvalidArgumentError(f"--{error}", field="columns") from error
-
-
-def _suffix(text: str | None) -> str | None:
-    """With the dot that people leave out."""
-    return None if text is None else f".{text.lstrip('.').lower()}"
-
-
-def _workers(jobs: int | None) -> int:
-    if jobs is not None and jobs < 1:
-        raise InvalidArgumentError(f"--jobs must be 1 or more, got {jobs}", field="jobs")
-    return jobs or min(os.cpu_count() or 1, MOST_WORKERS)
-
-
-def _memory_bytes(gigabytes: float | None, workers: int) -> int:
-    """For each decoder; 0 where nothing is known of the machine."""
-    if gigabytes is not None:
-        if gigabytes <= 0:
-            raise InvalidArgumentError(
-                f"--decoder-memory must be above 0, got {gigabytes:g}", field="decoder_memory"
-            )
-        return int(gigabytes * 1e9)
-    available = available_bytes()
-    return 0 if available is None else int(SHARE * available / workers)

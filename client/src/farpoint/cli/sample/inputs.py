@@ -1,4 +1,4 @@
-"""What the arguments name: files, folders, patterns, standard input, and paths of fsspec."""
+"""Files that the arguments name: paths, folders, patterns, standard input, and URLs of fsspec."""
 
 import glob
 import os
@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from farpoint.errors import CloudFileError, InvalidArgumentError
-from farpoint.io.extras import require
-from farpoint.io.failures import naming
+from farpoint.errors import CloudFileError
+from farpoint.io.files import naming, require
 from farpoint.io.registry import is_cloud_file
 
 STDIN = "-"
@@ -38,15 +37,9 @@ class Input:
 
 
 def expand(words: list[str], recursive: bool) -> list[Input]:
-    """The files that the arguments name, each once, those of a folder in order of name.
-
-    Raises:
-        CloudFileError: a folder holds no cloud files, or a pattern matches nothing.
-    """
+    """The files that the arguments name, each once, those of a folder in order of name."""
     found = [one for word in words for one in _expand_one(word, recursive)]
-    return (
-        list({one.location: one for one in found}.values()) if len(words) != len(found) else found
-    )
+    return list({one.location: one for one in found}.values()) if len(words) < len(found) else found
 
 
 def _expand_one(word: str, recursive: bool) -> list[Input]:
@@ -55,7 +48,7 @@ def _expand_one(word: str, recursive: bool) -> list[Input]:
     if "://" in word:
         return _expand_remote(word, recursive)
     path = Path(word)
-    if path.is_dir() and not (path / "metadata.yaml").exists():
+    if path.is_dir() and not (path / "metadata.yaml").exists():  # no recording of ROS
         pattern = "**/*" if recursive else "*"
         inside = sorted(p for p in path.glob(pattern) if p.is_file() and is_cloud_file(p))
         if not inside:
@@ -63,7 +56,7 @@ def _expand_one(word: str, recursive: bool) -> list[Input]:
             raise CloudFileError(f"no cloud files in this folder{hint}", path=path)
         return [Input(str(p), PurePosixPath(p.relative_to(path).as_posix())) for p in inside]
     if not path.exists() and glob.has_magic(word):
-        matches = sorted(p for p in glob.glob(word, recursive=recursive) if os.path.isfile(p))
+        matches = sorted(filter(os.path.isfile, glob.glob(word, recursive=recursive)))
         if not matches:
             raise CloudFileError("no file matches this pattern", path=word)
         return [Input(match, PurePosixPath(Path(match).name)) for match in matches]
@@ -73,19 +66,18 @@ def _expand_one(word: str, recursive: bool) -> list[Input]:
 def _expand_remote(word: str, recursive: bool) -> list[Input]:
     with naming(Path(word)):
         system, root = _file_system(word)
-        scheme = word.partition("://")[0]
         if glob.has_magic(root):
             names = sorted(system.glob(root))
         elif system.isdir(root):
             names = sorted(system.find(root, maxdepth=None if recursive else 1))
         else:
             return [Input(word, PurePosixPath(PurePosixPath(root).name))]
-    names = [name for name in names if is_cloud_file(Path(name))]
+    names = [PurePosixPath(name) for name in names if is_cloud_file(Path(name))]
     if not names:
         raise CloudFileError("no cloud files here", path=word)
+    scheme = word.partition("://")[0]
     return [
-        Input(f"{scheme}://{name.lstrip('/')}", PurePosixPath(PurePosixPath(name).name))
-        for name in names
+        Input(f"{scheme}://{str(name).lstrip('/')}", PurePosixPath(name.name)) for name in names
     ]
 
 
@@ -100,13 +92,12 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def local_copy(source: Input, suffix: str | None) -> Iterator[Path]:
-    """A path that decoders can open: the input's own, or that of a copy which goes afterwards."""
+    """A path that decoders can open: the input's own, or that of a temporary copy."""
     if source.location != STDIN and not source.is_remote:
         yield Path(source.location)
         return
     with tempfile.TemporaryDirectory(prefix="farpoint-") as folder:
-        name = source.relative.name if source.is_remote else f"stdin{suffix or ''}"
-        path = Path(folder) / name
+        path = Path(folder) / (source.relative.name if source.is_remote else f"stdin{suffix or ''}")
         with naming(Path(source.location)):
             if source.is_remote:
                 system, root = _file_system(source.location)
@@ -116,12 +107,12 @@ def local_copy(source: Input, suffix: str | None) -> Iterator[Path]:
                     shutil.copyfileobj(sys.stdin.buffer, stream)
         try:
             yield path
-        except CloudFileError as error:  # the copy's name says nothing to the caller
+        except CloudFileError as error:  # the copy's name tells the caller nothing
             raise CloudFileError(str(error).replace(str(path), source.location)) from error
 
 
 def put_remote(path: Path, url: str) -> None:
-    """Copies a file to where fsspec says."""
+    """Copies a file to a URL of fsspec."""
     with naming(Path(url)):
         system, root = _file_system(url)
         system.makedirs(str(PurePosixPath(root).parent), exist_ok=True)
@@ -135,13 +126,3 @@ def exists(location: str) -> bool:
     with naming(Path(location)):
         system, root = _file_system(location)
         return bool(system.exists(root))
-
-
-def check_stdin(words: list[str], suffix: str | None) -> None:
-    """Raises InvalidArgumentError where standard input is read twice, or nobody knows as what."""
-    if words.count(STDIN) > 1:
-        raise InvalidArgumentError("standard input can be read once", field="inputs")
-    if STDIN in words and suffix is None:
-        raise InvalidArgumentError(
-            "standard input has no suffix: say its format, as in --format .las", field="format"
-        )

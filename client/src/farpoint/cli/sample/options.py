@@ -1,13 +1,20 @@
-"""How every file is sampled and reported."""
+"""The checked options of the command, as every file is sampled and reported."""
 
+import os
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from farpoint._rpcs.methods import Method, RandomSampling, VoxelGrid
+from farpoint._rpcs.methods import Method, PoissonDisk, RandomSampling, VoxelGrid
+from farpoint.cli.sample.command import Arguments, MethodName, Nonfinite, Select
 from farpoint.errors import InvalidArgumentError
+from farpoint.io.budget import available_bytes
+from farpoint.io.cloud import ReadOptions
 from farpoint.io.decoder import Bounds
-from farpoint.io.options import ReadOptions
+
+# More decoders than that have the server wait for none, and the disk for all.
+_MAX_WORKERS = 4
+# Of the memory that is available, for all decoders together.
+_DECODER_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -15,21 +22,57 @@ class Amount:
     """How many points to choose: a number, or a share of those that may be chosen."""
 
     count: int | None = None
-    share: float | None = None
+    share: float = 1.0
 
     def of(self, points: int) -> int:
         """The number for a cloud; of a share at least one."""
-        if self.count is not None:
-            return self.count
-        return max(1, round(points * (self.share or 0.0)))
+        return max(1, round(points * self.share)) if self.count is None else self.count
+
+
+@dataclass(frozen=True)
+class Options(Arguments):
+    """The checked command line; `sampling` is the method, None for farthest points."""
+
+    amount: Amount = field(init=False)
+    sampling: Method | None = field(init=False)
+    covering_radius: float | None = field(init=False)
+    workers: int = field(init=False)
+    read: ReadOptions = field(init=False)
+    bounds: Bounds = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.jobs is not None and self.jobs < 1:
+            raise InvalidArgumentError(f"--jobs must be 1 or more, got {self.jobs}", field="jobs")
+        workers = self.jobs or min(os.cpu_count() or 1, _MAX_WORKERS)
+        method = _method(self)
+        vars(self).update(  # the class is frozen
+            amount=_amount(self),
+            sampling=method,
+            covering_radius=self.radius if method is None else None,
+            workers=workers,
+            to=_suffix(self.to),
+            read=_read_options(self),
+            bounds=Bounds(_memory_bytes(self.decoder_memory, workers), self.decoder_seconds),
+        )
+
+    @property
+    def ignores_nonfinite(self) -> bool:
+        """Whether rows with NaN or infinity are never chosen, instead of an error."""
+        return self.nonfinite is Nonfinite.ignore
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the number of points is asked for, and not found out."""
+        return self.covering_radius is None and isinstance(self.sampling, RandomSampling | None)
+
+    @property
+    def has_start(self) -> bool:
+        """Whether some row is chosen first."""
+        return not isinstance(self.sampling, RandomSampling | VoxelGrid)
 
 
 def parse_amount(text: str) -> Amount:
-    """`1024` or `5%`.
-
-    Raises:
-        InvalidArgumentError: it is neither.
-    """
+    """`1024` or `5%`; raises InvalidArgumentError for anything else."""
     share = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*%", text)
     if share and 0 < float(share[1]) <= 100:
         return Amount(share=float(share[1]) / 100)
@@ -38,45 +81,64 @@ def parse_amount(text: str) -> Amount:
     raise InvalidArgumentError(f"-m must be a number or a share like 5%, got {text!r}", field="m")
 
 
-@dataclass(frozen=True)
-class Options:
-    """The command line, as far as it is the same for every file.
+def _amount(given: Arguments) -> Amount:
+    is_grid = given.method is MethodName.voxel_grid
+    if given.samples is not None:
+        if is_grid:
+            raise InvalidArgumentError("-m goes with no voxel grid: its size decides", field="m")
+        return parse_amount(given.samples)
+    if given.radius is None and not is_grid:
+        raise InvalidArgumentError("-m, or --radius, says how many points to choose", field="m")
+    return Amount()
 
-    Attributes:
-        amount: how many points to choose; with a radius at most.
-        radius: where sampling ends, at a covering radius of at most this; None for nowhere.
-        method: how points are chosen; None for the farthest.
-        start: row that is chosen first; None is the first that may be chosen.
-        ignore_nonfinite: rows with NaN or infinity are never chosen, instead of an error.
-        skip_zero: rows that are exactly (0, 0, 0) are never chosen: no-returns of a scanner.
-        all_if_fewer: a cloud with fewer points than asked for is written whole.
-        to: suffix of the outputs in a folder, instead of the input's own.
-        workers: files in flight.
-    """
 
-    amount: Amount
-    radius: float | None = None
-    method: Method | None = None
-    start: int | None = None
-    ignore_nonfinite: bool = False
-    skip_zero: bool = False
-    all_if_fewer: bool = False
-    indices: bool = False
-    as_json: bool = False
-    resume: bool = False
-    recursive: bool = False
-    to: str | None = None
-    picture: Path | None = None
-    workers: int = 1
-    read: ReadOptions = field(default_factory=ReadOptions)
-    bounds: Bounds = field(default_factory=Bounds)
+def _method(given: Arguments) -> Method | None:
+    farthest, grid = MethodName.farthest_point, MethodName.voxel_grid
+    random, disk = MethodName.random, MethodName.poisson_disk
+    for flag, value, methods in (
+        ("--voxel-size", given.voxel_size, (grid,)),
+        ("--select", given.select, (grid,)),
+        ("--seed", given.seed, (random,)),
+        ("--radius", given.radius, (farthest, disk)),
+    ):
+        if value is not None and given.method not in methods:
+            names = " or ".join(method.value for method in methods)
+            raise InvalidArgumentError(f"{flag} goes with --method {names}", field="method")
+    if given.method is grid:
+        if given.voxel_size is None:
+            raise InvalidArgumentError("--method voxel-grid needs --voxel-size", field="method")
+        is_first = given.select in (None, Select.first)
+        return VoxelGrid(given.voxel_size, "first" if is_first else "nearest_mean")
+    if given.method is random:
+        return RandomSampling(given.seed or 0)
+    if given.method is disk:
+        if given.radius is None:
+            raise InvalidArgumentError("--method poisson-disk needs --radius", field="method")
+        return PoissonDisk(given.radius)
+    return None
 
-    @property
-    def is_counted(self) -> bool:
-        """Whether the number of points is asked for, and not found out."""
-        return self.radius is None and isinstance(self.method, RandomSampling | None)
 
-    @property
-    def has_start(self) -> bool:
-        """Whether some row is chosen first."""
-        return not isinstance(self.method, RandomSampling | VoxelGrid)
+def _read_options(given: Arguments) -> ReadOptions:
+    columns = None if given.columns is None else tuple(map(str.strip, given.columns.split(",")))
+    try:
+        return ReadOptions(
+            _suffix(given.input_format), columns, given.array, given.topic, given.message
+        )
+    except ValueError as error:
+        raise InvalidArgumentError(f"--{error}", field="columns") from error
+
+
+def _suffix(text: str | None) -> str | None:
+    """With the dot that people leave out."""
+    return None if text is None else f".{text.lstrip('.').lower()}"
+
+
+def _memory_bytes(gigabytes: float | None, workers: int) -> int:
+    """For each decoder; 0 where nothing is known of the machine."""
+    if gigabytes is None:
+        return int(_DECODER_SHARE * (available_bytes() or 0) / workers)
+    if gigabytes <= 0:
+        raise InvalidArgumentError(
+            f"--decoder-memory must be above 0, got {gigabytes:g}", field="decoder_memory"
+        )
+    return int(gigabytes * 1e9)

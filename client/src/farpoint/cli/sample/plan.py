@@ -1,15 +1,14 @@
-"""Which file becomes which, checked before anything is sent."""
+"""The files that become other files, checked before anything is sent."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from farpoint.cli.sample.inputs import STDIN, Input, check_stdin, expand
+from farpoint.cli.sample.inputs import STDIN, Input, expand
 from farpoint.cli.sample.options import Options
 from farpoint.errors import CloudFileError, InvalidArgumentError
-from farpoint.io import INDICES_SUFFIX, check_writable
-from farpoint.io.failures import naming
-from farpoint.io.registry import format_of
+from farpoint.io.files import check_target, naming
+from farpoint.io.registry import INDICES_SUFFIX, check_writable, format_name
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Task:
         to_stdout: whether the rows go there.
         picture: where to draw.
         problem: why it cannot be done; the other tasks are.
-        label: what the files beside the output are called; None is the output's name.
+        label: the name of the files beside the output; None is the output's name.
     """
 
     source: Input
@@ -45,32 +44,20 @@ class Task:
         return [*filter(None, files), *([str(self.picture)] if self.picture else [])]
 
 
-def plan_tasks(words: list[str], output: str | None, options: Options) -> list[Task]:
-    """What to read and to write.
-
-    Raises:
-        CloudFileError: an output would replace an input or another output, or cannot be made.
-        InvalidArgumentError: options that do not go together.
-    """
-    check_stdin(words, options.read.format)
+def plan_tasks(options: Options) -> list[Task]:
+    """The files to read and to write."""
+    _check(options)
+    words, output = options.inputs, options.output
     inputs = _without_outputs(expand(words, options.recursive), words, output)
-    beside = options.indices and STDIN not in words
-    if output is None and options.picture is None and not beside:
-        raise InvalidArgumentError(
-            "say where to: -o OUT, --picture OUT.png or both; --indices alone writes beside files",
-            field="output",
-        )
     if output == "-":
         return [_task_to_stdout(inputs, options)]
     into_folder = len(inputs) > 1 or _is_folder(output) or inputs[0].location not in words
-    if output is None:
-        tasks = [Task(one, None, label=label) for one, label in _labels(inputs)]
-    elif into_folder:
-        tasks = [_within(output, one, label, options) for one, label in _labels(inputs)]
-    else:
+    if output is not None and not into_folder:
         tasks = [Task(inputs[0], output)]
+    else:
+        tasks = [_within(output, one, label, options) for one, label in _labels(inputs)]
     tasks = [_with_picture(task, options.picture, len(tasks) > 1) for task in tasks]
-    tasks = [_with_format_checked(task, options) for task in tasks]
+    tasks = [_with_problem(task, options) for task in tasks]
     if len(tasks) == 1 and tasks[0].problem:
         raise CloudFileError(tasks[0].problem)
     _check_outputs(tasks, options)
@@ -79,8 +66,23 @@ def plan_tasks(words: list[str], output: str | None, options: Options) -> list[T
     return tasks
 
 
+def _check(options: Options) -> None:
+    has_stdin = STDIN in options.inputs
+    if options.inputs.count(STDIN) > 1:
+        raise InvalidArgumentError("standard input can be read once", field="inputs")
+    if has_stdin and options.read.format is None:
+        raise InvalidArgumentError(
+            "standard input has no suffix: say its format, as in --format .las", field="format"
+        )
+    if not (options.output or options.picture or (options.indices and not has_stdin)):
+        raise InvalidArgumentError(
+            "say where to: -o OUT, --picture OUT.png or both; --indices alone writes beside files",
+            field="output",
+        )
+
+
 def _without_outputs(inputs: list[Input], words: list[str], output: str | None) -> list[Input]:
-    """Leaves out what an earlier run wrote into a folder within that of the inputs."""
+    """Leaves out files that an earlier run wrote into a folder within that of the inputs."""
     if output is None or not _is_folder(output) or "://" in output:
         return inputs
     folder = Path(output).resolve()
@@ -112,7 +114,9 @@ def _labels(inputs: list[Input]) -> list[tuple[Input, str]]:
     ]
 
 
-def _within(folder: str, source: Input, label: str, options: Options) -> Task:
+def _within(folder: str | None, source: Input, label: str, options: Options) -> Task:
+    if folder is None:
+        return Task(source, None, label=label)
     name = source.relative
     suffix = options.to or (options.read.format if name.suffix == "" else None)
     name = name.with_name(label + suffix) if suffix else name
@@ -129,40 +133,45 @@ def _with_picture(task: Task, picture: Path | None, several: bool) -> Task:
     return replace(task, picture=picture)
 
 
-def _check_outputs(tasks: list[Task], options: Options) -> None:
-    inputs = {_resolved(task.source.location) for task in tasks}
-    seen: set[str] = set()
-    for task in tasks:
-        for location in task.outputs(options):
-            resolved = _resolved(location)
-            if resolved in inputs:
-                raise CloudFileError("the output would replace an input", path=location)
-            if resolved in seen:
-                raise CloudFileError("two inputs would be written here", path=location)
-            seen.add(resolved)
-
-
-def _with_format_checked(task: Task, options: Options) -> Task:
-    """Notes where the output's format is known not to hold this input."""
+def _with_problem(task: Task, options: Options) -> Task:
+    """Notes where the output's format cannot hold this input."""
     if task.output is None:
         return task
+    source, target = Path(task.source.location), Path(task.output)
+    has_format = not source.is_dir() and bool(source.suffix or options.read.format)
     try:
-        check_writable(Path(task.output), same_format=_keeps_format(task, options))
+        same = has_format and format_name(target) == format_name(source, options.read.format)
+        check_writable(target, same_format=same)
     except CloudFileError as error:
         hint = "" if options.to or "COPC" in str(error) else " (--to .ply writes another format)"
         return replace(task, problem=f"{error}{hint}")
     return task
 
 
-def _keeps_format(task: Task, options: Options) -> bool:
-    source = Path(task.source.location)
-    if source.is_dir() or not (source.suffix or options.read.format):
-        return False
-    return format_of(Path(task.output or "")) == format_of(source, options.read.format)
+def _check_outputs(tasks: list[Task], options: Options) -> None:
+    inputs = {_resolved(task.source.location) for task in tasks}
+    seen: set[str] = set()
+    for task in tasks:
+        for location in task.outputs(options):
+            with naming(Path(location)):
+                resolved = _resolved(location)
+                if resolved in inputs:
+                    raise ValueError("the output would replace an input")
+                if resolved in seen:
+                    raise ValueError("two inputs would be written here")
+                if "://" not in location:
+                    check_target(Path(location))
+            seen.add(resolved)
 
 
 def _resolved(location: str) -> str:
-    return location if "://" in location or location == "-" else str(Path(location).resolve())
+    if "://" in location or location == STDIN:
+        return location
+    with naming(Path(location)):
+        try:
+            return str(Path(location).resolve())
+        except RuntimeError as error:
+            raise ValueError("a link to itself") from error
 
 
 def _make_folders(tasks: list[Task]) -> None:

@@ -6,19 +6,21 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from typing import Protocol, TextIO
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from farpoint._client import Client
+from farpoint.cli.connection import Connection
 from farpoint.cli.failures import explain
-from farpoint.cli.sample.inputs import exists
-from farpoint.cli.sample.one_file import Done, sample_file
+from farpoint.cli.sample.command import Arguments
+from farpoint.cli.sample.inputs import STDIN, exists
 from farpoint.cli.sample.options import Options
-from farpoint.cli.sample.plan import Task
-from farpoint.errors import CloudFileError, FarpointError
+from farpoint.cli.sample.plan import Task, plan_tasks
+from farpoint.cli.sample.work import Done, sample_file
+from farpoint.errors import CloudFileError, FarpointError, InvalidArgumentError
 from farpoint.io.decoder import Decoder
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 class Pool(Protocol):
@@ -28,14 +30,33 @@ class Pool(Protocol):
         """Begins all of them; each that ends moves the bar."""
 
     def close(self) -> None:
-        """Ends what runs: after Ctrl-C nobody waits for the rest."""
+        """Ends the tasks that run: after Ctrl-C nothing waits for the rest."""
 
 
-def run_tasks(pool: Pool, tasks: list[Task], options: Options) -> int:
-    """Does every task and returns how many failed; the failure of a single one is raised.
+def run(connection: Connection, arguments: Arguments) -> int:
+    """Samples the files and returns how many failed; the failure of a single one is raised."""
+    options = Options(**vars(arguments))
+    tasks = plan_tasks(options)
+    if options.ray:
+        return _run_tasks(_ray_pool(tasks, options), tasks, options)
+    with connection.connect(options.timeout) as client:
+        return _run_tasks(ThreadPool(client, options), tasks, options)
 
-    Lines are printed in the order of the tasks, each as soon as those before it are done.
-    """
+
+def _ray_pool(tasks: list[Task], options: Options) -> Pool:
+    if any(task.to_stdout or task.source.location == STDIN for task in tasks):
+        raise InvalidArgumentError("--ray takes files, and writes files", field="ray")
+    if options.sampling is not None:
+        raise InvalidArgumentError("--ray goes with no --method but farthest-point", field="ray")
+    if options.gpus < 0:
+        raise InvalidArgumentError(f"--gpus must be 0 or more, got {options.gpus:g}", field="gpus")
+    from farpoint.cli.sample.ray_pool import RayPool
+
+    return RayPool(options)
+
+
+def _run_tasks(pool: Pool, tasks: list[Task], options: Options) -> int:
+    """Lines are printed in the order of the tasks, each as soon as those before it are done."""
     several = len(tasks) > 1
     if options.resume:
         tasks = _unfinished(tasks, options)
@@ -66,12 +87,12 @@ def _report(task: Task, future: "Future[Done]", out: TextIO) -> bool:
         _print(future.result(), out)
     except FarpointError as error:
         named = isinstance(error, CloudFileError) or task.source.location in str(error)
-        said = explain(error) if named else f"{task.source.location}: {explain(error)}"
-        print(f"farpoint: {said}", file=sys.stderr)
+        prefix = "" if named else f"{task.source.location}: "
+        print(f"farpoint: {prefix}{explain(error)}", file=sys.stderr)
         return False
     except Exception as error:  # a bug of ours ends no batch either
-        said = f"{task.source.location}: {type(error).__name__}: {error}"
-        print(f"farpoint: {said}", file=sys.stderr)
+        message = f"{task.source.location}: {type(error).__name__}: {error}"
+        print(f"farpoint: {message}", file=sys.stderr)
         return False
     return True
 
@@ -87,8 +108,7 @@ class ThreadPool:
     def __init__(self, client: Client, options: Options) -> None:
         self._client, self._options = client, options
         self._decoders: list[Decoder] = []
-        self._idle: list[Decoder] = []
-        self._lock = threading.Lock()
+        self._idle: list[Decoder] = []  # append and pop of a list are atomic
         self._threads = ThreadPoolExecutor(options.workers)
 
     def run(self, tasks: Sequence[Task], bar: "Bar") -> "list[Future[Done]]":
@@ -102,16 +122,14 @@ class ThreadPool:
         return [self._threads.submit(self._run, task, limit, bar) for task in tasks]
 
     def _run(self, task: Task, limit: int, bar: "Bar") -> Done:
-        with self._lock:
-            decoder = self._idle.pop()
+        decoder = self._idle.pop()
         points = 0
         try:
             done = sample_file(self._client, decoder, task, self._options, limit)
             points = done.points
             return done
         finally:
-            with self._lock:
-                self._idle.append(decoder)
+            self._idle.append(decoder)
             bar.advance(points)
 
     def close(self) -> None:
@@ -125,7 +143,7 @@ class ThreadPool:
 class Bar:
     """Files, points and points per second on one line."""
 
-    def __init__(self, progress: Progress | None, total: int) -> None:
+    def __init__(self, progress: "Progress | None" = None, total: int = 0) -> None:
         self._progress = progress
         self._points = 0
         self._lock = threading.Lock()
@@ -148,15 +166,18 @@ class Bar:
 @contextmanager
 def _progress(total: int) -> Iterator[Bar]:
     """A bar on stderr; stdout stays as it is where it is piped."""
-    console = Console(stderr=True)
-    if not console.is_terminal or total < 2:
-        yield Bar(None, total)
+    if total < 2 or not sys.stderr.isatty():
+        yield Bar()
         return
+    from rich import progress as bars
+    from rich.console import Console
+
     columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("files, {task.fields[points]} points, {task.fields[rate]} points/s"),
-        TimeRemainingColumn(),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TextColumn("files, {task.fields[points]} points, {task.fields[rate]} points/s"),
+        bars.TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, redirect_stdout=sys.stdout.isatty()) as progress:
-        yield Bar(progress, total)
+    redirect = sys.stdout.isatty()
+    with bars.Progress(*columns, console=Console(stderr=True), redirect_stdout=redirect) as shown:
+        yield Bar(shown, total)

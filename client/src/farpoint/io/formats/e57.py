@@ -6,18 +6,13 @@ from typing import Any
 import numpy as np
 
 from farpoint._types import Array
-from farpoint.io.cloud import Cloud
-from farpoint.io.extras import require
-from farpoint.io.options import ReadOptions
+from farpoint.io.cloud import Cloud, ReadOptions
+from farpoint.io.files import require
 
 _AXES = ("cartesianX", "cartesianY", "cartesianZ")
-_NAMES = {
-    "colorRed": "red",
-    "colorGreen": "green",
-    "colorBlue": "blue",
-    "rowIndex": "row",
-    "columnIndex": "column",
-}
+_COLORS = ("colorRed", "colorGreen", "colorBlue")
+_NAMES = dict(zip(_COLORS, ("red", "green", "blue"), strict=True))
+_NAMES |= {"rowIndex": "row", "columnIndex": "column"}
 
 
 def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
@@ -47,7 +42,7 @@ def _read_scan(file: Any, i: int) -> dict[str, Array]:
     found = file.read_scan(
         i,
         intensity="intensity" in fields,
-        colors={"colorRed", "colorGreen", "colorBlue"} <= fields,
+        colors=set(_COLORS) <= fields,
         row_column={"rowIndex", "columnIndex"} <= fields,
         transform=True,
         ignore_missing_fields=True,
@@ -59,29 +54,32 @@ def _read_scan(file: Any, i: int) -> dict[str, Array]:
 def _crs(file: Any) -> str | None:
     """The name of the reference system, where it is spelled as WKT."""
     try:
-        said = str(file.root["coordinateMetadata"].value())
+        name = str(file.root["coordinateMetadata"].value())
     except Exception:  # the library's own types of error; the node is optional
         return None
-    return said if said.lstrip().upper().startswith(("PROJC", "GEOGC", "COMPD", "GEODC")) else None
+    return name if name.lstrip().upper().startswith(("PROJC", "GEOGC", "COMPD", "GEODC")) else None
 
 
-def write(path: Path, cloud: Cloud) -> None:
-    """Writes one scan: coordinates, and intensity and colors where the cloud has them."""
+def write(path: Path, cloud: Cloud) -> list[str]:
+    """Writes one scan: coordinates, and intensity and colors where the cloud has them.
+
+    Returns:
+        The names of the attributes that are not written.
+    """
     pye57 = require("pye57", "E57")
     data = dict(zip(_AXES, cloud.points.astype(np.float64).T.copy(), strict=True))
     values = cloud.attributes
-    if "intensity" in values:
+    kept = {"intensity"} & set(values)
+    if kept:
         data["intensity"] = values["intensity"].astype(np.float64)
-    for name, column in _colors(values).items():
+    colors: list[Array] = []
+    if "rgb" in values:
+        kept, colors = kept | {"rgb"}, list(values["rgb"][:, :3].T)
+    elif {"red", "green", "blue"} <= set(values):
+        kept |= {"red", "green", "blue"}
+        colors = [values[name] for name in ("red", "green", "blue")]
+    for name, column in zip(_COLORS, colors, strict=False):
         data[name] = column.astype(np.uint8 if column.max(initial=0) < 256 else np.uint16)
     with pye57.E57(str(path), mode="w") as file:
         file.write_scan_raw(data)
-
-
-def _colors(values: Any) -> dict[str, Array]:
-    names = ("colorRed", "colorGreen", "colorBlue")
-    if "rgb" in values:
-        return dict(zip(names, values["rgb"][:, :3].T, strict=True))
-    if {"red", "green", "blue"} <= set(values):
-        return {name: values[_NAMES[name]] for name in names}
-    return {}
+    return [name for name in values if name not in kept]

@@ -11,12 +11,11 @@ from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_
 
 from farpoint._types import Array
 from farpoint.io.budget import fits_in_budget
-from farpoint.io.cloud import Cloud, Rows
-from farpoint.io.options import ReadOptions
-from farpoint.io.records import axis_positions, split_records
+from farpoint.io.cloud import Cloud, ReadOptions, Rows
+from farpoint.io.records import named_columns, split_records
 
 # A point with more columns than this is more likely an array with one row per axis.
-MOST_COLUMNS = 64
+_MAX_COLUMNS = 64
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:
 def check_size(stream: BinaryIO, size: int) -> None:
     """Raises ValueError where a header announces more than the file holds.
 
-    numpy makes room for the whole array before it reads.
+    numpy allocates the whole array before it reads.
     """
     magic = stream.read(8)
     stream.seek(0)
@@ -61,11 +60,7 @@ def check_size(stream: BinaryIO, size: int) -> None:
 
 
 def cloud_of(array: Array, options: ReadOptions) -> Cloud:
-    """The cloud that an array holds, whatever its layout.
-
-    Raises:
-        ValueError: it holds none, or rows and columns seem to have changed places.
-    """
+    """The cloud that an array holds, whatever its layout."""
     if array.dtype.names:
         array = array.reshape(-1)
         return Cloud(*split_records(array), NpySource(array))
@@ -85,7 +80,7 @@ def cloud_of(array: Array, options: ReadOptions) -> Cloud:
 
 
 def _is_transposed(rows: int, columns: int) -> bool:
-    return (rows == 3 < columns) or (columns > MOST_COLUMNS and rows < columns)
+    return (rows == 3 < columns) or (columns > _MAX_COLUMNS and rows < columns)
 
 
 def _with_names(array: Array, names: tuple[str, ...]) -> Cloud:
@@ -98,15 +93,13 @@ def _with_names(array: Array, names: tuple[str, ...]) -> Cloud:
 
 
 def _by_name(array: Array, names: list[str]) -> Cloud:
-    axes = axis_positions(names)
-    points = array[:, :3] if axes == [0, 1, 2] else array[:, axes]
-    others = {names[i]: array[:, i] for i in range(len(names)) if i not in axes}
-    return Cloud(points, others, NpySource(array))
+    return Cloud(*named_columns(array, names), NpySource(array))
 
 
-def write(path: Path, cloud: Cloud) -> None:
-    """Writes the coordinates alone: the format has no names for anything else."""
+def write(path: Path, cloud: Cloud) -> list[str]:
+    """Writes the coordinates alone: the format has no names for attributes, which are returned."""
     np.save(path, cloud.points)
+    return list(cloud.attributes)
 
 
 @dataclass(frozen=True)

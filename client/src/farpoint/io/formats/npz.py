@@ -9,9 +9,12 @@ from zipfile import BadZipFile
 import numpy as np
 
 from farpoint._types import Array
-from farpoint.io.cloud import Cloud, Rows
+from farpoint.io.budget import check_budget
+from farpoint.io.cloud import Cloud, ReadOptions, Rows
 from farpoint.io.formats.npy import NpySource, cloud_of
-from farpoint.io.options import ReadOptions
+
+# What reading holds at once: the arrays, what zlib unpacks, and the points that are handed on.
+_COPIES = 3
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,9 @@ def read(path: Path, options: ReadOptions) -> Cloud:
 def _load(path: Path) -> dict[str, Array]:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            # An archive of megabytes may unpack to gigabytes.
+            total = sum(entry.file_size for entry in archive.zip.infolist())
+            check_budget(_COPIES * total, f"arrays of {total / 1e9:.1f} GB")
             return {name: archive[name] for name in archive.files}
     except (BadZipFile, zlib.error) as error:
         raise ValueError(str(error)) from error

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from farpoint._types import Array
-from farpoint.io.cloud import Cloud, Rows
-from farpoint.io.extras import require
-from farpoint.io.options import ReadOptions
+from farpoint.io.cloud import Cloud, ReadOptions, Rows
+from farpoint.io.files import require
 from farpoint.io.records import axis_positions, columns_of
 
 WKB_POINT = np.dtype([("order", "u1"), ("kind", "<u4"), ("xyz", "<f8", 3)])
@@ -28,12 +27,7 @@ class ParquetSource:
 
 
 def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
-    """Reads a table: columns of numbers and text become attributes, all are kept for writing.
-
-    Raises:
-        ValueError: no columns are named x, y and z (or easting, northing, elevation), or one of
-            them holds nulls or something that is no number.
-    """
+    """Reads a table: columns of numbers and text become attributes, all are kept for writing."""
     table = require("pyarrow.parquet", "Parquet").read_table(str(path))
     names = table.column_names
     if (wkb := _point_column(table)) is not None:

@@ -13,7 +13,7 @@ from farpoint_ops.interpolate import interpolate
 
 def furthestsampling(xyz: Tensor, m: int) -> Tensor:
     """(B, n, 3) -> the rows of m <= n samples, (B, m); the first is row 0."""
-    return fps.furthest_point_sample(xyz, m)
+    return fps.farthest_point_sample(xyz, m)
 
 
 def gathering(features: Tensor, idx: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file farpoint/v1/sampling.proto.
  */
 export const file_farpoint_v1_sampling: GenFile = /*@__PURE__*/
-  fileDesc("ChpmYXJwb2ludC92MS9zYW1wbGluZy5wcm90bxILZmFycG9pbnQudjEi7AMKDVNhbXBsZVJlcXVlc3QSIwoGcG9pbnRzGAEgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEg8KB2xlbmd0aHMYAiADKAMSFQoNc2FtcGxlX2NvdW50cxgDIAMoAxIVCg1zdGFydF9pbmRpY2VzGAQgAygDEisKBm1ldGhvZBgFIAEoDjIbLmZhcnBvaW50LnYxLlNhbXBsaW5nTWV0aG9kEjYKEG5vbmZpbml0ZV9wb2xpY3kYBiABKA4yHC5mYXJwb2ludC52MS5Ob25maW5pdGVQb2xpY3kSKgoKYXR0cmlidXRlcxgHIAMoCzIWLmZhcnBvaW50LnYxLkF0dHJpYnV0ZRIVCg1yZXR1cm5fcG9pbnRzGAggASgIEhgKEHJldHVybl9kaXN0YW5jZXMYCSABKAgSGAoQcmV0dXJuX2NoZWNrc3VtcxgKIAEoCBIuCgxwYWNrZWRfY2xvdWQYCyABKAsyGC5mYXJwb2ludC52MS5QYWNrZWRDbG91ZBIcCg9jb3ZlcmluZ19yYWRpdXMYDCABKAJIAIgBARIqCgp2b3hlbF9ncmlkGA0gASgLMhYuZmFycG9pbnQudjEuVm94ZWxHcmlkEg0KBXNlZWRzGA4gAygEQhIKEF9jb3ZlcmluZ19yYWRpdXMijQIKDlNhbXBsZVJlc3BvbnNlEiQKB2luZGljZXMYASABKAsyEy5mYXJwb2ludC52MS5UZW5zb3ISDwoHbGVuZ3RocxgCIAMoAxIjCgZwb2ludHMYAyABKAsyEy5mYXJwb2ludC52MS5UZW5zb3ISJgoJZGlzdGFuY2VzGAQgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEioKCmF0dHJpYnV0ZXMYBSADKAsyFi5mYXJwb2ludC52MS5BdHRyaWJ1dGUSJAoHb3JpZ2lucxgGIAEoCzITLmZhcnBvaW50LnYxLlRlbnNvchIlCgd0aW1pbmdzGAcgASgLMhQuZmFycG9pbnQudjEuVGltaW5ncyJCCgdUaW1pbmdzEhAKCHF1ZXVlX21zGAEgASgBEhIKCmNvbXB1dGVfbXMYAiABKAESEQoJc2VydmVyX21zGAMgASgBImkKE1NhbXBsZVN0cmVhbVJlcXVlc3QSKwoHcmVxdWVzdBgBIAEoCzIaLmZhcnBvaW50LnYxLlNhbXBsZVJlcXVlc3QSJQoEbW9kZRgCIAEoDjIXLmZhcnBvaW50LnYxLlN0cmVhbU1vZGUijQEKFFNhbXBsZVN0cmVhbVJlc3BvbnNlEhUKDXJlcXVlc3RfaW5kZXgYASABKAMSLwoIcmVzcG9uc2UYAiABKAsyGy5mYXJwb2ludC52MS5TYW1wbGVSZXNwb25zZUgAEiMKBWVycm9yGAMgASgLMhIuZ29vZ2xlLnJwYy5TdGF0dXNIAEIICgZyZXN1bHQiYgoSU2FtcGxlTGFyZ2VSZXF1ZXN0Ei0KB3JlcXVlc3QYASABKAsyGi5mYXJwb2ludC52MS5TYW1wbGVSZXF1ZXN0SAASFQoLcG9pbnRzX2RhdGEYAiABKAxIAEIGCgRwYXJ0IkQKE1NhbXBsZUxhcmdlUmVzcG9uc2USLQoIcmVzcG9uc2UYASABKAsyGy5mYXJwb2ludC52MS5TYW1wbGVSZXNwb25zZSKuAQoNRW5jb2RlUmVxdWVzdBIjCgZwb2ludHMYASABKAsyEy5mYXJwb2ludC52MS5UZW5zb3ISDwoHbGVuZ3RocxgCIAMoAxINCgVtb2RlbBgDIAEoCRInCgphdHRyaWJ1dGVzGAQgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEhUKDXJldHVybl9wb2ludHMYBSABKAgSGAoQcmV0dXJuX2NoZWNrc3VtcxgGIAEoCCJxCg5FbmNvZGVSZXNwb25zZRINCgVtb2RlbBgBIAEoCRIpCgZzdGFnZXMYAiADKAsyGS5mYXJwb2ludC52MS5FbmNvZGVkU3RhZ2USJQoHdGltaW5ncxgDIAEoCzIULmZhcnBvaW50LnYxLlRpbWluZ3Mi4wEKDEVuY29kZWRTdGFnZRIPCgdsZW5ndGhzGAEgAygDEiQKB2luZGljZXMYAiABKAsyEy5mYXJwb2ludC52MS5UZW5zb3ISJQoIZmVhdHVyZXMYAyABKAsyEy5mYXJwb2ludC52MS5UZW5zb3ISIwoGY291bnRzGAQgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEisKDm1lYW5fZGlzdGFuY2VzGAUgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEiMKBnBvaW50cxgGIAEoCzITLmZhcnBvaW50LnYxLlRlbnNvciKoAQoMSW5mZXJSZXF1ZXN0Eg0KBW1vZGVsGAEgASgJEiMKBnBvaW50cxgCIAEoCzITLmZhcnBvaW50LnYxLlRlbnNvchIPCgdsZW5ndGhzGAMgAygDEigKBmlucHV0cxgEIAMoCzIYLmZhcnBvaW50LnYxLk5hbWVkVGVuc29yEg8KB291dHB1dHMYBSADKAkSGAoQcmV0dXJuX2NoZWNrc3VtcxgGIAEoCCJwCg1JbmZlclJlc3BvbnNlEg0KBW1vZGVsGAEgASgJEikKB291dHB1dHMYAiADKAsyGC5mYXJwb2ludC52MS5JbmZlck91dHB1dBIlCgd0aW1pbmdzGAMgASgLMhQuZmFycG9pbnQudjEuVGltaW5ncyJ6CgtJbmZlck91dHB1dBIMCgRuYW1lGAEgASgJEicKBXNjb3BlGAIgASgOMhguZmFycG9pbnQudjEuVGVuc29yU2NvcGUSIwoGdmFsdWVzGAMgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEg8KB2xlbmd0aHMYBCADKAMiQAoLTmFtZWRUZW5zb3ISDAoEbmFtZRgBIAEoCRIjCgZ2YWx1ZXMYAiABKAsyEy5mYXJwb2ludC52MS5UZW5zb3IiEwoRTGlzdE1vZGVsc1JlcXVlc3QiOAoSTGlzdE1vZGVsc1Jlc3BvbnNlEiIKBm1vZGVscxgBIAMoCzISLmZhcnBvaW50LnYxLk1vZGVsIsgBCgVNb2RlbBIMCgRuYW1lGAEgASgJEg0KBXJhdGVzGAIgAygBEhgKEGZlYXR1cmVfY2hhbm5lbHMYAyABKAMSGgoSYXR0cmlidXRlX2NoYW5uZWxzGAQgASgDEhcKD3BhcmFtZXRlcl9jb3VudBgFIAEoAxIoCgZpbnB1dHMYBiADKAsyGC5mYXJwb2ludC52MS5Nb2RlbFRlbnNvchIpCgdvdXRwdXRzGAcgAygLMhguZmFycG9pbnQudjEuTW9kZWxUZW5zb3IigQEKC01vZGVsVGVuc29yEgwKBG5hbWUYASABKAkSJwoFc2NvcGUYAiABKA4yGC5mYXJwb2ludC52MS5UZW5zb3JTY29wZRIoCglkYXRhX3R5cGUYAyABKA4yFS5mYXJwb2ludC52MS5EYXRhVHlwZRIRCglyb3dfc2hhcGUYBCADKAMiFgoUR2V0U2VydmVySW5mb1JlcXVlc3Qi5AEKFUdldFNlcnZlckluZm9SZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEiQKB2RldmljZXMYAiADKAsyEy5mYXJwb2ludC52MS5EZXZpY2USLAoHbWV0aG9kcxgDIAMoDjIbLmZhcnBvaW50LnYxLlNhbXBsaW5nTWV0aG9kEioKC3BvaW50X3R5cGVzGAQgAygOMhUuZmFycG9pbnQudjEuRGF0YVR5cGUSIwoGbGltaXRzGAUgASgLMhMuZmFycG9pbnQudjEuTGltaXRzEhUKDXRvcmNoX3ZlcnNpb24YBiABKAkiKwoGRGV2aWNlEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkiTwoGTGltaXRzEhUKDW1lc3NhZ2VfYnl0ZXMYASABKAMSFgoOcmVxdWVzdF9wb2ludHMYAiABKAMSFgoOcmVxdWVzdF9jbG91ZHMYAyABKAMqswEKDlNhbXBsaW5nTWV0aG9kEh8KG1NBTVBMSU5HX01FVEhPRF9VTlNQRUNJRklFRBAAEiIKHlNBTVBMSU5HX01FVEhPRF9GQVJUSEVTVF9QT0lOVBABEh4KGlNBTVBMSU5HX01FVEhPRF9WT1hFTF9HUklEEAISGgoWU0FNUExJTkdfTUVUSE9EX1JBTkRPTRADEiAKHFNBTVBMSU5HX01FVEhPRF9QT0lTU09OX0RJU0sQBCptCg9Ob25maW5pdGVQb2xpY3kSIAocTk9ORklOSVRFX1BPTElDWV9VTlNQRUNJRklFRBAAEhsKF05PTkZJTklURV9QT0xJQ1lfUkVKRUNUEAESGwoXTk9ORklOSVRFX1BPTElDWV9JR05PUkUQAipYCgpTdHJlYW1Nb2RlEhsKF1NUUkVBTV9NT0RFX1VOU1BFQ0lGSUVEEAASFQoRU1RSRUFNX01PREVfRVZFUlkQARIWChJTVFJFQU1fTU9ERV9MQVRFU1QQAip0CgtUZW5zb3JTY29wZRIcChhURU5TT1JfU0NPUEVfVU5TUEVDSUZJRUQQABIWChJURU5TT1JfU0NPUEVfUE9JTlQQARIXChNURU5TT1JfU0NPUEVfU0FNUExFEAISFgoSVEVOU09SX1NDT1BFX0NMT1VEEAMyqwQKD1NhbXBsaW5nU2VydmljZRJBCgZTYW1wbGUSGi5mYXJwb2ludC52MS5TYW1wbGVSZXF1ZXN0GhsuZmFycG9pbnQudjEuU2FtcGxlUmVzcG9uc2USVwoMU2FtcGxlU3RyZWFtEiAuZmFycG9pbnQudjEuU2FtcGxlU3RyZWFtUmVxdWVzdBohLmZhcnBvaW50LnYxLlNhbXBsZVN0cmVhbVJlc3BvbnNlKAEwARJSCgtTYW1wbGVMYXJnZRIfLmZhcnBvaW50LnYxLlNhbXBsZUxhcmdlUmVxdWVzdBogLmZhcnBvaW50LnYxLlNhbXBsZUxhcmdlUmVzcG9uc2UoARJBCgZFbmNvZGUSGi5mYXJwb2ludC52MS5FbmNvZGVSZXF1ZXN0GhsuZmFycG9pbnQudjEuRW5jb2RlUmVzcG9uc2USPgoFSW5mZXISGS5mYXJwb2ludC52MS5JbmZlclJlcXVlc3QaGi5mYXJwb2ludC52MS5JbmZlclJlc3BvbnNlEk0KCkxpc3RNb2RlbHMSHi5mYXJwb2ludC52MS5MaXN0TW9kZWxzUmVxdWVzdBofLmZhcnBvaW50LnYxLkxpc3RNb2RlbHNSZXNwb25zZRJWCg1HZXRTZXJ2ZXJJbmZvEiEuZmFycG9pbnQudjEuR2V0U2VydmVySW5mb1JlcXVlc3QaIi5mYXJwb2ludC52MS5HZXRTZXJ2ZXJJbmZvUmVzcG9uc2ViBnByb3RvMw", [file_farpoint_v1_packed_cloud, file_farpoint_v1_tensor, file_farpoint_v1_voxel_grid, file_google_rpc_status]);
+  fileDesc("ChpmYXJwb2ludC92MS9zYW1wbGluZy5wcm90bxILZmFycG9pbnQudjEi7AMKDVNhbXBsZVJlcXVlc3QSIwoGcG9pbnRzGAEgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEg8KB2xlbmd0aHMYAiADKAMSFQoNc2FtcGxlX2NvdW50cxgDIAMoAxIVCg1zdGFydF9pbmRpY2VzGAQgAygDEisKBm1ldGhvZBgFIAEoDjIbLmZhcnBvaW50LnYxLlNhbXBsaW5nTWV0aG9kEjYKEG5vbmZpbml0ZV9wb2xpY3kYBiABKA4yHC5mYXJwb2ludC52MS5Ob25maW5pdGVQb2xpY3kSKgoKYXR0cmlidXRlcxgHIAMoCzIWLmZhcnBvaW50LnYxLkF0dHJpYnV0ZRIVCg1yZXR1cm5fcG9pbnRzGAggASgIEhgKEHJldHVybl9kaXN0YW5jZXMYCSABKAgSGAoQcmV0dXJuX2NoZWNrc3VtcxgKIAEoCBIuCgxwYWNrZWRfY2xvdWQYCyABKAsyGC5mYXJwb2ludC52MS5QYWNrZWRDbG91ZBIcCg9jb3ZlcmluZ19yYWRpdXMYDCABKAJIAIgBARIqCgp2b3hlbF9ncmlkGA0gASgLMhYuZmFycG9pbnQudjEuVm94ZWxHcmlkEg0KBXNlZWRzGA4gAygEQhIKEF9jb3ZlcmluZ19yYWRpdXMijQIKDlNhbXBsZVJlc3BvbnNlEiQKB2luZGljZXMYASABKAsyEy5mYXJwb2ludC52MS5UZW5zb3ISDwoHbGVuZ3RocxgCIAMoAxIjCgZwb2ludHMYAyABKAsyEy5mYXJwb2ludC52MS5UZW5zb3ISJgoJZGlzdGFuY2VzGAQgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEioKCmF0dHJpYnV0ZXMYBSADKAsyFi5mYXJwb2ludC52MS5BdHRyaWJ1dGUSJAoHb3JpZ2lucxgGIAEoCzITLmZhcnBvaW50LnYxLlRlbnNvchIlCgd0aW1pbmdzGAcgASgLMhQuZmFycG9pbnQudjEuVGltaW5ncyJCCgdUaW1pbmdzEhAKCHF1ZXVlX21zGAEgASgBEhIKCmNvbXB1dGVfbXMYAiABKAESEQoJc2VydmVyX21zGAMgASgBImkKE1NhbXBsZVN0cmVhbVJlcXVlc3QSKwoHcmVxdWVzdBgBIAEoCzIaLmZhcnBvaW50LnYxLlNhbXBsZVJlcXVlc3QSJQoEbW9kZRgCIAEoDjIXLmZhcnBvaW50LnYxLlN0cmVhbU1vZGUijQEKFFNhbXBsZVN0cmVhbVJlc3BvbnNlEhUKDXJlcXVlc3RfaW5kZXgYASABKAMSLwoIcmVzcG9uc2UYAiABKAsyGy5mYXJwb2ludC52MS5TYW1wbGVSZXNwb25zZUgAEiMKBWVycm9yGAMgASgLMhIuZ29vZ2xlLnJwYy5TdGF0dXNIAEIICgZyZXN1bHQiYgoSU2FtcGxlTGFyZ2VSZXF1ZXN0Ei0KB3JlcXVlc3QYASABKAsyGi5mYXJwb2ludC52MS5TYW1wbGVSZXF1ZXN0SAASFQoLcG9pbnRzX2RhdGEYAiABKAxIAEIGCgRwYXJ0IkQKE1NhbXBsZUxhcmdlUmVzcG9uc2USLQoIcmVzcG9uc2UYASABKAsyGy5mYXJwb2ludC52MS5TYW1wbGVSZXNwb25zZSKuAQoNRW5jb2RlUmVxdWVzdBIjCgZwb2ludHMYASABKAsyEy5mYXJwb2ludC52MS5UZW5zb3ISDwoHbGVuZ3RocxgCIAMoAxINCgVtb2RlbBgDIAEoCRInCgphdHRyaWJ1dGVzGAQgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEhUKDXJldHVybl9wb2ludHMYBSABKAgSGAoQcmV0dXJuX2NoZWNrc3VtcxgGIAEoCCJxCg5FbmNvZGVSZXNwb25zZRINCgVtb2RlbBgBIAEoCRIpCgZzdGFnZXMYAiADKAsyGS5mYXJwb2ludC52MS5FbmNvZGVkU3RhZ2USJQoHdGltaW5ncxgDIAEoCzIULmZhcnBvaW50LnYxLlRpbWluZ3Mi4wEKDEVuY29kZWRTdGFnZRIPCgdsZW5ndGhzGAEgAygDEiQKB2luZGljZXMYAiABKAsyEy5mYXJwb2ludC52MS5UZW5zb3ISJQoIZmVhdHVyZXMYAyABKAsyEy5mYXJwb2ludC52MS5UZW5zb3ISIwoGY291bnRzGAQgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEisKDm1lYW5fZGlzdGFuY2VzGAUgASgLMhMuZmFycG9pbnQudjEuVGVuc29yEiMKBnBvaW50cxgGIAEoCzITLmZhcnBvaW50LnYxLlRlbnNvciITChFMaXN0TW9kZWxzUmVxdWVzdCI4ChJMaXN0TW9kZWxzUmVzcG9uc2USIgoGbW9kZWxzGAEgAygLMhIuZmFycG9pbnQudjEuTW9kZWwiyAEKBU1vZGVsEgwKBG5hbWUYASABKAkSDQoFcmF0ZXMYAiADKAESGAoQZmVhdHVyZV9jaGFubmVscxgDIAEoAxIaChJhdHRyaWJ1dGVfY2hhbm5lbHMYBCABKAMSFwoPcGFyYW1ldGVyX2NvdW50GAUgASgDEigKBmlucHV0cxgGIAMoCzIYLmZhcnBvaW50LnYxLk1vZGVsVGVuc29yEikKB291dHB1dHMYByADKAsyGC5mYXJwb2ludC52MS5Nb2RlbFRlbnNvciKBAQoLTW9kZWxUZW5zb3ISDAoEbmFtZRgBIAEoCRInCgVzY29wZRgCIAEoDjIYLmZhcnBvaW50LnYxLlRlbnNvclNjb3BlEigKCWRhdGFfdHlwZRgDIAEoDjIVLmZhcnBvaW50LnYxLkRhdGFUeXBlEhEKCXJvd19zaGFwZRgEIAMoAyIWChRHZXRTZXJ2ZXJJbmZvUmVxdWVzdCLkAQoVR2V0U2VydmVySW5mb1Jlc3BvbnNlEg8KB3ZlcnNpb24YASABKAkSJAoHZGV2aWNlcxgCIAMoCzITLmZhcnBvaW50LnYxLkRldmljZRIsCgdtZXRob2RzGAMgAygOMhsuZmFycG9pbnQudjEuU2FtcGxpbmdNZXRob2QSKgoLcG9pbnRfdHlwZXMYBCADKA4yFS5mYXJwb2ludC52MS5EYXRhVHlwZRIjCgZsaW1pdHMYBSABKAsyEy5mYXJwb2ludC52MS5MaW1pdHMSFQoNdG9yY2hfdmVyc2lvbhgGIAEoCSIrCgZEZXZpY2USDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCSJPCgZMaW1pdHMSFQoNbWVzc2FnZV9ieXRlcxgBIAEoAxIWCg5yZXF1ZXN0X3BvaW50cxgCIAEoAxIWCg5yZXF1ZXN0X2Nsb3VkcxgDIAEoAyqzAQoOU2FtcGxpbmdNZXRob2QSHwobU0FNUExJTkdfTUVUSE9EX1VOU1BFQ0lGSUVEEAASIgoeU0FNUExJTkdfTUVUSE9EX0ZBUlRIRVNUX1BPSU5UEAESHgoaU0FNUExJTkdfTUVUSE9EX1ZPWEVMX0dSSUQQAhIaChZTQU1QTElOR19NRVRIT0RfUkFORE9NEAMSIAocU0FNUExJTkdfTUVUSE9EX1BPSVNTT05fRElTSxAEKm0KD05vbmZpbml0ZVBvbGljeRIgChxOT05GSU5JVEVfUE9MSUNZX1VOU1BFQ0lGSUVEEAASGwoXTk9ORklOSVRFX1BPTElDWV9SRUpFQ1QQARIbChdOT05GSU5JVEVfUE9MSUNZX0lHTk9SRRACKlgKClN0cmVhbU1vZGUSGwoXU1RSRUFNX01PREVfVU5TUEVDSUZJRUQQABIVChFTVFJFQU1fTU9ERV9FVkVSWRABEhYKElNUUkVBTV9NT0RFX0xBVEVTVBACKnQKC1RlbnNvclNjb3BlEhwKGFRFTlNPUl9TQ09QRV9VTlNQRUNJRklFRBAAEhYKElRFTlNPUl9TQ09QRV9QT0lOVBABEhcKE1RFTlNPUl9TQ09QRV9TQU1QTEUQAhIWChJURU5TT1JfU0NPUEVfQ0xPVUQQAzLrAwoPU2FtcGxpbmdTZXJ2aWNlEkEKBlNhbXBsZRIaLmZhcnBvaW50LnYxLlNhbXBsZVJlcXVlc3QaGy5mYXJwb2ludC52MS5TYW1wbGVSZXNwb25zZRJXCgxTYW1wbGVTdHJlYW0SIC5mYXJwb2ludC52MS5TYW1wbGVTdHJlYW1SZXF1ZXN0GiEuZmFycG9pbnQudjEuU2FtcGxlU3RyZWFtUmVzcG9uc2UoATABElIKC1NhbXBsZUxhcmdlEh8uZmFycG9pbnQudjEuU2FtcGxlTGFyZ2VSZXF1ZXN0GiAuZmFycG9pbnQudjEuU2FtcGxlTGFyZ2VSZXNwb25zZSgBEkEKBkVuY29kZRIaLmZhcnBvaW50LnYxLkVuY29kZVJlcXVlc3QaGy5mYXJwb2ludC52MS5FbmNvZGVSZXNwb25zZRJNCgpMaXN0TW9kZWxzEh4uZmFycG9pbnQudjEuTGlzdE1vZGVsc1JlcXVlc3QaHy5mYXJwb2ludC52MS5MaXN0TW9kZWxzUmVzcG9uc2USVgoNR2V0U2VydmVySW5mbxIhLmZhcnBvaW50LnYxLkdldFNlcnZlckluZm9SZXF1ZXN0GiIuZmFycG9pbnQudjEuR2V0U2VydmVySW5mb1Jlc3BvbnNlYgZwcm90bzM", [file_farpoint_v1_packed_cloud, file_farpoint_v1_tensor, file_farpoint_v1_voxel_grid, file_google_rpc_status]);
 
 /**
  * A batch of B clouds.
@@ -501,156 +501,6 @@ export const EncodedStageSchema: GenMessage<EncodedStage> = /*@__PURE__*/
   messageDesc(file_farpoint_v1_sampling, 9);
 
 /**
- * @generated from message farpoint.v1.InferRequest
- */
-export type InferRequest = Message<"farpoint.v1.InferRequest"> & {
-  /**
-   * Name of a loaded model that is no encoder. ListModels says what it takes and gives.
-   *
-   * @generated from field: string model = 1;
-   */
-  model: string;
-
-  /**
-   * As in a SampleRequest; every row must be finite, unless the model takes others.
-   *
-   * @generated from field: farpoint.v1.Tensor points = 2;
-   */
-  points?: Tensor | undefined;
-
-  /**
-   * Points of each cloud; they add up to P. Empty means one cloud of P points.
-   *
-   * @generated from field: repeated int64 lengths = 3;
-   */
-  lengths: bigint[];
-
-  /**
-   * The model's other inputs, by name, one row for each point of all clouds,
-   * (P, ...), or one for each cloud, (B, ...).
-   *
-   * @generated from field: repeated farpoint.v1.NamedTensor inputs = 4;
-   */
-  inputs: NamedTensor[];
-
-  /**
-   * Names of the outputs that are wanted. Empty means all.
-   *
-   * @generated from field: repeated string outputs = 5;
-   */
-  outputs: string[];
-
-  /**
-   * As in a SampleRequest.
-   *
-   * @generated from field: bool return_checksums = 6;
-   */
-  returnChecksums: boolean;
-};
-
-/**
- * Describes the message farpoint.v1.InferRequest.
- * Use `create(InferRequestSchema)` to create a new message.
- */
-export const InferRequestSchema: GenMessage<InferRequest> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 10);
-
-/**
- * @generated from message farpoint.v1.InferResponse
- */
-export type InferResponse = Message<"farpoint.v1.InferResponse"> & {
-  /**
-   * Which model it was.
-   *
-   * @generated from field: string model = 1;
-   */
-  model: string;
-
-  /**
-   * In the order in which they were asked for, or in that of the model.
-   *
-   * @generated from field: repeated farpoint.v1.InferOutput outputs = 2;
-   */
-  outputs: InferOutput[];
-
-  /**
-   * @generated from field: farpoint.v1.Timings timings = 3;
-   */
-  timings?: Timings | undefined;
-};
-
-/**
- * Describes the message farpoint.v1.InferResponse.
- * Use `create(InferResponseSchema)` to create a new message.
- */
-export const InferResponseSchema: GenMessage<InferResponse> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 11);
-
-/**
- * One output for B clouds.
- *
- * @generated from message farpoint.v1.InferOutput
- */
-export type InferOutput = Message<"farpoint.v1.InferOutput"> & {
-  /**
-   * @generated from field: string name = 1;
-   */
-  name: string;
-
-  /**
-   * What there is a row for.
-   *
-   * @generated from field: farpoint.v1.TensorScope scope = 2;
-   */
-  scope: TensorScope;
-
-  /**
-   * Shape (R, ...): the rows of all clouds, one cloud after the other.
-   *
-   * @generated from field: farpoint.v1.Tensor values = 3;
-   */
-  values?: Tensor | undefined;
-
-  /**
-   * Rows of each cloud; they add up to R. Empty where each cloud has one.
-   *
-   * @generated from field: repeated int64 lengths = 4;
-   */
-  lengths: bigint[];
-};
-
-/**
- * Describes the message farpoint.v1.InferOutput.
- * Use `create(InferOutputSchema)` to create a new message.
- */
-export const InferOutputSchema: GenMessage<InferOutput> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 12);
-
-/**
- * A tensor with a name.
- *
- * @generated from message farpoint.v1.NamedTensor
- */
-export type NamedTensor = Message<"farpoint.v1.NamedTensor"> & {
-  /**
-   * @generated from field: string name = 1;
-   */
-  name: string;
-
-  /**
-   * @generated from field: farpoint.v1.Tensor values = 2;
-   */
-  values?: Tensor | undefined;
-};
-
-/**
- * Describes the message farpoint.v1.NamedTensor.
- * Use `create(NamedTensorSchema)` to create a new message.
- */
-export const NamedTensorSchema: GenMessage<NamedTensor> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 13);
-
-/**
  * @generated from message farpoint.v1.ListModelsRequest
  */
 export type ListModelsRequest = Message<"farpoint.v1.ListModelsRequest"> & {
@@ -661,7 +511,7 @@ export type ListModelsRequest = Message<"farpoint.v1.ListModelsRequest"> & {
  * Use `create(ListModelsRequestSchema)` to create a new message.
  */
 export const ListModelsRequestSchema: GenMessage<ListModelsRequest> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 14);
+  messageDesc(file_farpoint_v1_sampling, 10);
 
 /**
  * @generated from message farpoint.v1.ListModelsResponse
@@ -680,7 +530,7 @@ export type ListModelsResponse = Message<"farpoint.v1.ListModelsResponse"> & {
  * Use `create(ListModelsResponseSchema)` to create a new message.
  */
 export const ListModelsResponseSchema: GenMessage<ListModelsResponse> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 15);
+  messageDesc(file_farpoint_v1_sampling, 11);
 
 /**
  * A model that is loaded.
@@ -720,7 +570,8 @@ export type Model = Message<"farpoint.v1.Model"> & {
   parameterCount: bigint;
 
   /**
-   * What Infer takes, the points among them, and gives. Empty for an encoder.
+   * What an exported model takes, the points among them, and gives: by
+   * inference.GRPCInferenceService/ModelInfer. Empty for an encoder.
    *
    * @generated from field: repeated farpoint.v1.ModelTensor inputs = 6;
    */
@@ -737,7 +588,7 @@ export type Model = Message<"farpoint.v1.Model"> & {
  * Use `create(ModelSchema)` to create a new message.
  */
 export const ModelSchema: GenMessage<Model> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 16);
+  messageDesc(file_farpoint_v1_sampling, 12);
 
 /**
  * An input or an output of a model.
@@ -773,7 +624,7 @@ export type ModelTensor = Message<"farpoint.v1.ModelTensor"> & {
  * Use `create(ModelTensorSchema)` to create a new message.
  */
 export const ModelTensorSchema: GenMessage<ModelTensor> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 17);
+  messageDesc(file_farpoint_v1_sampling, 13);
 
 /**
  * @generated from message farpoint.v1.GetServerInfoRequest
@@ -786,7 +637,7 @@ export type GetServerInfoRequest = Message<"farpoint.v1.GetServerInfoRequest"> &
  * Use `create(GetServerInfoRequestSchema)` to create a new message.
  */
 export const GetServerInfoRequestSchema: GenMessage<GetServerInfoRequest> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 18);
+  messageDesc(file_farpoint_v1_sampling, 14);
 
 /**
  * @generated from message farpoint.v1.GetServerInfoResponse
@@ -836,7 +687,7 @@ export type GetServerInfoResponse = Message<"farpoint.v1.GetServerInfoResponse">
  * Use `create(GetServerInfoResponseSchema)` to create a new message.
  */
 export const GetServerInfoResponseSchema: GenMessage<GetServerInfoResponse> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 19);
+  messageDesc(file_farpoint_v1_sampling, 15);
 
 /**
  * @generated from message farpoint.v1.Device
@@ -862,7 +713,7 @@ export type Device = Message<"farpoint.v1.Device"> & {
  * Use `create(DeviceSchema)` to create a new message.
  */
 export const DeviceSchema: GenMessage<Device> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 20);
+  messageDesc(file_farpoint_v1_sampling, 16);
 
 /**
  * @generated from message farpoint.v1.Limits
@@ -889,7 +740,7 @@ export type Limits = Message<"farpoint.v1.Limits"> & {
  * Use `create(LimitsSchema)` to create a new message.
  */
 export const LimitsSchema: GenMessage<Limits> = /*@__PURE__*/
-  messageDesc(file_farpoint_v1_sampling, 21);
+  messageDesc(file_farpoint_v1_sampling, 17);
 
 /**
  * How points are chosen.
@@ -1086,7 +937,8 @@ export const SamplingService: GenService<{
     output: typeof SampleLargeResponseSchema;
   },
   /**
-   * Runs a model over each cloud and answers with what each of its stages keeps.
+   * Runs an encoder over each cloud and answers with what each of its stages keeps.
+   * Exported models run by inference.GRPCInferenceService/ModelInfer.
    *
    * @generated from rpc farpoint.v1.SamplingService.Encode
    */
@@ -1094,16 +946,6 @@ export const SamplingService: GenService<{
     methodKind: "unary";
     input: typeof EncodeRequestSchema;
     output: typeof EncodeResponseSchema;
-  },
-  /**
-   * Runs a program that an operator has loaded, and answers with its outputs.
-   *
-   * @generated from rpc farpoint.v1.SamplingService.Infer
-   */
-  infer: {
-    methodKind: "unary";
-    input: typeof InferRequestSchema;
-    output: typeof InferResponseSchema;
   },
   /**
    * Says which models are loaded.

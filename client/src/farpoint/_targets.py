@@ -1,0 +1,102 @@
+"""Targets: one of gRPC's, or a list of servers, which becomes one of gRPC's too."""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from farpoint.errors import InvalidArgumentError, UnavailableError
+
+Target: TypeAlias = str | Sequence[str]
+
+DEFAULT_PORT = 50051
+DEFAULT_TARGET = f"127.0.0.1:{DEFAULT_PORT}"
+DEFAULT_TIMEOUT_S = 60.0
+
+_HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:/,\[\]]+)"
+# A name of gRPC's resolvers is never followed by digits and nothing else.
+_ADDRESS = re.compile(rf"{_HOST}:(\d{{1,5}})")
+_WITHOUT_PORT = re.compile(rf"(?:dns:///)?{_HOST}")
+_MAX_PORT = 65535
+
+
+def checked_target(target: Target) -> str:
+    """A target as one string, a list separated by commas; the port is 50051 where none is named."""
+    if not isinstance(target, str):
+        target = _joined(target)
+    servers = target.split(",")
+    if _WITHOUT_PORT.fullmatch(servers[0].strip()) or _is_address(servers[0].strip()):
+        target = ",".join(map(_with_port, servers))
+    if not target or target.startswith(("http://", "https://")) or not _is_whole(target):
+        raise InvalidArgumentError(
+            "target must be HOST, HOST:PORT, dns:///HOST:PORT, unix:PATH or a list of HOST:PORT, "
+            f"got {target!r}",
+            field="target",
+        )
+    return target
+
+
+def _with_port(server: str) -> str:
+    return f"{server}:{DEFAULT_PORT}" if _WITHOUT_PORT.fullmatch(server.strip()) else server
+
+
+def split_target(target: str) -> list[str]:
+    """The servers of a list; the target itself where it is none."""
+    addresses = [part.strip() for part in target.split(",")]
+    return addresses if all(map(_is_address, addresses)) else [target]
+
+
+def grpc_target(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The target for gRPC of a checked one, and the channel options that belong to it.
+
+    gRPC takes lists of numbers alone, so names in a list are looked up now, once.
+    """
+    servers = split_target(target)
+    if len(servers) == 1:
+        return servers[0], ()
+    found = list(dict.fromkeys(place for server in servers for place in _look_up(server)))
+    if not found:
+        raise UnavailableError(f"none of these names has an address: {target}")
+    # As for a single target: the name that proxies and certificates are asked for.
+    authority = (("grpc.default_authority", servers[0]),)
+    if all(host.version == 4 for host, _ in found):
+        return "ipv4:" + ",".join(f"{host}:{port}" for host, port in found), authority
+    return "ipv6:" + ",".join(f"[{_as_ipv6(host)}]:{port}" for host, port in found), authority
+
+
+_Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def _look_up(server: str) -> list[tuple[_Address, int]]:
+    """Addresses of "HOST:PORT"; none of a name that is not known now."""
+    host, _, port = server.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    return [(ipaddress.ip_address(place[0]), int(port)) for *_, place in found]
+
+
+def _as_ipv6(host: _Address) -> str:
+    return str(host) if host.version == 6 else f"::ffff:{host}"
+
+
+def _joined(target: Sequence[str]) -> str:
+    for server in target if len(target) > 1 else ():
+        if not _is_address(_with_port(server)):
+            raise InvalidArgumentError(
+                f"each of several targets must be HOST:PORT, got {server!r}", field="target"
+            )
+    return ",".join(target)
+
+
+def _is_whole(target: str) -> bool:
+    """Whether all of a list are addresses, or none, as in gRPC's own "ipv4:" lists and in paths."""
+    parts = [_is_address(part.strip()) for part in target.split(",")]
+    return all(parts) or not parts[0]
+
+
+def _is_address(text: str) -> bool:
+    match = _ADDRESS.fullmatch(text)
+    return match is not None and int(match[1]) <= _MAX_PORT

@@ -1,0 +1,172 @@
+"""One file from reading to writing and the line about it, on one thread with one decoder."""
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from farpoint._types import Array
+from farpoint.cli.sample.choose import Choice, Sampler, choose, choose_in_parts
+from farpoint.cli.sample.inputs import local_copy, put_remote
+from farpoint.cli.sample.options import Options
+from farpoint.cli.sample.plan import Task
+from farpoint.errors import CloudFileError, InvalidArgumentError
+from farpoint.io.cloud import Cloud
+from farpoint.io.decoder import Decoder, Opened
+from farpoint.io.records import columns_of
+
+
+@dataclass(frozen=True)
+class Done:
+    """A file that was sampled: the line to print, and how many points it had."""
+
+    line: str
+    points: int
+
+
+def sample_file(
+    client: Sampler, decoder: Decoder, task: Task, options: Options, limit: int
+) -> Done:
+    """Samples one file and writes the outputs of its task.
+
+    Args:
+        limit: points that `client` takes in one request.
+    """
+    if task.problem is not None:
+        raise CloudFileError(task.problem)
+    notes: tuple[str, ...] = ()
+    with _naming(task), local_copy(task.source, options.read.format) as path:
+        opened = decoder.open(path, options.read, limit)
+        choice = _choose(client, decoder, opened, options, limit)
+        if task.to_stdout:
+            _print_rows(decoder.take(choice.rows), choice)
+        if task.output is not None or options.indices:
+            notes = _write(decoder, task, choice, options)
+        if task.picture is not None:
+            _draw(decoder, opened, choice, task.picture)
+    line = (_as_json if options.as_json else _as_text)(task, opened, choice, opened.notes + notes)
+    return Done("" if task.to_stdout else line, opened.count)
+
+
+def _choose(
+    client: Sampler, decoder: Decoder, opened: Opened, options: Options, limit: int
+) -> Choice:
+    points = opened.points
+    if points is None:
+        return choose_in_parts(client, decoder.chunks(), opened.count, limit, options)
+    if opened.count <= limit:
+        return choose(client, points, options)
+    parts = (points[at : at + limit] for at in range(0, len(points), limit))
+    return choose_in_parts(client, parts, opened.count, limit, options)
+
+
+def _print_rows(cloud: Cloud, choice: Choice) -> None:
+    """JSON lines, one object per point; NaN and infinity, which JSON lacks, become null."""
+    columns = {"index": choice.rows, **columns_of(cloud.points, cloud.attributes)}
+    if choice.sample is not None and len(choice.sample.distances):
+        columns["distance"] = choice.sample.distances
+    for row in zip(*map(_plain, columns.values()), strict=True):
+        sys.stdout.write(json.dumps(dict(zip(columns, row, strict=True))) + "\n")
+
+
+def _plain(column: Array) -> list[object]:
+    if column.dtype.kind != "f":
+        return list(column.tolist())
+    # By way of text, so that float32 0.1 becomes 0.1.
+    digits, finite = column.astype(str), np.isfinite(column)
+    return [float(d) if known else None for d, known in zip(digits, finite, strict=True)]
+
+
+def _write(decoder: Decoder, task: Task, choice: Choice, options: Options) -> tuple[str, ...]:
+    """The indices first: a file that is there when `--resume` looks has them."""
+    wanted = [task.indices_path] if options.indices and task.indices_path else []
+    wanted += [task.output] if task.output else []
+    local = [Path(name) for name in wanted if "://" not in name]
+    remote = [name for name in wanted if "://" in name]
+    notes = decoder.write(choice.rows, local) if local else ()
+    if remote:
+        with tempfile.TemporaryDirectory(prefix="farpoint-") as folder:
+            parts = [Path(folder) / name.rpartition("/")[2] for name in remote]
+            notes += decoder.write(choice.rows, parts)
+            for part, name in zip(parts, remote, strict=True):
+                put_remote(part, name)
+    return notes
+
+
+def _draw(decoder: Decoder, opened: Opened, choice: Choice, path: Path) -> None:
+    if opened.points is None:
+        raise CloudFileError("a cloud that is read in parts is not drawn", path=path)
+    from farpoint.picture import before_after  # matplotlib, of an extra
+
+    finite = np.isfinite(opened.points).all(axis=1)
+    colors = decoder.colors()
+    before_after(
+        path,
+        opened.points[finite],
+        opened.points[choice.rows],
+        colors=None if colors is None else colors[finite],
+        sample_colors=None if colors is None else colors[choice.rows],
+        radius=choice.radius,
+        unit=opened.unit,
+        exact=choice.parts == 1,
+    )
+
+
+@contextmanager
+def _naming(task: Task) -> Iterator[None]:
+    """Puts the file's name before errors about its points."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        message = f"{task.source.location}: {error.message}"
+        raise InvalidArgumentError(
+            message, field=error.field, request_id=error.request_id
+        ) from error
+    except MemoryError as error:
+        raise CloudFileError("does not fit in memory", path=task.source.location) from error
+
+
+def _as_json(task: Task, opened: Opened, choice: Choice, notes: tuple[str, ...]) -> str:
+    """One object on one line; `covering_radius` of several parts is a bound, or null."""
+    sample = choice.sample
+    origin = None if sample is None or sample.origin is None else sample.origin.tolist()
+    return json.dumps(
+        {
+            "input": task.source.location,
+            "output": task.output,
+            "picture": None if task.picture is None else str(task.picture),
+            "points": opened.count,
+            "samples": len(choice.rows),
+            "covering_radius": choice.radius,
+            "exact": choice.parts == 1,
+            "parts": choice.parts,
+            "unit": opened.unit,
+            "notes": notes,
+            "origin": origin,
+            "timings": None if sample is None else asdict(sample.timings),
+            "request_id": "" if sample is None else sample.request_id,
+        }
+    )
+
+
+def _as_text(task: Task, opened: Opened, choice: Choice, notes: tuple[str, ...]) -> str:
+    """One line."""
+    target = task.output or task.picture or task.indices_path
+    line = f"{task.source.location} -> {target}: {len(choice.rows)} of {opened.count} points"
+    if choice.radius is not None and choice.parts == 1:
+        line += f", covering radius {choice.radius:.4g}"
+    elif choice.radius is not None:
+        line += (
+            f", covering radius at most {choice.radius:.4g} (sampled in {choice.parts} parts, then "
+            "the samples; exact for each part, not for the whole)"
+        )
+    if choice.sample is not None:
+        t = choice.sample.timings
+        line += f", {t.total_ms:.1f} ms (queue {t.queue_ms:.1f}, compute {t.compute_ms:.1f}, "
+        line += f"wire {t.wire_ms:.1f})"
+    return line + "".join(f"; {note}" for note in notes)

@@ -1,0 +1,140 @@
+"""`farpoint info`, `health`, `models`, `load` and `encode`.
+
+grpc.health.v1 Check has two one-field messages, packed by hand: generated code would register
+grpc/health/v1/health.proto a second time in a process that also uses grpcio-health-checking, whose
+newer versions need protobuf 7.
+"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import grpc
+import numpy as np
+
+from farpoint._call import CallContext
+from farpoint._channel import open_channel
+from farpoint._client import Client
+from farpoint.cli.connection import Connection
+from farpoint.errors import CloudFileError, InvalidArgumentError, NotFoundError
+from farpoint.io import read_cloud
+from farpoint.io.cloud import Cloud
+from farpoint.io.files import naming, replacing
+from farpoint.models import Encoding, Model
+from farpoint.results import ServerInfo
+
+_SUFFIX = ".npz"
+_METHOD = "/grpc.health.v1.Health/Check"
+_STATUS_NAMES = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
+
+
+def check_output(path: Path) -> None:
+    """Raises CloudFileError for anything but an .npz file."""
+    if path.suffix.lower() != _SUFFIX:
+        raise CloudFileError(f"the output of encode must end in {_SUFFIX}", path=path)
+
+
+def encode(
+    client: Client, source: Path, output: Path, model: str, attributes: list[str], *, as_json: bool
+) -> None:
+    """Encodes a file and prints a line about it.
+
+    The arrays of stage i are named stage{i}_indices, stage{i}_points, stage{i}_features,
+    stage{i}_counts and stage{i}_mean_distances.
+    """
+    cloud = read_cloud(source)
+    encoding: Encoding = client.encode(
+        cloud.points,
+        model=model or None,
+        attributes=_columns(cloud, attributes) if attributes else None,
+    )
+    arrays = {
+        f"stage{i}_{name}": getattr(stage, name)
+        for i, stage in enumerate(encoding.stages)
+        for name in ("indices", "points", "features", "counts", "mean_distances")
+    }
+    with naming(output), replacing(output) as part, part.open("wb") as file:
+        np.savez(file, **arrays)
+    _report(source, output, encoding, as_json=as_json)
+
+
+def _columns(cloud: Cloud, names: list[str]) -> dict[str, object]:
+    for name in names:
+        if name not in cloud.attributes:
+            known = ", ".join(cloud.attributes) or "none"
+            raise InvalidArgumentError(
+                f"attribute must be one of the file's ({known}), got {name!r}", field="attributes"
+            )
+    return {name: cloud.attributes[name] for name in names}
+
+
+def _report(source: Path, output: Path, encoding: Encoding, *, as_json: bool) -> None:
+    kept = [len(stage) for stage in encoding.stages]
+    took = encoding.timings.total_ms
+    if as_json:
+        values = {"input": str(source), "output": str(output), "model": encoding.model}
+        print(json.dumps({**values, "stages": kept, "request_id": encoding.request_id}))
+    else:
+        stages = ", ".join(map(str, kept))
+        print(f"{source} -> {output}: {encoding.model} keeps {stages} points, {took:.1f} ms")
+
+
+def show(models: list[Model], *, as_json: bool) -> None:
+    """Prints one line per model."""
+    for model in models:
+        print(json.dumps(asdict(model)) if as_json else _as_text(model))
+    if not models and not as_json:
+        print("no model is loaded")
+
+
+def _as_text(model: Model) -> str:
+    rates = ", ".join(f"{rate:.3g}" for rate in model.rates)
+    takes = f", {model.attribute_channels} attributes" if model.attribute_channels else ""
+    return (
+        f"{model.name}: {len(model.rates)} stages keep {rates} of their points, "
+        f"{model.feature_channels} features{takes}, {model.parameter_count:,} parameters"
+    )
+
+
+def show_info(info: ServerInfo, *, as_json: bool) -> None:
+    """Prints the server's own description."""
+    if as_json:
+        print(json.dumps(asdict(info)))
+        return
+    print(f"farpoint-server {info.version}, torch {info.torch_version}")
+    for device in info.devices:
+        print(f"device   {device.name}: {device.description}")
+    print(f"methods  {', '.join(info.methods)}")
+    print(f"points   {', '.join(info.point_types)}")
+    for name, limit in asdict(info.limits).items():
+        print(f"limit    {name.replace('_', ' ')}: {limit}")
+
+
+def check_health(connection: Connection, service: str, timeout: float) -> str:
+    """Health of one service, or of the whole server for "": "SERVING" or another status name."""
+    context = CallContext(timeout, connection.target)
+    with open_channel(connection.target, connection.security()) as channel:
+        check = channel.unary_unary(
+            _METHOD, request_serializer=_pack_request, response_deserializer=_unpack_response
+        )
+        try:
+            return str(check(service, **context.rpc_options()))
+        except grpc.RpcError as error:
+            failure = context.failure(error)
+            if isinstance(failure, NotFoundError):
+                return "SERVICE_UNKNOWN"
+            raise failure from error
+
+
+def _pack_request(service: str) -> bytes:
+    """Field 1, a string of fewer than 128 bytes, whose length is then a single byte."""
+    name = service.encode()
+    if len(name) > 127:
+        raise ValueError(f"service must be a name of at most 127 bytes, got {len(name)}")
+    return b"\x0a" + bytes([len(name)]) + name if name else b""
+
+
+def _unpack_response(message: bytes) -> str:
+    """Field 1, an enum; absent where it is 0."""
+    status = message[1] if len(message) >= 2 and message[0] == 0x08 else 0
+    return _STATUS_NAMES[status] if status < len(_STATUS_NAMES) else str(status)

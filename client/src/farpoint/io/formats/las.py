@@ -1,0 +1,174 @@
+"""LAS, LAZ and COPC through laspy, the optional extra `las`."""
+
+import copy
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from farpoint._types import Array
+from farpoint.io.budget import check_budget, fits_in_budget
+from farpoint.io.cloud import Cloud, LazyColumns, ReadOptions, Rows
+from farpoint.io.files import require
+from farpoint.io.formats.las_header import LasHeader, check_header
+from farpoint.io.formats.las_write import write
+
+__all__ = ["fits_in_memory", "open_chunks", "read", "write"]
+
+if TYPE_CHECKING:
+    from laspy import LasData
+
+# Points whose coordinates are computed at a time, in the cache.
+_BLOCK = 1 << 16
+_OLDEST_WRITTEN = "1.2"
+_COORDINATES = ("X", "Y", "Z")
+_WKT_RECORD, _GEO_KEYS_RECORD = 2112, 34735
+# Keys and codes of GeoTIFF.
+_MODEL_KEY, _PROJECTED_UNIT_KEY, _PROJECTED_KEY = 1024, 3076, 3072
+_UNITS = {9001: "metre", 9002: "foot", 9003: "US survey foot"}
+_GEOGRAPHIC = 2
+# UTM zones of WGS 84, NAD 83 and ETRS 89: in metres without saying so.
+_METRIC_CODES = (range(32601, 32761), range(26901, 26924), range(25828, 25839))
+
+
+@dataclass(frozen=True)
+class LasSource:
+    """The file as laspy holds it."""
+
+    las: "LasData"
+
+    def save(self, path: Path, rows: Rows) -> None:
+        """Writes the points with every dimension, scaled as in the file; .laz is compressed.
+
+        LAS 1.0 becomes 1.2, which nothing is lost to.
+        """
+        laspy = require("laspy", "LAS", "las")
+        header = copy.deepcopy(self.las.header)
+        # The octree of a COPC file describes points that are not there any more.
+        header.vlrs[:] = [vlr for vlr in header.vlrs if vlr.user_id != "copc"]
+        if str(header.version) not in laspy.supported_versions():
+            header.version = laspy.header.Version.from_str(_OLDEST_WRITTEN)
+        chosen = laspy.LasData(header, self.las.points[rows].copy())
+        if self.las.evlrs:
+            chosen.evlrs = type(self.las.evlrs)(v for v in self.las.evlrs if v.user_id != "copc")
+        chosen.write(str(path))
+
+
+def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
+    """Reads a file: scaled float64 coordinates, and every other dimension by its LAS name."""
+    laspy = require("laspy", "LAS", "las")
+    header = check_header(path)
+    check_budget(_needed_bytes(header), f"{header.points} points")
+    las = laspy.read(str(path))
+    if len(las.points) != las.header.point_count:
+        raise ValueError(f"{las.header.point_count} points announced, {len(las.points)} found")
+    return _cloud_of(las)
+
+
+def fits_in_memory(path: Path) -> bool:
+    """Whether a file can be read whole."""
+    return fits_in_budget(_needed_bytes(check_header(path)))
+
+
+def _needed_bytes(header: LasHeader) -> int:
+    """Of the records and their coordinates."""
+    return header.points * (header.record_bytes + 24)
+
+
+def _cloud_of(las: "LasData") -> Cloud:
+    """The cloud of points that laspy holds; other dimensions are unpacked when asked for."""
+    names = [n for n in las.point_format.dimension_names if n not in _COORDINATES]
+    points = np.empty((len(las.points), 3))
+    for at in range(0, len(points), _BLOCK):
+        part = slice(at, at + _BLOCK)
+        for i, axis in enumerate(_COORDINATES):
+            scaled = las.points.array[axis][part] * las.header.scales[i]
+            points[part, i] = scaled + las.header.offsets[i]
+    columns = LazyColumns(names, lambda name: np.asarray(las[name]))
+    return Cloud(points, columns, LasSource(las), crs=_wkt(las), unit=_unit(las))
+
+
+@dataclass(frozen=True)
+class LasChunks:
+    """The points of a file, a part at a time."""
+
+    path: Path
+    count: int
+
+    def chunks(self, size: int) -> Iterator[Array]:
+        """Scaled coordinates (size, 3), float64, in the order of the file."""
+        for _, las in self._parts(size):
+            yield _cloud_of(las).points
+
+    def gather(self, rows: Rows, size: int) -> Cloud:
+        """These rows, with every dimension."""
+        laspy = require("laspy", "LAS", "las")
+        order = np.argsort(rows, kind="stable")
+        found: list[Any] = []
+        las = None
+        for begin, las in self._parts(size):
+            low, high = np.searchsorted(rows[order], (begin, begin + len(las.points)))
+            found.append(las.points.array[rows[order[low:high]] - begin])
+        assert las is not None  # a file of chunks has points
+        records = np.empty(len(rows), found[0].dtype)
+        records[order] = np.concatenate(found)
+        header = las.header
+        points = laspy.ScaleAwarePointRecord(
+            records, header.point_format, scales=header.scales, offsets=header.offsets
+        )
+        return _cloud_of(laspy.LasData(header, points))
+
+    def _parts(self, size: int) -> Iterator[tuple[int, Any]]:
+        laspy = require("laspy", "LAS", "las")
+        at = 0
+        with laspy.open(str(self.path)) as reader:
+            for points in reader.chunk_iterator(size):
+                yield at, laspy.LasData(reader.header, points)
+                at += len(points)
+        if at != self.count:
+            raise ValueError(f"{self.count} points announced, {at} found")
+
+
+def open_chunks(path: Path, options: ReadOptions) -> LasChunks:  # noqa: ARG001
+    """The points of a file without having them all in memory."""
+    return LasChunks(path, check_header(path).points)
+
+
+def _wkt(las: "LasData") -> str | None:
+    """The WKT record; None for a file without."""
+    for record in _records(las, _WKT_RECORD):
+        return str(getattr(record, "string", "")).strip("\0 ") or None
+    return None
+
+
+def _unit(las: "LasData") -> str | None:
+    """The unit of x and y, where the file names one."""
+    wkt = _wkt(las)
+    if wkt is not None:
+        return _unit_of_wkt(wkt)
+    for record in _records(las, _GEO_KEYS_RECORD):
+        keys = {key.id: key.value_offset for key in getattr(record, "geo_keys", ())}
+        if keys.get(_MODEL_KEY) == _GEOGRAPHIC:
+            return "degree"
+        code = keys.get(_PROJECTED_KEY, 0)
+        if _PROJECTED_UNIT_KEY not in keys and any(code in codes for codes in _METRIC_CODES):
+            return "metre"
+        return _UNITS.get(keys.get(_PROJECTED_UNIT_KEY, 0))
+    return None
+
+
+def _unit_of_wkt(wkt: str) -> str | None:
+    """The unit of a projected system, "degree" of a geographic one."""
+    horizontal = re.split(r",\s*(?:VERT_CS|VERTCRS|VERTCS)\s*\[", wkt)[0]
+    if not re.search(r"\b(PROJCS|PROJCRS)\s*\[", horizontal):
+        return "degree" if re.search(r"\b(GEOGCS|GEOGCRS)\s*\[", horizontal) else None
+    units: list[str] = re.findall(r'\b(?:LENGTH)?UNIT\s*\[\s*"([^"]+)"', horizontal)
+    return units[-1].replace("meter", "metre") if units else None
+
+
+def _records(las: "LasData", number: int) -> list[Any]:
+    records = (*las.header.vlrs, *(las.evlrs or ()))
+    return [r for r in records if (r.user_id, r.record_id) == ("LASF_Projection", number)]

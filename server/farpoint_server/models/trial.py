@@ -1,0 +1,102 @@
+"""A program's first load and run in a process of its own, which may fail without harm.
+
+`python -m farpoint_server.models.trial PATH SECONDS RUNS` prints why the program at PATH cannot be
+served, if it can't.
+"""
+
+import asyncio
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from farpoint_models.programs import Manifest, ProgramError, Role, load_program
+from farpoint_server.engine.types import ProgramInput
+from farpoint_server.models.program import LoadedProgram, ProgramBatch
+
+TIMEOUT_S = 120
+# Beyond the interpreter with torch: copies of the archive, and memory for the first run.
+ARCHIVE_COPIES, RUN_BYTES = 4, 4 << 30
+# Enough to tell the time and memory of a row from those of a call.
+PROGRAM_POINTS = 1024
+CPU = torch.device("cpu")
+
+
+async def try_program(path: Path, *, runs: bool, timeout_s: int = TIMEOUT_S) -> None:
+    """Loads a program in another process, with bounds of memory and time.
+
+    Args:
+        path: Of a .pt2 archive.
+        runs: Whether it is run there too, on the CPU.
+        timeout_s: Seconds that it may take.
+
+    Raises:
+        ProgramError: it cannot be loaded or run there.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "farpoint_server.models.trial", path, str(timeout_s), str(runs)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if output:
+        raise ProgramError(output.decode(errors="replace"))
+    if process.returncode == -signal.SIGALRM:
+        raise ProgramError(f"expected it to load and run within {timeout_s} s")
+    if process.returncode:
+        raise ProgramError(f"the process that tried it ended with status {process.returncode}")
+
+
+def main(path: Path, timeout_s: int, *, runs: bool) -> None:
+    """Loads and runs a program; prints the reason where that fails."""
+    # Also if the server ends meanwhile.
+    signal.alarm(timeout_s)
+    torch.set_num_threads(1)
+    size = RUN_BYTES + ARCHIVE_COPIES * os.stat(path).st_size
+    resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + size,) * 2)
+    try:
+        program = load_program(path)
+        if runs:
+            loaded = LoadedProgram("", program.manifest, {CPU: program.on(CPU)}, 0)
+            ProgramBatch(loaded, [sample_request(program.manifest)]).run(CPU, None)
+    except MemoryError:
+        print(f"expected it to load and run within {size >> 20} MiB", end="")
+    except Exception as error:
+        print((str(error).strip().splitlines() or [type(error).__name__])[0], end="")
+
+
+def sample_request(manifest: Manifest) -> ProgramInput:
+    """A request that the manifest allows: one random cloud, and zeros for other inputs."""
+    length = manifest.within("N", manifest.within("P", PROGRAM_POINTS))
+    clouds = manifest.within("B", 1)
+    random = np.random.default_rng(0)
+    rows, values = {}, {}
+    for spec in manifest.inputs:
+        shape = [size for size in spec.row_shape if isinstance(size, int)]
+        if spec.role is Role.POINTS:
+            rows[spec.name] = random.random((clouds * length, 3)).astype(spec.dtype)
+        elif spec.role is Role.PER_POINT:
+            rows[spec.name] = np.zeros((clouds * length, *shape), spec.dtype)
+        elif spec.role is Role.PER_CLOUD:
+            values[spec.name] = np.zeros((clouds, *shape), spec.dtype)
+    return ProgramInput(np.full(clouds, length), rows, values)
+
+
+def _data_bytes() -> int:
+    """What RLIMIT_DATA counts so far."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmData:"))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), runs=sys.argv[3] == "True")

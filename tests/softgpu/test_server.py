@@ -1,0 +1,176 @@
+"""A server on `--device cuda:0`: what a device of its own can do to it."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+from tests.softgpu.conftest import PYTHON
+from tests.support.brute_force import furthest_points
+from tests.support.servers import server_process
+from tests.support.servers.server_process import RunningServer
+
+import farpoint
+
+pytestmark = pytest.mark.skipif(
+    Path(sys.prefix).resolve() != PYTHON.parents[1].resolve(), reason="`make gpu-soft` runs it"
+)
+
+RANDOM = np.random.default_rng(5)
+CLOUDS = [RANDOM.random((n, 3), np.float32) for n in (40, 300, 700, 1100)]
+EXPECTED = [furthest_points(cloud, 12).tolist() for cloud in CLOUDS]
+DEVICE_LOST_STATUS = 3
+Start = Callable[..., RunningServer]
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Path:
+    return tmp_path / "control"
+
+
+@pytest.fixture
+def findings(tmp_path: Path) -> Path:
+    return tmp_path / "findings"
+
+
+@pytest.fixture
+def start(monkeypatch, control, findings) -> Iterator[Start]:
+    """Starts servers with flags, a device and settings of the runtime."""
+    servers = []
+
+    def start(*flags: str, device: str = "cuda:0", **settings: object) -> RunningServer:
+        monkeypatch.setattr(server_process, "DEVICE", device)
+        monkeypatch.setenv("SOFTGPU_CONTROL", str(control))
+        monkeypatch.setenv("SOFTGPU_LOG", str(findings))
+        for name, value in settings.items():
+            monkeypatch.setenv(f"SOFTGPU_{name}", str(value))
+        servers.append(RunningServer(*flags))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.process.kill()
+        server.wait()
+
+
+def sample_all(client: farpoint.Client, times: int = 1) -> None:
+    for _ in range(times):
+        for cloud, expected in zip(CLOUDS, EXPECTED, strict=True):
+            assert client.sample(cloud, 12).indices.tolist() == expected
+
+
+def test_a_lost_device_ends_the_server_with_its_own_status(start, control, findings):
+    server = start()
+    with farpoint.Client(server.address, timeout=60) as client:
+        sample_all(client)
+        control.write_text("FAIL 1\n")
+        with pytest.raises(farpoint.FarpointError):
+            client.sample(CLOUDS[1], 12)
+    assert server.wait() == DEVICE_LOST_STATUS
+    assert "device lost: cudaErrorIllegalAddress" in findings.read_text()
+
+
+def test_a_hung_device_is_seen_and_the_server_can_be_ended(start, control):
+    server = start("--engine-timeout-s", "1", "--drain-timeout-s", "2", "--drain-grace-s", "0")
+    with farpoint.Client(server.address, timeout=60) as client:
+        sample_all(client)
+        control.write_text("HANG 1\n")
+        with pytest.raises(farpoint.FarpointError):
+            client.sample(CLOUDS[1], 12, timeout=3)
+        server.wait_for(lambda line: "hung" in line["event"] or "stuck" in line["event"])
+    begun = time.monotonic()
+    server.stop()
+    assert time.monotonic() - begun < 20
+
+
+@pytest.mark.parametrize("every", [2, 3, 7])
+def test_memory_that_runs_out_now_and_then_loses_and_spoils_no_answer(start, control, every):
+    server = start("--memory-idle-s", "1")
+    sizes = [RANDOM.random((n, 3), np.float32) for n in (500, 40_000, 900, 120_000) * 4]
+    control.write_text(f"MALLOC_FAILS_EVERY {every}\n")
+
+    def ask(cloud: np.ndarray) -> bool:
+        with farpoint.Client(server.address, timeout=60) as client:
+            try:
+                rows = client.sample(cloud, 3).indices
+            except farpoint.FarpointError as error:
+                assert error.code == grpc.StatusCode.RESOURCE_EXHAUSTED
+                return False
+        assert rows.tolist() == furthest_points(cloud, 3).tolist()
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        answered = list(pool.map(ask, sizes))
+    assert len(answered) == len(sizes)
+    control.write_text("MALLOC_FAILS_EVERY 0\n")
+    with farpoint.Client(server.address, timeout=60) as client:
+        sample_all(client)
+    assert server.stop() == 0
+
+
+@pytest.mark.parametrize("device", ["cuda:0,cuda:1", "cpu,cuda:0"])
+def test_engines_of_several_devices_answer_alike(start, findings, device):
+    server = start("--http-listen", "127.0.0.1:0", device=device, DEVICES=2)
+    with farpoint.Client(server.address, timeout=60) as client, ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda _: sample_all(client, 3), range(6)))
+    assert server.stop() == 0
+    assert findings.read_text() == "" if findings.exists() else True
+
+
+def test_two_processes_share_a_device(start, findings):
+    server = start("--processes", "2")
+    with ThreadPoolExecutor(6) as pool:
+
+        def ask(_: int) -> None:
+            with farpoint.Client(server.address, timeout=60) as client:
+                sample_all(client)
+
+        list(pool.map(ask, range(6)))
+    assert server.stop() == 0
+    assert not findings.exists()
+
+
+def test_what_a_burst_reserved_is_given_back_when_the_server_is_idle(start):
+    server = start("--admin-listen", "127.0.0.1:0", "--memory-idle-s", "2")
+    with farpoint.Client(server.address, timeout=100) as client:
+        for n in (400_000, 300_000, 500_000):
+            client.sample(RANDOM.random((n, 3), np.float32), 2)
+        address = server.wait_for(lambda line: line["event"] == "ready")["admin_addresses"][0]
+        with farpoint.Client(address, timeout=60) as admin:
+            give_up = time.monotonic() + 60
+            while time.monotonic() < give_up:
+                (device,) = admin.memory().devices
+                if "idle" in device.trims:
+                    break
+                time.sleep(0.1)
+    assert device.trims["idle"].returned_bytes >= 0.9 * (
+        device.reserved_bytes + device.trims["idle"].returned_bytes
+    )
+
+
+STARTS_NOT = {
+    "driver": ({"DRIVER": 12080}, {}, "a driver that is too old"),
+    "none": ({}, {"CUDA_VISIBLE_DEVICES": ""}, "CUDA_VISIBLE_DEVICES may hide a GPU"),
+    "old": ({"PROFILE": "T4"}, {}, "no kernels for compute capability 7.5"),
+}
+
+
+@pytest.mark.parametrize("name", STARTS_NOT)
+def test_a_device_that_cannot_work_is_one_clear_line(monkeypatch, name):
+    settings, environ, text = STARTS_NOT[name]
+    for setting, value in settings.items():
+        monkeypatch.setenv(f"SOFTGPU_{setting}", str(value))
+    for variable, value in environ.items():
+        monkeypatch.setenv(variable, value)
+    command = [sys.executable, "-m", "farpoint_server", "--listen", "127.0.0.1:0"]
+    command += ["--device", "cuda:0"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert ended.returncode != 0
+    last = ended.stderr.strip().splitlines()[-1]
+    assert text in last, ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -1,0 +1,102 @@
+"""The engine's transfers on the runtime's own record: what overlaps, what waits, what is copied."""
+
+import json
+
+import pytest
+
+PROGRAM = """
+import asyncio, json
+import numpy as np
+from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.sample import SampleBatch
+from tests.support.sampling_work import clouds_of
+
+random = np.random.default_rng(1)
+BATCHES = [
+    SampleBatch([clouds_of(random, *random.integers(2, 300, random.integers(1, 4)), with_distances=i % 3 == 0)])
+    for i in range({batches})
+]
+
+async def answers(device):
+    engine = Engine(torch.device(device), 1)
+    await engine.start()
+    try:
+        await engine.run(BATCHES[0])
+        before = {{name: count(name) for name in NAMES}}
+        done = [await asyncio.gather(*map(engine.run, BATCHES[i : i + 8])) for i in range(0, len(BATCHES), 8)]
+        after = {{name: count(name) - before[name] for name in NAMES}}
+        return sum(done, []), after
+    finally:
+        engine.stop()
+
+NAMES = (
+    "cudaFree", "cudaDeviceSynchronize", "cudaStreamSynchronize", "kernels", "copy to device",
+    "copy from device", "asynchronous copies of pageable memory", "copy to device, pageable",
+    "copy from device, pageable", "cudaMalloc", "cudaHostAlloc", "races",
+)
+(on_device, counted), (on_cpu, _) = (asyncio.run(answers(d)) for d in ("cuda:0", "cpu"))
+for batch, expected in zip(on_device, on_cpu, strict=True):
+    for got, wanted in zip(batch, expected, strict=True):
+        np.testing.assert_array_equal(got.rows, wanted.rows)
+        if wanted.distances is not None:
+            np.testing.assert_array_equal(got.distances, wanted.distances)
+print("COUNTED", json.dumps(counted))
+"""
+
+
+def counted_of(output: str) -> dict[str, int]:
+    line = next(line for line in output.splitlines() if line.startswith("COUNTED"))
+    return json.loads(line.removeprefix("COUNTED"))
+
+
+@pytest.mark.timeout(900)
+def test_1000_mixed_batches_are_right_and_none_waits_frees_or_races(run):
+    ended = run(PROGRAM.format(batches=1000), timeout_s=900)
+    assert (ended.status, ended.findings) == (0, ""), ended.output
+    counted = counted_of(ended.output)
+    print(f"\nin 1000 batches: {counted}")
+    assert counted["cudaFree"] == counted["cudaDeviceSynchronize"] == 0
+    assert counted["cudaStreamSynchronize"] == 0
+    assert counted["copy to device"] == 1000  # one for each batch, from pinned memory
+    assert counted["asynchronous copies of pageable memory"] == 0
+    assert counted["copy to device, pageable"] == counted["copy from device, pageable"] == 0
+
+
+def test_transfers_stay_right_whatever_the_streams_delays(run):
+    for seed in (1, 2, 3):
+        ended = run(PROGRAM.format(batches=40), SEED=seed)
+        assert (ended.status, ended.findings) == (0, ""), ended.output
+
+
+def test_copies_of_neighbor_batches_run_beside_the_kernels(run, tmp_path):
+    timeline = tmp_path / "timeline"
+    ended = run(
+        """
+        import numpy as np
+        from farpoint_server.engine.transfer.cuda import CudaDevice
+        from farpoint_server.engine.transfer.pipeline import Pipeline
+        from farpoint_server.memory.gate import Gate
+        gate = Gate()
+        pipeline = Pipeline(CudaDevice(torch.device("cuda", 0)), gate.hold_shared)
+        def spin(points):
+            torch.cuda._sleep(1_700_000_000)  # a second
+            return (points * 2,)
+        def run(points):
+            with gate.reading():
+                return pipeline.submit([[points]], spin, lambda outputs: outputs[0])
+        clouds = [np.random.default_rng(i).random((50_000, 3), np.float32) for i in range(5)]
+        answers = [run(points) for points in clouds]
+        for answer, points in zip(answers, clouds, strict=True):
+            np.testing.assert_array_equal(answer.result(), points * 2)
+        """,
+        TIMELINE=timeline,
+    )
+    assert (ended.status, ended.findings) == (0, ""), ended.output
+    rows = [line.split("\t") for line in timeline.read_text().splitlines()]
+    spans = [(float(begin), float(end), what) for _, begin, end, what in rows]
+    kernels = [span for span in spans if span[2] == "torch.cuda._sleep"]
+    for way in ("copy to device", "copy from device"):
+        copies = [span for span in spans if span[2].startswith(way)]
+        assert len(copies) == len(kernels) == 5
+        beside = sum(any(k[0] < c[1] and c[0] < k[1] for k in kernels) for c in copies)
+        assert beside >= 3  # the first upload and the last download have no neighbor

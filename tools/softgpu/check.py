@@ -1,0 +1,77 @@
+"""Runs the suites on the software CUDA runtime, stage by stage: `make gpu-soft`.
+
+Arguments name stages; without any, all run. A stage fails if a test does, or if the runtime found a
+race, a bad access or something that it does not know. build/softgpu/logs holds what each wrote.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+from environment import BUILD, PYTHON, ROOT
+
+LOGS = BUILD / "logs"
+# The warnings of another torch than the checkout's are no failures.
+PYTEST = (
+    *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "filterwarnings=default"),
+    *("-o", "timeout=300", "--durations=5"),
+)
+# Faults that tests plant themselves: counted by those tests.
+PLANTED = re.compile(r" (injected|start|refused): ")
+
+
+@dataclass(frozen=True)
+class Stage:
+    name: str
+    arguments: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...] = ()
+    may_find: str = "^$"  # findings that its tests cause on purpose
+
+    def run(self) -> bool:
+        log, findings = LOGS / f"{self.name}.log", LOGS / f"{self.name}.findings"
+        findings.unlink(missing_ok=True)
+        settings = {"SOFTGPU_LOG": str(findings), **dict(self.settings)}
+        begun = time.monotonic()
+        with log.open("w") as output:
+            command = [PYTHON, *self.arguments]
+            environ = {**os.environ, **settings}
+            status = subprocess.call(command, cwd=ROOT, env=environ, stdout=output, stderr=output)
+        found = self._found(findings.read_text() if findings.exists() else "")
+        last = log.read_text().strip().splitlines()[-1:] or [""]
+        print(f"{self.name}: {last[0].strip('= ')}; {len(found)} findings", flush=True)
+        print(*[f"  {line[:200]}" for line in found[:20]], sep="\n")
+        print(f"  {time.monotonic() - begun:.0f} s, log in {log.relative_to(ROOT)}", flush=True)
+        return status == 0 and not found
+
+    def _found(self, text: str) -> list[str]:
+        lines = [line for line in text.splitlines() if line.startswith("softgpu[")]
+        return [x for x in lines if not PLANTED.search(x) and not re.search(self.may_find, x)]
+
+
+SERVER = (("FARPOINT_TEST_DEVICE", "cuda:0"),)
+STAGES = (
+    Stage("runtime", (*PYTEST, "tests/softgpu")),
+    # Inductor needs Triton, which compiles for a device.
+    Stage("ops", (*PYTEST, "tests/ops", "-k", "cuda and not test_model and not test_inductor")),
+    # The profiler's record of a device needs CUPTI: tests/softgpu/test_staging.py reads the
+    # runtime's own. Times are a card's.
+    Stage(
+        "gpu",
+        (*PYTEST, "tests/gpu", "-k", "not beside_the_kernels and not nothing_waits and not p99"),
+    ),
+    Stage("server", (*PYTEST, "tests/e2e"), SERVER),
+)
+
+
+def main() -> None:
+    wanted = sys.argv[1:] or [stage.name for stage in STAGES]
+    LOGS.mkdir(exist_ok=True)
+    failed = [stage.name for stage in STAGES if stage.name in wanted and not stage.run()]
+    sys.exit(f"gpu-soft: failed: {' '.join(failed)}" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

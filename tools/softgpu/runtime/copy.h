@@ -1,0 +1,12 @@
+// Copies and fills between host, pinned and device memory.
+#pragma once
+
+#include "stream.h"
+
+namespace softgpu {
+
+cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, Stream* stream,
+                 bool waits);
+cudaError_t fill(void* to, int value, size_t bytes, Stream* stream, bool waits);
+
+}  // namespace softgpu

@@ -1,0 +1,58 @@
+// Devices of the software CUDA runtime: what an H100, A100, L4, T4 or Orin tells of itself.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#undef cudaGetDeviceProperties
+
+#include <atomic>
+#include <vector>
+
+#include "base.h"
+
+namespace softgpu {
+
+struct Profile {
+  const char* name;
+  int capability;  // 90 is 9.0
+  int processors;
+  size_t shared_per_block;  // with cudaFuncAttributeMaxDynamicSharedMemorySize
+  size_t shared_per_processor;
+  int threads_per_processor;
+  int blocks_per_processor;
+  size_t l2_bytes;
+  size_t mebibytes;
+};
+
+struct Stream;
+struct Device {
+  int index;
+  size_t total;
+  size_t used;
+  size_t peak;
+  Stream* legacy = nullptr;
+  std::vector<Stream*> streams;
+};
+
+extern std::vector<Device>& devices;
+extern thread_local int current_device;
+const Profile& profile();
+
+// The error that every later call returns: a device does not recover from a failed kernel.
+extern std::atomic<int> sticky;
+void lose_device(int code, const std::string& why);
+
+// Starts the runtime once, and says what a call has to return: no device, a forked child, or the
+// sticky error.
+cudaError_t enter();
+// Keeps an error for cudaGetLastError.
+cudaError_t returned(cudaError_t error);
+cudaError_t take_last_error(bool forget);
+
+size_t rounded(size_t size, size_t to);
+
+}  // namespace softgpu
+
+#define SOFTGPU_ENTER()                                             \
+  do {                                                              \
+    if (const cudaError_t error = softgpu::enter()) return softgpu::returned(error); \
+  } while (0)

@@ -1,0 +1,207 @@
+#include "kernel.h"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <unordered_map>
+
+#include "memory.h"
+
+namespace softgpu {
+namespace {
+
+constexpr size_t kRegisters = 65536;  // of a processor
+constexpr double kCyclesPerMs = 1.7e6;
+
+std::unordered_map<const void*, Function>& functions =
+    *new std::unordered_map<const void*, Function>;
+
+// The executor's library lies beside this one.
+const SoftgpuPlugin* executor() {
+  static const SoftgpuPlugin* const plugin = []() -> const SoftgpuPlugin* {
+    Dl_info self;
+    dladdr(reinterpret_cast<void*>(&executor), &self);
+    std::string path = self.dli_fname;
+    path = path.substr(0, path.rfind('/') + 1) + "libsoftgpu_kernels.so";
+    path = text_setting("KERNELS", path.c_str());
+    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) say("unsupported", "no kernel can run: %s", dlerror());
+    return library ? static_cast<SoftgpuPlugin*>(dlsym(library, "softgpu_plugin")) : nullptr;
+  }();
+  return plugin;
+}
+
+const SoftgpuKernel* find_code(const std::string& name) {
+  static const auto& codes = *[] {
+    auto* const all = new std::unordered_map<std::string, const SoftgpuKernel*>;
+    const SoftgpuPlugin* const plugin = executor();
+    for (int i = 0; plugin && i < plugin->count; ++i)
+      (*all)[plugin->kernels[i].name] = &plugin->kernels[i];
+    return all;
+  }();
+  const auto found = codes.find(name);
+  return found == codes.end() ? nullptr : found->second;
+}
+
+size_t registers_of_block(const SoftgpuKernel& code, unsigned threads) {
+  return rounded(static_cast<size_t>(code.registers) * 32, 256) * (rounded(threads, 32) / 32);
+}
+
+// The limits of CUDA C++ Programming Guide, "Compute Capabilities".
+cudaError_t check_shape(const Function& function, const Launch& launch) {
+  const dim3 &grid = launch.grid, &block = launch.block;
+  const uint64_t threads = uint64_t{block.x} * block.y * block.z;
+  if (threads == 0 || threads > 1024 || block.z > 64) return cudaErrorInvalidConfiguration;
+  if (!grid.x || !grid.y || !grid.z || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535)
+    return cudaErrorInvalidConfiguration;
+  const SoftgpuKernel& code = *function.code;
+  if (launch.shared > static_cast<size_t>(function.dynamic_shared)) return cudaErrorInvalidValue;
+  if (code.static_shared + launch.shared > profile().shared_per_block) return cudaErrorInvalidValue;
+  if (code.most_threads && threads > static_cast<uint64_t>(code.most_threads))
+    return cudaErrorInvalidValue;
+  if (registers_of_block(code, static_cast<unsigned>(threads)) > kRegisters)
+    return cudaErrorLaunchOutOfResources;
+  const int resident = blocks_per_processor(function, static_cast<unsigned>(threads), launch.shared);
+  const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
+  if (launch.cooperative && blocks > static_cast<uint64_t>(resident) * profile().processors)
+    return cudaErrorCooperativeLaunchTooLarge;
+  return cudaSuccess;
+}
+
+// Arguments are copied by the call, as a launch does.
+using Arguments = std::vector<std::vector<unsigned char>>;
+Arguments copied(const SoftgpuKernel& code, void** arguments) {
+  Arguments copies;
+  for (int i = 0; i < code.parameters; ++i) {
+    const auto* const bytes = static_cast<const unsigned char*>(arguments[i]);
+    copies.emplace_back(bytes, bytes + code.sizes[i]);
+  }
+  return copies;
+}
+
+int injected_fault(const char* name) {
+  static std::atomic<long> launches{0};
+  const long number = ++launches;
+  if (number == setting("HANG_KERNEL", -1) || setting("HANG", 0)) {
+    say("injected", "kernel %ld hangs: %s", number, name);
+    for (;;) sleep(1000);
+  }
+  if (number != setting("FAIL_KERNEL", -1) && !setting("FAIL", 0)) return 0;
+  say("injected", "kernel %ld fails: %s", number, name);
+  return static_cast<int>(setting("FAIL_CODE", cudaErrorIllegalAddress));
+}
+
+int execute(const SoftgpuKernel& code, const Launch& launch, const Arguments& arguments) {
+  if (const int error = injected_fault(code.name)) return error;
+  static std::mutex& one_kernel = *new std::mutex;  // the executor has one machine
+  const std::lock_guard<std::mutex> held(one_kernel);
+  std::vector<const void*> pointers;
+  for (const auto& argument : arguments) pointers.push_back(argument.data());
+  const unsigned grid[] = {launch.grid.x, launch.grid.y, launch.grid.z};
+  const unsigned block[] = {launch.block.x, launch.block.y, launch.block.z};
+  const char* why = "";
+  const int error = executor()->run(&code, grid, block, launch.shared, launch.cooperative,
+                                    pointers.data(), &why);
+  if (error) {
+    const std::string text = readable(code.name) + ": " + why + running()->work()->stack;
+    found("memory", text, text);
+  }
+  return error;
+}
+
+std::string described(const Function& function, const Launch& launch) {
+  char text[400];
+  snprintf(text, sizeof text, "kernel %.250s <<<%u, %u, %zu>>>%s", readable(function.name).c_str(),
+           launch.grid.x, launch.block.x, launch.shared, launch.cooperative ? " at once" : "");
+  return text;
+}
+
+// torch.cuda._sleep, which tests of streams rely on.
+bool sleeps(const Function& function, const Launch& launch) {
+  if (function.name.find("spin_kernel") == std::string::npos) return false;
+  const auto cycles = *static_cast<const int64_t*>(launch.arguments[0]);
+  enqueue(launch.stream, "torch.cuda._sleep", [cycles](Accesses&) {
+    usleep(static_cast<useconds_t>(static_cast<double>(cycles) / kCyclesPerMs * 1e3));
+    return 0;
+  });
+  return true;
+}
+
+}  // namespace
+
+std::string readable(const std::string& mangled) {
+  int status;
+  char* const text = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
+  const std::string result = status == 0 ? text : mangled;
+  free(text);
+  return result;
+}
+
+void register_function(const void* host, const Function& function) {
+  const Lock held(big);
+  functions[host] = function;
+}
+
+Function* find_function(const void* host) {
+  const Lock held(big);
+  const auto found = functions.find(host);
+  return found == functions.end() ? nullptr : &found->second;
+}
+
+// Machine code runs on its own major version from its minor one on, PTX on all later ones.
+cudaError_t usable(const Function* function) {
+  if (!function) return cudaErrorInvalidDeviceFunction;
+  const int here = profile().capability;
+  for (const Image& image : function->module->images) {
+    if (image.kind == 1 && image.capability <= here) return cudaSuccess;
+    if (image.kind == 2 && image.capability / 10 == here / 10 && image.capability <= here)
+      return cudaSuccess;
+  }
+  return cudaErrorNoKernelImageForDevice;
+}
+
+int blocks_per_processor(const Function& function, unsigned threads, size_t dynamic_shared) {
+  const Profile& p = profile();
+  size_t most = std::min<size_t>(p.blocks_per_processor,
+                                 p.threads_per_processor / std::max<size_t>(rounded(threads, 32), 1));
+  const size_t fixed = function.code ? function.code->static_shared : 0;
+  constexpr size_t kReserved = 1024;
+  most = std::min(most, p.shared_per_processor / (fixed + dynamic_shared + kReserved));
+  if (function.code) {
+    const size_t registers = registers_of_block(*function.code, threads);
+    if (registers) most = std::min(most, kRegisters / registers);
+  }
+  return static_cast<int>(most);
+}
+
+cudaError_t launch(Function& function, const Launch& launch) {
+  if (!launch.stream) return cudaErrorInvalidResourceHandle;
+  if (launch.stream->device != current_device) return cudaErrorInvalidResourceHandle;
+  if (const cudaError_t error = usable(&function)) return error;
+  if (sleeps(function, launch)) return cudaSuccess;
+  if (!function.code) function.code = find_code(function.name);
+  if (!function.code) {
+    found("unsupported", function.name, "kernel " + readable(function.name) + " is not translated");
+    return cudaErrorNotSupported;
+  }
+  const std::string what = described(function, launch);
+  if (const cudaError_t error = check_shape(function, launch)) {
+    say("refused", "%s: %s", what.c_str(), cudaGetErrorName(error));
+    return error;
+  }
+  count("kernels");
+  count("kernel " + readable(function.name).substr(0, 80));
+  const SoftgpuKernel& code = *function.code;
+  enqueue(launch.stream, what,
+          [&code, launch, arguments = copied(code, launch.arguments)](Accesses&) {
+            return execute(code, launch, arguments);
+          });
+  return cudaSuccess;
+}
+
+}  // namespace softgpu

@@ -1,0 +1,212 @@
+#include "memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "stream.h"
+
+namespace softgpu {
+namespace {
+
+constexpr size_t kLarge = 2 << 20;  // what cudaMalloc takes from the device at a time
+constexpr size_t kPage = 4096;
+constexpr size_t kMostPoisoned = 64 << 20;
+constexpr int kPoison = 0xcd;
+
+struct Freed {
+  uintptr_t begin, end;
+  uint64_t number;
+};
+std::vector<Freed>& freed = *new std::vector<Freed>;
+uint64_t calls = 0;
+
+bool injected_failure() {
+  const long every = setting("MALLOC_FAILS_EVERY", 0);
+  static long asked = 0;
+  if (every == 0 || ++asked % every != 0) return false;
+  count("cudaMalloc refused on purpose");
+  return true;
+}
+
+std::string place(uintptr_t address, size_t bytes) {
+  char text[80];
+  snprintf(text, sizeof text, "%zu bytes at %#zx", bytes, static_cast<size_t>(address));
+  return text;
+}
+
+// Neighbours: the block that torch handed out and this access is in, as the call saw them.
+std::string why_not_block(const Allocation& allocation, uintptr_t address, size_t bytes,
+                          uint64_t number) {
+  const auto in = [&](const Block& b) { return address >= b.begin && address + bytes <= b.end; };
+  bool was_freed = false;
+  const auto next = allocation.blocks.upper_bound(address);
+  if (next != allocation.blocks.begin()) {
+    const Block& block = std::prev(next)->second;
+    if (in(block) && block.born <= number) return "";
+  }
+  for (const Block& block : allocation.dead) {
+    if (!in(block) || block.born > number) continue;
+    if (number < block.died) return "";
+    was_freed = true;
+  }
+  return place(address, bytes) + (was_freed ? ": use after free, torch's block was freed"
+                                            : ": out of bounds of torch's blocks");
+}
+
+}  // namespace
+
+std::map<uintptr_t, Allocation>& allocations = *new std::map<uintptr_t, Allocation>;
+
+uint64_t next_number() {
+  const Lock held(big);
+  return ++calls;
+}
+
+unsigned char* reserve_pages(size_t size, int protection) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* const memory = mmap(nullptr, size, protection, kFlags, -1, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<unsigned char*>(memory);
+}
+
+cudaError_t allocate_device(void** out, size_t size) {
+  const Lock held(big);
+  *out = nullptr;
+  if (size == 0) return cudaSuccess;
+  Device& device = devices[current_device];
+  const size_t taken = rounded(size, kLarge);
+  if (injected_failure()) return cudaErrorMemoryAllocation;
+  if (taken > device.total - device.used) {
+    count("cudaMalloc out of memory");
+    return cudaErrorMemoryAllocation;
+  }
+  // The guard page between neighbours is never mapped, nor is what programs see.
+  unsigned char* const view = reserve_pages(taken + kPage, PROT_NONE);
+  unsigned char* const alias = reserve_pages(taken, PROT_READ | PROT_WRITE);
+  if (!view || !alias) return cudaErrorMemoryAllocation;
+  memset(alias, kPoison, std::min(size, kMostPoisoned));
+  const auto begin = reinterpret_cast<uintptr_t>(view);
+  allocations[begin] = {begin, size, alias, Kind::kDevice, current_device, taken, false, {}, {}};
+  device.used += taken;
+  device.peak = std::max(device.peak, device.used);
+  count("cudaMalloc");
+  *out = view;
+  return cudaSuccess;
+}
+
+cudaError_t free_device(void* pointer) {
+  if (!pointer) return cudaSuccess;
+  const auto begin = reinterpret_cast<uintptr_t>(pointer);
+  int device;
+  {
+    const Lock held(big);
+    const auto found = allocations.find(begin);
+    if (found == allocations.end() || found->second.kind != Kind::kDevice)
+      return cudaErrorInvalidValue;
+    device = found->second.device;
+  }
+  synchronize_device(device);
+  const Lock held(big);
+  const Allocation allocation = allocations[begin];
+  allocations.erase(begin);
+  forget_accesses(begin, allocation.size);
+  munmap(allocation.alias, allocation.taken);  // the view stays reserved: no address comes again
+  freed.push_back({begin, begin + allocation.taken, next_number()});
+  devices[device].used -= allocation.taken;
+  count("cudaFree");
+  return cudaSuccess;
+}
+
+// Mapped twice as well, so that the host's view can be closed while a copy is pending.
+cudaError_t allocate_pinned(void** out, size_t size) {
+  const Lock held(big);
+  const size_t taken = rounded(std::max<size_t>(size, 1), kPage);
+  static size_t pinned = 0;
+  const long most = setting("PINNED_MB", 0);
+  if (most && pinned + taken > static_cast<size_t>(most) << 20) return cudaErrorMemoryAllocation;
+  const int file = memfd_create("softgpu", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(taken)) != 0) return cudaErrorMemoryAllocation;
+  constexpr int kBoth = PROT_READ | PROT_WRITE;
+  void* const view = mmap(nullptr, taken, kBoth, MAP_SHARED, file, 0);
+  void* const alias = mmap(nullptr, taken, kBoth, MAP_SHARED, file, 0);
+  close(file);
+  if (view == MAP_FAILED || alias == MAP_FAILED) return cudaErrorMemoryAllocation;
+  pinned += taken;
+  const auto begin = reinterpret_cast<uintptr_t>(view);
+  auto* const bytes = static_cast<unsigned char*>(alias);
+  allocations[begin] = {begin, size, bytes, Kind::kPinned, current_device, taken, false, {}, {}};
+  count("cudaHostAlloc");
+  *out = view;
+  return cudaSuccess;
+}
+
+cudaError_t free_pinned(void* pointer) {
+  if (!pointer) return cudaSuccess;
+  for (const Device& device : devices) synchronize_device(device.index);
+  const Lock held(big);
+  const auto found = allocations.find(reinterpret_cast<uintptr_t>(pointer));
+  if (found == allocations.end() || found->second.kind != Kind::kPinned)
+    return cudaErrorInvalidValue;
+  forget_accesses(found->first, found->second.size);
+  munmap(found->second.alias, found->second.taken);
+  munmap(pointer, found->second.taken);
+  allocations.erase(found);
+  count("cudaFreeHost");
+  return cudaSuccess;
+}
+
+cudaError_t register_host(void* pointer, size_t size) {
+  const Lock held(big);
+  const auto begin = reinterpret_cast<uintptr_t>(pointer);
+  auto* const bytes = static_cast<unsigned char*>(pointer);
+  if (find_allocation(begin)) return cudaErrorHostMemoryAlreadyRegistered;
+  allocations[begin] = {begin, size, bytes, Kind::kRegistered, current_device, 0, false, {}, {}};
+  count("cudaHostRegister");
+  return cudaSuccess;
+}
+
+cudaError_t unregister_host(void* pointer) {
+  synchronize_device(current_device);
+  const Lock held(big);
+  const auto found = allocations.find(reinterpret_cast<uintptr_t>(pointer));
+  if (found == allocations.end() || found->second.kind != Kind::kRegistered)
+    return cudaErrorHostMemoryNotRegistered;
+  forget_accesses(found->first, found->second.size);
+  allocations.erase(found);
+  return cudaSuccess;
+}
+
+Allocation* find_allocation(uintptr_t address) {
+  auto next = allocations.upper_bound(address);
+  if (next == allocations.begin()) return nullptr;
+  Allocation& allocation = (--next)->second;
+  return allocation.holds(address, 1) ? &allocation : nullptr;
+}
+
+std::string why_not(uintptr_t address, size_t bytes, const Work& work) {
+  const Lock held(big);
+  const Allocation* const allocation = find_allocation(address);
+  if (!allocation) {
+    for (const Freed& range : freed)
+      if (address >= range.begin && address < range.end)
+        return place(address, bytes) + ": use after free, cudaFree was called";
+    return place(address, bytes) + ": out of bounds, in no allocation";
+  }
+  if (!allocation->holds(address, bytes)) return place(address, bytes) + ": out of bounds";
+  if (allocation->kind == Kind::kDevice && allocation->device != work.device)
+    return place(address, bytes) + ": memory of another device";
+  return allocation->in_blocks ? why_not_block(*allocation, address, bytes, work.number) : "";
+}
+
+void report_leaks() {
+  const Lock held(big);
+  for (const auto& [begin, allocation] : allocations) {
+    if (allocation.kind != Kind::kDevice || allocation.in_blocks) continue;
+    found("leak", std::to_string(begin), place(begin, allocation.size) + ": never freed");
+  }
+}
+
+}  // namespace softgpu

@@ -1,0 +1,32 @@
+// Elements of the page: found by id, made new, and bound to signals.
+
+import type { Signal } from "./signal";
+
+/** @throws Error the page has no such element, or it is of another kind. */
+export function element<K extends keyof HTMLElementTagNameMap>(
+  id: string,
+  tag: K,
+): HTMLElementTagNameMap[K] {
+  const found = document.getElementById(id);
+  if (found?.tagName.toLowerCase() !== tag) throw new Error(`The page has no <${tag} id="${id}">.`);
+  return found as HTMLElementTagNameMap[K];
+}
+
+export function makeSvg(
+  tag: string,
+  attributes: Record<string, string | number>,
+  text = "",
+): SVGElement {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
+  made.textContent = text;
+  return made;
+}
+
+/** Binds the radio buttons of a group to a signal, in both directions. */
+export function bindRadios<T extends string>(name: string, signal: Signal<T>): void {
+  const radios = [...document.querySelectorAll<HTMLInputElement>(`input[name="${name}"]`)];
+  for (const radio of radios)
+    radio.addEventListener("change", () => radio.checked && signal.set(radio.value as T));
+  signal.follow((value) => radios.forEach((radio) => (radio.checked = radio.value === value)));
+}
