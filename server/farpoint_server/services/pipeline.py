@@ -88,9 +88,9 @@ class Call(Generic[Answer, T]):
         """Whether the response is serialized on the event loop."""
         return False
 
-    def log_fields(self, outcome: Outcome[Answer]) -> dict[str, Any]:  # noqa: ARG002
-        """Fields of its log line besides those of every request."""
-        return {"model": self.model}
+    def describe(self, fields: dict[str, Any], outcome: Outcome[Answer]) -> None:  # noqa: ARG002
+        """Adds to the fields of its log line what not every request has."""
+        fields["model"] = self.model
 
 
 class SampleCall(Call[Samples, T]):
@@ -136,9 +136,9 @@ class SampleCall(Call[Samples, T]):
         """As Call."""
         return response_bytes(self._request, outcome) <= INLINE_BYTES
 
-    def log_fields(self, outcome: Outcome[Samples]) -> dict[str, Any]:
+    def describe(self, fields: dict[str, Any], outcome: Outcome[Samples]) -> None:
         """As Call."""
-        return {"samples": len(outcome.result.rows)}
+        fields["samples"] = len(outcome.result.rows)
 
 
 @dataclass(frozen=True)
@@ -168,14 +168,13 @@ class Pipeline:
     async def sample(self, _: object, context: Context) -> bytes:
         """Sample: the serialized SampleResponse to the one message of a call."""
         arrived = time.monotonic()
-        call = SampleCall(
-            parse_sample_request(
-                read_sample_message(await self.receive(context), self.limits.clouds),
-                self.limits,
-                self.regions,
-            ),
-            partial(serialize_sample_response, arrived),
-        )
+        self.admission.check_room()
+        raw = await receive(context, self.receiving)
+        message = read_sample_message(raw, self.limits.clouds)
+        request = parse_sample_request(message, self.limits, self.regions)
+        del raw, message  # what the points need of it, they hold
+        call = SampleCall(request, partial(serialize_sample_response, arrived))
+        del request
         chunks = await self.run(call, context.time_remaining())
         return b"".join(chunks)
 
@@ -217,7 +216,7 @@ class Pipeline:
         decoded = time.monotonic_ns()
         outcome = await self.batcher.run(work, timeout_s)
         computed = time.monotonic_ns()
-        fields.update(call.log_fields(outcome))
+        call.describe(fields, outcome)
         waited, took = outcome.queue_ms, outcome.compute_ms
         fields["queue_ms"], fields["compute_ms"] = round(waited, 3), round(took, 3)
         if call.is_short(outcome):
