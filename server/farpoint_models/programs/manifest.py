@@ -119,7 +119,7 @@ def parse_manifest(text: str | bytes) -> Manifest:
     except KeyError as error:
         raise ProgramError(f"manifest: expected the key {error}, got none") from None
     except (TypeError, ValueError, AttributeError) as error:
-        raise ProgramError(f"manifest: expected what docs/serving_models.md has, {error}") from None
+        raise ProgramError(f"manifest: expected what docs/models.md has, {error}") from None
 
 
 def _spec(item: Mapping[str, Any]) -> TensorSpec:
