@@ -31,9 +31,9 @@ from farpoint_server.engine.sample import sample_bytes
 from farpoint_server.engine.types import Answer, Int64s, Outcome, Samples, Work
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.placement import Scheduler
-from farpoint_server.services.model_statistics import MAX_NOTED, Ended, ModelStatistics
+from farpoint_server.services.model_statistics import MAX_NOTED, ModelStatistics, RequestRecord
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.receive import ReceiveTurns, receive
+from farpoint_server.transport.receive import Receiver, receive
 
 # Less is decoded or serialized on the event loop, 0.12 ms for a megabyte: the way to another thread
 # costs more CPU, and gRPC itself copies every message there.
@@ -158,7 +158,7 @@ class Pipeline:
 
     limits: RequestLimits
     admission: Admission
-    receiving: ReceiveTurns
+    receiving: Receiver
     batcher: Scheduler
     engines: Sequence[Engine]
     threads: ThreadPoolExecutor
@@ -168,7 +168,7 @@ class Pipeline:
     async def sample(self, _: object, context: Context) -> bytes:
         """Sample: the serialized SampleResponse to the one message of a call."""
         arrived = time.monotonic()
-        self.admission.check_room()
+        self.admission.check_headroom()
         raw = await receive(context, self.receiving)
         message = read_sample_message(raw, self.limits.clouds)
         request = parse_sample_request(message, self.limits, self.regions)
@@ -180,7 +180,7 @@ class Pipeline:
 
     async def receive(self, context: Context) -> bytes:
         """The one message of a call; raises ServiceError without headroom for it."""
-        self.admission.check_room()
+        self.admission.check_headroom()
         return await receive(context, self.receiving)
 
     async def run(
@@ -196,7 +196,7 @@ class Pipeline:
         begun = time.monotonic_ns()
         admission = self.admission
         try:
-            with nullcontext() if is_admitted else admission.hold(call.points, call.size):
+            with nullcontext() if is_admitted else admission.reserve(call.points, call.size):
                 return await self._run(call, timeout_s, begun)
         except BaseException:
             self.statistics.fail(call.model, begun)
@@ -224,7 +224,7 @@ class Pipeline:
         else:
             response = await loop.run_in_executor(self.threads, call.serialize, outcome)
         counted = call.model, len(call.lengths), outcome.batch_requests, waited, took
-        ended = Ended(*counted, begun, decoded, computed, time.monotonic_ns())
+        ended = RequestRecord(*counted, begun, decoded, computed, time.monotonic_ns())
         self.statistics.noted.append(ended)
         if len(self.statistics.noted) >= MAX_NOTED:
             self.statistics.count()
