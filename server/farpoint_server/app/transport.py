@@ -48,10 +48,8 @@ class Transport:
         retry_ms = settings.overload_retry_ms
         self.in_flight = InFlight()
         self.admission = Admission(
-            settings.max_points_in_flight,
-            settings.max_bytes_in_flight,
-            retry_ms,
-            settings.caller_share,
+            *(settings.max_points_in_flight, settings.max_bytes_in_flight),
+            *(retry_ms, settings.caller_share),
         )
         self.outgoing = Outgoing(
             self.admission, settings.send_timeout_s, count_refusal=telemetry.calls.count_refusal
