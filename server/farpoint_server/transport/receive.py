@@ -119,7 +119,7 @@ class _Reading:
         self.has_turn = True
         self.timed_out = False
 
-    def end_turn(self, turns: Turns) -> None:
+    def end_turn(self, turns: FairSemaphore) -> None:
         if self.has_turn:
             self.has_turn = False
             turns.release()

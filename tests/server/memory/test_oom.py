@@ -149,7 +149,7 @@ def test_room_is_made_before_a_batch_so_that_torch_never_flushes_within_it():
     simulation = Simulation(total=1000 * MIB, bounded=True)
     simulation.run(one("small", 300), one("small too", 100))
     simulation.run(one("large", 700))
-    assert [trim["reason"] for trim in simulation.trims("headroom")] == ["headroom"]
+    assert [trim["reason"] for trim in simulation.trims("headroom")] == ["room"]
     assert simulation.allocator.retries == 0
 
 

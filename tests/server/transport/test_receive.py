@@ -218,7 +218,7 @@ class Timers:
         self.set[-1][1]()
 
 
-async def wait_in_line(turns: Turns, caller: str, served: list[str]) -> None:
+async def wait_in_line(turns: FairSemaphore, caller: str, served: list[str]) -> None:
     await turns.acquire(caller)
     served.append(caller)
     turns.release()
