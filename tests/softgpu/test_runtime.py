@@ -1,6 +1,9 @@
 """The software CUDA runtime answers as the documented one does."""
 
+import subprocess
+
 import pytest
+from tests.softgpu.conftest import PYTHON, ROOT
 
 PROFILES = {"H100": (132, 9, 0), "A100": (108, 8, 0), "L4": (58, 8, 9), "Orin": (16, 8, 7)}
 
@@ -168,3 +171,41 @@ def test_a_host_that_reads_device_memory_faults(run):
     )
     assert ended.status == -11
     assert "the host reads or writes memory of a device" in ended.findings
+
+
+def test_expandable_segments_grow_and_give_their_pages_back(run, monkeypatch):
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+    ended = run(
+        """
+        blocks = [torch.ones(30 << 20, dtype=torch.uint8, device="cuda") for _ in range(5)]
+        assert sum(int(block[::4096].sum().item()) for block in blocks) == 5 * (30 << 20) // 4096
+        held = torch.cuda.mem_get_info()[0]
+        del blocks
+        torch.cuda.empty_cache()
+        assert torch.cuda.mem_get_info()[0] >= held + 5 * (30 << 20)
+        assert count("cuMemUnmap") > 0 == count("cudaMalloc")
+        """
+    )
+    assert (ended.status, ended.findings) == (0, ""), ended.output
+
+
+@pytest.mark.parametrize("option", ["", "--kernels"])
+def test_the_first_steps_of_gpu_check_see_a_device_with_kernels(option):
+    script = ROOT / "tools" / "gpu_device.py"
+    ended = subprocess.run([PYTHON, script, *option.split()], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ("Software H100, sm_90" in ended.stdout) is not bool(option)
+
+
+def test_a_forked_child_is_refused_as_cuda_refuses_it(run):
+    ended = run(
+        """
+        import os
+        torch.zeros(1, device="cuda")
+        child = os.fork()
+        if child == 0:
+            os._exit(runtime.cudaDeviceSynchronize())
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3  # initialization error
+        """
+    )
+    assert (ended.status, ended.findings) == (0, ""), ended.output

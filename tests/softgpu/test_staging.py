@@ -13,8 +13,8 @@ from tests.support.sampling_work import clouds_of
 
 random = np.random.default_rng(1)
 BATCHES = [
-    SampleBatch([clouds_of(random, *random.integers(2, 300, random.integers(1, 4)), with_distances=i % 3 == 0)])
-    for i in range({batches})
+    SampleBatch([clouds_of(random, *lengths, with_distances=len(lengths) == 2)])
+    for lengths in (random.integers(2, 300, random.integers(1, 4)) for _ in range({batches}))
 ]
 
 async def answers(device):
@@ -23,7 +23,8 @@ async def answers(device):
     try:
         await engine.run(BATCHES[0])
         before = {{name: count(name) for name in NAMES}}
-        done = [await asyncio.gather(*map(engine.run, BATCHES[i : i + 8])) for i in range(0, len(BATCHES), 8)]
+        groups = [BATCHES[i : i + 8] for i in range(0, len(BATCHES), 8)]
+        done = [await asyncio.gather(*map(engine.run, group)) for group in groups]
         after = {{name: count(name) - before[name] for name in NAMES}}
         return sum(done, []), after
     finally:
@@ -49,6 +50,7 @@ def counted_of(output: str) -> dict[str, int]:
     return json.loads(line.removeprefix("COUNTED"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_1000_mixed_batches_are_right_and_none_waits_frees_or_races(run):
     ended = run(PROGRAM.format(batches=1000), timeout_s=900)

@@ -117,7 +117,10 @@ def translate(ptx: str, known: dict[str, tuple[int, int]]) -> tuple[str, list[st
     lines += [f"const unsigned char {identifier(s)}[] = {v};" for s, v in strings.items()]
     rows = []
     for number, (name, parameters, directives, body) in enumerate(entries(ptx)):
-        lines += [f"void entry{number}(const void* const* parameters) {{", "uint64_t argument0 = 0;"]
+        lines += [
+            f"void entry{number}(const void* const* parameters) {{",
+            "uint64_t argument0 = 0;",
+        ]
         lines += OnDevice(name, body, set(strings), dynamic).statements()
         lines += ["static_cast<void>(parameters), static_cast<void>(argument0);", "}"]
         sizes = parameter_sizes(parameters)
@@ -145,7 +148,9 @@ def compile_module(number: int, ptx: str, known: dict[str, tuple[int, int]], fol
 def plugin(count: int) -> str:
     """C++ that joins the tables."""
     numbers = range(count)
-    declared = [f"extern const SoftgpuKernel table{i}[]; extern const int count{i};" for i in numbers]
+    declared = [
+        f"extern const SoftgpuKernel table{i}[]; extern const int count{i};" for i in numbers
+    ]
     added = [f"all.insert(all.end(), table{i}, table{i} + count{i});" for i in numbers]
     return "\n".join(
         [

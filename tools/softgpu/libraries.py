@@ -42,7 +42,9 @@ def wanted(torch: Path) -> dict[str, set[str]]:
                 found[version].add(symbol)
             elif version == "NVSHMEM":
                 found["libnvshmem_host.so.3"].add(symbol)
-            elif not version and re.match(r"cu[A-Z]|cu(rand|sparseLt|pti)|nccl|nvrtc|nvshmem", name):
+            elif not version and re.match(
+                r"cu[A-Z]|cu(rand|sparseLt|pti)|nccl|nvrtc|nvshmem", name
+            ):
                 owner = next(lib for prefix, lib in UNVERSIONED.items() if name.startswith(prefix))
                 found[owner].add(symbol)
         for name in needed(library):
@@ -58,10 +60,8 @@ def needed(library: Path) -> set[str]:
 
 def refusing(names: set[str]) -> str:
     """C of functions that refuse by their name."""
-    lines = ["int softgpu_missing(const char*);"]
-    for name in sorted(names):
-        lines.append(f'int {name}(void) {{ return softgpu_missing("{name}"); }}')
-    return "\n".join([*lines, ""])
+    functions = (f'int {n}(void) {{ return softgpu_missing("{n}"); }}' for n in sorted(names))
+    return "\n".join(["int softgpu_missing(const char*);", *functions, ""])
 
 
 def version_script(by_version: dict[str, set[str]], target: Path) -> Path:
@@ -109,8 +109,7 @@ def build_runtime(cuda: Path, wanted_symbols: set[str], folder: Path, target: Pa
     rest.write_text(refusing({s.partition("@")[0] for s in wanted_symbols} - defined))
     script = folder / "runtime.map"
     script.write_text(
-        f"{RUNTIME} {{ global: cuda*; __cuda*; }};\n"
-        "softgpu { global: softgpu_*; local: *; };\n"
+        f"{RUNTIME} {{ global: cuda*; __cuda*; }};\nsoftgpu {{ global: softgpu_*; local: *; }};\n"
     )
     subprocess.run(["gcc", "-c", "-fPIC", rest, "-o", folder / "rest.o"], check=True)
     command = ["g++", "-shared", *objects, folder / "rest.o", "-o", target / RUNTIME]
@@ -120,7 +119,7 @@ def build_runtime(cuda: Path, wanted_symbols: set[str], folder: Path, target: Pa
 
 
 def build(torch: Path, cuda: Path, folder: Path, target: Path) -> None:
-    """Every library that torch's own look for, in `target`; what is compiled is kept in `folder`."""
+    """Makes every library that torch's own load in `target`; `folder` keeps the objects."""
     folder.mkdir(parents=True, exist_ok=True)
     target.mkdir(parents=True, exist_ok=True)
     known = wanted(torch)
@@ -128,6 +127,6 @@ def build(torch: Path, cuda: Path, folder: Path, target: Path) -> None:
     for name, names in known.items():
         if name != "libcuda.so.1" and not (target / name).exists():
             build_stand_in(name, names, runtime, folder, target)
-    command = ["gcc", "-shared", "-fPIC", HERE / "libcuda.c", runtime, "-Wl,-rpath,$ORIGIN"]
-    command += ["-Wl,-soname,libcuda.so.1", "-o", target / "libcuda.so.1"]
-    subprocess.run(command, check=True)
+    for source, name in (("libcuda.c", "libcuda.so.1"), ("libnvml.c", "libnvidia-ml.so.1")):
+        command = ["gcc", "-shared", "-fPIC", HERE / source, runtime, "-Wl,-rpath,$ORIGIN"]
+        subprocess.run([*command, f"-Wl,-soname,{name}", "-o", target / name], check=True)

@@ -27,7 +27,7 @@ def prepare(torch: ModuleType) -> None:
 class Finder(importlib.abc.MetaPathFinder):
     """Finds torch as Python would, once, and prepares it."""
 
-    def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         if name != "torch":
             return None
         sys.meta_path.remove(self)
