@@ -149,7 +149,7 @@ def test_room_is_made_before_a_batch_so_that_torch_never_flushes_within_it():
     simulation = Simulation(total=1000 * MIB, bounded=True)
     simulation.run(one("small", 300), one("small too", 100))
     simulation.run(one("large", 700))
-    assert [trim["reason"] for trim in simulation.trims("headroom")] == ["room"]
+    assert [trim["reason"] for trim in simulation.trims("room")] == ["room"]
     assert simulation.allocator.retries == 0
 
 
@@ -158,7 +158,7 @@ def test_batches_that_the_cache_can_hold_run_from_it_though_the_device_is_full()
     for _ in range(9):
         simulation.run(one("large", 900))
     assert simulation.allocator.device_frees == 0
-    assert simulation.trims("headroom") == []
+    assert simulation.trims("room") == []
 
 
 def test_a_request_of_many_clouds_is_cut_where_it_is_predicted_not_to_fit():
