@@ -21,7 +21,7 @@ from benchmarks.service.processes import Server, serving
 from benchmarks.service.wires import BYTES_OVER_HTTP, BYTES_OVER_OIP, TENSOR_OVER_OIP
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
-from farpoint_models.programs import Joining, Manifest, Role, TensorSpec
+from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
 from farpoint_models.programs.export import export_program
 from farpoint_models.programs.program import Program
 
@@ -39,7 +39,7 @@ def program(path: Path) -> Program:
     """PointNet++ (SSG classification) of the paper's size, random weights, written to `path`."""
     torch.manual_seed(0)
     manifest = Manifest(
-        Joining.EQUAL,
+        Batching.EQUAL,
         (TensorSpec("cloud", Role.POINTS, "float32", ("B", "N", 3)),),
         (TensorSpec("logits", Role.PER_CLOUD, "float32", ("B", CLASSES)),),
         {"N": (512, None)},

@@ -13,7 +13,7 @@ from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DeviceFailedError, StartError
 from farpoint_server.memory import environment, host
 from farpoint_server.observability import logging
-from farpoint_server.processes import place
+from farpoint_server.processes import slot
 from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.supervisor import supervise
 
@@ -24,10 +24,10 @@ def main() -> None:
     Exit status: 0 drained, 1 calls were cut off, 2 cannot start, 3 the device failed for good,
     or a task did that the server cannot do without.
     """
-    given = place.from_environment()
-    own, settings = given or (place.Place(), cli.parse())
+    given = slot.from_environment()
+    own, settings = given or (slot.ProcessSlot(), cli.parse())
     if given is not None:
-        place.end_with_parent(own.parent)
+        slot.end_with_parent(own.parent)
     if sys.stderr is None:
         # Whatever is opened next would be standard error, and be written over.
         _refuse("standard error is closed, where the log goes: use 2>/dev/null", sys.stdout)

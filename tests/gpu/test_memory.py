@@ -1,4 +1,4 @@
-"""The promises of docs/memory.md on a real GPU; part of `make gpu-check`."""
+"""The promises of docs/operations.md on a real GPU; part of `make gpu-check`."""
 
 import json
 import os
@@ -106,7 +106,7 @@ def test_a_real_out_of_memory_recovers_and_the_next_request_succeeds():
 
 
 def test_the_time_of_a_trim_grows_with_its_segments(record_property):
-    """Prints the table that docs/memory.md asks for; run with -s to see it."""
+    """Prints the table that docs/operations.md asks for; run with -s to see it."""
     manager = cuda_device.manager()
     table = {}
     total = torch.cuda.get_device_properties(0).total_memory

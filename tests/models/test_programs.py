@@ -14,7 +14,7 @@ from tests.support.programs import RAGGED, Segmenter, segmenter_manifest
 from torch import Tensor, nn
 
 from farpoint_models.programs import (
-    Joining,
+    Batching,
     Manifest,
     ProgramError,
     Role,
@@ -27,7 +27,7 @@ from farpoint_models.programs.export import compare, export_program
 
 POINTS = TensorSpec("xyz", Role.POINTS, "float32", ("B", "N", 3))
 SCORES = TensorSpec("scores", Role.PER_POINT, "float32", ("B", "N", 4))
-SIMPLE = Manifest(Joining.EQUAL, (POINTS,), (SCORES,))
+SIMPLE = Manifest(Batching.EQUAL, (POINTS,), (SCORES,))
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +67,8 @@ def altered(segmenter: Path, tmp_path: Path) -> Callable[..., Path]:
         ({"inputs": (replace(POINTS, role=Role.PER_SAMPLE),)}, "a role among .* got per_sample"),
         ({"outputs": (replace(SCORES, shape=("B", 4)),)}, r"dimensions \('B', 'N'\)"),
         ({"outputs": (replace(SCORES, role=Role.PER_SAMPLE, shape=("B", 7)),)}, "for the samples"),
-        ({"joining": Joining.PADDED}, "one input of the role lengths, got 0"),
-        ({"joining": Joining.RAGGED}, r"dimensions \('P',\)"),
+        ({"batching": Batching.PADDED}, "one input of the role lengths, got 0"),
+        ({"batching": Batching.RAGGED}, r"dimensions \('P',\)"),
         ({"limits": {"B": (2, None)}}, "expected 1 cloud or more, got 2"),
         ({"inputs": (replace(POINTS, shape=("N", 3)),)}, r"dimensions \('N',\)|a dimension B"),
     ],
@@ -83,8 +83,8 @@ def test_a_manifest_that_contradicts_itself_is_refused(changes, reason):
     [
         ("{", "expected JSON"),
         ("[]", "expected the format 'farpoint.program/1', got None"),
-        ('{"format": "farpoint.program/1"}', "expected the key 'joining', got none"),
-        ('{"format": "farpoint.program/1", "joining": "often"}', "ragged, padded, equal, alone"),
+        ('{"format": "farpoint.program/1"}', "expected the key 'batching', got none"),
+        ('{"format": "farpoint.program/1", "batching": "often"}', "ragged, padded, equal, alone"),
     ],
 )
 def test_a_file_that_is_no_manifest_is_refused(text, reason):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from farpoint_models.programs import Joining, Manifest, Role, TensorSpec
+from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
 from farpoint_ops import farthest_point_sample, gather_points
 
 XYZ = TensorSpec("xyz", Role.POINTS, "float32", ("B", "N", 3))
@@ -30,9 +30,9 @@ class Segmenter(nn.Module):
         }
 
 
-def segmenter_manifest(joining: Joining = Joining.EQUAL) -> Manifest:
+def segmenter_manifest(batching: Batching = Batching.EQUAL) -> Manifest:
     return Manifest(
-        joining,
+        batching,
         (
             XYZ,
             TensorSpec("color", Role.PER_POINT, "float32", ("B", 2, "N")),
@@ -67,7 +67,7 @@ class RaggedPool(nn.Module):
 
 
 RAGGED = Manifest(
-    Joining.RAGGED,
+    Batching.RAGGED,
     (
         TensorSpec("xyz", Role.POINTS, "float32", ("P", 3)),
         TensorSpec("ends", Role.OFFSETS, "int64", ("B",)),
@@ -92,7 +92,7 @@ class Halves(nn.Module):
 
 
 PADDED = Manifest(
-    Joining.PADDED,
+    Batching.PADDED,
     (XYZ, TensorSpec("lengths", Role.LENGTHS, "int64", ("B",))),
     (
         TensorSpec("rows", Role.PER_SAMPLE, "int32", ("B", "M"), counts="counts"),

@@ -90,7 +90,7 @@ Layout layout_of(const SearchBatch& batch, int device) {
 
 }  // namespace
 
-// Instructions of the busiest processor's warps, as counted on executed PTX (decision 0083). The
+// Instructions of the busiest processor's warps, as counted on executed PTX (decision 0007). The
 // index has to halve them: a sort waits for memory more than a scan does.
 bool wants_index(const SearchBatch& batch, Search search, int device) {
   struct Instructions {

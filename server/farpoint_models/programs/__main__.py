@@ -14,12 +14,12 @@ from typing import Any
 from torch import nn
 
 from farpoint_models.programs.export import TOLERANCE, export_program
-from farpoint_models.programs.manifest import Joining, Manifest
+from farpoint_models.programs.manifest import Batching, Manifest
 from farpoint_models.programs.tensors import ProgramError, Role, TensorSpec
 
 _EXAMPLE = """\
 example, a segmenter whose forward is (xyz, color) -> scores:
-  farpoint export model.py:segmenter segmenter.pt2 --joining equal \\
+  farpoint export model.py:segmenter segmenter.pt2 --batching equal \\
     --input points:xyz=B,N,3 --input per_point:color=B,3,N --output per_point:scores=B,13,N \\
     --limit N=512,65536
 roles of inputs: points, per_point, per_cloud, lengths, offsets
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         manifest = Manifest(
-            joining=options.joining,
+            batching=options.batching,
             inputs=tuple(map(_tensor, options.input)),
             outputs=tuple(map(_tensor, options.output)),
             limits=dict(map(_limit, options.limit)),
@@ -68,11 +68,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--input", help="in the order of forward; float32 by default", **tensor)
     parser.add_argument("--output", help="in the order of what it returns", **tensor)
     parser.add_argument(
-        "--joining",
-        type=Joining,
-        choices=[*Joining],
-        default=Joining.EQUAL,
-        metavar="|".join(j.value for j in Joining),
+        "--batching",
+        type=Batching,
+        choices=[*Batching],
+        default=Batching.EQUAL,
+        metavar="|".join(j.value for j in Batching),
     )
     parser.add_argument("--limit", action="append", default=[], metavar="NAME=LEAST[,MOST]")
     parser.add_argument(

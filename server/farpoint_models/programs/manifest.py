@@ -29,7 +29,7 @@ _NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 E = TypeVar("E", bound=Enum)
 
 
-class Joining(str, Enum):
+class Batching(str, Enum):
     """Which requests may run as one call of the program."""
 
     RAGGED = "ragged"
@@ -46,7 +46,7 @@ class Joining(str, Enum):
 class Manifest:
     """What a program takes and gives, checked in itself."""
 
-    joining: Joining
+    batching: Batching
     inputs: tuple[TensorSpec, ...]
     """In the order of the graph."""
     outputs: tuple[TensorSpec, ...]
@@ -92,7 +92,7 @@ class Manifest:
     @property
     def is_ragged(self) -> bool:
         """Whether clouds lie end to end."""
-        return self.joining is Joining.RAGGED
+        return self.batching is Batching.RAGGED
 
     def to_json(self) -> str:
         """What `parse_manifest` reads."""
@@ -110,7 +110,7 @@ def parse_manifest(text: str | bytes) -> Manifest:
         raise ProgramError(f"manifest: expected the format {FORMAT!r}, got {found!r}")
     try:
         return Manifest(
-            joining=_member(Joining, content["joining"], "joining"),
+            batching=_member(Batching, content["batching"], "batching"),
             inputs=tuple(_spec(item) for item in content["inputs"]),
             outputs=tuple(_spec(item) for item in content["outputs"]),
             limits={k: _limit(k, v) for k, v in content.get("limits", {}).items()},
@@ -119,7 +119,7 @@ def parse_manifest(text: str | bytes) -> Manifest:
     except KeyError as error:
         raise ProgramError(f"manifest: expected the key {error}, got none") from None
     except (TypeError, ValueError, AttributeError) as error:
-        raise ProgramError(f"manifest: expected what docs/serving_models.md has, {error}") from None
+        raise ProgramError(f"manifest: expected what docs/models.md has, {error}") from None
 
 
 def _spec(item: Mapping[str, Any]) -> TensorSpec:
@@ -165,7 +165,7 @@ def _check(manifest: Manifest) -> None:
             _check_tensor(manifest, spec, kind, roles)
     if sum(spec.role is Role.POINTS for spec in manifest.inputs) != 1:
         raise ProgramError("manifest: inputs: expected one of the role points, got none or several")
-    _check_joining(manifest)
+    _check_batching(manifest)
 
 
 def _check_tensor(manifest: Manifest, spec: TensorSpec, kind: str, roles: set[Role]) -> None:
@@ -213,22 +213,22 @@ def _expected_dimensions(manifest: Manifest, spec: TensorSpec) -> Iterable[tuple
     return [(*clouds, ROWS)] if rows else [clouds]
 
 
-def _check_joining(manifest: Manifest) -> None:
-    needed = {Joining.RAGGED: Role.OFFSETS, Joining.PADDED: Role.LENGTHS}.get(manifest.joining)
+def _check_batching(manifest: Manifest) -> None:
+    needed = {Batching.RAGGED: Role.OFFSETS, Batching.PADDED: Role.LENGTHS}.get(manifest.batching)
     if needed is not None and len(_names(manifest.inputs, needed)) != 1:
-        joining = manifest.joining.value
+        batching = manifest.batching.value
         raise ProgramError(
-            f"manifest: joining {joining}: expected one input of the role {needed.value}, got "
+            f"manifest: batching {batching}: expected one input of the role {needed.value}, got "
             f"{len(_names(manifest.inputs, needed))}"
         )
-    if manifest.joining is not Joining.ALONE and manifest.limit(CLOUDS)[0] > 1:
+    if manifest.batching is not Batching.ALONE and manifest.limit(CLOUDS)[0] > 1:
         raise ProgramError(
             f"manifest: limits of B: expected 1 cloud or more, got {manifest.limit(CLOUDS)[0]} "
             "(torch.export assumes two clouds where it sees B+1 offsets: take the ends, (B,))"
         )
-    if not manifest.has_clouds and manifest.joining is not Joining.ALONE:
+    if not manifest.has_clouds and manifest.batching is not Batching.ALONE:
         raise ProgramError(
-            f"manifest: joining {manifest.joining.value}: expected a dimension B, got none"
+            f"manifest: batching {manifest.batching.value}: expected a dimension B, got none"
         )
 
 

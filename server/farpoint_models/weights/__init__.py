@@ -1,4 +1,4 @@
-"""The weights that come with the package; docs/model.md says what they are good for."""
+"""The weights that come with the package; docs/models.md says what they are good for."""
 
 from pathlib import Path
 

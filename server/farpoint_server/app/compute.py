@@ -18,7 +18,7 @@ from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import manager_of
 from farpoint_server.memory.monitor import MemoryMonitor
 from farpoint_server.models.registry import Registry
-from farpoint_server.processes.place import Place
+from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.scheduling.batcher import Batcher, first_done
 from farpoint_server.scheduling.cost import CostModel
 from farpoint_server.scheduling.lane import BatchMetrics
@@ -45,11 +45,13 @@ class Compute:
         StartError: the settings do not fit this machine.
     """
 
-    def __init__(self, settings: Settings, health: Health, metrics: Metrics, place: Place) -> None:
+    def __init__(
+        self, settings: Settings, health: Health, metrics: Metrics, slot: ProcessSlot
+    ) -> None:
         self._health = health
         self._hung: set[int] = set()
         self.allocator_settings = os.environ.get(environment.NAME, "")
-        self.engines = _make_engines(settings, place, self.allocator_settings)
+        self.engines = _make_engines(settings, slot, self.allocator_settings)
         self.devices = [engine.device for engine in self.engines]
         self.batchers = [
             self._make_batcher(index, settings, metrics) for index in range(len(self.engines))
@@ -124,12 +126,12 @@ class Compute:
             engine.stop()
 
 
-def _make_engines(settings: Settings, place: Place, allocator_settings: str) -> list[Engine]:
+def _make_engines(settings: Settings, slot: ProcessSlot, allocator_settings: str) -> list[Engine]:
     everything = devices.resolve_all(settings.device)
     gpus = [device for device in everything if device.type == "cuda"]
-    own = place.own_gpus(gpus)
+    own = slot.own_gpus(gpus)
     chosen = [device for device in everything if device.type == "cpu" or device in own]
-    cores = max(1, devices.available_cores() // place.count)
+    cores = max(1, devices.available_cores() // slot.count)
     threads = settings.cpu_threads or devices.cores_each(chosen, cores)
     # That of the calling thread: small work runs on the event loop itself.
     torch.set_num_threads(threads)
@@ -137,7 +139,7 @@ def _make_engines(settings: Settings, place: Place, allocator_settings: str) -> 
     report = structlog.get_logger("farpoint.memory").info
     managers = {}
     for device in dict.fromkeys(chosen):
-        sharers = place.count if device.type == "cpu" else place.sharers(device, gpus)
+        sharers = slot.count if device.type == "cpu" else slot.sharers(device, gpus)
         managers[device] = manager_of(
             device, options, gate, allocator_settings, report, sharers=sharers
         )

@@ -6,19 +6,19 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from farpoint_server.config.models import DEFAULT
 from farpoint_server.models.registry import Registry
-from farpoint_server.processes.place import Place
+from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.services.for_all import CHANGING, answer_for_all
 from farpoint_server.services.methods import Handler
 from farpoint_server.services.registration import Servicers
 from farpoint_server.transport.peers import SERVICE, Peers, PeerServer
 
 
-class OtherProcesses:
+class PeerProcesses:
     """Those beside this one; there are none where it is alone, and then nothing is different."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._peers = Peers({index: place.peer_address(index) for index in place.others})
+    def __init__(self, slot: ProcessSlot) -> None:
+        self._slot = slot
+        self._peers = Peers({index: slot.peer_address(index) for index in slot.others})
         self._server: PeerServer | None = None
         self._exposition: Callable[[], bytes] = bytes
 
@@ -30,9 +30,9 @@ class OtherProcesses:
     ) -> None:
         """Has the others be answered."""
         self._exposition = exposition
-        if self._place.is_alone:
+        if self._slot.is_alone:
             return
-        server = PeerServer(self._place.peer_address(self._place.index), CHANGING)
+        server = PeerServer(self._slot.peer_address(self._slot.index), CHANGING)
         servicers.add_to_peers(server.registry)
 
         async def state() -> bytes:
@@ -50,9 +50,9 @@ class OtherProcesses:
 
     def wrap(self, path: str, handler: Handler) -> Handler:
         """What answers a method for all processes, given the path and the handler of this one."""
-        if self._place.is_alone:
+        if self._slot.is_alone:
             return handler
-        return answer_for_all(self._peers, self._place.index, path, handler)
+        return answer_for_all(self._peers, self._slot.index, path, handler)
 
     async def start(self) -> list[str] | None:
         """Answers the others; the models that they have, None if none of them serves yet."""
@@ -73,10 +73,10 @@ class OtherProcesses:
 
     async def metrics(self) -> Mapping[int, str] | None:
         """What every process exposes, by its index; None where this one is alone."""
-        if self._place.is_alone:
+        if self._slot.is_alone:
             return None
         own = await asyncio.to_thread(self._exposition)
-        texts = {self._place.index: own, **await self._peers.ask(f"/{SERVICE}/GetMetrics")}
+        texts = {self._slot.index: own, **await self._peers.ask(f"/{SERVICE}/GetMetrics")}
         return {index: text.decode() for index, text in texts.items()}
 
     async def serve(self) -> bool:

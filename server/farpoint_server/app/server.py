@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from farpoint_server.app.compute import Compute
-from farpoint_server.app.others import OtherProcesses
+from farpoint_server.app.others import PeerProcesses
 from farpoint_server.app.services import add_gauges, make_services
 from farpoint_server.app.transport import Transport
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DeviceFailedError
 from farpoint_server.observability.setup import Telemetry
 from farpoint_server.processes.link import Link
-from farpoint_server.processes.place import Place
+from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.request_context import Fields
 from farpoint_server.services.registration import SERVICES, health_names
 from farpoint_server.transport.health import Health
@@ -33,14 +33,14 @@ class App:
         StartError: the settings do not fit this machine.
     """
 
-    def __init__(self, settings: Settings, place: Place = Place()) -> None:  # noqa: B008
+    def __init__(self, settings: Settings, slot: ProcessSlot = ProcessSlot()) -> None:  # noqa: B008
         self._settings = settings
         self._health = health = Health(health_names(settings))
-        self._others = OtherProcesses(place)
+        self._others = PeerProcesses(slot)
         self._telemetry = telemetry = Telemetry(settings, lambda: self.is_serving, self._others)
         metrics = telemetry.instruments.batches_of
-        self._compute = compute = Compute(settings, health, metrics, place)
-        self._transport = transport = Transport(settings, place, telemetry, compute.busy_s)
+        self._compute = compute = Compute(settings, health, metrics, slot)
+        self._transport = transport = Transport(settings, slot, telemetry, compute.busy_s)
         services = make_services(settings, compute, transport, health)
         admin_over_http = settings.admin_over_http
         services.add_to(transport.servers, self.calls, admin_over_http, self._others.wrap)
@@ -107,7 +107,7 @@ class App:
         return not unanswered
 
 
-async def serve(settings: Settings, place: Place) -> bool:
+async def serve(settings: Settings, slot: ProcessSlot) -> bool:
     """Serves until a signal of `_signals`; returns whether every accepted call was answered.
 
     Raises:
@@ -116,8 +116,8 @@ async def serve(settings: Settings, place: Place) -> bool:
             process.
     """
     signals = _signals()
-    app = App(settings, place)
-    link = None if place.is_alone else Link(place.link, lambda: app.is_serving)
+    app = App(settings, slot)
+    link = None if slot.is_alone else Link(slot.link, lambda: app.is_serving)
     if link is None:
         log.info("ready", **await app.start())
     else:

@@ -28,7 +28,7 @@ from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.services.registration import Servicers
 from farpoint_server.services.sampling import SamplingServicer
 from farpoint_server.transport.health import Health
-from farpoint_server.transport.receive import ReceiveTurns
+from farpoint_server.transport.receive import Receiver
 
 
 def make_services(
@@ -41,7 +41,7 @@ def make_services(
     model_limits = replace(limits, points=min(limits.points, settings.max_encode_points))
     statistics = ModelStatistics()
     pipeline = Pipeline(
-        *(limits, transport.admission, ReceiveTurns(settings.receive_turns), compute.batcher),
+        *(limits, transport.admission, Receiver(settings.receive_turns), compute.batcher),
         *(compute.engines, transport.threads, transport.shared_memory.regions, statistics),
     )
     repository = ModelRepository(

@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.observability.setup import Telemetry
-from farpoint_server.processes.place import Place
+from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.request_context import Fields
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.open_inference import rest
@@ -38,16 +38,18 @@ class Transport:
     """
 
     def __init__(
-        self, settings: Settings, place: Place, telemetry: Telemetry, busy_s: Callable[[], float]
+        self,
+        settings: Settings,
+        slot: ProcessSlot,
+        telemetry: Telemetry,
+        busy_s: Callable[[], float],
     ) -> None:
         self._telemetry = telemetry
         retry_ms = settings.overload_retry_ms
         self.in_flight = InFlight()
         self.admission = Admission(
-            settings.max_points_in_flight,
-            settings.max_bytes_in_flight,
-            retry_ms,
-            settings.caller_share,
+            *(settings.max_points_in_flight, settings.max_bytes_in_flight),
+            *(retry_ms, settings.caller_share),
         )
         self.outgoing = Outgoing(
             self.admission, settings.send_timeout_s, count_refusal=telemetry.calls.count_refusal
@@ -56,14 +58,14 @@ class Transport:
         self.shared_memory = SharedMemoryServer(settings)
         load = None
         if settings.load_reports == "on":
-            load = LoadReport(busy_s, max(1, devices.available_cores() // place.count))
+            load = LoadReport(busy_s, max(1, devices.available_cores() // slot.count))
         limits = CallLimits(settings.max_concurrent_rpcs, settings.max_caller_rpcs, retry_ms)
         requests = RequestInterceptor(
             *(self.in_flight, telemetry.calls, limits, self.outgoing),
             *(settings.idle_timeout_s, load),
         )
         interceptors = [*telemetry.interceptors, requests]
-        self.servers = GrpcServers(settings, interceptors, is_first=place.index == 0)
+        self.servers = GrpcServers(settings, interceptors, is_first=slot.index == 0)
         bodies = BodyLimits(
             *(self.admission, self.threads, settings.max_message_bytes),
             settings.max_request_clouds,

@@ -9,7 +9,7 @@ from farpoint_server.memory.policy import MIB, Options
 
 
 class MemorySettings(BaseSettings):
-    """Memory (docs/memory.md)"""
+    """Memory (docs/operations.md)"""
 
     memory_policy: Literal["on", "off"] = Field(
         "on",

@@ -38,7 +38,7 @@ Encoders: TypeAlias = Annotated[
 
 
 class ModelSettings(BaseSettings):
-    """Models (docs/model.md, docs/serving_models.md)"""
+    """Models (docs/models.md)"""
 
     encoder: Encoders = Field(
         (DEFAULT,),

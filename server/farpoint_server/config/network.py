@@ -57,7 +57,7 @@ class AccessSettings(BaseSettings):
 
 
 class HttpSettings(BaseSettings):
-    """HTTP, metrics and traces (docs/observability.md)"""
+    """HTTP, metrics and traces (docs/operations.md)"""
 
     http_listen: HostPort | None = Field(
         None,

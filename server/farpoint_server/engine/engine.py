@@ -172,7 +172,7 @@ class Engine:
 
     def _begin(self, batch: Batch[Answer], pipeline: Pipeline[Any]) -> list[Any]:
         """Overlaps the batch with the one before only where memory allows."""
-        fits = self.memory.has_room_beside(batch.predicted_bytes)
+        fits = self.memory.has_headroom(batch.predicted_bytes)
         pipeline.wait(DEPTH - 1 if fits else 0)
         return self.memory.run(batch, partial(self._forward, batch), _service_error)
 

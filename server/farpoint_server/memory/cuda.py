@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import torch
 
 from farpoint_server.memory.host import Heap
-from farpoint_server.memory.snapshot import Room, Stats
+from farpoint_server.memory.snapshot import Headroom, Stats
 
 
 class CudaAllocator:
@@ -41,9 +41,9 @@ class CudaAllocator:
             heap_releasable=heap.releasable,
         )
 
-    def room(self) -> Room:
+    def headroom(self) -> Headroom:
         free, total = torch.cuda.mem_get_info(self._device)
-        return Room(free, total)
+        return Headroom(free, total)
 
     def trim(self) -> None:
         # Waits here, so that the wait is not taken for the cost of freeing.

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
-from farpoint_server.memory.snapshot import Room, Stats
+from farpoint_server.memory.snapshot import Headroom, Stats
 
 # Options of mallopt (malloc.h): name, number, value.
 #
@@ -129,8 +129,8 @@ class Heap:
         releasable = min(use.free, max(0, beyond))
         return Stats(allocated=use.used, reserved=use.used + releasable, releasable=releasable)
 
-    def room(self) -> Room:
-        return machine_room()
+    def headroom(self) -> Headroom:
+        return machine_headroom()
 
     def trim(self) -> None:
         self._malloc.trim()
@@ -174,7 +174,7 @@ def anonymous_bytes() -> int:
     return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
 
 
-def machine_room(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> Room:
+def machine_headroom(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> Headroom:
     """RAM that can still be had, page cache that would make way included.
 
     The tighter of the machine and the cgroup (version 2) counts. Zeros, i.e. unknown, where the
@@ -186,11 +186,11 @@ def machine_room(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> Room:
         limit = (cgroup / "memory.max").read_text().strip()
         used = int((cgroup / "memory.current").read_text())
     except (OSError, ValueError):
-        return Room(free, total)
+        return Headroom(free, total)
     if not limit.isdecimal() or int(limit) >= total:  # "max": no limit
-        return Room(free, total)
+        return Headroom(free, total)
     left = int(limit) - used + _table(cgroup / "memory.stat").get("inactive_file", 0)
-    return Room(min(free, max(0, left)), int(limit))
+    return Headroom(min(free, max(0, left)), int(limit))
 
 
 def _pages() -> tuple[int, int]:

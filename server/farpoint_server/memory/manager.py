@@ -41,7 +41,7 @@ class Manager(Trimmer):
         """Has the batch that calls this count as in flight until what is returned is called."""
         return self._gate.hold_shared()
 
-    def has_room_beside(self, predicted: int) -> bool:
+    def has_headroom(self, predicted: int) -> bool:
         """Whether a batch fits with those in flight, uncut, and with nothing to be flushed."""
         return not self.bounded or self._budget.fits_uncut(predicted)
 

@@ -5,7 +5,7 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
-from farpoint_server.memory.snapshot import Allocator, Room, Stats
+from farpoint_server.memory.snapshot import Allocator, Headroom, Stats
 
 # How torch's CPU allocator words it, in a plain RuntimeError.
 _CPU_OOM = ("can't allocate memory", "not enough memory")
@@ -13,7 +13,7 @@ _CUDA_ERROR_MEMORY_ALLOCATION = 2
 # A batch that takes half of what there is leaves the other half for the next one's copy.
 BATCH_SHARE = 0.5
 # mem_get_info is a driver call.
-ROOM_AGE_S = 1.0
+HEADROOM_AGE_S = 1.0
 # Batches that are smaller are not checked before they begin.
 SMALL_BYTES = 1 << 20
 
@@ -115,18 +115,18 @@ class Budget:
         self._clock = clock
         stats = allocator.stats()
         # Replaced as a whole: the threads of all lanes read it.
-        self._seen = room, _, _ = allocator.room(), stats.reserved, clock()
-        total = room.total - reserve
+        self._seen = headroom, _, _ = allocator.headroom(), stats.reserved, clock()
+        total = headroom.total - reserve
         best = total if limit is None else min(limit, total)
         self._capacity = max(0, best - stats.allocated)
 
-    def room(self, stats: Stats, max_age_s: float = ROOM_AGE_S) -> Room:
-        """The whole device's room: what others take as of at most `max_age_s` ago, we as of now."""
-        now, (room, reserved, seen) = self._clock(), self._seen
+    def headroom(self, stats: Stats, max_age_s: float = HEADROOM_AGE_S) -> Headroom:
+        """The device's headroom: what others take as of at most `max_age_s` ago, we as of now."""
+        now, (headroom, reserved, seen) = self._clock(), self._seen
         if now - seen >= max_age_s:
-            self._seen = room, reserved, _ = self._allocator.room(), stats.reserved, now
-        free = room.free + reserved - stats.reserved
-        return Room(min(max(0, free), room.total), room.total)
+            self._seen = headroom, reserved, _ = self._allocator.headroom(), stats.reserved, now
+        free = headroom.free + reserved - stats.reserved
+        return Headroom(min(max(0, free), headroom.total), headroom.total)
 
     def check(self, predicted: int) -> None:
         """Raises TooLarge for a request of `predicted` bytes that this device can never do."""
@@ -139,13 +139,15 @@ class Budget:
     def batch_bytes(self) -> float:
         """Bytes that one batch may take now if it can be cut."""
         stats = self._allocator.stats()
-        return BATCH_SHARE * self._available(stats, self.room(stats))
+        return BATCH_SHARE * self._available(stats, self.headroom(stats))
 
     def fits_uncut(self, predicted: int) -> bool:
         """Whether a batch fits now without being cut, and without a flush of the cache."""
         stats = self._allocator.stats()
-        room = self.room(stats)
-        most = min(self._uninterrupted(stats, room), BATCH_SHARE * self._available(stats, room))
+        headroom = self.headroom(stats)
+        most = min(
+            self._uninterrupted(stats, headroom), BATCH_SHARE * self._available(stats, headroom)
+        )
         return predicted <= most
 
     def may_begin(self, predicted: int, trim: Callable[[], object]) -> bool:
@@ -161,21 +163,21 @@ class Budget:
         if predicted < SMALL_BYTES:
             return True
         stats = self._allocator.stats()
-        room = self.room(stats)
-        if predicted > self._uninterrupted(stats, room):
-            room = self.room(stats, max_age_s=0)
-            if stats.releasable and predicted > room.free - self._reserve:
+        headroom = self.headroom(stats)
+        if predicted > self._uninterrupted(stats, headroom):
+            headroom = self.headroom(stats, max_age_s=0)
+            if stats.releasable and predicted > headroom.free - self._reserve:
                 trim()
                 stats = self._allocator.stats()
-                room = self.room(stats, max_age_s=0)
-        return predicted <= max(stats.idle, self._available(stats, room))
+                headroom = self.headroom(stats, max_age_s=0)
+        return predicted <= max(stats.idle, self._available(stats, headroom))
 
-    def _uninterrupted(self, stats: Stats, room: Room) -> int:
+    def _uninterrupted(self, stats: Stats, headroom: Headroom) -> int:
         """Bytes that a batch may take now without a flush of the cache."""
-        return max(stats.idle, room.free - self._reserve)
+        return max(stats.idle, headroom.free - self._reserve)
 
-    def _available(self, stats: Stats, room: Room) -> int:
+    def _available(self, stats: Stats, headroom: Headroom) -> int:
         """Bytes that a batch may take now, after a trim if need be."""
-        limit = room.total if self.limit is None else self.limit
-        left = room.free + stats.releasable - self._reserve
+        limit = headroom.total if self.limit is None else self.limit
+        left = headroom.free + stats.releasable - self._reserve
         return max(0, min(limit - stats.allocated, left))

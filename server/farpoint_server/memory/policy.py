@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from math import inf
 
-from farpoint_server.memory.snapshot import Reason, Room, Stats
+from farpoint_server.memory.snapshot import Headroom, Reason, Stats
 
 MIB = 1 << 20
 # A device is unhealthy after so many batches out of memory in so many seconds.
@@ -50,13 +50,13 @@ class Thresholds:
     interval_s: float = 10.0
     min_trim_bytes: int = 64 * MIB
 
-    def low_water(self, room: Room) -> int:
+    def low_water(self, headroom: Headroom) -> int:
         """Free bytes below which the device counts as full.
 
         At most a tenth of it, or a small device would always be full.
         """
-        wanted = max(self.hard_bytes, int(self.hard_share * room.total))
-        return min(wanted, room.total // 10)
+        wanted = max(self.hard_bytes, int(self.hard_share * headroom.total))
+        return min(wanted, headroom.total // 10)
 
 
 # A trim of the heap costs milliseconds and the next request pays page faults alone. A trim of a
@@ -80,25 +80,25 @@ class TrimPolicy:
         return now - self._last_trim >= self.thresholds.interval_s
 
     def decide(
-        self, now: float, stats: Stats, room: Room, *, waiting: int, last_work: float
+        self, now: float, stats: Stats, headroom: Headroom, *, waiting: int, last_work: float
     ) -> Reason | None:
         """The reason for a trim now, if there is one.
 
         Args:
             now: Seconds of a monotonic clock.
             stats: The allocator's.
-            room: The whole device's.
+            headroom: The whole device's.
             waiting: Requests in the queue.
             last_work: When the last batch ended.
         """
-        limits, available = self.thresholds, room.free + stats.reserved
+        limits, available = self.thresholds, headroom.free + stats.reserved
         # A load that fills the device by itself would fill it again after each trim.
         others_took = available < self._available - limits.min_trim_bytes
         self._available = max(self._available, available)
         if not self.is_due(now):
             return None
         gain = stats.releasable - self._kept
-        is_full = room.free < limits.low_water(room)
+        is_full = headroom.free < limits.low_water(headroom)
         if is_full and others_took and gain >= limits.min_trim_bytes:
             return Reason.HARD
         is_idle = waiting == 0 and now - last_work >= limits.idle_s
@@ -106,7 +106,9 @@ class TrimPolicy:
             return Reason.IDLE
         return None
 
-    def trimmed(self, now: float, reason: Reason, before: Stats, left: Stats, room: Room) -> None:
+    def trimmed(
+        self, now: float, reason: Reason, before: Stats, left: Stats, headroom: Headroom
+    ) -> None:
         """Remembers a trim: when it was, and what it could not release, which is not tried again.
 
         Args:
@@ -114,14 +116,14 @@ class TrimPolicy:
             reason: Of the trim.
             before: The allocator's statistics then.
             left: Those after it.
-            room: The whole device's, before it.
+            headroom: The whole device's, before it.
         """
         self._last_trim = now
         # What other threads freed meanwhile is not counted: the next trim can release that.
         stayed = before.releasable - (before.reserved - left.reserved)
         self._kept = min(left.releasable, max(0, stayed))
         if reason in (Reason.HARD, Reason.ROOM):
-            self._available = room.free + before.reserved
+            self._available = headroom.free + before.reserved
 
 
 class OomTracker:
@@ -140,6 +142,6 @@ class OomTracker:
         full = len(self._times) == OOMS
         self.is_unhealthy |= full and now - self._times[0] < OOMS_S
 
-    def after_trim(self, *, has_room: bool) -> None:
+    def after_trim(self, *, has_headroom: bool) -> None:
         """A trim that freed enough makes the device healthy again."""
-        self.is_unhealthy &= not has_room
+        self.is_unhealthy &= not has_headroom

@@ -42,7 +42,7 @@ class Stats:
 
 
 @dataclass(frozen=True)
-class Room:
+class Headroom:
     """Bytes of a whole device, over all of its users."""
 
     free: int
@@ -59,7 +59,7 @@ class Allocator(Protocol):
         """The counters now; cheap."""
         ...
 
-    def room(self) -> Room:
+    def headroom(self) -> Headroom:
         """What all processes leave of the device; a driver call, so not for every request."""
         ...
 
@@ -119,7 +119,7 @@ class MemorySnapshot:
     taken: float = 0.0
     """Seconds of time.monotonic."""
     stats: Stats = field(default_factory=Stats)
-    room: Room = field(default_factory=lambda: Room(0, 0))
+    headroom: Headroom = field(default_factory=lambda: Headroom(0, 0))
     limit: int | None = None
     """Most bytes that this process may hold; None is no limit."""
     trims: Mapping[Reason, Trims] = field(default_factory=dict)

@@ -101,7 +101,7 @@ class Trimmer:
             return None
         now, stats = self._clock(), self._allocator.stats()
         reason = self._policy.decide(
-            now, stats, self._budget.room(stats), waiting=waiting, last_work=self._last_work
+            now, stats, self._budget.headroom(stats), waiting=waiting, last_work=self._last_work
         )
         if reason is not None and not self._enabled:
             reason = None
@@ -133,16 +133,18 @@ class Trimmer:
         if self.is_lost or self._allocator.capturing():
             return None
         now, before = self._clock(), self._allocator.stats()
-        room = self._budget.room(before)
+        headroom = self._budget.headroom(before)
         host = reason not in (Reason.HARD, Reason.ROOM)
         seconds = self._release(host=host)
         left = self._allocator.stats()
         returned = before.reserved - left.reserved
         if host:
             returned += before.host_releasable - left.host_releasable
-        self._policy.trimmed(now, reason, before, left, room)
-        room = self._budget.room(left, max_age_s=0)
-        self._ooms.after_trim(has_room=room.free >= self._policy.thresholds.low_water(room))
+        self._policy.trimmed(now, reason, before, left, headroom)
+        headroom = self._budget.headroom(left, max_age_s=0)
+        self._ooms.after_trim(
+            has_headroom=headroom.free >= self._policy.thresholds.low_water(headroom)
+        )
         return self._record(TrimRecord(reason, seconds, max(0, returned)), before, left)
 
     def _release(self, *, host: bool) -> float:
@@ -176,7 +178,7 @@ class Trimmer:
             device=self._allocator.name,
             taken=now,
             stats=stats,
-            room=self._budget.room(stats),
+            headroom=self._budget.headroom(stats),
             limit=self._budget.limit,
             trims=self._trims,
             oom_count=self._ooms.count,

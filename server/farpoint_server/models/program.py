@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from farpoint_models.programs import Joining, Manifest
+from farpoint_models.programs import Batching, Manifest
 from farpoint_models.programs.program import Flat
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import ProgramInput, ProgramOutput
 from farpoint_server.errors import InvalidRequestError, shortened
 from farpoint_server.memory.oom import is_out_of_memory, is_sticky
-from farpoint_server.models.joining import (
+from farpoint_server.models.batching import (
     Array,
     Cloud,
     arguments,
@@ -67,7 +67,7 @@ class ProgramWork:
     @property
     def batch_key(self) -> LoadedProgram | None:
         """The program itself, if its manifest lets requests share a call."""
-        return None if self.program.manifest.joining is Joining.ALONE else self.program
+        return None if self.program.manifest.batching is Batching.ALONE else self.program
 
     @property
     def point_count(self) -> int:
@@ -183,7 +183,7 @@ class ProgramBatch:
 def _is_cut(program: LoadedProgram, request: ProgramInput) -> bool:
     """Whether the clouds of a request may run apart from one another."""
     manifest = program.manifest
-    is_whole = manifest.joining is Joining.ALONE and manifest.has_clouds
+    is_whole = manifest.batching is Batching.ALONE and manifest.has_clouds
     return len(request.lengths) > 1 and not is_whole
 
 

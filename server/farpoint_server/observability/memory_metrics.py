@@ -22,8 +22,8 @@ GAUGES: Mapping[str, tuple[str, Read]] = {
         lambda s: s.stats.fragmentation,
     ),
     "host_cache_bytes": ("Pinned host memory, live and cached.", lambda s: s.stats.host_reserved),
-    "free_bytes": ("Free on the device, over all of its users.", lambda s: s.room.free),
-    "total_bytes": ("Of the device.", lambda s: s.room.total),
+    "free_bytes": ("Free on the device, over all of its users.", lambda s: s.headroom.free),
+    "total_bytes": ("Of the device.", lambda s: s.headroom.total),
     "limit_bytes": ("What the server may hold; 0 is no limit.", lambda s: s.limit or 0),
     "healthy": ("1 if the device serves, else 0.", lambda s: s.healthy),
 }

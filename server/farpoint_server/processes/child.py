@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes.place import Place, to_environment
+from farpoint_server.processes.slot import ProcessSlot, to_environment
 
 # Seconds for a process to start, to come back when it is frozen or its event loop stands still, and
 # to become healthy. They are counted in checks, so that no process is killed after the machine
@@ -46,7 +46,7 @@ class Child:
 
     async def run(
         self,
-        place: Callable[[int], Place],
+        slot: Callable[[int], ProcessSlot],
         settings: Settings,
         log_descriptor: int,
         may_begin: Callable[[], Awaitable[object]],
@@ -54,13 +54,13 @@ class Child:
         """Starts the program that this one is as a process of the server; its exit status.
 
         Args:
-            place: Of the process, given the descriptor of its link.
+            slot: Of the process, given the descriptor of its link.
             settings: Its own.
             log_descriptor: Its standard error; closed here once it has it.
             may_begin: Awaited before it may serve.
         """
         ours, theirs = socket.socketpair()
-        environment = {**os.environ, **to_environment(place(theirs.fileno()), settings)}
+        environment = {**os.environ, **to_environment(slot(theirs.fileno()), settings)}
         try:
             self.process = await asyncio.create_subprocess_exec(
                 *(sys.executable, *sys.orig_argv[1:]),

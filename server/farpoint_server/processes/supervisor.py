@@ -17,8 +17,8 @@ import structlog
 from farpoint_server.config.settings import Settings
 from farpoint_server.processes.child import PATIENCE_S, Child
 from farpoint_server.processes.log import LogMerger
-from farpoint_server.processes.place import Place, share
 from farpoint_server.processes.ports import Ports
+from farpoint_server.processes.slot import ProcessSlot, share
 
 # Seconds before a process that ended is replaced: twice as many each time, until one has lived.
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 30.0
@@ -31,7 +31,7 @@ log = structlog.get_logger("farpoint.supervisor")
 
 
 class Supervisor:
-    """Keeps a process in each place until a signal.
+    """Keeps a process in each slot until a signal.
 
     Args:
         settings: Of the whole server, with ports that are taken.
@@ -124,7 +124,7 @@ class Supervisor:
     async def _run(self, child: Child) -> int:
         try:
             return await child.run(
-                lambda link: Place(child.index, self._count, self._folder, link),
+                lambda link: ProcessSlot(child.index, self._count, self._folder, link),
                 self._settings,
                 self._merger.open(),
                 self._may_begin.wait,

@@ -55,7 +55,7 @@ def replica_settings(settings: Settings) -> Settings:
     """
     for name in NOT_HERE:
         if getattr(settings, name):
-            raise ValueError(f"{name} has no effect behind Ray's proxies; see docs/ray.md")
+            raise ValueError(f"{name} has no effect behind Ray's proxies; see docs/deployment.md")
     if settings.http_listen is not None and not settings.http_listen.endswith(":0"):
         raise ValueError(
             "http_listen: replicas of one node cannot share a port: expected HOST:0, got "

@@ -143,7 +143,7 @@ class Replica:
 
     async def __call__(self, _: object) -> str:
         """To HTTP, which Ray's proxies speak as well."""
-        return "farpoint answers gRPC here; see docs/ray.md"
+        return "farpoint answers gRPC here; see docs/deployment.md"
 
 
 def _method_of(method: MethodDescriptor) -> Callable[..., Any]:

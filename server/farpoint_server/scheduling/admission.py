@@ -58,17 +58,17 @@ class Admission:
         """Bytes of the requests that are inside now."""
         return self._bytes
 
-    def check_room(self) -> None:
+    def check_headroom(self) -> None:
         """Raises OverloadedError if not even a request of one point would fit."""
         self._check(request_context.caller.get(), 1, 1)
 
-    def hold(self, points: int, size: int) -> "Hold":
+    def reserve(self, points: int, size: int) -> "Reservation":
         """Counts a request's points and bytes while a block runs, for the caller of the request.
 
         Raises:
             OverloadedError: on entering; there is no room, and the request must not be kept.
         """
-        return Hold(self, request_context.caller.get(), points, size)
+        return Reservation(self, request_context.caller.get(), points, size)
 
     def add(
         self, caller: str, points: int, size: int, own_points: int = 0, own_size: int = 0
@@ -133,7 +133,7 @@ class Admission:
         return who != caller and self._clock() - when < waits_s
 
 
-class Hold:
+class Reservation:
     """A block in which points and bytes count. A class costs a third of a generator here."""
 
     __slots__ = ("_admission", "_caller", "_points", "_size")
@@ -141,7 +141,7 @@ class Hold:
     def __init__(self, admission: Admission, caller: str, points: int, size: int) -> None:
         self._admission, self._caller, self._points, self._size = admission, caller, points, size
 
-    def __enter__(self) -> "Hold":
+    def __enter__(self) -> "Reservation":
         self._admission.add(self._caller, self._points, self._size)
         return self
 

@@ -1,6 +1,6 @@
 """Methods that one process answers for all processes of a server.
 
-State across calls is listed in docs/decisions; what is added there needs a line here.
+State across calls is listed in docs/decisions/0016; what is added there needs a line here.
 """
 
 from collections.abc import Callable, Mapping

@@ -14,7 +14,7 @@ from farpoint_server.codec.open_inference.tensors import VERSION
 MAX_NOTED = 256
 
 
-class Ended(NamedTuple):
+class RequestRecord(NamedTuple):
     """A request that has its answer. Times are of time.monotonic_ns."""
 
     model: str
@@ -38,7 +38,7 @@ class ModelStatistics:
     """
 
     def __init__(self) -> None:
-        self.noted: list[Ended] = []
+        self.noted: list[RequestRecord] = []
         self._models: dict[str, pb.ModelStatistics] = {}
 
     def of(self, model: str) -> pb.ModelStatistics:
@@ -85,7 +85,7 @@ def add_statistics(to: pb.ModelStatistics, other: pb.ModelStatistics) -> None:
     to.batch_stats.sort(key=lambda batch: batch.batch_size)
 
 
-def _count_all(requests: list[Ended]) -> pb.ModelStatistics:
+def _count_all(requests: list[RequestRecord]) -> pb.ModelStatistics:
     """The statistics of some requests of one model."""
     since_1970 = time.time_ns() - time.monotonic_ns()
     counted = pb.ModelStatistics(

@@ -31,9 +31,9 @@ from farpoint_server.engine.sample import sample_bytes
 from farpoint_server.engine.types import Answer, Int64s, Outcome, Samples, Work
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.placement import Scheduler
-from farpoint_server.services.model_statistics import MAX_NOTED, Ended, ModelStatistics
+from farpoint_server.services.model_statistics import MAX_NOTED, ModelStatistics, RequestRecord
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.receive import ReceiveTurns, receive
+from farpoint_server.transport.receive import Receiver, receive
 
 # Less is decoded or serialized on the event loop, 0.12 ms for a megabyte: the way to another thread
 # costs more CPU, and gRPC itself copies every message there.
@@ -88,9 +88,9 @@ class Call(Generic[Answer, T]):
         """Whether the response is serialized on the event loop."""
         return False
 
-    def log_fields(self, outcome: Outcome[Answer]) -> dict[str, Any]:  # noqa: ARG002
-        """Fields of its log line besides those of every request."""
-        return {"model": self.model}
+    def describe(self, fields: dict[str, Any], outcome: Outcome[Answer]) -> None:  # noqa: ARG002
+        """Adds to the fields of its log line what not every request has."""
+        fields["model"] = self.model
 
 
 class SampleCall(Call[Samples, T]):
@@ -136,9 +136,9 @@ class SampleCall(Call[Samples, T]):
         """As Call."""
         return response_bytes(self._request, outcome) <= INLINE_BYTES
 
-    def log_fields(self, outcome: Outcome[Samples]) -> dict[str, Any]:
+    def describe(self, fields: dict[str, Any], outcome: Outcome[Samples]) -> None:
         """As Call."""
-        return {"samples": len(outcome.result.rows)}
+        fields["samples"] = len(outcome.result.rows)
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Pipeline:
 
     limits: RequestLimits
     admission: Admission
-    receiving: ReceiveTurns
+    receiving: Receiver
     batcher: Scheduler
     engines: Sequence[Engine]
     threads: ThreadPoolExecutor
@@ -168,20 +168,19 @@ class Pipeline:
     async def sample(self, _: object, context: Context) -> bytes:
         """Sample: the serialized SampleResponse to the one message of a call."""
         arrived = time.monotonic()
-        call = SampleCall(
-            parse_sample_request(
-                read_sample_message(await self.receive(context), self.limits.clouds),
-                self.limits,
-                self.regions,
-            ),
-            partial(serialize_sample_response, arrived),
-        )
+        self.admission.check_headroom()
+        raw = await receive(context, self.receiving)
+        message = read_sample_message(raw, self.limits.clouds)
+        request = parse_sample_request(message, self.limits, self.regions)
+        del raw, message  # what the points need of it, they hold
+        call = SampleCall(request, partial(serialize_sample_response, arrived))
+        del request
         chunks = await self.run(call, context.time_remaining())
         return b"".join(chunks)
 
     async def receive(self, context: Context) -> bytes:
         """The one message of a call; raises ServiceError without headroom for it."""
-        self.admission.check_room()
+        self.admission.check_headroom()
         return await receive(context, self.receiving)
 
     async def run(
@@ -197,7 +196,7 @@ class Pipeline:
         begun = time.monotonic_ns()
         admission = self.admission
         try:
-            with nullcontext() if is_admitted else admission.hold(call.points, call.size):
+            with nullcontext() if is_admitted else admission.reserve(call.points, call.size):
                 return await self._run(call, timeout_s, begun)
         except BaseException:
             self.statistics.fail(call.model, begun)
@@ -217,7 +216,7 @@ class Pipeline:
         decoded = time.monotonic_ns()
         outcome = await self.batcher.run(work, timeout_s)
         computed = time.monotonic_ns()
-        fields.update(call.log_fields(outcome))
+        call.describe(fields, outcome)
         waited, took = outcome.queue_ms, outcome.compute_ms
         fields["queue_ms"], fields["compute_ms"] = round(waited, 3), round(took, 3)
         if call.is_short(outcome):
@@ -225,7 +224,7 @@ class Pipeline:
         else:
             response = await loop.run_in_executor(self.threads, call.serialize, outcome)
         counted = call.model, len(call.lengths), outcome.batch_requests, waited, took
-        ended = Ended(*counted, begun, decoded, computed, time.monotonic_ns())
+        ended = RequestRecord(*counted, begun, decoded, computed, time.monotonic_ns())
         self.statistics.noted.append(ended)
         if len(self.statistics.noted) >= MAX_NOTED:
             self.statistics.count()

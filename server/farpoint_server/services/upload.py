@@ -19,7 +19,7 @@ from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.codec.wire import length_delimited, read_message
 from farpoint_server.codec.wire_limits import limits_of
 from farpoint_server.errors import DeadlinePassedError, InvalidRequestError
-from farpoint_server.scheduling.admission import Hold
+from farpoint_server.scheduling.admission import Reservation
 from farpoint_server.services.pipeline import Pipeline, SampleCall
 from farpoint_server.transport.handlers import Context
 
@@ -39,9 +39,9 @@ async def handle(pipeline: Pipeline, context: Context) -> bytes:
     head = await _receive_head(context, pipeline.limits)
     check_message_size(SampleMessage(head, None, head.ByteSize()), pipeline.limits)
     points, size = upload_size(head, pipeline.limits, pipeline.admission.max_bytes)
-    pipeline.admission.check_room()
-    with pipeline.admission.hold(0, 0) as hold:
-        data = await _receive_points(context, points, size, pipeline.limits.clouds, hold)
+    pipeline.admission.check_headroom()
+    with pipeline.admission.reserve(0, 0) as reservation:
+        data = await _receive_points(context, points, size, pipeline.limits.clouds, reservation)
         message = SampleMessage(head, data, head.ByteSize())
         request = parse_sample_request(message, pipeline.limits)
         del message, data
@@ -66,9 +66,9 @@ async def _receive_head(context: Context, limits: RequestLimits) -> sampling_pb2
 
 
 async def _receive_points(
-    context: Context, points: int, size: int, clouds: int, hold: Hold
+    context: Context, points: int, size: int, clouds: int, reservation: Reservation
 ) -> memoryview:
-    """The data of so many points, `size` bytes, which `hold` counts as they arrive.
+    """The data of so many points, `size` bytes, which `reservation` counts as they arrive.
 
     Raises:
         InvalidRequestError: more or less than that arrived, or something else.
@@ -86,7 +86,7 @@ async def _receive_points(
             got = f"{filled + len(chunk)} or more"
             raise InvalidRequestError("points_data", f"{size} bytes in all", got)
         arrived = points * (filled + len(chunk)) // max(size, 1)
-        hold.add(arrived - admitted, len(chunk))
+        reservation.add(arrived - admitted, len(chunk))
         data[filled : filled + len(chunk)] = chunk
         filled, admitted = filled + len(chunk), arrived
     if filled < size:

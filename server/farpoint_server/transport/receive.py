@@ -17,7 +17,7 @@ TURN_S = 0.5
 TIMEOUT_S = 120.0
 
 
-class Turns:
+class FairSemaphore:
     """A semaphore that callers take in turn: one with many waiters holds up no other."""
 
     def __init__(self, count: int) -> None:
@@ -54,7 +54,7 @@ class Turns:
         self._free += 1
 
 
-class ReceiveTurns:
+class Receiver:
     """Lets a few messages come in at a time; flow control holds the others back at their senders.
 
     While a message is received it lies in memory twice, in gRPC and in Python, and its size is
@@ -64,7 +64,7 @@ class ReceiveTurns:
     """
 
     def __init__(self, turns: int, turn_s: float = TURN_S, timeout_s: float = TIMEOUT_S) -> None:
-        self._turns = Turns(turns)
+        self._turns = FairSemaphore(turns)
         self._turn_s = turn_s
         self._timeout_s = timeout_s
         self._readings: set[_Reading] = set()
@@ -119,7 +119,7 @@ class _Reading:
         self.has_turn = True
         self.timed_out = False
 
-    def end_turn(self, turns: Turns) -> None:
+    def end_turn(self, turns: FairSemaphore) -> None:
         if self.has_turn:
             self.has_turn = False
             turns.release()
@@ -130,7 +130,7 @@ class _Reading:
             self._task.cancel()
 
 
-async def receive(context: Context, turns: ReceiveTurns) -> bytes:
+async def receive(context: Context, turns: Receiver) -> bytes:
     """The bytes of the first message of a call whose handler reads for itself.
 
     Raises:

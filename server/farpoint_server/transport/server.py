@@ -16,7 +16,7 @@ from farpoint_server.transport.tls import tls_files
 from farpoint_server.transport.tokens import TokenFile
 
 # Bit 0 is "identity" and cannot be cleared. Switching decompression itself off does not: gRPC then
-# unpacks where the message is read. See docs/decisions/0042.
+# unpacks where the message is read. See docs/decisions/0012.
 NO_COMPRESSION = (("grpc.compression_enabled_algorithms_bitset", 1),)
 # Calls that the event loop has not begun. Each holds its headers and the unrequested begin of its
 # message: 64 KiB at most, some 8 KiB as a rule.

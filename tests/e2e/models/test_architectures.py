@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import farpoint
 from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
-from farpoint_models.programs import Joining, Manifest, Role, TensorSpec
+from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
 from farpoint_models.programs.export import export_program
 
 SAMPLES = (64, 16)
@@ -63,7 +63,7 @@ def architectures() -> dict[str, Architecture]:
         per_sample("counts", "int32", "M"),
         kept,
     )
-    padded, least = Joining.PADDED, {"N": (SAMPLES[0], None)}
+    padded, least = Batching.PADDED, {"N": (SAMPLES[0], None)}
     return {
         "classifier": Architecture(
             PointNet2Classifier(10, 0.125, SAMPLES),
@@ -78,7 +78,7 @@ def architectures() -> dict[str, Architecture]:
         "transformer": Architecture(
             PointTransformer(5, 2, widths=(16, 32), depths=(1, 1), neighbors=(8, 8)),
             Manifest(
-                Joining.EQUAL, (POINTS, COLORS), logits(Role.PER_POINT, 5, "N"), {"N": (32, None)}
+                Batching.EQUAL, (POINTS, COLORS), logits(Role.PER_POINT, 5, "N"), {"N": (32, None)}
             ),
             (64, 64, 101),
         ),

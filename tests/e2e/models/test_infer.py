@@ -18,7 +18,7 @@ from tritonclient import grpc as grpc_client
 from tritonclient.utils import np_to_triton_dtype
 
 import farpoint
-from farpoint_models.programs import Joining, Manifest
+from farpoint_models.programs import Batching, Manifest
 from farpoint_models.programs.export import export_program
 
 RANDOM = np.random.default_rng(5)
@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         program = export_program(module, manifest, folder / f"{name}.pt2")
         if name == "segmenter":
             shutil.copy(folder / f"{name}.pt2", folder / "alone.pt2")
-            alone = replace(program.manifest, joining=Joining.ALONE).to_json()
+            alone = replace(program.manifest, batching=Batching.ALONE).to_json()
             (folder / "alone.pt2.json").write_text(alone)
     return folder
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.programs import RAGGED, segmenter_manifest
 
 from farpoint.inference import open_inference_pb2 as pb
-from farpoint_models.programs import Joining, Manifest
+from farpoint_models.programs import Batching, Manifest
 from farpoint_server.codec.dtypes import dtype_named
 from farpoint_server.codec.open_inference.exported import (
     decode_exported_request,
@@ -78,7 +78,7 @@ def test_what_is_wrong_is_named(changes, reason):
 
 
 def test_a_model_that_takes_clouds_together_bounds_their_number():
-    alone = replace(segmenter_manifest(Joining.ALONE), limits={"B": (1, 2)})
+    alone = replace(segmenter_manifest(Batching.ALONE), limits={"B": (1, 2)})
     assert decode(request(), alone).lengths.tolist() == [10, 10]
     three = {"xyz": (3, 10, 3), "color": (3, 10, 2)}
     arrays = {name: np.zeros(shape, np.float32) for name, shape in three.items()}

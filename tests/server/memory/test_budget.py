@@ -9,7 +9,7 @@ from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import manager_of
 from farpoint_server.memory.oom import SMALL_BYTES, Budget, TooLarge
 from farpoint_server.memory.policy import Options
-from farpoint_server.memory.snapshot import Room, Stats
+from farpoint_server.memory.snapshot import Headroom, Stats
 
 MIB = 1 << 20
 
@@ -19,21 +19,21 @@ class Device:
     """An allocator of plain numbers; `trim` does what the test says."""
 
     stats_now: Stats = field(default_factory=Stats)
-    room_now: Room = field(default_factory=lambda: Room(900 * MIB, 1000 * MIB))
+    headroom_now: Headroom = field(default_factory=lambda: Headroom(900 * MIB, 1000 * MIB))
     name: str = "plain:0"
     trims: int = 0
-    room_after: int = 900
+    headroom_after: int = 900
 
     def stats(self) -> Stats:
         return self.stats_now
 
-    def room(self) -> Room:
-        return self.room_now
+    def headroom(self) -> Headroom:
+        return self.headroom_now
 
     def trim(self) -> None:
         self.trims += 1
         self.stats_now = Stats(allocated=100 * MIB, reserved=100 * MIB)
-        self.room_now = Room(self.room_after * MIB, 1000 * MIB)
+        self.headroom_now = Headroom(self.headroom_after * MIB, 1000 * MIB)
 
 
 class Clock:
@@ -52,7 +52,7 @@ def budget_of(
 def scarce(**changes: int) -> Device:
     """500 MiB are cached and 400 MiB free, so that more than 500 MiB need both."""
     stats = Stats(allocated=100 * MIB, reserved=600 * MIB, releasable=500 * MIB)
-    return Device(stats, Room(400 * MIB, 1000 * MIB), **changes)
+    return Device(stats, Headroom(400 * MIB, 1000 * MIB), **changes)
 
 
 @pytest.mark.parametrize(
@@ -77,20 +77,20 @@ def test_a_request_must_fit_what_the_device_can_give_at_best(limit, reserve, all
 def test_the_room_is_looked_at_again_when_it_is_a_second_old():
     device, clock = Device(), Clock()
     budget = budget_of(device, clock)
-    device.room_now = Room(500 * MIB, 1000 * MIB)
+    device.headroom_now = Headroom(500 * MIB, 1000 * MIB)
     clock.now += 0.9
-    assert budget.room(Stats()).free == 900 * MIB
+    assert budget.headroom(Stats()).free == 900 * MIB
     clock.now += 0.1
-    assert budget.room(Stats()).free == 500 * MIB
-    device.room_now = Room(400 * MIB, 1000 * MIB)
-    assert budget.room(Stats()).free == 500 * MIB
-    assert budget.room(Stats(), max_age_s=0).free == 400 * MIB
+    assert budget.headroom(Stats()).free == 500 * MIB
+    device.headroom_now = Headroom(400 * MIB, 1000 * MIB)
+    assert budget.headroom(Stats()).free == 500 * MIB
+    assert budget.headroom(Stats(), max_age_s=0).free == 400 * MIB
 
 
 @pytest.mark.parametrize(("reserved", "free"), [(80, 870), (20, 930), (2000, 0)])
 def test_between_looks_what_this_process_takes_and_gives_back_is_counted(reserved, free):
     budget = budget_of(Device(Stats(reserved=50 * MIB)))
-    assert budget.room(Stats(reserved=reserved * MIB)).free == free * MIB
+    assert budget.headroom(Stats(reserved=reserved * MIB)).free == free * MIB
 
 
 def test_a_batch_may_take_half_of_what_is_there():
@@ -119,14 +119,14 @@ def test_a_batch_that_needs_both_cache_and_free_memory_trims_first(needed, begin
 def test_the_device_is_looked_at_again_before_a_trim_and_after_it():
     device = scarce()
     budget = budget_of(device)
-    device.room_now = Room(800 * MIB, 1000 * MIB)  # others have left
+    device.headroom_now = Headroom(800 * MIB, 1000 * MIB)  # others have left
     assert budget.may_begin(600 * MIB, pytest.fail)
-    device = scarce(room_after=550)  # others took what came back
+    device = scarce(headroom_after=550)  # others took what came back
     assert not budget_of(device).may_begin(600 * MIB, device.trim)
 
 
 def test_small_batches_begin_at_once():
-    full = Device(room_now=Room(0, 0))
+    full = Device(headroom_now=Headroom(0, 0))
     assert budget_of(full).may_begin(SMALL_BYTES - 1, pytest.fail)
     assert not budget_of(full).may_begin(SMALL_BYTES, pytest.fail)
 

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 from farpoint_server.memory import host
-from farpoint_server.memory.host import Glibc, Heap, HeapUse, UnknownMalloc, machine_room
+from farpoint_server.memory.host import Glibc, Heap, HeapUse, UnknownMalloc, machine_headroom
 from farpoint_server.memory.policy import Thresholds, TrimPolicy
-from farpoint_server.memory.snapshot import Reason, Room, Stats
+from farpoint_server.memory.snapshot import Headroom, Reason, Stats
 
 MIB = 1 << 20
 # Below the size from which malloc maps blocks by themselves and unmaps them when they are freed.
 BLOCK = 100 << 10
-ROOM = Room(free=8 << 30, total=16 << 30)
+ROOM = Headroom(free=8 << 30, total=16 << 30)
 GLIBC_CALLS = dict.fromkeys(("mallinfo2", "malloc_trim", "mallopt", "gnu_get_libc_version"))
 
 real_heap = pytest.mark.skipif("glibc" not in host.detect().name, reason="malloc is not glibc's")
@@ -111,21 +111,21 @@ def test_the_tighter_of_machine_and_control_group_counts(tmp_path):
     meminfo, group = tmp_path / "meminfo", tmp_path / "cgroup"
     meminfo.write_text("MemTotal:       1000 kB\nMemFree: 1 kB\nMemAvailable:    600 kB\n")
     group.mkdir()
-    assert (machine_room(meminfo, group).free, machine_room(meminfo, group).total) == (
+    assert (machine_headroom(meminfo, group).free, machine_headroom(meminfo, group).total) == (
         600 * 1024,
         1000 * 1024,
     )
     (group / "memory.max").write_text("max\n")
     (group / "memory.current").write_text("5000\n")
-    assert machine_room(meminfo, group).total == 1000 * 1024
+    assert machine_headroom(meminfo, group).total == 1000 * 1024
     (group / "memory.max").write_text("500000\n")
     (group / "memory.current").write_text("450000\n")
     (group / "memory.stat").write_text("anon 1\ninactive_file 30000\n")
-    assert (machine_room(meminfo, group).free, machine_room(meminfo, group).total) == (
+    assert (machine_headroom(meminfo, group).free, machine_headroom(meminfo, group).total) == (
         80_000,
         500_000,
     )
-    assert machine_room(tmp_path / "none", tmp_path / "none").total == 0
+    assert machine_headroom(tmp_path / "none", tmp_path / "none").total == 0
 
 
 @pytest.mark.parametrize(

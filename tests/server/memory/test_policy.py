@@ -11,12 +11,12 @@ from farpoint_server.memory.policy import (
     Thresholds,
     TrimPolicy,
 )
-from farpoint_server.memory.snapshot import Reason, Room, Stats
+from farpoint_server.memory.snapshot import Headroom, Reason, Stats
 
 MIB, GIB = 1 << 20, 1 << 30
 # Round numbers, so that each bound can be met exactly.
 ROUND = Thresholds(hard_bytes=100, hard_share=0.0, idle_s=30.0, interval_s=10.0, min_trim_bytes=64)
-FULL, FREE = Room(50, 10_000), Room(5000, 10_000)
+FULL, FREE = Headroom(50, 10_000), Headroom(5000, 10_000)
 CACHED = Stats(allocated=800, reserved=1000, releasable=200)
 
 
@@ -24,11 +24,11 @@ def decide(
     policy: TrimPolicy,
     now: float = 100.0,
     stats: Stats = CACHED,
-    room: Room = FREE,
+    headroom: Headroom = FREE,
     waiting: int = 0,
     idle_for: float = 0.0,
 ) -> Reason | None:
-    return policy.decide(now, stats, room, waiting=waiting, last_work=now - idle_for)
+    return policy.decide(now, stats, headroom, waiting=waiting, last_work=now - idle_for)
 
 
 def test_the_defaults_are_those_of_the_documentation():
@@ -47,17 +47,17 @@ def test_the_defaults_are_those_of_the_documentation():
     ("given", "expected"),
     [
         ({}, None),
-        ({"room": Room(99, 10_000)}, Reason.HARD),
-        ({"room": Room(99, 10_000), "waiting": 9}, Reason.HARD),
-        ({"room": Room(100, 10_000)}, None),
-        ({"room": FULL, "stats": Stats(800, 1000, 64)}, Reason.HARD),
-        ({"room": FULL, "stats": Stats(800, 1000, 63)}, None),
+        ({"headroom": Headroom(99, 10_000)}, Reason.HARD),
+        ({"headroom": Headroom(99, 10_000), "waiting": 9}, Reason.HARD),
+        ({"headroom": Headroom(100, 10_000)}, None),
+        ({"headroom": FULL, "stats": Stats(800, 1000, 64)}, Reason.HARD),
+        ({"headroom": FULL, "stats": Stats(800, 1000, 63)}, None),
         ({"idle_for": 30.0}, Reason.IDLE),
         ({"idle_for": 29.9}, None),
         ({"idle_for": 99.0, "waiting": 1}, None),
         ({"idle_for": 99.0, "stats": Stats(800, 1000, 32, host_releasable=32)}, Reason.IDLE),
         ({"idle_for": 99.0, "stats": Stats(800, 1000, 32, host_releasable=31)}, None),
-        ({"room": FULL, "stats": Stats(host_releasable=GIB)}, None),
+        ({"headroom": FULL, "stats": Stats(host_releasable=GIB)}, None),
     ],
 )
 def test_a_level_fires_when_its_condition_holds(given, expected):
@@ -69,12 +69,14 @@ def test_a_level_fires_when_its_condition_holds(given, expected):
     [(0, 0), (2 * GIB, 2 * GIB // 10), (16 * GIB, GIB), (100 * GIB, 3 * GIB)],
 )
 def test_a_small_device_is_not_always_full(total, low_water):
-    assert Thresholds().low_water(Room(0, total)) == low_water
+    assert Thresholds().low_water(Headroom(0, total)) == low_water
 
 
-def trimmed(reason: Reason, left: Stats, room: Room = FULL, before: Stats = CACHED) -> TrimPolicy:
+def trimmed(
+    reason: Reason, left: Stats, headroom: Headroom = FULL, before: Stats = CACHED
+) -> TrimPolicy:
     policy = TrimPolicy(ROUND)
-    policy.trimmed(100.0, reason, before, left, room)
+    policy.trimmed(100.0, reason, before, left, headroom)
     return policy
 
 
@@ -106,12 +108,12 @@ def test_what_a_trim_could_not_release_is_not_tried_again(left, kept):
 @pytest.mark.parametrize("reason", [Reason.HARD, Reason.ROOM])
 def test_a_trim_that_the_same_load_undid_is_repeated_only_when_others_take_memory(reason):
     policy = trimmed(reason, Stats(800, 800))
-    assert decide(policy, 200.0, room=FULL) is None
+    assert decide(policy, 200.0, headroom=FULL) is None
     assert decide(policy, 200.0, Stats(800, 936, 200), FULL) is None
     assert decide(policy, 200.0, Stats(800, 935, 200), FULL) is Reason.HARD
     # Others left, and come back.
     assert decide(policy, 201.0, Stats(800, 1200, 400), FULL) is None
-    assert decide(policy, 202.0, room=FULL) is Reason.HARD
+    assert decide(policy, 202.0, headroom=FULL) is Reason.HARD
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_three_times_out_of_memory_within_a_minute_are_unhealthy(times, unhealth
     for time in times:
         tracker.add(time)
     assert (tracker.is_unhealthy, tracker.count) == (unhealthy, len(times))
-    tracker.after_trim(has_room=False)
+    tracker.after_trim(has_headroom=False)
     assert tracker.is_unhealthy == unhealthy
-    tracker.after_trim(has_room=True)
+    tracker.after_trim(has_headroom=True)
     assert not tracker.is_unhealthy

@@ -60,7 +60,7 @@ def play(simulation: Simulation, steps: list) -> None:
             simulation.allocator.in_capture = value
         elif kind == "pin":
             simulation.allocator.pinned_cached += value
-        elif simulation.allocator.room().free > GIB:
+        elif simulation.allocator.headroom().free > GIB:
             kept.append(Tensor(simulation.allocator, value))
         simulation.manager.poll(waiting=0)
     simulation.allocator.in_capture = False
@@ -127,7 +127,7 @@ def test_other_processes_get_room_though_requests_wait():
     simulation.allocator.others = 4 * GIB
     simulation.wait(2, waiting=5)
     assert [trim["reason"] for trim in simulation.trims()] == ["hard"]
-    assert simulation.allocator.room().free == 4 * GIB
+    assert simulation.allocator.headroom().free == 4 * GIB
 
 
 def test_a_policy_that_is_off_leaves_the_cache_alone():

@@ -8,11 +8,11 @@ import torch
 from tests.support.scheduling import job
 from torch import Tensor
 
-from farpoint_models.programs import Joining, Manifest, Role, TensorSpec
+from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import ProgramInput
 from farpoint_server.errors import InvalidRequestError, OverloadedError
-from farpoint_server.models.joining import CALL_ROWS, arguments, calls, split
+from farpoint_server.models.batching import CALL_ROWS, arguments, calls, split
 from farpoint_server.models.program import LoadedProgram, ProgramBatch, ProgramWork
 from farpoint_server.scheduling.queue import JobQueue
 
@@ -23,10 +23,10 @@ FLAT = TensorSpec("xyz", Role.POINTS, "float32", (3, "P"))
 SUMS = TensorSpec("sums", Role.PER_CLOUD, "float32", ("B", 3))
 ROWS = TensorSpec("rows", Role.PER_POINT, "float32", ("B", 3, "N"))
 LENGTHS = TensorSpec("lengths", Role.LENGTHS, "int64", ("B",))
-EQUAL = Manifest(Joining.EQUAL, (XYZ,), (SUMS, ROWS))
-PADDED = Manifest(Joining.PADDED, (XYZ, LENGTHS), (SUMS, ROWS))
-RAGGED = Manifest(Joining.RAGGED, (FLAT, ENDS), (SUMS,))
-ALONE = Manifest(Joining.ALONE, (XYZ,), (SUMS, ROWS))
+EQUAL = Manifest(Batching.EQUAL, (XYZ,), (SUMS, ROWS))
+PADDED = Manifest(Batching.PADDED, (XYZ, LENGTHS), (SUMS, ROWS))
+RAGGED = Manifest(Batching.RAGGED, (FLAT, ENDS), (SUMS,))
+ALONE = Manifest(Batching.ALONE, (XYZ,), (SUMS, ROWS))
 
 
 class Runs:
@@ -96,10 +96,10 @@ def test_what_is_alone_is_one_call_as_it_was_sent():
 
 
 def test_a_call_has_no_more_clouds_and_rows_than_the_program_takes():
-    few = Manifest(Joining.EQUAL, (XYZ,), (SUMS, ROWS), {"B": (1, 2)})
+    few = Manifest(Batching.EQUAL, (XYZ,), (SUMS, ROWS), {"B": (1, 2)})
     assert [len(c) for c in calls(np.full(5, 8), few)] == [2, 2, 1]
     assert [len(c) for c in calls(np.full(5, CALL_ROWS // 2), EQUAL)] == [2, 2, 1]
-    short = Manifest(Joining.RAGGED, RAGGED.inputs, RAGGED.outputs, {"P": (1, 20)})
+    short = Manifest(Batching.RAGGED, RAGGED.inputs, RAGGED.outputs, {"P": (1, 20)})
     assert [len(c) for c in calls(np.array([9, 9, 3, 16]), short)] == [2, 2]
 
 
@@ -108,7 +108,7 @@ def test_offsets_begin_with_zero_or_are_the_ends_alone():
     ends = arguments(RAGGED, clouds)[1]
     assert (ends.tolist(), ends.dtype) == ([4, 6], np.int32)
     both = Manifest(
-        Joining.RAGGED,
+        Batching.RAGGED,
         (FLAT, TensorSpec("offsets", Role.OFFSETS, "int64", ("B+1",))),
         RAGGED.outputs,
     )

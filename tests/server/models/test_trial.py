@@ -5,14 +5,14 @@ import torch
 from tests.support.programs import Segmenter, segmenter_manifest
 from torch import Tensor, nn
 
-from farpoint_models.programs import Joining, Manifest, ProgramError, Role, TensorSpec
+from farpoint_models.programs import Batching, Manifest, ProgramError, Role, TensorSpec
 from farpoint_models.programs.export import export_program
 from farpoint_server.models import trial
 from farpoint_server.models.trial import try_program
 
 POINTS = TensorSpec("xyz", Role.POINTS, "float32", ("B", "N", 3))
 SUMS = TensorSpec("sums", Role.PER_CLOUD, "float32", ("B",))
-MANIFEST = Manifest(Joining.EQUAL, (POINTS,), (SUMS,))
+MANIFEST = Manifest(Batching.EQUAL, (POINTS,), (SUMS,))
 LARGE = 1 << 23
 
 

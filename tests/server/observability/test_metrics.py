@@ -114,11 +114,17 @@ async def test_a_refusal_is_counted_with_its_reason(call, registry, error, code,
 
 
 async def test_a_caller_who_leaves_is_counted_too(call, registry):
-    async def dawdle(request, context):  # noqa: ARG001
-        await asyncio.sleep(9)
+    begun = asyncio.Event()
 
-    with pytest.raises(grpc.aio.AioRpcError):
-        await call(dawdle, timeout=0.05)
+    async def dawdle(request, context):  # noqa: ARG001
+        begun.set()
+        await asyncio.Event().wait()
+
+    calling = asyncio.create_task(call(dawdle))
+    await begun.wait()
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
     await is_counted(registry, "CANCELLED")
     assert registry.get_sample_value("farpoint_refusals_total", {"reason": "cancelled"}) == 1
 

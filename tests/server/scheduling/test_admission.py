@@ -16,7 +16,7 @@ def make(**bounds) -> Admission:
 
 def test_points_and_bytes_are_held_until_the_block_ends():
     admission = make()
-    with admission.hold(4, 500), admission.hold(6, 500):
+    with admission.reserve(4, 500), admission.reserve(6, 500):
         assert (admission.points, admission.bytes) == (10, 1000)
     assert (admission.points, admission.bytes) == (0, 0)
 
@@ -26,9 +26,9 @@ def test_points_and_bytes_are_held_until_the_block_ends():
 )
 def test_what_is_beyond_a_bound_is_refused_and_not_counted(points, size, said):
     admission = make(retry_ms=70)
-    with admission.hold(7, 500):
+    with admission.reserve(7, 500):
         with pytest.raises(OverloadedError, match=said) as caught:
-            admission.hold(points, size).__enter__()
+            admission.reserve(points, size).__enter__()
         assert (admission.points, admission.bytes) == (7, 500)
     assert caught.value.retry_ms == 70
 
@@ -36,15 +36,15 @@ def test_what_is_beyond_a_bound_is_refused_and_not_counted(points, size, said):
 @pytest.mark.parametrize(("points", "size"), [(10, 1), (1, 1000)])
 def test_a_full_server_says_so_before_a_request_is_received(points, size):
     admission = make()
-    admission.check_room()
-    with admission.hold(points, size), pytest.raises(OverloadedError):
-        admission.check_room()
-    admission.check_room()
+    admission.check_headroom()
+    with admission.reserve(points, size), pytest.raises(OverloadedError):
+        admission.check_headroom()
+    admission.check_headroom()
 
 
 def test_a_failed_request_gives_back_what_it_held():
     admission = make()
-    with pytest.raises(ValueError, match="bad"), admission.hold(10, 10):
+    with pytest.raises(ValueError, match="bad"), admission.reserve(10, 10):
         raise ValueError("bad")
     assert (admission.points, admission.bytes) == (0, 0)
 
@@ -62,7 +62,7 @@ def called_by(name: str):
 
 def hold(admission: Admission, caller: str, points: int, size: int):
     with called_by(caller):
-        hold = admission.hold(points, size)
+        hold = admission.reserve(points, size)
     hold.__enter__()
     return lambda: hold.__exit__()
 
@@ -136,10 +136,10 @@ async def test_a_caller_with_its_share_is_refused_before_its_message_is_received
     hold(admission, "a", 5, 1)
     hold(admission, "b", 1, 1)
     with called_by("a"), pytest.raises(CallerShareError):
-        admission.check_room()
+        admission.check_headroom()
     for other in "bc":
         with called_by(other):
-            admission.check_room()
+            admission.check_headroom()
 
 
 async def test_nothing_is_kept_of_callers_who_left():
@@ -155,20 +155,20 @@ async def test_a_request_that_grows_alone_may_go_beyond_the_share_and_leaves_not
     admission = make(caller_share=0.5)
     hold(admission, "b", 1, 1)
     with called_by("a"):
-        growing = admission.hold(3, 30)
+        growing = admission.reserve(3, 30)
     with growing:
         growing.add(points, size)
         assert (admission.points, admission.bytes) == (4 + points, 31 + size)
     assert (admission.points, admission.bytes) == (1, 1)
     hold(admission, "a", 1, 1)
     with called_by("a"):
-        growing = admission.hold(3, 30)
+        growing = admission.reserve(3, 30)
     with growing, pytest.raises(CallerShareError):
         growing.add(points, size)
 
 
 @pytest.mark.parametrize(
-    "ask", [lambda admission: hold(admission, "a", 1, 1), Admission.check_room]
+    "ask", [lambda admission: hold(admission, "a", 1, 1), Admission.check_headroom]
 )
 @pytest.mark.parametrize("held", [(1, 0), (0, 1)])
 async def test_one_point_or_byte_is_something_held(held, ask):

@@ -8,7 +8,7 @@ import torch
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.errors import NotFoundError, UnsupportedError
 from farpoint_server.models.registry import DEFAULT_NAME
-from farpoint_server.services.model_statistics import Ended, ModelStatistics
+from farpoint_server.services.model_statistics import ModelStatistics, RequestRecord
 from farpoint_server.services.open_inference.repository import ModelRepository
 
 
@@ -52,7 +52,9 @@ def test_statistics_count_requests_clouds_and_batches():
     one = repository()
     for clouds, batch_requests in ((1, 2), (3, 0), (2, 1)):
         now = time.monotonic_ns()
-        ended = Ended("fps", clouds, batch_requests, 0.5, 2.0, now - 9, now - 7, now - 3, now)
+        ended = RequestRecord(
+            "fps", clouds, batch_requests, 0.5, 2.0, now - 9, now - 7, now - 3, now
+        )
         one.statistics.noted.append(ended)
     one.statistics.fail("fps", time.monotonic_ns())
     (said,) = one.describe_statistics("fps", "").model_stats

@@ -44,7 +44,7 @@ SIZE = 12_000
 
 
 async def receive(sender: Sender, admission: Admission) -> bytes:
-    with admission.hold(0, 0) as hold:
+    with admission.reserve(0, 0) as hold:
         data = await upload._receive_points(sender, POINTS, SIZE, 1, hold)
         assert (admission.points, admission.bytes) == (POINTS, SIZE)
         return bytes(data)
@@ -67,7 +67,7 @@ async def test_points_count_as_they_arrive(clock):
 
 async def test_what_arrives_at_a_full_server_is_refused(clock):
     admission = Admission(1000, SIZE, 1)
-    with admission.hold(600, 1), pytest.raises(OverloadedError):
+    with admission.reserve(600, 1), pytest.raises(OverloadedError):
         await receive(Sender(clock, (0, bytes(6000))), admission)
     assert (admission.points, admission.bytes) == (0, 0)
 
@@ -76,12 +76,12 @@ async def test_one_upload_may_have_more_than_a_share_and_a_second_may_not(clock)
     admission = Admission(2000, 2 * SIZE, 1, caller_share=0.4)
     admission.add("somebody else", 1, 1)
     await receive_in_halves(clock, admission)
-    with admission.hold(1, 1), pytest.raises(CallerShareError):
+    with admission.reserve(1, 1), pytest.raises(CallerShareError):
         await receive_in_halves(clock, admission)
 
 
 async def receive_in_halves(clock: list[float], admission: Admission) -> None:
-    with admission.hold(0, 0) as hold:
+    with admission.reserve(0, 0) as hold:
         sender = Sender(clock, (0, bytes(6000)), (0, bytes(6000)))
         await upload._receive_points(sender, POINTS, SIZE, 1, hold)
 

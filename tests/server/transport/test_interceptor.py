@@ -65,8 +65,16 @@ async def test_calls_are_counted_until_they_end_however_they_end(call, in_flight
     assert await call(echo) == b"hello"
     with pytest.raises(grpc.aio.AioRpcError):
         await call(fail)
-    with pytest.raises(grpc.aio.AioRpcError):
-        await call(lambda _, __: asyncio.sleep(9), timeout=0.05)
+    begun = asyncio.Event()
+
+    async def dawdle(request, context):  # noqa: ARG001
+        begun.set()
+        await asyncio.Event().wait()
+
+    calling = asyncio.create_task(call(dawdle))
+    await begun.wait()
+    calling.cancel()
+    await asyncio.wait([calling])
     await asyncio.wait_for(in_flight.drain(), 30)
 
 

@@ -13,7 +13,7 @@ from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits.open_calls import InFlight
-from farpoint_server.transport.receive import ReceiveTurns, Turns, receive
+from farpoint_server.transport.receive import FairSemaphore, Receiver, receive
 
 METHOD = "/farpoint.test.Service/Method"
 NEVER_S = 1000.0
@@ -33,7 +33,7 @@ class Sender:
         return b"message"
 
 
-def start(turns: ReceiveTurns, sender: Sender) -> "asyncio.Task[bytes]":
+def start(turns: Receiver, sender: Sender) -> "asyncio.Task[bytes]":
     return asyncio.create_task(turns.read(sender))
 
 
@@ -41,7 +41,7 @@ async def within_30_s(*awaited: Awaitable[object]) -> None:
     await asyncio.wait_for(asyncio.gather(*awaited), 30)
 
 
-async def are_all_free(turns: ReceiveTurns, count: int) -> None:
+async def are_all_free(turns: Receiver, count: int) -> None:
     """Exactly `count` messages can come in at once."""
     senders = [Sender() for _ in range(count + 1)]
     tasks = [start(turns, sender) for sender in senders]
@@ -53,7 +53,7 @@ async def are_all_free(turns: ReceiveTurns, count: int) -> None:
 
 
 async def test_messages_take_turns():
-    turns, first, second = ReceiveTurns(1, turn_s=NEVER_S), Sender(), Sender(arrived=True)
+    turns, first, second = Receiver(1, turn_s=NEVER_S), Sender(), Sender(arrived=True)
     one, two = start(turns, first), start(turns, second)
     await within_30_s(first.begun.wait())
     assert not second.begun.is_set()
@@ -63,7 +63,7 @@ async def test_messages_take_turns():
 
 
 async def test_slow_senders_do_not_keep_others_out_and_give_each_turn_back_once():
-    turns, quick = ReceiveTurns(1, turn_s=0.01), Sender(arrived=True)
+    turns, quick = Receiver(1, turn_s=0.01), Sender(arrived=True)
     slow = [start(turns, Sender()) for _ in range(3)]
     await within_30_s(start(turns, quick))
     for task in slow:
@@ -74,7 +74,7 @@ async def test_slow_senders_do_not_keep_others_out_and_give_each_turn_back_once(
 
 
 async def test_a_slow_sender_whose_message_arrives_after_all_is_served():
-    turns, slow, next_one = ReceiveTurns(1, turn_s=0.01), Sender(), Sender(arrived=True)
+    turns, slow, next_one = Receiver(1, turn_s=0.01), Sender(), Sender(arrived=True)
     task = start(turns, slow)
     await within_30_s(start(turns, next_one))
     slow.arrived.set()
@@ -82,7 +82,7 @@ async def test_a_slow_sender_whose_message_arrives_after_all_is_served():
 
 
 async def test_a_message_that_takes_too_long_is_refused():
-    turns = ReceiveTurns(1, turn_s=0.01, timeout_s=0.02)
+    turns = Receiver(1, turn_s=0.01, timeout_s=0.02)
     with pytest.raises(DeadlinePassedError, match="did not arrive in time"):
         await asyncio.wait_for(start(turns, Sender()), 30)
     turns._turn_s = NEVER_S
@@ -90,7 +90,7 @@ async def test_a_message_that_takes_too_long_is_refused():
 
 
 async def test_a_sender_who_leaves_gives_its_turn_back():
-    turns, left = ReceiveTurns(1, turn_s=NEVER_S), Sender()
+    turns, left = Receiver(1, turn_s=NEVER_S), Sender()
     task = start(turns, left)
     await within_30_s(left.begun.wait())
     task.cancel()
@@ -103,7 +103,7 @@ async def test_a_turn_that_begins_while_another_lasts_has_its_own_time(monkeypat
     """The clock is ours, so nothing here hangs on the machine's speed."""
     now = 0.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    turns, first, second, third = ReceiveTurns(2, turn_s=1.0), *(Sender() for _ in range(3))
+    turns, first, second, third = Receiver(2, turn_s=1.0), *(Sender() for _ in range(3))
     tasks = [start(turns, first)]
     await within_30_s(first.begun.wait())
     now = 0.6
@@ -126,7 +126,7 @@ async def test_a_turn_that_begins_while_another_lasts_has_its_own_time(monkeypat
 
 
 async def test_who_leaves_when_it_is_its_turn_gives_it_to_the_next():
-    turns, first, last = ReceiveTurns(1, turn_s=NEVER_S), Sender(), Sender(arrived=True)
+    turns, first, last = Receiver(1, turn_s=NEVER_S), Sender(), Sender(arrived=True)
     one, left, three = start(turns, first), start(turns, Sender()), start(turns, last)
     await within_30_s(first.begun.wait())
     first.arrived.set()
@@ -138,15 +138,15 @@ async def test_who_leaves_when_it_is_its_turn_gives_it_to_the_next():
 
 async def test_a_full_server_receives_nothing():
     sender, admission = Sender(arrived=True), Admission(max_points=1, max_bytes=1, retry_ms=1)
-    pipeline = Pipeline(RequestLimits(1, 1, 1), admission, ReceiveTurns(1), None, [], None)
-    with admission.hold(1, 1), pytest.raises(OverloadedError):
+    pipeline = Pipeline(RequestLimits(1, 1, 1), admission, Receiver(1), None, [], None)
+    with admission.reserve(1, 1), pytest.raises(OverloadedError):
         await pipeline.receive(sender)
     assert not sender.begun.is_set()
 
 
 @pytest.fixture
 def turns():
-    return ReceiveTurns(100)
+    return Receiver(100)
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ async def test_calls_that_break_off_are_cancelled_and_not_wrong(channel):
     assert sorted(line["status"] for line in log) == ["CANCELLED"] * 50 + ["OK"]
 
 
-@pytest.mark.parametrize("turns", [ReceiveTurns(1, turn_s=0.02, timeout_s=0.04)])
+@pytest.mark.parametrize("turns", [Receiver(1, turn_s=0.02, timeout_s=0.04)])
 async def test_callers_who_never_send_are_refused_and_keep_nobody_out(channel):
     silent = [channel.stream_unary(METHOD)() for _ in range(5)]
     codes = await asyncio.wait_for(asyncio.gather(*(call.code() for call in silent)), 30)
@@ -218,14 +218,14 @@ class Timers:
         self.set[-1][1]()
 
 
-async def wait_in_line(turns: Turns, caller: str, served: list[str]) -> None:
+async def wait_in_line(turns: FairSemaphore, caller: str, served: list[str]) -> None:
     await turns.acquire(caller)
     served.append(caller)
     turns.release()
 
 
 async def test_callers_take_turns_however_many_of_their_calls_wait():
-    turns, served = Turns(1), []
+    turns, served = FairSemaphore(1), []
     await turns.acquire("first")
     waiting = [asyncio.create_task(wait_in_line(turns, caller, served)) for caller in "aaaabbc"]
     await asyncio.sleep(0)  # all of them wait now
@@ -235,7 +235,7 @@ async def test_callers_take_turns_however_many_of_their_calls_wait():
 
 
 async def test_who_leaves_the_line_or_at_its_turn_takes_no_turn_away():
-    turns, served = Turns(1), []
+    turns, served = FairSemaphore(1), []
     await turns.acquire("first")
     a, b, c = (asyncio.create_task(wait_in_line(turns, caller, served)) for caller in "abc")
     await asyncio.sleep(0)
@@ -249,7 +249,7 @@ async def test_who_leaves_the_line_or_at_its_turn_takes_no_turn_away():
 
 
 async def test_as_many_as_there_are_turns_go_at_once_and_each_comes_back():
-    turns = Turns(2)
+    turns = FairSemaphore(2)
     for _ in range(3):
         for caller in "ab":
             await turns.acquire(caller)

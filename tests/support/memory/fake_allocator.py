@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from farpoint_server.memory.snapshot import Room, Stats
+from farpoint_server.memory.snapshot import Headroom, Stats
 
 MIB = 1 << 20
 ROUNDING = 512
@@ -122,9 +122,9 @@ class FakeAllocator:
             device_frees=self.device_frees,
         )
 
-    def room(self) -> Room:
+    def headroom(self) -> Headroom:
         reserved = sum(segment.size for segment in self.segments)
-        return Room(max(0, self.total - self.others - reserved), self.total)
+        return Headroom(max(0, self.total - self.others - reserved), self.total)
 
     def trim(self) -> None:
         if self.in_flight:
@@ -152,12 +152,12 @@ class FakeAllocator:
 
     def _new_segment(self, size: int) -> Block:
         wanted = _segment_size(size)
-        if wanted > self.room().free:
+        if wanted > self.headroom().free:
             self.retries += 1
             self._flush()
-        if wanted > self.room().free:
+        if wanted > self.headroom().free:
             self.ooms += 1
-            raise torch.OutOfMemoryError(f"{wanted} bytes wanted, {self.room().free} free")
+            raise torch.OutOfMemoryError(f"{wanted} bytes wanted, {self.headroom().free} free")
         segment = Segment(wanted, small=size <= SMALL)
         segment.blocks.append(Block(segment, wanted))
         self.segments.append(segment)

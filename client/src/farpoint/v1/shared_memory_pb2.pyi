@@ -20,7 +20,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 @_typing.final
 class SharedMemoryRange(_message.Message):
     """Memory that a process shares with a server on the same machine. It is handed over on a socket
-    beside gRPC, which cannot carry file descriptors: docs/shared_memory.md.
+    beside gRPC, which cannot carry file descriptors: docs/clients.md.
 
     Where the data of a tensor begins in a region. Its size is that of the tensor.
     """

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint.v1 import sampling_pb2
-from farpoint_models.programs import Joining, Manifest, Role, TensorSpec
+from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
 from farpoint_server.codec.coordinates import check_finite, check_values, to_float32
 from farpoint_server.codec.dtypes import ELEMENT_TYPES, INFERENCE_TYPES, dtype_named, widened
 from farpoint_server.codec.open_inference.message import InferMessage
@@ -136,7 +136,7 @@ def _check_points(points: InputTensor, lengths: Int64s, manifest: Manifest) -> N
         expected = f"{spec.dtype.upper()}, since the model sees coordinates as they are"
         raise InvalidRequestError(f"{points.field}.datatype", expected, "FP64")
     sizes = {"N": (int(lengths[0]), "points of a cloud"), "P": (int(lengths.sum()), "points")}
-    if manifest.joining is Joining.ALONE and manifest.has_clouds:
+    if manifest.batching is Batching.ALONE and manifest.has_clouds:
         sizes["B"] = len(lengths), "clouds"
     for name, (size, what) in sizes.items():
         least, most = manifest.limit(name)

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from farpoint_server.errors import InvalidRequestError
-from farpoint_server.scheduling.admission import Admission, Hold
+from farpoint_server.scheduling.admission import Admission, Reservation
 
 # Unpacked at a time: some milliseconds.
 PIECE_BYTES = 1 << 20
@@ -61,14 +61,14 @@ class Body:
             asyncio.CancelledError: the caller has left.
         """
         most = min(max_bytes, self._limits.max_bytes)
-        with self._limits.admission.hold(0, 0) as hold:
-            raw = await self._read_all(most, hold)
+        with self._limits.admission.reserve(0, 0) as reservation:
+            raw = await self._read_all(most, reservation)
             if self._gzipped:
-                raw = await self._unpack(raw, most, hold)
+                raw = await self._unpack(raw, most, reservation)
             if convert is None:
                 return raw
             # The text and its message are in memory together.
-            hold.add(0, len(raw))
+            reservation.add(0, len(raw))
             return await self.run(convert, raw)
 
     async def run(self, convert: Callable[[bytes], T], raw: bytes) -> T:
@@ -78,7 +78,7 @@ class Body:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._limits.threads, convert, raw)
 
-    async def _read_all(self, most: int, hold: Hold) -> bytes:
+    async def _read_all(self, most: int, reservation: Reservation) -> bytes:
         if self._length is not None and self._length > most:
             raise _too_large(most, f"{self._length} bytes")
         parts, size = [], 0
@@ -91,13 +91,13 @@ class Body:
             size += len(part)
             if size > most:
                 raise _too_large(most, "more")
-            hold.add(0, len(part))
+            reservation.add(0, len(part))
             parts.append(part)
             if not event.get("more_body", False):
                 self.ended.set()
                 return _join(parts)
 
-    async def _unpack(self, packed: bytes, most: int, hold: Hold) -> bytes:
+    async def _unpack(self, packed: bytes, most: int, reservation: Reservation) -> bytes:
         loop, unpacker = asyncio.get_running_loop(), zlib.decompressobj(GZIP_BITS)
         parts, size = [], 0
         while not unpacker.eof:
@@ -113,7 +113,7 @@ class Body:
             size += len(part)
             if size > most:
                 raise _too_large(most, "more when it is unpacked")
-            hold.add(0, len(part))
+            reservation.add(0, len(part))
             parts.append(part)
         return _join(parts)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from farpoint_models.programs import Joining, Manifest, Role, TensorSpec
+from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
 from farpoint_server.engine.types import Int64s, ProgramInput, ProgramOutput
 
 Array = npt.NDArray[Any]
@@ -44,14 +44,14 @@ def calls(lengths: Int64s, manifest: Manifest) -> Iterator[Int64s]:
     if not manifest.has_clouds:
         yield from np.arange(len(lengths))[:, None]
         return
-    joining, (_, most) = manifest.joining, manifest.limit("B")
+    batching, (_, most) = manifest.batching, manifest.limit("B")
     most_rows = min(CALL_ROWS, manifest.limit("P")[1] or CALL_ROWS)
-    if joining is Joining.ALONE:
+    if batching is Batching.ALONE:
         yield np.arange(len(lengths))
         return
     is_ragged = manifest.is_ragged
     order = np.arange(len(lengths)) if is_ragged else np.argsort(lengths, kind="stable")
-    spread = {Joining.PADDED: 2}.get(joining, 1)
+    spread = {Batching.PADDED: 2}.get(batching, 1)
     begin = rows = 0
     for end, place in enumerate(order):
         length = int(lengths[place])

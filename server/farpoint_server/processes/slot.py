@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Place:
+class ProcessSlot:
     """Which of how many processes this is; the only one, unless a supervisor says otherwise."""
 
     index: int = 0
@@ -81,13 +81,13 @@ def share(settings: Settings, count: int) -> Settings:
     return settings.model_copy(update=divided)
 
 
-def to_environment(place: Place, settings: Settings) -> dict[str, str]:
+def to_environment(slot: ProcessSlot, settings: Settings) -> dict[str, str]:
     """The variable that makes a program that calls `from_environment` a process of a server."""
     said = {
-        "index": place.index,
-        "count": place.count,
-        "folder": str(place.folder),
-        "link": place.link,
+        "index": slot.index,
+        "count": slot.count,
+        "folder": str(slot.folder),
+        "link": slot.link,
         "parent": os.getpid(),
         "settings": settings.model_dump(mode="json", exclude={"config"}),
     }
@@ -96,7 +96,7 @@ def to_environment(place: Place, settings: Settings) -> dict[str, str]:
 
 def from_environment(
     environment: MutableMapping[str, str] = os.environ,
-) -> tuple[Place, Settings] | None:
+) -> tuple[ProcessSlot, Settings] | None:
     """What a supervisor said when it started this program; None if none did.
 
     The variable is taken out, so that programs that this one starts are no processes of the server.
@@ -106,8 +106,10 @@ def from_environment(
         return None
     said: dict[str, Any] = json.loads(text)
     settings = Settings(**said["settings"], config=None)
-    place = Place(said["index"], said["count"], Path(said["folder"]), said["link"], said["parent"])
-    return place, settings
+    slot = ProcessSlot(
+        said["index"], said["count"], Path(said["folder"]), said["link"], said["parent"]
+    )
+    return slot, settings
 
 
 def end_with_parent(parent: int) -> None:

@@ -5,7 +5,13 @@ import os
 import pytest
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes.place import VARIABLE, Place, from_environment, share, to_environment
+from farpoint_server.processes.slot import (
+    VARIABLE,
+    ProcessSlot,
+    from_environment,
+    share,
+    to_environment,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,11 +25,11 @@ from farpoint_server.processes.place import VARIABLE, Place, from_environment, s
     ],
 )
 def test_gpus_are_dealt_out_in_turns(processes, gpus, expected):
-    places = [Place(index, processes) for index in range(processes)]
-    assert ["".join(place.own_gpus(gpus)) for place in places] == expected
+    places = [ProcessSlot(index, processes) for index in range(processes)]
+    assert ["".join(slot.own_gpus(gpus)) for slot in places] == expected
     for gpu in gpus:
         shared = sum(gpu in own for own in expected)
-        assert {place.sharers(gpu, gpus) for place in places} == {shared}
+        assert {slot.sharers(gpu, gpus) for slot in places} == {shared}
 
 
 def test_limits_of_memory_are_shared_out_and_one_large_request_stays_possible():
@@ -46,12 +52,12 @@ def test_a_process_is_told_its_place_and_settings_once(tmp_path, monkeypatch):
     file = tmp_path / "farpoint.yaml"
     file.write_text("batch_points: 5\n")
     given = Settings(config=file, device=("cpu", "cuda:1"), tls_key=None, encoder=())
-    environment = to_environment(Place(1, 3, tmp_path, 7), given)
+    environment = to_environment(ProcessSlot(1, 3, tmp_path, 7), given)
     # What has changed since is not heeded.
     file.write_text("batch_points: 6\n")
     monkeypatch.setenv("FARPOINT_BATCH_POINTS", "7")
-    place, settings = from_environment(environment)
-    assert place == Place(1, 3, tmp_path, 7, os.getpid())
+    slot, settings = from_environment(environment)
+    assert slot == ProcessSlot(1, 3, tmp_path, 7, os.getpid())
     assert settings.model_dump(exclude={"config"}) == given.model_dump(exclude={"config"})
     assert VARIABLE not in environment
     assert from_environment(environment) is None
