@@ -93,7 +93,7 @@ def test_a_wrong_radius_is_named(client, stub, radius):
 
 
 def test_neither_a_number_nor_a_radius_is_an_error(client):
-    with pytest.raises(farpoint.InvalidArgumentError, match="m must be a whole number"):
+    with pytest.raises(farpoint.InvalidArgumentError, match="give m, the number of points"):
         client.sample(cloud(5))
 
 
