@@ -13,8 +13,8 @@ IMAGE ?= cpu
 STAGES ?=
 # open3d-cpu also wants the system's libusb-1.0, libGL and libX11; torch-cluster compiles for minutes.
 PYTEST = $(BIN)/python -m pytest
-# Two files at a time: most tests wait for a server process.
-PARALLEL := -n 2 --dist loadfile
+# Three files at a time on two cores: most tests wait for a server process.
+PARALLEL := -n 3 --dist loadfile
 # The servers that tests start read compiled modules.
 test test-all: export PYTHONDONTWRITEBYTECODE :=
 PEERS := fpsample torch-quickfps scipy pykdtree threadpoolctl open3d-cpu

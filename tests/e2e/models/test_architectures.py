@@ -159,6 +159,7 @@ def eager(module: nn.Module, manifest: Manifest, one: dict[str, np.ndarray]) -> 
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_a_served_architecture_answers_as_its_module(client, load, name):
     """Each cloud of a batch, whatever it was joined with, as the module answers to it alone."""
