@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import farpoint
-from farpoint._call import CallContext
+from farpoint._connection.call import CallContext
 from farpoint._rpcs.encode import EncodeRpc
 from farpoint._tensors import to_arrays, to_tensor
 from farpoint.v1 import sampling_pb2 as pb

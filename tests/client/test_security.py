@@ -8,7 +8,7 @@ from tests.support.certificates import issue
 from typer.testing import CliRunner
 
 import farpoint
-from farpoint._security import read_security
+from farpoint._connection.security import read_security
 from farpoint.cli.app import app
 from farpoint.v1 import sampling_pb2_grpc
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import farpoint
-from farpoint._call import CallContext
-from farpoint._shared_memory import SHARED_FROM_BYTES, Lease, Region, SharedMemory
+from farpoint._connection.call import CallContext
+from farpoint._connection.shared_memory import SHARED_FROM_BYTES, Lease, Region, SharedMemory
 from farpoint.v1 import sampling_pb2, shared_memory_pb2, tensor_pb2
 
 LARGE = np.random.default_rng(3).normal(size=(SHARED_FROM_BYTES // 12 + 2, 3)).astype("<f4")

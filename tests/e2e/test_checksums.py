@@ -12,7 +12,7 @@ from tests.support.servers.damaging_proxy import damaging_proxy
 from tests.support.servers.server_process import RunningServer
 
 import farpoint
-from farpoint._call import CallContext
+from farpoint._connection.call import CallContext
 from farpoint._rpcs.sample import SampleRpc
 from farpoint._tensors import Checksums
 from farpoint.v1 import sampling_pb2 as pb

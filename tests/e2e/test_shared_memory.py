@@ -15,8 +15,8 @@ import pytest
 from tests.support.servers.server_process import RunningServer
 
 import farpoint
-from farpoint._call import CallContext
-from farpoint._shared_memory import Lease
+from farpoint._connection.call import CallContext
+from farpoint._connection.shared_memory import Lease
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import sampling_pb2_grpc, shared_memory_pb2, tensor_pb2
 

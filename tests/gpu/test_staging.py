@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests.gpu import cuda_device
-from tests.support.sampling_work import clouds_of
+from tests.support.scheduling import clouds_of
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 

@@ -9,7 +9,7 @@ import asyncio, json
 import numpy as np
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleBatch
-from tests.support.sampling_work import clouds_of
+from tests.support.scheduling import clouds_of
 
 random = np.random.default_rng(1)
 BATCHES = [

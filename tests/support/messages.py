@@ -46,3 +46,17 @@ def details(error: grpc.RpcError) -> list[Any]:
 
 
 KINDS = (error_details_pb2.BadRequest, error_details_pb2.RetryInfo)
+
+
+def varint(value: int) -> bytes:
+    """A number as the wire has it."""
+    packed = bytearray()
+    while value >= 0x80:
+        packed.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*packed, value])
+
+
+def field(number: int, content: bytes) -> bytes:
+    """A field that holds bytes, a message or packed numbers."""
+    return varint(number << 3 | 2) + varint(len(content)) + content

@@ -47,3 +47,16 @@ def job(caller: str, cost_ms: float, points: int = 1) -> Job:
     """A job that is only queued. It needs a running event loop."""
     work = SimpleNamespace(point_count=points, batch_key="sample")
     return Job(work, asyncio.get_running_loop().create_future(), caller, int(cost_ms * MS))
+
+
+def clouds_of(
+    random: np.random.Generator, *lengths: int, per_sample: int = 3, with_distances: bool = False
+) -> Clouds:
+    """Clouds of these lengths; of each a point in `per_sample` is wanted, the last row first."""
+    return Clouds(
+        random.normal(size=(sum(lengths), 3)).astype(np.float32),
+        np.array(lengths),
+        np.array([max(1, length // per_sample) for length in lengths]),
+        np.array(lengths) - 1,
+        with_distances,
+    )

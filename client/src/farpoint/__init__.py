@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from farpoint import io as io
     from farpoint._async_client import AsyncClient as AsyncClient
     from farpoint._client import Client as Client
+    from farpoint._connection.security import Tls as Tls
     from farpoint._default import sample as sample
     from farpoint._rpcs.methods import PoissonDisk as PoissonDisk
     from farpoint._rpcs.methods import RandomSampling as RandomSampling
     from farpoint._rpcs.methods import VoxelGrid as VoxelGrid
-    from farpoint._security import Tls as Tls
     from farpoint.errors import CancelledError as CancelledError
     from farpoint.errors import CloudFileError as CloudFileError
     from farpoint.errors import DataLossError as DataLossError
@@ -62,7 +62,7 @@ _MODULES = {
     "_client": "Client",
     "_default": "sample",
     "_rpcs.methods": "PoissonDisk RandomSampling VoxelGrid",
-    "_security": "Tls",
+    "_connection.security": "Tls",
     "errors": (
         "CancelledError CloudFileError DataLossError DeadlineExceededError FailedPreconditionError "
         "FarpointError InternalError InvalidArgumentError MissingFileError NotFoundError "

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import grpc
 
 from farpoint._base_client import BaseClient
-from farpoint._call import CallContext, start_call
-from farpoint._channel import open_aio_channel
+from farpoint._connection.call import CallContext, start_call
+from farpoint._connection.channel import open_aio_channel
+from farpoint._connection.shared_memory import Lease
 from farpoint._rpcs import calls
 from farpoint._rpcs.calls import UnaryRpc
 from farpoint._rpcs.encode import EncodeRpc
@@ -18,7 +19,6 @@ from farpoint._rpcs.infer import CONCURRENCY, InferRpc
 from farpoint._rpcs.methods import EncodeOptions, InferOptions, Method, Nonfinite, SampleOptions
 from farpoint._rpcs.sample import SampleRpc
 from farpoint._rpcs.stream import CERTAINLY_ACCEPTED_BYTES, SampleStreamRpc, UploadRpc
-from farpoint._shared_memory import Lease
 from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike, Counts
 from farpoint.memory import Memory, Trim
 from farpoint.models import Encoding, Inference, Model

@@ -9,12 +9,12 @@ from weakref import WeakSet
 
 import grpc
 
-from farpoint._call import CallContext, start_call
-from farpoint._channel import DEFAULT_BUDGET, Balance, LoadBalancing
+from farpoint._connection.call import CallContext, start_call
+from farpoint._connection.channel import DEFAULT_BUDGET, Balance, LoadBalancing
+from farpoint._connection.security import PathLike, Security, Tls, read_security
+from farpoint._connection.shared_memory import SharedMemory
+from farpoint._connection.targets import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, Target, checked_target
 from farpoint._rpcs.calls import Stubs
-from farpoint._security import PathLike, Security, Tls, read_security
-from farpoint._shared_memory import SharedMemory
-from farpoint._targets import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, Target, checked_target
 from farpoint._tensors import choose_checksums
 from farpoint.errors import FailedPreconditionError
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from farpoint._client import Client
+from farpoint._connection.security import Tls
+from farpoint._connection.targets import DEFAULT_TARGET
 from farpoint._rpcs.methods import SampleOptions
-from farpoint._security import Tls
-from farpoint._targets import DEFAULT_TARGET
 from farpoint._types import BatchArray, CloudArray, CloudLike, Counts
 from farpoint.errors import InvalidArgumentError
 from farpoint.results import Sample

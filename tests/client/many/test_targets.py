@@ -6,8 +6,8 @@ import socket
 import pytest
 
 import farpoint
-from farpoint import _targets as targets
-from farpoint._targets import checked_target, grpc_target
+from farpoint._connection import targets as targets
+from farpoint._connection.targets import checked_target, grpc_target
 
 NAMES = {"one": ["10.0.0.1"], "two": ["10.0.0.2", "10.0.0.3"], "six": ["fd00::1"]}
 

@@ -6,9 +6,8 @@ from functools import cache
 import grpc
 import numpy as np
 import pytest
-from tests.support.messages import details, sample_request, tensor
+from tests.support.messages import details, field, sample_request, tensor
 from tests.support.servers.server_process import RunningServer
-from tests.support.wire_format import field
 
 from farpoint.inference import open_inference_pb2 as oi
 from farpoint.v1 import packed_cloud_pb2, tensor_pb2

@@ -14,7 +14,7 @@ from tests.support.brute_force import furthest_points
 from tests.support.servers.server_process import RunningServer
 
 import farpoint
-from farpoint import _channel
+from farpoint._connection import channel as connections
 
 CALLERS = 12
 CLOUD = np.random.default_rng(5).normal(size=(600, 3)).astype(np.float32)
@@ -31,8 +31,8 @@ FAST = {
 
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = {**dict(_channel.OPTIONS), **FAST}
-    monkeypatch.setattr(_channel, "OPTIONS", tuple(options.items()))
+    options = {**dict(connections.OPTIONS), **FAST}
+    monkeypatch.setattr(connections, "OPTIONS", tuple(options.items()))
 
 
 class Load:

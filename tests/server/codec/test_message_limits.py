@@ -5,7 +5,7 @@ import random
 import pytest
 from google.protobuf.message import DecodeError
 from tests.support.fuzz import INPUTS
-from tests.support.wire_format import field
+from tests.support.messages import field
 
 from farpoint.inference import open_inference_pb2 as oi
 from farpoint.v1 import sampling_pb2 as pb

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from google.protobuf import descriptor_pool
-from tests.support.wire_format import field as wire_field
+from tests.support.messages import field as wire_field
 
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec.coordinates import decode_sample_request

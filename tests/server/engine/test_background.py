@@ -11,7 +11,7 @@ import pytest
 import torch
 from tests.support.fake_device import FakeDevice
 from tests.support.memory.fake_allocator import FakeAllocator
-from tests.support.sampling_work import clouds_of
+from tests.support.scheduling import clouds_of
 
 from farpoint_server.engine import priority, sample
 from farpoint_server.engine.engine import Engine

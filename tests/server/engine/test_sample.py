@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from tests.support.sampling_work import clouds_of
+from tests.support.scheduling import clouds_of
 
 from farpoint_server.engine import sample
 from farpoint_server.engine.engine import Engine

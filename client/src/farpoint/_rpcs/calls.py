@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from farpoint._call import CallContext
+from farpoint._connection.call import CallContext
 from farpoint._rpcs.serialized import SerializedRequest, take_serialized
 from farpoint.inference import open_inference_pb2_grpc
 from farpoint.memory import Memory, Trim, read_memory, read_trims

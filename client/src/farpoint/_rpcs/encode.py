@@ -5,7 +5,7 @@ from operator import attrgetter
 import numpy as np
 
 from farpoint._arrays import split_batch
-from farpoint._call import CallContext
+from farpoint._connection.call import CallContext
 from farpoint._rpcs.calls import UnaryRpc
 from farpoint._rpcs.sample import split_rows
 from farpoint._tensors import Checksums, points_to_tensor, to_arrays, to_tensor

@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import Any
 
 from farpoint._arrays import as_array
-from farpoint._call import CallContext
+from farpoint._connection.call import CallContext
 from farpoint._dtypes import TYPES
 from farpoint._rpcs.calls import UnaryRpc
 from farpoint._tensors import Checksums, check_payload, to_arrays, wire_type

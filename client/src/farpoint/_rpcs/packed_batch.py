@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from farpoint._arrays import gather_attributes, split_attributes
-from farpoint._shared_memory import Lease
+from farpoint._connection.shared_memory import Lease
 from farpoint._tensors import check_payload, wire_type
 from farpoint._types import Array, CloudAttributes
 from farpoint.errors import InvalidArgumentError

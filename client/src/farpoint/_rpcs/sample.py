@@ -12,7 +12,8 @@ from farpoint._arrays import (
     check_start_indices,
     split_batch,
 )
-from farpoint._call import CallContext
+from farpoint._connection.call import CallContext
+from farpoint._connection.shared_memory import Lease
 from farpoint._rpcs.calls import UnaryRpc
 from farpoint._rpcs.methods import (
     Method,
@@ -24,7 +25,6 @@ from farpoint._rpcs.methods import (
 )
 from farpoint._rpcs.packed_batch import PackedBatch, packed_batch
 from farpoint._rpcs.serialized import SerializedRequest, with_packed_data
-from farpoint._shared_memory import Lease
 from farpoint._tensors import Checksums, points_to_tensor, to_arrays
 from farpoint._types import Array
 from farpoint.errors import InternalError, InvalidArgumentError

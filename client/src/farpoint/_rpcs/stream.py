@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeAlias
 
-from farpoint._call import CallContext
+from farpoint._connection.call import CallContext
 from farpoint._rpcs.calls import UnaryRpc
 from farpoint._rpcs.methods import Method
 from farpoint._rpcs.sample import SampleRpc, check_choice

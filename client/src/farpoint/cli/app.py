@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from farpoint._targets import DEFAULT_TIMEOUT_S
+from farpoint._connection.targets import DEFAULT_TIMEOUT_S
 from farpoint.cli.bench import command as bench
 from farpoint.cli.connection import Connection, with_connection, with_fields
 from farpoint.cli.failures import clean_failure

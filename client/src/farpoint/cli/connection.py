@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from farpoint._targets import DEFAULT_TARGET, checked_target
+from farpoint._connection.targets import DEFAULT_TARGET, checked_target
 from farpoint.errors import InvalidArgumentError
 
 if TYPE_CHECKING:  # gRPC is loaded by the commands that need it
     from farpoint._client import Client
-    from farpoint._security import Security, Tls
+    from farpoint._connection.security import Security, Tls
 
 # Never a flag: others on the machine could read it from the list of processes.
 TOKEN_VARIABLE = "FARPOINT_TOKEN"
@@ -62,12 +62,12 @@ class Connection:
 
     def security(self) -> "Security":
         """For channels to the server that belong to no client."""
-        from farpoint._security import read_security
+        from farpoint._connection.security import read_security
 
         return read_security(self.target, self._tls(), self._token())
 
     def _tls(self) -> "Tls | bool":
-        from farpoint._security import Tls
+        from farpoint._connection.security import Tls
 
         files = (self.ca, self.certificate, self.key, self.server_name)
         return Tls(*files) if self.tls or any(files) else False

@@ -12,9 +12,9 @@ from pathlib import Path
 import grpc
 import numpy as np
 
-from farpoint._call import CallContext
-from farpoint._channel import open_channel
 from farpoint._client import Client
+from farpoint._connection.call import CallContext
+from farpoint._connection.channel import open_channel
 from farpoint.cli.connection import Connection
 from farpoint.errors import CloudFileError, InvalidArgumentError, NotFoundError
 from farpoint.io import read_cloud

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.support.fake_device import FakeDevice
 from tests.support.memory.fake_allocator import MIB, FakeAllocator
-from tests.support.sampling_work import clouds_of
+from tests.support.scheduling import clouds_of
 
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleBatch

@@ -17,9 +17,9 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from farpoint._channel import Balance, open_aio_channel
+from farpoint._connection.channel import Balance, open_aio_channel
+from farpoint._connection.security import Security
 from farpoint._rpcs.sample import SampleRpc
-from farpoint._security import Security
 from farpoint.errors import InvalidArgumentError
 from farpoint.io import read_cloud
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 from typer import Argument, Option
 
-from farpoint._targets import DEFAULT_TIMEOUT_S
+from farpoint._connection.targets import DEFAULT_TIMEOUT_S
 from farpoint.cli.connection import Connection
 
 

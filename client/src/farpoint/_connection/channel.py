@@ -6,8 +6,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import grpc
 
-from farpoint._security import Security
-from farpoint._targets import checked_target, grpc_target
+from farpoint._connection.security import Security
+from farpoint._connection.targets import checked_target, grpc_target
 from farpoint.errors import InvalidArgumentError
 
 PLAIN = Security()

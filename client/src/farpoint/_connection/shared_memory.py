@@ -10,7 +10,7 @@ from types import TracebackType
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from farpoint._call import CallContext
+from farpoint._connection.call import CallContext
 from farpoint._tensors import in_common_dtype, tensor_header, to_tensor
 from farpoint._types import Array
 from farpoint.errors import (

@@ -1,0 +1,1 @@
+"""Channels to servers: targets, credentials, metadata of a call, shared memory."""
