@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from farpoint.v1.tensor_pb2 import DATA_TYPE_FLOAT32
 from farpoint_server import request_context
@@ -28,7 +28,7 @@ from farpoint_server.codec.tensors import RequestLimits, TensorView
 from farpoint_server.engine.engine import Engine, check_any
 from farpoint_server.engine.methods import method_bytes
 from farpoint_server.engine.sample import sample_bytes
-from farpoint_server.engine.types import Answer, Int64s, Outcome, Samples, Work
+from farpoint_server.engine.types import Answer, Int64s, Outcome, Samples
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.placement import Scheduler
 from farpoint_server.services.model_statistics import MAX_NOTED, ModelStatistics, RequestRecord
@@ -46,14 +46,6 @@ INLINE_RADIUS_POINTS = 10_000
 T = TypeVar("T")
 
 
-class ModelWork(Work[Answer], Protocol[Answer]):
-    """Work of a loaded model."""
-
-    @property
-    def least_bytes(self) -> int:
-        """Device memory for its longest cloud: batches are cut between clouds."""
-
-
 class Call(Generic[Answer, T]):
     """A request to a loaded model, parsed and valid.
 
@@ -61,7 +53,8 @@ class Call(Generic[Answer, T]):
         model: Its name.
         lengths: Points of each cloud, (B,).
         size: Bytes that it holds until it is answered.
-        to_work: Makes the work; raises InvalidRequestError for values that are wrong.
+        to_work: Makes the work, with the `least_bytes` of its longest cloud; raises
+            InvalidRequestError for values that are wrong.
         to_response: Makes the response of the outcome.
     """
 
@@ -80,9 +73,9 @@ class Call(Generic[Answer, T]):
         self.decode, self.serialize = to_work, to_response
         self.points = int(lengths.sum())
 
-    def least_bytes(self, work: ModelWork[Answer]) -> int:
-        """Device memory that its work needs at least."""
-        return work.least_bytes
+    def least_bytes(self) -> int | None:
+        """Device memory that it needs at least; None if only its decoded work knows."""
+        return None
 
     def is_short(self, outcome: Outcome[Answer]) -> bool:  # noqa: ARG002
         """Whether the response is serialized on the event loop."""
@@ -123,7 +116,7 @@ class SampleCall(Call[Samples, T]):
         self.serialize = partial(self._to_response, decoded)
         return decoded.work
 
-    def least_bytes(self, _: Any) -> int:
+    def least_bytes(self) -> int:
         """As Call."""
         counts, lengths = self._request.sample_counts, self.lengths
         longest = int(lengths.argmax()) if len(lengths) > 1 else 0
@@ -168,8 +161,7 @@ class Pipeline:
     async def sample(self, _: object, context: Context) -> bytes:
         """Sample: the serialized SampleResponse to the one message of a call."""
         arrived = time.monotonic()
-        self.admission.check_headroom()
-        raw = await receive(context, self.receiving)
+        raw = await self.receive(context)
         message = read_sample_message(raw, self.limits.clouds)
         request = parse_sample_request(message, self.limits, self.regions)
         del raw, message  # what the points need of it, they hold
@@ -207,12 +199,15 @@ class Pipeline:
         is_bounded = all(engine.memory.bounded for engine in self.engines)
         fields = {} if current is None else current.fields
         fields["points"], fields["clouds"] = call.points, len(call.lengths)
+        least_bytes = call.least_bytes() if is_bounded else None
+        if least_bytes is not None:
+            check_any(self.engines, least_bytes)
         if call.is_small:
             work = call.decode()
         else:
             work = await loop.run_in_executor(self.threads, call.decode)
-        if is_bounded:
-            check_any(self.engines, call.least_bytes(work))
+        if is_bounded and least_bytes is None:
+            check_any(self.engines, work.least_bytes)
         decoded = time.monotonic_ns()
         outcome = await self.batcher.run(work, timeout_s)
         computed = time.monotonic_ns()

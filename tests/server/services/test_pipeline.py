@@ -5,6 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import torch
+from tests.support.memory.fake_allocator import FakeAllocator
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
@@ -12,9 +14,13 @@ from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
 from farpoint_server.codec.sample_response import serialize_sample_response
 from farpoint_server.codec.tensors import RequestLimits
+from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
-from farpoint_server.errors import InvalidRequestError, OverloadedError
+from farpoint_server.errors import InvalidRequestError, OverloadedError, TooLargeError
+from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.manager import Manager
+from farpoint_server.memory.policy import Thresholds
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.pipeline import (
     INLINE_FLOAT32_BYTES,
@@ -42,9 +48,11 @@ def message(points: int, samples: int, **fields) -> SampleMessage:
     return SampleMessage(request, None, request.ByteSize())
 
 
-def pipeline(max_points: int, threads: ThreadPoolExecutor | None = None) -> Pipeline:
+def pipeline(
+    max_points: int, threads: ThreadPoolExecutor | None = None, *engines: Engine
+) -> Pipeline:
     admission = Admission(max_points, max_bytes=1 << 30, retry_ms=1)
-    return Pipeline(LIMITS, admission, None, FirstRows(), [], threads)
+    return Pipeline(LIMITS, admission, None, FirstRows(), engines, threads)
 
 
 async def test_what_is_wrong_is_told_so_also_where_there_is_no_room():
@@ -53,6 +61,16 @@ async def test_what_is_wrong_is_told_so_also_where_there_is_no_room():
         parse_sample_request(message(3, 4), full.limits)
     with pytest.raises(OverloadedError):
         await full.run(SampleCall(parse_sample_request(message(3, 2), LIMITS), lambda *_: []), None)
+
+
+async def test_a_sample_that_no_engine_can_hold_is_refused_before_it_is_decoded(monkeypatch):
+    memory = Manager(FakeAllocator(1 << 20), Thresholds(), Gate(), bounded=True)
+    engine = Engine(torch.device("cpu"), 1, memory)
+    monkeypatch.delattr("farpoint_server.services.pipeline.decode_sample_request")
+    call = SampleCall(parse_sample_request(message(LARGE, 5), LIMITS), lambda *_: [])
+    with pytest.raises(TooLargeError):
+        await pipeline(1 << 20, None, engine).run(call, None)
+    engine.stop()
 
 
 @pytest.mark.parametrize(
