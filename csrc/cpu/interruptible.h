@@ -10,7 +10,7 @@ namespace farpoint {
 
 // Runs the tasks. A call that may take long on the main thread of the process, where Python runs
 // its signal handlers, is an error soon after one of them raised. Tasks with a flag of their own
-// are left to whoever raises it.
+// are left to the caller that raises it.
 void run_interruptibly(std::vector<cpu::FpsTask>& tasks, int threads);
 void run_interruptibly(std::vector<cpu::BruteTask<float>>& tasks, int threads);
 void run_interruptibly(std::vector<cpu::BruteTask<double>>& tasks, int threads);

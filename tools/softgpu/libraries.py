@@ -89,18 +89,18 @@ def build_stand_in(
 
 
 def _compile(source: Path, folder: Path, cuda: Path) -> Path:
-    target = folder / f"{source.stem}.o"
-    newest = max(p.stat().st_mtime for p in [source, *HERE.glob("*.h"), *HERE.glob("runtime/*.h")])
+    target = folder / f"{source.parent.name}_{source.stem}.o"
+    newest = max(p.stat().st_mtime for p in [source, *HERE.rglob("*.h")])
     if not target.exists() or target.stat().st_mtime < newest:
-        include = cuda / "include"
-        command = ["g++", "-c", *FLAGS, f"-I{include}", source, "-o", target]
+        includes = (HERE, HERE / "runtime", cuda / "include")
+        command = ["g++", "-c", *FLAGS, *(f"-I{path}" for path in includes), source, "-o", target]
         subprocess.run(command, check=True)
     return target
 
 
 def build_runtime(cuda: Path, wanted_symbols: set[str], folder: Path, target: Path) -> Path:
     """libcudart.so.13 in `target`."""
-    sources = sorted(HERE.glob("runtime/*.cpp"))
+    sources = sorted(HERE.glob("runtime/**/*.cpp"))
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(lambda source: _compile(source, folder, cuda), sources))
     text = subprocess.run(["nm", "-g", "--defined-only", *objects], capture_output=True, text=True)

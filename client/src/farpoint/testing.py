@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -79,14 +80,15 @@ class LocalServer:
         Raises:
             UnavailableError: The server ended, or the time passed, without such a line.
         """
-
-        def found() -> dict[str, Any] | None:
-            return next(filter(wanted, self.log), None)
-
+        end, seen = time.monotonic() + timeout, 0
         with self._changed:
-            self._changed.wait_for(lambda: self._has_ended or found() is not None, timeout)
-            if (line := found()) is not None:
-                return line
+            while True:
+                for line in self.log[seen:]:
+                    if wanted(line):
+                        return line
+                seen = len(self.log)
+                if self._has_ended or not self._changed.wait(end - time.monotonic()):
+                    break
         last = self.log[-1]["event"] if self.log else "it logged nothing"
         how = "ended" if self._has_ended else f"did not get there in {timeout:g} s"
         raise UnavailableError(f"farpoint-server {how}: {last}")

@@ -43,7 +43,7 @@ __device__ inline unsigned kept(unsigned v) {
 }
 
 // Memory that blocks of one launch share while they run. A load or store reaches the memory that
-// all of them see, whole, and is ordered with nothing else: nobody waits for a fence.
+// all of them see, whole, and is ordered with nothing else: no thread waits for a fence.
 struct alignas(16) Words {
   unsigned long long low, high;
 };
@@ -79,8 +79,8 @@ __device__ inline void store_relaxed(Words* to, Words v) {
 // The CPU model counts the leaves that the tree kernel goes down to.
 __device__ inline void count_leaf() {}
 
-// Adds to values side by side in global memory, at an address aligned to them all; nobody waits for
-// the sums. So many go at once.
+// Adds to adjacent values in global memory, at an address aligned to them all, and does not wait
+// for the sums. So many go at once.
 template <typename Value>
 constexpr int kAddedAtOnce = 1;
 template <typename Value>

@@ -18,13 +18,13 @@ struct Sample {
   uint8_t slot, count, longest;
 };
 
-// The columns of the output that a block holds. Behind a row's sums are those of nobody, one for
+// The columns of the output that a block holds. Behind a row's sums are unused ones, one for
 // each lane: of samples of other columns, and of those that a lower lane adds up.
 struct Range {
   int64_t first;
   int length;
 
-  __device__ int nobody() const { return length + lane_id(); }
+  __device__ int unused() const { return length + lane_id(); }
 };
 
 // Of a row in shared memory.
@@ -45,7 +45,7 @@ template <typename Index>
 __device__ Sample prepared(Index index, bool exists, int64_t points, Range range) {
   const int64_t place = exists ? checked(index, points) - range.first : -1;
   const bool held = place >= 0 && place < range.length;
-  const int column = held ? static_cast<int>(place) : range.nobody();
+  const int column = held ? static_cast<int>(place) : range.unused();
   const unsigned equal = __match_any_sync(kAllLanes, column);
   const unsigned below = equal & lanes_below();
   const int count = below == 0 ? __popc(equal) : 0, counted = held ? count : 0;
@@ -55,7 +55,7 @@ __device__ Sample prepared(Index index, bool exists, int64_t points, Range range
     slot = __shfl_sync(kAllLanes, sum_below(count), __ffs(static_cast<int>(equal)) - 1);
     slot += __popc(below);
   }
-  return {counted > 0 ? column : range.nobody(), static_cast<uint8_t>(slot),
+  return {counted > 0 ? column : range.unused(), static_cast<uint8_t>(slot),
           static_cast<uint8_t>(counted), static_cast<uint8_t>(longest)};
 }
 

@@ -32,7 +32,7 @@ BYTES_PER_S = 1 << 18
 async def handle(pipeline: Pipeline, context: Context) -> bytes:
     """The serialized SampleLargeResponse to the messages of a call.
 
-    Its points are admitted as they arrive, so that a slow sender keeps nobody out; one that meets
+    Its points are admitted as they arrive, so that a slow sender blocks no other; one that meets
     a full server is refused with what it has sent.
     """
     arrived = time.monotonic()

@@ -59,8 +59,8 @@ class Receiver:
 
     While a message is received it lies in memory twice, in gRPC and in Python, and its size is
     unknown. A slow one gives its turn to others after `turn_s` (up to twice as long), so that slow
-    senders exclude nobody, and is refused after `timeout_s`. Callers take turns: one that sends
-    much or slowly makes its own calls wait.
+    senders do not block others, and is refused after `timeout_s`. Callers take turns: one that
+    sends much or slowly makes its own calls wait.
     """
 
     def __init__(self, turns: int, turn_s: float = TURN_S, timeout_s: float = TIMEOUT_S) -> None:

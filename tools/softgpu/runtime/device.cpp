@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "fault.h"
+#include "sanitizer/fault.h"
 #include "memory.h"
 
 namespace softgpu {

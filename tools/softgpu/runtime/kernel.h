@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "../softgpu.h"
+#include "softgpu.h"
 #include "stream.h"
 
 namespace softgpu {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "device.h"
-#include "order.h"
+#include "sanitizer/order.h"
 
 namespace softgpu {
 

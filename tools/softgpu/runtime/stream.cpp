@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <random>
 
-#include "fault.h"
+#include "sanitizer/fault.h"
 #include "graph.h"
 #include "memory.h"
-#include "stack.h"
+#include "sanitizer/stack.h"
 
 namespace softgpu {
 namespace {

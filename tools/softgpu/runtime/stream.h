@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "device.h"
-#include "order.h"
+#include "sanitizer/order.h"
 
 namespace softgpu {
 

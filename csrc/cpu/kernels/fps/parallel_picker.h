@@ -67,7 +67,7 @@ class ParallelPicker {
 
   void prepare(int thread) { workers_[thread].prepare(); }
 
-  // A thread has a worker of its own, but goes on with any that nobody holds while its own waits.
+  // A thread has a worker of its own, but goes on with any free one while its own waits.
   // So none depends on a thread that the system does not schedule, except one preempted in
   // mid-sample.
   void work(int thread) {

@@ -142,7 +142,7 @@ class BoundedConnection(H11Protocol):
             self.data_received(early)
 
     def _make_room(self) -> bool:
-        """Closes the oldest connection that awaits a request, so that silent peers exclude nobody.
+        """Closes the oldest connection that awaits a request, so that silent peers block no one.
 
         Without one, the oldest that waits for its peer: at once if the peer's address holds more
         than half of all connections and the new one is of another address, else if it is late by

@@ -1,5 +1,5 @@
-// What the executor of kernels and torch's ops on the CPU call of the runtime; see ../softgpu.h.
-#include "../softgpu.h"
+// What the executor of kernels and torch's ops on the CPU call of the runtime; see softgpu.h.
+#include "softgpu.h"
 
 #include "memory.h"
 #include "stream.h"

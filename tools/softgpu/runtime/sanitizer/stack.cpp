@@ -1,4 +1,4 @@
-#include "stack.h"
+#include "sanitizer/stack.h"
 
 #include <dlfcn.h>
 

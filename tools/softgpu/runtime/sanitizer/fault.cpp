@@ -1,4 +1,4 @@
-#include "fault.h"
+#include "sanitizer/fault.h"
 
 #include <execinfo.h>
 #include <setjmp.h>

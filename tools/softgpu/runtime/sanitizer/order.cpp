@@ -1,4 +1,4 @@
-#include "order.h"
+#include "sanitizer/order.h"
 
 #include <algorithm>
 #include <cstdio>
