@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from farpoint_ops._arguments import to_list
-from farpoint_ops.compat._applied import Applied
+from farpoint_ops.compat._batched import Applied
 from farpoint_ops.compat._clouds import pairs_of_clouds, within
 from farpoint_ops.compat.pointnet2 import FarthestPointSampling, furthest_point_sample
 from farpoint_ops.fps_ragged import farthest_point_sample_ragged
@@ -62,9 +62,8 @@ def ball_query(
     for cloud, queries in pairs_of_clouds(
         sizes, _counts("new_xyz_batch_cnt", new_xyz_batch_cnt, new_xyz)
     ):
-        if cloud.stop > cloud.start and queries.stop > queries.start:
-            rows, taken = within(xyz[cloud], new_xyz[queries], radius, nsample)
-            idx[queries], empty[queries] = rows, ~taken[:, 0]
+        rows, taken = within(xyz[cloud], new_xyz[queries], radius, nsample)
+        idx[queries], empty[queries] = rows, ~taken[:, 0]
     return idx.int(), empty
 
 
