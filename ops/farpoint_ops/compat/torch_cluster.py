@@ -186,7 +186,7 @@ def grid_cluster(
     low = pos.min(0).values if start is None else start
     high = pos.max(0).values if end is None else end
     voxels = ((high - low) / size).long() + 1
-    strides = pad(voxels.cumprod(0)[:-1], (1, 0), value=1)
+    strides = pad(voxels.cumprod(0)[:-1], (1, 0), value=1.0)
     return (((pos - low) / size).long() * strides).sum(1)
 
 
