@@ -86,20 +86,21 @@ def radii(radius: Radius, xyz: Tensor, clouds: int) -> Tensor:
     if isinstance(radius, Tensor) and radius.dim() == 1 and radius.device == xyz.device:
         return radius.to(dtype)  # the op checks what it can see
     values = radius.tolist() if isinstance(radius, Tensor) else radius
-    each = [float(v) for v in values] if isinstance(values, Sequence) else [float(values)] * clouds
-    check_count("radius", each, clouds)
+    each = [float(v) for v in (values if isinstance(values, Sequence) else [values])]
+    if isinstance(values, Sequence):
+        check_count("radius", each, clouds)
     for b, value in enumerate(each):
         if not value >= 0:
             raise ValueError(f"radius: expected a non-negative number for cloud {b}, got {value}")
-    return torch.tensor(each, dtype=dtype, device=xyz.device)
+    return torch.tensor(each, dtype=dtype, device=xyz.device).expand(clouds)
 
 
 def reject_vmap(indices: Tensor) -> None:
     """A RuntimeError where samples to a radius are mapped over: their lengths differ."""
     if not torch.compiler.is_compiling() and torch._C._functorch.is_batchedtensor(indices):
         raise RuntimeError(
-            "radius: torch.vmap cannot return a different number of samples for each cloud; sample "
-            "the batch (B, N, D) in one call, or a fixed num_samples with return_distances=True"
+            "radius: torch.vmap cannot return a different number of samples for each cloud; give "
+            "max_samples for answers (B, max_samples) with -1 behind the last sample"
         )
 
 

@@ -62,21 +62,9 @@ def farthest_point_sample_ragged(
     num_samples: int | Integers,
     *,
     radius: Radius,
-    return_distances: Literal[False] = False,
+    return_distances: bool = False,
     **options: "Unpack[Options]",
-) -> tuple[Tensor, Tensor]: ...
-
-
-@overload
-def farthest_point_sample_ragged(
-    xyz: Tensor,
-    offsets: Integers,
-    num_samples: int | Integers,
-    *,
-    radius: Radius,
-    return_distances: Literal[True],
-    **options: "Unpack[Options]",
-) -> tuple[Tensor, Tensor, Tensor]: ...
+) -> tuple[Tensor, ...]: ...
 
 
 def farthest_point_sample_ragged(

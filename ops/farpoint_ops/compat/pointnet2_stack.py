@@ -232,7 +232,7 @@ def vector_pool_with_voxel_query_op(
         sums = values.new_zeros(len(counts), values.size(1)).index_add(0, cell, values)
         return (sums / counts.clamp(min=1)[:, None]).view(len(new_xyz), -1)
 
-    groups = support_features.unflatten(1, (-1, num_c_out_each_grid))
+    groups = support_features.view(len(support_xyz), -1, num_c_out_each_grid)
     features = groups[:, -1] if pooling_type else groups.sum(1)
     number = torch.tensor([-(-len(cell) // max(1, len(new_xyz)))], dtype=torch.int32)
     places = mean(local[order]) * bool(use_xyz)

@@ -45,7 +45,8 @@ def fps(
 
     With a `ratio` above 1 all points, each once.
     """
-    return _fps(src, batch, ratio, random_start, batch_size, ptr)
+    rows: Tensor = _fps(src, batch, ratio, random_start, batch_size, ptr)
+    return rows
 
 
 @torch.jit.ignore  # type: ignore[untyped-decorator]  # so that scripted code may call fps
