@@ -115,6 +115,26 @@ def require(holds: Tensor, error: Callable[[], ValueError]) -> None:
         raise error()
 
 
+def require_finite(picked: Tensor, finite: Callable[[], Tensor], wanted: Tensor) -> None:
+    """The points (B, D) that were sampled last are finite, so that all are; else a ValueError.
+
+    Args:
+        picked: The points.
+        finite: Finite points of each cloud (B,), asked for in an error.
+        wanted: Samples of each cloud (B,).
+    """
+
+    def too_few() -> ValueError:
+        available = finite()
+        b = int((available < wanted).int().argmax())
+        return ValueError(
+            f"num_samples: expected at most {int(available[b])}, the finite points of cloud {b}, "
+            f"got {int(wanted[b])}"
+        )
+
+    require(picked.isfinite().all(-1), too_few)
+
+
 def reject_nonfinite(xyz: Tensor, in_use: Callable[[], Tensor | None]) -> None:
     """A ValueError for the first row of clouds (..., 3) that is not finite.
 

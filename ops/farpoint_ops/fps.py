@@ -33,7 +33,7 @@ from farpoint_ops._sampling_arguments import (
     radii,
     reject_nonfinite,
     reject_vmap,
-    require,
+    require_finite,
 )
 from farpoint_ops.fps_ragged import farthest_point_sample_ragged
 
@@ -168,7 +168,9 @@ def farthest_point_sample(
     except RuntimeError as error:
         reraise(error)
     if nonfinite == "ignore":
-        _check_sampled(xyz, indices[:, -1 if radius is None else 0], samples, sizes)
+        last = indices[:, -1 if radius is None else 0].long()
+        picked = xyz.gather(1, last[:, None, None].expand(-1, 1, xyz.size(2)))[:, 0]
+        require_finite(picked, lambda: _finite_in_use(xyz, sizes), torch.full_like(last, samples))
     if radius is None:
         return (indices, distances) if return_distances else indices
     kept = indices >= 0
@@ -265,17 +267,7 @@ def _in_use(xyz: Tensor, lengths: Tensor | None) -> Tensor | None:
     return torch.arange(xyz.size(1), device=xyz.device) < lengths[:, None]
 
 
-def _check_sampled(xyz: Tensor, rows: Tensor, m: int, lengths: Tensor | None) -> None:
-    """The rows (B,) that were sampled last are finite: then all are."""
-    picked = xyz.gather(1, rows.long()[:, None, None].expand(-1, 1, xyz.size(2)))[:, 0]
-
-    def too_few() -> ValueError:
-        finite, counted = xyz.isfinite().all(-1), _in_use(xyz, lengths)
-        available = (finite if counted is None else finite & counted).sum(1)
-        b = int(available.argmin())
-        return ValueError(
-            f"num_samples: expected at most {int(available[b])}, the finite points of cloud {b}, "
-            f"got {m}"
-        )
-
-    require(picked.isfinite().all(-1), too_few)
+def _finite_in_use(xyz: Tensor, lengths: Tensor | None) -> Tensor:
+    """Finite points of each cloud (B,)."""
+    finite, counted = xyz.isfinite().all(-1), _in_use(xyz, lengths)
+    return (finite if counted is None else finite & counted).sum(1)
