@@ -10,7 +10,7 @@ import pytest
 from tests.support.ray_cluster import WORKER, kill, wait_until
 from tests.support.servers.server_process import RunningServer
 
-from farpoint_ops.arrays import furthest_point_sample_array
+from farpoint_ops.arrays import sample_array
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.filterwarnings("ignore")]
 FILES, SAMPLES = 1000, 32
@@ -82,7 +82,7 @@ def test_a_dataset_gets_its_samples_beside_its_clouds(nodes):  # noqa: ARG001  o
     rows = sorted(farpoint.ray.sample_dataset(dataset, 16).take_all(), key=lambda r: r["name"])
     assert len(rows) == len(clouds)
     for row, cloud in zip(rows, clouds, strict=True):
-        assert np.array_equal(row["indices"], furthest_point_sample_array(cloud, 16))
+        assert np.array_equal(row["indices"], sample_array(cloud, 16).rows)
         assert row["covering_radius"] == row["distances"][-1] > 0
         assert np.array_equal(row["points"], cloud)
     ended = farpoint.ray.sample_dataset(dataset, 500, radius=1.0).take_all()

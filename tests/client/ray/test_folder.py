@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from farpoint.cli.app import app
-from farpoint_ops.arrays import furthest_point_sample_array
+from farpoint_ops.arrays import sample_array
 
 
 class Rows:
@@ -80,7 +80,7 @@ def test_indices_lie_beside_the_clouds_and_lines_in_their_order(scans):
     assert "what Ray says of a worker" in result.stderr
     for index in range(9):
         cloud, rows = np.load(scans / f"{index}.npy"), np.load(scans / f"{index}.indices.npy")
-        assert np.array_equal(rows, furthest_point_sample_array(cloud, 7))
+        assert np.array_equal(rows, sample_array(cloud, 7).rows)
 
 
 def test_what_is_done_is_left_out(scans):
