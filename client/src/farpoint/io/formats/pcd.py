@@ -71,9 +71,10 @@ class PcdSource:
 
     def save(self, path: Path, rows: Rows) -> None:
         """Writes the rows with all fields, in the encoding of the file."""
-        encode = {"ascii": _as_text, "binary": np.ndarray.tobytes, "binary_compressed": _packed}
+        encode = {"ascii": _as_text, "binary_compressed": _packed}.get(self.header.encoding)
         header = replace(self.header, points=len(rows))
-        path.write_bytes(header.render() + encode[header.encoding](self.records[rows]))
+        chosen = self.records[rows]
+        path.write_bytes(header.render() + (encode(chosen) if encode else chosen.tobytes()))
 
 
 def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
