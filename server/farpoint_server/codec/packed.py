@@ -28,6 +28,9 @@ class PackedView(NamedTuple):
     is_shared: bool = False
     """Whether the caller may change the data meanwhile."""
 
+    is_aligned = True
+    """Columns are aligned where they are read."""
+
     @property
     def field(self) -> str:
         """Of a request, with these points."""
