@@ -28,8 +28,10 @@ class PackedView(NamedTuple):
     is_shared: bool = False
     """Whether the caller may change the data meanwhile."""
 
-    is_aligned = True
-    """Columns are aligned where they are read."""
+    @property
+    def is_aligned(self) -> bool:
+        """True: columns are aligned where they are read."""
+        return True
 
     @property
     def field(self) -> str:
