@@ -10,8 +10,6 @@ import pytest
 from farpoint_server.processes import link as module
 from farpoint_server.processes.link import Link
 
-LINKS: list[Link] = []  # as in a process, each stays open
-
 
 @pytest.fixture
 def link(monkeypatch):
@@ -20,9 +18,10 @@ def link(monkeypatch):
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     serving = [True]
-    LINKS.append(Link(theirs.detach(), lambda: bool(serving)))
-    yield LINKS[-1], ours, serving
+    link = Link(theirs.detach(), lambda: bool(serving))
+    yield link, ours, serving
     ours.close()
+    link._socket.close()  # which a process leaves to its end
 
 
 async def test_beats_say_that_the_process_lives_that_its_loop_runs_and_how_it_is(link):
