@@ -16,9 +16,8 @@ from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import Answer, Outcome, Work
 from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, EngineHungError
 from farpoint_server.scheduling.cost import CostModel
-from farpoint_server.scheduling.job import Job
 from farpoint_server.scheduling.lane import HUNG, BatchMetrics, Lane, Watchdog
-from farpoint_server.scheduling.queue import JobQueue
+from farpoint_server.scheduling.queue import Job, JobQueue
 
 # A deadline is refused at once where the work is predicted to take so many times as long.
 CLEARLY = 2
@@ -133,11 +132,6 @@ class Batcher:
     def wait_ns(self) -> int:
         """Predicted nanoseconds of all that waits and runs."""
         return sum(lane.wait_ns for lane in self._lanes)
-
-    @property
-    def wait_s(self) -> float:
-        """The same in seconds."""
-        return self.wait_ns / 1e9
 
     def completion_ns(self, work: Work[Any]) -> float:
         """Predicted nanoseconds until work would be done that came now; infinite while it hangs."""

@@ -16,8 +16,7 @@ from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import Outcome
 from farpoint_server.errors import EngineHungError, ServiceError
 from farpoint_server.scheduling.cost import CostModel
-from farpoint_server.scheduling.job import Job
-from farpoint_server.scheduling.queue import JobQueue
+from farpoint_server.scheduling.queue import Job, JobQueue
 
 HUNG = "the engine does not answer; use another server"
 log = structlog.get_logger("farpoint.scheduling")

@@ -2,8 +2,7 @@
 
 from tests.support.scheduling import MS, job
 
-from farpoint_server.scheduling.job import Job
-from farpoint_server.scheduling.queue import JobQueue
+from farpoint_server.scheduling.queue import Job, JobQueue
 
 
 def add(queue: JobQueue, *jobs: Job) -> list[Job]:
