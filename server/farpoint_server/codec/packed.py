@@ -152,6 +152,11 @@ class PackedView(NamedTuple):
     """Whether the caller may change the data meanwhile."""
 
     @property
+    def is_aligned(self) -> bool:
+        """True: columns are aligned where they are read."""
+        return True
+
+    @property
     def field(self) -> str:
         """Of a request, with these points."""
         return PACKED

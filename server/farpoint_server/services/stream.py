@@ -17,7 +17,7 @@ from farpoint_server.codec.sample_request import (
     parse_sample_request,
     read_stream_message,
 )
-from farpoint_server.codec.sample_response import serialize_sample_response
+from farpoint_server.codec.sample_response import sample_response_chunks
 from farpoint_server.codec.wire import Buffer, length_delimited
 from farpoint_server.errors import (
     DeadlinePassedError,
@@ -178,7 +178,7 @@ class SampleStream(OrderedStream):
         try:
             pipeline = self._pipeline
             request = parse_sample_request(self._parse(raw)[0], pipeline.limits, pipeline.regions)
-            call = SampleCall(request, partial(serialize_sample_response, arrived))
+            call = SampleCall(request, partial(sample_response_chunks, arrived))
             chunks = await pipeline.run(call, self._context.time_remaining())
         except Exception as error:
             interceptor.log_end(arrived, error)
