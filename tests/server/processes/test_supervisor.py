@@ -39,11 +39,15 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN if "deaf" in act else lambda *_: os
 say(event="ready", fields={"device": "cpu", "address": f"of {index}"}, pid=os.getpid())
 if act == "dies":
     os.kill(os.getpid(), signal.SIGKILL)
+beat = 0
 while True:
+    beat += 1
     if act != "frozen":
         say(event="alive")
     if act not in ("frozen", "stuck"):
-        say(event="beat", serving="sick" not in act)
+        # A beat that is well comes after three or four that are sick.
+        well = {"sick-3": beat % 4 == 0, "sick-4": beat % 5 == 0}
+        say(event="beat", serving=well.get(act, "sick" not in act))
     time.sleep(0.05)
 """
 
@@ -112,6 +116,21 @@ async def test_a_process_that_left_calls_unanswered_is_told_by_the_exit_status(r
         assert await running == 1
 
 
+async def test_a_process_that_is_ill_for_a_moment_stays(run):
+    async with run("serve", "sick-3") as (running, log):
+        await wait_for(log, "ready")
+        await asyncio.wait((running,), timeout=1)
+        assert [line for line in log if line["log_level"] == "error"] == []
+
+
+async def test_a_signal_at_the_start_ends_processes_that_wait(run, tmp_path):
+    async with run("never", "never") as (running, _):
+        while len([*tmp_path.glob("starts-*")]) < 2:
+            await asyncio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 0
+
+
 async def test_a_process_that_does_not_drain_in_time_is_killed(run):
     async with run("serve", "deaf") as (running, log):
         await wait_for(log, "ready")
@@ -132,6 +151,7 @@ def test_a_drain_has_the_time_of_the_settings_and_some_patience():
         ("frozen", "process does not answer", -signal.SIGKILL),
         ("stuck", "process does not answer", -signal.SIGKILL),
         ("sick", "process is not healthy", 0),
+        ("sick-4", "process is not healthy", 0),
         ("sick-deaf", "process is not healthy", -signal.SIGKILL),
     ],
 )
@@ -204,6 +224,8 @@ def test_folders_of_supervisors_that_were_killed_are_removed(tmp_path, monkeypat
         (folder / "0").touch()
     with private_folder() as first, private_folder() as second:
         assert {*tmp_path.iterdir()} == {first, second, other}
+    with private_folder() as third:
+        third.rmdir()  # as cleaners of temporary folders do
     assert [*tmp_path.iterdir()] == [other]
 
 
