@@ -11,8 +11,7 @@ from prometheus_client import CollectorRegistry
 from tests.deploy.conftest import DEPLOY, read
 
 from farpoint_server.memory.snapshot import MemorySnapshot
-from farpoint_server.observability.memory_metrics import MemoryCollector
-from farpoint_server.observability.metrics import GAUGES, Instruments
+from farpoint_server.observability.metrics import GAUGES, Instruments, MemoryCollector
 
 PROMETHEUS = DEPLOY / "prometheus"
 # What no panel shows, and why.

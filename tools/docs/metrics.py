@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, Metric
 
-from farpoint_server.observability.memory_metrics import MemoryCollector
-from farpoint_server.observability.metrics import GAUGES, Instruments
+from farpoint_server.observability.metrics import GAUGES, Instruments, MemoryCollector
 
 INTRODUCTION = """\
 # Metrics
