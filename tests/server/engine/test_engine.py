@@ -69,13 +69,6 @@ async def test_the_engine_uses_the_threads_that_it_is_given():
     engine.stop()
 
 
-@pytest.mark.parametrize(("cores", "small_ns"), [(1, 500_000), (2, 500_000), (3, 250_000)])
-def test_what_is_small_depends_on_the_cores_that_are_the_process_s_own(cores, small_ns):
-    engine = Engine(torch.device("cpu"), 1, cores=cores)
-    assert engine.inline_ns == small_ns
-    engine.stop()
-
-
 def test_auto_all_is_the_cpu_and_every_gpu(monkeypatch):
     monkeypatch.setattr(devices, "_why_no_cuda", lambda index: None if index < 2 else "no more")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

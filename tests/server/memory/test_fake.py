@@ -2,32 +2,7 @@
 
 import pytest
 import torch
-from tests.support.memory.fake_allocator import LARGE_SEGMENT, MIB, SMALL_SEGMENT, FakeAllocator
-
-
-def test_sizes_come_from_segments_of_their_class():
-    allocator = FakeAllocator(1 << 30)
-    allocator.allocate(1)
-    assert allocator.stats().allocated == 512
-    assert allocator.stats().reserved == SMALL_SEGMENT
-    allocator.allocate(3 * MIB)
-    assert allocator.stats().reserved == SMALL_SEGMENT + LARGE_SEGMENT
-    allocator.allocate(31 * MIB)
-    assert allocator.stats().reserved == SMALL_SEGMENT + LARGE_SEGMENT + 32 * MIB
-
-
-def test_blocks_are_reused_split_and_merged():
-    allocator = FakeAllocator(1 << 30)
-    first, second = allocator.allocate(6 * MIB), allocator.allocate(6 * MIB)
-    assert allocator.stats().segments == 1
-    allocator.free(first)
-    allocator.free(second)
-    whole = allocator.stats()
-    assert (whole.releasable, whole.split) == (LARGE_SEGMENT, 0)
-    again = allocator.allocate(9 * MIB)
-    assert again.segment is first.segment
-    with pytest.raises(RuntimeError, match="twice"):
-        allocator.free(first)
+from tests.support.memory.fake_allocator import LARGE_SEGMENT, MIB, FakeAllocator
 
 
 def test_what_shares_a_segment_with_a_live_block_is_not_released():
