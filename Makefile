@@ -80,7 +80,7 @@ soak: dev ext  ## Ten minutes of mixed calls and faults, every answer checked.
 	$(BIN)/python -m benchmarks.soak
 
 ray-test: dev ext  ## Installs Ray, 200 MB, and runs its tests on a cluster of two nodes; minutes.
-	$(BIN)/python -m pip install -q -c constraints.txt 'ray[serve,data]'
+	$(BIN)/python -m pip install -q -c constraints.txt 'ray[serve]'
 	FARPOINT_RAY_TESTS=1 $(BIN)/python -m pytest tests/ray -s -p no:hypothesispytest
 
 mutants: dev ext  ## Small faults put into the server one at a time: which do its tests notice?
