@@ -63,10 +63,13 @@ thread_local int current_device = 0;
 std::atomic<int> sticky{0};
 
 const Profile& profile() {
-  static const Profile& chosen = []() -> const Profile& {
+  static const Profile chosen = [] {
     const std::string name = text_setting("PROFILE", "H100");
-    for (const Profile& known : kProfiles)
-      if (name == known.name) return known;
+    for (Profile known : kProfiles) {
+      if (name != known.name) continue;
+      known.processors = static_cast<int>(setting("PROCESSORS", known.processors));
+      return known;
+    }
     say("error", "SOFTGPU_PROFILE: expected H100, A100, L4, T4 or Orin, got %s", name.c_str());
     abort();
   }();
