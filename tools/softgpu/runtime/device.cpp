@@ -103,6 +103,11 @@ cudaError_t take_last_error(bool forget) {
   return error;
 }
 
+size_t free_bytes(const Device& device) {
+  const size_t gone = device.used + (static_cast<size_t>(setting("TAKEN_MB", 0)) << 20);
+  return device.total - std::min(gone, device.total);
+}
+
 size_t rounded(size_t size, size_t to) { return (size + to - 1) / to * to; }
 
 }  // namespace softgpu
