@@ -116,10 +116,10 @@ def test_memory_that_runs_out_now_and_then_loses_and_spoils_no_answer(
 
 def test_memory_that_another_process_holds_is_missed_only_while_it_does(start, control):
     server = start("--memory-idle-s", "1")
-    large = RANDOM.random((900_000, 3), np.float32)
+    large = RANDOM.random((3_000_000, 3), np.float32)
     with farpoint.Client(server.address, timeout=60) as client:
         sample_all(client)
-        control.write_text("TAKEN_MB 100000\n")
+        control.write_text("TAKEN_MB 7850\n")
         with pytest.raises(farpoint.ResourceExhaustedError):
             client.sample(large, 2)
         sample_all(client)
