@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from farpoint_models.encoder import DensityEncoder
-from farpoint_models.layers import GroupNorm, PointwiseMLP
-from farpoint_models.stage import DensityStage
+from farpoint_models.layers import DensityStage, GroupNorm, PointwiseMLP
 
 # (N, 3), m -> rows (m,); and (N, 3), (M, 3) -> distances (N, M).
 Sampler = Callable[[Tensor, int], Tensor]
