@@ -1,25 +1,14 @@
-"""Registration of the ops: schemas, fakes, opcheck, torch.compile, autocast, autograd keys."""
+"""Registration of the ops: schemas, fakes, opcheck, meta tensors, inference mode."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-import torch._dynamo.testing
 from tests.support.differentiable import DIFFERENTIABLE, WITHOUT_GRADIENT, Make
 from torch import Tensor
 
-from farpoint_ops import (
-    ball_query,
-    count_points,
-    farthest_point_sample,
-    farthest_point_sample_ragged,
-    gather_points,
-    group_points,
-    interpolate,
-    knn,
-    nearest_sample,
-)
+from farpoint_ops import farthest_point_sample, gather_points
 
 ops = torch.ops.farpoint
 
@@ -93,54 +82,6 @@ def test_every_op_declares_itself_compilable() -> None:
     names = {n for n in torch._C._dispatch_get_all_op_names() if n.startswith("farpoint::")}
     public = [n.removeprefix("farpoint::") for n in names if not n.startswith("farpoint::_")]
     assert all(torch.Tag.pt2_compliant_tag in getattr(ops, n).default.tags for n in public)
-
-
-def pipeline(xyz: Tensor, features: Tensor, m: int) -> Tensor:
-    """A stage down and up again: samples, their neighbors and sets, the features of all points."""
-    idx, radii = farthest_point_sample(xyz, m, return_distances=True)
-    samples = gather_points(xyz.transpose(1, 2), idx).transpose(1, 2)
-    near, squared = knn(xyz, samples, 3)
-    inside, found = ball_query(xyz, samples, 1.0, 2)
-    groups = group_points(features, near).sum(-1) + group_points(features, inside).sum(-1)
-    counts = count_points(nearest_sample(xyz, samples)[0], m)
-    scale = radii + found + counts + squared.sum(-1)
-    corners, distances = knn(samples, xyz, 3)
-    return interpolate(groups * scale[:, None], corners, 1 / (1 + distances))
-
-
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_compile_without_a_graph_break(device: torch.device, dynamic: bool) -> None:
-    torch._dynamo.reset()
-    compiled = torch.compile(pipeline, fullgraph=True, dynamic=dynamic, backend="aot_eager")
-    for batch, n, m in ((2, 40, 6), (3, 50, 9)):
-        xyz, features = clouds(device, batch, n, 3), clouds(device, batch, 4, n)
-        plain, traced = (features.clone().requires_grad_() for _ in range(2))
-        expected, actual = pipeline(xyz, plain, m), compiled(xyz, traced, m)
-        torch.testing.assert_close(actual, expected)
-        expected.square().sum().backward()
-        actual.square().sum().backward()
-        torch.testing.assert_close(traced.grad, plain.grad)
-
-
-def test_dynamic_shapes_compile_once(device: torch.device) -> None:
-    torch._dynamo.reset()
-    counter = torch._dynamo.testing.CompileCounter()
-    compiled = torch.compile(pipeline, fullgraph=True, dynamic=True, backend=counter)
-    for batch, n, m in ((2, 40, 6), (3, 50, 9), (4, 61, 7)):
-        compiled(clouds(device, batch, n, 3), clouds(device, batch, 4, n), m)
-    assert counter.frame_count == 1
-
-
-def test_starts_lengths_and_ragged_compile(device: torch.device) -> None:
-    def sample(xyz: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-        flat = farthest_point_sample_ragged(xyz.flatten(0, 1), [0, 12, 40], [3, 4], start=1)
-        return farthest_point_sample(xyz, 6, start=start, lengths=[20, 9]), flat
-
-    torch._dynamo.reset()
-    arguments = clouds(device, 2, 20, 3), int64(device, 1, 2)
-    compiled = torch.compile(sample, fullgraph=True, backend="aot_eager")
-    for actual, expected in zip(compiled(*arguments), sample(*arguments), strict=True):
-        assert torch.equal(actual, expected)
 
 
 def test_meta_tensors_have_shapes_and_dtypes() -> None:
