@@ -53,7 +53,7 @@ class Batcher:
         costs: CostModel | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        watchdog = watchdog or Watchdog(None)
+        self._watchdog = watchdog = watchdog or Watchdog(None)
         self._clock = clock
         self._costs = costs = costs or CostModel()
         self._long_ns = long_ns
@@ -116,7 +116,7 @@ class Batcher:
         short, engine = self._short, self._short.engine
         is_small = work.cost_ns <= engine.inline_ns and not short.queue.count
         if is_small and (timeout_s is None or timeout_s > 0):
-            if short.is_hung:
+            if self._watchdog.late[0]:
                 raise EngineHungError(HUNG)
             begun = self._clock()
             answer = engine.run_inline_if_idle(work)
