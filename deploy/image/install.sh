@@ -43,8 +43,8 @@ ops() {
 # farpoint, farpoint-ops and farpoint-server, installed beside: megabytes that change often.
 packages() {
   export SETUPTOOLS_SCM_PRETEND_VERSION=$VERSION
-  pip wheel --no-build-isolation --no-deps -w /opt/wheels . ./client ./server
-  install --no-deps --target "$app" /opt/wheels/*.whl
+  pip wheel --no-build-isolation --no-deps -w "$tools/wheels" . ./client ./server
+  install --no-deps --target "$app" "$tools/wheels"/*.whl
 }
 
 FARPOINT_TORCH=$(echo "$environment"/lib/python3*/site-packages/torch)
