@@ -23,7 +23,7 @@ export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help demo test test-all dev ext proto web check bench soak ray-test mutants wheels release image image-test
-.PHONY: manifests docs gpu-check gpu-soft gpu-model serve clean
+.PHONY: docs gpu-check gpu-soft gpu-model serve clean
 
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,9 +102,6 @@ image: $(VENV)/.image  ## Image of IMAGE=cpu|cuda with docker, podman or buildah
 
 image-test: $(VENV)/.image  ## The CPU image on a base of Debian's packages, run by podman and tested; needs root.
 	PYTHON=$(BIN)/python tools/image/test.sh
-
-manifests: dev  ## Manifests for Kustomize in deploy/kubernetes, from the Helm chart.
-	$(BIN)/python tools/render_manifests.py
 
 docs: $(VENV)/.docs  ## The site of docs/ with every reference, its links checked, in build/docs/.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
