@@ -31,7 +31,10 @@ PYTHON
   echo "$app" > "$site/app.pth"
   # Headers are for the build alone; `ops` has them back.
   mv "$site/torch/include" /opt/include
-  rm -rf "$site/torch/test"
+  # Tests, test programs and symbols: 200 MB that no server uses.
+  find "$site" -depth -type d \( -name tests -o -path "$site/torch/test" \) -exec rm -r {} +
+  find "$site/torch/bin" -type f ! -name torch_shm_manager -delete
+  strip --strip-unneeded "$site"/torch/lib/libtorch*.so
 }
 
 # What is compiled, which takes minutes and is the same for every version.
