@@ -43,7 +43,7 @@ ops() {
   SETUPTOOLS_SCM_PRETEND_VERSION=0 "$tools/bin/python" setup.py -q build_ext
 }
 
-# farpoint, farpoint-ops and farpoint-server, installed beside: megabytes that change often.
+# farpoint, farpoint-ops and farpoint-server, in a folder of their own: megabytes that change often.
 packages() {
   export SETUPTOOLS_SCM_PRETEND_VERSION=$VERSION
   pip wheel --no-build-isolation --no-deps -w "$tools/wheels" . ./client ./server
