@@ -50,9 +50,7 @@ def main(path: Path | None, stay: bool, console: Console) -> None:
             console.print(f"Look at {server.page}; Ctrl-C ends it.", soft_wrap=True)
             signal.pause()
     if not stay:
-        console.print(
-            "Look at http://127.0.0.1:8080/ after make serve; make demo STAY=1 stays for it."
-        )
+        console.print("make demo STAY=1 keeps the server, with a page for clouds of your own.")
 
 
 def _cast_scan(console: Console) -> Path:

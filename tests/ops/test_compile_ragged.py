@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-import torch._dynamo.testing
 from torch import Tensor
 
 from farpoint_ops import farthest_point_sample, farthest_point_sample_ragged
@@ -30,7 +29,9 @@ def test_tensor_offsets(device: torch.device) -> None:
         rows, radii = farthest_point_sample_ragged(xyz, offsets, 5, return_distances=True)
         return rows, radii, farthest_point_sample_ragged(xyz, offsets, 7, start=start)
 
-    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    from torch._dynamo.testing import CompileCounterWithBackend  # seconds to import
+
+    counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(sample, fullgraph=True, dynamic=True, backend=counter)
     for arguments in batches(device):
         for actual, expected in zip(compiled(*arguments), sample(*arguments), strict=True):
@@ -64,7 +65,9 @@ def test_pointops_knn_query(device: torch.device) -> None:
         queries = xyz[: xyz.size(0) // 2] * 0.9
         return *near, *pointops.knn_query(3, xyz, offset, queries, new_offset)
 
-    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    from torch._dynamo.testing import CompileCounterWithBackend  # seconds to import
+
+    counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(search, fullgraph=True, dynamic=True, backend=counter)
     frames = []
     for xyz, offsets, start in batches(device):

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch._dynamo.testing
 from torch import Tensor
 
 from farpoint_ops import (
@@ -201,7 +200,9 @@ def test_compile_without_a_graph_break(device: torch.device, dynamic: bool) -> N
 
 def test_dynamic_shapes_compile_once(device: torch.device) -> None:
     torch._dynamo.reset()
-    counter = torch._dynamo.testing.CompileCounter()
+    from torch._dynamo.testing import CompileCounter  # seconds to import
+
+    counter = CompileCounter()
     compiled = torch.compile(pipeline, fullgraph=True, dynamic=True, backend=counter)
     for batch, n, m in ((2, 40, 6), (3, 50, 9), (4, 61, 7)):
         compiled(clouds(device, batch, n, 3), clouds(device, batch, 4, n), m)
