@@ -75,10 +75,11 @@ def _supervise(settings: Settings) -> NoReturn:
 
 
 def _refuse(reason: str, to: TextIO | None) -> NoReturn:
-    """Ends the process that cannot start, with one line if anybody can read it."""
+    """Ends the process that cannot start, with one line where its output is open."""
     with contextlib.suppress(OSError):
-        print(f"farpoint-server: {reason}", file=to)
-    sys.exit(2)
+        print(f"farpoint-server: {reason}", file=to, flush=True)
+    # A normal exit aborts if the thread of an engine is within torch then.
+    os._exit(2)
 
 
 def _settle_allocators(settings: Settings) -> dict[str, object]:

@@ -61,28 +61,22 @@ int64_t sample_finite(const FpsTask& task, int threads) {
 
 // Samples the finite rows as a cloud of their own, then takes the others.
 void sample_around_nonfinite(const FpsTask& task, int threads) {
-  std::vector<int32_t> rows;
-  std::vector<float> xyz;
-  int64_t start = 0;
-  for (int64_t row = 0; row < task.n; ++row) {
-    const float* p = task.xyz + 3 * row;
-    if (!is_finite(p)) continue;
-    if (row == task.start) start = static_cast<int64_t>(rows.size());
-    rows.push_back(static_cast<int32_t>(row));
-    xyz.insert(xyz.end(), p, p + 3);
-  }
-  const int64_t finite = static_cast<int64_t>(rows.size());
+  const FiniteRows points(task.xyz, task.n);
+  const int64_t finite = points.count();
   if (finite == 0) {
     task.indices[0] = static_cast<int32_t>(task.start);
     if (task.distances) task.distances[0] = 0;
     if (!ends_early(task)) fill(task, 1);
     return;
   }
-  const FpsTask inner = {xyz.data(),   finite,         std::min(task.m, finite), start,
-                         task.indices, task.distances, task.cancelled,           task.radius};
+  const auto at = std::lower_bound(points.rows.begin(), points.rows.end(), task.start);
+  const bool present = at != points.rows.end() && *at == task.start;
+  FpsTask inner = task;
+  inner.xyz = points.xyz.data(), inner.n = finite, inner.m = std::min(task.m, finite);
+  inner.start = present ? at - points.rows.begin() : 0;
   const int64_t sampled = sample_finite(inner, threads);
   if (sampled == kCancelled) return;
-  for (int64_t i = 0; i < sampled; ++i) task.indices[i] = rows[task.indices[i]];
+  for (int64_t i = 0; i < sampled; ++i) task.indices[i] = points.rows[task.indices[i]];
   if (!ends_early(task)) fill(task, sampled);
 }
 

@@ -74,7 +74,7 @@ class TreePicker {
   // Lists what the sample may change, and returns the numbers of leaves. What the loops need is
   // local here and below: the lists are integers too, so anything else in memory would be read
   // again after every write to them.
-  Counts descend(const Point& s) {
+  [[gnu::always_inline]] Counts descend(const Point& s) {
     const Node* const root = tree_.root();
     const int top = tree_.shape.levels - 1, roots = static_cast<int>(tree_.roots());
     Counts found = {0, 0};

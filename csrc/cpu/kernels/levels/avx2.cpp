@@ -27,8 +27,8 @@
 namespace farpoint::cpu {
 
 const FpsBackend fps_avx2 = {"avx2", avx2::sample};
-const SearchBackend search_avx2 = {"avx2",        avx2::build,         avx2::destroy,
-                                   avx2::nearest, avx2::nearest_group, avx2::within};
+const SearchBackend search_avx2 = {"avx2",        avx2::build,           avx2::destroy,
+                                   avx2::nearest, avx2::nearest_to_many, avx2::within};
 const BruteBackend brute_avx2 = brute_force::avx2::kBackend;
 
 }  // namespace farpoint::cpu

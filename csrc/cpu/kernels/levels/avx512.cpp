@@ -27,8 +27,8 @@
 namespace farpoint::cpu {
 
 const FpsBackend fps_avx512 = {"avx512", avx512::sample};
-const SearchBackend search_avx512 = {"avx512",        avx512::build,         avx512::destroy,
-                                     avx512::nearest, avx512::nearest_group, avx512::within};
+const SearchBackend search_avx512 = {"avx512",        avx512::build,           avx512::destroy,
+                                     avx512::nearest, avx512::nearest_to_many, avx512::within};
 const BruteBackend brute_avx512 = brute_force::avx512::kBackend;
 
 }  // namespace farpoint::cpu

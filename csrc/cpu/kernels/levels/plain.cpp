@@ -25,8 +25,8 @@
 namespace farpoint::cpu {
 
 const FpsBackend fps_plain = {"plain", plain::sample};
-const SearchBackend search_plain = {"plain",        plain::build,         plain::destroy,
-                                    plain::nearest, plain::nearest_group, plain::within};
+const SearchBackend search_plain = {"plain",        plain::build,           plain::destroy,
+                                    plain::nearest, plain::nearest_to_many, plain::within};
 const BruteBackend brute_plain = brute_force::plain::kBackend;
 
 }  // namespace farpoint::cpu

@@ -6,8 +6,6 @@
 namespace farpoint::cpu {
 
 // An index holds finite points only, and a query is finite. Rows count from 0 in the order given.
-constexpr int kGroup = 16;
-
 struct SearchBackend {
   const char* name;
 
@@ -19,10 +17,10 @@ struct SearchBackend {
   // lie nearer than `limit`, a squared distance; `work` has room for k keys.
   void (*nearest)(const void* index, const float* query, int64_t k, float limit, uint64_t* work,
                   int32_t* rows, float* squared);
-  // As `nearest` with k = 1, for kGroup queries, whose nearest rows are few; at least one row is
-  // known to lie nearer than `limit` to the first. False, with nothing written, where that is slow.
-  bool (*nearest_group)(const void* index, const float* queries, float limit, int32_t* rows,
-                        float* squared);
+  // The nearest row to each of `count` queries. False, with nothing written, where `nearest` is
+  // faster or a query is not finite.
+  bool (*nearest_to_many)(const void* index, const float* queries, int64_t count, int32_t* rows,
+                          float* squared);
   // The lowest k rows whose squared distance is at most `reach` and either at least `inner` or
   // zero, lowest first; returns how many.
   int64_t (*within)(const void* index, const float* query, float inner, float reach, int64_t k,

@@ -45,9 +45,6 @@ class NearestOne {
   NearestOne(const Point& query, float limit) : query_(query), best_(key_of(limit, kNoIndex)) {}
   float reach() const { return squared_of(best_); }
   uint64_t best() const { return best_; }
-  // Where that point is, once there is one.
-  const Leaf* leaf() const { return leaf_; }
-  int lane() const { return lane_; }
 
   void visit(const Leaf& leaf) {
     const Lanes a = squared_distance(leaf.x, leaf.y, leaf.z, query_);
@@ -57,14 +54,12 @@ class NearestOne {
     const Lanes want = broadcast(squared);
     const int lane = lowest_index(equal(a, want) | equal(b, want) << 16, leaf.index);
     const uint64_t key = key_of(squared, leaf.index[lane]);
-    if (key < best_) best_ = key, leaf_ = &leaf, lane_ = lane;
+    best_ = key < best_ ? key : best_;
   }
 
  private:
   const Point& query_;
   uint64_t best_;
-  const Leaf* leaf_ = nullptr;
-  int lane_ = 0;
 };
 
 // As NearestSome, for k up to kMost, a multiple of 8.

@@ -1,79 +1,69 @@
-// The nearest point to each of sixteen queries at once, one to a lane.
+// The nearest point to each of many queries, sixteen at a time, one to a lane.
 //
-// Queries in the order of a scan lie close together, and most leaves that one of them has to look
-// at, all have to. A leaf then costs each query a seventh of what it costs alone. Boxes are left
-// out by their distance to the box of the queries, which is exact for the reason in tree.h.
+// The queries are sorted as points are, so that those of a group lie close together: most leaves
+// that one of them has to look at, all have to. A leaf then costs each query a seventh of what it
+// costs alone. Boxes are left out by their distance to the box of the queries, which is exact for
+// the reason in tree.h.
 #pragma once
 
-#include "cpu/kernels/neighbors/backend.h"
 #include "cpu/kernels/neighbors/traverse.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {
 
 class NearestGroup {
  public:
-  static constexpr int kQueries = kGroup;
+  static constexpr int kQueries = 16;
 
-  // Of 16 rows of 3. At least one point lies nearer than `limit` to the first.
-  NearestGroup(const Tree& tree, const float* queries, float limit)
-      : tree_(tree), queries_(queries) {
-    float axis[3][kQueries];
-    for (int i = 0; i < 3 * kQueries; ++i) axis[i % 3][i / 3] = queries[i];
-    points_ = {load(axis[0]), load(axis[1]), load(axis[2])};
-    box_ = {{smallest(points_.x), smallest(points_.y), smallest(points_.z)},
-            {largest(points_.x), largest(points_.y), largest(points_.z)}};
+  // The queries from place `first` on of a leaf. Leaf `near` of the tree is looked at before
+  // others.
+  NearestGroup(const Tree& tree, const Leaf& queries, int first, const Leaf& near)
+      : tree_(tree),
+        queries_(queries),
+        first_(first),
+        points_{load(queries.x + first), load(queries.y + first), load(queries.z + first)},
+        low_{smallest(points_.x), smallest(points_.y), smallest(points_.z)},
+        high_{largest(points_.x), largest(points_.y), largest(points_.z)} {
     store(best_, broadcast(kInfinity));
-    begin_with(0, limit);
-    begin_with(kQueries - 1, best_[kQueries - 1]);
+    for (const Leaf*& leaf : leaves_) leaf = &near;
+    visit(near);
   }
 
-  // False, with nothing written, where the queries are too far apart.
-  bool run(int32_t* rows, float* squared) {
+  // Writes the row and the squared distance of each query at its place in the order given; returns
+  // a leaf with the nearest point to one of them.
+  const Leaf& run(int32_t* rows, float* squared) {
     const int top = tree_.shape.levels - 1;
-    for (int r = 0; r < tree_.roots(); ++r) traverse(top, r);
-    if (visited_ > kMostLeaves) return false;
+    const Leaf* const first = leaves_[0];
+    for (int r = 0; r < tree_.roots(); ++r) traverse(top, r, *first);
     for (int i = 0; i < kQueries; ++i) {
-      const uint64_t key = nearest_in(*leaves_[i], i);
-      rows[i] = row_in(key);
-      squared[i] = squared_of(key);
+      const int32_t query = queries_.index[first_ + i];
+      if (query == kNoIndex) break;
+      const uint64_t key = visited_ > kMostLeaves ? nearest_to(i) : nearest_in(*leaves_[i], i);
+      rows[query] = row_in(key);
+      squared[query] = squared_of(key);
     }
-    return true;
+    return *leaves_[0];
   }
 
  private:
   // Beyond this each query for itself is faster.
   static constexpr int kMostLeaves = 40;
 
-  struct Box {
-    float low[3], high[3];
-  };
-
-  // Searches for one query alone, the first of all for the first. What it finds bounds the others.
-  void begin_with(int query, float limit) {
-    const Point point = broadcast_point(queries_ + 3 * query);
-    NearestOne one(point, limit);
-    Traversal<NearestOne>{tree_, point, one}.run();
-    const Leaf& leaf = *one.leaf();
-    const Lanes found = distances(leaf, one.lane()), best = load(best_);
-    for (uint32_t bits = query == 0 ? 0xffff : less(found, best); bits; bits &= bits - 1) {
-      leaves_[__builtin_ctz(bits)] = &leaf;
-    }
-    const Lanes kept = min(found, best);
-    store(best_, kept);
-    reach_ = largest(kept);
+  Point query(int i) const {
+    const int k = first_ + i;
+    return {broadcast(queries_.x[k]), broadcast(queries_.y[k]), broadcast(queries_.z[k])};
   }
 
   // From each query to one point.
   Lanes distances(const Leaf& leaf, int k) const {
-    return squared_norm(sub(broadcast(leaf.x[k]), points_.x), sub(broadcast(leaf.y[k]), points_.y),
-                        sub(broadcast(leaf.z[k]), points_.z));
+    return squared_norm(sub(points_.x, broadcast(leaf.x[k])), sub(points_.y, broadcast(leaf.y[k])),
+                        sub(points_.z, broadcast(leaf.z[k])));
   }
 
   // From the box of the queries to the box of each child.
   Lanes bounds_of(const Node& n) const {
     const auto gap = [&](int axis) {
-      return max(max(sub(load(n.low[axis]), broadcast(box_.high[axis])),
-                     sub(broadcast(box_.low[axis]), load(n.high[axis]))),
+      return max(max(sub(load(n.low[axis]), broadcast(high_[axis])),
+                     sub(broadcast(low_[axis]), load(n.high[axis]))),
                  broadcast(0.f));
     };
     return squared_norm(gap(0), gap(1), gap(2));
@@ -90,7 +80,7 @@ class NearestGroup {
                load(best_)) != 0;
   }
 
-  void traverse(int level, int64_t number) {
+  void traverse(int level, int64_t number, const Leaf& seen) {
     const Node& node = tree_.level[level][number];
     const Lanes bounds = bounds_of(node);
     float bound[kFan];
@@ -102,10 +92,10 @@ class NearestGroup {
       left &= ~(1u << lane);
       if (!is_near(node, lane)) continue;
       const int64_t child = number * kFan + lane;
-      if (level == 0) {
+      if (level > 0) {
+        traverse(level - 1, child, seen);
+      } else if (tree_.leaves + child != &seen) {
         visit(tree_.leaves[child]);
-      } else {
-        traverse(level - 1, child);
       }
     }
   }
@@ -129,22 +119,31 @@ class NearestGroup {
   }
 
   // The leaf with the lower row remains.
-  void settle(int query, const Leaf& leaf) {
-    if (leaves_[query] == &leaf) return;
-    if (nearest_in(leaf, query) < nearest_in(*leaves_[query], query)) leaves_[query] = &leaf;
+  void settle(int i, const Leaf& leaf) {
+    if (leaves_[i] == &leaf) return;
+    if (nearest_in(leaf, i) < nearest_in(*leaves_[i], i)) leaves_[i] = &leaf;
   }
 
-  uint64_t nearest_in(const Leaf& leaf, int query) const {
-    const Point point = broadcast_point(queries_ + 3 * query);
+  uint64_t nearest_in(const Leaf& leaf, int i) const {
+    const Point point = query(i);
     NearestOne one(point, kInfinity);
     one.visit(leaf);
     return one.best();
   }
 
+  // In the whole tree, where a point as near as the best so far is known to be.
+  uint64_t nearest_to(int i) const {
+    const Point point = query(i);
+    NearestOne one(point, best_[i]);
+    Traversal<NearestOne>{tree_, point, one}.run();
+    return one.best();
+  }
+
   const Tree& tree_;
-  const float* const queries_;
-  Point points_;                  // the queries, one to a lane
-  Box box_;                       // around them
+  const Leaf& queries_;
+  const int first_;
+  const Point points_;            // the queries, one to a lane
+  const float low_[3], high_[3];  // the box around them
   float best_[kQueries];          // squared distances
   float reach_;                   // the largest of them
   const Leaf* leaves_[kQueries];  // each has a point as near as that

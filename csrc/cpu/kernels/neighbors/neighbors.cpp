@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "cpu/kernels/finite.h"
 #include "cpu/kernels/spatial/simd_level.h"
@@ -22,9 +23,6 @@ const SearchBackend& backend() {
   return search_plain;
 }
 
-// Queries a point: with fewer, those in a row have different neighbors.
-constexpr int64_t kWorthGrouping = 4;
-
 // More than the squared distance from `query` to any point that lies within `squared` of `other`,
 // by the triangle inequality. Queries in the order of a scan lie close together.
 float reach_of_neighbor(const float* query, const float* other, float squared) {
@@ -38,59 +36,35 @@ float reach_of_neighbor(const float* query, const float* other, float squared) {
   return limit < std::numeric_limits<float>::max() ? static_cast<float>(limit) : kInfinity;
 }
 
-bool are_finite(const float* rows, int count) {
-  for (int i = 0; i < count; ++i) {
-    if (!is_finite(rows + 3 * i)) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 Neighbors::Neighbors(const float* xyz, int64_t n, int64_t queries, Use use, int threads)
     : backend_(backend()), index_(nullptr, backend_.destroy), points_(n) {
   const bool balls = use == Use::kBalls;
   for (int64_t i = 0; i < n; ++i) finite_ += is_finite(xyz + 3 * i);
-  grouped_ = finite_ > 0 && queries >= kWorthGrouping * finite_;
   if (finite_ == n) {
     if (n > 0) index_.reset(backend_.build(xyz, n, queries, balls, threads));
     return;
   }
-  rows_.resize(n);
-  std::vector<float> finite;
-  finite.reserve(3 * finite_);
-  int64_t next = 0, next_other = finite_;
+  FiniteRows finite(xyz, n);
+  rows_ = std::move(finite.rows);
   for (int64_t i = 0; i < n; ++i) {
-    const float* p = xyz + 3 * i;
-    const bool kept = is_finite(p);
-    rows_[kept ? next++ : next_other++] = static_cast<int32_t>(i);
-    if (kept) finite.insert(finite.end(), p, p + 3);
+    if (!is_finite(xyz + 3 * i)) rows_.push_back(static_cast<int32_t>(i));
   }
-  if (finite_ > 0) index_.reset(backend_.build(finite.data(), finite_, queries, balls, threads));
+  if (finite_ > 0)
+    index_.reset(backend_.build(finite.xyz.data(), finite_, queries, balls, threads));
 }
 
 void Neighbors::nearest(const float* queries, int64_t count, int64_t k, int32_t* rows,
                         float* squared) const {
+  if (k == 1 && finite_ > 0 && nearest_to_many(queries, count, rows, squared)) return;
   std::vector<uint64_t> work(k);
   const int64_t present = std::min(k, points_);
   const float* last = nullptr;  // the query before, whose results are one step behind
-  int64_t next_group = k == 1 && grouped_ ? 0 : count, apart = 0;
   for (int64_t q = 0; q < count; ++q, queries += 3, rows += k, squared += k) {
     const int64_t near = is_finite(queries) ? std::min(k, finite_) : 0;
     const float limit =
         near > 0 && last ? reach_of_neighbor(queries, last, squared[near - 1 - k]) : kInfinity;
-    if (q >= next_group && q + kGroup <= count && are_finite(queries, kGroup)) {
-      if (backend_.nearest_group(index_.get(), queries, limit, rows, squared)) {
-        for (int i = 0; i < kGroup && !rows_.empty(); ++i) rows[i] = rows_[rows[i]];
-        constexpr int kOthers = kGroup - 1;
-        q += kOthers, queries += 3 * kOthers, rows += kOthers, squared += kOthers;
-        last = queries, apart = 0;
-        continue;
-      }
-      // Queries in no order are tried again ever less often.
-      apart = std::min<int64_t>(2 * apart + kGroup, 1024);
-      next_group = q + apart;
-    }
     if (near > 0) {
       backend_.nearest(index_.get(), queries, near, limit, work.data(), rows, squared);
     }
@@ -100,6 +74,26 @@ void Neighbors::nearest(const float* queries, int64_t count, int64_t k, int32_t*
     for (int64_t i = 0; i < present && !rows_.empty(); ++i) rows[i] = rows_[rows[i]];
     std::fill(rows + present, rows + k, present > 0 ? rows[0] : 0);
   }
+}
+
+bool Neighbors::nearest_to_many(const float* queries, int64_t count, int32_t* rows,
+                                float* squared) const {
+  if (backend_.nearest_to_many(index_.get(), queries, count, rows, squared)) {
+    for (int64_t i = 0; i < count && !rows_.empty(); ++i) rows[i] = rows_[rows[i]];
+    return true;
+  }
+  const FiniteRows finite(queries, count);
+  if (finite.count() == count) return false;
+  std::vector<int32_t> found(finite.count());
+  std::vector<float> distances(finite.count());
+  nearest(finite.xyz.data(), finite.count(), 1, found.data(), distances.data());
+  std::fill(rows, rows + count, rows_.empty() ? 0 : rows_[0]);
+  std::fill(squared, squared + count, kInfinity);
+  for (int64_t i = 0; i < finite.count(); ++i) {
+    rows[finite.rows[i]] = found[i];
+    squared[finite.rows[i]] = distances[i];
+  }
+  return true;
 }
 
 void Neighbors::within(const float* centers, int64_t count, float inner, float limit, int64_t k,

@@ -34,10 +34,12 @@ class Neighbors {
  private:
   using Index = std::unique_ptr<void, void (*)(void*)>;
 
+  // As `nearest` with k = 1; false, with nothing written, where that is faster query by query.
+  bool nearest_to_many(const float* queries, int64_t count, int32_t* rows, float* squared) const;
+
   const SearchBackend& backend_;
   Index index_;  // of the finite rows
   int64_t points_, finite_ = 0;
-  bool grouped_ = false;  // whether single nearest points are searched for kGroup queries at a time
   // The finite rows in order, then the others; empty where every row is finite.
   std::vector<int32_t> rows_;
 };

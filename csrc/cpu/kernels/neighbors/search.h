@@ -129,12 +129,22 @@ inline void nearest(const void* index, const float* query, int64_t k, float limi
   take(work, k, rows, squared);
 }
 
-inline bool nearest_group(const void* index, const float* queries, float limit, int32_t* rows,
-                          float* squared) {
-  if constexpr (kRegisterBytes < 32)
-    return false;  // two operations of 8 lanes still pay, four do not
-  const Tree* tree = static_cast<const Index*>(index)->tree;
-  return tree && NearestGroup(*tree, queries, limit).run(rows, squared);
+inline bool nearest_to_many(const void* index, const float* queries, int64_t count, int32_t* rows,
+                            float* squared) {
+  constexpr int64_t kWorthSorting = 1024;
+  const Tree* const tree = static_cast<const Index*>(index)->tree;
+  // Two operations of 8 lanes still pay, four do not.
+  if (!tree || count < kWorthSorting || kRegisterBytes < 32) return false;
+  Team team(1);
+  const TreePlan plan = {queries, count, kLeaf, queries, team, nullptr};
+  Tree sorted(plan);
+  if (Builder(plan, sorted).run() != Built::kDone) return false;
+  const Leaf* near = tree->leaves;
+  for (int64_t i = 0; i < count; i += NearestGroup::kQueries) {
+    const Leaf& leaf = sorted.leaves[i / kLeaf];
+    near = &NearestGroup(*tree, leaf, static_cast<int>(i % kLeaf), *near).run(rows, squared);
+  }
+  return true;
 }
 
 // A ball that holds many more points than are wanted is left to the scan: the more it holds, the
