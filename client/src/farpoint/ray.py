@@ -4,80 +4,20 @@
     clouds = ray.data.read_parquet("s3://bucket/clouds")
     farpoint.ray.sample_dataset(clouds, 1024, num_gpus=0.25).write_parquet("s3://bucket/sampled")
 
-Needs the extra `ray`; torch is imported where the clouds are sampled, not here. `farpoint sample
-FOLDER --ray` samples files the same way.
+Needs the extra `ray`; torch is imported where the clouds are sampled, not here.
 """
 
-import time
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from farpoint._rpcs.methods import Method
 from farpoint._tensors import in_common_dtype
-from farpoint._types import Array
 from farpoint.errors import FailedPreconditionError, InvalidArgumentError
-from farpoint.results import Sample, Timings
 
 if TYPE_CHECKING:
     from ray.data import Dataset
 
 Row = dict[str, Any]
-MAX_POINTS = 1 << 24
-"""Points that are sampled at once, as by a server with its default settings: larger clouds of files
-are sampled in the same parts, so the rows are the same."""
-
-
-class OpsSampler:
-    """Samples on a device.
-
-    Args:
-        device: as torch names it; "cuda" is the GPU that Ray has given this process.
-    """
-
-    def __init__(self, device: str) -> None:
-        try:
-            from farpoint_ops.arrays import sample_array
-        except ImportError as error:
-            raise FailedPreconditionError(
-                "sampling on Ray needs the package farpoint-ops on every node: "
-                f"pip install 'farpoint[ray]' ({error})"
-            ) from error
-        self._sample = sample_array
-        self._device = device
-
-    def sample(
-        self,
-        points: Array,
-        m: int | None,
-        *,
-        start: int = 0,
-        nonfinite: Literal["reject", "ignore"] = "reject",
-        radius: float | None = None,
-        method: Method | None = None,
-    ) -> Sample:
-        """As `Client.sample` of one cloud (N, 3), with the same rows; by no other method."""
-        if method is not None or (m is None and radius is None):
-            raise InvalidArgumentError(
-                f"on Ray give m or a radius, and no method, got {m!r}, {radius!r} and {method!r}",
-                field="method",
-            )
-        began = time.perf_counter()
-        (cloud,) = in_common_dtype([points])
-        try:
-            rows, distances, origin = self._sample(
-                cloud,
-                len(cloud) if m is None else m,
-                start=start,
-                nonfinite=nonfinite,
-                radius=radius,
-                device=self._device,
-            )
-        except (ValueError, IndexError) as error:
-            raise InvalidArgumentError(str(error), field="points") from error
-        took = (time.perf_counter() - began) * 1e3
-        timings = Timings(0.0, took, took, 0.0, took)
-        return Sample(rows, points[rows], None, distances, timings, origin, "")
 
 
 def sample_dataset(
@@ -128,7 +68,7 @@ def sample_dataset(
         raise InvalidArgumentError(f"the dataset has {sorted(taken)} already", field="ds")
     options: Row = {"start": start, "nonfinite": nonfinite, "radius": radius}
     return ds.map(
-        _RowSampler,
+        RowSampler,
         fn_constructor_args=(column, m, options, "cuda" if num_gpus else "cpu"),
         num_cpus=num_cpus,
         num_gpus=num_gpus,
@@ -145,21 +85,35 @@ def _actors(concurrency: int | tuple[int, int] | None) -> Any:
     return ActorPoolStrategy(min_size=fewest, max_size=most)
 
 
-class _RowSampler:
-    """An actor's: made once in it, called for each row."""
+class RowSampler:
+    """An actor's: made once in it, called for each row; the arguments are those of the dataset.
+
+    Args:
+        device: as torch names it; "cuda" is the GPU that Ray has given this process.
+    """
 
     def __init__(self, column: str, m: int | None, options: Row, device: str) -> None:
-        self._column, self._m, self._options = column, m, options
-        self._sampler = OpsSampler(device)
+        if m is None and options.get("radius") is None:
+            raise InvalidArgumentError("give m, a radius, or both", field="m")
+        try:
+            from farpoint_ops.arrays import sample_array
+        except ImportError as error:
+            raise FailedPreconditionError(
+                "sampling on Ray needs the package farpoint-ops on every node: "
+                f"pip install 'farpoint[ray]' ({error})"
+            ) from error
+        self._column, self._m, self._sample = column, m, sample_array
+        self._options = {**options, "device": device}
 
     def __call__(self, row: Row) -> Row:
         points = np.asarray(row[self._column])
         if points.dtype == object:  # of lists of lists
             points = np.stack([np.asarray(point) for point in points])
-        sample = self._sampler.sample(points, self._m, **self._options)
-        found = {
-            "indices": sample.indices,
-            "distances": sample.distances,
-            "covering_radius": sample.covering_radius,
-        }
+        (cloud,) = in_common_dtype([points])
+        try:
+            m = len(cloud) if self._m is None else self._m
+            rows, distances, _ = self._sample(cloud, m, **self._options)
+        except (ValueError, IndexError) as error:
+            raise InvalidArgumentError(str(error), field="points") from error
+        found = {"indices": rows, "distances": distances, "covering_radius": float(distances[-1])}
         return {**row, **found}

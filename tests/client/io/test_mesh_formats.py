@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import farpoint
-from farpoint.io import read_cloud
+from farpoint.io import lzf, read_cloud
 
 POINTS = np.random.default_rng(5).normal(size=(6, 3)).astype(np.float32)
 FACES = np.array([[0, 1, 2], [3, 4, 5], [0, 2, 4]])
@@ -73,6 +73,16 @@ def test_pcd_padded_to_a_page(tmp_path):
     head = b"FIELDS x y z\nPOINTS 6\nDATA binary\n"
     cloud = read(tmp_path / "a.pcd", head + POINTS.tobytes() + bytes(4096))
     assert np.array_equal(cloud.points, POINTS)
+
+
+def test_compressed_pcd_without_the_padding_that_its_header_names(tmp_path):
+    plain = POINTS.T.tobytes()
+    packed = lzf.compress(plain)
+    head = b"FIELDS x y _ z\nSIZE 4 4 1 4\nTYPE F F U F\nCOUNT 1 1 4 1\nPOINTS 6\n"
+    sizes = struct.pack("<2I", len(packed), len(plain))
+    cloud = read(tmp_path / "a.pcd", head + b"DATA binary_compressed\n" + sizes + packed)
+    assert np.array_equal(cloud.points, POINTS)
+    assert not cloud.attributes
 
 
 STL_ASCII = "solid a\n{}endsolid a\n"

@@ -118,6 +118,8 @@ def write_subset(path: str | os.PathLike[str], cloud: Cloud, rows: Rows) -> tupl
             elif same and cloud.source is not None:
                 cloud.source.save(part, rows)
             else:
-                lost = format_module(path).write(part, cloud.take(rows))
+                lost = format_module(path).write(part, cloud.take(rows)) or []
+                if cloud.crs and path.suffix.lower() not in (".las", ".laz"):
+                    lost.append("the coordinate reference system")
                 return (f"left out: {', '.join(lost)}",) if lost else ()
     return ()
