@@ -26,6 +26,7 @@ READ = [
     "simple.las",
     "spot_cow_part.obj",
     "street_crlf_part.pcd",
+    "street_kitti_part.bin",
     "street_map_part.ply",
     "street_organized_part.npy",
     "terrain_utm_part.pcd",
