@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace model {
+namespace executor {
 
 void store(void* to, const void* from, size_t bytes, bool strong);
 // Memory as the running thread sees it: with its own stores.
@@ -33,4 +33,4 @@ void drain_ended_by_chance();
 void forget_stores(const unsigned char* shared, size_t bytes);
 void end_launch_stores();
 
-}  // namespace model
+}  // namespace executor

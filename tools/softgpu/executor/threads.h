@@ -1,33 +1,41 @@
-// PTX instructions that reach memory or other threads, and how a translated kernel is found.
+// PTX instructions that reach memory or other threads.
 #pragma once
 
 #include <array>
 
-#include "ptx/instructions.h"
-#include "ptx/stores.h"
+#include "instructions.h"
+#include "softgpu.h"
+#include "stores.h"
 
 namespace ptx {
 
 // Memory. An address of shared memory is an offset into the block's.
-inline void* checked(u64 address, size_t bytes) {
-  if (address % bytes != 0) model::fail("an address is not aligned");
+inline void* local(u64 address, size_t bytes) {
+  if (address % bytes != 0) executor::fail("an address is not aligned");
   return reinterpret_cast<void*>(address);
 }
+inline void* global(u64 address, size_t bytes, SoftgpuAccess access) {
+  if (address % bytes != 0) executor::fail("an address is not aligned");
+  const char* why = "";
+  void* const at = softgpu_address(address, bytes, access, &why);
+  if (!at) executor::fail(why);
+  return at;
+}
 inline void* shared(u32 offset, size_t bytes) {
-  if (offset + u64{bytes} > model::shared_bytes())
-    model::fail("an address is not in shared memory");
-  if (offset % bytes != 0) model::fail("an address in shared memory is not aligned");
-  return model::shared_memory() + offset;
+  if (offset + u64{bytes} > executor::shared_bytes())
+    executor::fail("an address is not in shared memory");
+  if (offset % bytes != 0) executor::fail("an address in shared memory is not aligned");
+  return executor::shared_memory() + offset;
 }
 template <typename T>
 T read(const void* from) {
   T value;
-  model::load(&value, from, sizeof value);
+  executor::load(&value, from, sizeof value);
   return value;
 }
 template <typename T>
 void write(void* to, T value, bool strong = false) {
-  model::store(to, &value, sizeof value, strong);
+  executor::store(to, &value, sizeof value, strong);
 }
 template <typename T>
 T parameter(const void* const* parameters, int number, int offset) {
@@ -39,7 +47,7 @@ T parameter(const void* const* parameters, int number, int offset) {
 // Atomic operations work on memory itself, and order nothing else: none here releases or acquires.
 template <typename T, typename Fold>
 T atom(void* at, T value, Fold fold) {
-  model::settle(at, sizeof value);
+  executor::settle(at, sizeof value);
   T old;
   std::memcpy(&old, at, sizeof old);
   const T result = fold(old, value);
@@ -64,23 +72,23 @@ T atom_or(void* at, T v) {
 }
 
 // Warps. Nothing but bar.warp.sync orders memory.
-inline u32 lane() { return model::here.thread % 32; }
+inline u32 lane() { return executor::here.thread % 32; }
 inline const u64* exchange(const char* what, u64 mine, u32 lanes) {
-  if (lanes != ~0u) model::fail("a warp operation leaves lanes out");
-  model::drain_by_chance();
-  return model::warp_exchange(what, mine);
+  if (lanes != ~0u) executor::fail("a warp operation leaves lanes out");
+  executor::drain_by_chance();
+  return executor::warp_exchange(what, mine);
 }
 inline void bar_warp_sync(u32 lanes) {
-  model::drain_to_block();
+  executor::drain_to_block();
   exchange("bar.warp.sync", 0, lanes);
 }
 inline void bar_sync(u32 barrier) {
-  if (barrier != 0) model::fail("a named barrier");
-  model::drain_to_block();
-  model::drain_by_chance();
-  model::block_barrier();
+  if (barrier != 0) executor::fail("a named barrier");
+  executor::drain_to_block();
+  executor::drain_by_chance();
+  executor::block_barrier();
 }
-inline void membar() { model::drain(); }
+inline void membar() { executor::drain(); }
 
 template <typename T, typename Fold>
 T redux(const char* what, T mine, u32 lanes, Fold fold) {
@@ -153,12 +161,16 @@ inline Shuffled shfl_sync_idx(u32 mine, u32 b, u32 c, u32 lanes) {
 }
 
 [[noreturn]] inline void assert_failed(u64 condition) {
-  model::fail(reinterpret_cast<const char*>(condition));
+  executor::fail(reinterpret_cast<const char*>(condition));
 }
 
-// Makes a launch of `kernel` run its translation.
-struct Translated {
-  Translated(const void* kernel, model::Translation run) { model::translate(kernel, run); }
+}  // namespace ptx
+
+namespace executor {
+
+// Adds the kernels of a module to those that the library exports.
+struct Table {
+  Table(std::initializer_list<SoftgpuKernel> kernels);
 };
 
-}  // namespace ptx
+}  // namespace executor

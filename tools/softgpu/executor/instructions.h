@@ -128,7 +128,7 @@ auto mul_wide(T a, T b) {
 }
 template <typename T>
 void refuse_zero(T divisor) {
-  if (std::is_integral_v<T> && divisor == 0) model::fail("an integer is divided by zero");
+  if (std::is_integral_v<T> && divisor == 0) executor::fail("an integer is divided by zero");
 }
 template <typename T>
 T div(T a, T b) {

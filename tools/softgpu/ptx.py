@@ -1,6 +1,6 @@
-"""A kernel's PTX as C++ for the CPU model: a statement for each instruction.
+"""A kernel's PTX as C++: a statement for each instruction.
 
-`ptx/instructions.h` and `ptx/threads.h` of the model say what each opcode means.
+`executor/instructions.h` and `executor/threads.h` say what each opcode means.
 """
 
 import re
@@ -25,10 +25,10 @@ OPERANDS = {
 # Names that are not a C++ identifier.
 RESERVED = {name: f"{name}_" for name in ("and", "or", "xor", "not")}
 SPECIAL = {
-    "%tid.x": "model::here.thread",
-    "%ctaid.x": "model::here.block",
-    "%ntid.x": "model::here.threads",
-    "%nctaid.x": "model::here.blocks",
+    "%tid.x": "executor::here.thread",
+    "%ctaid.x": "executor::here.block",
+    "%ntid.x": "executor::here.threads",
+    "%nctaid.x": "executor::here.blocks",
 }
 GUARD = re.compile(r"@(!?)%(\w+)\s+")
 
@@ -165,12 +165,14 @@ class Kernel:
             return f"reinterpret_cast<uint64_t>({identifier(operand)})"
         raise PtxError(f"operand: {operand}")
 
-    def _address(self, space: str, operand: str, size: str) -> str:
+    def _address(self, space: str, operand: str, size: str, access: str) -> str:
         base, _, offset = operand.strip("[]").replace(" ", "").partition("+")
         place = f"{self._source(base)} + ({offset or 0})"
         if space == "shared":
             return f"ptx::shared(static_cast<uint32_t>({place}), {size})"
-        return f"ptx::checked({place}, {size})"
+        if space == "local":
+            return f"ptx::local({place}, {size})"
+        return f"ptx::global({place}, {size}, SOFTGPU_{access})"
 
     def _memory(self, words: list[str], kind: str, operands: list[str]) -> str:
         space = next((w for w in words if w in ("shared", "global", "local", "param")), "generic")
@@ -184,7 +186,7 @@ class Kernel:
         names = [v.strip() for v in values.strip("{}").split(",")]
         if space == "param":
             return self._parameter(words[0], kind, address, names)
-        place = self._address(space, address, size)
+        place = self._address(space, address, size, "LOAD" if words[0] == "ld" else "STORE")
         if words[0] == "st":
             put = ", ".join(self._value(n, kind) for n in names)
             strong = ", true" if "relaxed" in words else ""
@@ -213,7 +215,7 @@ class Kernel:
         if "v4" in words:
             names = operands[-1].strip("{}").split(",")
         size = f"{len(names)} * sizeof(ptx::{kind})"
-        address = self._address(space, operands[-2], size)
+        address = self._address(space, operands[-2], size, "ATOMIC")
         calls = [
             f"ptx::atom_{fold}<ptx::{kind}>(at + {i}, {self._value(n.strip(), kind)})"
             for i, n in enumerate(names)

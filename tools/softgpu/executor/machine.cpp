@@ -1,4 +1,4 @@
-// Fiber scheduler of the CUDA device emulator.
+// The scheduler of fibers.
 #include "machine.h"
 
 #include <sys/mman.h>
@@ -6,19 +6,17 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "ptx/stores.h"
+#include "stores.h"
 
-namespace model {
+namespace executor {
 
 Position here;
-int64_t leaves;
 
 namespace {
 
@@ -52,7 +50,7 @@ struct Fiber {
   bool done = false;
 };
 
-int device_processors = 4;
+long operations = 0;
 std::mt19937 random_engine;
 std::string failed;
 jmp_buf scheduler;
@@ -201,16 +199,9 @@ void run_blocks(const std::vector<unsigned>& numbers) {
   for (const Block& one : blocks) forget_stores(one.shared.get(), current.shared_bytes);
 }
 
-std::map<const void*, Translation>& translations() {
-  static std::map<const void*, Translation> all;
-  return all;
-}
-
 }  // namespace
 
 void seed(unsigned value) { random_engine.seed(value); }
-int processors() { return device_processors; }
-void set_processors(int count) { device_processors = count; }
 const char* failure() { return failed.c_str(); }
 void reset() { failed.clear(); }
 
@@ -247,6 +238,7 @@ const uint64_t* warp_exchange(const char* what, uint64_t mine) {
   warp.what = what;
   uint64_t* const offered = warp.offered[generation % 2];
   offered[here.thread % kLanes] = mine;
+  ++operations;
   arrive(warp.turn, kLanes);
   return offered;
 }
@@ -254,11 +246,6 @@ const uint64_t* warp_exchange(const char* what, uint64_t mine) {
 unsigned char* shared_memory() { return block().shared.get(); }
 size_t shared_bytes() { return current.shared_bytes; }
 unsigned random_number() { return static_cast<unsigned>(random_engine()); }
+long warp_operations() { return operations / kLanes; }
 
-void translate(const void* kernel, Translation run) { translations()[kernel] = run; }
-Translation translation(const void* kernel) {
-  const auto found = translations().find(kernel);
-  return found == translations().end() ? nullptr : found->second;
-}
-
-}  // namespace model
+}  // namespace executor

@@ -1,10 +1,10 @@
-// Runs kernels that were translated from PTX on the machine of tests/ops/cuda/model, for the runtime.
+// Launches of kernels that were translated from PTX, for the runtime.
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
-#include "executor.h"
-#include "machine.h"
+#include "threads.h"
 
 namespace {
 
@@ -21,7 +21,21 @@ int code_of(const std::string& why) {
   return tells("leaves lanes out") || tells("meet in different") ? kLaunchFailure : kAssert;
 }
 
+std::vector<SoftgpuKernel>& kernels() {
+  static std::vector<SoftgpuKernel> all;
+  return all;
+}
+
 }  // namespace
+
+executor::Table::Table(std::initializer_list<SoftgpuKernel> more) {
+  kernels().insert(kernels().end(), more);
+}
+
+int softgpu_kernels(const SoftgpuKernel** all) {
+  *all = kernels().data();
+  return static_cast<int>(kernels().size());
+}
 
 int softgpu_run(const SoftgpuKernel* kernel, const unsigned grid[3], const unsigned block[3],
                 size_t shared, int cooperative, const void* const* parameters, const char** why) {
@@ -30,13 +44,16 @@ int softgpu_run(const SoftgpuKernel* kernel, const unsigned grid[3], const unsig
     return kLaunchFailure;
   }
   const char* const seed = getenv("SOFTGPU_SEED");
-  static const bool seeded = (model::seed(seed ? strtoul(seed, nullptr, 0) : 0), true);
+  static const bool seeded = (executor::seed(seed ? strtoul(seed, nullptr, 0) : 0), true);
   static_cast<void>(seeded);
-  const model::Launch launch = {grid[0], block[0], shared, cooperative != 0};
-  if (model::run(launch, [&] { kernel->entry(parameters); }) == 0) return 0;
+  const executor::Launch launch = {grid[0], block[0], shared, cooperative != 0};
+  const long before = executor::warp_operations();
+  const int failed = executor::run(launch, [&] { kernel->entry(parameters); });
+  softgpu_add("operations of warps", executor::warp_operations() - before);
+  if (!failed) return 0;
   static std::string text;
-  text = model::failure();
-  model::reset();
+  text = executor::failure();
+  executor::reset();
   *why = text.c_str();
   return code_of(text);
 }

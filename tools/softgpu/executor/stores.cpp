@@ -1,4 +1,4 @@
-#include "ptx/stores.h"
+#include "stores.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,7 +7,7 @@
 
 #include "machine.h"
 
-namespace model {
+namespace executor {
 namespace {
 
 constexpr size_t kMostBytes = 16, kMostStores = 24;
@@ -125,4 +125,4 @@ void end_launch_stores() {
   left.clear();
 }
 
-}  // namespace model
+}  // namespace executor
