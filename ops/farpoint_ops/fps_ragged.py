@@ -8,13 +8,13 @@ from torch.nn.functional import pad
 
 from farpoint_ops._arguments import Integers
 from farpoint_ops._interrupt import reraise
-from farpoint_ops._ragged_arguments import ragged_batch
 from farpoint_ops._sampling_arguments import (
     Nonfinite,
     Radius,
     Start,
     check_nonfinite,
     radii,
+    ragged_batch,
     reject_nonfinite,
     reject_vmap,
     require_finite,

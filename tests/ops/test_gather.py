@@ -89,37 +89,3 @@ def test_empty_sizes(
     assert features.grad.shape == features.shape
     grouped = group_points(features, idx[..., None].expand(-1, -1, 2))
     assert grouped.shape == (batch, channels, samples, 2)
-
-
-@pytest.mark.parametrize("bad", [-1, 7, 2**31 - 1, 2**40])
-def test_an_index_out_of_range_is_an_error_on_the_cpu(bad: int) -> None:
-    idx = torch.zeros(2, 5, dtype=torch.int64)
-    idx[1, 3] = bad
-    message = rf"idx: expected 0 <= idx < 7, got {bad} at \(1, 3\)"
-    with pytest.raises(IndexError, match=message):
-        gather_points(torch.zeros(2, 1, 7), idx)
-    with pytest.raises(IndexError, match=message):
-        scatter_points(torch.zeros(2, 1, 5), idx, 7)
-    with pytest.raises(IndexError, match=rf"idx: expected 0 <= idx < 7, got {bad} at \(1, 3, 0\)"):
-        group_points(torch.zeros(2, 1, 7), idx[..., None])
-
-
-def test_bad_arguments_are_named(device: torch.device) -> None:
-    features = torch.zeros(2, 4, 7, device=device)
-    idx = torch.zeros(2, 5, dtype=torch.int64, device=device)
-    with pytest.raises(ValueError, match=r"features: expected 3 dimensions.*got \[4, 7\]"):
-        gather_points(features[0], idx)
-    with pytest.raises(ValueError, match=r"idx: expected shape \(2, M\), got \[1, 5\]"):
-        gather_points(features, idx[:1])
-    with pytest.raises(TypeError, match="idx: expected int32 or int64, got Float"):
-        gather_points(features, idx.float())
-    with pytest.raises(ValueError, match=r"idx: expected shape \(2, M, K\), got \[2, 5\]"):
-        group_points(features, idx)
-    with pytest.raises(TypeError, match=r"features: expected a torch\.Tensor, got list"):
-        gather_points([[[1.0]]], idx)
-    with pytest.raises(ValueError, match=r"values: expected shape \(B, C, 5\), got \[2, 4, 7\]"):
-        scatter_points(features, idx, 7)
-    with pytest.raises(TypeError, match="values: expected a floating point type, got Int"):
-        scatter_points(features[..., :5].int(), idx, 7)
-    with pytest.raises(ValueError, match="n: expected a non-negative size, got -1"):
-        scatter_points(features[..., :5], idx, -1)

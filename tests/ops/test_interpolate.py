@@ -99,38 +99,3 @@ def test_empty_sizes(device: torch.device, sizes: tuple[int, ...]) -> None:
     out.sum().backward()
     assert features.grad is not None
     assert weight.grad is not None
-
-
-def test_an_index_out_of_range_is_an_error_on_the_cpu() -> None:
-    features, values, weight = torch.zeros(2, 1, 7), torch.zeros(2, 1, 5), torch.zeros(2, 5, 3)
-    for bad in (-1, 7, 2**40):
-        idx = torch.zeros(2, 5, 3, dtype=torch.int64)
-        idx[1, 3, 2] = bad
-        for call in (
-            lambda i=idx: interpolate(features, i, weight),
-            lambda i=idx: ops.interpolate_scatter(values, i, weight, 7),
-            lambda i=idx: ops.interpolate_dot(values, features, i),
-        ):
-            with pytest.raises(IndexError, match=rf"idx: .* < 7, got {bad} at \(1, 3, 2\)"):
-                call()
-
-
-def test_bad_arguments_are_named(device: torch.device) -> None:
-    features, weight = torch.zeros(2, 4, 7, device=device), torch.zeros(2, 5, 3, device=device)
-    idx = torch.zeros(2, 5, 3, dtype=torch.int64, device=device)
-    with pytest.raises(ValueError, match=r"features: expected 3 dimensions.*got \[4, 7\]"):
-        interpolate(features[0], idx, weight)
-    with pytest.raises(TypeError, match="features: expected a floating point type, got Int"):
-        interpolate(features.int(), idx, weight)
-    with pytest.raises(TypeError, match="idx: expected int32 or int64, got Float"):
-        interpolate(features, weight, weight)
-    with pytest.raises(ValueError, match=r"idx: expected shape \(2, N, K\), got \[1, 5, 3\]"):
-        interpolate(features, idx[:1], weight)
-    with pytest.raises(ValueError, match=r"weight: .* idx, \[2, 5, 3\], got \[2, 5, 2\]"):
-        interpolate(features, idx, weight[..., :2])
-    with pytest.raises(TypeError, match=r"weight: expected a torch\.Tensor, got list"):
-        interpolate(features, idx, [1.0])
-    with pytest.raises(ValueError, match=r"values: expected shape \(B, C, 5\), got \[2, 4, 7\]"):
-        ops.interpolate_scatter(features, idx, weight, 7)
-    with pytest.raises(ValueError, match=r"features: expected shape \(2, 4, M\), got \[2, 3, 7\]"):
-        ops.interpolate_dot(features[..., :5], features[:, :3], idx)

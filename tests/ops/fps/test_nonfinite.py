@@ -69,9 +69,3 @@ def test_ragged(clouds: Tensor) -> None:
         farthest_point_sample_ragged(flat, bounds, [2, 36], nonfinite="ignore")
     with pytest.raises(ValueError, match="5 rows with NaN or infinity, the first at row 40"):
         farthest_point_sample_ragged(flat, bounds, 2, nonfinite="reject")
-
-
-def test_another_word_is_an_error(clouds: Tensor) -> None:
-    said = "nonfinite: expected 'last', 'reject' or 'ignore', got 'drop'"
-    with pytest.raises(ValueError, match=said):
-        farthest_point_sample(clouds, 3, nonfinite="drop")  # type: ignore[call-overload]
