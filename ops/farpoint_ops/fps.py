@@ -176,7 +176,8 @@ def farthest_point_sample(
     if nonfinite == "ignore":
         last = indices[:, -1 if radius is None else 0].long()
         picked = xyz.gather(1, last[:, None, None].expand(-1, 1, xyz.size(2)))[:, 0]
-        require_finite(picked, lambda: _finite_in_use(xyz, sizes), torch.full_like(last, samples))
+        wanted = torch.full_like(last, samples if radius is None else 1)
+        require_finite(picked, lambda: _finite_in_use(xyz, sizes), wanted)
     if radius is None:
         return (indices, distances) if return_distances else indices
     kept = indices >= 0
@@ -312,7 +313,7 @@ def farthest_point_sample_ragged(
         require_finite(
             xyz[indices[last].long()],
             lambda: pad(xyz.isfinite().all(-1).cumsum(0), (1, 0))[batch.bounds].diff(),
-            batch.slots.diff(),
+            batch.slots.diff() if radius is None else torch.ones_like(last),
         )
     if radius is None:
         return (indices, distances) if return_distances else indices
