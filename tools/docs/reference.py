@@ -20,7 +20,6 @@ PAGES = {
         "The ops for PyTorch, without gRPC. `pip install farpoint-ops`.",
         (
             "farpoint_ops.fps",
-            "farpoint_ops.fps_ragged",
             "farpoint_ops.voxel_grid",
             "farpoint_ops.methods",
             "farpoint_ops.gather",
@@ -35,6 +34,7 @@ PAGES = {
             "farpoint_ops.compat.mmcv",
             "farpoint_ops.compat.torch_cluster",
             "farpoint_ops.compat.pytorch3d",
+            "farpoint_ops.compat.knn_cuda",
             "farpoint_ops.compat.knn_cuda",
             "farpoint_ops.compat.pointops",
             "farpoint_ops.compat.pointops.batched",
