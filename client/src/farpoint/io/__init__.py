@@ -4,8 +4,8 @@
     sample = client.sample(cloud.points, 1024)
     farpoint.io.write_subset("sampled.laz", cloud, sample.indices)
 
-Read: .npy .npz .ply .pcd .bin (float32 rows) .xyz .txt .csv .pts .obj .off .stl .vtk .vtp; with
-the extra `las` .las .laz; with the extra `io` also .e57 .parquet .mcap .db3 .bag. What each keeps
+Read: .npy .npz .ply .pcd .bin (float32 rows) .xyz .txt .csv .pts .obj .off .stl; with the
+extra `las` .las .laz; with the extra `io` also .e57 .parquet .mcap .db3 .bag. What each keeps
 is in docs/files.md. A name that ends in .indices.npy gets the int64 row indices.
 """
 
@@ -97,7 +97,7 @@ def write_subset(path: str | os.PathLike[str], cloud: Cloud, rows: Rows) -> tupl
     """Writes the rows of a cloud, in the order given; the suffix says the format.
 
     In the format that the cloud was read from everything is kept. Any other gets coordinates and
-    the attributes that it can hold. The file is written beside its place and renamed, so that it
+    the attributes that it can hold. The file is written next to its place and renamed, so that it
     appears whole or not at all.
 
     Returns:

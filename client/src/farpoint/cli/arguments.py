@@ -1,0 +1,175 @@
+"""The options of `farpoint sample` and `farpoint bench`, without the code behind them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from farpoint._connection.targets import DEFAULT_TIMEOUT_S
+from farpoint.cli.connection import Options, Parser
+from farpoint.errors import InvalidArgumentError
+
+Nonfinite: TypeAlias = Literal["reject", "ignore"]
+MethodName: TypeAlias = Literal["farthest-point", "voxel-grid", "random", "poisson-disk"]
+# A mean is no row of the file.
+Select: TypeAlias = Literal["first", "nearest-mean"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadArguments:
+    """How files are read."""
+
+    input_format: str | None = None
+    columns: str | None = None
+    array: str | None = None
+    topic: str | None = None
+    message: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleArguments(ReadArguments):
+    """The command line as it was given; the tables below describe each field."""
+
+    inputs: list[str]
+    samples: str | None = None
+    radius: float | None = None
+    method: MethodName = "farthest-point"
+    voxel_size: float | None = None
+    select: Select | None = None
+    seed: int | None = None
+    output: str | None = None
+    picture: Path | None = None
+    start: int | None = None
+    nonfinite: Nonfinite = "reject"
+    skip_zero: bool = False
+    all_if_fewer: bool = False
+    indices: bool = False
+    recursive: bool = False
+    resume: bool = False
+    to: str | None = None
+    jobs: int | None = None
+    decoder_memory: float | None = None
+    decoder_seconds: float = 60.0
+    timeout: float = DEFAULT_TIMEOUT_S
+    as_json: bool = False
+    quiet: bool = False
+
+
+_INPUTS: Options = {
+    "inputs": (
+        "IN...",
+        "Cloud files, folders of them, quoted patterns, paths of fsspec such as "
+        "s3://bucket/scan.laz, or - for standard input.",
+    )
+}
+_POINTS: Options = {
+    "samples": (
+        "-m --samples M",
+        "Points to choose per cloud: 1024, or 5%; with --radius at most.",
+    ),
+    "radius": ("--radius R", "Choose points until none is farther than R from one."),
+    "method": ("--method", "How points are chosen (farthest-point)."),
+    "voxel_size": ("--voxel-size S", "Side of the cubes of a voxel grid."),
+    "select": ("--select", "Row of a voxel (first)."),
+    "seed": ("--seed N", "Of random rows (0)."),
+    "start": ("--start ROW", "Row that is chosen first (the first)."),
+    "nonfinite": (
+        "--nonfinite",
+        "Rows with NaN or infinity are an error (reject), or never chosen.",
+    ),
+    "skip_zero": ("--skip-zero", "Never choose rows that are exactly (0, 0, 0)."),
+    "all_if_fewer": ("--all-if-fewer", "Write a cloud with fewer than M points whole."),
+}
+_OUTPUT: Options = {
+    "output": (
+        "-o --output OUT",
+        "A file; a folder for several inputs; or - for JSON lines on stdout.",
+    ),
+    "to": ("--to SUFFIX", "Format of the outputs in a folder, such as .ply."),
+    "indices": (
+        "--indices",
+        "Also write the row indices to OUT.indices.npy; without -o next to the input.",
+    ),
+    "picture": (
+        "--picture OUT.png",
+        "Draw the cloud and the sample side by side; of several inputs, into a folder.",
+    ),
+    "resume": ("--resume", "Leave out inputs whose outputs are there."),
+    "as_json": ("--json", "Print JSON, one object per line, failures included."),
+    "quiet": ("-q --quiet", "Print failures only."),
+}
+_READ: Options = {
+    "input_format": ("--format SUFFIX", "Format of the inputs, such as .laz."),
+    "columns": ("--columns NAMES", "Columns of a .bin, a plain array or a text: x,y,z,i,ring."),
+    "array": ("--array NAME", "The array of an .npz that holds the points."),
+    "topic": ("--topic NAME", "The topic of a recording."),
+    "message": ("--message K", "Which cloud of the topic, from 0."),
+}
+_WORK: Options = {
+    "recursive": ("-r --recursive", "Look in the folders of a folder too."),
+    "jobs": ("-j --jobs N", "Files in flight (one per core, up to 4)."),
+    "decoder_memory": (
+        "--decoder-memory GB",
+        "Memory that reading a file may take (its share of half of what is free).",
+    ),
+    "decoder_seconds": (
+        "--decoder-seconds S",
+        "Time that reading 100 MB of a file may take (60).",
+    ),
+    "timeout": ("--timeout S", "Seconds that one request may take (60)."),
+}
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `SampleArguments`."""
+    parser.add_options(SampleArguments, _INPUTS)
+    for title, options in (("points", _POINTS), ("output", _OUTPUT), ("input", _READ)):
+        parser.add_options(SampleArguments, options, title)
+    parser.add_options(SampleArguments, _WORK, "work")
+
+
+def add_read_options(parser: Parser) -> None:
+    """The options of `ReadArguments`."""
+    parser.add_options(ReadArguments, _READ, "input")
+
+
+@dataclass(frozen=True)
+class BenchArguments:
+    """The command line as it was given; BENCH describes each field."""
+
+    sizes: list[str] | None = None
+    cloud: str | None = None
+    target_ms: float = 100.0
+    percentile: float = 99.0
+    seconds: float = 10.0
+    rate: list[float] | None = None
+    first_rate: float = 10.0
+    processes: int = 1
+    as_json: bool = False
+
+    def __post_init__(self) -> None:
+        values = (self.target_ms, self.seconds, self.first_rate, self.processes)
+        if min(*values, *(self.rate or [1])) <= 0 or not 1 <= self.percentile <= 100:
+            raise InvalidArgumentError(
+                "--target-ms, --seconds, --rate, --first-rate and --processes must be above 0, "
+                f"--percentile from 1 to 100, got {self}",
+                field="options",
+            )
+
+
+BENCH: Options = {
+    "sizes": (
+        "--size POINTS:SAMPLES[:SHARE]",
+        "A kind of request (16384:1024); repeat it for a mix.",
+    ),
+    "cloud": ("--cloud FILE", "Cloud to draw points from; else a wavy surface."),
+    "target_ms": ("--target-ms MS", "Latency to keep, from when a call was due (100)."),
+    "percentile": ("--percentile P", "Percent of the calls that must keep it (99)."),
+    "seconds": ("--seconds S", "Duration of each rate (10)."),
+    "rate": (
+        "--rate PER_S",
+        "A rate in calls a second; repeat it for several (rising until the target is missed).",
+    ),
+    "first_rate": ("--first-rate PER_S", "The first rate of those that rise (10)."),
+    "processes": ("--processes N", "Processes that make calls; one makes some 1 500 a second."),
+    "as_json": ("--json", "Print JSON."),
+}
