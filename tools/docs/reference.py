@@ -7,8 +7,7 @@ from prometheus_client import CollectorRegistry, Metric
 from pydantic.fields import FieldInfo
 
 from farpoint_server.config.settings import GROUPS
-from farpoint_server.observability.memory_metrics import MemoryCollector
-from farpoint_server.observability.metrics import GAUGES, Instruments
+from farpoint_server.observability.metrics import GAUGES, Instruments, MemoryCollector
 
 # Modules of each package; mkdocstrings reads their docstrings.
 PAGES = {

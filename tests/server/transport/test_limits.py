@@ -14,6 +14,7 @@ from tests.support.rpc import CallContext
 
 from farpoint_server.errors import DrainingError, TooManyCallsError
 from farpoint_server.scheduling.admission import Admission, CallSlots
+from farpoint_server.transport import limits as module
 from farpoint_server.transport.limits import (
     ADMIN,
     CHECKS,
@@ -24,10 +25,8 @@ from farpoint_server.transport.limits import (
     Outgoing,
     RefusalLog,
     close_connection,
-    open_calls,
     parse_peer,
 )
-from farpoint_server.transport.limits import slots as module
 
 RPC = "farpoint.v1.SamplingService/Sample"
 
@@ -183,7 +182,7 @@ class Peer:
 def cut(monkeypatch):
     """Peers whose connections were closed."""
     closed: list[str] = []
-    monkeypatch.setattr(open_calls, "close_connection", lambda peer: bool(closed.append(peer)))
+    monkeypatch.setattr(module, "close_connection", lambda peer: bool(closed.append(peer)))
     return closed
 
 
