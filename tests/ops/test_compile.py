@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch._dynamo.testing
 from torch import Tensor, nn
 
 from farpoint_ops import (
@@ -54,7 +53,9 @@ def clouds(device: torch.device, batch: int, n: int) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_stage_compiles_without_a_graph_break(device: torch.device, dynamic: bool) -> None:
-    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    from torch._dynamo.testing import CompileCounterWithBackend  # seconds to import
+
+    counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(Stage(), fullgraph=True, dynamic=dynamic, backend=counter)
     for xyz, features in (clouds(device, *size) for size in SIZES):
         features.requires_grad_()
@@ -121,7 +122,9 @@ def test_tensor_offsets(device: torch.device) -> None:
         rows, radii = farthest_point_sample_ragged(xyz, offsets, 5, return_distances=True)
         return rows, radii, farthest_point_sample_ragged(xyz, offsets, 7, start=start)
 
-    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    from torch._dynamo.testing import CompileCounterWithBackend  # seconds to import
+
+    counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(sample, fullgraph=True, dynamic=True, backend=counter)
     for arguments in batches(device):
         for actual, expected in zip(compiled(*arguments), sample(*arguments), strict=True):
@@ -155,7 +158,9 @@ def test_pointops_knn_query(device: torch.device) -> None:
         queries = xyz[: xyz.size(0) // 2] * 0.9
         return *near, *pointops.knn_query(3, xyz, offset, queries, new_offset)
 
-    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    from torch._dynamo.testing import CompileCounterWithBackend  # seconds to import
+
+    counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(search, fullgraph=True, dynamic=True, backend=counter)
     frames = []
     for xyz, offsets, start in batches(device):
