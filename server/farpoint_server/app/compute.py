@@ -12,7 +12,7 @@ import torch
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.priority import background_threads
+from farpoint_server.engine.priority import SharedCores, background_threads
 from farpoint_server.memory import environment
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import manager_of
@@ -27,6 +27,8 @@ from farpoint_server.scheduling.watchdog import Watchdog
 from farpoint_server.transport.health import Health
 
 Metrics: TypeAlias = Callable[[str], BatchMetrics]
+# Engines of a CPU: each needs memory for a batch.
+MOST_ENGINES = 8
 
 
 class Compute:
@@ -71,15 +73,17 @@ class Compute:
 
     def _make_batcher(self, index: int, settings: Settings, metrics: Metrics) -> Batcher:
         engine = self.engines[index]
-        background = [] if engine.background is None else [engine.background]
+        engines = [engine, *engine.beside]
+        background = [e.background for e in engines if e.background is not None]
         watchdog = Watchdog(
             settings.engine_timeout_s,
-            report=partial(self._report_engine, index),
-            lanes=1 + len(background),
+            len(engines),
+            partial(self._report_engine, index),
+            lanes=2 if background else 1,
         )
         long_ns, is_cpu = int(settings.long_work_ms * 1e6), engine.device.type == "cpu"
         return Batcher(
-            [engine],
+            engines,
             settings.batch_points,
             watchdog,
             background=background,
@@ -133,6 +137,7 @@ def _make_engines(settings: Settings, slot: ProcessSlot, allocator_settings: str
     chosen = [device for device in everything if device.type == "cpu" or device in own]
     cores = max(1, devices.available_cores() // slot.count)
     threads = settings.cpu_threads or devices.cores_each(chosen, cores)
+    most = background_threads(threads)
     # That of the calling thread: small work runs on the event loop itself.
     torch.set_num_threads(threads)
     gate, options = Gate(), settings.memory_options()
@@ -143,11 +148,15 @@ def _make_engines(settings: Settings, slot: ProcessSlot, allocator_settings: str
         managers[device] = manager_of(
             device, options, gate, allocator_settings, report, sharers=sharers
         )
-    engines = []
-    for device in chosen:
+    # Several engines share a CPU's cores, unless the settings say how.
+    is_shared = not settings.cpu_threads and chosen == [torch.device("cpu")]
+    short, long = (SharedCores(n) if is_shared else None for n in (threads, most))
+
+    def make(device: torch.device, beside: Sequence[Engine] = ()) -> Engine:
         memory, background = managers[device], None
         if settings.long_work_ms > 0:
-            most = background_threads(threads)
-            background = Engine(device, most, memory, is_background=True)
-        engines.append(Engine(device, threads, memory, background=background, cores=cores))
-    return engines
+            background = Engine(device, most, memory, is_background=True, shared=long)
+        return Engine(device, threads, memory, None, background, beside, shared=short, cores=cores)
+
+    others = min(threads, MOST_ENGINES) - 1 if is_shared else 0
+    return [make(device, [make(device) for _ in range(others)]) for device in chosen]

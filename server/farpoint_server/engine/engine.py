@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from farpoint_server.engine.devices import available_cores, describe_missing_code
-from farpoint_server.engine.priority import prepare_thread
+from farpoint_server.engine.priority import SharedCores, prepare_thread
 from farpoint_server.engine.sample import SampleBatch
 from farpoint_server.engine.thread import EngineThread, inline_limit_ns
 from farpoint_server.engine.transfer.cuda import CudaDevice
@@ -54,7 +54,10 @@ class Engine:
         pipeline: To the GPU; that of `device` if None.
         background: Runs long work on the same device, so that short work passes it. It is started
             and stopped with this engine, and has its memory manager.
+        beside: Run other batches at the same time, from the same queue, and are started and
+            stopped with this engine likewise.
         is_background: Whether this is such an engine: its thread has a lower priority.
+        shared: What the threads of a batch are taken from, instead of `cpu_threads`.
         cores: Those that this process has for itself; all that it may run on if None.
     """
 
@@ -65,12 +68,14 @@ class Engine:
         memory: Manager | None = None,
         pipeline: Pipeline[Any] | None = None,
         background: "Engine | None" = None,
+        beside: "Sequence[Engine]" = (),
         *,
+        shared: SharedCores | None = None,
         is_background: bool = False,
         cores: int | None = None,
     ) -> None:
         self.device = device
-        self.background = background
+        self.background, self.beside, self._shared = background, beside, shared
         self.memory = memory or manager_of(device, Options(), Gate())
         self.pipeline = pipeline or _pipeline_to(device, self.memory, background is not None)
         if self.pipeline is not None:
@@ -101,8 +106,8 @@ class Engine:
             raise DeviceUnavailableError(
                 f"--device {self.device}: {describe_missing_code(self.device)}"
             ) from error
-        if self.background is not None:
-            await self.background.start()
+        for other in self._others:
+            await other.start()
 
     def run(self, batch: Batch[Answer]) -> Awaitable[list[Answer | ServiceError]]:
         """The answer to each request of a batch, in order, from one launch where memory allows.
@@ -116,7 +121,7 @@ class Engine:
         if self.pipeline is None:
             forward = methodcaller("run", self.device, None)
             run: Callable[[], list[Any]] = partial(self.memory.run, batch, forward, _service_error)
-            return self._thread.call(run)
+            return self._thread.call(partial(self._shared.run, run) if self._shared else run)
         return self._run_in_pipeline(batch, self.pipeline)
 
     def run_inline_if_idle(self, work: Work[Answer]) -> Answer | None:
@@ -155,11 +160,15 @@ class Engine:
 
     def stop(self) -> None:
         """Lets the threads end after the batches that they are at."""
-        if self.background is not None:
-            self.background.stop()
+        for other in self._others:
+            other.stop()
         self._thread.stop()
         if self.pipeline is not None:
             self.pipeline.stop()
+
+    @property
+    def _others(self) -> "Sequence[Engine]":
+        return self.beside if self.background is None else [self.background, *self.beside]
 
     async def _run_in_pipeline(
         self, batch: Batch[Answer], pipeline: Pipeline[Any]

@@ -3,12 +3,15 @@
 import os
 import sys
 import threading
+from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 
 # Under Linux's fair scheduler a thread of niceness 10 has a ninth of the weight of one of 0, and
 # one of 0 that wakes up takes its core at once. Threads that it starts inherit this.
 NICENESS = 10
+T = TypeVar("T")
 
 
 def can_lower_priority() -> bool:
@@ -30,6 +33,29 @@ def prepare_thread(cpu_threads: int, is_background: bool) -> None:
     torch.set_num_threads(cpu_threads)
     if is_background:
         lower_priority()
+
+
+class SharedCores:
+    """The cores of batches that run at a time: a batch alone has all, and each beside it a part.
+
+    Most models gain little from a second thread, so several batches are worth more than one.
+    """
+
+    def __init__(self, cores: int) -> None:
+        self._cores, self._batches, self._lock = cores, 0, threading.Lock()
+
+    def run(self, batch: Callable[[], T]) -> T:
+        """Runs a batch on the calling thread, with as many threads as it may have now."""
+        with self._lock:
+            self._batches += 1
+            threads = max(1, self._cores // self._batches)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        try:
+            return batch()
+        finally:
+            with self._lock:
+                self._batches -= 1
 
 
 def background_threads(cpu_threads: int) -> int:
