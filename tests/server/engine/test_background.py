@@ -155,3 +155,30 @@ async def test_on_a_gpu_short_work_passes_long_work_on_a_stream_of_its_own():
         np.testing.assert_array_equal(one.rows, other.rows)
     engine.stop()
     assert not devices[0].races + devices[1].races
+
+
+async def test_a_batch_alone_has_all_cores_and_two_share_them(monkeypatch):
+    threads: list[int] = []
+    started, go = threading.Event(), threading.Event()
+    launch = sample.launch
+
+    def watched(requests, cancelled):
+        threads.append(torch.get_num_threads())
+        if len(threads) == 1:
+            started.set()
+            assert go.wait(30)
+        return launch(requests, cancelled)
+
+    cores = priority.SharedCores(4)
+    second = Engine(CPU, 4, shared=cores)
+    first = Engine(CPU, 4, beside=[second], shared=cores)
+    await first.start()
+    monkeypatch.setattr(sample, "launch", watched)
+    slow = first.run(SampleBatch([clouds(10)]))
+    await asyncio.to_thread(started.wait, 30)
+    await second.run(SampleBatch([clouds(10)]))
+    go.set()
+    await slow
+    await second.run(SampleBatch([clouds(10)]))
+    assert threads == [4, 2, 4]
+    first.stop()
