@@ -2,6 +2,8 @@
 #include <ATen/Functions.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <array>
 #include <string_view>
 #include <tuple>
 
@@ -87,9 +89,24 @@ void run_brute(cuda::FpsBatch layout, const at::Tensor& values, const at::Tensor
                                                             current_stream(values.device())));
 }
 
+// A kernel, and none, the warps or every field of `TreeShape` for its tree.
+struct Choice {
+  cuda::FpsMethod method = cuda::FpsMethod::kAuto;
+  at::IntArrayRef tree;
+};
+
+cuda::FpsPlan plan_of(const cuda::FpsBatch& batch, const Choice& choice, int device) {
+  std::array<int, 5> tree = {};
+  std::copy(choice.tree.begin(), choice.tree.end(), tree.begin());
+  const auto [warps, levels, in_shared, sorts_in_block, partitions] = tree;
+  if (choice.tree.size() < 5) return cuda::fps_plan(batch, choice.method, device, warps);
+  const cuda::TreeShape shape = {warps, levels, in_shared != 0, sorts_in_block != 0, partitions};
+  return cuda::fps_plan_tree(batch, shape, device);
+}
+
 // `points` as they are sampled, and distances that are empty where they are not wanted.
 void run(cuda::FpsBatch batch, const at::Tensor& points, const at::Tensor& distances,
-         cuda::FpsMethod method = cuda::FpsMethod::kAuto, int warps = 0) {
+         const Choice& choice = {}) {
   const int64_t dims = points.size(-1);
   if (is_brute(points)) {
     return run_brute(batch, points.reshape({-1, dims}).t().contiguous(), distances, dims);
@@ -97,8 +114,8 @@ void run(cuda::FpsBatch batch, const at::Tensor& points, const at::Tensor& dista
   batch.xyz = points.const_data_ptr<float>();
   batch.distances = distances.numel() > 0 ? distances.mutable_data_ptr<float>() : nullptr;
   const int device = points.device().index();
-  const auto plan = cuda::fps_plan(batch, method, device, warps);
-  TORCH_CHECK_VALUE(method == cuda::FpsMethod::kAuto || method == plan.method,
+  const auto plan = plan_of(batch, choice, device);
+  TORCH_CHECK_VALUE(choice.method == cuda::FpsMethod::kAuto || choice.method == plan.method,
                     "method: this kernel cannot run clouds of ", batch.max_points,
                     " points on this device");
   const auto scratch = scratch_on(points, plan.scratch_bytes);
@@ -106,10 +123,9 @@ void run(cuda::FpsBatch batch, const at::Tensor& points, const at::Tensor& dista
                                                 current_stream(points.device())));
 }
 
-Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
-                              const std::optional<at::Tensor>& start,
-                              const std::optional<at::Tensor>& lengths, bool return_distances,
-                              const std::optional<at::Tensor>& radius) {
+Tensors sample_dense(const at::Tensor& xyz, int64_t m, const std::optional<at::Tensor>& start,
+                     const std::optional<at::Tensor>& lengths, bool return_distances,
+                     const std::optional<at::Tensor>& radius, const Choice& choice) {
   check_dense(xyz, m, start, lengths, radius);
   const int64_t clouds = xyz.size(0);
   const c10::DeviceGuard guard(xyz.device());
@@ -123,9 +139,16 @@ Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
   batch.lengths = pointer_or_null(sizes);
   batch.start = pointer_or_null(starts);
   batch.radius = radii_of(radii, points);
-  run(batch, points, distances);
+  run(batch, points, distances, choice);
   if (cuts) cut_dense({indices, distances}, *radius);
   return asked_for({indices, distances}, return_distances);
+}
+
+Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
+                              const std::optional<at::Tensor>& start,
+                              const std::optional<at::Tensor>& lengths, bool return_distances,
+                              const std::optional<at::Tensor>& radius) {
+  return sample_dense(xyz, m, start, lengths, return_distances, radius, {});
 }
 
 Tensors furthest_point_sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
@@ -180,24 +203,23 @@ cuda::FpsMethod method_of(std::string_view name) {
   TORCH_CHECK_VALUE(false, "method: expected auto, grid, block, tree or partitioned, got ", name);
 }
 
-// One kernel by its name, for tests and benchmarks; 0 warps leave their number to the rule.
-Tensors cuda_fps(const at::Tensor& xyz, int64_t m, std::string_view method, int64_t warps) {
-  check_dense(xyz, m, std::nullopt, std::nullopt, std::nullopt);
+// One kernel by its name, for tests and benchmarks.
+Tensors cuda_fps(const at::Tensor& xyz, int64_t m, std::string_view method, at::IntArrayRef tree,
+                 const std::optional<at::Tensor>& start, const std::optional<at::Tensor>& lengths,
+                 bool return_distances, const std::optional<at::Tensor>& radius) {
   TORCH_CHECK_VALUE(is_spatial(xyz), "xyz: expected float32 coordinates in 3 dimensions");
-  TORCH_CHECK_VALUE(warps >= 0 && warps <= 16 && (warps & (warps - 1)) == 0,
-                    "warps: expected 0, 1, 2, 4, 8 or 16, got ", warps);
-  const c10::DeviceGuard guard(xyz.device());
-  const auto points = sampled_coordinates(xyz);
-  auto [indices, distances] = outputs(xyz, {xyz.size(0), m}, /*return_distances=*/true);
-  run(dense_batch(points, m, indices), points, distances, method_of(method),
-      static_cast<int>(warps));
-  return {indices, distances};
+  TORCH_CHECK_VALUE(tree.size() <= 1 || tree.size() == 5,
+                    "tree: expected the number of warps or five numbers, got ", tree.size());
+  return sample_dense(xyz, m, start, lengths, return_distances, radius, {method_of(method), tree});
 }
 
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(farpoint, m) {
-  m.def("_cuda_fps(Tensor xyz, int m, str method, int warps=0) -> (Tensor, Tensor)");
+  m.def(
+      "_cuda_fps(Tensor xyz, int m, str method, int[] tree=[], Tensor? start=None, "
+      "Tensor? lengths=None, bool return_distances=True, Tensor? radius=None) "
+      "-> (Tensor, Tensor)");
 }
 
 TORCH_LIBRARY_IMPL(farpoint, CUDA, m) {

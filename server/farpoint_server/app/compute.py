@@ -12,7 +12,7 @@ import torch
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.priority import SharedCores, background_threads
+from farpoint_server.engine.thread import background_threads
 from farpoint_server.memory import environment
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import manager_of
@@ -21,14 +21,13 @@ from farpoint_server.models.registry import Registry
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.scheduling.batcher import Batcher, first_done
 from farpoint_server.scheduling.cost import CostModel
-from farpoint_server.scheduling.lane import BatchMetrics
+from farpoint_server.scheduling.lane import BatchMetrics, Watchdog
 from farpoint_server.scheduling.placement import Placement, Scheduler
-from farpoint_server.scheduling.watchdog import Watchdog
 from farpoint_server.transport.health import Health
 
 Metrics: TypeAlias = Callable[[str], BatchMetrics]
-# Engines of a CPU: each needs memory for a batch.
-MOST_ENGINES = 8
+# Batches at a time on a CPU; each takes memory.
+MOST_AT_ONCE = 8
 
 
 class Compute:
@@ -73,20 +72,10 @@ class Compute:
 
     def _make_batcher(self, index: int, settings: Settings, metrics: Metrics) -> Batcher:
         engine = self.engines[index]
-        engines = [engine, *engine.beside]
-        background = [e.background for e in engines if e.background is not None]
-        watchdog = Watchdog(
-            settings.engine_timeout_s,
-            len(engines),
-            partial(self._report_engine, index),
-            lanes=2 if background else 1,
-        )
+        watchdog = Watchdog(settings.engine_timeout_s, partial(self._report_engine, index))
         long_ns, is_cpu = int(settings.long_work_ms * 1e6), engine.device.type == "cpu"
         return Batcher(
-            engines,
-            settings.batch_points,
-            watchdog,
-            background=background,
+            *(engine, settings.batch_points, watchdog),
             long_ns=long_ns,
             batch_ns=long_ns if long_ns and is_cpu else None,
             metrics=metrics(str(engine.device)),
@@ -137,7 +126,6 @@ def _make_engines(settings: Settings, slot: ProcessSlot, allocator_settings: str
     chosen = [device for device in everything if device.type == "cpu" or device in own]
     cores = max(1, devices.available_cores() // slot.count)
     threads = settings.cpu_threads or devices.cores_each(chosen, cores)
-    most = background_threads(threads)
     # That of the calling thread: small work runs on the event loop itself.
     torch.set_num_threads(threads)
     gate, options = Gate(), settings.memory_options()
@@ -148,15 +136,16 @@ def _make_engines(settings: Settings, slot: ProcessSlot, allocator_settings: str
         managers[device] = manager_of(
             device, options, gate, allocator_settings, report, sharers=sharers
         )
-    # Several engines share a CPU's cores, unless the settings say how.
+    # Unless the settings say how the cores are used.
     is_shared = not settings.cpu_threads and chosen == [torch.device("cpu")]
-    short, long = (SharedCores(n) if is_shared else None for n in (threads, most))
-
-    def make(device: torch.device, beside: Sequence[Engine] = ()) -> Engine:
+    at_once = min(threads, MOST_AT_ONCE) if is_shared else 1
+    engines = []
+    for device in chosen:
         memory, background = managers[device], None
         if settings.long_work_ms > 0:
-            background = Engine(device, most, memory, is_background=True, shared=long)
-        return Engine(device, threads, memory, None, background, beside, shared=short, cores=cores)
-
-    others = min(threads, MOST_ENGINES) - 1 if is_shared else 0
-    return [make(device, [make(device) for _ in range(others)]) for device in chosen]
+            most = background_threads(threads)
+            background = Engine(device, most, memory, is_background=True, at_once=at_once)
+        engines.append(
+            Engine(device, threads, memory, None, background, cores=cores, at_once=at_once)
+        )
+    return engines

@@ -20,10 +20,8 @@ from pydantic_settings import (
 )
 
 from farpoint_server.config.addresses import Addresses, is_local, is_unix, split_commas
-from farpoint_server.config.memory import MemorySettings
-from farpoint_server.config.models import ModelSettings
+from farpoint_server.config.limits import MemorySettings, ModelSettings, RequestSettings
 from farpoint_server.config.network import AccessSettings, ConnectionSettings, HttpSettings
-from farpoint_server.config.requests import RequestSettings
 
 # Of `--processes auto`. An event loop keeps one core busy, its kernels and decoding another; beyond
 # 16 the network or the device is the bound as a rule, and each process takes memory.
@@ -57,7 +55,7 @@ class BasicSettings(BaseSettings):
         0,
         ge=0,
         description="Threads of each CPU engine. By default the batches that run at a time share "
-        "the available cores; a number makes it one engine for each CPU of --device.",
+        "the available cores; with a number one runs at a time, for each CPU of --device.",
     )
     processes: Annotated[int, Field(ge=1, le=256)] | Literal["auto"] = Field(
         1,

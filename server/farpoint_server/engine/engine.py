@@ -1,22 +1,22 @@
 """Engine of one device: a thread that runs batches and all else that touches the device."""
 
 import asyncio
+import threading
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from operator import methodcaller
+from operator import attrgetter, methodcaller
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 
 from farpoint_server.engine.devices import available_cores, describe_missing_code
-from farpoint_server.engine.priority import SharedCores, prepare_thread
 from farpoint_server.engine.sample import SampleBatch
-from farpoint_server.engine.thread import EngineThread, inline_limit_ns
+from farpoint_server.engine.thread import EngineThread, SharedCores, inline_limit_ns, prepare_thread
 from farpoint_server.engine.transfer.cuda import CudaDevice
 from farpoint_server.engine.transfer.pipeline import DEPTH, Pipeline
 from farpoint_server.engine.types import Answer, Batch, Clouds, Work
@@ -45,20 +45,18 @@ class _Pending(Generic[Answer]):
 
 
 class Engine:
-    """Runs batches on one device, off the event loop: one at a time, or on a GPU two.
+    """Runs batches on one device, off the event loop.
 
     Args:
         device: Where the kernels run.
-        cpu_threads: Threads of the kernels on a CPU.
+        cpu_threads: Threads of the kernels on a CPU, shared by batches that run at a time.
         memory: Of the device; one with the defaults if None.
         pipeline: To the GPU; that of `device` if None.
         background: Runs long work on the same device, so that short work passes it. It is started
             and stopped with this engine, and has its memory manager.
-        beside: Run other batches at the same time, from the same queue, and are started and
-            stopped with this engine likewise.
         is_background: Whether this is such an engine: its thread has a lower priority.
-        shared: What the threads of a batch are taken from, instead of `cpu_threads`.
         cores: Those that this process has for itself; all that it may run on if None.
+        at_once: Batches that run at a time on a CPU, each on a thread of the engine.
     """
 
     def __init__(
@@ -68,27 +66,28 @@ class Engine:
         memory: Manager | None = None,
         pipeline: Pipeline[Any] | None = None,
         background: "Engine | None" = None,
-        beside: "Sequence[Engine]" = (),
         *,
-        shared: SharedCores | None = None,
         is_background: bool = False,
         cores: int | None = None,
+        at_once: int = 1,
     ) -> None:
         self.device = device
-        self.background, self.beside, self._shared = background, beside, shared
+        self.background = background
         self.memory = memory or manager_of(device, Options(), Gate())
         self.pipeline = pipeline or _pipeline_to(device, self.memory, background is not None)
         if self.pipeline is not None:
             self.memory.before_host_trim(self.pipeline.give_back)
-        self.depth = 1 if self.pipeline is None else DEPTH
+        self.at_once = at_once
+        """Batches that compute at a time."""
+        self.depth = at_once if self.pipeline is None else DEPTH
         """Batches that may be given to the engine before it has answered the first of them."""
         runs_inline = self.pipeline is None and not is_background
         self.inline_ns = inline_limit_ns(cores or available_cores()) if runs_inline else -1
         """Nanoseconds that work may be predicted to take to be run on the event loop."""
-        self._thread = EngineThread(
-            f"engine-{device}{'-background' if is_background else ''}",
-            partial(prepare_thread, cpu_threads, is_background),
-        )
+        self._cores = SharedCores(cpu_threads)
+        name = f"engine-{device}{'-background' if is_background else ''}"
+        prepare = partial(prepare_thread, cpu_threads, is_background)
+        self._threads = [EngineThread(name, prepare) for _ in range(at_once)]
 
     async def start(self) -> None:
         """Runs a first batch, so that the first request does not pay for what is made lazily.
@@ -106,8 +105,8 @@ class Engine:
             raise DeviceUnavailableError(
                 f"--device {self.device}: {describe_missing_code(self.device)}"
             ) from error
-        for other in self._others:
-            await other.start()
+        if self.background is not None:
+            await self.background.start()
 
     def run(self, batch: Batch[Answer]) -> Awaitable[list[Answer | ServiceError]]:
         """The answer to each request of a batch, in order, from one launch where memory allows.
@@ -121,7 +120,8 @@ class Engine:
         if self.pipeline is None:
             forward = methodcaller("run", self.device, None)
             run: Callable[[], list[Any]] = partial(self.memory.run, batch, forward, _service_error)
-            return self._thread.call(partial(self._shared.run, run) if self._shared else run)
+            thread = min(self._threads, key=attrgetter("calls"))
+            return thread.call(partial(self._cores.run, run))
         return self._run_in_pipeline(batch, self.pipeline)
 
     def run_inline_if_idle(self, work: Work[Answer]) -> Answer | None:
@@ -129,7 +129,7 @@ class Engine:
 
         What fails here is left to `run`, which knows what the failure means.
         """
-        if work.cost_ns > self.inline_ns or not self._thread.is_idle:
+        if work.cost_ns > self.inline_ns or any(thread.calls for thread in self._threads):
             return None
         batch = work.batch([work])
         try:
@@ -147,8 +147,8 @@ class Engine:
             raise _service_error(error) from error
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Runs a function on the engine's thread, after the batch that is on it."""
-        return await self._thread.call(function)
+        """Runs a function on a thread of the engine, after the batch that is on it."""
+        return await self._threads[0].call(function)
 
     async def call_behind_long_work(self, function: Callable[[], T]) -> T:
         """Runs a function once the long batch that runs now has ended, before the next one.
@@ -156,19 +156,29 @@ class Engine:
         A trim that waits for all batches holds new ones back meanwhile. From here it waits for
         short ones alone.
         """
-        return await (self.background or self).call(function)
+        threads = (self.background or self)._threads
+        met, done = threading.Barrier(len(threads)), threading.Event()
+
+        def alone() -> T:
+            met.wait()
+            try:
+                return function()
+            finally:
+                done.set()
+
+        for thread in threads[1:]:
+            thread.call(lambda: (met.wait(), done.wait()))
+        # Shielded: a cancelled call would not run, and leave the other threads waiting.
+        return await asyncio.shield(threads[0].call(alone))
 
     def stop(self) -> None:
         """Lets the threads end after the batches that they are at."""
-        for other in self._others:
-            other.stop()
-        self._thread.stop()
+        if self.background is not None:
+            self.background.stop()
+        for thread in self._threads:
+            thread.stop()
         if self.pipeline is not None:
             self.pipeline.stop()
-
-    @property
-    def _others(self) -> "Sequence[Engine]":
-        return self.beside if self.background is None else [self.background, *self.beside]
 
     async def _run_in_pipeline(
         self, batch: Batch[Answer], pipeline: Pipeline[Any]

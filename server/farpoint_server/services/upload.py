@@ -13,9 +13,10 @@ from farpoint_server.codec.sample_request import (
     SampleMessage,
     check_message_size,
     parse_sample_request,
+    read_upload_data,
+    upload_size,
 )
 from farpoint_server.codec.sample_response import sample_response_chunks
-from farpoint_server.codec.streaming import read_upload_data, upload_size
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.codec.wire import length_delimited, read_message
 from farpoint_server.codec.wire_limits import limits_of

@@ -312,8 +312,7 @@ def test_the_command_writes_the_stages(model_server, folder):
 
 def test_an_engine_that_hangs_in_encode_is_seen_told_and_forgiven(start):
     """Though nobody calls Sample, and though the caller itself waits for less."""
-    one_engine = "--cpu-threads", "1"
-    server = start("--engine-timeout-s", "1", *one_engine, "--encoder", "default", batch_s=3)
+    server = start("--engine-timeout-s", "1", "--encoder", "default", batch_s=3)
     long = np.tile(CLOUD, (2, 1))
     with (
         grpc.insecure_channel(server.address) as channel,

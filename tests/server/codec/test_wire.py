@@ -15,8 +15,9 @@ from farpoint_server.codec.sample_request import (
     SampleMessage,
     parse_sample_request,
     read_sample_message,
+    read_stream_message,
+    read_upload_data,
 )
-from farpoint_server.codec.streaming import read_stream_message, read_upload_data
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import InvalidRequestError
 

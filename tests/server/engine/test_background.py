@@ -13,9 +13,10 @@ from tests.support.fake_device import FakeDevice
 from tests.support.memory.fake_allocator import FakeAllocator
 from tests.support.scheduling import clouds_of
 
-from farpoint_server.engine import priority, sample
+from farpoint_server.engine import sample
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleBatch, SampleWork
+from farpoint_server.engine.thread import NICENESS, background_threads
 from farpoint_server.engine.transfer.device import DeviceStream
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.memory.gate import Gate
@@ -76,7 +77,7 @@ async def test_long_work_runs_at_a_lower_priority_and_what_it_starts_too(pair):
         thread.join()
         return niceness()
 
-    lower = min(19, niceness() + priority.NICENESS)
+    lower = min(19, niceness() + NICENESS)
     assert await pair.short.call(niceness) == niceness()
     assert await pair.long.call(start_thread) == lower
     assert inherited == [lower]
@@ -86,9 +87,9 @@ async def test_long_work_runs_at_a_lower_priority_and_what_it_starts_too(pair):
 def test_without_a_lower_priority_long_work_gets_half_of_the_cores(
     monkeypatch, lowers, threads, expected
 ):
-    monkeypatch.setattr(priority, "can_lower_priority", lambda: lowers)
-    assert priority.background_threads(threads) == expected
-    assert priority.background_threads(1) == 1
+    monkeypatch.setattr("farpoint_server.engine.thread.can_lower_priority", lambda: lowers)
+    assert background_threads(threads) == expected
+    assert background_threads(1) == 1
 
 
 async def test_nothing_is_run_inline_in_the_background(pair):
@@ -159,26 +160,23 @@ async def test_on_a_gpu_short_work_passes_long_work_on_a_stream_of_its_own():
 
 async def test_a_batch_alone_has_all_cores_and_two_share_them(monkeypatch):
     threads: list[int] = []
-    started, go = threading.Event(), threading.Event()
-    launch = sample.launch
+    began, go = asyncio.Event(), threading.Event()
+    loop, launch = asyncio.get_running_loop(), sample.launch
 
     def watched(requests, cancelled):
         threads.append(torch.get_num_threads())
         if len(threads) == 1:
-            started.set()
+            loop.call_soon_threadsafe(began.set)
             assert go.wait(30)
         return launch(requests, cancelled)
 
-    cores = priority.SharedCores(4)
-    second = Engine(CPU, 4, shared=cores)
-    first = Engine(CPU, 4, beside=[second], shared=cores)
-    await first.start()
+    engine = Engine(CPU, 4, at_once=2)
     monkeypatch.setattr(sample, "launch", watched)
-    slow = first.run(SampleBatch([clouds(10)]))
-    await asyncio.to_thread(started.wait, 30)
-    await second.run(SampleBatch([clouds(10)]))
+    first = engine.run(SampleBatch([clouds(10)]))
+    await began.wait()
+    await engine.run(SampleBatch([clouds(10)]))
     go.set()
-    await slow
-    await second.run(SampleBatch([clouds(10)]))
+    await first
+    await engine.run(SampleBatch([clouds(10)]))
     assert threads == [4, 2, 4]
-    first.stop()
+    engine.stop()
