@@ -15,8 +15,7 @@ from farpoint_server import request_context
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import Answer, Outcome, Work
 from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, EngineHungError
-from farpoint_server.scheduling.cost import CostModel
-from farpoint_server.scheduling.lane import HUNG, BatchMetrics, Lane, Watchdog
+from farpoint_server.scheduling.lane import HUNG, BatchMetrics, CostModel, Lane, Watchdog
 from farpoint_server.scheduling.queue import Job, JobQueue
 
 # A deadline is refused at once where the work is predicted to take so many times as long.
@@ -54,7 +53,7 @@ class Batcher:
         costs: CostModel | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        watchdog = watchdog or Watchdog(None)
+        self._watchdog = watchdog = watchdog or Watchdog(None)
         self._clock = clock
         self._costs = costs = costs or CostModel()
         self._long_ns = long_ns
@@ -114,11 +113,13 @@ class Batcher:
             EngineHungError: the engine does not answer.
             DeviceFailedError: the device works no more.
         """
-        if not self._short.queue.count and (timeout_s is None or timeout_s > 0):
-            if self._short.is_hung:
+        short, engine = self._short, self._short.engine
+        is_small = work.cost_ns <= engine.inline_ns and not short.queue.count
+        if is_small and (timeout_s is None or timeout_s > 0):
+            if self._watchdog.late[0]:
                 raise EngineHungError(HUNG)
-            begun, engine = self._clock(), self._short.engine
-            answer = engine.run_inline_if_idle(work) if work.cost_ns <= engine.inline_ns else None
+            begun = self._clock()
+            answer = engine.run_inline_if_idle(work)
             if answer is not None:
                 self._metrics.requests(1)
                 self._metrics.device_requests(1)

@@ -76,10 +76,6 @@ async def rows(tasks):
     return [int((await task).result.rows[0]) for task in tasks]
 
 
-async def test_an_idle_engine_takes_a_request_at_once_and_alone(engine, submit):  # noqa: ARG001
-    assert engine.batches == [[1]]
-
-
 async def test_large_requests_run_alone_and_small_ones_wait_for_one_of_them_at_most(engine, submit):
     tasks = await submit(10, 500, 600, 700, 20, 30)
     engine.gate.set()
