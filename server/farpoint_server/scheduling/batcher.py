@@ -151,7 +151,7 @@ class Batcher:
         job = Job(work, loop.create_future(), request_context.caller.get(), cost_ns, self._clock())
         timer = None
         if timeout_s is not None:
-            predicted_s = lane.queue.ahead_ns(job) / 1e9
+            predicted_s = lane.queue.ahead_ns(job) / 1e9 / lane.engine.at_once
             if predicted_s > CLEARLY * timeout_s:
                 self._refuse_if_known(work, predicted_s, timeout_s)
             timer = loop.call_later(timeout_s, _expire, job)

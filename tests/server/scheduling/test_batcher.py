@@ -21,7 +21,7 @@ class StandInEngine(GatedEngine):
 
     def __init__(self, depth: int = 1) -> None:
         super().__init__()
-        self.depth = depth
+        self.depth, self.at_once = depth, 1
         self.before_failure = lambda: None
 
     async def run(self, batch):
