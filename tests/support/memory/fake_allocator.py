@@ -2,7 +2,7 @@
 
 Sizes are rounded to 512 bytes; blocks of at most 1 MiB are cut from segments of 2 MiB, those below
 10 MiB from segments of 20 MiB, larger ones get segments of their own; the best fitting free block
-is split and merged again with free blocks beside it; a failed allocation flushes the cache and
+is split and merged again with adjacent free blocks; a failed allocation flushes the cache and
 tries once more. Only whole free segments go back to the device.
 """
 
@@ -32,7 +32,7 @@ class Block:
 
 @dataclass(eq=False)
 class Segment:
-    """What was taken from the device in one piece."""
+    """Memory that was taken from the device in one piece."""
 
     size: int
     small: bool
@@ -90,7 +90,7 @@ class FakeAllocator:
         return block
 
     def free(self, block: Block) -> None:
-        """Gives a block back to the cache, merged with its free blocks beside it."""
+        """Gives a block back to the cache, merged with adjacent free blocks."""
         if not block.used:
             raise RuntimeError("freed twice")
         block.used = False
