@@ -15,7 +15,7 @@ from farpoint_server.observability.memory_metrics import MemoryCollector
 from farpoint_server.observability.metrics import GAUGES, Instruments
 
 PROMETHEUS = DEPLOY / "prometheus"
-# What no panel shows, and why.
+# Metrics without a panel, and why.
 LEFT_OUT = {"farpoint_memory_idle_bytes": "reserved less allocated, which a panel has both"}
 
 

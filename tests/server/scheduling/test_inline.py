@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from farpoint_server.engine import engine as engine_module
 from farpoint_server.engine import sample
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleWork
@@ -37,9 +36,8 @@ def gate():
 
 
 @pytest.fixture
-async def engine(gate, monkeypatch):
-    monkeypatch.setattr(engine_module, "available_cores", lambda: 2)
-    engine = Engine(CPU, 1, manager_of(CPU, Options(), gate))
+async def engine(gate):
+    engine = Engine(CPU, 1, manager_of(CPU, Options(), gate), cores=2)
     await engine.start()
     yield engine
     engine.stop()
