@@ -106,7 +106,7 @@ def render_metrics() -> str:
     """One page; a counter's name ends in `_total`, as it does where it is scraped."""
     instruments = Instruments(CollectorRegistry())
     metrics = [
-        (metric, instrument._labelnames)
+        (metric, getattr(instrument, "_labelnames", getattr(metric, "_labelnames", ())))
         for instrument in vars(instruments).values()
         for metric in instrument.collect()
     ]
