@@ -69,7 +69,8 @@ class Histogram(Collector):
     def __init__(
         self, name: str, text: str, labels: tuple[str, ...], bounds: tuple[float, ...]
     ) -> None:
-        self._name, self._text, self._labels = name, text, labels
+        # Labels have the name that they have in the metrics of prometheus_client.
+        self._name, self._text, self._labelnames = name, text, labels
         self._bounds = bounds
         self._series: dict[tuple[str, ...], Series] = {}
 
@@ -79,7 +80,7 @@ class Histogram(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Called by the registry."""
-        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
+        family = HistogramMetricFamily(self._name, self._text, labels=self._labelnames)
         for values, series in self._series.copy().items():
             family.add_metric(values, *series.read())
         yield family
