@@ -102,6 +102,26 @@ def echo_handler():
     return grpc.method_handlers_generic_handler("a.B", {"C": handler})
 
 
+GIVEN = {
+    "grpc.server.max_pending_requests": 32768,
+    "grpc.server.max_pending_requests_hard_limit": 32768,
+    "grpc.max_receive_message_length": 1 << 21,
+    "grpc.max_send_message_length": -1,
+    "grpc.max_concurrent_streams": 7,
+    "grpc.max_allowed_incoming_connections": 9,
+    "grpc.so_reuseport": 0,
+    "grpc.server_handshake_timeout_ms": 2_000_250,
+    "grpc.max_connection_idle_ms": 2_000_500,
+    "grpc.max_connection_age_ms": 2_000_750,
+    "grpc.max_connection_age_grace_ms": 9_500,
+    "grpc.keepalive_time_ms": 30_000,
+    "grpc.keepalive_timeout_ms": 10_000,
+    "grpc.keepalive_permit_without_calls": 1,
+    "grpc.http2.min_ping_interval_without_data_ms": 1_000,
+    "grpc.http2.max_ping_strikes": 10,
+}
+
+
 @pytest.mark.parametrize("compression", ["off", "on"])
 async def test_what_grpc_is_told(monkeypatch, compression):
     """Its limits, from the settings and from docs/security.md."""
@@ -129,24 +149,7 @@ async def test_what_grpc_is_told(monkeypatch, compression):
     assert options.pop("grpc.compression_enabled_algorithms_bitset", None) == (
         1 if compression == "off" else None
     )
-    assert options == {
-        "grpc.server.max_pending_requests": 32768,
-        "grpc.server.max_pending_requests_hard_limit": 32768,
-        "grpc.max_receive_message_length": 1 << 21,
-        "grpc.max_send_message_length": -1,
-        "grpc.max_concurrent_streams": 7,
-        "grpc.max_allowed_incoming_connections": 9,
-        "grpc.so_reuseport": 0,
-        "grpc.server_handshake_timeout_ms": 2_000_250,
-        "grpc.max_connection_idle_ms": 2_000_500,
-        "grpc.max_connection_age_ms": 2_000_750,
-        "grpc.max_connection_age_grace_ms": 9_500,
-        "grpc.keepalive_time_ms": 30_000,
-        "grpc.keepalive_timeout_ms": 10_000,
-        "grpc.keepalive_permit_without_calls": 1,
-        "grpc.http2.min_ping_interval_without_data_ms": 1_000,
-        "grpc.http2.max_ping_strikes": 10,
-    }
+    assert options == GIVEN
 
 
 def test_a_port_that_others_have_just_left_is_not_in_use():

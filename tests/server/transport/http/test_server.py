@@ -23,39 +23,35 @@ LARGE = 64 << 20
 MAX_CONNECTIONS = 60
 
 
+async def answer(_):
+    return PlainTextResponse("yes")
+
+
+async def read(request: Request):
+    return PlainTextResponse(str(len(await request.body())))
+
+
+async def large(_):
+    return PlainTextResponse(b"a" * LARGE)
+
+
+async def pieces(_):
+    return StreamingResponse(bytes(1 << 16) for _ in range(64))
+
+
 @pytest.fixture
 async def served():
     """Connects to a server whose "/" answers at once and whose "/wait" when told so."""
     told = asyncio.Event()
 
-    async def answer(_):
-        return PlainTextResponse("yes")
-
     async def wait(_):
         await told.wait()
         return PlainTextResponse("at last")
 
-    async def read(request: Request):
-        return PlainTextResponse(str(len(await request.body())))
-
-    async def large(_):
-        return PlainTextResponse(b"a" * LARGE)
-
-    async def pieces(_):
-        return StreamingResponse(bytes(1 << 16) for _ in range(64))
-
+    routes = [Route(f"/{app.__name__}", app) for app in (wait, large, pieces)]
+    routes += [Route("/", answer), Route("/read", read, methods=["POST"])]
     server = HttpServer("--http-listen", "127.0.0.1:0", max_connections=MAX_CONNECTIONS)
-    await server.start(
-        Starlette(
-            routes=[
-                Route("/", answer),
-                Route("/wait", wait),
-                Route("/large", large),
-                Route("/pieces", pieces),
-                Route("/read", read, methods=["POST"]),
-            ]
-        )
-    )
+    await server.start(Starlette(routes=routes))
     host, port = server.address.split(":")
     writers = []
 
