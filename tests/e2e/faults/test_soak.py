@@ -219,8 +219,10 @@ def test_a_short_soak_loses_doubles_and_falsifies_nothing():
     soak = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert soak.returncode == 0, soak.stdout + soak.stderr
     assert "lost 0, doubled 0, wrong 0" in soak.stdout
-    faults = "1 kills and restarts, 2 killed processes, 1 frozen processes, 1 drains under load"
-    assert faults in soak.stdout
-    assert "models that came and went" in soak.stdout
+    for fault in (
+        *("1 kills and restarts", "2 killed processes", "1 frozen processes"),
+        *("1 drains under load", "models that came and went"),
+    ):
+        assert fault in soak.stdout
     for kind in ("http", "packed", "upload"):
         assert re.search(rf"^{kind} +[1-9]", soak.stdout, re.MULTILINE)

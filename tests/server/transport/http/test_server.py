@@ -191,6 +191,22 @@ async def test_the_time_for_an_answer_begins_with_it(served, monkeypatch):
     writer.close()
 
 
+async def test_the_time_for_a_body_begins_when_it_is_looked_at_first(served, monkeypatch):
+    now = SimpleNamespace(s=100.0)
+    monkeypatch.setattr(connection.time, "monotonic", lambda: now.s)
+    _, writer = await served(POST % (b"read", b"Content-Length: 9\r\n\r\nabc"))
+    while not served.server._state.tasks:
+        await asyncio.sleep(0)
+    (one,) = served.server._state.connections
+    now.s += 10 * connection.TRANSFER_TIMEOUT_S
+    one.close_if_late(now.s)
+    assert not one.transport.is_closing()
+    now.s += connection.TRANSFER_TIMEOUT_S + 0.001
+    one.close_if_late(now.s)
+    assert one.transport.is_closing()
+    writer.close()
+
+
 async def test_headers_have_a_bound(served):
     data = b"GET / HTTP/1.1\r\n" + b"a: " + b"b" * 2 * connection.MAX_HEADER_BYTES
     assert await status(served, data) == b"400"
