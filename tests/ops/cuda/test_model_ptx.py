@@ -34,7 +34,6 @@ SAMPLING = Executed(
             "tree_kernel",
             "block_sort_kernel",
             "pieces_sort_kernel",
-            "leaves_kernel",
             "grid_kernel",
             "partitioned_kernel",
             "merge_partitions_kernel",

@@ -1,7 +1,7 @@
 // Partition of a cloud into spatially contiguous parts of about equal work, one for each thread.
 #pragma once
 
-#include "cpu/kernels/fps/job.h"
+#include "cpu/kernels/levels/backend.h"
 #include "cpu/kernels/spatial/tree_storage.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {

@@ -1,7 +1,6 @@
 // k nearest neighbors and ball query with the instruction set FARPOINT_SIMD: see spatial/build.h.
 #pragma once
 
-#include "cpu/kernels/neighbors/backend.h"
 #include "cpu/kernels/neighbors/nearest_group.h"
 #include "cpu/kernels/spatial/build.h"
 

@@ -7,7 +7,6 @@
 
 #include "cuda/fps/fps.h"
 #include "cuda/gather/gather.h"
-#include "cuda/interpolate/interpolate.h"
 #include "cuda/neighbors/neighbors.h"
 #include "machine.h"
 
