@@ -11,6 +11,8 @@ STAY ?=
 TORCH ?=
 IMAGE ?= cpu
 STAGES ?=
+# Kernels and the GPU path, where `make gpu-soft` has been run.
+SOFTGPU = @test ! -e build/softgpu/installed && echo "No GPU path was tested: make gpu-soft; 0.6 GB to fetch, 1.3 GB on disk." || $(MAKE) -s gpu-soft STAGES=quick
 # open3d-cpu also wants the system's libusb-1.0, libGL and libX11; torch-cluster compiles for minutes.
 PYTEST = $(BIN)/python -m pytest
 # Three files at a time on two cores: most tests wait for a server process.
@@ -23,7 +25,7 @@ export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help demo test test-all dev ext proto web check bench soak ray-test mutants wheels release image image-test
-.PHONY: manifests docs gpu-check gpu-soft gpu-model serve clean
+.PHONY: manifests docs gpu-check gpu-soft serve clean
 
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +35,7 @@ demo: ext  ## Start a server, sample a scan through the client, show the result,
 
 test: dev ext  ## Set everything up and run the tests but the slow ones; T=tests/server/codec runs one folder.
 	REQUIRE_TEST_TOOLS=$$(tools/install_test_tools.sh) $(PYTEST) $(if $(T),'$(T)',$(PARALLEL) -m 'not slow')
+	$(if $(T),,$(SOFTGPU))
 
 test-all: dev ext  ## Every test, the slow ones and long fuzzing too.
 	FARPOINT_FUZZ=$${FARPOINT_FUZZ:-100000} REQUIRE_TEST_TOOLS=$$(tools/install_test_tools.sh) $(PYTEST) $(PARALLEL)
@@ -80,7 +83,7 @@ soak: dev ext  ## Ten minutes of mixed calls and faults, every answer checked.
 	$(BIN)/python -m benchmarks.soak
 
 ray-test: dev ext  ## Installs Ray, 200 MB, and runs its tests on a cluster of two nodes; minutes.
-	$(BIN)/python -m pip install -q -c constraints.txt 'ray[serve,data]'
+	$(BIN)/python -m pip install -q -c constraints.txt 'ray[serve]'
 	FARPOINT_RAY_TESTS=1 $(BIN)/python -m pytest tests/ray -s -p no:hypothesispytest
 
 mutants: dev ext  ## Small faults put into the server one at a time: which do its tests notice?
@@ -113,12 +116,8 @@ gpu-check:  ## All that needs a GPU, with `python3` as it stands: no virtual env
 	tools/gpu_check.sh
 
 gpu-soft: dev ext  ## The GPU path on a software CUDA runtime, under torch's CUDA build: fetches 0.6 GB.
-	$(BIN)/python tools/softgpu/environment.py
+	@$(BIN)/python tools/softgpu/environment.py > build/softgpu.log 2>&1 || { cat build/softgpu.log; exit 1; }
 	$(BIN)/python tools/softgpu/check.py $(STAGES)
-
-gpu-model: dev ext  ## Every test of the CUDA kernels on nvcc's PTX, executed on the CPU.
-	FARPOINT_MODEL=ptx $(BIN)/python -c "from tests.support.cuda import model; model.library()"
-	FARPOINT_MODEL=ptx $(BIN)/python -m pytest -n 2 tests/ops/cuda
 
 clean:  ## Removes all that the others made.
 	rm -rf $(VENV) build dist demo ops/farpoint_ops/lib

@@ -9,6 +9,7 @@ written to the folder demo/. With --stay the server stays until Ctrl-C, for a lo
 import argparse
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import farpoint
 from farpoint.io import Cloud, read_cloud, write_subset
 from farpoint.io.records import colors_of
 from farpoint.picture import before_after
-from farpoint.testing import serve
+from farpoint.testing import LocalServer, serve
 
 OUTPUT = Path("demo")
 SAMPLES = 4096
@@ -34,22 +35,27 @@ class DemoError(Exception):
 
 def main(path: Path | None, stay: bool, console: Console) -> None:
     OUTPUT.mkdir(exist_ok=True)
-    cloud = read_cloud(path or _cast_scan(console))
+    console.print("Starting farpoint-server …")
+    with ThreadPoolExecutor(1) as meanwhile:
+        cloud = meanwhile.submit(lambda: read_cloud(path or _cast_scan(console)))
+        with serve("--http-listen=127.0.0.1:0") as server:
+            _sample(server, cloud.result(), stay, console)
+
+
+def _sample(server: LocalServer, cloud: Cloud, stay: bool, console: Console) -> None:
     finite = np.isfinite(cloud.points).all(axis=1)
     if not finite.any():
-        raise DemoError(f"{path} has no point with finite coordinates")
+        raise DemoError("the cloud has no point with finite coordinates")
     m = max(1, min(SAMPLES, int(finite.sum()) // 4))
-    console.print("Starting farpoint-server …")
-    with serve("--http-listen=127.0.0.1:0") as server:
-        with farpoint.Client(server.address) as client:
-            info = client.server_info()
-            sample = client.sample(cloud.points, m, nonfinite="ignore", timeout=TIMEOUT_S)
-        console.print(_report(cloud, finite, sample, info))
-        console.print(*_write(cloud, finite, sample), sep="\n", soft_wrap=True)
-        if stay and server.page is not None:
-            console.print(f"Look at {server.page}; Ctrl-C ends it.", soft_wrap=True)
-            signal.pause()
-    if not stay:
+    with farpoint.Client(server.address) as client:
+        info = client.server_info()
+        sample = client.sample(cloud.points, m, nonfinite="ignore", timeout=TIMEOUT_S)
+    console.print(_report(cloud, finite, sample, info))
+    console.print(*_write(cloud, finite, sample), sep="\n", soft_wrap=True)
+    if stay and server.page is not None:
+        console.print(f"Look at {server.page}; Ctrl-C ends it.", soft_wrap=True)
+        signal.pause()
+    else:
         console.print(
             "Look at http://127.0.0.1:8080/ after make serve; make demo STAY=1 stays for it."
         )

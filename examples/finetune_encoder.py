@@ -28,12 +28,9 @@ from torch import Tensor
 import farpoint
 from farpoint_models import DensityEncoder, default_encoder, save_encoder
 from farpoint_ops import knn
-from farpoint_training.probe import described, pooled, probe
-from farpoint_training.progress import progress
-from farpoint_training.settings import Settings
+from farpoint_training.probe import described, hand_made, pooled, probe
 from farpoint_training.sources import Cloud, Source, crop
-from farpoint_training.statistics import hand_made
-from farpoint_training.trainer import Trainer
+from farpoint_training.trainer import Settings, Trainer, progress
 
 GAP = 0.1
 POINTS = 512

@@ -68,7 +68,7 @@ class Classifier(nn.Module):
 def shapes(names: list[str], labels: Tensor, rng: np.random.Generator) -> Tensor:
     """A cloud (POINTS, 3) for each label, in the unit ball around its middle."""
     drawn = [sample_shape(names[label], POINTS, rng) for label in labels.tolist()]
-    clouds = torch.from_numpy(np.stack(drawn))
+    clouds = torch.tensor(np.stack(drawn))
     clouds = clouds - clouds.mean(1, keepdim=True)
     return clouds / clouds.norm(dim=2).amax(1)[:, None, None]
 
@@ -78,7 +78,7 @@ def train(model: Classifier, names: list[str], steps: int, rng: np.random.Genera
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     begin, recent = time.perf_counter(), []
     for step in range(1, steps + 1):
-        labels = torch.from_numpy(rng.integers(len(names), size=BATCH))
+        labels = torch.tensor(rng.integers(len(names), size=BATCH))
         loss = functional.cross_entropy(model(shapes(names, labels, rng)), labels)
         optimizer.zero_grad()
         loss.backward()
@@ -134,8 +134,10 @@ def main() -> float:
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--classes", type=int, default=12, choices=range(2, len(FAMILIES) + 1))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu", help="such as cuda")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
+    torch.set_default_device(args.device)
     names = list(FAMILIES)[: args.classes]
     model, before = Classifier(len(names)), Classifier(len(names))
     before.load_state_dict(model.state_dict())

@@ -43,28 +43,24 @@ stage() {
 pytest=("$python" -m pytest -q -p no:cacheprovider -o addopts=--import-mode=importlib -o timeout=0
         -o filterwarnings=default -o faulthandler_timeout=90 --durations=5
         --continue-on-collection-errors)
-device_tests=tests/ops/cuda/test_device.py
+kernel_tests=tests/ops/cuda
 
 stage device 60 "$python" tools/gpu_device.py || exit 1
-# The peers compile beside the extension; benchmarks.cuda only loads them.
-"$python" -m benchmarks.cuda.peers > "$logs/peers.log" 2>&1 &
-peers=$!
 stage build 300 "$python" setup.py -q build_ext --inplace
 stage built 60 "$python" tools/gpu_device.py --kernels || exit 1
 
 # An illegal access spoils the rest of its process, so a failure is looked at kernel by kernel.
-if ! stage sampling 150 "${pytest[@]}" "$device_tests"; then
+if ! stage sampling 150 "${pytest[@]}" "$kernel_tests"; then
   for kernel in grid block tree partitioned; do
-    stage "sampling_$kernel" 40 "${pytest[@]}" "$device_tests" -k "$kernel"
+    stage "sampling_$kernel" 40 "${pytest[@]}" "$kernel_tests" -k "$kernel"
   done
 fi
 for section in scatters gathers; do
   stage "bench_$section" 40 "$python" -m benchmarks.cuda "$section"
 done
-timeout 60 tail --pid=$peers -f /dev/null  # what still compiles would be measured too
 stage bench_sampling 110 "$python" -m benchmarks.cuda sampling --seconds 95
-# Only the variants on the device; the CPU ones and the model of the kernels run in `make test`.
-stage ops 120 "${pytest[@]}" tests/ops -k "cuda and not test_model" --deselect "$device_tests"
+# Only the variants on the device; the CPU ones run in `make test`.
+stage ops 120 "${pytest[@]}" tests/ops -k cuda --ignore "$kernel_tests"
 stage memory 90 "${pytest[@]}" -s tests/gpu tests/server/memory
 if command -v compute-sanitizer > /dev/null; then
   # Without torch's cache every tensor is an allocation whose bounds are known. Torch itself asks
@@ -72,7 +68,7 @@ if command -v compute-sanitizer > /dev/null; then
   export PYTORCH_NO_CUDA_MEMORY_CACHING=1
   for tool in memcheck racecheck; do
     stage "$tool" 100 compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 1 \
-      "${pytest[@]}" "$device_tests" -k small
+      "${pytest[@]}" "$kernel_tests" -k small
   done
   unset PYTORCH_NO_CUDA_MEMORY_CACHING
 else

@@ -16,13 +16,14 @@ from benchmarks.cuda.timing import Call, timed
 
 OPS = torch.ops.farpoint
 METHODS = ("rows", "vectors", "in order")
-NEIGHBORS = 32
+COPIED = 1 << 28
+BATCH, CHANNELS, POINTS, SAMPLES, NEIGHBORS = 32, 64, 4096, 1024, 32
 HITS = 6  # of a padded list, which repeats its first index after them
 
 
 def copy_rate() -> float:
     """Bytes per second of a copy, read and written."""
-    block = torch.empty(1 << 28, device="cuda")
+    block = torch.empty(COPIED, device="cuda")
     other = torch.empty_like(block)
     return 2 * block.nbytes / timed(lambda: other.copy_(block))
 
@@ -59,18 +60,19 @@ def padded_indices(batch: int, points: int, samples: int) -> Tensor:
 def gathers(_: float) -> Iterator[dict[str, Any]]:
     torch.manual_seed(0)
     copy = copy_rate()
-    features = torch.randn(32, 64, 4096, device="cuda")
-    idx = random_indices(32, 4096, 1024 * NEIGHBORS)
-    pairs = idx.view(32, 1024, NEIGHBORS)
-    few = distinct_indices(32, 4096, 1024)
+    features = torch.randn(BATCH, CHANNELS, POINTS, device="cuda")
+    idx = random_indices(BATCH, POINTS, SAMPLES * NEIGHBORS)
+    pairs = idx.view(BATCH, SAMPLES, NEIGHBORS)
+    few = distinct_indices(BATCH, POINTS, SAMPLES)
     calls: dict[str, tuple[Call, int]] = {
         "group_points": (lambda: farpoint_ops.group_points(features, pairs), idx.size(1)),
         "gather_points": (lambda: farpoint_ops.gather_points(features, idx), idx.size(1)),
-        "gather_points of samples": (lambda: farpoint_ops.gather_points(features, few), 1024),
+        "gather_points of samples": (lambda: farpoint_ops.gather_points(features, few), SAMPLES),
     }
     yield shown({"what": "copy", "gb_per_s": copy / 1e9})
     for what, (call, samples) in calls.items():
-        moved = features.nbytes + 32 * samples * (idx.element_size() + 64 * features.element_size())
+        gathered = idx.element_size() + CHANNELS * features.element_size()
+        moved = features.nbytes + BATCH * samples * gathered
         yield shown({"what": what, **rate(call, moved, copy)})
 
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.ops.model
 
-The plain version (farpoint_models.reference) runs the same weights with torch.cdist, topk, unique
+The plain version (tests.support.plain_encoder) runs the same weights with torch.cdist, topk, unique
 and indexing. It is timed twice: with farthest point sampling in plain torch, and with this
 project's own, so that what is left is grouping, neighbors and counting. The last rows are a forward
 and backward of three stages that halve, with and without checkpoints; "kept" is what is there
@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tests.support import plain_encoder
 
 from benchmarks.common.machine import describe
 from benchmarks.common.measure import interleaved
 from benchmarks.common.point_sets import lidar
-from farpoint_models import DensityEncoder, EncoderConfig, reference
+from farpoint_models import DensityEncoder, EncoderConfig
 from farpoint_ops import farthest_point_sample
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -44,8 +45,8 @@ def contenders() -> dict[str, Encode]:
 
     return {
         "farpoint": lambda xyz: encoder(xyz[None]),
-        "plain": lambda xyz: reference.encode(encoder, xyz, between=torch.cdist),
-        "plain, our sampling": lambda xyz: reference.encode(
+        "plain": lambda xyz: plain_encoder.encode(encoder, xyz, between=torch.cdist),
+        "plain, our sampling": lambda xyz: plain_encoder.encode(
             encoder, xyz, between=torch.cdist, sampler=our_sampler
         ),
     }

@@ -2,16 +2,18 @@
 
     python -m benchmarks.soak [--seconds S] [--calls N] [--callers N] [--seed N]
 
-A server of this checkout on loopback meets small and large Sample calls, uploads, streams, Encode,
-calls that are cancelled, calls that expire and calls that are broken, beside connections that break
-off. It is stopped for a second twice, killed and restarted once, and drained in the end with the
-load still on. Fails when a call ended without a status, an answer was wrong or came twice, or the
-server kept something of calls that had ended.
+A server of two processes on loopback meets small and large Sample calls, packed clouds, uploads,
+streams, Encode, Connect and REST, calls that are cancelled, that expire and that are broken, and
+connections that break off, while a model comes and goes. A process is stopped for a second, killed,
+and frozen until it is replaced; the server is killed and restarted once, and drained in the end
+with the load still on. Fails when a call ended without a status, an answer was wrong or came twice,
+or the server kept something of calls that had ended.
 """
 
 import argparse
 import asyncio
 import random
+import signal
 import sys
 import time
 from collections import Counter
@@ -22,16 +24,19 @@ import grpc
 
 from benchmarks.common.machine import describe
 from benchmarks.soak.broken import break_connection
-from benchmarks.soak.callers import OPTIONS, PATIENCE_S, Caller
+from benchmarks.soak.callers import COMING, OPTIONS, PATIENCE_S, Caller
 from benchmarks.soak.cases import make_cases
 from benchmarks.soak.report import judge_by_log, report
 from benchmarks.soak.server import SoakServer
 from benchmarks.soak.tally import FAILURES, Tally
+from farpoint.v1 import admin_pb2, admin_pb2_grpc
+from farpoint_models import weights
 
 CALLERS_PER_CONNECTION = 4
 PAUSE_S = 1.0
 LOOK_S = 1.0
 BREAK_S = 0.2
+MODEL_S = 1.0
 DRAIN_LOAD_S = 1.0
 
 
@@ -74,7 +79,9 @@ class Soak:
     async def _hold_load(self) -> None:
         begun = time.monotonic()
         ending = asyncio.Event()
-        watching = [asyncio.ensure_future(self._look()), asyncio.ensure_future(self._break())]
+        watching = [
+            asyncio.ensure_future(task()) for task in (self._look, self._break, self._come_and_go)
+        ]
         faults = asyncio.ensure_future(self._fault(begun))
 
         def is_over() -> bool:
@@ -88,6 +95,8 @@ class Soak:
         await faults
         self.seconds = time.monotonic() - begun
         for task in watching:
+            if task.done():
+                task.result()
             task.cancel()
 
     async def _run_callers(self, is_over: Callable[[], bool]) -> None:
@@ -102,14 +111,25 @@ class Soak:
             task.result()
 
     async def _fault(self, begun: float) -> None:
-        """A pause, a kill and a restart, and a pause of the second life."""
-        for share, fault in ((0.1, self._pause), (0.25, self._kill), (0.6, self._pause)):
+        """Those of one life, a kill and a restart, and those of the second life."""
+        for share, fault in (
+            *((0.1, self._pause), (0.25, self._kill), (0.4, self._kill_process)),
+            *((0.6, self._freeze), (0.8, self._kill_process)),
+        ):
             await asyncio.sleep(begun + share * self.arguments.seconds - time.monotonic())
             await asyncio.to_thread(fault)
 
     def _pause(self) -> None:
-        self.server.pause(PAUSE_S)
+        self.server.pause(0, PAUSE_S)
         self.faults["pauses"] += 1
+
+    def _kill_process(self) -> None:
+        self.server.end_process(self.faults["killed processes"] % 2, signal.SIGKILL)
+        self.faults["killed processes"] += 1
+
+    def _freeze(self) -> None:
+        self.server.end_process(1, signal.SIGSTOP)
+        self.faults["frozen processes"] += 1
 
     def _kill(self) -> None:
         self.server.kill()
@@ -120,6 +140,25 @@ class Soak:
         while True:
             self.server.look()
             await asyncio.sleep(LOOK_S)
+
+    async def _come_and_go(self) -> None:
+        """Loads a model, has it used for a moment, and unloads it; the server may end meanwhile."""
+        while True:
+            begun, address = time.monotonic(), self.server.ready["admin_addresses"][0]
+            async with grpc.aio.insecure_channel(address) as channel:
+                stub = admin_pb2_grpc.AdminServiceStub(channel)
+                load = admin_pb2.LoadModelRequest(name=COMING, path=str(weights.DEFAULT))
+                try:
+                    await stub.LoadModel(load, timeout=PATIENCE_S)
+                    await asyncio.sleep(MODEL_S)
+                    await stub.UnloadModel(
+                        admin_pb2.UnloadModelRequest(name=COMING), timeout=PATIENCE_S
+                    )
+                    self.faults["models that came and went"] += 1
+                except grpc.aio.AioRpcError as error:
+                    if not self.server.interrupts(begun):
+                        self.problems.append(f"a model: {error.code().name}: {error.details()}")
+                    await asyncio.sleep(MODEL_S)
 
     async def _break(self) -> None:
         chance = random.Random(self.arguments.seed)

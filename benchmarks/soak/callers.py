@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 import grpc
@@ -11,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from benchmarks.soak.broken import broken_cases
 from benchmarks.soak.cases import Cases
+from benchmarks.soak.http import HttpPeer
 from benchmarks.soak.samples import SampleCase
 from benchmarks.soak.server import SoakServer
 from benchmarks.soak.statuses import (
@@ -30,10 +32,14 @@ CHANCES = {
     "upload": 2,
     "stream": 6,
     "encode": 2,
+    "packed": 8,
+    "http": 12,
     "cancelled": 8,
     "expired": 8,
     "broken": 8,
 }
+# A model that is loaded and unloaded all the time.
+COMING = "coming"
 Code = grpc.StatusCode
 OPTIONS = (
     ("grpc.max_receive_message_length", -1),
@@ -60,6 +66,7 @@ class Caller:
         self._unary = {name: channel.unary_unary(SERVICE + name) for name in ("Sample", "Encode")}
         self._upload = channel.stream_unary(SERVICE + "SampleLarge")
         self._stream = channel.stream_stream(SERVICE + "SampleStream")
+        self._peer = HttpPeer()
         self._made = 0
 
     async def run(self, is_over: Callable[[], bool]) -> None:
@@ -67,12 +74,39 @@ class Caller:
         while not is_over():
             (kind,) = self._chance.choices(list(CHANCES), list(CHANCES.values()))
             await getattr(self, f"_call_{kind}")()
+        self._peer.close()
 
     async def _call_small(self) -> None:
         await self._sample("small", self._chance.choice(self._cases.small))
 
     async def _call_large(self) -> None:
         await self._sample("large", self._chance.choice(self._cases.large))
+
+    async def _call_packed(self) -> None:
+        await self._sample("packed", self._chance.choice(self._cases.packed))
+
+    async def _call_http(self) -> None:
+        """Connect or REST."""
+        path, kind, body, is_right = self._chance.choice(self._cases.http)
+        begun, self._made = time.monotonic(), self._made + 1
+        try:
+            post = self._peer.post(self._server.http_address, path, kind, body, self._request_id)
+            status, answer = await asyncio.wait_for(post, PATIENCE_S)
+        except (OSError, EOFError, asyncio.TimeoutError) as error:
+            self._peer.close()
+            outcome, detail = "lost", f"{type(error).__name__} {error}"
+        else:
+            outcome, detail = "wrong", f"status {status} of {path}: {answer[:200]!r}"
+            if status == HTTPStatus.OK and is_right(answer):
+                outcome = "answered"
+            elif status == HTTPStatus.TOO_MANY_REQUESTS:
+                outcome = "refused"
+        is_cut = outcome == "lost" or "UNAVAILABLE" in detail or "unavailable" in detail
+        if is_cut and self._server.interrupts(begun):
+            outcome = "interrupted"
+        if outcome != "answered":
+            await asyncio.sleep(0.1)
+        self._end("http", outcome, begun, detail)
 
     async def _call_expired(self) -> None:
         case = self._chance.choice([*self._cases.small, *self._cases.large])
@@ -110,8 +144,12 @@ class Caller:
             self._tally.points += case.point_count
             return case.is_right(pb.EncodeResponse.FromString(answer))
 
-        call = self._unary["Encode"](case.request, **self._options())
-        await self._unary_end("encode", call, is_right, {})
+        # The second model comes and goes.
+        model = self._chance.choice(("", COMING))
+        request = case.request + pb.EncodeRequest(model=model).SerializeToString()
+        call = self._unary["Encode"](request, **self._options())
+        allowed = {Code.NOT_FOUND: "rejected"} if model else {}
+        await self._unary_end("encode", call, is_right, allowed)
 
     async def _call_broken(self) -> None:
         method, request, code = self._chance.choice(self._broken)
@@ -158,7 +196,7 @@ class Caller:
             self._tally.untold.append((kind, self._request_id))
             self._tally.busy_s += seconds
         else:
-            self._tally.end(kind, outcome, seconds, detail)
+            self._tally.end(kind, outcome, seconds, detail, self._server.interrupts(begun))
 
     async def _call_stream(self) -> None:
         """Up to twelve requests, each of which must be answered once, in order."""

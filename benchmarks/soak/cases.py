@@ -1,11 +1,12 @@
 """All that the callers of a soak send, but for what is broken, with the right answers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
+from benchmarks.soak.http import HttpRequest, http_requests
 from benchmarks.soak.samples import (
     NEAR,
     SampleCase,
@@ -14,10 +15,11 @@ from benchmarks.soak.samples import (
     sample_case,
     tensor_of,
 )
+from farpoint.v1 import packed_cloud_pb2
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint_models.weights import default_encoder
 
-SMALL_CASES = 48
+SMALL_CASES, PLAIN_CASES = 48, 8
 LARGE_POINTS = (20_000, 60_000, 120_000)
 LARGE_SAMPLES = 128
 ENCODE_POINTS = (200, 700, 1200)
@@ -58,6 +60,8 @@ class Cases:
     uploads: Sequence[tuple[tuple[bytes, ...], SampleCase]]
     """The messages of a SampleLarge."""
     encode: Sequence[EncodeCase]
+    packed: Sequence[SampleCase] = ()
+    http: Sequence[HttpRequest] = ()
 
 
 def make_cases(seed: int) -> Cases:
@@ -72,11 +76,14 @@ def make_cases(seed: int) -> Cases:
         for n in LARGE_POINTS
     ]
     upload = sample_case([_surface(random, UPLOAD_POINTS)], LARGE_SAMPLES, [0])
+    plain = [_plain_case(random) for _ in range(PLAIN_CASES)]
     return Cases(
         small=[_small_case(random, i) for i in range(SMALL_CASES)],
         large=large,
         uploads=[(upload_messages(upload.request), upload)],
         encode=[_encode_case(random.random((n, 3), np.float32)) for n in ENCODE_POINTS],
+        packed=[packed_case(case) for case in plain],
+        http=[request for case in plain for request in http_requests(case).values()],
     )
 
 
@@ -104,6 +111,29 @@ def _small_case(random: np.random.Generator, i: int) -> SampleCase:
     m = min(int(random.integers(1, 64)), int(sizes.min()))
     starts = [int(random.integers(n)) for n in sizes]
     return sample_case(clouds, m, starts, extras=i % 2 == 0)
+
+
+def _plain_case(random: np.random.Generator) -> SampleCase:
+    """Of one float32 cloud."""
+    n = int(random.integers(30, 400))
+    return sample_case(
+        [_surface(random, n)], int(random.integers(1, 30)), [int(random.integers(n))]
+    )
+
+
+def packed_case(case: SampleCase) -> SampleCase:
+    """The same cloud with an intensity behind the coordinates of each point."""
+    request = pb.SampleRequest.FromString(case.request)
+    points = np.frombuffer(request.points.data, "<f4").reshape(-1, 3)
+    rows = np.concatenate([points, np.ones((len(points), 1), "<f4")], axis=1)
+    cloud = packed_cloud_pb2.PackedCloud(
+        width=len(points), height=1, point_step=16, row_step=rows.nbytes, data=rows.tobytes()
+    )
+    for i, name in enumerate(("x", "y", "z", "intensity")):
+        cloud.fields.add(name=name, offset=4 * i, data_type=1, count=1)
+    request.ClearField("points")
+    request.packed_cloud.CopyFrom(cloud)
+    return replace(case, request=request.SerializeToString())
 
 
 def upload_messages(request: bytes) -> tuple[bytes, ...]:

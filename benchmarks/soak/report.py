@@ -16,8 +16,10 @@ def judge_by_log(tally: Tally, server: SoakServer) -> None:
         statuses = server.ends.get((request_id, -1), [])
         outcome = UNTOLD.get(statuses[0], "lost") if len(statuses) == 1 else "lost"
         tally.end(kind, outcome, detail=f"told no status, and the server says {statuses}")
-    if server.doubled:
-        tally.counts["server", "doubled"] += server.doubled
+    for (request_id, index), statuses in server.ends.items():
+        for _ in statuses[1:]:
+            detail = f"request {index} of call {request_id} ended with {statuses}"
+            tally.end("server", "doubled", detail=detail)
 
 
 def growth(server: SoakServer) -> str:

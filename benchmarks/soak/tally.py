@@ -41,11 +41,18 @@ class Tally:
         self.details: list[str] = []
         self._small_s = array("f")
 
-    def end(self, kind: str, outcome: str, seconds: float = 0.0, detail: str = "") -> None:
-        """Counts one call."""
+    def end(
+        self,
+        kind: str,
+        outcome: str,
+        seconds: float = 0.0,
+        detail: str = "",
+        is_interrupted: bool = False,
+    ) -> None:
+        """Counts one call, which a fault of its server may have made longer."""
         self.counts[kind, outcome] += 1
         self.busy_s += seconds
-        if kind == "small" and outcome == "answered":
+        if kind == "small" and outcome == "answered" and not is_interrupted:
             self._small_s.append(seconds)
         if outcome in FAILURES and len(self.details) < MOST_DETAILS:
             self.details.append(f"{kind} {outcome}: {detail}")

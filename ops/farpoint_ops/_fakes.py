@@ -1,5 +1,7 @@
 """Fake (meta) kernels of every op, for torch.compile and torch.export."""
 
+# ruff: noqa: ARG001  arguments are those of the schemas
+
 import torch
 from torch import Tensor
 from torch.library import register_fake
@@ -21,24 +23,24 @@ def _samples(xyz: Tensor, shape: tuple[Size, ...], return_distances: bool) -> tu
 def _furthest_point_sample(
     xyz: Tensor,
     m: Size,
-    start: Tensor | None = None,  # noqa: ARG001
-    lengths: Tensor | None = None,  # noqa: ARG001
+    start: Tensor | None = None,
+    lengths: Tensor | None = None,
     return_distances: bool = False,
-    radius: Tensor | None = None,  # noqa: ARG001
+    radius: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     return _samples(xyz, (xyz.size(0), m), return_distances)
 
 
 def _furthest_point_sample_ragged(
     xyz: Tensor,
-    offsets: Tensor,  # noqa: ARG001
-    sample_offsets: Tensor,  # noqa: ARG001
-    start: Tensor | None,  # noqa: ARG001
+    offsets: Tensor,
+    sample_offsets: Tensor,
+    start: Tensor | None,
     total_samples: Size,
-    max_points: Size,  # noqa: ARG001
-    max_samples: Size,  # noqa: ARG001
+    max_points: Size,
+    max_samples: Size,
     return_distances: bool = False,
-    radius: Tensor | None = None,  # noqa: ARG001
+    radius: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     return _samples(xyz, (total_samples,), return_distances)
 
@@ -46,8 +48,8 @@ def _furthest_point_sample_ragged(
 def _furthest_point_sample_with_distances(
     distances: Tensor,
     m: Size,
-    start: Tensor | None = None,  # noqa: ARG001
-    lengths: Tensor | None = None,  # noqa: ARG001
+    start: Tensor | None = None,
+    lengths: Tensor | None = None,
     return_distances: bool = False,
 ) -> tuple[Tensor, Tensor]:
     return _samples(distances, (distances.size(0), m), return_distances)
@@ -57,7 +59,7 @@ def _gather_points(features: Tensor, idx: Tensor) -> Tensor:
     return features.new_empty((*features.shape[:2], idx.size(1)))
 
 
-def _scatter_points(values: Tensor, idx: Tensor, n: Size) -> Tensor:  # noqa: ARG001
+def _scatter_points(values: Tensor, idx: Tensor, n: Size) -> Tensor:
     return values.new_empty((*values.shape[:2], n))
 
 
@@ -66,21 +68,14 @@ def _group_points(features: Tensor, idx: Tensor) -> Tensor:
 
 
 def _knn(
-    xyz: Tensor,
-    queries: Tensor,
-    k: Size,
-    lengths: Tensor | None = None,  # noqa: ARG001
+    xyz: Tensor, queries: Tensor, k: Size, lengths: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     shape = (*queries.shape[:-1], k)
     return xyz.new_empty(shape, dtype=_distance_type(xyz)), xyz.new_empty(shape, dtype=torch.int32)
 
 
 def _knn_ragged(
-    xyz: Tensor,
-    queries: Tensor,
-    k: Size,
-    offsets: Tensor,  # noqa: ARG001
-    query_offsets: Tensor,  # noqa: ARG001
+    xyz: Tensor, queries: Tensor, k: Size, offsets: Tensor, query_offsets: Tensor
 ) -> tuple[Tensor, Tensor]:
     return _knn(xyz, queries, k)
 
@@ -88,10 +83,10 @@ def _knn_ragged(
 def _ball_query(
     xyz: Tensor,
     centers: Tensor,
-    radius: float,  # noqa: ARG001
+    radius: float,
     k: Size,
-    lengths: Tensor | None = None,  # noqa: ARG001
-    min_radius: float = 0.0,  # noqa: ARG001
+    lengths: Tensor | None = None,
+    min_radius: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     idx = xyz.new_empty((*centers.shape[:2], k), dtype=torch.int32)
     return idx, idx.new_empty(centers.shape[:2])
@@ -99,9 +94,9 @@ def _ball_query(
 
 def _nearest_sample(
     xyz: Tensor,
-    samples: Tensor,  # noqa: ARG001
-    lengths: Tensor | None = None,  # noqa: ARG001
-    sample_lengths: Tensor | None = None,  # noqa: ARG001
+    samples: Tensor,
+    lengths: Tensor | None = None,
+    sample_lengths: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     assignment = xyz.new_empty(xyz.shape[:2], dtype=torch.int32)
     return assignment, xyz.new_empty(xyz.shape[:2], dtype=_distance_type(xyz))
@@ -111,15 +106,15 @@ def _count_points(assignment: Tensor, m: Size) -> Tensor:
     return assignment.new_empty((assignment.size(0), m), dtype=torch.int32)
 
 
-def _interpolate(features: Tensor, idx: Tensor, weight: Tensor) -> Tensor:  # noqa: ARG001
+def _interpolate(features: Tensor, idx: Tensor, weight: Tensor) -> Tensor:
     return features.new_empty((*features.shape[:2], idx.size(1)))
 
 
-def _interpolate_scatter(values: Tensor, idx: Tensor, weight: Tensor, m: Size) -> Tensor:  # noqa: ARG001
+def _interpolate_scatter(values: Tensor, idx: Tensor, weight: Tensor, m: Size) -> Tensor:
     return values.new_empty((*values.shape[:2], m))
 
 
-def _interpolate_dot(values: Tensor, features: Tensor, idx: Tensor) -> Tensor:  # noqa: ARG001
+def _interpolate_dot(values: Tensor, features: Tensor, idx: Tensor) -> Tensor:
     return values.new_empty(idx.shape)
 
 

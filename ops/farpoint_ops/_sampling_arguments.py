@@ -86,20 +86,21 @@ def radii(radius: Radius, xyz: Tensor, clouds: int) -> Tensor:
     if isinstance(radius, Tensor) and radius.dim() == 1 and radius.device == xyz.device:
         return radius.to(dtype)  # the op checks what it can see
     values = radius.tolist() if isinstance(radius, Tensor) else radius
-    each = [float(v) for v in values] if isinstance(values, Sequence) else [float(values)] * clouds
-    check_count("radius", each, clouds)
+    each = [float(v) for v in (values if isinstance(values, Sequence) else [values])]
+    if isinstance(values, Sequence):
+        check_count("radius", each, clouds)
     for b, value in enumerate(each):
         if not value >= 0:
             raise ValueError(f"radius: expected a non-negative number for cloud {b}, got {value}")
-    return torch.tensor(each, dtype=dtype, device=xyz.device)
+    return torch.tensor(each, dtype=dtype, device=xyz.device).expand(clouds)
 
 
 def reject_vmap(indices: Tensor) -> None:
     """A RuntimeError where samples to a radius are mapped over: their lengths differ."""
     if not torch.compiler.is_compiling() and torch._C._functorch.is_batchedtensor(indices):
         raise RuntimeError(
-            "radius: torch.vmap cannot return a different number of samples for each cloud; sample "
-            "the batch (B, N, D) in one call, or a fixed num_samples with return_distances=True"
+            "radius: torch.vmap cannot return a different number of samples for each cloud; give "
+            "max_samples for answers (B, max_samples) with -1 behind the last sample"
         )
 
 
@@ -112,6 +113,26 @@ def require(holds: Tensor, error: Callable[[], ValueError]) -> None:
         torch._assert_async(holds.all(), "xyz: expected other coordinates, see nonfinite")
     elif not bool(holds.all()):
         raise error()
+
+
+def require_finite(picked: Tensor, finite: Callable[[], Tensor], wanted: Tensor) -> None:
+    """The points (B, D) that were sampled last are finite, so that all are; else a ValueError.
+
+    Args:
+        picked: The points.
+        finite: Finite points of each cloud (B,), asked for in an error.
+        wanted: Samples of each cloud (B,).
+    """
+
+    def too_few() -> ValueError:
+        available = finite()
+        b = int((available < wanted).int().argmax())
+        return ValueError(
+            f"num_samples: expected at most {int(available[b])}, the finite points of cloud {b}, "
+            f"got {int(wanted[b])}"
+        )
+
+    require(picked.isfinite().all(-1), too_few)
 
 
 def reject_nonfinite(xyz: Tensor, in_use: Callable[[], Tensor | None]) -> None:

@@ -9,39 +9,6 @@ from numpy.typing import NDArray
 from farpoint_ops.fps import farthest_point_sample
 
 
-def farthest_point_sample_array(
-    points: NDArray[Any],
-    num_samples: int,
-    *,
-    start: int = 0,
-    nonfinite: Literal["reject", "ignore"] = "reject",
-) -> NDArray[np.int64]:
-    """Pick points of a cloud, each the farthest from those before it.
-
-    Coordinates become float32 as in Farpoint's server: float16, float32 and integers of up to
-    16 bits as they are, float64 and wider integers after the first finite point was subtracted
-    in float64, so that map coordinates stay exact.
-
-    Args:
-        points: Coordinates (N, 3).
-        num_samples: Points to pick (m).
-        start: Row of the first pick; the first finite one stands in for one that is not.
-        nonfinite: "reject" makes a row with NaN or infinity an error, "ignore" never picks one.
-
-    Returns:
-        Rows of `points`, int64 (m,).
-
-    Raises:
-        ValueError: `points` is not (N, 3), m is not in 1..N (with "ignore": of the finite rows),
-            or a row is not finite.
-        IndexError: `start` is not a row.
-    """
-    return sample_array(points, num_samples, start=start, nonfinite=nonfinite).rows
-
-
-furthest_point_sample_array = farthest_point_sample_array  # its name before
-
-
 class ArraySample(NamedTuple):
     """The picks of one cloud."""
 
@@ -62,18 +29,23 @@ def sample_array(
     radius: float | None = None,
     device: str | torch.device = "cpu",
 ) -> ArraySample:
-    """As `farthest_point_sample_array`, with distances, to a radius, on any device.
+    """Pick points of a cloud, each the farthest from those before it.
+
+    Coordinates become float32 as in Farpoint's server: float16, float32 and integers of up to
+    16 bits as they are, float64 and wider integers after the first finite point was subtracted
+    in float64, so that map coordinates stay exact.
 
     Args:
         points: Coordinates (N, 3).
-        num_samples: Points to pick; with `radius` the most.
-        start: Row of the first pick.
-        nonfinite: As there.
+        num_samples: Points to pick (m); with `radius` the most.
+        start: Row of the first pick; the first finite one stands in for one that is not.
+        nonfinite: "reject" makes a row with NaN or infinity an error, "ignore" never picks one.
         radius: Where picking ends, at the first covering radius that is at most this.
         device: Where the cloud is sampled.
 
     Raises:
-        ValueError: As there, or the radius is negative.
+        ValueError: `points` is not (N, 3), m is not in 1..N (with "ignore": of the finite rows),
+            a row is not finite, or the radius is negative.
         IndexError: `start` is not a row.
     """
     if points.ndim != 2 or points.shape[1] != 3:

@@ -33,7 +33,7 @@ from farpoint_ops._sampling_arguments import (
     radii,
     reject_nonfinite,
     reject_vmap,
-    require,
+    require_finite,
 )
 from farpoint_ops.fps_ragged import farthest_point_sample_ragged
 
@@ -76,20 +76,10 @@ def farthest_point_sample(
     num_samples: int | None = None,
     *,
     radius: Radius,
-    return_distances: Literal[False] = False,
+    max_samples: int | None = None,
+    return_distances: bool = False,
     **options: "Unpack[Options]",
-) -> tuple[Tensor, Tensor]: ...
-
-
-@overload
-def farthest_point_sample(
-    xyz: Tensor,
-    num_samples: int | None = None,
-    *,
-    radius: Radius,
-    return_distances: Literal[True],
-    **options: "Unpack[Options]",
-) -> tuple[Tensor, Tensor, Tensor]: ...
+) -> tuple[Tensor, ...]: ...
 
 
 def farthest_point_sample(
@@ -100,6 +90,7 @@ def farthest_point_sample(
     generator: torch.Generator | None = None,
     lengths: Integers | None = None,
     radius: Radius | None = None,
+    max_samples: int | None = None,
     nonfinite: Nonfinite = "last",
     return_distances: bool = False,
 ) -> Tensor | tuple[Tensor, ...]:
@@ -118,6 +109,8 @@ def farthest_point_sample(
             the N rows when None.
         radius: Where sampling ends, in the unit of `xyz`, one for all clouds or one for each: at
             the first covering radius that is at most this, rounded to the type of the distances.
+        max_samples: With `radius` and without `num_samples`, the most points of each cloud, for an
+            answer whose size depends on no data, as torch.vmap and torch.export need it.
         nonfinite: What is done about points with a NaN or an infinity. "last" samples them when
             no finite one is left, "reject" is an error where there is one, and "ignore" never
             samples one. The last two wait for the device.
@@ -129,7 +122,8 @@ def farthest_point_sample(
         finite point of the cloud to the nearest of the samples so far; the last is the covering
         radius of the whole sample. With `radius` both are flat, cloud after cloud, and int64
         offsets (B + 1,) come last: those of cloud b are the places from offsets[b] to
-        offsets[b + 1]. Nothing carries a gradient.
+        offsets[b + 1]. With `max_samples` they are (B, max_samples), -1 and distance 0 behind the
+        last sample, and the numbers of samples, int64 (B,), come last. Nothing carries a gradient.
 
     Raises:
         TypeError: A dtype is not one of those above.
@@ -137,7 +131,8 @@ def farthest_point_sample(
             not in m..N, a radius negative, a point not finite with "reject", or fewer than m
             with "ignore".
         IndexError: A start is not a row of its cloud.
-        RuntimeError: `radius` under torch.vmap, which cannot return answers of different lengths.
+        RuntimeError: `radius` without `max_samples` under torch.vmap, which cannot return answers
+            of different lengths.
         KeyboardInterrupt: Ctrl-C, or what else a signal handler raises, during a long call on the
             CPU from the main thread; within 100 ms.
 
@@ -146,6 +141,10 @@ def farthest_point_sample(
     own gather does. On a GPU all m points are sampled and the answer is cut at the radius.
     """
     check_tensor("xyz", xyz)
+    if max_samples is not None:
+        if radius is None or num_samples is not None:
+            raise TypeError("max_samples: expected a radius with it, and no num_samples")
+        num_samples = max_samples
     if num_samples is None:
         if radius is None:
             raise TypeError("num_samples: expected an integer, or a radius without one")
@@ -169,11 +168,15 @@ def farthest_point_sample(
     except RuntimeError as error:
         reraise(error)
     if nonfinite == "ignore":
-        _check_sampled(xyz, indices[:, -1 if radius is None else 0], samples, sizes)
+        last = indices[:, -1 if radius is None else 0].long()
+        picked = xyz.gather(1, last[:, None, None].expand(-1, 1, xyz.size(2)))[:, 0]
+        require_finite(picked, lambda: _finite_in_use(xyz, sizes), torch.full_like(last, samples))
     if radius is None:
         return (indices, distances) if return_distances else indices
-    reject_vmap(indices)
     kept = indices >= 0
+    if max_samples is not None:
+        return (indices, *([distances] if return_distances else []), kept.sum(1))
+    reject_vmap(indices)
     offsets = torch.nn.functional.pad(kept.sum(1).cumsum(0), (1, 0))
     return (indices[kept], *([distances[kept]] if return_distances else []), offsets)
 
@@ -199,7 +202,7 @@ def _sample_to_radius(
         generator=generator,
         radius=radius,
         nonfinite=nonfinite,
-        return_distances=return_distances,  # type: ignore[call-overload]  # either
+        return_distances=return_distances,
     )
     first = torch.tensor(bounds[:-1], dtype=torch.int32, device=xyz.device)
     answer[0] = answer[0] - first.repeat_interleave(offsets.diff())
@@ -264,17 +267,7 @@ def _in_use(xyz: Tensor, lengths: Tensor | None) -> Tensor | None:
     return torch.arange(xyz.size(1), device=xyz.device) < lengths[:, None]
 
 
-def _check_sampled(xyz: Tensor, rows: Tensor, m: int, lengths: Tensor | None) -> None:
-    """The rows (B,) that were sampled last are finite: then all are."""
-    picked = xyz.gather(1, rows.long()[:, None, None].expand(-1, 1, xyz.size(2)))[:, 0]
-
-    def too_few() -> ValueError:
-        finite, counted = xyz.isfinite().all(-1), _in_use(xyz, lengths)
-        available = (finite if counted is None else finite & counted).sum(1)
-        b = int(available.argmin())
-        return ValueError(
-            f"num_samples: expected at most {int(available[b])}, the finite points of cloud {b}, "
-            f"got {m}"
-        )
-
-    require(picked.isfinite().all(-1), too_few)
+def _finite_in_use(xyz: Tensor, lengths: Tensor | None) -> Tensor:
+    """Finite points of each cloud (B,)."""
+    finite, counted = xyz.isfinite().all(-1), _in_use(xyz, lengths)
+    return (finite if counted is None else finite & counted).sum(1)

@@ -17,7 +17,7 @@ from farpoint_ops._sampling_arguments import (
     radii,
     reject_nonfinite,
     reject_vmap,
-    require,
+    require_finite,
 )
 
 if TYPE_CHECKING:
@@ -62,21 +62,9 @@ def farthest_point_sample_ragged(
     num_samples: int | Integers,
     *,
     radius: Radius,
-    return_distances: Literal[False] = False,
+    return_distances: bool = False,
     **options: "Unpack[Options]",
-) -> tuple[Tensor, Tensor]: ...
-
-
-@overload
-def farthest_point_sample_ragged(
-    xyz: Tensor,
-    offsets: Integers,
-    num_samples: int | Integers,
-    *,
-    radius: Radius,
-    return_distances: Literal[True],
-    **options: "Unpack[Options]",
-) -> tuple[Tensor, Tensor, Tensor]: ...
+) -> tuple[Tensor, ...]: ...
 
 
 def farthest_point_sample_ragged(
@@ -137,24 +125,14 @@ def farthest_point_sample_ragged(
         reraise(error)
     if nonfinite == "ignore":
         last = batch.slots[1:] - 1 if radius is None else batch.slots[:-1]
-        _check_sampled(xyz, indices[last], batch.bounds, batch.slots)
+        require_finite(
+            xyz[indices[last].long()],
+            lambda: pad(xyz.isfinite().all(-1).cumsum(0), (1, 0))[batch.bounds].diff(),
+            batch.slots.diff(),
+        )
     if radius is None:
         return (indices, distances) if return_distances else indices
     reject_vmap(indices)
     kept = indices >= 0
     ends = pad(kept.cumsum(0), (1, 0))[batch.slots]
     return (indices[kept], *([distances[kept]] if return_distances else []), ends)
-
-
-def _check_sampled(xyz: Tensor, rows: Tensor, bounds: Tensor, slots: Tensor) -> None:
-    """The rows (B,) that were sampled last are finite: then all are."""
-
-    def too_few() -> ValueError:
-        available = pad(xyz.isfinite().all(-1).cumsum(0), (1, 0))[bounds].diff()
-        b = int((available < slots.diff()).int().argmax())
-        return ValueError(
-            f"num_samples: expected at most {int(available[b])}, the finite points of cloud {b}, "
-            f"got {int(slots[b + 1] - slots[b])}"
-        )
-
-    require(xyz[rows.long()].isfinite().all(-1), too_few)

@@ -127,6 +127,7 @@ def poisson_disk_sample(
     radius: Radius,
     *,
     offsets: Integers | None = None,
+    max_samples: int | None = None,
     start: Start = 0,
     generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -142,19 +143,27 @@ def poisson_disk_sample(
             likewise `start` and `generator`.
         radius: One for all clouds or one for each; not negative.
         offsets: B + 1 integers; cloud b is the rows from offsets[b] to offsets[b + 1].
+        max_samples: The most points of each cloud (B, N, D), for an answer of this size.
 
     Returns:
         Indices, int32, cloud after cloud, of the cloud or with `offsets` of `xyz`; and their
-        offsets, int64 (B + 1,).
+        offsets, int64 (B + 1,). With `max_samples` indices (B, max_samples), -1 behind the last,
+        and how many there are, int64 (B,); this form works under torch.vmap and torch.export.
 
     Raises:
         TypeError, ValueError, IndexError, RuntimeError: As `farthest_point_sample`.
     """
     check_tensor("xyz", xyz)
-    if offsets is not None:
-        bounds = to_list("offsets", offsets)
-        sizes = [end - begin for begin, end in pairwise(bounds)]
-        return farthest_point_sample_ragged(
-            xyz, bounds, sizes, start=start, generator=generator, radius=radius
+    if offsets is None:
+        indices, ends = farthest_point_sample(
+            xyz, start=start, generator=generator, radius=radius, max_samples=max_samples
         )
-    return farthest_point_sample(xyz, start=start, generator=generator, radius=radius)
+        return indices, ends
+    if max_samples is not None:
+        raise TypeError("max_samples: expected clouds (B, N, D) without offsets")
+    bounds = to_list("offsets", offsets)
+    sizes = [end - begin for begin, end in pairwise(bounds)]
+    indices, ends = farthest_point_sample_ragged(
+        xyz, bounds, sizes, start=start, generator=generator, radius=radius
+    )
+    return indices, ends

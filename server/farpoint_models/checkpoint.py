@@ -4,8 +4,10 @@ A pickle, which torch.save writes, is never read: loading one runs whatever code
 """
 
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,7 +16,19 @@ from torch import Tensor
 
 from farpoint_models.config import EncoderConfig
 from farpoint_models.encoder import DensityEncoder
-from farpoint_models.files import open_regular
+
+
+def open_regular(path: Path, error: type[Exception]) -> BinaryIO:
+    """A regular file to read; raises `error` for a pipe, a device, a folder or a path with NUL."""
+    if "\0" in str(path):
+        raise error(f"{str(path)[:256]!r}: expected a path without NUL")
+    # Without O_NONBLOCK, opening a named pipe waits for a writer, possibly for ever.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise error(f"{path}: expected a regular file, got one of another kind")
+    return os.fdopen(descriptor, "rb")
+
 
 FORMAT = "farpoint.density_encoder.v1"
 # A zip archive, which torch.save makes of its pickle, and a bare pickle of protocol 2 or later.

@@ -8,9 +8,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from farpoint_models.config import EncoderConfig
-from farpoint_models.level import Level, sample_count
-from farpoint_models.neighborhood import Neighborhood, collapse
-from farpoint_models.stage import DensityStage
+from farpoint_models.layers import DensityStage
+from farpoint_models.level import Level, Neighborhood, collapse, sample_count
 from farpoint_ops import furthest_point_sample, gather_points
 
 

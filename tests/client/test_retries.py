@@ -1,5 +1,7 @@
 """Attempts that the server sees: which calls are repeated, and how often."""
 
+import socket
+import threading
 from collections import Counter
 from concurrent import futures
 
@@ -8,7 +10,7 @@ import pytest
 
 import farpoint
 from farpoint.v1 import admin_pb2 as pb
-from farpoint.v1 import admin_pb2_grpc
+from farpoint.v1 import admin_pb2_grpc, sampling_pb2_grpc
 
 # As in the service config: a call has four attempts, and half of 100 tokens may be lost.
 MAX_ATTEMPTS = 4
@@ -109,3 +111,24 @@ def test_successes_earn_repeats_again(client, server, cloud):
     server.fail(grpc.StatusCode.UNAVAILABLE)
     client.sample(cloud, 1)
     assert len(server.requests) == 2
+
+
+def test_a_connection_that_breaks_at_once_costs_no_call(server, cloud):
+    """As one to a process that is just killed, while another one of the server listens."""
+    grpc_server = grpc.server(futures.ThreadPoolExecutor(1))
+    sampling_pb2_grpc.add_SamplingServiceServicer_to_server(server, grpc_server)
+    listener = socket.create_server(("127.0.0.1", 0))
+    target = f"127.0.0.1:{listener.getsockname()[1]}"
+
+    def replace() -> None:
+        with listener, listener.accept()[0]:
+            pass
+        grpc_server.add_insecure_port(target)
+        grpc_server.start()
+
+    replacing = threading.Thread(target=replace)
+    replacing.start()
+    with farpoint.Client(target, timeout=30) as client:
+        assert len(client.sample(cloud, 5)) == 5
+    replacing.join()
+    grpc_server.stop(None).wait()

@@ -5,11 +5,10 @@ from concurrent import futures
 import grpc
 import pytest
 from tests.support.certificates import issue
-from typer.testing import CliRunner
+from tests.support.command import run_farpoint
 
 import farpoint
 from farpoint._connection.security import read_security
-from farpoint.cli.app import app
 from farpoint.v1 import sampling_pb2_grpc
 
 TOKEN = "a-token-for-tests"
@@ -128,11 +127,11 @@ def test_the_command_takes_them_before_its_own_options(tls_target, files, server
     names = ("ca", "certificate", "key")
     flags = [word for name in names for word in (f"--{name}", str(getattr(files, name)))]
     sample = ["sample", str(tmp_path / "a.csv"), "-m", "1", "-o", "-", "--server", tls_target]
-    done = CliRunner().invoke(app, [*flags, "--token-file", str(tmp_path / "token"), *sample])
+    done = run_farpoint(*flags, "--token-file", tmp_path / "token", *sample)
     assert done.exit_code == 0, done.output
     assert authorization(server) == f"Bearer {TOKEN}"
     variables = {f"FARPOINT_{name.upper()}": str(getattr(files, name)) for name in names}
-    done = CliRunner(env={**variables, "FARPOINT_TOKEN": "another"}).invoke(app, sample)
+    done = run_farpoint(*sample, env={**variables, "FARPOINT_TOKEN": "another"})
     assert done.exit_code == 0, done.output
     assert authorization(server) == "Bearer another"
 
@@ -140,7 +139,7 @@ def test_the_command_takes_them_before_its_own_options(tls_target, files, server
 def test_the_command_says_which_file_is_missing(tmp_path):
     missing = str(tmp_path / "none")
     for flag in ("--token-file", "--ca"):
-        done = CliRunner().invoke(app, [flag, missing, "info"])
+        done = run_farpoint(flag, missing, "info")
         assert done.exit_code == 2
         assert done.stderr.startswith("farpoint: ")
         assert missing in done.stderr

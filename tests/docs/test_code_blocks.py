@@ -58,8 +58,10 @@ def test_python_client(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -
     assert np.isfinite(sample.points).all()
 
 
-def test_methods(server: RunningServer) -> None:
+def test_ops(server: RunningServer) -> None:
     names = run_python("ops.md", server)
+    assert names["rows"].shape == (128,)
+    assert names["offsets"].tolist() == names["nested"].offsets().tolist() == [0, 500, 1400]
     assert len(names["some"]) == 1024
     voxels = np.floor(names["points"] / 0.5)
     assert len(names["grid"]) == len(np.unique(voxels, axis=0))

@@ -10,7 +10,6 @@ RULES = [
     ("farpoint.cli", "torch"),
     ("farpoint.transforms", "torch"),
     ("farpoint.transforms", "farpoint_ops"),
-    ("farpoint.ray", "torch"),
     ("farpoint_server.ray_serve.application", "torch"),
     ("farpoint_ops", "grpc"),
     ("farpoint_ops", "farpoint_server"),

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.command import run_farpoint
 from tests.support.servers.server_process import RunningServer
-from typer.testing import CliRunner
 
 import farpoint
-from farpoint.cli.app import app
 from farpoint_server.memory.policy import CPU_THRESHOLDS
 
 ADMIN = ("--admin-listen", "127.0.0.1:0")
@@ -194,7 +193,7 @@ def test_the_command_shows_memory_trims_it_and_says_that_a_cpu_has_no_snapshot(
     admin_server, tmp_path
 ):
     def run(*flags: str):
-        return CliRunner().invoke(app, ["memory", "--server", admin_server.address, *flags])
+        return run_farpoint("memory", "--server", admin_server.address, *flags)
 
     shown = run()
     assert shown.exit_code == 0, shown.output

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 import torch
 from tests.support.clouds import ten_scans
+from tests.support.command import run_farpoint
 from tests.support.messages import array, tensor
 from tests.support.method_references import random_rows, voxel_means, voxel_rows
-from typer.testing import CliRunner
 
 import farpoint
 import farpoint_ops
 from farpoint import PoissonDisk, RandomSampling, VoxelGrid
-from farpoint.cli.app import app
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import voxel_grid_pb2
 
@@ -177,7 +176,7 @@ def test_the_command(server, client, tmp_path, case):
     points, source, target = cloud(300), tmp_path / "cloud.npy", tmp_path / "out.npy"
     np.save(source, points)
     command = ["sample", "--server", server.address, str(source), "-o", str(target)]
-    done = CliRunner().invoke(app, [*command, *options])
+    done = run_farpoint(*command, *options)
     assert done.exit_code == 0, done.output
     assert ("covering radius" in done.output) == (case == "poisson")
     expected = client.sample(points, m, method=method)
@@ -196,10 +195,6 @@ WRONG = {
         "--radius goes with --method farthest-point or poisson-disk",
     ),
     "disks without a radius": (["--method", "poisson-disk"], "needs --radius"),
-    "a method on Ray": (
-        ["--ray", "--method", "random", "-m", "5"],
-        "--ray goes with no --method but farthest-point",
-    ),
     "a start of random rows": (
         ["--method", "random", "-m", "5", "--start", "2"],
         "--start goes with --method farthest-point",
@@ -213,6 +208,6 @@ def test_options_that_do_not_go_together(server, tmp_path, case):
     source = tmp_path / "cloud.npy"
     np.save(source, cloud(20))
     command = ["sample", "--server", server.address, str(source), "-o", str(tmp_path / "out.npy")]
-    done = CliRunner().invoke(app, [*command, *options])
+    done = run_farpoint(*command, *options)
     assert done.exit_code == 2
     assert message in " ".join(done.output.split())

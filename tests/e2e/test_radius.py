@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from tests.support.brute_force import furthest_points
 from tests.support.clouds import ten_scans
+from tests.support.command import run_farpoint
 from tests.support.messages import array, sample_request, tensor
-from typer.testing import CliRunner
 
 import farpoint
-from farpoint.cli.app import app
 from farpoint.v1 import sampling_pb2 as pb
 
 RANDOM = np.random.default_rng(11)
@@ -111,8 +110,8 @@ def test_the_command(server, client, tmp_path):
     np.save(source, points)
     target = tmp_path / "out.npy"
     command = ["sample", "--server", server.address, str(source), "-o", str(target)]
-    done = CliRunner().invoke(app, [*command, "--radius", "0.6"])
+    done = run_farpoint(*command, "--radius", 0.6)
     assert done.exit_code == 0, done.output
     expected = client.sample(points, radius=0.6)
     np.testing.assert_array_equal(np.load(target), points[expected.indices])
-    assert CliRunner().invoke(app, command).exit_code != 0
+    assert run_farpoint(*command).exit_code != 0

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from tests.support import plain_encoder
 from torch import Tensor
 
-from farpoint_models import DensityEncoder, EncoderConfig, reference
+from farpoint_models import DensityEncoder, EncoderConfig
 
 
 def encoder(**fields: object) -> DensityEncoder:
@@ -19,7 +20,7 @@ def encoder(**fields: object) -> DensityEncoder:
 def assert_faithful(model: DensityEncoder, xyz: Tensor, attributes: Tensor | None = None) -> None:
     with torch.no_grad():
         encoded = model(xyz[None], None if attributes is None else attributes[None])
-        plain = reference.encode(model, xyz, attributes)
+        plain = plain_encoder.encode(model, xyz, attributes)
     for ours, theirs in zip(encoded, plain, strict=True):
         assert torch.equal(ours.indices[0].long(), theirs.indices)
         assert torch.equal(ours.points[0], theirs.points)

@@ -6,8 +6,16 @@ import sys
 import numpy as np
 import pytest
 
-from farpoint_training.families import FAMILIES, HELD_OUT, TRAINING, sample_shape
-from farpoint_training.families.patches import box, revolve, triangles, tube
+from farpoint_training.families import (
+    FAMILIES,
+    HELD_OUT,
+    TRAINING,
+    box,
+    revolve,
+    sample_shape,
+    triangles,
+    tube,
+)
 
 
 def area(patches: list[np.ndarray]) -> float:

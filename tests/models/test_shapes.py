@@ -3,9 +3,18 @@
 import numpy as np
 import pytest
 
-from farpoint_training.scenes.building import GLASS, WINDOW_DEPTH, building
-from farpoint_training.scenes.ground import CURB, Ground
-from farpoint_training.scenes.shapes import Ellipsoid, Hits, Pole, Shape, box
+from farpoint_training.scenes.solids import (
+    CURB,
+    GLASS,
+    WINDOW_DEPTH,
+    Ellipsoid,
+    Ground,
+    Hits,
+    Pole,
+    Shape,
+    box,
+    building,
+)
 
 
 def toward(*targets: tuple[float, float, float]) -> np.ndarray:

@@ -10,15 +10,11 @@ import torch
 from farpoint_models import CheckpointError, EncoderConfig, load_encoder
 from farpoint_models.encoder import EncodedStage
 from farpoint_training import __main__ as command
-from farpoint_training import progress, report, scenes, sources
-from farpoint_training.batches import batch
-from farpoint_training.decoder import Decoder, Rebuilt
-from farpoint_training.folder import cloud_files, read_cloud
-from farpoint_training.loss import Target, error
-from farpoint_training.probe import probe
-from farpoint_training.settings import Settings
-from farpoint_training.statistics import hand_made
-from farpoint_training.trainer import Trainer
+from farpoint_training import report, scenes, sources
+from farpoint_training.probe import hand_made, probe
+from farpoint_training.reconstruction import Decoder, Rebuilt, Target, error
+from farpoint_training.sources import batch, cloud_files, read_cloud
+from farpoint_training.trainer import Settings, Trainer, progress
 
 TINY = EncoderConfig(rates=(0.25, 0.25), channels=8, hidden=8, neighbors=8, groups=2)
 FLAGS = [
@@ -250,7 +246,7 @@ def test_hand_made_statistics_do_not_see_where_a_cloud_is_or_points() -> None:
 
 
 def test_progress_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    update = progress.progress(3)
+    update = progress(3)
     for step in (1, 2, 3):
         update(step, 2.5)
     assert capsys.readouterr().out == "step 3/3  loss 2.5000\n"

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from farpoint_ops import farthest_point_sample
-from farpoint_ops.arrays import farthest_point_sample_array
+from farpoint_ops.arrays import sample_array
 
 CLOUD = np.random.default_rng(5).normal(size=(300, 3))
 
@@ -19,7 +19,7 @@ def expected(cloud: np.ndarray, m: int, start: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("dtype", ["f2", "f4", ">f4", "i1", "i2", "u2"])
 def test_narrow_types_are_widened(dtype: str) -> None:
     cloud = (CLOUD * 20 + 50).astype(dtype)
-    rows = farthest_point_sample_array(cloud, 40, start=3)
+    rows = sample_array(cloud, 40, start=3).rows
     assert rows.dtype == np.int64
     assert np.array_equal(rows, expected(cloud, 40, 3))
 
@@ -27,14 +27,14 @@ def test_narrow_types_are_widened(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["f8", ">f8"])
 def test_map_coordinates_are_shifted_before_they_are_narrowed(dtype: str) -> None:
     cloud = CLOUD + np.array([500_000.0, 5_000_000.0, 0.0])
-    rows = farthest_point_sample_array(cloud.astype(dtype), 40)
+    rows = sample_array(cloud.astype(dtype), 40).rows
     assert np.array_equal(rows, expected(cloud - cloud[0], 40))
     assert not np.array_equal(rows, expected(cloud, 40))
 
 
 def test_wide_integers_are_shifted_too() -> None:
     cloud = (CLOUD * 100).astype(np.int64) + 2**40
-    assert np.array_equal(farthest_point_sample_array(cloud, 40), expected(cloud - cloud[0], 40))
+    assert np.array_equal(sample_array(cloud, 40).rows, expected(cloud - cloud[0], 40))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -42,19 +42,19 @@ def test_rows_that_are_not_finite(dtype: type) -> None:
     cloud = CLOUD.astype(dtype)
     cloud[:2] = np.nan
     with pytest.raises(ValueError, match="got 2 rows with NaN or infinity"):
-        farthest_point_sample_array(cloud, 5)
-    rows = farthest_point_sample_array(cloud, 298, nonfinite="ignore")
+        sample_array(cloud, 5)
+    rows = sample_array(cloud, 298, nonfinite="ignore").rows
     assert sorted(rows) == list(range(2, 300))
     assert rows[0] == 2
     with pytest.raises(ValueError, match="at most the 298 finite points, got 299"):
-        farthest_point_sample_array(cloud, 299, nonfinite="ignore")
+        sample_array(cloud, 299, nonfinite="ignore")
 
 
 def test_what_is_beyond_float32_is_not_finite() -> None:
     cloud = CLOUD.copy()
     cloud[7, 1] = 1e300
     with pytest.raises(ValueError, match="got 1 rows"):
-        farthest_point_sample_array(cloud, 5)
+        sample_array(cloud, 5)
 
 
 @pytest.mark.parametrize(
@@ -70,15 +70,15 @@ def test_what_is_beyond_float32_is_not_finite() -> None:
 )
 def test_arguments_that_do_not_fit(points, m, error, said) -> None:
     with pytest.raises(error, match=said):
-        farthest_point_sample_array(points, m)
+        sample_array(points, m)
 
 
 def test_a_start_that_is_no_row() -> None:
     with pytest.raises(IndexError, match="start"):
-        farthest_point_sample_array(CLOUD, 3, start=300)
+        sample_array(CLOUD, 3, start=300)
 
 
 def test_the_input_is_left_alone() -> None:
     cloud = CLOUD.astype(np.float32)
     cloud.flags.writeable = False
-    farthest_point_sample_array(cloud[::-1], 5)
+    sample_array(cloud[::-1], 5)

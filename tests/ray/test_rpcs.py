@@ -11,7 +11,7 @@ from tests.ray.test_serving import CLOUD, load
 from tests.support.ray_cluster import REPLICA, wait_until
 
 import farpoint
-from farpoint_ops.arrays import furthest_point_sample_array
+from farpoint_ops.arrays import sample_array
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.filterwarnings("ignore")]
 MESSAGE_BYTES = 1 << 20
@@ -21,14 +21,14 @@ def check_calls(client: farpoint.Client) -> None:
     """Every kind of call: unary, a stream, an upload in pieces, a model."""
     info = client.server_info()
     assert info.limits.message_bytes == MESSAGE_BYTES
-    rows = furthest_point_sample_array(CLOUD, 32)
+    rows = sample_array(CLOUD, 32).rows
     assert np.array_equal(client.sample(CLOUD, 32).indices, rows)
     streamed = [answer.result().indices for answer in client.sample_stream([CLOUD] * 5, 32)]
     assert all(np.array_equal(indices, rows) for indices in streamed)
     assert len(streamed) == 5
     large = np.random.default_rng(1).normal(size=(200_000, 3)).astype(np.float32)
     assert large.nbytes > MESSAGE_BYTES
-    expected = furthest_point_sample_array(large, 16)
+    expected = sample_array(large, 16).rows
     assert np.array_equal(client.sample(large, 16).indices, expected)
     assert client.list_models()[0].name in str(client.encode(CLOUD[:2000]))
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.ray_cluster import REPLICA, kill, wait_until
 
 import farpoint
-from farpoint_ops.arrays import furthest_point_sample_array
+from farpoint_ops.arrays import sample_array
 
 pytestmark = [
     pytest.mark.timeout(900),
@@ -31,7 +31,7 @@ class Load:
         self.failures: list[Exception] = []
         self._client = farpoint.Client(target, timeout=120)
         self._cloud, self._m = cloud, m
-        self._expected = furthest_point_sample_array(cloud, m)
+        self._expected = sample_array(cloud, m).rows
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=self._run) for _ in range(CALLERS)]
         for thread in self._threads:

@@ -197,6 +197,32 @@ def test_the_first_steps_of_gpu_check_see_a_device_with_kernels(option):
     assert ("Software H100, sm_90" in ended.stdout) is not bool(option)
 
 
+def test_the_benchmarks_of_gpu_check_run_up_to_their_timing(run, tmp_path):
+    """On sizes that take seconds here. The baseline, which links a real driver, is only built."""
+    ended = run(
+        f"""
+        import pathlib, sys
+        from benchmarks.cuda import __main__ as bench, gather_scatter, library, timing
+        bench.RESULTS = pathlib.Path({str(tmp_path)!r})
+        bench.SIZES, bench.BATCHED, bench.BATCHES = [(600, 20)], [(300, 20)], [2]
+        bench.other_samplers = bench.peers.samplers
+        gather_scatter.COPIED, gather_scatter.BATCH, gather_scatter.POINTS = 1000, 2, 300
+        gather_scatter.CHANNELS, gather_scatter.SAMPLES = 3, 8
+        gather_scatter.SCATTERS = [
+            (what, 2, 3, 300, 64, make) for what, *_, make in gather_scatter.SCATTERS]
+        timing.rounds_for = lambda once: 1
+        assert library.library().one_block_fps
+        sys.argv = ["cuda", "--seconds", "60"]
+        bench.main()
+        """,
+        timeout_s=300,
+        PROCESSORS=4,
+    )
+    assert ended.status == 0, ended.output
+    for section in ("gathers", "scatters", "sampling", "batches", "methods"):
+        assert f"{section}: {tmp_path}" in ended.output
+
+
 def test_a_forked_child_is_refused_as_cuda_refuses_it(run):
     ended = run(
         """

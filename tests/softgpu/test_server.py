@@ -87,9 +87,12 @@ def test_a_hung_device_is_seen_and_the_server_can_be_ended(start, control):
     assert time.monotonic() - begun < 20
 
 
+@pytest.mark.parametrize("expandable", ["off", "on"])
 @pytest.mark.parametrize("every", [2, 3, 7])
-def test_memory_that_runs_out_now_and_then_loses_and_spoils_no_answer(start, control, every):
-    server = start("--memory-idle-s", "1")
+def test_memory_that_runs_out_now_and_then_loses_and_spoils_no_answer(
+    start, control, every, expandable
+):
+    server = start("--memory-idle-s", "1", "--memory-expandable-segments", expandable)
     sizes = [RANDOM.random((n, 3), np.float32) for n in (500, 40_000, 900, 120_000) * 4]
     control.write_text(f"MALLOC_FAILS_EVERY {every}\n")
 
@@ -108,6 +111,20 @@ def test_memory_that_runs_out_now_and_then_loses_and_spoils_no_answer(start, con
     control.write_text("MALLOC_FAILS_EVERY 0\n")
     with farpoint.Client(server.address, timeout=60) as client:
         sample_all(client)
+    assert server.stop() == 0
+
+
+def test_memory_that_another_process_holds_is_missed_only_while_it_does(start, control):
+    server = start("--memory-idle-s", "1")
+    large = RANDOM.random((3_000_000, 3), np.float32)
+    with farpoint.Client(server.address, timeout=60) as client:
+        sample_all(client)
+        control.write_text("TAKEN_MB 7850\n")
+        with pytest.raises(farpoint.ResourceExhaustedError):
+            client.sample(large, 2)
+        sample_all(client)
+        control.write_text("TAKEN_MB 0\n")
+        assert client.sample(large, 2).indices[0] == 0
     assert server.stop() == 0
 
 
@@ -146,6 +163,7 @@ def test_what_a_burst_reserved_is_given_back_when_the_server_is_idle(start):
                 if "idle" in device.trims:
                     break
                 time.sleep(0.1)
+    assert device.host_releasable_bytes == 0
     assert device.trims["idle"].returned_bytes >= 0.9 * (
         device.reserved_bytes + device.trims["idle"].returned_bytes
     )

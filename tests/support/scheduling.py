@@ -1,4 +1,4 @@
-"""Stand-ins for the scheduler's tests: an engine that waits to be told, and jobs."""
+"""Stand-ins for the scheduler's tests: an engine behind a gate, and jobs."""
 
 import asyncio
 from types import SimpleNamespace
@@ -7,7 +7,7 @@ import numpy as np
 
 from farpoint_server.engine.sample import SampleBatch, SampleWork
 from farpoint_server.engine.types import Clouds, Samples
-from farpoint_server.scheduling.job import Job
+from farpoint_server.scheduling.queue import Job
 
 MS = 1_000_000
 
@@ -17,7 +17,8 @@ class GatedEngine:
 
     inline_ns = -1
 
-    def __init__(self) -> None:
+    def __init__(self, background: "GatedEngine | None" = None) -> None:
+        self.background = background
         self.depth = 1
         self.gate = asyncio.Event()
         self.batches: list[list[int]] = []

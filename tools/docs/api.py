@@ -24,6 +24,7 @@ PAGES = {
             "farpoint_ops.compat.mmcv",
             "farpoint_ops.compat.torch_cluster",
             "farpoint_ops.compat.pytorch3d",
+            "farpoint_ops.compat.knn_cuda",
             "farpoint_ops.compat.pointops",
             "farpoint_ops.compat.pointops.batched",
         ),

@@ -10,18 +10,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from tests.support.cuda.ptx.kernel import Kernel, identifier  # noqa: E402
-from tests.support.cuda.ptx.module import DYNAMIC, STRING  # noqa: E402
+from ptx import Kernel, identifier
 
 HERE = Path(__file__).resolve().parent
-MODEL = ROOT / "tests" / "ops" / "cuda" / "model"
+EXECUTOR = HERE / "executor"
+OBJECTS = HERE.parents[1] / "build" / "softgpu" / "kernels"
 FLAGS = ("-std=c++17", "-fPIC", "-O1", "-w", "-ffp-contract=off", "-U_FORTIFY_SOURCE")
-INCLUDES = (f"-I{MODEL / 'include'}", f"-I{MODEL}", f"-I{HERE}")
+INCLUDES = (f"-I{EXECUTOR}", f"-I{HERE}")
+STRING = re.compile(r"^\.global \.align 1 \.b8 ([\w$]+)\[\d+\] = (\{[\d, ]*\});", re.MULTILINE)
+DYNAMIC = re.compile(r"^\.extern \.shared \.align \d+ \.b8 (\w+)\[\];", re.MULTILINE)
 ENTRY = re.compile(r"\.entry (\w+)\(([^)]*)\)([^{]*)\{")
 DEBUG = re.compile(r"^\s*\.(loc|file|section)\b[^\n]*$", re.MULTILINE)
 FAT_BINARY = 0xBA55ED50
@@ -30,24 +30,32 @@ REGISTERS = b"\x04\x2f\x08\x00"  # of a symbol, in .nv.info of a cubin
 BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
 
 
-class OnDevice(Kernel):
-    """A kernel whose global memory is the runtime's."""
+@dataclass(frozen=True)
+class Fault:
+    """An instruction that is replaced, to see whether tests notice.
 
-    _access = "SOFTGPU_LOAD"
+    Args:
+        kernel: Part of the mangled name of the kernels that have it.
+        instruction: A regular expression, up to its semicolon.
+        number: Which of those in a kernel that match.
+        replacement: A template of `re.Match.expand`; by default the instruction is left out.
+    """
 
-    def _memory(self, words: list[str], kind: str, operands: list[str]) -> str:
-        self._access = "SOFTGPU_LOAD" if words[0] == "ld" else "SOFTGPU_STORE"
-        return super()._memory(words, kind, operands)
+    kernel: str
+    instruction: str
+    number: int = 0
+    replacement: str = ""
 
-    def _atomic(self, words: list[str], kind: str, operands: list[str]) -> str:
-        self._access = "SOFTGPU_ATOMIC"
-        return super()._atomic(words, kind, operands)
+    def planted(self, name: str, body: str) -> str:
+        """The body with this fault.
 
-    def _address(self, space: str, operand: str, size: str) -> str:
-        address = super()._address(space, operand, size)
-        if space in ("shared", "local"):
-            return address
-        return address.replace("ptx::checked(", "ptx::on_device(")[:-1] + f", {self._access})"
+        Raises:
+            IndexError: it has no such instruction.
+        """
+        if self.kernel not in name:
+            return body
+        found = list(re.finditer(rf"^\s*{self.instruction};", body, re.MULTILINE))[self.number]
+        return f"{body[: found.start()]}\n{found.expand(self.replacement)}{body[found.end() :]}"
 
 
 def images(library: Path) -> Iterator[tuple[int, bytes]]:
@@ -109,86 +117,65 @@ def parameter_sizes(text: str) -> list[int]:
     return sizes
 
 
-def translate(ptx: str, known: dict[str, tuple[int, int]]) -> tuple[str, list[str]]:
-    """C++ of a module, and a row of the table for each kernel."""
+def translate(ptx: str, known: dict[str, tuple[int, int]], only: str, fault: Fault | None) -> str:
+    """C++ of a module and a row of the table for each kernel; empty if it has none."""
     ptx = DEBUG.sub("", ptx)
     strings, dynamic = dict(STRING.findall(ptx)), next(iter(DYNAMIC.findall(ptx)), "")
-    lines = ['#include "executor.h"', "namespace {"]
+    lines = ['#include "threads.h"', "namespace {"]
     lines += [f"const unsigned char {identifier(s)}[] = {v};" for s, v in strings.items()]
     rows = []
     for number, (name, parameters, directives, body) in enumerate(entries(ptx)):
+        if not re.search(only, name):
+            continue
+        body = fault.planted(name, body) if fault else body
         lines += [
             f"void entry{number}(const void* const* parameters) {{",
             "uint64_t argument0 = 0;",
         ]
-        lines += OnDevice(name, body, set(strings), dynamic).statements()
+        lines += Kernel(name, body, set(strings), dynamic).statements()
         lines += ["static_cast<void>(parameters), static_cast<void>(argument0);", "}"]
         sizes = parameter_sizes(parameters)
         lines += [f"const unsigned sizes{number}[] = {{{', '.join(map(str, [*sizes, 0]))}}};"]
         bound = re.search(r"\.maxntid (\d+)", directives)
         registers, shared = known[name]
         limits = f"{len(sizes)}, {registers}, {shared}, {bound[1] if bound else 0}"
-        rows.append(f'{{"{name}", entry{number}, sizes{number}, {limits}}},')
-    return "\n".join([*lines, "}"]), rows
+        rows.append(f'{{"{name}", entry{number}, sizes{number}, {limits}}}')
+    table = f"const executor::Table table({{{', '.join(rows)}}});"
+    return "\n".join([*lines, table, "}", ""]) if rows else ""
 
 
-def compile_module(number: int, ptx: str, known: dict[str, tuple[int, int]], folder: Path) -> Path:
+def compile_module(number: int, code: str, folder: Path) -> Path:
     """The object of a module, kept where its C++ is the same."""
-    code, rows = translate(ptx, known)
-    table = f"extern const SoftgpuKernel table{number}[] = {{{' '.join(rows)} {{}}}};"
     source, target = folder / f"kernels{number}.cpp", folder / f"kernels{number}.o"
-    text = f"{code}\n{table}\nextern const int count{number} = {len(rows)};\n"
-    if not target.exists() or not source.exists() or source.read_text() != text:
+    newest = max(header.stat().st_mtime for header in EXECUTOR.glob("*.h"))
+    fresh = target.exists() and source.exists() and target.stat().st_mtime > newest
+    if not fresh or source.read_text() != code:
         target.unlink(missing_ok=True)
-        source.write_text(text)
+        source.write_text(code)
         subprocess.run(["g++", "-c", *FLAGS, *INCLUDES, source, "-o", target], check=True)
     return target
 
 
-def plugin(count: int) -> str:
-    """C++ that joins the tables."""
-    numbers = range(count)
-    declared = [
-        f"extern const SoftgpuKernel table{i}[]; extern const int count{i};" for i in numbers
-    ]
-    added = [f"all.insert(all.end(), table{i}, table{i} + count{i});" for i in numbers]
-    return "\n".join(
-        [
-            *('#include "executor.h"', "#include <vector>", *declared),
-            "static const std::vector<SoftgpuKernel>& kernels() {",
-            "static std::vector<SoftgpuKernel> all;",
-            *("if (all.empty()) {", *added, "}", "return all;", "}"),
-            'extern "C" const SoftgpuPlugin softgpu_plugin = {',
-            "kernels().data(), static_cast<int>(kernels().size()), softgpu_run};",
-        ]
-    )
-
-
-def build(library: Path, target: Path, folder: Path) -> int:
-    """Makes `target`; the number of its kernels."""
+def build(
+    library: Path, target: Path, folder: Path = OBJECTS, only: str = "", fault: Fault | None = None
+) -> int:
+    """Makes `target` of the kernels whose name matches `only`; how many the library has."""
     folder.mkdir(parents=True, exist_ok=True)
     found = list(images(library))
     known: dict[str, tuple[int, int]] = {}
     for kind, data in found:
         if kind == MACHINE_CODE:
             known |= resources(data)
-    modules = [data.rstrip(b"\0").decode() for kind, data in found if kind == PTX]
-    modules = [module for module in modules if ENTRY.search(module)]
+    texts = [data.rstrip(b"\0").decode() for kind, data in found if kind == PTX]
+    modules = [code for text in texts if (code := translate(text, known, only, fault))]
     with ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(compile_module, i, m, known, folder) for i, m in enumerate(modules)]
+        jobs = [pool.submit(compile_module, i, code, folder) for i, code in enumerate(modules)]
         objects = [job.result() for job in jobs]
-    (folder / "plugin.cpp").write_text(plugin(len(modules)))
-    machine = [MODEL / "machine.cpp", *sorted(MODEL.glob("ptx/*.cpp"))]
-    sources = [folder / "plugin.cpp", HERE / "executor.cpp", *machine]
+    sources = sorted(EXECUTOR.glob("*.cpp"))
     command = ["g++", "-shared", *FLAGS, *INCLUDES, *sources, *objects, "-o", target]
     subprocess.run(command, check=True)
     return len(known)
 
 
-def main() -> None:
-    library, target = map(Path, sys.argv[1:])
-    print(f"{build(library, target, ROOT / 'build' / 'softgpu' / 'kernels')} kernels")
-
-
 if __name__ == "__main__":
-    main()
+    print(f"{build(*map(Path, sys.argv[1:]))} kernels")

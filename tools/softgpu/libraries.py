@@ -4,6 +4,7 @@ A stand-in defines what torch links of a library, such as cuBLAS, and each of it
 by its name. Whatever the runtime lacks of libcudart is filled up in the same way.
 """
 
+import json
 import re
 import subprocess
 from collections import defaultdict
@@ -122,7 +123,10 @@ def build(torch: Path, cuda: Path, folder: Path, target: Path) -> None:
     """Makes every library that torch's own load in `target`; `folder` keeps the objects."""
     folder.mkdir(parents=True, exist_ok=True)
     target.mkdir(parents=True, exist_ok=True)
-    known = wanted(torch)
+    kept = folder / "wanted.json"
+    if not kept.exists():
+        kept.write_text(json.dumps({name: sorted(found) for name, found in wanted(torch).items()}))
+    known = {name: set(found) for name, found in json.loads(kept.read_text()).items()}
     runtime = build_runtime(cuda, known.pop(RUNTIME), folder, target)
     for name, names in known.items():
         if name != "libcuda.so.1" and not (target / name).exists():

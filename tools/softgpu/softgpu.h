@@ -25,6 +25,7 @@ void softgpu_block_freed(uint64_t address);
 
 // Counters and findings, by name; -1 for a name that nothing was counted of is 0.
 long softgpu_count(const char* name);
+void softgpu_add(const char* name, long by);
 void softgpu_report();
 
 // A kernel that the executor holds.
@@ -37,12 +38,8 @@ struct SoftgpuKernel {
   int static_shared;
   int most_threads;  // of a block; 0 where it has no bound
 };
-typedef int (*SoftgpuRun)(const SoftgpuKernel* kernel, const unsigned grid[3],
-                          const unsigned block[3], size_t shared, int cooperative,
-                          const void* const* parameters, const char** why);
-struct SoftgpuPlugin {
-  const SoftgpuKernel* kernels;
-  int count;
-  SoftgpuRun run;
-};
+// What libsoftgpu_kernels.so exports.
+int softgpu_kernels(const SoftgpuKernel** kernels);
+int softgpu_run(const SoftgpuKernel* kernel, const unsigned grid[3], const unsigned block[3],
+                size_t shared, int cooperative, const void* const* parameters, const char** why);
 }

@@ -137,7 +137,9 @@ void perform(Job& job) {
   size_t next = 0;
   for (const IValue& result : job.stack) {
     each_tensor(result, [&](const at::Tensor& t) {
-      if (next < job.outs.size() && job.outs[next].defined()) job.outs[next].copy_(t);
+      // The CPU's op may leave out what no one reads: a normalization that does not train.
+      const bool wanted = next < job.outs.size() && job.outs[next].defined() && t.numel() > 0;
+      if (wanted) job.outs[next].copy_(t);
       ++next;
     });
   }

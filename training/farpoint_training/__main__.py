@@ -16,10 +16,8 @@ from pathlib import Path
 
 from farpoint_models.checkpoint import save_encoder
 from farpoint_models.config import EncoderConfig
-from farpoint_training.progress import progress
 from farpoint_training.report import report
-from farpoint_training.settings import Settings
-from farpoint_training.trainer import Trainer
+from farpoint_training.trainer import Settings, Trainer, progress
 
 SMALL = EncoderConfig(rates=(0.25, 0.25, 0.25, 0.25), channels=64, hidden=32, neighbors=16)
 

@@ -6,12 +6,10 @@ from typing import Any
 import torch
 
 from farpoint_models.encoder import DensityEncoder
-from farpoint_training.batches import batch
 from farpoint_training.families import HELD_OUT, TRAINING
-from farpoint_training.loss import error
-from farpoint_training.probe import described, pooled, probe, shape_set
-from farpoint_training.sources import Source, scans, shapes
-from farpoint_training.statistics import hand_made
+from farpoint_training.probe import described, hand_made, pooled, probe, shape_set
+from farpoint_training.reconstruction import error
+from farpoint_training.sources import Source, batch, scans, shapes
 from farpoint_training.trainer import Trainer
 
 # Seeds that no training run draws from.

@@ -1,8 +1,9 @@
-"""The training loop's state and its step."""
+"""The settings of a training run, its state and its step."""
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -12,11 +13,51 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from farpoint_models.checkpoint import CheckpointError, check_tensors
+from farpoint_models.config import EncoderConfig
 from farpoint_models.encoder import DensityEncoder, EncodedStage
-from farpoint_training.batches import batch
-from farpoint_training.decoder import Decoder, Rebuilt, StageDecoder
-from farpoint_training.loss import Target, error, loss, target
-from farpoint_training.settings import Settings
+from farpoint_training.reconstruction import (
+    Decoder,
+    Rebuilt,
+    StageDecoder,
+    Target,
+    error,
+    loss,
+    target,
+)
+from farpoint_training.sources import Source, batch, folder, scans, shapes
+
+# Scenes that training may see start here; those of the report elsewhere.
+FIRST_SCENE = 1000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Together with the user's folder, all that a run depends on.
+
+    Attributes:
+        encoder: The model.
+        steps: Optimizer steps.
+        points: Points in a step, over all its clouds.
+        seed: Of weights and data.
+        learning_rate: At the start; falls to zero along a cosine.
+        data: Folder of the user's clouds, a third source beside shapes and scans.
+    """
+
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    steps: int = 4000
+    points: int = 4096
+    seed: int = 0
+    learning_rate: float = 2e-3
+    data: Path | None = None
+
+    def sources(self) -> list[Source]:
+        own = [folder(self.data)] if self.data is not None else []
+        return [shapes(), scans(FIRST_SCENE + 100 * self.seed), *own]
+
+    def describe(self) -> dict[str, object]:
+        """As JSON can hold it."""
+        return asdict(self) | {"data": None if self.data is None else str(self.data)}
+
 
 CLIP = 1.0
 
@@ -110,3 +151,20 @@ class Trainer:
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): t for k, t in tensors.items() if k.startswith(prefix)}
+
+
+SMOOTHING = 0.98
+LINE_EVERY = 100
+
+
+def progress(total: int) -> Callable[[int, float], None]:
+    """A function that takes the steps done and the loss of the last, and prints now and then."""
+    sums = [0.0, 0.0]
+
+    def update(done: int, loss: float) -> None:
+        for i, value in enumerate((loss, 1.0)):
+            sums[i] += (1 - SMOOTHING) * (value - sums[i])
+        if done % LINE_EVERY == 0 or done == total:
+            print(f"step {done}/{total}  loss {sums[0] / sums[1]:.4f}", flush=True)
+
+    return update

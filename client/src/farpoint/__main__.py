@@ -2,4 +2,5 @@
 
 from farpoint.cli import main
 
-main()
+if __name__ == "__main__":  # and not where a child process imports it
+    main()

@@ -1,85 +1,100 @@
-"""`farpoint.sample`: sampling in one line, by the server that the environment names."""
+"""Servers that the environment names, and `farpoint.sample`: sampling in one line by one."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
-from farpoint._client import Client
-from farpoint._connection.security import Tls
-from farpoint._connection.targets import DEFAULT_TARGET
-from farpoint._rpcs.methods import SampleOptions
-from farpoint._types import BatchArray, CloudArray, CloudLike, Counts
+from farpoint._connection.targets import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, checked_target
 from farpoint.errors import InvalidArgumentError
-from farpoint.results import Sample
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+if TYPE_CHECKING:  # gRPC is loaded with the first client
+    from farpoint._client import Client
+    from farpoint._connection.security import Security, Tls
 
-_TLS_FILES = ("FARPOINT_CA", "FARPOINT_CERTIFICATE", "FARPOINT_KEY", "FARPOINT_SERVER_NAME")
+_PREFIX = "FARPOINT_"
+_TRUE = ("1", "true", "t", "yes", "y", "on")
 
 
 @dataclass(frozen=True)
-class _Environment:
-    """The variables that the command `farpoint` reads too."""
+class Connection:
+    """A server, TLS and a token, as the variables FARPOINT_SERVER, ... and options name them."""
 
-    server: str
-    tls: Tls | bool
-    token: str | None = field(repr=False)
+    server: str | None = None
+    tls: bool | None = None
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    server_name: str | None = None
+    token_file: str | None = None
+    token: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_environment(cls, **options: Any) -> "Connection":
+        """Of the environment, overridden by options."""
+        found: Mapping[str, Any] = {
+            name: os.environ.get(_PREFIX + name.upper()) or None
+            for name in cls.__dataclass_fields__
+        }
+        tls = (found["tls"] or "").lower() in _TRUE
+        return cls(**{**found, "tls": tls, **options})
+
+    @property
+    def target(self) -> str:
+        """The server's address."""
+        return checked_target(self.server or DEFAULT_TARGET)
+
+    def connect(self, timeout: float = DEFAULT_TIMEOUT_S) -> "Client":
+        """A client of the server."""
+        from farpoint._client import Client
+
+        return Client(self.target, timeout=timeout, tls=self._tls(), token=self._token())
+
+    def security(self) -> "Security":
+        """For channels to the server that belong to no client."""
+        from farpoint._connection.security import read_security
+
+        return read_security(self.target, self._tls(), self._token())
+
+    def _tls(self) -> "Tls | bool":
+        from farpoint._connection.security import Tls
+
+        files = (self.ca, self.certificate, self.key, self.server_name)
+        return Tls(*files) if self.tls or any(files) else False
+
+    def _token(self) -> str | None:
+        if self.token_file is None:
+            return self.token
+        try:
+            return Path(self.token_file).read_text().strip()
+        except OSError as error:
+            raise InvalidArgumentError(
+                f"token file {self.token_file}: {error.strerror}", field="token"
+            ) from error
 
 
-@overload
-def sample(points: CloudArray, m: Counts = None, **options: "Unpack[SampleOptions]") -> Sample: ...
-
-
-@overload
-def sample(  # type: ignore[overload-overlap]  # a batch in one array is an array too
-    points: BatchArray | Sequence[CloudLike], m: Counts = None, **options: "Unpack[SampleOptions]"
-) -> list[Sample]: ...
-
-
-@overload
-def sample(points: CloudLike, m: Counts = None, **options: "Unpack[SampleOptions]") -> Sample: ...
-
-
-def sample(points: Any, m: Counts = None, **options: "Unpack[SampleOptions]") -> Any:
-    """Chooses m points of each cloud by farthest point sampling; see `Client.sample`.
-
-    The server is the one that the environment variable FARPOINT_SERVER names, else the one at
-    127.0.0.1:50051. FARPOINT_TLS, FARPOINT_CA, FARPOINT_CERTIFICATE, FARPOINT_KEY,
-    FARPOINT_SERVER_NAME, FARPOINT_TOKEN and FARPOINT_TOKEN_FILE are heeded as by the command
-    `farpoint`. The connection stays open for later calls.
-    """
-    return default_client().sample(points, m, **options)
-
-
-def default_client() -> Client:
+def default_client() -> "Client":
     """The process's client of the server that the environment names now."""
-    return _client(_read_environment())
+    return _client(Connection.from_environment())
 
 
 @lru_cache(maxsize=4)
-def _client(environment: _Environment) -> Client:
-    return Client(environment.server, tls=environment.tls, token=environment.token)
+def _client(connection: Connection) -> "Client":
+    return connection.connect()
 
 
-def _read_environment() -> _Environment:
-    files = [os.environ.get(name) or None for name in _TLS_FILES]
-    wanted = os.environ.get("FARPOINT_TLS", "").lower() in ("1", "true", "t", "yes", "y", "on")
-    return _Environment(
-        os.environ.get("FARPOINT_SERVER") or DEFAULT_TARGET,
-        Tls(*files) if wanted or any(files) else False,
-        _read_token(),
-    )
+if TYPE_CHECKING:
+    sample = default_client().sample  # with its overloads
+else:
 
+    def sample(points: Any, m: Any = None, **options: Any) -> Any:
+        """Chooses m points of each cloud by farthest point sampling; see `Client.sample`.
 
-def _read_token() -> str | None:
-    path = os.environ.get("FARPOINT_TOKEN_FILE")
-    if not path:
-        return os.environ.get("FARPOINT_TOKEN") or None
-    try:
-        return Path(path).read_text().strip()
-    except OSError as error:
-        raise InvalidArgumentError(f"token file {path}: {error.strerror}", field="token") from error
+        The server is the one that the environment variable FARPOINT_SERVER names, else the one at
+        127.0.0.1:50051. FARPOINT_TLS, FARPOINT_CA, FARPOINT_CERTIFICATE, FARPOINT_KEY,
+        FARPOINT_SERVER_NAME, FARPOINT_TOKEN and FARPOINT_TOKEN_FILE are heeded as by the command
+        `farpoint`. The connection stays open for later calls.
+        """
+        return default_client().sample(points, m, **options)

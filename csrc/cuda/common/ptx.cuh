@@ -1,5 +1,4 @@
-// What the CPU model of tests/ops/cuda/model replaces, which runs every other line of csrc/cuda as
-// it stands: dynamic shared memory, inline PTX.
+// Dynamic shared memory and inline PTX.
 #ifndef FARPOINT_CUDA_PTX_CUH
 #define FARPOINT_CUDA_PTX_CUH
 
@@ -75,9 +74,6 @@ __device__ inline void store_relaxed(Words* to, Words v) {
       "l"(v.low), "l"(v.high)
       : "memory");
 }
-
-// The CPU model counts the leaves that the tree kernel goes down to.
-__device__ inline void count_leaf() {}
 
 // Adds to adjacent values in global memory, at an address aligned to them all, and does not wait
 // for the sums. So many go at once.

@@ -2,6 +2,8 @@
 #include <ATen/Functions.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <array>
 #include <string_view>
 #include <tuple>
 
@@ -75,9 +77,24 @@ void run_brute(cuda::FpsBatch layout, const at::Tensor& values, const at::Tensor
                                                             current_stream(values.device())));
 }
 
+// A kernel, and none, the warps or every field of `TreeShape` for its tree.
+struct Choice {
+  cuda::FpsMethod method = cuda::FpsMethod::kAuto;
+  at::IntArrayRef tree;
+};
+
+cuda::FpsPlan plan_of(const cuda::FpsBatch& batch, const Choice& choice, int device) {
+  std::array<int, 5> tree = {};
+  std::copy(choice.tree.begin(), choice.tree.end(), tree.begin());
+  const auto [warps, levels, in_shared, sorts_in_block, partitions] = tree;
+  if (choice.tree.size() < 5) return cuda::fps_plan(batch, choice.method, device, warps);
+  const cuda::TreeShape shape = {warps, levels, in_shared != 0, sorts_in_block != 0, partitions};
+  return cuda::fps_plan_tree(batch, shape, device);
+}
+
 // `points` as they are sampled, and distances that are empty where they are not wanted.
 void run(cuda::FpsBatch batch, const at::Tensor& points, const at::Tensor& distances,
-         cuda::FpsMethod method = cuda::FpsMethod::kAuto, int warps = 0) {
+         const Choice& choice = {}) {
   const int64_t dims = points.size(-1);
   if (is_brute(points)) {
     return run_brute(batch, points.reshape({-1, dims}).t().contiguous(), distances, dims);
@@ -85,8 +102,8 @@ void run(cuda::FpsBatch batch, const at::Tensor& points, const at::Tensor& dista
   batch.xyz = points.const_data_ptr<float>();
   batch.distances = distances.numel() > 0 ? distances.mutable_data_ptr<float>() : nullptr;
   const int device = points.device().index();
-  const auto plan = cuda::fps_plan(batch, method, device, warps);
-  TORCH_CHECK_VALUE(method == cuda::FpsMethod::kAuto || method == plan.method,
+  const auto plan = plan_of(batch, choice, device);
+  TORCH_CHECK_VALUE(choice.method == cuda::FpsMethod::kAuto || choice.method == plan.method,
                     "method: this kernel cannot run clouds of ", batch.max_points,
                     " points on this device");
   const auto scratch = scratch_on(points, plan.scratch_bytes);
@@ -98,7 +115,8 @@ void run(cuda::FpsBatch batch, const at::Tensor& points, const at::Tensor& dista
 // themselves; for brute force `cut` ends clouds, which needs the distances, wanted or not.
 template <class Cut>
 Tensors sample(cuda::FpsBatch batch, const at::Tensor& points, at::IntArrayRef shape,
-               bool return_distances, const std::optional<at::Tensor>& radius, const Cut& cut) {
+               bool return_distances, const std::optional<at::Tensor>& radius, const Cut& cut,
+               const Choice& choice = {}) {
   const bool cuts = radius && is_brute(points);
   const auto radii = radius && !cuts ? radius->contiguous() : at::Tensor();
   auto sampled = outputs(points, shape, return_distances || cuts);
@@ -106,16 +124,15 @@ Tensors sample(cuda::FpsBatch batch, const at::Tensor& points, at::IntArrayRef s
   batch.radius = radii.defined() ? radii.const_data_ptr<float>() : nullptr;
   batch.indices = indices.mutable_data_ptr<int32_t>();
   if (indices.numel() > 0) {
-    run(batch, points, distances);
+    run(batch, points, distances, choice);
     if (cuts) cut(sampled);
   }
   return {indices, return_distances ? distances : at::empty({0}, distances.options())};
 }
 
-Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
-                              const std::optional<at::Tensor>& start,
-                              const std::optional<at::Tensor>& lengths, bool return_distances,
-                              const std::optional<at::Tensor>& radius) {
+Tensors sample_dense(const at::Tensor& xyz, int64_t m, const std::optional<at::Tensor>& start,
+                     const std::optional<at::Tensor>& lengths, bool return_distances,
+                     const std::optional<at::Tensor>& radius, const Choice& choice) {
   check_dense(xyz, m, start, lengths, radius);
   const c10::DeviceGuard guard(xyz.device());
   const auto points = sampled_coordinates(xyz);
@@ -123,8 +140,16 @@ Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
   auto batch = dense_batch(points, m);
   batch.lengths = pointer_or_null(sizes);
   batch.start = pointer_or_null(starts);
-  return sample(batch, points, {xyz.size(0), m}, return_distances, radius,
-                [&](const Tensors& sampled) { cut_dense(sampled, *radius); });
+  return sample(
+      batch, points, {xyz.size(0), m}, return_distances, radius,
+      [&](const Tensors& sampled) { cut_dense(sampled, *radius); }, choice);
+}
+
+Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
+                              const std::optional<at::Tensor>& start,
+                              const std::optional<at::Tensor>& lengths, bool return_distances,
+                              const std::optional<at::Tensor>& radius) {
+  return sample_dense(xyz, m, start, lengths, return_distances, radius, {});
 }
 
 Tensors furthest_point_sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
@@ -173,25 +198,23 @@ cuda::FpsMethod method_of(std::string_view name) {
   TORCH_CHECK_VALUE(false, "method: expected auto, grid, block, tree or partitioned, got ", name);
 }
 
-// One kernel by its name, for tests and benchmarks; 0 warps leave their number to the rule.
-Tensors cuda_fps(const at::Tensor& xyz, int64_t m, std::string_view method, int64_t warps) {
-  check_dense(xyz, m, std::nullopt, std::nullopt, std::nullopt);
+// One kernel by its name, for tests and benchmarks.
+Tensors cuda_fps(const at::Tensor& xyz, int64_t m, std::string_view method, at::IntArrayRef tree,
+                 const std::optional<at::Tensor>& start, const std::optional<at::Tensor>& lengths,
+                 bool return_distances, const std::optional<at::Tensor>& radius) {
   TORCH_CHECK_VALUE(is_spatial(xyz), "xyz: expected float32 coordinates in 3 dimensions");
-  TORCH_CHECK_VALUE(warps >= 0 && warps <= 16 && (warps & (warps - 1)) == 0,
-                    "warps: expected 0, 1, 2, 4, 8 or 16, got ", warps);
-  const c10::DeviceGuard guard(xyz.device());
-  const auto points = sampled_coordinates(xyz);
-  auto [indices, distances] = outputs(xyz, {xyz.size(0), m}, /*return_distances=*/true);
-  auto batch = dense_batch(points, m);
-  batch.indices = indices.mutable_data_ptr<int32_t>();
-  run(batch, points, distances, method_of(method), static_cast<int>(warps));
-  return {indices, distances};
+  TORCH_CHECK_VALUE(tree.size() <= 1 || tree.size() == 5,
+                    "tree: expected the number of warps or five numbers, got ", tree.size());
+  return sample_dense(xyz, m, start, lengths, return_distances, radius, {method_of(method), tree});
 }
 
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(farpoint, m) {
-  m.def("_cuda_fps(Tensor xyz, int m, str method, int warps=0) -> (Tensor, Tensor)");
+  m.def(
+      "_cuda_fps(Tensor xyz, int m, str method, int[] tree=[], Tensor? start=None, "
+      "Tensor? lengths=None, bool return_distances=True, Tensor? radius=None) "
+      "-> (Tensor, Tensor)");
 }
 
 TORCH_LIBRARY_IMPL(farpoint, CUDA, m) {

@@ -4,11 +4,11 @@
   the many copies of it, VoteNet's and OpenPCDet's among them;
 * `farpoint_ops.compat.pointops` for the ``pointops`` with offsets of Point Transformer and
   Pointcept;
-* `farpoint_ops.compat.pointops.batched` for the batched ``pointops`` of D-PCC and PointWeb.
-
+* `farpoint_ops.compat.pointops.batched` for the batched ``pointops`` of D-PCC and PointWeb;
 * `farpoint_ops.compat.pointnet2_stack` for OpenPCDet's ``pointnet2_stack.pointnet2_utils``;
 * `farpoint_ops.compat.pointnet2_batch_cuda` and `pointnet2_ext` for the extensions below;
-* `farpoint_ops.compat.mmcv`, `torch_cluster` and `pytorch3d` for the point cloud ops of these.
+* `farpoint_ops.compat.mmcv`, `torch_cluster`, `pytorch3d` and `knn_cuda` for the point cloud ops
+  of these.
 
 What differs from the originals, for all of them:
 

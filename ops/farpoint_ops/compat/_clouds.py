@@ -51,12 +51,6 @@ def cosine_pairs(cloud: Tensor, queries: Tensor) -> Tensor:
     return 1 - normalize(queries, dim=1) @ normalize(cloud, dim=1).T
 
 
-def in_space(points: Tensor) -> Tensor | None:
-    """(n, 3) of points of up to three dimensions, in which the ops search; None of others."""
-    dims = points.size(-1)
-    return pad(points, (0, 3 - dims)) if dims <= 3 else None
-
-
 def nearest_in(
     cloud: Tensor,
     queries: Tensor,
@@ -64,28 +58,44 @@ def nearest_in(
     pairs: Callable[[Tensor, Tensor], Tensor] = squared_pairs,
 ) -> Tensor:
     """Rows int64 (m, k) of the k <= n nearest points, nearest first, the lowest row on a tie."""
-    points, others = in_space(cloud), in_space(queries)
-    if pairs is squared_pairs and points is not None and others is not None:
-        return neighbors.knn(points.detach()[None], others.detach()[None], k)[0][0].long()
-    parts = torch.split(queries.detach(), max(1, _PAIRS // max(1, len(cloud))))
-    rows = [pairs(cloud.detach(), p).sort(dim=1, stable=True).indices[:, :k] for p in parts]
+    cloud, queries = cloud.detach(), queries.detach()
+    if pairs is squared_pairs and cloud.size(1) <= 3:
+        return neighbors.knn(_in_space(cloud), _in_space(queries), k)[0][0].long()
+    rows = [
+        pairs(cloud, part).sort(dim=1, stable=True).indices[:, :k]
+        for part in in_parts(queries, len(cloud))
+    ]
     return torch.cat(rows)
 
 
 def within(cloud: Tensor, queries: Tensor, radius: float, k: int) -> tuple[Tensor, Tensor]:
-    """Lowest k rows nearer than the radius, int64 (m, k), and which places are taken (m, k)."""
-    points, others = in_space(cloud), in_space(queries)
-    places = torch.arange(k, device=cloud.device)
-    if points is not None and others is not None:
-        idx, counts = neighbors.ball_query(points.detach()[None], others.detach()[None], radius, k)
-        return idx[0].long(), places < counts[0][:, None]
-    rows = []
-    for part in torch.split(queries.detach(), max(1, _PAIRS // max(1, len(cloud)))):
-        inside = squared_pairs(cloud.detach(), part) < radius * radius
-        order = (~inside).long().sort(dim=1, stable=True).indices[:, :k]
-        rows.append(order.where(inside.gather(1, order), -1))
-    found = pad(torch.cat(rows), (0, max(0, k - len(cloud))), value=-1)
-    return found.clamp(min=0), found >= 0
+    """Lowest k rows nearer than the radius, int64 (m, k), and which places are taken (m, k).
+
+    The first row found fills the places left, row 0 where there is none.
+    """
+    cloud, queries = cloud.detach(), queries.detach()
+    if cloud.size(1) <= 3:
+        idx, counts = neighbors.ball_query(_in_space(cloud), _in_space(queries), radius, k)
+        return idx[0].long(), torch.arange(k, device=idx.device) < counts[0][:, None]
+    parts = [
+        first_of(squared_pairs(cloud, part) < radius * radius, k)
+        for part in in_parts(queries, len(cloud))
+    ]
+    rows, taken = (torch.cat(values) for values in zip(*parts, strict=True))
+    return rows, taken
+
+
+def first_of(inside: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The first k columns of each row (m, n) that are inside, likewise, and which are taken."""
+    order = (~inside).long().sort(dim=1, stable=True).indices[:, :k]
+    taken = pad(inside.gather(1, order), (0, k - order.size(1)))
+    order = pad(order, (0, k - order.size(1)))
+    return order.where(taken, order[:, :1].where(taken[:, :1], 0)), taken
+
+
+def in_parts(queries: Tensor, points: int) -> tuple[Tensor, ...]:
+    """Queries of which each makes so many pairs, some millions of pairs at a time."""
+    return torch.split(queries, max(1, _PAIRS // max(1, points)))
 
 
 def sizes_of(batch: Tensor | None, points: Tensor, clouds: int | None) -> list[int]:
@@ -101,10 +111,13 @@ def sizes_of(batch: Tensor | None, points: Tensor, clouds: int | None) -> list[i
 
 
 def pairs_of_clouds(sizes: list[int], others: list[int]) -> Iterator[tuple[slice, slice]]:
-    """The rows of each cloud in two batches; a cloud that one of them lacks is empty there."""
-    count = max(len(sizes), len(others))
-    ends, other_ends = (
-        list(accumulate([*s, *[0] * (count - len(s))], initial=0)) for s in (sizes, others)
-    )
-    for b in range(count):
-        yield slice(ends[b], ends[b + 1]), slice(other_ends[b], other_ends[b + 1])
+    """The rows of each cloud in two batches, but for clouds that are empty in either."""
+    ends, other_ends = (list(accumulate(s, initial=0)) for s in (sizes, others))
+    for b, (size, other) in enumerate(zip(sizes, others, strict=False)):
+        if size and other:
+            yield slice(ends[b], ends[b + 1]), slice(other_ends[b], other_ends[b + 1])
+
+
+def _in_space(points: Tensor) -> Tensor:
+    """(n, D) -> (1, n, 3), in which the ops search."""
+    return pad(points, (0, 3 - points.size(1)))[None]

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from farpoint_ops import fps, neighbors
 from farpoint_ops.compat import pointnet2_stack as stack
-from farpoint_ops.compat._batched import GroupAll, fill_uniformly, group_around, join, nearest
-from farpoint_ops.compat.pointnet2 import three_interpolate
-from farpoint_ops.gather import gather_points as _gather_points
-from farpoint_ops.gather import group_points
+from farpoint_ops.compat._batched import GroupAll, query_and_group
+from farpoint_ops.compat.pointnet2 import furthest_point_sample, three_interpolate, three_nn
+from farpoint_ops.gather import gather_points, group_points
 
 __all__ = [
     "GroupAll",
@@ -33,21 +33,11 @@ __all__ = [
 ]
 
 
-def furthest_point_sample(points_xyz: Tensor, num_points: int) -> Tensor:
-    """(B, N, 3) -> the rows of the samples (B, num_points)."""
-    return fps.farthest_point_sample(points_xyz, num_points)
-
-
 def furthest_point_sample_with_dist(points_dist: Tensor, num_points: int) -> Tensor:
     """Distances of all pairs (B, N, N) -> the rows of the samples (B, num_points)."""
     rows = fps.farthest_point_sample_with_distances(points_dist, num_points)
     assert isinstance(rows, Tensor)
     return rows
-
-
-def gather_points(features: Tensor, indices: Tensor) -> Tensor:
-    """(B, C, N), (B, M) -> (B, C, M)."""
-    return _gather_points(features, indices)
 
 
 def grouping_operation(
@@ -56,10 +46,19 @@ def grouping_operation(
     features_batch_cnt: Tensor | None = None,
     indices_batch_cnt: Tensor | None = None,
 ) -> Tensor:
-    """(B, C, N), (B, M, K) -> (B, C, M, K); flat (N, C), (M, K) -> (M, C, K)."""
+    """(B, C, N), (B, M, K) -> (B, C, M, K); flat (N, C), (M, K) -> (M, C, K).
+
+    In a flat batch a row that its cloud does not have is 0.
+    """
     if features_batch_cnt is None or indices_batch_cnt is None:
         return group_points(features, indices)
-    return stack.grouping_operation(features, features_batch_cnt, indices, indices_batch_cnt)
+    sizes, firsts = (
+        values.repeat_interleave(indices_batch_cnt)[:, None]
+        for values in (features_batch_cnt, features_batch_cnt.cumsum(0) - features_batch_cnt)
+    )
+    exists = (indices >= 0) & (indices < sizes)
+    rows = (indices + firsts).where(exists, len(features))
+    return pad(features, (0, 0, 0, 1))[rows].transpose(1, 2)
 
 
 def ball_query(
@@ -95,12 +94,6 @@ def knn(k: int, xyz: Tensor, center_xyz: Tensor | None = None, transposed: bool 
     return neighbors.knn(xyz.detach(), centers.detach(), k)[0].transpose(1, 2).contiguous()
 
 
-def three_nn(target: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, N, 3), (B, M, 3) -> distances and rows of the three nearest of `source`, (B, N, 3)."""
-    idx, distance = nearest(source, target, 3)
-    return distance, idx
-
-
 class QueryAndGroup(nn.Module):
     """Groups of points in a shell around each center, or its nearest where `max_radius` is None."""
 
@@ -122,22 +115,9 @@ class QueryAndGroup(nn.Module):
         if max_radius is None and normalize_xyz:
             raise ValueError("normalize_xyz: expected a max_radius with it, got None")
         self.max_radius, self.min_radius, self.sample_num = max_radius, min_radius, sample_num
-        self.use_xyz, self.normalize_xyz, self.uniform_sample = (
-            *(use_xyz, normalize_xyz),
-            uniform_sample,
-        )
-        self.return_grouped_xyz, self.return_unique_cnt = return_grouped_xyz, return_unique_cnt
-        self.return_grouped_idx = return_grouped_idx
-
-    def _query(self, xyz: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows (B, M, K) and how many of each group are different (B, M)."""
-        if self.max_radius is None:
-            idx = neighbors.knn(xyz.detach(), centers.detach(), self.sample_num)[0]
-            found = min(self.sample_num, xyz.size(1))
-            return idx, torch.full_like(idx[..., 0], found)
-        return neighbors.ball_query(
-            xyz, centers, self.max_radius, self.sample_num, min_radius=self.min_radius
-        )
+        self.use_xyz, self.normalize_xyz = use_xyz, normalize_xyz
+        self.uniform_sample, self.return_unique_cnt = uniform_sample, return_unique_cnt
+        self.return_grouped_xyz, self.return_grouped_idx = return_grouped_xyz, return_grouped_idx
 
     def forward(
         self, points_xyz: Tensor, center_xyz: Tensor, features: Tensor | None = None
@@ -147,17 +127,17 @@ class QueryAndGroup(nn.Module):
         Then, where asked for, the coordinates as they are (B, 3, M, K), the numbers of different
         rows, float32 (B, M), and the rows (B, M, K).
         """
-        idx, counts = self._query(points_xyz, center_xyz)
-        if self.uniform_sample:
-            idx, unique = fill_uniformly(idx, counts)
-        grouped_xyz, relative = group_around(points_xyz, center_xyz, idx)
-        if self.normalize_xyz and self.max_radius is not None:
-            relative = relative / self.max_radius
-        grouped = None if features is None else group_points(features, idx)
-        answer = [join(relative, grouped, self.use_xyz)]
-        answer += [grouped_xyz] if self.return_grouped_xyz else []
-        answer += [unique] if self.return_unique_cnt else []
-        answer += [idx] if self.return_grouped_idx else []
+        groups = query_and_group(
+            *(points_xyz, center_xyz, features, self.max_radius, self.sample_num),
+            min_radius=self.min_radius,
+            use_xyz=self.use_xyz,
+            normalize=self.normalize_xyz,
+            uniformly=self.uniform_sample,
+        )
+        answer = [groups.joined]
+        answer += [groups.xyz] if self.return_grouped_xyz else []
+        answer += [groups.different] if self.return_unique_cnt else []
+        answer += [groups.idx] if self.return_grouped_idx else []
         return answer[0] if len(answer) == 1 else tuple(answer)
 
 

@@ -14,14 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from farpoint_ops import fps, neighbors
-from farpoint_ops.compat._applied import Applied
-from farpoint_ops.compat._batched import (
-    GroupAll,
-    fill_uniformly,
-    group_around,
-    join,
-    nearest,
-)
+from farpoint_ops.compat._batched import Applied, GroupAll, nearest, query_and_group
 from farpoint_ops.gather import gather_points, group_points
 from farpoint_ops.interpolate import interpolate
 
@@ -110,16 +103,15 @@ class QueryAndGroup(nn.Module):
         Then, where asked for, the coordinates as they were joined (B, 3, npoint, nsample), and
         the numbers of different rows, float32 (B, npoint).
         """
-        idx, counts = neighbors.ball_query(xyz, new_xyz, self.radius, self.nsample)
-        if self.sample_uniformly:
-            idx, unique = fill_uniformly(idx, counts)
-        _, relative = group_around(xyz, new_xyz, idx)
-        if self.normalize_xyz:
-            relative = relative / self.radius
-        grouped = None if features is None else group_points(features, idx)
-        answer = [join(relative, grouped, self.use_xyz)]
-        answer += [relative] if self.ret_grouped_xyz else []
-        answer += [unique] if self.ret_unique_cnt else []
+        groups = query_and_group(
+            *(xyz, new_xyz, features, self.radius, self.nsample),
+            use_xyz=self.use_xyz,
+            normalize=self.normalize_xyz,
+            uniformly=self.sample_uniformly,
+        )
+        answer = [groups.joined]
+        answer += [groups.relative] if self.ret_grouped_xyz else []
+        answer += [groups.different] if self.ret_unique_cnt else []
         return answer[0] if len(answer) == 1 else tuple(answer)
 
 

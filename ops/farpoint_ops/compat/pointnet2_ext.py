@@ -8,9 +8,8 @@ Change ``import pointnet2_ops._ext as _ext`` to
 import torch
 from torch import Tensor
 
-from farpoint_ops import fps, neighbors
-
-_OPS = torch.ops.farpoint
+from farpoint_ops import fps, gather, neighbors
+from farpoint_ops.interpolate import interpolate
 
 __all__ = [
     "ball_query",
@@ -32,20 +31,18 @@ def furthest_point_sampling(points: Tensor, nsamples: int) -> Tensor:
 
 def gather_points(points: Tensor, idx: Tensor) -> Tensor:
     """(B, C, N), (B, m) -> (B, C, m)."""
-    gathered: Tensor = _OPS.gather_points(points.detach(), idx)
-    return gathered
+    return gather.gather_points(points.detach(), idx)
 
 
 def gather_points_grad(grad_out: Tensor, idx: Tensor, n: int) -> Tensor:
     """(B, C, m), (B, m) -> (B, C, n)."""
-    grad: Tensor = _OPS.scatter_points(grad_out.detach(), idx, n)
+    grad: Tensor = torch.ops.farpoint.scatter_points(grad_out.detach(), idx, n)
     return grad
 
 
 def group_points(points: Tensor, idx: Tensor) -> Tensor:
     """(B, C, N), (B, m, k) -> (B, C, m, k)."""
-    grouped: Tensor = _OPS.group_points(points.detach(), idx)
-    return grouped
+    return gather.group_points(points.detach(), idx)
 
 
 def group_points_grad(grad_out: Tensor, idx: Tensor, n: int) -> Tensor:
@@ -66,11 +63,11 @@ def three_nn(unknown: Tensor, known: Tensor) -> list[Tensor]:
 
 def three_interpolate(points: Tensor, idx: Tensor, weight: Tensor) -> Tensor:
     """(B, C, m), (B, n, 3), (B, n, 3) -> (B, C, n)."""
-    out: Tensor = _OPS.interpolate(points.detach(), idx, weight.detach())
-    return out
+    return interpolate(points.detach(), idx, weight.detach())
 
 
 def three_interpolate_grad(grad_out: Tensor, idx: Tensor, weight: Tensor, m: int) -> Tensor:
     """(B, C, n), (B, n, 3), (B, n, 3) -> (B, C, m)."""
-    grad: Tensor = _OPS.interpolate_scatter(grad_out.detach(), idx, weight.detach(), m)
+    op = torch.ops.farpoint.interpolate_scatter
+    grad: Tensor = op(grad_out.detach(), idx, weight.detach(), m)
     return grad

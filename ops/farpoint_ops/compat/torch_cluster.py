@@ -41,14 +41,30 @@ def fps(
     batch_size: int | None = None,
     ptr: Tensor | list[int] | None = None,
 ) -> Tensor:
-    """Rows of the samples of each cloud: the share `ratio` of its points, rounded up; 0.5."""
+    """Rows of the samples of each cloud: the share `ratio` of its points, rounded up; 0.5.
+
+    With a `ratio` above 1 all points, each once.
+    """
+    rows: Tensor = _fps(src, batch, ratio, random_start, batch_size, ptr)
+    return rows
+
+
+@torch.jit.ignore  # type: ignore[untyped-decorator]  # so that scripted code may call fps
+def _fps(
+    src: Tensor,
+    batch: Tensor | None,
+    ratio: float | Tensor | None,
+    random_start: bool,
+    batch_size: int | None,
+    ptr: Tensor | list[int] | None,
+) -> Tensor:
     points = computable(src[:, None] if src.dim() == 1 else src.flatten(1))
     if ptr is None:
         sizes = torch.tensor(sizes_of(batch, points, batch_size))
     else:
         sizes = torch.as_tensor(ptr).cpu().diff()
     share = torch.as_tensor(0.5 if ratio is None else ratio).cpu().float().expand(len(sizes))
-    counts = (sizes.float() * share).ceil().long()[sizes > 0]
+    counts = (sizes.float() * share).ceil().long().minimum(sizes)[sizes > 0]
     if not counts.any():
         return torch.empty(0, dtype=torch.int64, device=src.device)
     offsets = pad(sizes[sizes > 0].cumsum(0), (1, 0))
@@ -73,10 +89,9 @@ def knn(
     pairs = cosine_pairs if cosine else squared_pairs
     for cloud, queries in _clouds(x, y, batch_x, batch_y, batch_size):
         count = min(k, cloud.stop - cloud.start)
-        if count and queries.stop > queries.start:
-            found = nearest_in(x[cloud], y[queries], count, pairs) + cloud.start
-            rows = torch.arange(queries.start, queries.stop, device=x.device)
-            edges.append(torch.stack([rows.repeat_interleave(count), found.flatten()]))
+        found = nearest_in(x[cloud], y[queries], count, pairs) + cloud.start
+        rows = torch.arange(queries.start, queries.stop, device=x.device)
+        edges.append(torch.stack([rows.repeat_interleave(count), found.flatten()]))
     return torch.cat(edges, dim=1)
 
 
@@ -95,9 +110,7 @@ def radius(
     x, y = _columns(x), _columns(y)
     edges = [torch.empty(2, 0, dtype=torch.int64, device=x.device)]
     most = max_num_neighbors + int(ignore_same_index)
-    for cloud, queries in _clouds(x, y, batch_x, batch_y, batch_size):
-        if cloud.stop == cloud.start or queries.stop == queries.start or r == 0:
-            continue
+    for cloud, queries in _clouds(x, y, batch_x, batch_y, batch_size) if r > 0 else ():
         found, taken = within(x[cloud], y[queries], r, most)
         found = found + cloud.start
         rows = torch.arange(queries.start, queries.stop, device=x.device)[:, None].expand_as(found)
@@ -156,12 +169,11 @@ def nearest(
 ) -> Tensor:
     """For each of `x` the row of the nearest of `y` in its cloud, (n,)."""
     x, y = _columns(x), _columns(y)
-    rows = torch.empty(len(x), dtype=torch.int64, device=x.device)
+    rows = torch.full((len(x),), -1, device=x.device)
     for cloud, points in _clouds(y, x, batch_y, batch_x, None):
-        if points.stop > points.start:
-            if cloud.stop == cloud.start:
-                raise ValueError("batch_y: expected a point in each cloud of x, got none in one")
-            rows[points] = nearest_in(y[cloud], x[points], 1)[:, 0] + cloud.start
+        rows[points] = nearest_in(y[cloud], x[points], 1)[:, 0] + cloud.start
+    if bool((rows < 0).any()):
+        raise ValueError("batch_y: expected a point in each cloud of x, got none in one")
     return rows
 
 
@@ -175,7 +187,7 @@ def grid_cluster(
     low = pos.min(0).values if start is None else start
     high = pos.max(0).values if end is None else end
     voxels = ((high - low) / size).long() + 1
-    strides = pad(voxels.cumprod(0)[:-1], (1, 0), value=1)
+    strides = pad(voxels.cumprod(0)[:-1], (1, 0), value=1.0)
     return (((pos - low) / size).long() * strides).sum(1)
 
 

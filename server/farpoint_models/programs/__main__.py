@@ -14,8 +14,7 @@ from typing import Any
 from torch import nn
 
 from farpoint_models.programs.export import TOLERANCE, export_program
-from farpoint_models.programs.manifest import Batching, Manifest
-from farpoint_models.programs.tensors import ProgramError, Role, TensorSpec
+from farpoint_models.programs.manifest import Batching, Manifest, ProgramError, Role, TensorSpec
 
 _EXAMPLE = """\
 example, a segmenter whose forward is (xyz, color) -> scores:

@@ -13,17 +13,18 @@ from torch.utils import _pytree as pytree
 
 from farpoint_models.programs.archive import check_ops
 from farpoint_models.programs.graph import graph_inputs, graph_outputs, size_range
-from farpoint_models.programs.manifest import FILE_NAME, Manifest
-from farpoint_models.programs.program import Program, load_program
-from farpoint_models.programs.tensors import (
+from farpoint_models.programs.manifest import (
     ALL_ROWS,
     CLOUDS,
+    FILE_NAME,
     OFFSETS,
     ROWS,
+    Manifest,
     ProgramError,
     Role,
     TensorSpec,
 )
+from farpoint_models.programs.program import Program, load_program
 
 TOLERANCE = 1e-5
 # Clouds, and points above the least that the manifest allows: of what is traced, which is like no

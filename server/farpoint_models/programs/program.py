@@ -11,10 +11,8 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from farpoint_models.programs.archive import open_archive
-from farpoint_models.programs.fold import fold
-from farpoint_models.programs.graph import check_fits
-from farpoint_models.programs.manifest import Manifest
-from farpoint_models.programs.tensors import ProgramError
+from farpoint_models.programs.graph import check_fits, fold
+from farpoint_models.programs.manifest import Manifest, ProgramError
 
 Flat: TypeAlias = Callable[[Sequence[Tensor]], list[Tensor]]
 # Calls of a package that may run at once: a server has two lanes.

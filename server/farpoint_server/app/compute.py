@@ -12,7 +12,7 @@ import torch
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.priority import background_threads
+from farpoint_server.engine.thread import background_threads
 from farpoint_server.memory import environment
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import manager_of
@@ -21,9 +21,8 @@ from farpoint_server.models.registry import Registry
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.scheduling.batcher import Batcher, first_done
 from farpoint_server.scheduling.cost import CostModel
-from farpoint_server.scheduling.lane import BatchMetrics
+from farpoint_server.scheduling.lane import BatchMetrics, Watchdog
 from farpoint_server.scheduling.placement import Placement, Scheduler
-from farpoint_server.scheduling.watchdog import Watchdog
 from farpoint_server.transport.health import Health
 
 Metrics: TypeAlias = Callable[[str], BatchMetrics]
@@ -71,18 +70,10 @@ class Compute:
 
     def _make_batcher(self, index: int, settings: Settings, metrics: Metrics) -> Batcher:
         engine = self.engines[index]
-        background = [] if engine.background is None else [engine.background]
-        watchdog = Watchdog(
-            settings.engine_timeout_s,
-            report=partial(self._report_engine, index),
-            lanes=1 + len(background),
-        )
+        watchdog = Watchdog(settings.engine_timeout_s, partial(self._report_engine, index))
         long_ns, is_cpu = int(settings.long_work_ms * 1e6), engine.device.type == "cpu"
         return Batcher(
-            [engine],
-            settings.batch_points,
-            watchdog,
-            background=background,
+            *(engine, settings.batch_points, watchdog),
             long_ns=long_ns,
             batch_ns=long_ns if long_ns and is_cpu else None,
             metrics=metrics(str(engine.device)),

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 
-from farpoint_server.config.models import DEFAULT
+from farpoint_server.config.limits import DEFAULT
 from farpoint_server.models.registry import Registry
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.services.for_all import CHANGING, answer_for_all

@@ -105,4 +105,4 @@ def _waits(compute: Compute) -> dict[str, Callable[[], float]]:
 
 
 def _least_wait(batchers: list[Batcher]) -> float:
-    return min(batcher.wait_s for batcher in batchers)
+    return min(batcher.wait_ns for batcher in batchers) / 1e9

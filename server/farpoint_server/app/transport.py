@@ -56,13 +56,11 @@ class Transport:
         )
         self.threads = ThreadPoolExecutor(2, "codec")
         self.shared_memory = SharedMemoryServer(settings)
-        load = None
-        if settings.load_reports == "on":
-            load = LoadReport(busy_s, max(1, devices.available_cores() // slot.count))
         limits = CallLimits(settings.max_concurrent_rpcs, settings.max_caller_rpcs, retry_ms)
+        cores = max(1, devices.available_cores() // slot.count)
         requests = RequestInterceptor(
-            *(self.in_flight, telemetry.calls, limits, self.outgoing),
-            *(settings.idle_timeout_s, load),
+            *(self.in_flight, telemetry.calls, limits, self.outgoing, settings.idle_timeout_s),
+            LoadReport(busy_s, cores) if settings.load_reports == "on" else None,
         )
         interceptors = [*telemetry.interceptors, requests]
         self.servers = GrpcServers(settings, interceptors, is_first=slot.index == 0)
@@ -72,9 +70,8 @@ class Transport:
             gzip=settings.compression == "on",
         )
         self.http = HttpPort(settings, self.servers, bodies)
-        self._probe = HttpServer(
-            "--probe-listen", settings.probe_listen, shared=settings.process_count > 1
-        )
+        is_shared = settings.process_count > 1
+        self._probe = HttpServer("--probe-listen", settings.probe_listen, shared=is_shared)
 
     async def start(
         self,

@@ -98,8 +98,8 @@ def decode_encode_request(request: ParsedEncodeRequest) -> EncoderInput:
 
 def serialize_encode_response(
     model: str, request: ParsedEncodeRequest, arrived: float, outcome: Outcome[list[StageOutput]]
-) -> list[Buffer]:
-    """The EncodeResponse as chunks."""
+) -> bytes:
+    """The EncodeResponse."""
     chunks: list[Buffer] = [Response(model=model).SerializeToString()]
     for stage in outcome.result:
         chunks += length_delimited(Response.STAGES_FIELD_NUMBER, _serialize_stage(request, stage))
@@ -109,7 +109,7 @@ def serialize_encode_response(
         server_ms=(time.monotonic() - arrived) * 1e3,
     )
     chunks.append(Response(timings=timings).SerializeToString())
-    return chunks
+    return b"".join(chunks)
 
 
 def _serialize_stage(request: ParsedEncodeRequest, stage: StageOutput) -> list[Buffer]:

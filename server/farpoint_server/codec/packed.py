@@ -1,4 +1,4 @@
-"""farpoint.v1.PackedCloud messages as arrays: coordinates are read in place, through strides."""
+"""farpoint.v1.PackedCloud messages: bounded, and read in place through strides."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -7,13 +7,136 @@ import numpy as np
 import numpy.typing as npt
 
 from farpoint.v1 import packed_cloud_pb2, tensor_pb2
-from farpoint_server.codec.dtypes import ELEMENT_TYPES, widened
-from farpoint_server.codec.packed_layout import AXES, PACKED, Layout, parse_layout
+from farpoint_server.codec.dtypes import ELEMENT_TYPES, POINT_TYPES, DataType, widened
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.tensors import RequestLimits
+from farpoint_server.codec.tensors import MAX_NAME, MAX_PACKED_FIELDS, RequestLimits, enum_name
 from farpoint_server.codec.wire import Buffer, tensor_chunks
 from farpoint_server.engine.types import Int32s
-from farpoint_server.errors import InvalidRequestError
+from farpoint_server.errors import InvalidRequestError, quoted
+
+PACKED = "packed_cloud"
+AXES = ("x", "y", "z")
+_FLOAT32, _FLOAT64 = tensor_pb2.DATA_TYPE_FLOAT32, tensor_pb2.DATA_TYPE_FLOAT64
+
+
+class Axis(NamedTuple):
+    """Where the numbers of one coordinate lie in a record."""
+
+    data_type: int
+    offset: int
+    dtype: np.dtype[Any]
+    """With the byte order of the cloud; bfloat16 as its bits."""
+
+
+class Layout(NamedTuple):
+    """A checked description: all that it names lies within `size` bytes."""
+
+    data_type: DataType
+    """Of the points, once they are a tensor."""
+    axes: tuple[Axis, Axis, Axis]
+    width: int
+    height: int
+    point_step: int
+    row_step: int
+
+    @property
+    def points(self) -> int:
+        """How many there are, finite or not."""
+        return self.width * self.height
+
+    @property
+    def size(self) -> int:
+        """Bytes from the first point to the end of the last."""
+        return (self.height - 1) * self.row_step + self.width * self.point_step
+
+
+def parse_layout(cloud: packed_cloud_pb2.PackedCloud, limits: RequestLimits) -> Layout:
+    """The description of a packed cloud, whatever its data is; raises InvalidRequestError."""
+    width, height, step = cloud.width, cloud.height, cloud.point_step
+    # One after the other: no number is multiplied before it is known to be small.
+    _check_number("width", width, 1, limits.points, "the points that a request may have")
+    _check_number("height", height, 1, limits.points // width, f"rows of {width} points")
+    if not step:
+        raise InvalidRequestError(f"{PACKED}.point_step", "1 or more bytes", step)
+    row = width * step
+    if cloud.row_step and cloud.row_step < row:
+        expected = f"{row} or more, {width} points of {step} bytes"
+        raise InvalidRequestError(f"{PACKED}.row_step", expected, cloud.row_step)
+    # A row_step beyond the only row means nothing.
+    row_step = cloud.row_step if cloud.row_step and height > 1 else row
+    axes = _parse_fields(cloud)
+    return Layout(_point_type(axes), axes, width, height, step, row_step)
+
+
+def _check_number(name: str, value: int, low: int, high: int, meaning: str) -> None:
+    if not low <= value <= high:
+        raise InvalidRequestError(f"{PACKED}.{name}", f"{low} to {high}, {meaning}", value)
+
+
+def _parse_fields(cloud: packed_cloud_pb2.PackedCloud) -> tuple[Axis, Axis, Axis]:
+    """The coordinates among the fields, all of which lie within a record."""
+    if len(cloud.fields) > MAX_PACKED_FIELDS:
+        raise InvalidRequestError(
+            f"{PACKED}.fields", f"at most {MAX_PACKED_FIELDS}", len(cloud.fields)
+        )
+    spans = [_span(field, i, cloud.point_step) for i, field in enumerate(cloud.fields)]
+    names = [field.name for field in cloud.fields]
+    if any(names.count(axis) != 1 for axis in AXES):
+        given = quoted(", ".join(names)) if names else "none"
+        raise InvalidRequestError(f"{PACKED}.fields", "x, y and z once each", given)
+    places = [names.index(axis) for axis in AXES]
+    for place, axis in zip(places, AXES, strict=True):
+        begin, end = spans[place]
+        for i, (other_begin, other_end) in enumerate(spans):
+            if i != place and other_begin < end and begin < other_end:
+                expected = f"other bytes than {begin} to {end - 1}, which are {axis}"
+                got = f"{other_begin} to {other_end - 1}"
+                raise InvalidRequestError(f"{PACKED}.fields[{i}].offset", expected, got)
+    x, y, z = (_axis(cloud, place) for place in places)
+    return x, y, z
+
+
+def _span(field: packed_cloud_pb2.PackedField, i: int, step: int) -> tuple[int, int]:
+    """The first byte of a field in a record, and the first behind it."""
+    path = f"{PACKED}.fields[{i}]"
+    if len(field.name) > MAX_NAME:
+        expected = f"at most {MAX_NAME} characters"
+        raise InvalidRequestError(f"{path}.name", expected, len(field.name))
+    element = ELEMENT_TYPES.get(field.data_type)
+    if element is None:
+        name = enum_name(tensor_pb2.DataType, field.data_type)
+        raise InvalidRequestError(f"{path}.data_type", "a DataType of the contract", name)
+    most = step // element.itemsize
+    if field.count > most:
+        expected = f"at most {most}, which fill the point_step of {step} bytes"
+        raise InvalidRequestError(f"{path}.count", expected, field.count)
+    size = element.itemsize * max(field.count, 1)
+    if field.offset + size > step:
+        expected = f"{size} bytes within the point_step of {step} bytes"
+        raise InvalidRequestError(f"{path}.offset", expected, f"an offset of {field.offset}")
+    return field.offset, field.offset + size
+
+
+def _axis(cloud: packed_cloud_pb2.PackedCloud, place: int) -> Axis:
+    field = cloud.fields[place]
+    if field.data_type == tensor_pb2.DATA_TYPE_BOOL:
+        path = f"{PACKED}.fields[{place}].data_type"
+        raise InvalidRequestError(path, "a number for a coordinate", "DATA_TYPE_BOOL")
+    if field.count > 1:
+        path = f"{PACKED}.fields[{place}].count"
+        raise InvalidRequestError(path, "1 number for a coordinate", field.count)
+    dtype = ELEMENT_TYPES[field.data_type].newbyteorder(">" if cloud.is_bigendian else "<")
+    return Axis(field.data_type, field.offset, dtype)
+
+
+def _point_type(axes: tuple[Axis, Axis, Axis]) -> DataType:
+    """One type that holds every value of the three, or FLOAT64."""
+    types = {axis.data_type for axis in axes}
+    if len(types) == 1 and types < set(POINT_TYPES):
+        return POINT_TYPES[POINT_TYPES.index(axes[0].data_type)]
+    fits = all(axis.dtype.itemsize <= 2 or axis.data_type == _FLOAT32 for axis in axes)
+    return _FLOAT32 if fits else _FLOAT64
+
 
 _FLOAT64, _BFLOAT16 = tensor_pb2.DATA_TYPE_FLOAT64, tensor_pb2.DATA_TYPE_BFLOAT16
 # Integers up to here are exact in float64.
@@ -27,6 +150,11 @@ class PackedView(NamedTuple):
     data: Buffer
     is_shared: bool = False
     """Whether the caller may change the data meanwhile."""
+
+    @property
+    def is_aligned(self) -> bool:
+        """True: columns are aligned where they are read."""
+        return True
 
     @property
     def field(self) -> str:

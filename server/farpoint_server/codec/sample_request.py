@@ -1,4 +1,4 @@
-"""SampleRequest messages: parsed, and validated without a look at the coordinates."""
+"""SampleRequest messages, alone and in streams: parsed, and validated without their coordinates."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,8 +6,7 @@ from typing import NamedTuple
 from farpoint.v1 import packed_cloud_pb2, sampling_pb2, tensor_pb2
 from farpoint_server.codec import wire
 from farpoint_server.codec.method import read_method
-from farpoint_server.codec.packed import PackedView, parse_packed
-from farpoint_server.codec.packed_layout import PACKED
+from farpoint_server.codec.packed import PACKED, PackedView, parse_layout, parse_packed
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.codec.tensors import (
     MAX_ATTRIBUTES,
@@ -17,6 +16,7 @@ from farpoint_server.codec.tensors import (
     RequestLimits,
     TensorView,
     check_points,
+    data_bytes,
     parse_tensor,
     read_covering_radius,
     read_lengths,
@@ -212,3 +212,50 @@ def _parse_attributes(
         field = f"attributes[{i}].values"
         views[attribute.name] = parse_tensor(attribute.values, field, regions=regions)
     return tuple(views.items())
+
+
+def read_upload_data(raw: bytes, clouds: int) -> Buffer | None:
+    """The data in a serialized SampleLargeRequest; None if it holds something else."""
+    try:
+        rest, data = cut(memoryview(raw), sampling_pb2.SampleLargeRequest.POINTS_DATA_FIELD_NUMBER)
+        if not rest:
+            return data
+    except UnusualError:
+        pass
+    kind = sampling_pb2.SampleLargeRequest
+    message = read_message(raw, kind, limits_of(kind, clouds))
+    return message.points_data if message.HasField("points_data") else None
+
+
+def read_stream_message(raw: bytes, clouds: int) -> tuple[SampleMessage, int]:
+    """The request in a serialized SampleStreamRequest, and its mode; raises InvalidRequestError."""
+    kind = sampling_pb2.SampleStreamRequest
+    check = limits_of(kind, clouds)
+    if len(raw) >= wire.SPLIT_BYTES:
+        try:
+            rest, request = cut(memoryview(raw), kind.REQUEST_FIELD_NUMBER)
+            return read_sample_message(request, clouds), read_message(rest, kind, check).mode
+        except UnusualError:
+            pass
+    message = read_message(raw, kind, check)
+    return SampleMessage(message.request, None, len(raw)), message.mode
+
+
+def upload_size(
+    request: sampling_pb2.SampleRequest, limits: RequestLimits, max_bytes: int
+) -> tuple[int, int]:
+    """Points of a request without their data, and the bytes that are to come."""
+    name = points_field(request)
+    if held := len(getattr(request, name).data):
+        expected = "none: points_data has it"
+        raise InvalidRequestError(f"request.{name}.data", expected, f"{held} bytes")
+    if request.HasField("packed_cloud"):
+        layout = parse_layout(request.packed_cloud, limits)
+        points, size = layout.points, layout.size
+    else:
+        check_points(request.points, limits)
+        points, size = request.points.shape[0], data_bytes(request.points, "points")
+    if size > max_bytes:
+        field = name if name == PACKED else "points.shape"
+        raise InvalidRequestError(field, f"at most {max_bytes} bytes of points", size)
+    return points, size

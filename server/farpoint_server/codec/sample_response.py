@@ -51,6 +51,13 @@ def response_bytes(request: ParsedSampleRequest, outcome: Outcome[Samples]) -> i
 
 def serialize_sample_response(
     arrived: float, decoded: DecodedSampleRequest, outcome: Outcome[Samples]
+) -> bytes:
+    """The SampleResponse."""
+    return b"".join(sample_response_chunks(arrived, decoded, outcome))
+
+
+def sample_response_chunks(
+    arrived: float, decoded: DecodedSampleRequest, outcome: Outcome[Samples]
 ) -> list[Buffer]:
     """The SampleResponse as chunks."""
     request, samples = decoded.request, outcome.result

@@ -29,13 +29,9 @@ class Regions:
         self._max_read_bytes = max_read_bytes
         self._retry_ms = retry_ms
         self._maps: dict[bytes, mmap.mmap] = {}
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    @property
-    def size(self) -> int:
+        self.size = 0
         """Bytes of all regions."""
-        return self._bytes
+        self._lock = threading.Lock()
 
     def add(self, descriptor: int) -> bytes:
         """Maps a memory object; returns the name that only its owner learns.
@@ -50,14 +46,14 @@ class Regions:
         name = secrets.token_bytes(NAME_BYTES)
         with self._lock:
             self._maps[name] = self._map(descriptor, size)
-            self._bytes += size
+            self.size += size
         return name
 
     def remove(self, name: bytes) -> None:
         """Forgets a region; its memory is unmapped at once, or after the last request in it."""
         with self._lock:
             memory = self._maps.pop(name)
-            self._bytes -= len(memory)
+            self.size -= len(memory)
         # Other threads go on meanwhile, unlike in the destructor.
         with suppress(BufferError):
             memory.close()
@@ -92,8 +88,8 @@ class Regions:
             return None if memory is None else memoryview(memory)
 
     def _map(self, descriptor: int, size: int) -> mmap.mmap:
-        if self._bytes + size > self._max_bytes:
-            held = f"the server shares {self._bytes} bytes of at most {self._max_bytes}"
+        if self.size + size > self._max_bytes:
+            held = f"the server shares {self.size} bytes of at most {self._max_bytes}"
             raise OverloadedError(f"{held}; no room for {size} more", self._retry_ms)
         try:
             return mmap.mmap(descriptor, size, prot=mmap.PROT_READ)

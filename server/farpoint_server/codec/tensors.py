@@ -45,22 +45,31 @@ def enum_name(enum: Enum, value: int) -> str:
 
 
 class TensorView(NamedTuple):
-    """A checked tensor over the bytes that arrived, aligned for its type."""
+    """A checked tensor over the bytes that arrived."""
 
     data_type: DataType
     shape: tuple[int, ...]
     data: Buffer
     is_shared: bool = False
-    """Whether the caller may change the data meanwhile, and it may not be aligned either."""
+    """Whether the caller may change the data meanwhile."""
     field: str = "points"
     """Of a request, with these points."""
 
-    def owned(self) -> "TensorView":
-        """With the data copied if it is shared: what was checked must still hold when it is used.
+    @property
+    def is_aligned(self) -> bool:
+        """Whether no element lies across its natural boundary, which the kernels need."""
+        # An object's own bytes begin at such a boundary.
+        if isinstance(self.data, bytes) or not len(self.data):
+            return True
+        return bool(np.frombuffer(self.data, ELEMENT_TYPES[self.data_type]).flags.aligned)
 
-        The kernels lay out their memory by the values that they read, and read them again.
+    def owned(self) -> "TensorView":
+        """Aligned, and no longer shared: what was checked must still hold when it is used.
+
+        The kernels lay out their memory by the values that they read, and read them again. Large
+        data is copied without the interpreter's lock.
         """
-        if not self.is_shared:
+        if not self.is_shared and self.is_aligned:
             return self
         copied = np.frombuffer(self.data, np.uint8).copy()
         return self._replace(data=copied.data, is_shared=False)
@@ -102,7 +111,7 @@ def parse_tensor(
     if arrived != size:
         expected = f"{size} bytes for {shape} of {enum_name(tensor_pb2.DataType, data_type)}"
         raise InvalidRequestError(f"{field}.data", expected, f"{arrived} bytes")
-    return TensorView(data_type, shape, _aligned(data, data_type))
+    return TensorView(data_type, shape, data)
 
 
 def check_shape(sizes: Sequence[int], field: str) -> tuple[int, ...]:
@@ -145,17 +154,6 @@ def _head(tensor: tensor_pb2.Tensor, field: str) -> tuple[DataType, tuple[int, .
     shape = check_shape(tensor.shape, field)
     # Python integers: a product that overflows 64 bits must not look small.
     return data_type, shape, math.prod(shape) * element.itemsize
-
-
-def _aligned(data: Buffer, data_type: DataType) -> Buffer:
-    """The kernels read whole numbers, which may not lie across their natural boundaries."""
-    # An object's own bytes begin at such a boundary.
-    is_aligned = (
-        isinstance(data, bytes)
-        or not len(data)
-        or np.frombuffer(data, ELEMENT_TYPES[data_type]).flags.aligned
-    )
-    return data if is_aligned else bytes(data)
 
 
 def read_lengths(values: Sequence[int], points: int, limits: RequestLimits) -> Int64s:

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 
 from farpoint_server.engine.devices import available_cores, describe_missing_code
-from farpoint_server.engine.priority import prepare_thread
 from farpoint_server.engine.sample import SampleBatch
-from farpoint_server.engine.thread import EngineThread, inline_limit_ns
+from farpoint_server.engine.thread import EngineThread, inline_limit_ns, prepare_thread
 from farpoint_server.engine.transfer.cuda import CudaDevice
 from farpoint_server.engine.transfer.pipeline import DEPTH, Pipeline
 from farpoint_server.engine.types import Answer, Batch, Clouds, Work

@@ -12,7 +12,7 @@ from farpoint_ops import random_sample_ragged, voxel_grid_mean, voxel_grid_sampl
 from farpoint_server.engine.sample import GPU_LAUNCH_NS, GPU_POINT_NS, MARGIN
 from farpoint_server.engine.transfer.device import Array
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import MethodClouds, RandomRows, Samples, SoloWork
+from farpoint_server.engine.types import MethodClouds, RandomRows, Samples, SoloWork, halves
 
 # On one core, to within a factor of two: calling torch, and per point of a million (CPU time, a
 # Xeon, a busy machine).
@@ -65,33 +65,21 @@ class MethodWork(SoloWork[Samples]):
 
     def halve(self) -> "tuple[MethodWork, MethodWork] | None":
         """Two requests of about as many clouds; None for a single cloud."""
-        middle = len(self.clouds.lengths) // 2
-        if middle == 0:
+        if len(self.clouds.lengths) == 1:
             return None
-        return self._part(slice(middle)), self._part(slice(middle, None))
+        left, right = (self._part(rows, part) for rows, part in halves(self.clouds.lengths))
+        return left, right
 
-    def _part(self, part: slice) -> "MethodWork":
+    def _part(self, rows: slice, part: slice) -> "MethodWork":
         clouds, method = self.clouds, self.clouds.method
-        offsets = np.append(0, clouds.lengths.cumsum())
         if isinstance(method, RandomRows):
             method = RandomRows(method.seeds[part])
-        some = MethodClouds(
-            clouds.points[offsets[:-1][part][0] : offsets[1:][part][-1]],
-            clouds.lengths[part],
-            clouds.sample_counts[part],
-            method,
-        )
-        return replace(self, clouds=some)
+        points, counts = clouds.points[rows], clouds.sample_counts[part]
+        return replace(self, clouds=MethodClouds(points, clouds.lengths[part], counts, method))
 
     def join(self, first: Samples, second: Samples) -> Samples:
         """The answer to a request from those to its halves, of which this is the first."""
-        rows = np.concatenate([first.rows, second.rows + np.int32(self.point_count)])
-        counts = points = None
-        if first.counts is not None and second.counts is not None:
-            counts = np.concatenate([first.counts, second.counts])
-        if first.points is not None and second.points is not None:
-            points = np.concatenate([first.points, second.points])
-        return Samples(rows, None, counts, points)
+        return first.join(second, self.point_count)
 
     def run(
         self,

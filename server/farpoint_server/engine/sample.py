@@ -12,8 +12,9 @@ import torch
 
 import farpoint_ops  # noqa: F401  registers the ops
 from farpoint_server.engine.submit import KernelInputs, submit
+from farpoint_server.engine.transfer.device import Array
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import Clouds, Float32s, Float64s, Int32s, Int64s, Samples
+from farpoint_server.engine.types import Clouds, Float32s, Float64s, Int32s, Int64s, Samples, halves
 
 # What the CPU kernel takes, to within a factor of two, as it reckons itself where it decides how
 # many threads a cloud is worth: for scans, surfaces and noise, alone or a thousand clouds at once.
@@ -119,28 +120,17 @@ class SampleBatch:
     def halve(self) -> "tuple[SampleBatch, SampleBatch] | None":
         """Two parts of the only request, of about as many clouds; None for a single cloud."""
         (clouds,) = self.requests
-        middle = len(clouds.lengths) // 2
-        if middle == 0:
+        if len(clouds.lengths) == 1:
             return None
-        row = int(clouds.lengths[:middle].sum())
         left, right = (
             SampleBatch([_part(clouds, rows, part)], self.cancelled[part])
-            for rows, part in (
-                (slice(row), slice(middle)),
-                (slice(row, None), slice(middle, None)),
-            )
+            for rows, part in halves(clouds.lengths)
         )
         return left, right
 
     def join(self, first: Samples, second: Samples) -> Samples:
         """The answer to a request from those to its halves, of which this is the first."""
-        rows = np.concatenate([first.rows, second.rows + np.int32(self.point_count)])
-        counts = distances = None
-        if first.counts is not None and second.counts is not None:
-            counts = np.concatenate([first.counts, second.counts])
-        if first.distances is not None and second.distances is not None:
-            distances = np.concatenate([first.distances, second.distances])
-        return Samples(rows, distances, counts)
+        return first.join(second, self.point_count)
 
     def run(
         self,
@@ -163,10 +153,11 @@ class SampleBatch:
     def _submit(self, pipeline: Pipeline[Any]) -> "Future[list[Samples]]":
         inputs = _kernel_inputs(self.requests)
 
-        def answer(rows: Int32s | None, distances: Float32s | None) -> list[Samples]:
-            if rows is None:
+        def answer(outputs: Sequence[Array]) -> list[Samples]:
+            if not outputs:
                 return [_NOTHING] * len(self)
-            return _split(self.requests, rows, distances)
+            rows, *distances = outputs
+            return _split(self.requests, rows, distances[0] if distances else None)
 
         points = [clouds.points for clouds in self.requests]
         return submit(points, inputs, self.cancelled, pipeline, answer)

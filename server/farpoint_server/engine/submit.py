@@ -36,7 +36,7 @@ def submit(
     inputs: KernelInputs,
     cancelled: Int32s,
     pipeline: Pipeline[Any],
-    answer: Callable[[Int32s | None, Float32s | None], T],
+    answer: Callable[[Sequence[Array]], T],
 ) -> "Future[T]":
     """Samples every cloud of a batch.
 
@@ -49,11 +49,10 @@ def submit(
         cancelled: Shape (B,): nonzero for each cloud that is cancelled.
         pipeline: To the GPU.
         answer: Given rows (S,) of the joined points, and distances (S,) if any request asked for
-            them; None for both where all was cancelled.
+            them; nothing where all was cancelled.
     """
     samples = int(inputs.sample_offsets[-1])
-    longest = int(np.diff(inputs.offsets).max())
-    most_samples = int(np.diff(inputs.sample_offsets).max())
+    longest, most = (int(np.diff(o).max()) for o in (inputs.offsets, inputs.sample_offsets))
 
     def kernel(
         joined: torch.Tensor,
@@ -67,16 +66,12 @@ def submit(
         outputs: tuple[torch.Tensor, torch.Tensor] = (
             torch.ops.farpoint.furthest_point_sample_ragged(
                 *(joined, offsets, slots, starts),
-                *(samples, longest, most_samples),
+                *(samples, longest, most),
                 *(inputs.with_distances, radii),
             )
         )
         return outputs if inputs.with_distances else outputs[:1]
 
-    def finish(outputs: Sequence[Array]) -> T:
-        rows = outputs[0] if outputs else None
-        return answer(rows, outputs[1] if len(outputs) > 1 else None)
-
     arrays = (points, [inputs.offsets], [inputs.sample_offsets], [inputs.starts])
     radii = () if inputs.radii is None else ([inputs.radii],)
-    return pipeline.submit((*arrays, *radii), kernel, finish)
+    return pipeline.submit((*arrays, *radii), kernel, answer)

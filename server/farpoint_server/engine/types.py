@@ -1,6 +1,6 @@
 """Types that the codec, the scheduler and the engines share: arrays of a request, work, batches."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -69,6 +69,14 @@ class MethodClouds:
     method: Method
 
 
+def halves(lengths: Int64s) -> Iterator[tuple[slice, slice]]:
+    """Rows and clouds of the first half of a request, and of the second."""
+    middle = len(lengths) // 2
+    row = int(lengths[:middle].sum())
+    yield slice(row), slice(middle)
+    yield slice(row, None), slice(middle, None)
+
+
 class Samples(NamedTuple):
     """The answer to one request: its S samples, one cloud after the other."""
 
@@ -80,6 +88,12 @@ class Samples(NamedTuple):
     """Shape (B,): samples of each cloud where the points decided; None for as asked."""
     points: Float32s | Float64s | None = None
     """Shape (S, 3): what stands for the rows, if not they themselves."""
+
+    def join(self, second: "Samples", points: int) -> "Samples":
+        """The answer to a request from those to its halves, of which the first has `points`."""
+        rows = np.concatenate([self.rows, second.rows + np.int32(points)])
+        pairs = zip(self[1:], second[1:], strict=True)
+        return Samples(rows, *(None if a is None else np.concatenate([a, b]) for a, b in pairs))
 
 
 @dataclass(frozen=True)

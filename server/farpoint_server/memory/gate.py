@@ -16,23 +16,19 @@ class Gate:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._readers = 0
+        self.readers = 0
+        """Batches that are inside now."""
         self._writing = False
         self._insisting = 0
         self.waiting = 0
         """Threads that wait until no batch is inside."""
-
-    @property
-    def readers(self) -> int:
-        """Batches that are inside now."""
-        return self._readers
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """A batch; waits only for a trim that runs or that insists."""
         with self._changed:
             self._changed.wait_for(lambda: not self._writing and not self._insisting)
-            self._readers += 1
+            self.readers += 1
         try:
             yield
         finally:
@@ -43,13 +39,13 @@ class Gate:
         with self._lock:
             if self._writing or self._insisting:
                 return False
-            self._readers += 1
+            self.readers += 1
         return True
 
     def leave(self) -> None:
         """Ends a batch."""
         with self._lock:
-            self._readers -= 1
+            self.readers -= 1
             # No other thread waits for readers.
             if self._insisting or self.waiting:
                 self._changed.notify_all()
@@ -60,14 +56,14 @@ class Gate:
         Must be called by a thread that is reading; what is returned may be called by any.
         """
         with self._changed:
-            self._readers += 1
+            self.readers += 1
         return self.leave
 
     def wait_until_empty(self, timeout_s: float) -> bool:
         """Waits, outside, for a moment without batches; whether there was one in time."""
         with self._changed:
             self.waiting += 1
-            empty = self._changed.wait_for(lambda: not self._readers, timeout_s)
+            empty = self._changed.wait_for(lambda: not self.readers, timeout_s)
             self.waiting -= 1
         return empty
 
@@ -75,7 +71,7 @@ class Gate:
     def try_exclusive(self) -> Iterator[bool]:
         """A trim that does not wait; yields whether it may go ahead."""
         with self._changed:
-            entered = not self._readers and not self._writing
+            entered = not self.readers and not self._writing
             self._writing = self._writing or entered
         try:
             yield entered
@@ -93,7 +89,7 @@ class Gate:
         with self._changed:
             self._insisting += 1
             entered = self._changed.wait_for(
-                lambda: not self._readers and not self._writing, give_up - time.monotonic()
+                lambda: not self.readers and not self._writing, give_up - time.monotonic()
             )
             self._insisting -= 1
             self._writing = self._writing or entered

@@ -39,8 +39,31 @@ def split(request: ProgramInput) -> list[Cloud]:
     return clouds
 
 
+def groups(
+    lengths: Int64s, most_rows: int = CALL_ROWS, most_clouds: int | None = None, spread: int = 2
+) -> Iterator[Int64s]:
+    """The clouds that share a padded call, shortest first, by their places.
+
+    Args:
+        lengths: Of all clouds.
+        most_rows: Of a call of several clouds, padding included.
+        most_clouds: Of a call; None is without limit.
+        spread: Longest over shortest cloud of a call: with 2 at most half its rows are padding.
+    """
+    order = np.argsort(lengths, kind="stable")
+    begin = 0
+    for end in range(1, len(order) + 1):
+        if end < len(order) and end - begin != most_clouds:
+            longest = lengths[order[end]]
+            rows = longest * (end - begin + 1)
+            if longest <= spread * lengths[order[begin]] and rows <= most_rows:
+                continue
+        yield order[begin:end]
+        begin = end
+
+
 def calls(lengths: Int64s, manifest: Manifest) -> Iterator[Int64s]:
-    """The clouds that share each call, by their places; with padding at most half are zeros."""
+    """The clouds that share each call, by their places."""
     if not manifest.has_clouds:
         yield from np.arange(len(lengths))[:, None]
         return
@@ -48,20 +71,16 @@ def calls(lengths: Int64s, manifest: Manifest) -> Iterator[Int64s]:
     most_rows = min(CALL_ROWS, manifest.limit("P")[1] or CALL_ROWS)
     if batching is Batching.ALONE:
         yield np.arange(len(lengths))
-        return
-    is_ragged = manifest.is_ragged
-    order = np.arange(len(lengths)) if is_ragged else np.argsort(lengths, kind="stable")
-    spread = {Batching.PADDED: 2}.get(batching, 1)
-    begin = rows = 0
-    for end, place in enumerate(order):
-        length = int(lengths[place])
-        more = rows + length if is_ragged else length * (end - begin + 1)
-        fits = is_ragged or length <= spread * lengths[order[begin]]
-        if end > begin and (more > most_rows or end - begin == most or not fits):
-            yield order[begin:end]
-            begin, more = end, length
-        rows = more
-    yield order[begin:]
+    elif batching is not Batching.RAGGED:
+        yield from groups(lengths, most_rows, most, 2 if batching is Batching.PADDED else 1)
+    else:
+        begin = rows = 0
+        for end, length in enumerate(lengths.tolist()):
+            rows += length
+            if end > begin and (rows > most_rows or end - begin == most):
+                yield np.arange(begin, end)
+                begin, rows = end, length
+        yield np.arange(begin, len(lengths))
 
 
 def call_rows(lengths: Int64s, manifest: Manifest) -> int:

@@ -10,10 +10,16 @@ import torch
 from farpoint_models import DensityEncoder
 from farpoint_server.engine.transfer.device import Array
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import EncoderInput, Int64s, SoloWork, StageOutput, concatenate
+from farpoint_server.engine.types import (
+    EncoderInput,
+    Int64s,
+    SoloWork,
+    StageOutput,
+    concatenate,
+    halves,
+)
+from farpoint_server.models.batching import groups
 
-# Rows of one padded batch. More do not make a forward pass faster, only larger.
-GROUP_ROWS = 1 << 16
 # Tensors of (samples, neighbors, hidden) that a stage holds at once, as seen on a CPU.
 NEIGHBORHOOD_TENSORS = 8
 # A forward pass on one core: calling its layers, and per byte of its widest stage. Within a quarter
@@ -72,12 +78,12 @@ class EncodeWork(SoloWork[list[StageOutput]]):
     def halve(self) -> "tuple[EncodeWork, EncodeWork] | None":
         """Two requests of about as many clouds; None for a single cloud."""
         clouds = self.clouds
-        middle = len(clouds.lengths) // 2
-        if middle == 0:
+        if len(clouds.lengths) == 1:
             return None
-        row = int(clouds.lengths[:middle].sum())
-        left = EncoderInput(clouds.points[:row], clouds.attributes[:row], clouds.lengths[:middle])
-        right = EncoderInput(clouds.points[row:], clouds.attributes[row:], clouds.lengths[middle:])
+        left, right = (
+            EncoderInput(clouds.points[rows], clouds.attributes[rows], clouds.lengths[part])
+            for rows, part in halves(clouds.lengths)
+        )
         return replace(self, clouds=left), replace(self, clouds=right)
 
     def join(self, first: list[StageOutput], second: list[StageOutput]) -> list[StageOutput]:
@@ -90,20 +96,6 @@ class EncodeWork(SoloWork[list[StageOutput]]):
         each_point = 3 * 3 + 2 * (1 + config.attributes + config.channels)
         each_sample = config.neighbors * (config.hidden * NEIGHBORHOOD_TENSORS + config.channels)
         return int(4 * rows * (each_point + config.rates[0] * each_sample))
-
-
-def groups(lengths: Int64s) -> Iterator[Int64s]:
-    """The clouds that share a forward pass, shortest first: at most half its rows are padding."""
-    order = np.argsort(lengths, kind="stable")
-    begin = 0
-    for end in range(1, len(order) + 1):
-        if end < len(order):
-            longest = lengths[order[end]]
-            rows = longest * (end - begin + 1)
-            if longest <= 2 * lengths[order[begin]] and rows <= GROUP_ROWS:
-                continue
-        yield order[begin:end]
-        begin = end
 
 
 def run_encoder(

@@ -11,7 +11,7 @@ import torch
 from farpoint_models.programs import Batching, Manifest
 from farpoint_models.programs.program import Flat
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import ProgramInput, ProgramOutput
+from farpoint_server.engine.types import ProgramInput, ProgramOutput, halves
 from farpoint_server.errors import InvalidRequestError, shortened
 from farpoint_server.memory.oom import is_out_of_memory, is_sticky
 from farpoint_server.models.batching import (
@@ -142,21 +142,18 @@ class ProgramBatch:
         (request,) = self.requests
         if not _is_cut(self.program, request):
             return None
-        middle = len(request.lengths) // 2
-        row = int(request.lengths[:middle].sum())
-        halves = (
+        first, second = (
             ProgramInput(
                 request.lengths[clouds],
                 {name: array[rows] for name, array in request.rows.items()},
                 {name: array[clouds] for name, array in request.values.items()},
             )
-            for rows, clouds in (
-                (slice(row), slice(middle)),
-                (slice(row, None), slice(middle, None)),
-            )
+            for rows, clouds in halves(request.lengths)
         )
-        first, second = (ProgramBatch(self.program, [half], self.cancelled) for half in halves)
-        return first, second
+        return (
+            ProgramBatch(self.program, [first], self.cancelled),
+            ProgramBatch(self.program, [second], self.cancelled),
+        )
 
     def join(self, first: Outputs, second: Outputs) -> Outputs:
         """The outputs of a request from those of its halves."""

@@ -1,14 +1,14 @@
 """Registry of the loaded models, by name: load, warm up, unload."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
 from farpoint_models import weights
-from farpoint_server.config.models import DEFAULT
+from farpoint_server.config.limits import DEFAULT
 from farpoint_server.engine.engine import Engine
 from farpoint_server.errors import (
     InvalidRequestError,
@@ -52,21 +52,20 @@ class Registry:
         self._engines = engines
         self._readiness = readiness
         self._models: dict[str, LoadedModel] = {}
-        self._sources: dict[str, Path | None] = {DEFAULT_NAME: None}
+        self.sources: dict[str, Path | None] = {DEFAULT_NAME: None}
+        """The file of each model that is or was loaded; None for farpoint_models' weights."""
 
     @property
     def models(self) -> list[LoadedModel]:
         """All that are ready; the first is the one for requests that name none."""
         return list(self._models.values())
 
-    @property
-    def sources(self) -> Mapping[str, Path | None]:
-        """The file of each model that is or was loaded; None for farpoint_models' weights."""
-        return self._sources
-
     def get(self, name: str) -> LoadedModel:
         """The model of a name; raises NotFoundError."""
-        return self._find(name)
+        if name not in self._models:
+            known = ", ".join(self._models) or "none"
+            raise NotFoundError(f"model: expected one that is loaded ({known}), got {quoted(name)}")
+        return self._models[name]
 
     def encoder(self, name: str) -> LoadedEncoder:
         """The encoder of a name, or the first one for an empty name.
@@ -76,7 +75,7 @@ class Registry:
             InvalidRequestError: it is an exported model.
         """
         encoders = [m.name for m in self._models.values() if isinstance(m, LoadedEncoder)]
-        model = self._find(name or next(iter(encoders), ""))
+        model = self.get(name or next(iter(encoders), ""))
         if not isinstance(model, LoadedEncoder):
             raise InvalidRequestError("model", "an encoder (infer runs others)", quoted(name))
         return model
@@ -96,7 +95,7 @@ class Registry:
         """
         self._check_name(name)
         model = self._models[name] = await load_model(name, path, self._engines, is_tried=is_tried)
-        self._sources[name] = path
+        self.sources[name] = path
         await self._readiness.know(name)
         log.info("model loaded", model=name, path=str(path or DEFAULT))
         return model
@@ -115,15 +114,9 @@ class Registry:
 
     async def unload(self, name: str) -> None:
         """Unloads a model; requests that use it still hold it. Raises NotFoundError."""
-        del self._models[self._find(name).name]
+        del self._models[self.get(name).name]
         await self._readiness.forget(name)
         log.info("model unloaded", model=name)
-
-    def _find(self, name: str) -> LoadedModel:
-        if name not in self._models:
-            known = ", ".join(self._models) or "none"
-            raise NotFoundError(f"model: expected one that is loaded ({known}), got {quoted(name)}")
-        return self._models[name]
 
     def _check_name(self, name: str) -> None:
         if not NAME.fullmatch(name):

@@ -27,6 +27,11 @@ PATIENCE_S = 10.0
 log = structlog.get_logger("farpoint.supervisor")
 
 
+def drain_limit_s(settings: Settings) -> float:
+    """Seconds after which a process that drains is killed."""
+    return settings.drain_grace_s + settings.drain_timeout_s + PATIENCE_S
+
+
 class Child:
     """A process from its start to its end.
 
@@ -126,7 +131,7 @@ class Child:
         if self._sick > MAX_SICK:
             # It may hold calls that it can answer still.
             self.signal(signal.SIGTERM)
-            await asyncio.sleep(settings.drain_grace_s + settings.drain_timeout_s + PATIENCE_S)
+            await asyncio.sleep(drain_limit_s(settings))
         self.signal(signal.SIGKILL)
 
     def _fault(self) -> str | None:

@@ -41,11 +41,6 @@ class Link:
         """Says that calls are answered, and what the line of the log has to say of it."""
         self._say("ready", fields=fields, pid=os.getpid())
 
-    def stop(self) -> None:
-        """Says no more."""
-        if self._beating is not None:
-            self._beating.cancel()
-
     def _live(self) -> None:
         # On a thread: an event loop may be busy for seconds in a process that is not frozen.
         while True:

@@ -15,7 +15,7 @@ from pathlib import Path
 import structlog
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes.child import PATIENCE_S, Child
+from farpoint_server.processes.child import Child, drain_limit_s
 from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.ports import Ports
 from farpoint_server.processes.slot import ProcessSlot, share
@@ -41,7 +41,7 @@ class Supervisor:
 
     def __init__(self, settings: Settings, merger: LogMerger, folder: Path) -> None:
         self._count = count = settings.process_count
-        self._drain_s = settings.drain_grace_s + settings.drain_timeout_s + PATIENCE_S
+        self._drain_s = drain_limit_s(settings)
         self._settings, self._merger, self._folder = share(settings, count), merger, folder
         self._children = [Child(index) for index in range(count)]
         self._may_begin, self._stopping = asyncio.Event(), asyncio.Event()

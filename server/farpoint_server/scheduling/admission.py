@@ -41,22 +41,14 @@ class Admission:
         self._share_points = int(caller_share * max_points)
         self._share_bytes = int(caller_share * max_bytes)
         self._clock = clock
-        self._points = 0
-        self._bytes = 0
+        self.points = 0
+        """Of the requests that are inside now."""
+        self.bytes = 0
+        """Of their messages and of responses that are not sent yet."""
         self._callers: dict[str, list[int]] = {}
         """Points and bytes of each caller who holds some."""
         self._shut_out: tuple[str, float] = ("", -float("inf"))
         """Who was refused last with nothing inside, and when."""
-
-    @property
-    def points(self) -> int:
-        """Points of the requests that are inside now."""
-        return self._points
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the requests that are inside now."""
-        return self._bytes
 
     def check_headroom(self) -> None:
         """Raises OverloadedError if not even a request of one point would fit."""
@@ -92,8 +84,8 @@ class Admission:
             del self._callers[caller]
 
     def _count(self, caller: str, points: int, size: int) -> None:
-        self._points += points
-        self._bytes += size
+        self.points += points
+        self.bytes += size
         held = self._callers.setdefault(caller, [0, 0])
         held[0] += points
         held[1] += size
@@ -102,7 +94,7 @@ class Admission:
         self, caller: str, points: int, size: int, own_points: int = 0, own_size: int = 0
     ) -> None:
         held = self._callers.get(caller)
-        total_points, total_bytes = self._points + points, self._bytes + size
+        total_points, total_bytes = self.points + points, self.bytes + size
         if held is not None and self._has_others(caller):
             self._check_share(held[0] > own_points, "points", held[0], points, self._share_points)
             self._check_share(held[1] > own_size, "bytes", held[1], size, self._share_bytes)
@@ -111,8 +103,8 @@ class Admission:
         if held is None:
             self._shut_out = caller, self._clock()
         for unit, inside, more, most in (
-            ("points", self._points, points, self.max_points),
-            ("bytes", self._bytes, size, self.max_bytes),
+            ("points", self.points, points, self.max_points),
+            ("bytes", self.bytes, size, self.max_bytes),
         ):
             if inside + more > most:
                 message = f"the server holds {inside} {unit} of at most {most}; no room for {more}"

@@ -1,13 +1,13 @@
 """Dynamic batching: which lane work waits in, for whom, and what is refused instead.
 
-Work that is predicted to be long waits in a lane of its own, whose engines run behind those of
-the other lane, so that short work passes it. Small work that meets an idle engine of a CPU is not
+Work that is predicted to be long waits in a lane of its own, whose engine runs behind that of the
+other lane, so that short work passes it. Small work that meets an idle engine of a CPU is not
 queued at all (see engine/thread.py).
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Any, TypeVar
 
@@ -16,10 +16,8 @@ from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import Answer, Outcome, Work
 from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, EngineHungError
 from farpoint_server.scheduling.cost import CostModel
-from farpoint_server.scheduling.job import Job
-from farpoint_server.scheduling.lane import BatchMetrics, Lane
-from farpoint_server.scheduling.queue import JobQueue
-from farpoint_server.scheduling.watchdog import HUNG, Watchdog
+from farpoint_server.scheduling.lane import HUNG, BatchMetrics, Lane, Watchdog
+from farpoint_server.scheduling.queue import Job, JobQueue
 
 # A deadline is refused at once where the work is predicted to take so many times as long.
 CLEARLY = 2
@@ -28,15 +26,14 @@ T = TypeVar("T")
 
 
 class Batcher:
-    """Engines behind one queue for short work, and as many behind another one for long work.
+    """An engine behind a queue for short work, and its background engine behind one for long work.
 
     Args:
-        engines: Each runs one batch at a time, or as many as its depth.
+        engine: Runs one batch at a time, or as many as its depth; without a background engine all
+            work waits in one queue.
         batch_points: Points after which a batch takes no further request; a request that is
             larger by itself makes a batch of its own.
         watchdog: Watches every batch that runs; one without limit if None.
-        background: Engines for long work, in the order of `engines`; without them all work waits
-            in one queue.
         long_ns: Predicted nanoseconds above which work is long.
         batch_ns: Predicted nanoseconds after which a batch takes no further request; None is
             without limit, as for a GPU, which runs the clouds of a batch in parallel.
@@ -47,46 +44,44 @@ class Batcher:
 
     def __init__(
         self,
-        engines: Sequence[Engine],
+        engine: Engine,
         batch_points: int,
         watchdog: Watchdog | None = None,
         *,
-        background: Sequence[Engine] = (),
         long_ns: int = 0,
         batch_ns: int | None = None,
         metrics: BatchMetrics | None = None,
         costs: CostModel | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        lanes = [engines, background] if background else [engines]
-        watchdog = watchdog or Watchdog(None, len(engines), lanes=len(lanes))
-        self._watchdog = watchdog
+        watchdog = watchdog or Watchdog(None)
         self._clock = clock
         self._costs = costs = costs or CostModel()
         self._long_ns = long_ns
         self._metrics = metrics or BatchMetrics()
         self._lanes = [
             Lane(
-                *(lane, JobQueue(batch_points, batch_ns), watchdog, index, costs, self._metrics),
+                *(each, JobQueue(batch_points, batch_ns), watchdog, index, costs, self._metrics),
                 clock,
             )
-            for index, lane in enumerate(lanes)
+            for index, each in enumerate((engine, engine.background))
+            if each is not None
         ]
         self._short, self._long = self._lanes[0], self._lanes[-1]
 
     @property
     def waiting_requests(self) -> int:
-        """Requests that no engine has begun."""
+        """Requests that have not begun."""
         return sum(lane.queue.count for lane in self._lanes)
 
     @property
     def waiting_points(self) -> int:
-        """Points of the requests that no engine has begun."""
+        """Points of the requests that have not begun."""
         return sum(lane.queue.points for lane in self._lanes)
 
     @property
     def busy_s(self) -> float:
-        """Seconds that engines have been at batches, of the lane where that is most."""
+        """Seconds that the engine has been at batches, of the lane where that is most."""
         return max(lane.busy_s for lane in self._lanes)
 
     def start(self) -> None:
@@ -104,7 +99,7 @@ class Batcher:
         await first_done(*(lane.died.wait() for lane in self._lanes))
 
     async def run(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
-        """Does work that is small at once, if an engine is idle; queues other work.
+        """Does work that is small at once, if the engine is idle; queues other work.
 
         When the caller is cancelled or its time is over, its work leaves the queue, or the kernel
         that is at it.
@@ -116,35 +111,27 @@ class Batcher:
         Raises:
             DeadlinePassedError: the work was not done in time, or is predicted not to be.
             OverloadedError: there is not enough memory now.
-            EngineHungError: no engine answers.
+            EngineHungError: the engine does not answer.
             DeviceFailedError: the device works no more.
         """
         if not self._short.queue.count and (timeout_s is None or timeout_s > 0):
-            if self._watchdog.hung_lanes[self._short.index]:
+            if self._short.is_hung:
                 raise EngineHungError(HUNG)
-            begun = self._clock()
-            for engine in self._short.engines:
-                if work.cost_ns > engine.inline_ns:
-                    continue
-                answer = engine.run_inline_if_idle(work)
-                if answer is not None:
-                    self._metrics.requests(1)
-                    self._metrics.device_requests(1)
-                    self._metrics.points(work.point_count)
-                    seconds = self._clock() - begun
-                    self._metrics.seconds(seconds)
-                    return Outcome(answer, 0.0, seconds * 1e3)
+            begun, engine = self._clock(), self._short.engine
+            answer = engine.run_inline_if_idle(work) if work.cost_ns <= engine.inline_ns else None
+            if answer is not None:
+                self._metrics.requests(1)
+                self._metrics.device_requests(1)
+                self._metrics.points(work.point_count)
+                seconds = self._clock() - begun
+                self._metrics.seconds(seconds)
+                return Outcome(answer, 0.0, seconds * 1e3)
         return await self._enqueue(work, timeout_s)
 
     @property
     def wait_ns(self) -> int:
         """Predicted nanoseconds of all that waits and runs."""
         return sum(lane.wait_ns for lane in self._lanes)
-
-    @property
-    def wait_s(self) -> float:
-        """The same in seconds."""
-        return self.wait_ns / 1e9
 
     def completion_ns(self, work: Work[Any]) -> float:
         """Predicted nanoseconds until work would be done that came now; infinite while it hangs."""
@@ -158,12 +145,12 @@ class Batcher:
     async def _enqueue(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
         cost_ns, loop = self._costs.predict_ns(work), asyncio.get_running_loop()
         lane = self._long if cost_ns > self._long_ns else self._short
-        if self._watchdog.hung_lanes[lane.index]:
+        if lane.is_hung:
             raise EngineHungError(HUNG)
         job = Job(work, loop.create_future(), request_context.caller.get(), cost_ns, self._clock())
         timer = None
         if timeout_s is not None:
-            predicted_s = lane.queue.ahead_ns(job) / 1e9 / len(lane.engines)
+            predicted_s = lane.queue.ahead_ns(job) / 1e9
             if predicted_s > CLEARLY * timeout_s:
                 self._refuse_if_known(work, predicted_s, timeout_s)
             timer = loop.call_later(timeout_s, _expire, job)

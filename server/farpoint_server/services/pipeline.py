@@ -38,7 +38,7 @@ from farpoint_server.transport.receive import Receiver, receive
 # Less is decoded or serialized on the event loop, 0.12 ms for a megabyte: the way to another thread
 # costs more CPU, and gRPC itself copies every message there.
 INLINE_BYTES = 3 << 20
-# float32 is only looked at, for NaN and infinity: a megabyte takes 25 us, and float64 120.
+# Aligned float32 is only looked at, for NaN and infinity: a megabyte takes 25 us, and float64 120.
 INLINE_FLOAT32_BYTES = 1 << 23
 # The cost of a radius is computed from every point: a quarter of a millisecond for these.
 INLINE_RADIUS_POINTS = 10_000
@@ -104,8 +104,9 @@ class SampleCall(Call[Samples, T]):
         self.model, self.lengths, self.points = NAME, request.lengths, tensor.shape[0]
         self.size = request.message_bytes + shared_bytes
         is_float32 = type(tensor) is TensorView and tensor.data_type == DATA_TYPE_FLOAT32
+        is_used_as_is = is_float32 and tensor.is_aligned
         self.is_small = (
-            len(tensor.data) <= (INLINE_FLOAT32_BYTES if is_float32 else INLINE_BYTES)
+            len(tensor.data) <= (INLINE_FLOAT32_BYTES if is_used_as_is else INLINE_BYTES)
             and shared_bytes <= INLINE_BYTES
             and (request.covering_radius is None or self.points <= INLINE_RADIUS_POINTS)
         )
@@ -113,6 +114,7 @@ class SampleCall(Call[Samples, T]):
     def decode(self) -> Any:
         """As Call."""
         decoded = decode_sample_request(self._request)
+        self._request = decoded.request  # what it is a copy of is not kept
         self.serialize = partial(self._to_response, decoded)
         return decoded.work
 
@@ -167,8 +169,7 @@ class Pipeline:
         del raw, message  # what the points need of it, they hold
         call = SampleCall(request, partial(serialize_sample_response, arrived))
         del request
-        chunks = await self.run(call, context.time_remaining())
-        return b"".join(chunks)
+        return await self.run(call, context.time_remaining())
 
     async def receive(self, context: Context) -> bytes:
         """The one message of a call; raises ServiceError without headroom for it."""

@@ -61,8 +61,7 @@ class SamplingServicer:
             ),
             partial(serialize_encode_response, model.name, request, arrived),
         )
-        chunks = await self.pipeline.run(call, context.time_remaining())
-        return b"".join(chunks)
+        return await self.pipeline.run(call, context.time_remaining())
 
     async def sample_stream(self, _: object, context: Context) -> None:
         """SampleStream."""

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from functools import partial
+from typing import Any
 
 import grpc
 import numpy as np
@@ -12,9 +13,10 @@ from farpoint_server.codec.sample_request import (
     SampleMessage,
     check_message_size,
     parse_sample_request,
+    read_upload_data,
+    upload_size,
 )
-from farpoint_server.codec.sample_response import serialize_sample_response
-from farpoint_server.codec.streaming import read_upload_data, upload_size
+from farpoint_server.codec.sample_response import sample_response_chunks
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.codec.wire import length_delimited, read_message
 from farpoint_server.codec.wire_limits import limits_of
@@ -45,11 +47,14 @@ async def handle(pipeline: Pipeline, context: Context) -> bytes:
         message = SampleMessage(head, data, head.ByteSize())
         request = parse_sample_request(message, pipeline.limits)
         del message, data
-        call = SampleCall(request, partial(serialize_sample_response, arrived))
+        call = SampleCall(request, partial(_serialize, arrived))
         del request
-        chunks = await pipeline.run(call, context.time_remaining(), is_admitted=True)
+        return await pipeline.run(call, context.time_remaining(), is_admitted=True)
+
+
+def _serialize(arrived: float, *answered: Any) -> bytes:
     field = sampling_pb2.SampleLargeResponse.RESPONSE_FIELD_NUMBER
-    return b"".join(length_delimited(field, chunks))
+    return b"".join(length_delimited(field, sample_response_chunks(arrived, *answered)))
 
 
 async def _receive_head(context: Context, limits: RequestLimits) -> sampling_pb2.SampleRequest:

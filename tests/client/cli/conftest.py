@@ -4,21 +4,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
-
-from farpoint.cli.app import app
-
-
-def run_farpoint(*arguments: object, server: str | None = None, **options: Any) -> Result:
-    """Runs `farpoint`; `server` stands for FARPOINT_SERVER."""
-    words = [str(argument) for argument in arguments]
-    return CliRunner(env={"FARPOINT_SERVER": server}).invoke(app, words, **options)
+from tests.support.command import Result, run_farpoint
 
 
 @pytest.fixture
 def farpoint() -> Callable[..., Result]:
-    """Runs `farpoint`."""
-    return run_farpoint
+    """Runs `farpoint`; `server` stands for FARPOINT_SERVER."""
+
+    def run(*arguments: object, server: str | None = None) -> Result:
+        return run_farpoint(*arguments, env={"FARPOINT_SERVER": server})
+
+    return run
 
 
 @pytest.fixture

@@ -73,6 +73,28 @@ def test_the_others_are_done_when_one_of_many_fails(sample, tmp_path):
     assert len(read_cloud(tmp_path / "out" / "simple.las")) == 2
 
 
+def test_failures_in_json_are_objects_like_the_rest(sample, tmp_path):
+    (tmp_path / "empty.csv").touch()
+    words = ["-m", 2, "-o", tmp_path / "out", "--json"]
+    result = sample(tmp_path / "empty.csv", cloud_file("simple.las"), *words)
+    assert (result.exit_code, result.stderr) == (1, "")
+    failed, done = (json.loads(line) for line in result.stdout.splitlines())
+    assert failed["input"] == str(tmp_path / "empty.csv")
+    assert (failed["kind"], done["samples"]) == ("CloudFileError", 2)
+    assert "0 points" in failed["error"]
+    alone = sample(tmp_path / "none.csv", *words)
+    assert alone.exit_code == 2
+    assert "No such file" in json.loads(alone.stdout)["error"]
+
+
+def test_quiet_prints_failures_only(sample, tmp_path):
+    (tmp_path / "empty.csv").touch()
+    words = ["-m", 2, "-o", f"{tmp_path}/out/", "-q"]
+    assert sample(cloud_file("simple.las"), *words).output == ""
+    result = sample(tmp_path / "empty.csv", cloud_file("lamppost.pcd"), *words)
+    assert (result.stdout, result.stderr.count("\n")) == ("", 1)
+
+
 WRONG = {
     "too many samples": (["{las}", "-m", "2000", "-o", "{tmp}/a.las"], 2, "m must be from 1 to"),
     "no such file": (["{tmp}/none.ply", "-m", "1", "-o", "{tmp}/a.ply"], 2, "No such file"),
@@ -80,6 +102,8 @@ WRONG = {
     "unwritable": (["{las}", "-m", "1", "-o", "{tmp}/none/a.las"], 2, "No such file"),
     "itself": (["{tmp}/a.csv", "-m", "1", "-o", "{tmp}"], 2, "would replace an input"),
     "two alike": (["{las}", "{las}", "-m", "1", "-o", "{tmp}/out"], 2, "two inputs"),
+    "unknown option": (["{las}", "--no-such-option"], 2, "unrecognized arguments"),
+    "no number": (["{las}", "--radius", "x"], 2, "invalid float value: 'x'"),
     "two to stdout": (["{las}", "{las}", "-m", "1", "-o", "-"], 2, "takes one input, got 2"),
     "too late": (["{las}", "-m", "1", "-o", "{tmp}/a.las", "--timeout", "0"], 2, "above 0"),
 }
@@ -111,6 +135,21 @@ def test_info(server, farpoint):
     assert "cpu: A processor" in result.stdout
     as_json = json.loads(farpoint("info", "--json", server=server.target).stdout)
     assert as_json["limits"]["request_points"] == 20
+
+
+def test_info_of_a_file(farpoint, tmp_path):
+    source = cloud_file("autzen_trim_part.laz")
+    shown = farpoint("info", source).stdout
+    assert "points     2200\n" in shown
+    assert "bounds     636023.12 848941.72 406.43 to 637177.98 849471.25 513.98\n" in shown
+    assert "unit       foot\n" in shown
+    assert "intensity (uint16)" in shown
+    (tmp_path / "a.bin").write_bytes(np.zeros((2, 5), "<f4"))
+    read = farpoint("info", tmp_path / "a.bin", "--columns", "x,y,z,i,ring", "--json")
+    known = json.loads(read.stdout)
+    assert (known["points"], known["bounds"]) == (2, [[0, 0, 0], [0, 0, 0]])
+    assert known["attributes"] == {"i": "float32", "ring": "float32"}
+    assert farpoint("info", tmp_path / "none.las").exit_code == 2
 
 
 def test_info_without_a_server(farpoint):
@@ -159,6 +198,13 @@ def test_health_of_one_service(health_server, farpoint):
     assert (unknown.stdout, unknown.exit_code) == ("SERVICE_UNKNOWN\n", 1)
 
 
+def test_health_in_json(health_server, farpoint):
+    target, answers = health_server
+    answers[b""] = HEALTH["SERVING"]
+    result = farpoint("health", "--json", server=target)
+    assert json.loads(result.stdout) == {"service": "", "status": "SERVING"}
+
+
 def test_health_without_a_server(farpoint):
     result = farpoint("health", server="127.0.0.1:1")
     assert result.exit_code == 1
@@ -202,7 +248,7 @@ def test_attributes_that_a_format_does_not_hold_are_named(sample, tmp_path):
     assert "intensity" in json.loads(result.stdout)["notes"][-1]
 
 
-@pytest.mark.parametrize("module", ["farpoint.cli.app", "typer", "farpoint.cli.sample.run"])
+@pytest.mark.parametrize("module", ["farpoint.cli.app", "argparse", "farpoint.cli.sample.run"])
 def test_ctrl_c_during_the_imports_is_one_line(tmp_path, module):
     (tmp_path / "sitecustomize.py").write_text(
         "import builtins, os, signal\n"

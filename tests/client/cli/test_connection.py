@@ -1,4 +1,4 @@
-"""Options of the connection on either side of the command, hints, models, version, completion."""
+"""Options of the connection on either side of the command, hints, models, version."""
 
 import grpc
 import pytest
@@ -38,11 +38,10 @@ def test_a_hint_where_nobody_listens(farpoint, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_version_and_completion(farpoint):
+def test_version(farpoint):
     result = farpoint("--version")
     assert result.exit_code == 0
     assert result.stdout.startswith("farpoint ")
-    assert "--install-completion" in farpoint("--help").stdout
 
 
 class Models(sampling_pb2_grpc.SamplingServiceServicer, admin_pb2_grpc.AdminServiceServicer):

@@ -134,15 +134,15 @@ def test_lines_come_in_the_order_of_the_files(sample, scans, tmp_path):
 
 def test_standard_input(sample, tmp_path):
     data = cloud_file("simple.las").read_bytes()
-    result = sample("-", "--format", "las", "-m", 5, "-o", tmp_path / "a.ply", input=data)
+    result = sample("-", "--format", "las", "-m", 5, "-o", tmp_path / "a.ply", stdin=data)
     assert result.exit_code == 0, result.output
     assert len(read_cloud(tmp_path / "a.ply")) == 5
-    result = sample("-", "-m", 5, "-o", tmp_path / "a.ply", input=data)
+    result = sample("-", "-m", 5, "-o", tmp_path / "a.ply", stdin=data)
     assert (result.exit_code, result.stderr) == (
         2,
         "farpoint: standard input has no suffix: say its format, as in --format .las\n",
     )
-    result = sample("-", "--format", ".las", "-m", 5, "-o", tmp_path / "a.ply", input=data[:500])
+    result = sample("-", "--format", ".las", "-m", 5, "-o", tmp_path / "a.ply", stdin=data[:500])
     assert result.exit_code == 2
     assert result.stderr.startswith("farpoint: -: ")
 

@@ -1,14 +1,12 @@
-"""Vertices of meshes and of VTK files; what is left out is said, never complained about."""
+"""Vertices of meshes; notes say what is left out."""
 
-import base64
 import struct
-import zlib
 
 import numpy as np
 import pytest
 
 import farpoint
-from farpoint.io import read_cloud
+from farpoint.io import lzf, read_cloud
 
 POINTS = np.random.default_rng(5).normal(size=(6, 3)).astype(np.float32)
 FACES = np.array([[0, 1, 2], [3, 4, 5], [0, 2, 4]])
@@ -75,6 +73,16 @@ def test_pcd_padded_to_a_page(tmp_path):
     assert np.array_equal(cloud.points, POINTS)
 
 
+def test_compressed_pcd_without_the_padding_that_its_header_names(tmp_path):
+    plain = POINTS.T.tobytes()
+    packed = lzf.compress(plain)
+    head = b"FIELDS x y _ z\nSIZE 4 4 1 4\nTYPE F F U F\nCOUNT 1 1 4 1\nPOINTS 6\n"
+    sizes = struct.pack("<2I", len(packed), len(plain))
+    cloud = read(tmp_path / "a.pcd", head + b"DATA binary_compressed\n" + sizes + packed)
+    assert np.array_equal(cloud.points, POINTS)
+    assert not cloud.attributes
+
+
 STL_ASCII = "solid a\n{}endsolid a\n"
 FACET = " facet normal 0 0 1\n  outer loop\n{}  endloop\n endfacet\n"
 
@@ -115,96 +123,3 @@ def test_off_with_colors_and_an_off_cut_short(tmp_path):
     assert cloud.attributes["rgb"].tolist() == [[10, 20, i] for i in range(6)]
     with pytest.raises(farpoint.CloudFileError, match="6 vertices and 3 faces announced"):
         read(tmp_path / "a.off", OFFS["plain"][:-12])
-
-
-LEGACY = "# vtk DataFile Version 3.0\ntitle\n{}\nDATASET POLYDATA\nPOINTS 6 float\n"
-INTENSITY = np.arange(6, dtype=np.float64)
-
-
-def test_legacy_vtk_as_text(tmp_path):
-    flowing = " ".join(lines(POINTS).split())  # numbers need no lines of their own
-    content = LEGACY.format("ASCII") + flowing + "\nVERTICES 1 7\n6 0 1 2 3 4 5\nPOLYGONS 3 12\n"
-    content += FACE_LINES + "POINT_DATA 6\nSCALARS intensity double\nLOOKUP_TABLE default\n"
-    content += " ".join(map(str, INTENSITY)) + "\nNORMALS n float\n" + lines(POINTS)
-    cloud = read(tmp_path / "a.vtk", content)
-    assert np.array_equal(cloud.points, POINTS)
-    assert np.array_equal(cloud.attributes["intensity"], INTENSITY)
-    assert cloud.attributes["n"].shape == (6, 3)
-    assert cloud.notes == ("left out: 3 cells",)
-
-
-def test_legacy_vtk_in_binary(tmp_path):
-    content = LEGACY.format("BINARY").encode() + POINTS.astype(">f4").tobytes()
-    content += b"\nPOINT_DATA 6\nFIELD FieldData 1\nintensity 1 6 double\n"
-    content += INTENSITY.astype(">f8").tobytes() + b"\n"
-    cloud = read(tmp_path / "a.vtk", content)
-    assert np.array_equal(cloud.points, POINTS)
-    assert np.array_equal(cloud.attributes["intensity"], INTENSITY)
-    with pytest.raises(farpoint.CloudFileError, match="announced, fewer are there"):
-        read(tmp_path / "b.vtk", content.replace(b"POINTS 6", b"POINTS 6000000000"))
-
-
-def vtp(points: str, data: str, appended: bytes = b"", compressor: str = "") -> bytes:
-    return (
-        f'<?xml version="1.0"?>\n<VTKFile type="PolyData" byte_order="LittleEndian" '
-        f'header_type="UInt32"{compressor}><PolyData>'
-        f'<Piece NumberOfPoints="6" NumberOfPolys="3"><PointData>'
-        f'<DataArray type="Float64" Name="intensity" {data}</DataArray></PointData>'
-        f'<Points><DataArray type="Float32" NumberOfComponents="3" {points}</DataArray></Points>'
-        f"</Piece></PolyData>"
-    ).encode() + (appended + b"</VTKFile>")
-
-
-def blob(array: np.ndarray) -> bytes:
-    return struct.pack("<I", array.nbytes) + array.tobytes()
-
-
-def packed(array: np.ndarray) -> str:
-    raw = array.tobytes()
-    size = 32
-    blocks = [zlib.compress(raw[i : i + size]) for i in range(0, len(raw), size)]
-    head = struct.pack("<3I", len(blocks), size, len(raw) % size)
-    head += struct.pack(f"<{len(blocks)}I", *map(len, blocks))
-    return (base64.b64encode(head) + base64.b64encode(b"".join(blocks))).decode()
-
-
-def vtps() -> dict[str, bytes]:
-    binary = [base64.b64encode(blob(a)).decode() for a in (POINTS, INTENSITY)]
-    raw = blob(POINTS) + blob(INTENSITY)
-    at = f'format="appended" offset="{len(blob(POINTS))}">'
-    start = 'format="appended" offset="0">'
-    return {
-        "ascii": vtp(
-            f'format="ascii">{lines(POINTS)}', f'format="ascii">{" ".join(map(str, INTENSITY))}'
-        ),
-        "base64": vtp(f'format="binary">{binary[0]}', f'format="binary">{binary[1]}'),
-        "appended": vtp(start, at, b'<AppendedData encoding="raw">_' + raw + b"</AppendedData>"),
-        "zlib": vtp(
-            f'format="binary">{packed(POINTS)}',
-            f'format="binary">{packed(INTENSITY)}',
-            compressor=' compressor="vtkZLibDataCompressor"',
-        ),
-    }
-
-
-@pytest.mark.parametrize("case", vtps())
-def test_xml_vtk(tmp_path, case):
-    cloud = read(tmp_path / "a.vtp", vtps()[case])
-    assert np.array_equal(cloud.points, POINTS)
-    assert np.array_equal(cloud.attributes["intensity"], INTENSITY)
-    assert cloud.notes == ("left out: 3 cells",)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"<VTKFile", "no XML"),
-        (b'<VTKFile type="ImageData"></VTKFile>', "expected a VTKFile of PolyData"),
-        (b'<!DOCTYPE a><VTKFile type="PolyData"></VTKFile>', "a document type has no place"),
-        (vtps()["ascii"].replace(b'Points="6"', b'Points="7"'), "announced, 6 found|21 numbers"),
-        (vtps()["appended"][:-90], "bytes announced|cut short"),
-    ],
-)
-def test_damaged_xml_vtk(tmp_path, content, message):
-    with pytest.raises(farpoint.CloudFileError, match=message):
-        read(tmp_path / "a.vtp", content)

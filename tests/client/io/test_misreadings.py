@@ -21,10 +21,10 @@ def test_five_columns_in_a_bin_are_not_taken_for_four(tmp_path):
     assert cloud.attributes["ring"].tolist() == (np.arange(80) % 32).tolist()
 
 
-def test_four_columns_whose_size_would_fit_five(tmp_path):
-    rows = np.random.default_rng(0).normal(size=(100, 4)).astype("<f4")
-    rows.tofile(tmp_path / "scan.bin")
-    assert np.array_equal(read_cloud(tmp_path / "scan.bin").points, rows[:, :3])
+def test_values_that_show_no_width_are_refused(tmp_path):
+    np.random.default_rng(0).random((10_000, 3), np.float32).tofile(tmp_path / "cube.bin")
+    with pytest.raises(farpoint.CloudFileError, match="are rows of 3, 4, 5, 6, 8 float32: name"):
+        read_cloud(tmp_path / "cube.bin")
 
 
 def test_columns_in_another_order(tmp_path):
@@ -55,13 +55,33 @@ def test_a_bin_of_any_width_is_read_as_such_or_refused(tmp_path, width):
     assert np.array_equal(read_cloud(tmp_path / "scan.bin", columns=names).points, rows[:, :3])
 
 
-@pytest.mark.parametrize("colors", [1, 1 / 255])
-def test_six_columns_of_real_rooms(tmp_path, colors):
-    cloud = read_cloud(cloud_file("plane_strip_rgb_normals.pcd"))
-    rows = np.column_stack([cloud.points, cloud.attributes["rgb"] * colors]).astype("<f4")
-    rows.tofile(tmp_path / "room.bin")
+def six_columns(dataset: str) -> np.ndarray:
+    """Rows as mmdetection3d stores them, in the order of the scan."""
+    if dataset == "Waymo":  # intensity and elongation, and whether a zone has no labels
+        scan = read_cloud(cloud_file("street_kitti_part.bin"))
+        intensity = np.tanh(scan.attributes["intensity"])
+        return np.column_stack([scan.points, intensity, intensity / 9, -np.ones(len(scan))])
+    room = read_cloud(cloud_file("plane_strip_rgb_normals.pcd"))
+    points, colors = room.points, room.attributes["rgb"]
+    if dataset == "S3DIS":
+        return np.column_stack([points - points.min(axis=0), colors / 255])
+    return np.column_stack([points, colors / 255 if dataset == "SUN RGB-D" else colors])
+
+
+@pytest.mark.parametrize("dataset", ["ScanNet", "S3DIS", "SUN RGB-D", "Waymo"])
+def test_six_columns_are_not_taken_for_three_or_four(tmp_path, dataset):
+    six_columns(dataset).astype("<f4").tofile(tmp_path / "room.bin")
     with pytest.raises(farpoint.CloudFileError, match=r"rows of 6 .*--columns x,y,z,r,g,b"):
         read_cloud(tmp_path / "room.bin")
+
+
+def test_a_buffer_of_gltf_is_no_cloud(tmp_path):
+    random = np.random.default_rng(0)
+    vertices, corners = random.normal(size=(500, 3)), random.integers(0, 500, 1_500)
+    data = vertices.astype("<f4").tobytes() + corners.astype("<u2").tobytes()
+    (tmp_path / "mesh.bin").write_bytes(data)
+    with pytest.raises(farpoint.CloudFileError, match="values are no coordinates"):
+        read_cloud(tmp_path / "mesh.bin")
 
 
 @pytest.mark.parametrize("dtype", ["<i4", "<i8", "u1"])

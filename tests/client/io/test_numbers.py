@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farpoint.io.numbers import parse_numbers, parse_table
+from farpoint.io.numbers import parse_table
 
 NUMBERS = st.one_of(
     st.integers(-(10**18), 10**18).map(str),
@@ -25,7 +25,6 @@ def bits(values: np.ndarray) -> list[int]:
 @settings(deadline=None)
 def test_every_number_is_what_float_says(words):
     expected = bits(np.array([float(word) for word in words]))
-    assert bits(parse_numbers(" \n".join(words).encode())) == expected
     assert bits(parse_table([word.encode() for word in words])[:, 0]) == expected
     assert bits(parse_table([",".join(words).encode()], ",")[0]) == expected
 
@@ -38,11 +37,8 @@ def test_every_word_is_refused_that_float_refuses(word):
     except ValueError:
         with pytest.raises(ValueError, match="of point 0 is no number"):
             parse_table([word.encode()])
-        with pytest.raises(ValueError, match=r"number|float"):
-            parse_numbers(word.encode())
     else:
         assert bits(parse_table([word.encode()])[0]) == expected
-        assert bits(parse_numbers(word.encode())) == expected
 
 
 def test_the_error_names_the_point():

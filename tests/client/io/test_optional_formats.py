@@ -34,7 +34,9 @@ def test_e57_of_two_scans_with_poses(tmp_path):
     cloud = read_cloud(path)
     assert np.allclose(cloud.points, np.concatenate([POINTS, POINTS + np.array([100, 0, 0])]))
     assert cloud.attributes["scan"].tolist() == [0] * 200 + [1] * 200
-    assert cloud.notes == ("left out, as not every scan has it: intensity",)
+    lost = "left out: the poses of 1 scans, by which their points are moved"
+    assert cloud.notes == ("left out, as not every scan has it: intensity", lost)
+    assert write_subset(tmp_path / "b.e57", cloud, ROWS) == ("left out: scan",)
 
 
 def test_e57_from_another_format(tmp_path):

@@ -5,6 +5,7 @@ import pytest
 from tests.support.clouds import cloud_file
 
 from farpoint.io import read_cloud, write_subset
+from farpoint.io.cloud import Cloud
 
 ROWS = np.array([700, 3, 999, 0, 512])
 
@@ -102,6 +103,32 @@ def test_las_keeps_its_header(tmp_path):
     assert after.offsets.tolist() == before.offsets.tolist()
     assert [v.record_id for v in after.vlrs] == [v.record_id for v in before.vlrs]
     assert after.point_count == 5
+
+
+def test_las_coordinates_in_text_have_the_digits_of_their_scale(tmp_path):
+    write_subset(tmp_path / "a.xyz", read_cloud(cloud_file("simple.las")), np.arange(1_000))
+    coordinates = [line.split()[:3] for line in (tmp_path / "a.xyz").read_text().splitlines()]
+    assert max(len(number.partition(".")[2]) for row in coordinates for number in row) == 2
+
+
+def test_las_without_a_creation_date_stays_without(tmp_path):
+    laspy = pytest.importorskip("laspy")
+    write_subset(tmp_path / "a.las", read_cloud(cloud_file("simple.las")), ROWS)
+    assert laspy.read(tmp_path / "a.las").header.creation_date is None
+
+
+def test_a_reference_system_that_a_format_does_not_hold_is_named(tmp_path):
+    cloud = Cloud(np.zeros((1, 3)), {}, crs="PROJCRS[]")
+    lost = ("left out: the coordinate reference system",)
+    assert write_subset(tmp_path / "a.ply", cloud, np.arange(1)) == lost
+    assert write_subset(tmp_path / "a.las", cloud, np.arange(1)) == ()
+
+
+def test_a_compressed_pcd_stays_compressed(tmp_path):
+    cloud = read_cloud(cloud_file("milk.pcd"))
+    write_subset(tmp_path / "a.pcd", cloud, np.arange(8_000))
+    assert b"\nDATA binary_compressed\n" in (tmp_path / "a.pcd").read_bytes()
+    assert_rows(read_cloud(tmp_path / "a.pcd"), cloud, np.arange(8_000))
 
 
 def test_the_octree_of_copc_is_left_out(tmp_path):

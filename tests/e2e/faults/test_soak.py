@@ -1,10 +1,12 @@
 """The soak itself: a short one holds, and each way in which a server may fail a caller shows."""
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from benchmarks.soak import callers
 from benchmarks.soak.callers import Caller
 from benchmarks.soak.cases import Cases
+from benchmarks.soak.http import http_requests
 from benchmarks.soak.report import judge_by_log
 from benchmarks.soak.samples import sample_case
 from benchmarks.soak.server import SoakServer
@@ -149,6 +152,37 @@ def test_an_answer_without_what_was_asked_for_is_wrong():
     assert not asked.is_right(right)
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "outcome"),
+    [
+        (b"200 OK", RIGHT.SerializeToString(), "answered"),
+        (b"200 OK", WRONG.SerializeToString(), "wrong"),
+        (b"400 Bad Request", b"{}", "wrong"),
+        (b"429 Too Many Requests", b"{}", "refused"),
+        (b"", b"", "lost"),
+    ],
+)
+async def test_the_end_of_a_call_over_http_is_judged(status, body, outcome):
+    async def answer(reader, writer):
+        while status and (await reader.readuntil(b"\r\n\r\n")):
+            await reader.readexactly(len(CASE.request))
+            writer.write(b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n" % (status, len(body)))
+            writer.write(body)
+            break
+        writer.close()
+
+    cases = replace(CASES, http=[http_requests(CASE)["connect"]])
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        steady, tally = SteadyServer(), Tally()
+        host, port = server.sockets[0].getsockname()
+        steady.http_address = f"{host}:{port}"
+        async with grpc.aio.insecure_channel("localhost:1") as channel:
+            caller = Caller(0, channel, cases, tally, steady)
+            await caller._call_http()
+            await caller.run(lambda: True)  # which closes its connection
+    assert dict(tally.counts) == {("http", outcome): 1}
+
+
 async def test_a_broken_request_that_is_answered_is_wrong():
     async with caller_of(answer) as (caller, tally):
         while tally.calls < 20:
@@ -186,4 +220,8 @@ def test_a_short_soak_loses_doubles_and_falsifies_nothing():
     soak = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert soak.returncode == 0, soak.stdout + soak.stderr
     assert "lost 0, doubled 0, wrong 0" in soak.stdout
-    assert "1 kills and restarts, 1 drains under load" in soak.stdout
+    faults = "1 kills and restarts, 2 killed processes, 1 frozen processes, 1 drains under load"
+    assert faults in soak.stdout
+    assert "models that came and went" in soak.stdout
+    for kind in ("http", "packed", "upload"):
+        assert re.search(rf"^{kind} +[1-9]", soak.stdout, re.MULTILINE)

@@ -1,18 +1,15 @@
 """Unary calls over HTTP by the Connect protocol: the answers and the errors of gRPC."""
 
 import base64
-import gzip
-import time
 
 import grpc
 import numpy as np
 import pytest
 from google.protobuf import json_format
-from tests.support.messages import array, details, sample_request
+from tests.support.messages import details, sample_request
 from tests.support.servers.http_caller import HTTP, HttpCaller, raw_call
 from tests.support.servers.server_process import RunningServer
 
-import farpoint
 from farpoint.v1 import sampling_pb2 as pb
 
 CLOUD = np.random.default_rng(5).normal(size=(4000, 3)).astype(np.float32)
@@ -124,70 +121,11 @@ def test_calls_are_logged_and_counted_as_those_of_grpc(serving, http):
     assert serving.metrics()[name] == before + 1
 
 
-@pytest.mark.parametrize(
-    ("path", "headers", "status", "code"),
-    [
-        ("Sample", {"content_type": "text/plain"}, 415, "invalid_argument"),
-        ("Sample", {"content_type": "application/grpc-web+proto"}, 415, "invalid_argument"),
-        ("Sample", {"content_type": "application/json; charset=latin-1"}, 415, "invalid_argument"),
-        ("Sample", {"connect_protocol_version": "2"}, 400, "invalid_argument"),
-        ("Sample", {"connect_timeout_ms": "1s"}, 400, "invalid_argument"),
-        ("Sample", {"connect_timeout_ms": "1" * 11}, 400, "invalid_argument"),
-        ("Sample", {"content_encoding": "gzip"}, 501, "unimplemented"),
-        ("SampleStream", {}, 501, "unimplemented"),
-        ("SampleLarge", {}, 501, "unimplemented"),
-        ("Nothing", {}, 404, "unimplemented"),
-        ("/farpoint.v1.AdminService/GetMemory", {}, 404, "unimplemented"),
-        ("/farpoint.v1.Nothing/Sample", {}, 404, "unimplemented"),
-    ],
-)
-def test_what_is_no_call_is_told_so_and_the_connection_goes_on(http, path, headers, status, code):
-    answer = http.call(path, REQUEST, **headers)
-    assert (answer.status, answer.json["code"]) == (status, code)
-    assert http.call("GetServerInfo", b"").status == 200
-
-
-def test_other_verbs_are_not_allowed(http):
-    for verb in ("PUT", "OPTIONS", "DELETE"):
-        answer = http.request(verb, "/farpoint.v1.SamplingService/Sample")
-        assert (answer.status, answer.headers["allow"]) == (405, "POST")
-    assert http.request("GET", "/farpoint.v1.SamplingService/Sample").status == 404
-
-
 def test_health_is_a_call_too(http):
     answer = http.call_json("/grpc.health.v1.Health/Check", {})
     assert answer.json == {"status": "SERVING"}
     unknown = http.call_json("/grpc.health.v1.Health/Check", {"service": "none"})
     assert (unknown.status, unknown.json["code"]) == (404, "not_found")
-
-
-def test_gzip_is_unpacked_where_it_is_allowed_and_within_the_bound(start):
-    server = start(*HTTP, "--compression", "on", "--max-message-bytes", str(1 << 20))
-    with HttpCaller(server) as http:
-        packed = gzip.compress(REQUEST.SerializeToString())
-        answer = http.call("Sample", packed, content_encoding="gzip")
-        plain = pb.SampleResponse.FromString(http.call("Sample", REQUEST).body)
-        assert same(pb.SampleResponse.FromString(answer.body), plain)
-        for body, why in (
-            (gzip.compress(bytes(100 << 20)), "more when it is unpacked"),
-            (packed[:-20], "a part of one"),
-            (b"no gzip", "incorrect header check"),
-        ):
-            answer = http.call("Sample", body, content_encoding="gzip")
-            assert (answer.status, answer.json["code"]) == (400, "invalid_argument")
-            assert why in answer.json["message"]
-
-
-def test_a_deadline_that_passes_ends_the_work(start):
-    server = start(*HTTP, batch_s=30)
-    with HttpCaller(server) as http:
-        began = time.monotonic()
-        answer = http.call("Sample", SLOW, connect_timeout_ms="300", x_request_id="late")
-        assert (answer.status, answer.json["code"]) == (504, "deadline_exceeded")
-        assert time.monotonic() - began < 20
-        server.wait_for_metric("farpoint_calls", lambda calls: calls == 0)
-        server.wait_for_metric("farpoint_points_in_flight", lambda points: points == 0)
-        assert server.wait_for(lambda line: line.get("request_id") == "late")
 
 
 def test_a_caller_that_leaves_cancels_its_work(start):
@@ -242,10 +180,3 @@ def test_slots_and_fairness_are_those_of_grpc(start):
         assert server.metrics()["farpoint_refusals_total{reason=too_many_calls}"] == 1
         call.cancel()
         peer.close()
-
-
-def test_the_client_and_http_agree(serving, http):
-    with farpoint.Client(serving.address) as client:
-        wanted = client.sample(CLOUD, 50)
-    answer = pb.SampleResponse.FromString(http.call("Sample", REQUEST).body)
-    assert np.array_equal(array(answer.indices, "<i4"), wanted.indices)

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.support.command import run_farpoint
 from tests.support.servers.server_process import RunningServer
-from typer.testing import CliRunner
 
 import farpoint
-from farpoint.cli.app import app
 from farpoint.errors import from_rpc_error
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
@@ -302,7 +301,7 @@ def test_the_command_writes_the_stages(model_server, folder):
     np.save(folder / "cloud.npy", CLOUD)
     arguments = ["encode", str(folder / "cloud.npy"), "-o", str(folder / "out.npz")]
     arguments += ["--server", model_server.address, "--model", "tiny"]
-    ended = CliRunner().invoke(app, arguments)
+    ended = run_farpoint(*arguments)
     assert ended.exit_code == 0, ended.output
     assert "tiny keeps 250, 125 points" in ended.output
     with np.load(folder / "out.npz") as arrays:

@@ -19,26 +19,27 @@ def centers(xyz: Tensor) -> Tensor:
     return xyz[:, 3:12] + 0.01
 
 
-def test_sampling_is_ours(xyz: Tensor) -> None:
-    expected = farthest_point_sample(xyz, 9)
-    assert torch.equal(pointnet2.furthest_point_sample(xyz, 9), expected)
-    assert torch.equal(pointnet2.FurthestPointSampling.apply(xyz, 9), expected)
-    assert torch.equal(pointops.furthestsampling(xyz, 9), expected)
-    assert torch.equal(pointops.FurthestSampling.apply(xyz, 9), expected)
+def test_functions_of_both_libraries_are_the_same() -> None:
+    for name, twin in (
+        ("furthestsampling", "furthest_point_sample"),
+        ("gathering", "gather_operation"),
+        ("grouping", "grouping_operation"),
+        ("nearestneighbor", "three_nn"),
+        ("interpolation", "three_interpolate"),
+        ("ballquery", "ball_query"),
+    ):
+        assert getattr(pointops, name) is getattr(pointnet2, twin)
 
 
-@pytest.mark.parametrize("gather", [pointnet2.GatherOperation, pointops.Gathering])
-def test_gather_returns_columns(xyz: Tensor, gather: type) -> None:
-    idx = farthest_point_sample(xyz, 9)
-    features = xyz.transpose(1, 2).contiguous()
-    assert torch.equal(gather.apply(features, idx), reference.gather_points(features, idx))
+def test_sampling_and_gathering(xyz: Tensor) -> None:
+    idx = pointnet2.FurthestPointSampling.apply(xyz, 9)
+    assert torch.equal(idx, farthest_point_sample(xyz, 9))
+    gathered = pointnet2.GatherOperation.apply(xyz.mT, idx)
+    assert torch.equal(gathered, reference.gather_points(xyz.mT, idx))
 
 
-@pytest.mark.parametrize("three_nn", [pointnet2.three_nn, pointops.nearestneighbor])
-def test_three_nn_returns_distances_first_and_no_gradient(
-    xyz: Tensor, centers: Tensor, three_nn: type
-) -> None:
-    dist, idx = three_nn(centers.requires_grad_(), xyz.requires_grad_())
+def test_three_nn_returns_distances_first_and_no_gradient(xyz: Tensor, centers: Tensor) -> None:
+    dist, idx = pointnet2.three_nn(centers.requires_grad_(), xyz.requires_grad_())
     apart = torch.cdist(centers, xyz, compute_mode="donot_use_mm_for_euclid_dist")
     expected = apart.sort(dim=2)
     torch.testing.assert_close(dist, expected.values[..., :3].detach())
@@ -59,21 +60,18 @@ def test_weights_get_their_gradient(xyz: Tensor, centers: Tensor) -> None:
     _, idx = pointnet2.three_nn(xyz, centers)
     weight = torch.rand(2, 40, 3).to(xyz).requires_grad_()
     features = torch.rand(2, 5, 9).to(xyz).requires_grad_()
-    for interpolate in (pointnet2.three_interpolate, pointops.interpolation):
-        out = interpolate(features, idx, weight)
-        expected = reference.interpolate(features, idx, weight)
-        torch.testing.assert_close(out, expected)
-        actual = torch.autograd.grad(out.square().sum(), (features, weight))
-        wanted = torch.autograd.grad(expected.square().sum(), (features, weight))
-        torch.testing.assert_close(actual, wanted)
+    out = pointnet2.three_interpolate(features, idx, weight)
+    expected = reference.interpolate(features, idx, weight)
+    torch.testing.assert_close(out, expected)
+    actual = torch.autograd.grad(out.square().sum(), (features, weight))
+    wanted = torch.autograd.grad(expected.square().sum(), (features, weight))
+    torch.testing.assert_close(actual, wanted)
 
 
-@pytest.mark.parametrize("ball", [pointnet2.ball_query, pointops.ballquery, pointops.BallQuery])
-def test_ball_query_takes_the_radius_first(xyz: Tensor, centers: Tensor, ball: type) -> None:
-    idx = getattr(ball, "apply", ball)(0.2, 5, xyz, centers)
+def test_ball_query_takes_the_radius_first(xyz: Tensor, centers: Tensor) -> None:
+    idx = pointnet2.BallQuery.apply(0.2, 5, xyz, centers)
     assert torch.equal(idx, reference.ball_query(xyz, centers, 0.2, 5)[0])
-    far = getattr(ball, "apply", ball)(0.2, 5, xyz, centers + 10)
-    assert not far.any()
+    assert not pointnet2.ball_query(0.2, 5, xyz, centers + 10).any()
 
 
 def test_query_and_group_of_pointnet2(xyz: Tensor, centers: Tensor) -> None:
@@ -119,10 +117,8 @@ def test_group_all(xyz: Tensor) -> None:
 
 def test_knn_queries_of_dpcc_return_rows_alone(xyz: Tensor, centers: Tensor) -> None:
     expected = reference.knn(xyz, centers, 7)[0]
-    for query in (pointops.knnquery, pointops.knnquery_heap, pointops.knnquery_naive):
+    for query in (pointops.knnquery, pointops.knnquery_heap, pointops.KNNQuery_Heap.apply):
         assert torch.equal(query(7, xyz, centers), expected)
-    for query in (pointops.KNNQuery, pointops.KNNQuery_Heap, pointops.KNNQueryNaive):
-        assert torch.equal(query.apply(7, xyz, centers), expected)
     itself = torch.arange(40, device=xyz.device).expand(2, -1)
     assert torch.equal(pointops.knnquery(3, xyz)[..., 0].long(), itself)
     others = pointops.knnquery_exclude(3, xyz)

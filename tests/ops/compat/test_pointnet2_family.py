@@ -279,6 +279,11 @@ def test_mmcv_stacks(device: torch.device) -> None:
     assert torch.equal(idx, expected)
     grouped = mmcv.grouping_operation(stack.features, idx, *counts)
     assert torch.equal(grouped[7], stack.features[50 + idx[7].long()].T)
+    idx[:, :2] = torch.tensor([-1, 30], device=device, dtype=torch.int32)
+    some = mmcv.grouping_operation(stack.features, idx, *counts)
+    assert torch.equal(some[:6, :, 1], stack.features[30].expand(6, -1))
+    assert not some[:, :, 0].any()
+    assert not some[6:, :, 1].any(), "row 30 of a cloud of 30"
 
 
 def test_a_sampler_by_coordinates_and_features(inputs: tuple[Tensor, Tensor, Tensor]) -> None:

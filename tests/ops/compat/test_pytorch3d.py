@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from farpoint_ops import farthest_point_sample
-from farpoint_ops.compat import pytorch3d
+from farpoint_ops.compat import knn_cuda, pytorch3d
 
 LENGTHS, OTHERS = [20, 0, 7], [30, 30, 4]
 
@@ -67,6 +67,20 @@ def test_knn_points(device: torch.device, d: int, norm: int) -> None:
     assert pytorch3d.knn_points(p1, p2).knn is None
     with pytest.raises(ValueError, match=r"Support for 1 or 2 norm\."):
         pytorch3d.knn_points(p1, p2, norm=3)
+
+
+@pytest.mark.parametrize("d", [3, 9])
+def test_knn_cuda(device: torch.device, d: int) -> None:
+    ref, query = points(device, 30, d, 1).requires_grad_(), points(device, 20, d, 2)
+    distances, idx = knn_cuda.KNN(5, transpose_mode=True)(ref, query)
+    expected = torch.cdist(query.double(), ref.detach().double()).topk(5, largest=False)
+    assert torch.equal(idx, expected.indices)
+    torch.testing.assert_close(distances, expected.values.float())
+    assert not distances.requires_grad
+    for actual, wanted in zip(knn_cuda.KNN(5)(ref.mT, query.mT), (distances, idx), strict=True):
+        assert torch.equal(actual, wanted.mT)
+    with pytest.raises(ValueError, match="k: expected at most 30, the points, got 31"):
+        knn_cuda.KNN(31, True)(ref, query)
 
 
 @pytest.mark.parametrize("d", [2, 3, 9])

@@ -46,6 +46,17 @@ def test_fps_takes_its_argument_by_name_and_any_shape(device: torch.device) -> N
     rows = torch_cluster.fps(src=x, random_start=False)
     assert torch.equal(rows, torch_cluster.fps(x.flatten(1), random_start=False))
     assert torch_cluster.fps(x, ratio=0.0).shape == (0,)
+    assert torch_cluster.fps(x, ratio=1.7).unique().tolist() == list(range(12))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_scripted_code_may_call_fps(device: torch.device) -> None:
+    def sample(x: Tensor, ratio: Tensor) -> Tensor:
+        return torch_cluster.fps(x, None, ratio, False)
+
+    x = torch.rand(12, 3, generator=torch.Generator().manual_seed(3)).to(device)
+    scripted = torch.jit.script(sample)  # type: ignore[no-untyped-call]
+    assert torch.equal(scripted(x, torch.tensor(0.5)), sample(x, torch.tensor(0.5)))
 
 
 def test_fps_in_more_dimensions_than_the_kernels_take(device: torch.device) -> None:

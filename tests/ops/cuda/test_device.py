@@ -23,17 +23,17 @@ def clouds(kind: str, batch: int, n: int) -> Tensor:
     return xyz
 
 
-def cuda_fps(xyz: Tensor, m: int, method: str, warps: int = 0) -> tuple[Tensor, Tensor]:
+def cuda_fps(xyz: Tensor, m: int, method: str, *tree: int) -> tuple[Tensor, Tensor]:
     """Samples of one kernel; skips where this device cannot run it."""
     try:
-        indices, distances = torch.ops.farpoint._cuda_fps(xyz.cuda(), m, method, warps)
+        indices, distances = torch.ops.farpoint._cuda_fps(xyz.cuda(), m, method, tree)
     except ValueError as error:
         pytest.skip(str(error))
     return indices, distances
 
 
-def check(xyz: Tensor, m: int, method: str, warps: int = 0) -> None:
-    indices, distances = cuda_fps(xyz, m, method, warps)
+def check(xyz: Tensor, m: int, method: str, *tree: int) -> None:
+    indices, distances = cuda_fps(xyz, m, method, *tree)
     expected = farpoint_ops.farthest_point_sample(xyz, m, return_distances=True)
     assert torch.equal(indices.cpu(), expected[0])
     assert torch.equal(distances.cpu(), expected[1])
@@ -224,20 +224,40 @@ def test_repeated_indices_add_up_in_one_order_on_request() -> None:
     assert torch.equal(given.cpu(), expected)
 
 
+def check_search(name: str, xyz: Tensor, queries: Tensor, *rest: object) -> None:
+    """The bits of the CPU op, of two clouds of unequal length."""
+    n = xyz.size(1)
+    lengths = torch.tensor([n, n * 4 // 5])
+    arguments = {
+        "knn": (xyz, queries, *rest, lengths),
+        "ball_query": (xyz, queries, *rest[:2], lengths, *rest[2:]),
+        "nearest_sample": (queries, xyz, None, lengths),
+    }[name]
+    op = getattr(torch.ops.farpoint, name)
+    found = op(*(a.cuda() if isinstance(a, Tensor) else a for a in arguments))
+    assert all(torch.equal(a.cpu(), b) for a, b in zip(found, op(*arguments), strict=True))
+
+
 @pytest.mark.parametrize("kind", ["random", "ties", "holes"])
 def test_searches_of_large_clouds_go_through_an_index(kind: str) -> None:
-    """Sizes for which the rule makes one, of clouds of unequal length."""
+    """Sizes for which the rule makes one."""
     xyz = clouds(kind, 2, 40_000)
-    queries, lengths = xyz[:, ::4].contiguous(), torch.tensor([40_000, 33_000])
+    queries = xyz[:, ::4].contiguous()
     for k in (3, 16, 40):
-        given = (xyz.cuda(), queries.cuda(), k, lengths.cuda())
-        found = torch.ops.farpoint.knn(*given)
-        expected = torch.ops.farpoint.knn(xyz, queries, k, lengths)
-        assert all(torch.equal(a.cpu(), b) for a, b in zip(found, expected, strict=True))
-    given = (xyz.cuda(), queries.cuda(), 0.1, 32, lengths.cuda(), 0.0)
-    found = torch.ops.farpoint.ball_query(*given)
-    expected = torch.ops.farpoint.ball_query(xyz, queries, 0.1, 32, lengths, 0.0)
-    assert all(torch.equal(a.cpu(), b) for a, b in zip(found, expected, strict=True))
-    found = torch.ops.farpoint.nearest_sample(xyz.cuda(), queries.cuda(), None, None)
-    expected = torch.ops.farpoint.nearest_sample(xyz, queries, None, None)
-    assert all(torch.equal(a.cpu(), b) for a, b in zip(found, expected, strict=True))
+        check_search("knn", xyz, queries, k)
+    check_search("ball_query", xyz, queries, 0.1, 32, 0.0)
+    check_search("nearest_sample", queries, xyz)
+
+
+@pytest.mark.parametrize("kind", ["ties", "holes"])
+@pytest.mark.parametrize(
+    ("name", "queries", "rest"),
+    [("knn", 220, (20,)), ("ball_query", 250, (2.0, 8, 0.5)), ("nearest_sample", 600, ())],
+)
+def test_searches_go_through_an_index_on_few_processors(
+    name: str, queries: int, rest: tuple[float, ...], kind: str
+) -> None:
+    if torch.cuda.get_device_properties(0).multi_processor_count > 4:
+        pytest.skip("the rule makes none on this device")
+    xyz = clouds(kind, 2, 9000)
+    check_search(name, xyz, xyz[:, 30 : 30 + queries].contiguous(), *rest)

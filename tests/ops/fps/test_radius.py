@@ -130,14 +130,52 @@ def test_without_a_number_the_radius_alone_ends_it(device: torch.device) -> None
         farthest_point_sample(clouds)  # type: ignore[call-overload]
 
 
-def test_vmap_to_a_radius_says_why_not() -> None:
+def test_padded_samples_work_under_vmap_compile_and_export(device: torch.device) -> None:
+    """They are the ragged ones, -1 and 0 behind, and how many there are."""
+    clouds = torch.rand(3, 2, 50, 3, generator=torch.Generator().manual_seed(9)).to(device)
+
+    class Padded(torch.nn.Module):
+        def forward(self, batch: Tensor) -> tuple[Tensor, ...]:
+            return (
+                *farthest_point_sample(batch, radius=0.4, max_samples=40, return_distances=True),
+                *poisson_disk_sample(batch, 0.4, max_samples=5),
+            )
+
+    padded = Padded()
+    rows, distances, counts, few, five = padded(clouds[0])
+    ragged = farthest_point_sample(clouds[0], 40, radius=0.4, return_distances=True)
+    assert torch.equal(rows[rows >= 0], ragged[0])
+    assert torch.equal(distances[rows >= 0], ragged[1])
+    assert not distances[rows < 0].any()
+    assert torch.equal(counts, ragged[2].diff())
+    assert torch.equal(few, rows[:, :5])
+    assert five.tolist() == [5, 5]
+    batch = torch.export.Dim.DYNAMIC
+    exported = torch.export.export(padded, (clouds[0],), dynamic_shapes=({0: batch, 1: batch},))
+    compiled = torch.compile(padded, fullgraph=True, dynamic=True, backend="aot_eager")
+    mapped = torch.vmap(padded)(clouds)
+    for v, cloud in enumerate(clouds):
+        for answer in (tuple(t[v] for t in mapped), exported.module()(cloud), compiled(cloud)):
+            assert all(map(torch.equal, answer, padded(cloud)))
+
+
+def test_what_max_samples_does_not_go_with_is_named(device: torch.device) -> None:
+    cloud = torch.rand(1, 9, 3, device=device)
+    for wrong in ({"num_samples": 3, "radius": 1.0}, {}):
+        with pytest.raises(TypeError, match="max_samples: expected a radius with it, and no num"):
+            farthest_point_sample(cloud, max_samples=4, **wrong)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"max_samples: expected clouds .* without offsets"):
+        poisson_disk_sample(cloud[0], 1.0, offsets=[0, 9], max_samples=4)
+
+
+def test_vmap_to_a_radius_names_max_samples() -> None:
     clouds = torch.rand(2, 1, 9, 3)
     for sample in (
         lambda c: farthest_point_sample(c, radius=0.1)[0],
         lambda c: farthest_point_sample_ragged(c[0], [0, 9], 9, radius=0.1)[0],
         lambda c: poisson_disk_sample(c, 0.1)[0],
     ):
-        with pytest.raises(RuntimeError, match=r"radius: torch\.vmap cannot return a different"):
+        with pytest.raises(RuntimeError, match=r"radius: torch\.vmap cannot .* give max_samples"):
             torch.vmap(sample)(clouds)
 
 

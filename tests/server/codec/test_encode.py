@@ -123,8 +123,8 @@ def test_attributes_that_are_not_finite_are_told():
 
 def response(made: pb.EncodeRequest) -> pb.EncodeResponse:
     outcome = Outcome([STAGE], 1.5, 2.5)
-    chunks = encode.serialize_encode_response("m", parsed(made), time.monotonic() - 7, outcome)
-    return pb.EncodeResponse.FromString(b"".join(chunks))
+    data = encode.serialize_encode_response("m", parsed(made), time.monotonic() - 7, outcome)
+    return pb.EncodeResponse.FromString(data)
 
 
 def array(sent: tensor_pb2.Tensor, dtype: str) -> list:

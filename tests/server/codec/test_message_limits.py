@@ -10,7 +10,7 @@ from tests.support.messages import field
 from farpoint.inference import open_inference_pb2 as oi
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec import sample_request, streaming, wire, wire_limits
+from farpoint_server.codec import sample_request, wire, wire_limits
 from farpoint_server.codec.open_inference.message import BOUNDS, read_infer_message
 from farpoint_server.codec.tensors import MAX_ATTRIBUTES, MAX_DIMENSIONS, MAX_PACKED_FIELDS
 from farpoint_server.codec.wire_limits import Bound, check_limits, limits_of
@@ -84,8 +84,8 @@ def test_the_largest_request_that_is_allowed_passes():
 
 READERS = {
     "Sample": (lambda raw: sample_request.read_sample_message(raw, CLOUDS), b""),
-    "SampleStream": (lambda raw: streaming.read_stream_message(field(1, raw), CLOUDS), b""),
-    "SampleLarge": (lambda raw: streaming.read_upload_data(field(1, raw), CLOUDS), b""),
+    "SampleStream": (lambda raw: sample_request.read_stream_message(field(1, raw), CLOUDS), b""),
+    "SampleLarge": (lambda raw: sample_request.read_upload_data(field(1, raw), CLOUDS), b""),
     "with data": (
         lambda raw: sample_request.read_sample_message(raw, CLOUDS),
         field(1, field(3, bytes(20_000))),

@@ -12,9 +12,9 @@ from farpoint_server.codec.sample_request import (
     SampleMessage,
     check_message_size,
     parse_sample_request,
+    upload_size,
 )
 from farpoint_server.codec.sample_response import response_bytes
-from farpoint_server.codec.streaming import upload_size
 from farpoint_server.codec.tensors import MAX_PACKED_FIELDS, RequestLimits, parse_tensor
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError

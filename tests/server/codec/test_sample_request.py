@@ -218,8 +218,6 @@ def test_whatever_is_sent_is_either_work_or_named_as_wrong(changes):
         for row in range(m)
     ]
     outcome = Outcome(Samples(np.array(picked, np.int32), None), 0, 0)
-    response = pb.SampleResponse.FromString(
-        b"".join(serialize_sample_response(0.0, decoded, outcome))
-    )
+    response = pb.SampleResponse.FromString(serialize_sample_response(0.0, decoded, outcome))
     expected = [row for m in clouds.sample_counts for row in range(m)]
     assert np.frombuffer(response.indices.data, "<i4").tolist() == expected

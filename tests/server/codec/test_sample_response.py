@@ -36,8 +36,8 @@ def answer(dtype: str = "float32", **fields) -> pb.SampleResponse:
     decoded = decode_sample_request(parsed)
     # Others in the batch may have asked for distances.
     outcome = Outcome(Samples(ROWS, DISTANCES), 1.5, 2.5)
-    chunks = serialize_sample_response(time.monotonic() - 7, decoded, outcome)
-    return pb.SampleResponse.FromString(b"".join(chunks))
+    data = serialize_sample_response(time.monotonic() - 7, decoded, outcome)
+    return pb.SampleResponse.FromString(data)
 
 
 def array(sent: tensor_pb2.Tensor, dtype: str) -> list:

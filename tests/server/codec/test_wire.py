@@ -15,8 +15,9 @@ from farpoint_server.codec.sample_request import (
     SampleMessage,
     parse_sample_request,
     read_sample_message,
+    read_stream_message,
+    read_upload_data,
 )
-from farpoint_server.codec.streaming import read_stream_message, read_upload_data
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import InvalidRequestError
 
@@ -181,7 +182,7 @@ def test_points_that_lie_across_the_boundaries_of_numbers_are_moved(before):
     request = message(7)
     request.points.ClearField("data")
     parsed = parse_sample_request(SampleMessage(request, data, 100), LIMITS)
-    array = parsed.points.array()
+    array = decode_sample_request(parsed).work.clouds.points
     assert array.ctypes.data % 4 == 0
     assert array.ravel().tolist() == list(range(21))
     assert np.shares_memory(array, np.frombuffer(data, "u1")) == (before == 0)

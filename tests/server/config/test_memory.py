@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from farpoint_server.config.cli import parse
-from farpoint_server.config.memory import MemorySettings
+from farpoint_server.config.limits import MemorySettings
 from farpoint_server.memory.manager import thresholds_of
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)

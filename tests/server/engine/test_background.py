@@ -13,9 +13,10 @@ from tests.support.fake_device import FakeDevice
 from tests.support.memory.fake_allocator import FakeAllocator
 from tests.support.scheduling import clouds_of
 
-from farpoint_server.engine import priority, sample
+from farpoint_server.engine import sample
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleBatch, SampleWork
+from farpoint_server.engine.thread import NICENESS, background_threads
 from farpoint_server.engine.transfer.device import DeviceStream
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.memory.gate import Gate
@@ -76,7 +77,7 @@ async def test_long_work_runs_at_a_lower_priority_and_what_it_starts_too(pair):
         thread.join()
         return niceness()
 
-    lower = min(19, niceness() + priority.NICENESS)
+    lower = min(19, niceness() + NICENESS)
     assert await pair.short.call(niceness) == niceness()
     assert await pair.long.call(start_thread) == lower
     assert inherited == [lower]
@@ -86,9 +87,9 @@ async def test_long_work_runs_at_a_lower_priority_and_what_it_starts_too(pair):
 def test_without_a_lower_priority_long_work_gets_half_of_the_cores(
     monkeypatch, lowers, threads, expected
 ):
-    monkeypatch.setattr(priority, "can_lower_priority", lambda: lowers)
-    assert priority.background_threads(threads) == expected
-    assert priority.background_threads(1) == 1
+    monkeypatch.setattr("farpoint_server.engine.thread.can_lower_priority", lambda: lowers)
+    assert background_threads(threads) == expected
+    assert background_threads(1) == 1
 
 
 async def test_nothing_is_run_inline_in_the_background(pair):

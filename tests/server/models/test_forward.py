@@ -10,7 +10,8 @@ from farpoint_server.engine.thread import FEW_CORES_NS
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import EncoderInput
 from farpoint_server.memory.gate import Gate
-from farpoint_server.models.forward import GROUP_ROWS, EncodeWork, groups, run_encoder
+from farpoint_server.models.batching import CALL_ROWS, groups
+from farpoint_server.models.forward import EncodeWork, run_encoder
 
 RANDOM = np.random.default_rng(5)
 CPU = torch.device("cpu")
@@ -39,7 +40,7 @@ def run(work: EncodeWork):
 
 
 @pytest.mark.parametrize(
-    "lengths", [[5], [7, 7, 7], [1, 1000, 3, 2], [GROUP_ROWS, GROUP_ROWS], [90, 100] * 1000]
+    "lengths", [[5], [7, 7, 7], [1, 1000, 3, 2], [CALL_ROWS, CALL_ROWS], [90, 100] * 1000]
 )
 def test_groups_hold_every_cloud_once_and_little_padding(lengths):
     lengths = np.array(lengths)
@@ -48,7 +49,7 @@ def test_groups_hold_every_cloud_once_and_little_padding(lengths):
     for group in found:
         rows = len(group) * lengths[group].max()
         assert rows <= 2 * lengths[group].sum()
-        assert len(group) == 1 or rows <= GROUP_ROWS
+        assert len(group) == 1 or rows <= CALL_ROWS
 
 
 def test_equal_clouds_share_one_group():

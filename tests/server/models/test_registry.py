@@ -58,7 +58,7 @@ async def registry(engine, health):
 
 @pytest.fixture
 async def batcher(engine):
-    batcher = Batcher([engine], batch_points=1000)
+    batcher = Batcher(engine, batch_points=1000)
     batcher.start()
     yield batcher
     await batcher.stop()

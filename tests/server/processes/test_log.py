@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from farpoint_server.processes import log
 from farpoint_server.processes.log import LogMerger
 
 
@@ -67,3 +68,30 @@ def test_the_end_does_not_wait_for_a_process_that_stays(output):
     os.close(staying)
     merger.close(60)
     assert lines() == []
+
+
+def test_a_line_without_an_end_is_cut(output, monkeypatch):
+    monkeypatch.setattr(log, "MAX_LINE", 8)
+    monkeypatch.setattr(log, "READ_BYTES", 3)
+    descriptor, lines = output
+    merger = LogMerger(descriptor)
+    endless, other = merger.open(), merger.open()
+    os.write(endless, b"a" * 9)
+    os.write(other, b"b" * 8 + b"\n")
+    os.close(other)
+    merger.close(0.5)
+    os.close(endless)
+    merger.close(60)
+    assert lines() in ([b"a" * 9 + b"b" * 8], [b"b" * 8, b"a" * 9])
+
+
+def test_a_log_that_nobody_reads_any_more_ends_nothing():
+    read, write = os.pipe()
+    os.close(read)
+    merger = LogMerger(write)
+    for _ in range(2):
+        pipe = merger.open()
+        os.write(pipe, b"line\n")
+        os.close(pipe)
+    merger.close(60)
+    os.close(write)

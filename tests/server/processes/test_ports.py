@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.errors import AddressUnavailableError
+from farpoint_server.errors import AddressUnavailableError, StartError
 from farpoint_server.processes.ports import Ports
 
 ANY = "127.0.0.1:0"
@@ -42,6 +42,8 @@ def test_port_0_is_one_port_for_all_and_each_address_keeps_its_role(tmp_path):
     taken = ports.settings
     assert taken.admin_listen == (taken.listen[0], f"unix:{tmp_path}/admin")
     addresses = {*taken.listen, taken.http_listen, taken.probe_listen}
+    hosts = [address.rpartition(":")[0] for address in taken.listen]
+    assert hosts == ["127.0.0.1", "localhost"]
     assert len(addresses) == 4
     assert 0 not in map(port_of, addresses)
     for address in addresses:
@@ -50,6 +52,13 @@ def test_port_0_is_one_port_for_all_and_each_address_keeps_its_role(tmp_path):
     ports.close()
     for address in addresses:
         bind(port_of(address))
+
+
+@pytest.mark.parametrize("name", ["SO_REUSEPORT", "SO_INCOMING_CPU"])
+def test_systems_that_share_no_ports_are_refused(monkeypatch, name):
+    monkeypatch.delattr(socket, name)
+    with pytest.raises(StartError, match="needs Linux"):
+        Ports(Settings(listen=[ANY]))
 
 
 def test_nobody_is_connected_to_a_port_that_is_only_held():

@@ -1,6 +1,10 @@
 """Which part of a machine and of the limits is one process's."""
 
 import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +34,12 @@ def test_gpus_are_dealt_out_in_turns(processes, gpus, expected):
     for gpu in gpus:
         shared = sum(gpu in own for own in expected)
         assert {slot.sharers(gpu, gpus) for slot in places} == {shared}
+
+
+def test_each_process_knows_the_others_and_one_alone_has_none():
+    slot = ProcessSlot(1, 3, Path("/folder"))
+    assert (slot.others, slot.is_alone, slot.peer_address(2)) == ([0, 2], False, "unix:/folder/2")
+    assert (ProcessSlot().others, ProcessSlot().is_alone) == ([], True)
 
 
 def test_limits_of_memory_are_shared_out_and_one_large_request_stays_possible():
@@ -75,3 +85,26 @@ def test_what_processes_cannot_share_is_refused_by_name(settings):
     with pytest.raises(ValueError, match=r"processes \(2\): expected addresses HOST:PORT.*unix:/a"):
         Settings(processes=2, **settings)
     Settings(processes=1, **settings)
+
+
+CHILD = """
+import sys
+from farpoint_server.processes.slot import end_with_parent
+end_with_parent(int(sys.argv[1]))
+print("alive", flush=True)
+sys.stdin.read()
+"""
+PARENT = """
+import os, subprocess, sys
+with subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid())]) as child: child.wait()
+"""
+
+
+def test_a_process_ends_with_its_parent_also_with_one_that_is_gone_already():
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", PARENT, CHILD], **pipes) as parent:
+        assert parent.stdout.readline() == b"alive\n"
+        parent.send_signal(signal.SIGKILL)
+        assert parent.stdout.read() == b""  # which the child holds open, too
+    late = subprocess.run([sys.executable, "-c", CHILD, "1"], **{"stdout": subprocess.PIPE})
+    assert (late.returncode, late.stdout) == (1, b"")

@@ -12,10 +12,11 @@ from structlog.testing import capture_logs
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.processes import child, link, supervisor
+from farpoint_server.processes.child import drain_limit_s
 from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.supervisor import Supervisor, private_folder
 
-CHECK_S, MAX_FROZEN = child.CHECK_S, child.MAX_FROZEN
+CHECK_S, MAX_FROZEN, PATIENCE_S = child.CHECK_S, child.MAX_FROZEN, child.PATIENCE_S
 PROGRAM = """
 import json, os, pathlib, signal, socket, sys, time
 said = json.loads(os.environ["_FARPOINT_PROCESS"])
@@ -34,7 +35,7 @@ if act == "never":
 say(event="warm")
 link.recv(1)
 end = 1 if act == "unanswered" else 0
-signal.signal(signal.SIGTERM, lambda *_: os._exit(end))
+signal.signal(signal.SIGTERM, signal.SIG_IGN if "deaf" in act else lambda *_: os._exit(end))
 say(event="ready", fields={"device": "cpu", "address": f"of {index}"}, pid=os.getpid())
 if act == "dies":
     os.kill(os.getpid(), signal.SIGKILL)
@@ -42,7 +43,7 @@ while True:
     if act != "frozen":
         say(event="alive")
     if act not in ("frozen", "stuck"):
-        say(event="beat", serving=act != "sick")
+        say(event="beat", serving="sick" not in act)
     time.sleep(0.05)
 """
 
@@ -57,6 +58,7 @@ def hasty(monkeypatch):
     monkeypatch.setattr(child, "MAX_FROZEN", 100)
     monkeypatch.setattr(child, "MAX_STUCK", 150)
     monkeypatch.setattr(child, "MAX_SICK", 3)
+    monkeypatch.setattr(child, "PATIENCE_S", -4.5)
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def run(tmp_path, monkeypatch):
         for index, each in enumerate(acts):
             (tmp_path / f"acts-{index}").write_text(each)
         merger = LogMerger(sys.stderr.fileno())
-        settings = Settings(processes=len(acts))
+        settings = Settings(processes=len(acts), drain_grace_s=0, drain_timeout_s=5)
         with capture_logs() as log:
             running = asyncio.ensure_future(Supervisor(settings, merger, tmp_path).run())
             yield running, log
@@ -110,12 +112,27 @@ async def test_a_process_that_left_calls_unanswered_is_told_by_the_exit_status(r
         assert await running == 1
 
 
+async def test_a_process_that_does_not_drain_in_time_is_killed(run):
+    async with run("serve", "deaf") as (running, log):
+        await wait_for(log, "ready")
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 1
+        assert await wait_for(log, "stopped", exit_status=1, processes=2)
+
+
+def test_a_drain_has_the_time_of_the_settings_and_some_patience():
+    settings = Settings(drain_grace_s=20, drain_timeout_s=300)
+    assert drain_limit_s(settings) == 320 + child.PATIENCE_S
+    assert PATIENCE_S > 0
+
+
 @pytest.mark.parametrize(
     ("act", "said", "status"),
     [
         ("frozen", "process does not answer", -signal.SIGKILL),
         ("stuck", "process does not answer", -signal.SIGKILL),
         ("sick", "process is not healthy", 0),
+        ("sick-deaf", "process is not healthy", -signal.SIGKILL),
     ],
 )
 async def test_a_process_that_hangs_or_stays_ill_is_ended_and_replaced(run, act, said, status):
@@ -155,7 +172,8 @@ async def test_one_that_cannot_start_ends_the_server_at_once(run, status, expect
 async def test_a_replacement_that_cannot_start_is_tried_five_times(run):
     async with run("serve", "dies exit3") as (running, log):
         assert await running == 3
-        await wait_for(log, "process ended", 5, process=1, served=False, exit_status=3)
+        ended = [line for line in log if line["event"] == "process ended"]
+        assert [line["served"] for line in ended] == [True] + 5 * [False]
         assert len(await wait_for(log, "process failed to start too often")) == 1
 
 

@@ -12,7 +12,7 @@ from google.rpc import error_details_pb2, status_pb2
 from tests.support.messages import sample_request
 
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint_ops.arrays import furthest_point_sample_array
+from farpoint_ops.arrays import sample_array
 from farpoint_server.config.settings import Settings
 from farpoint_server.ray_serve import replica as replica_module
 from farpoint_server.ray_serve.application import METHODS, replica_settings
@@ -78,7 +78,7 @@ async def test_a_sample_is_the_servers(replica):
         (await replica.Sample(request(), ray)).SerializeToString()
     )
     rows = np.frombuffer(answer.indices.data, "<i4")
-    assert np.array_equal(rows, furthest_point_sample_array(CLOUD, 9))
+    assert np.array_equal(rows, sample_array(CLOUD, 9).rows)
     assert ray.code is None
     assert ray.trailers[REQUEST_ID_KEY] == "mine"
 

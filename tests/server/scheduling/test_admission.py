@@ -1,13 +1,13 @@
-"""Points and bytes inside, and what happens at their bounds."""
+"""Points, bytes and calls inside, and what happens at their bounds."""
 
 from contextlib import contextmanager
 
 import pytest
 
 from farpoint_server import request_context
-from farpoint_server.errors import CallerShareError, OverloadedError
+from farpoint_server.errors import CallerShareError, OverloadedError, TooManyCallsError
 from farpoint_server.observability.metrics import reason_of
-from farpoint_server.scheduling.admission import Admission
+from farpoint_server.scheduling.admission import Admission, CallSlots
 
 
 def make(**bounds) -> Admission:
@@ -142,13 +142,6 @@ async def test_a_caller_with_its_share_is_refused_before_its_message_is_received
             admission.check_headroom()
 
 
-async def test_nothing_is_kept_of_callers_who_left():
-    admission = make(caller_share=0.5)
-    for number in range(100):
-        hold(admission, str(number), 1, 1)()
-    hold(admission, "a", 10, 1)  # alone again, it may fill the server
-
-
 @pytest.mark.parametrize(("points", "size"), [(6, 1), (1, 600)])
 async def test_a_request_that_grows_alone_may_go_beyond_the_share_and_leaves_nothing(points, size):
     """What it holds itself is no reason to refuse it more; what another of its caller holds is."""
@@ -188,21 +181,6 @@ async def test_who_holds_none_of_a_kind_may_ask_for_more_of_it_than_the_share(he
     assert admission.points == 1 + held[0] + asked[0]
 
 
-async def test_without_a_share_a_caller_may_hold_everything_beside_others():
-    admission = make()
-    hold(admission, "b", 1, 1)
-    for _ in range(9):
-        hold(admission, "a", 1, 111)
-    assert (admission.points, admission.bytes) == (10, 1000)
-
-
-async def test_who_just_fills_the_server_was_not_refused():
-    admission = make(caller_share=0.5)
-    hold(admission, "b", 10, 1000)()
-    hold(admission, "a", 5, 1)
-    hold(admission, "a", 5, 1)
-
-
 async def test_an_answer_counts_and_is_never_refused():
     admission = make()
     admission.add_response("a", 2000)
@@ -211,3 +189,63 @@ async def test_an_answer_counts_and_is_never_refused():
     admission.remove("a", 0, 2000)
     assert admission.bytes == 0
     hold(admission, "b", 10, 1)
+
+
+def enter(slots: CallSlots, caller: str, times: int = 1) -> None:
+    for _ in range(times):
+        slots.enter(caller)
+
+
+def test_a_caller_has_its_own_bound_and_gets_its_slots_back():
+    slots = CallSlots(total=10, per_caller=2, retry_ms=70)
+    enter(slots, "a", 2)
+    with pytest.raises(TooManyCallsError, match="2 calls open of at most 2") as caught:
+        enter(slots, "a")
+    assert caught.value.retry_ms == 70
+    enter(slots, "b", 2)
+    slots.leave("a")
+    enter(slots, "a")
+
+
+def test_an_address_is_refused_where_all_slots_are_taken():
+    slots = CallSlots(total=4, per_caller=4, retry_ms=1)
+    enter(slots, "a", 4)
+    with pytest.raises(TooManyCallsError, match="all 4 calls"):
+        enter(slots, "b")
+    slots.leave("a")
+    enter(slots, "b")
+
+
+def test_a_token_has_its_share_of_the_slots_whoever_has_taken_them():
+    slots = CallSlots(total=6, per_caller=6, retry_ms=1)
+    enter(slots, "address", 6)
+    enter(slots, "token:a", 3)  # a half of six
+    with pytest.raises(TooManyCallsError):
+        enter(slots, "token:a")
+    enter(slots, "token:b", 2)  # a third
+    with pytest.raises(TooManyCallsError):
+        enter(slots, "token:b")
+
+
+def test_a_token_has_one_slot_where_callers_outnumber_slots():
+    slots = CallSlots(total=2, per_caller=2, retry_ms=1)
+    for caller in ("a", "b"):
+        enter(slots, caller)
+    for caller in ("token:a", "token:b", "token:c"):
+        enter(slots, caller)
+        with pytest.raises(TooManyCallsError):
+            enter(slots, caller)
+
+
+def test_a_slot_that_is_given_back_is_one():
+    slots = CallSlots(total=9, per_caller=3, retry_ms=1)
+    enter(slots, "a", 3)
+    slots.leave("a")
+    enter(slots, "a")
+    with pytest.raises(TooManyCallsError):
+        enter(slots, "a")
+    for _ in range(3):
+        slots.leave("a")
+    enter(slots, "a", 3)
+    enter(slots, "b", 3)
+    enter(slots, "c", 3)

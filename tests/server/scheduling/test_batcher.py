@@ -11,7 +11,7 @@ from tests.support.scheduling import GatedEngine, cloud, settle
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.errors import DeadlinePassedError, EngineHungError, OverloadedError
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.scheduling.watchdog import Watchdog
+from farpoint_server.scheduling.lane import Watchdog
 
 POISON, TOO_LARGE, MISCOUNTED = 13, 14, 15
 
@@ -53,7 +53,7 @@ async def engine():
 
 @pytest.fixture
 async def batcher(engine):
-    batcher = Batcher([engine], batch_points=100)
+    batcher = Batcher(engine, batch_points=100)
     batcher.start()
     yield batcher
     await batcher.stop()
@@ -132,7 +132,7 @@ async def test_work_of_a_caller_who_left_is_cancelled_and_no_other(engine, submi
 
 
 async def test_work_of_a_caller_who_left_is_not_kept(engine):
-    batcher = Batcher([engine], batch_points=100)
+    batcher = Batcher(engine, batch_points=100)
     work = cloud(10)
     kept = weakref.ref(work.clouds)
     task = asyncio.create_task(batcher.run(work, None))
@@ -194,7 +194,7 @@ async def test_a_worker_that_a_bug_ends_is_told_and_its_callers_with_it(batcher,
 
 
 async def test_a_batcher_that_is_stopped_has_not_died(engine):
-    batcher = Batcher([engine], batch_points=100)
+    batcher = Batcher(engine, batch_points=100)
     batcher.start()
     died = asyncio.ensure_future(batcher.died())
     await settle()
@@ -206,7 +206,7 @@ async def test_a_batcher_that_is_stopped_has_not_died(engine):
 
 async def test_beside_a_batch_that_runs_a_card_takes_one_that_is_full_and_no_other():
     engine = StandInEngine(depth=2)
-    batcher = Batcher([engine], batch_points=100)
+    batcher = Batcher(engine, batch_points=100)
     batcher.start()
 
     async def submit(*sizes):
@@ -232,67 +232,36 @@ async def test_beside_a_batch_that_runs_a_card_takes_one_that_is_full_and_no_oth
     await batcher.stop()
 
 
-async def test_two_engines_serve_one_queue():
-    engines = [StandInEngine(), StandInEngine()]
-    batcher = Batcher(engines, batch_points=1)
-    batcher.start()
-    tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in (1, 2)]
-    await settle()
-    assert [engine.batches for engine in engines] == [[[1]], [[2]]]
-    for engine in engines:
-        engine.gate.set()
-    assert await rows(tasks) == [1, 2]
-    await batcher.stop()
-
-
-@pytest.fixture
-async def watched():
-    """Two engines that may run for 20 ms, and what was said about them."""
+async def test_callers_of_a_hung_engine_are_told_and_nothing_is_accepted_until_it_is_back(engine):
     said: list[bool] = []
-    engines = [StandInEngine(), StandInEngine()]
-    batcher = Batcher(engines, 100, Watchdog(0.02, 2, said.append))
+    batcher = Batcher(engine, 100, Watchdog(0.02, said.append))
     batcher.start()
-    yield batcher, engines, said
-    await batcher.stop()
-
-
-async def test_callers_of_a_hung_engine_are_told_and_others_are_served(watched):
-    batcher, (hangs, works), said = watched
-    hung = asyncio.create_task(batcher.run(cloud(10), None))
-    await asyncio.sleep(0)
-    works.gate.set()
-    with pytest.raises(EngineHungError):
-        await hung
-    assert hangs.running.cancelled.tolist() == [1]
-    assert int((await batcher.run(cloud(20), None)).result.rows[0]) == 20
-    assert said == []
-
-
-async def test_a_hung_engine_is_given_no_second_batch():
-    engines = [StandInEngine(depth=2), StandInEngine(depth=2)]
-    engines[1].gate.set()
-    batcher = Batcher(engines, 100, Watchdog(0.02, 2))
-    batcher.start()
-    with pytest.raises(EngineHungError):
-        await batcher.run(cloud(10), None)
-    for size in (200, 300, 400):
-        await batcher.run(cloud(size), None)
-    assert [engine.batches for engine in engines] == [[[10]], [[200], [300], [400]]]
-    await batcher.stop()
-
-
-async def test_when_every_engine_hangs_nothing_is_accepted_until_one_is_back(watched):
-    batcher, engines, said = watched
-    tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in (60, 70, 80)]
-    for task in tasks:
+    with capture_logs() as logs:
+        tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in (60, 70)]
+        for task in tasks:
+            with pytest.raises(EngineHungError):
+                await task
+        assert engine.running.cancelled.tolist() == [1]
         with pytest.raises(EngineHungError):
-            await task
-    with pytest.raises(EngineHungError):
-        await batcher.run(cloud(1), None)
-    engines[0].gate.set()
-    await settle()
+            await batcher.run(cloud(1), None)
+        engine.gate.set()
+        await settle()
+    assert [line["event"] for line in logs] == ["engine hung", "engine recovered"]
     assert said == [False, True]
     assert int((await batcher.run(cloud(20), None)).result.rows[0]) == 20
+    await batcher.stop()
+
+
+async def test_a_batch_whose_callers_have_left_is_still_watched(engine):
+    """However short the callers' deadlines are, an engine that hangs is noticed."""
+    hung = asyncio.Event()
+    batcher = Batcher(engine, 100, Watchdog(0.02, lambda _: hung.set()))
+    batcher.start()
+    call = asyncio.create_task(batcher.run(alone(10), None))
+    await settle()
+    call.cancel()
+    await asyncio.wait_for(hung.wait(), 30)
+    await batcher.stop()
 
 
 async def test_the_requests_of_a_batch_are_told_to_one_of_them(batcher, engine):

@@ -67,7 +67,7 @@ def launches(monkeypatch):
 
 @pytest.fixture
 async def batcher(engine):
-    batcher = Batcher([engine], batch_points=10_000)
+    batcher = Batcher(engine, batch_points=10_000)
     batcher.start()
     yield batcher
     await batcher.stop()
@@ -175,7 +175,7 @@ async def test_work_whose_time_is_over_is_not_done(batcher, launches):
 async def test_it_is_counted_as_a_batch(engine):
     registry = CollectorRegistry()
     metrics = Instruments(registry).batches_of("cpu")
-    batcher = Batcher([engine], 10_000, metrics=metrics)
+    batcher = Batcher(engine, 10_000, metrics=metrics)
     batcher.start()
     await batcher.run(SMALL, None)
     of_cpu = {"device": "cpu"}

@@ -10,7 +10,7 @@ from farpoint_server import request_context
 from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, EngineHungError
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.scheduling.cost import CostModel
-from farpoint_server.scheduling.watchdog import Watchdog
+from farpoint_server.scheduling.lane import Watchdog
 
 # A point is estimated at 15 ns: 10 000 points are 150 µs.
 LONG_NS = 150_000
@@ -21,13 +21,13 @@ class TwoLanes:
     """A batcher with a gated engine in each lane."""
 
     def __init__(self, watchdog: Watchdog | None = None) -> None:
-        self.short, self.long = GatedEngine(), GatedEngine()
+        self.long = GatedEngine()
+        self.short = GatedEngine(self.long)
         self.costs = CostModel()
         self.batcher = Batcher(
-            [self.short],
+            self.short,
             1 << 20,
             watchdog,
-            background=[self.long],
             long_ns=LONG_NS,
             batch_ns=LONG_NS,
             costs=self.costs,
@@ -71,32 +71,6 @@ async def test_short_work_passes_long_work(lanes):
     lanes.open()
     assert await sizes_of(long) == [LONG, LONG]
     assert lanes.long.batches == [[LONG], [LONG]]
-
-
-async def test_both_lanes_are_counted_as_waiting(lanes):
-    tasks = await lanes.submit(LONG, SHORT, LONG, SHORT)
-    assert lanes.batcher.waiting_requests == 2
-    assert lanes.batcher.waiting_points == LONG + SHORT
-    lanes.open()
-    await sizes_of(tasks)
-    assert lanes.batcher.waiting_points == 0
-
-
-async def test_a_batch_is_no_longer_than_long_work(lanes):
-    tasks = await lanes.submit(1, *[4000] * 5)
-    lanes.open()
-    await sizes_of(tasks)
-    assert lanes.short.batches == [[1], [4000, 4000], [4000, 4000], [4000]]
-
-
-async def test_callers_take_turns_in_either_lane(lanes):
-    """A million points are 15 ms, more than a turn."""
-    tasks = await lanes.submit(LONG)
-    tasks += await lanes.submit(1_000_001, 1_000_002, 1_000_003, caller="a")
-    tasks += await lanes.submit(1_000_004, caller="b")
-    lanes.open()
-    await sizes_of(tasks)
-    assert lanes.long.batches == [[LONG], [1_000_001], [1_000_004], [1_000_002], [1_000_003]]
 
 
 async def test_a_kind_that_turns_out_slow_is_long_from_then_on(lanes):
@@ -150,16 +124,9 @@ async def test_a_deadline_that_is_clearly_predicted_to_pass_is_refused_at_once(l
     assert await sizes_of(tasks) == [1_000_000] * 3
 
 
-async def test_a_deadline_is_not_refused_on_a_prediction_that_nothing_was_learned_for(lanes):
-    (task,) = await lanes.submit(2_000_000, timeout_s=0.005)
-    assert lanes.long.batches == [[2_000_000]]
-    with pytest.raises(DeadlinePassedError, match="before the work ended"):
-        await task
-
-
 async def test_a_lane_that_hangs_is_told_to_its_callers_and_the_other_goes_on():
     said: list[bool] = []
-    lanes = TwoLanes(Watchdog(0.02, 1, said.append, lanes=2))
+    lanes = TwoLanes(Watchdog(0.02, said.append))
     for task in await lanes.submit(LONG, LONG):
         with pytest.raises(EngineHungError):
             await task
@@ -173,18 +140,3 @@ async def test_a_lane_that_hangs_is_told_to_its_callers_and_the_other_goes_on():
         await asyncio.sleep(0.001)
     assert await sizes_of(await lanes.submit(LONG)) == [LONG]
     await lanes.batcher.stop()
-
-
-async def test_a_bug_in_either_lane_is_the_death_of_the_batcher(lanes):
-    died = asyncio.ensure_future(lanes.batcher.died())
-    await settle()
-    assert not died.done()
-
-    async def no_answers(batch):  # noqa: ARG001
-        return []
-
-    lanes.long.run = no_answers
-    (task,) = await lanes.submit(LONG)
-    with pytest.raises(ValueError, match="zip"):
-        await task
-    await asyncio.wait_for(died, 10)

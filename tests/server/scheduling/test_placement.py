@@ -20,7 +20,6 @@ from farpoint_server.engine.types import Clouds, EncoderInput
 from farpoint_server.errors import (
     DeadlinePassedError,
     DeviceFailedError,
-    EngineHungError,
     OverloadedError,
     TooLargeError,
 )
@@ -30,8 +29,8 @@ from farpoint_server.memory.policy import Thresholds
 from farpoint_server.models.forward import EncodeWork
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.scheduling.cost import CostModel
+from farpoint_server.scheduling.lane import Watchdog
 from farpoint_server.scheduling.placement import Placement
-from farpoint_server.scheduling.watchdog import Watchdog
 
 
 def clouds(number: int, points: int, samples: int) -> SampleWork:
@@ -68,7 +67,7 @@ class Devices:
         self.costs = [CostModel(), CostModel(gpu), CostModel(gpu)]
         self.watchdogs = [Watchdog(limit_s) for _ in self.engines]
         self.batchers = [
-            Batcher([engine], 1 << 20, watchdog, costs=costs, clock=clock)
+            Batcher(engine, 1 << 20, watchdog, costs=costs, clock=clock)
             for engine, watchdog, costs in zip(
                 self.engines, self.watchdogs, self.costs, strict=True
             )
@@ -163,7 +162,7 @@ async def test_what_runs_and_waits_at_a_device_that_hangs_moves_to_others():
     await (await devices.submit(ONE))
     assert devices.given[0] == 1
     devices.open(0)
-    while devices.watchdogs[0].hung:
+    while any(devices.watchdogs[0].late):
         await asyncio.sleep(0.001)
     await (await devices.submit(ONE))
     assert devices.given[0] == 2
@@ -216,14 +215,6 @@ async def test_a_deadline_holds_over_all_attempts():
     await devices.placement.stop()
 
 
-async def test_with_every_device_hung_the_caller_is_told_so():
-    devices = Devices(limit_s=0.02)
-    with pytest.raises(EngineHungError):
-        await (await devices.submit(ONE))
-    assert devices.given == [1, 1, 1]
-    await devices.placement.stop()
-
-
 def test_an_encode_that_was_given_up_is_not_given_up_elsewhere():
     points = np.zeros((1, 3), np.float32)
     work = EncodeWork({}, EncoderInput(points, points, np.ones(1, np.int64)))
@@ -236,7 +227,7 @@ async def test_real_engines_give_the_same_samples_on_whatever_device():
     device = FakeDevice(hurry=1.0)
     gpu = Engine(torch.device("cpu"), 1, pipeline=Pipeline(device, lambda: lambda: None, "t"))
     engines = [Engine(torch.device("cpu"), 1), gpu]
-    batchers = [Batcher([engine], 1 << 20) for engine in engines]
+    batchers = [Batcher(engine, 1 << 20) for engine in engines]
     placement = Placement(batchers)
     placement.start()
     points = np.random.default_rng(1).normal(size=(3000, 3)).astype(np.float32)

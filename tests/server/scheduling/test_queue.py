@@ -2,8 +2,7 @@
 
 from tests.support.scheduling import MS, job
 
-from farpoint_server.scheduling.job import Job
-from farpoint_server.scheduling.queue import JobQueue, RoundRobin
+from farpoint_server.scheduling.queue import Job, JobQueue
 
 
 def add(queue: JobQueue, *jobs: Job) -> list[Job]:
@@ -61,19 +60,6 @@ async def test_the_older_line_begins_and_the_shared_one_if_both_are_as_old():
     assert [queue.take_batch(), queue.take_batch()] == [[small], [large]]
 
 
-async def test_kinds_do_not_share_a_batch():
-    queue = JobQueue(100)
-    one, other = add(queue, job("", 1), job("", 1))
-    other.work = type("Other", (), {"point_count": 1, "batch_key": "other"})()
-    assert [queue.take_batch(), queue.take_batch()] == [[one], [other]]
-
-
-async def test_jobs_that_share_no_launch_run_one_by_one():
-    queue = JobQueue(100)
-    jobs = add(queue, alone("", 1), alone("", 1))
-    assert [queue.take_batch(), queue.take_batch()] == [[jobs[0]], [jobs[1]]]
-
-
 async def test_what_nobody_waits_for_takes_no_room_in_a_batch():
     queue = JobQueue(100)
     left, a, b = add(queue, job("", 1, 40), job("", 1, 50), job("", 1, 50))
@@ -109,13 +95,6 @@ async def test_a_job_is_discarded_once():
         assert (queue.count, queue.points) == (1, 4)
 
 
-async def test_each_job_that_arrives_is_told():
-    queue = JobQueue(100)
-    assert not queue.arrived.is_set()
-    add(queue, job("", 1))
-    assert queue.arrived.is_set()
-
-
 async def test_ahead_of_a_job_is_its_callers_and_as_much_of_each_other():
     queue = JobQueue(100)
     assert queue.ahead_ns(job("a", 7)) == 7 * MS
@@ -130,36 +109,3 @@ async def test_ahead_of_a_job_is_its_callers_and_as_much_of_each_other():
     queue = JobQueue(100)
     add(queue, exactly(1), job("b", 100))
     assert queue.ahead_ns(job("", 7)) == 14 * MS + 2
-
-
-async def test_a_turn_is_ten_milliseconds():
-    for first, order in ((10 * MS, "ab"), (10 * MS + 1, "ba")):
-        line = RoundRobin()
-        jobs = [job("a", 0), job("b", 1)]
-        jobs[0].cost_ns = first
-        for one in jobs:
-            line.add(one)
-        assert [line.take().caller for _ in order] == list(order)
-
-
-async def test_rounds_that_are_skipped_are_as_many_as_the_cheapest_needs():
-    """b needs two quanta more, a three: b comes first, and then a at once."""
-    line = RoundRobin()
-    for caller, cost_ms in (("a", 40), ("b", 30), ("b", 11)):
-        line.add(job(caller, cost_ms))
-    assert [line.take().caller for _ in range(3)] == ["b", "a", "b"]
-
-
-async def test_what_waits_is_summed():
-    line = RoundRobin()
-    jobs = [job("a", 1), job("a", 2), job("b", 4)]
-    for one in jobs:
-        line.add(one)
-    assert (line.count, line.cost_ns, line.callers) == (3, 7 * MS, 2)
-    assert [line.cost_of(caller) for caller in "abc"] == [3 * MS, 4 * MS, 0]
-    assert list(line) == jobs
-    assert line.discard(jobs[0])
-    assert not line.discard(jobs[0])
-    assert (line.count, line.cost_ns, line.cost_of("a")) == (2, 6 * MS, 2 * MS)
-    assert line.discard(jobs[1])
-    assert (line.callers, line.cost_of("a")) == (1, 0)

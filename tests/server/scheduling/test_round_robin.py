@@ -29,12 +29,6 @@ def take(line, count=None):
     return "".join(line.take().caller for _ in range(count))
 
 
-async def test_the_jobs_of_one_caller_come_in_their_order(line):
-    jobs = add(line, "a", 5, 50, 1)
-    assert [line.take() for _ in range(3)] == jobs
-    assert line.count == line.cost_ns == line.callers == 0
-
-
 async def test_callers_take_turns_whoever_came_first_and_with_however_many(line):
     add(line, "a", *[QUANTUM_MS] * 6)
     add(line, "b", *[QUANTUM_MS] * 3)
@@ -52,13 +46,6 @@ async def test_what_a_turn_leaves_over_is_kept_for_the_next(line):
     add(line, "a", *[0.6 * QUANTUM_MS] * 5)
     add(line, "b", *[QUANTUM_MS] * 3)
     assert take(line) == "abaabaab"
-
-
-async def test_a_long_job_waits_until_the_others_had_as_much(line):
-    add(line, "a", 3 * QUANTUM_MS)
-    add(line, "b", *[QUANTUM_MS] * 6)
-    order = take(line)
-    assert order.index("a") in (2, 3)
 
 
 async def test_callers_with_long_and_short_jobs_get_the_same_time(line):

@@ -93,9 +93,9 @@ async def test_only_what_is_large_leaves_the_event_loop(points, samples, elsewhe
     monkeypatch.setattr("farpoint_server.services.pipeline.decode_sample_request", decode)
     request = parse_sample_request(message(points, samples), LIMITS)
     with ThreadPoolExecutor(1) as threads:
-        chunks = await pipeline(1 << 20, threads).run(SampleCall(request, serialize), None)
+        data = await pipeline(1 << 20, threads).run(SampleCall(request, serialize), None)
     assert seen == elsewhere
-    assert len(pb.SampleResponse.FromString(b"".join(chunks)).indices.data) == 4 * samples
+    assert len(pb.SampleResponse.FromString(data).indices.data) == 4 * samples
 
 
 @pytest.mark.parametrize(("points", "elsewhere"), [(9, False), (INLINE_RADIUS_POINTS + 1, True)])

@@ -63,10 +63,13 @@ thread_local int current_device = 0;
 std::atomic<int> sticky{0};
 
 const Profile& profile() {
-  static const Profile& chosen = []() -> const Profile& {
+  static const Profile chosen = [] {
     const std::string name = text_setting("PROFILE", "H100");
-    for (const Profile& known : kProfiles)
-      if (name == known.name) return known;
+    for (Profile known : kProfiles) {
+      if (name != known.name) continue;
+      known.processors = static_cast<int>(setting("PROCESSORS", known.processors));
+      return known;
+    }
     say("error", "SOFTGPU_PROFILE: expected H100, A100, L4, T4 or Orin, got %s", name.c_str());
     abort();
   }();
@@ -98,6 +101,11 @@ cudaError_t take_last_error(bool forget) {
   const cudaError_t error = sticky ? static_cast<cudaError_t>(sticky.load()) : last_error;
   if (forget) last_error = cudaSuccess;
   return error;
+}
+
+size_t free_bytes(const Device& device) {
+  const size_t gone = device.used + (static_cast<size_t>(setting("TAKEN_MB", 0)) << 20);
+  return device.total - std::min(gone, device.total);
 }
 
 size_t rounded(size_t size, size_t to) { return (size + to - 1) / to * to; }

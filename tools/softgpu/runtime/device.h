@@ -34,6 +34,8 @@ struct Device {
 };
 
 extern std::vector<Device>& devices;
+// Without what SOFTGPU_TAKEN_MB says that other processes hold.
+size_t free_bytes(const Device& device);
 extern thread_local int current_device;
 const Profile& profile();
 

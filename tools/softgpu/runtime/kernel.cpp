@@ -22,30 +22,34 @@ std::unordered_map<const void*, Function>& functions =
     *new std::unordered_map<const void*, Function>;
 
 // The executor's library lies beside this one.
-const SoftgpuPlugin* executor() {
-  static const SoftgpuPlugin* const plugin = []() -> const SoftgpuPlugin* {
+struct Executor {
+  std::unordered_map<std::string, const SoftgpuKernel*> kernels;
+  decltype(&softgpu_run) run = nullptr;
+
+  Executor() {
     Dl_info self;
-    dladdr(reinterpret_cast<void*>(&executor), &self);
+    dladdr(reinterpret_cast<void*>(&find_function), &self);
     std::string path = self.dli_fname;
     path = path.substr(0, path.rfind('/') + 1) + "libsoftgpu_kernels.so";
-    path = text_setting("KERNELS", path.c_str());
-    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library) say("unsupported", "no kernel can run: %s", dlerror());
-    return library ? static_cast<SoftgpuPlugin*>(dlsym(library, "softgpu_plugin")) : nullptr;
-  }();
-  return plugin;
+    void* const library = dlopen(text_setting("KERNELS", path.c_str()).c_str(), RTLD_NOW);
+    if (!library) {
+      say("unsupported", "no kernel can run: %s", dlerror());
+      return;
+    }
+    run = reinterpret_cast<decltype(run)>(dlsym(library, "softgpu_run"));
+    const SoftgpuKernel* all;
+    const auto list = reinterpret_cast<decltype(&softgpu_kernels)>(dlsym(library, "softgpu_kernels"));
+    for (int i = list(&all); i-- > 0;) kernels[all[i].name] = &all[i];
+  }
+};
+const Executor& executor() {
+  static const Executor& loaded = *new Executor;
+  return loaded;
 }
 
 const SoftgpuKernel* find_code(const std::string& name) {
-  static const auto& codes = *[] {
-    auto* const all = new std::unordered_map<std::string, const SoftgpuKernel*>;
-    const SoftgpuPlugin* const plugin = executor();
-    for (int i = 0; plugin && i < plugin->count; ++i)
-      (*all)[plugin->kernels[i].name] = &plugin->kernels[i];
-    return all;
-  }();
-  const auto found = codes.find(name);
-  return found == codes.end() ? nullptr : found->second;
+  const auto found = executor().kernels.find(name);
+  return found == executor().kernels.end() ? nullptr : found->second;
 }
 
 size_t registers_of_block(const SoftgpuKernel& code, unsigned threads) {
@@ -105,7 +109,7 @@ int execute(const SoftgpuKernel& code, const Launch& launch, const Arguments& ar
   const unsigned grid[] = {launch.grid.x, launch.grid.y, launch.grid.z};
   const unsigned block[] = {launch.block.x, launch.block.y, launch.block.z};
   const char* why = "";
-  const int error = executor()->run(&code, grid, block, launch.shared, launch.cooperative,
+  const int error = executor().run(&code, grid, block, launch.shared, launch.cooperative,
                                     pointers.data(), &why);
   if (error) {
     const std::string text = readable(code.name) + ": " + why + running()->work()->stack;

@@ -24,6 +24,8 @@ struct Freed {
 std::vector<Freed>& freed = *new std::vector<Freed>;
 uint64_t calls = 0;
 
+}  // namespace
+
 bool injected_failure() {
   const long every = setting("MALLOC_FAILS_EVERY", 0);
   static long asked = 0;
@@ -31,6 +33,8 @@ bool injected_failure() {
   count("cudaMalloc refused on purpose");
   return true;
 }
+
+namespace {
 
 std::string place(uintptr_t address, size_t bytes) {
   char text[80];
@@ -79,7 +83,7 @@ cudaError_t allocate_device(void** out, size_t size) {
   Device& device = devices[current_device];
   const size_t taken = rounded(size, kLarge);
   if (injected_failure()) return cudaErrorMemoryAllocation;
-  if (taken > device.total - device.used) {
+  if (taken > free_bytes(device)) {
     count("cudaMalloc out of memory");
     return cudaErrorMemoryAllocation;
   }

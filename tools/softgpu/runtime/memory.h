@@ -39,6 +39,7 @@ struct Allocation {
 extern std::map<uintptr_t, Allocation>& allocations;  // by their begin
 uint64_t next_number();                               // of a call
 
+bool injected_failure();  // of an allocation: SOFTGPU_MALLOC_FAILS_EVERY
 cudaError_t allocate_device(void** out, size_t size);
 cudaError_t free_device(void* pointer);
 cudaError_t allocate_pinned(void** out, size_t size);

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from farpoint_training.scenes.shapes import Array, Shape
+from farpoint_training.scenes.solids import Array, Shape
 from farpoint_training.scenes.street import street
 
 ELEVATION_DEGREES = (-25.0, 15.0)

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from farpoint_training.scenes.building import building
-from farpoint_training.scenes.ground import CURB, Ground
-from farpoint_training.scenes.shapes import Ellipsoid, Pole, Shape, box
+from farpoint_training.scenes.solids import CURB, Ellipsoid, Ground, Pole, Shape, box, building
 
 ROAD = -1.85
 WALK = ROAD + CURB

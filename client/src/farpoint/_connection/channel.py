@@ -44,6 +44,9 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_receive_message_length", -1),
     # With gRPC's default of 256 KiB a larger request is silently never retried.
     ("grpc.per_rpc_retry_buffer_size", 2**31 - 1),
+    # A second after a refused connection, by default, retries are used up; a process of a server
+    # that is killed may refuse one while the others serve.
+    ("grpc.initial_reconnect_backoff_ms", 100),
     # A server that hangs, or is gone without closing, is noticed in 20 s while a call waits for it;
     # then the call is repeated elsewhere. An idle channel stays silent.
     ("grpc.keepalive_time_ms", 10_000),

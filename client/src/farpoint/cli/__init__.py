@@ -1,5 +1,6 @@
 """The command `farpoint`; its modules are imported after Ctrl-C is taken care of."""
 
+import gc
 import os
 import signal
 import sys
@@ -13,16 +14,17 @@ def main() -> None:
     """Entry point of the command."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as of a job in the background
         signal.signal(signal.SIGINT, _leave)
-    from farpoint.cli.app import app
+    gc.set_threshold(100_000)  # imports make many objects, all of which stay
+    from farpoint.cli.app import main as run
 
     if signal.getsignal(signal.SIGINT) is _leave:
         signal.signal(signal.SIGINT, _interrupt)
     try:
-        app(prog_name="farpoint")
-    except SystemExit as ended:
-        if ended.code == _INTERRUPTED:
-            _leave()
-        raise
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+        sys.exit(code)
+    except KeyboardInterrupt:
+        _leave()
     except BrokenPipeError:
         # The reader of a pipe has seen enough; Python would complain again on its way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

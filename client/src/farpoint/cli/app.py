@@ -1,77 +1,48 @@
 """The commands and their options; the code behind them is imported when one runs."""
 
-import functools
-from collections.abc import Callable
+import argparse
+import inspect
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import Any
 
 from farpoint._connection.targets import DEFAULT_TIMEOUT_S
-from farpoint.cli.bench import command as bench
-from farpoint.cli.connection import Connection, with_connection, with_fields
-from farpoint.cli.failures import clean_failure
-from farpoint.cli.sample import command as sample
+from farpoint._default import Connection
+from farpoint.cli import failures
+from farpoint.cli.bench import command as bench_command
+from farpoint.cli.connection import Options, Parser, split_connection
+from farpoint.cli.sample import command as sample_command
+from farpoint.errors import FarpointError
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Samples point clouds with a Farpoint server.\n\n"
-    "Exit codes: 0 done; 1 the server failed or is not serving, or one of several files failed; "
-    "2 an argument or the input is wrong.",
-)
-
-Timeout = Annotated[float, typer.Option(help="Seconds that one request may take.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
-
-
-def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Registers a command with the options of the connection; expected failures end cleanly."""
-
-    @functools.wraps(function)
-    def run(context: typer.Context, **values: object) -> None:
-        with clean_failure():
-            function(context.obj, **values)
-
-    app.command()(with_connection(run, from_environment=False))
-    return function
+_HELP = "Samples point clouds with a Farpoint server."
+_EXIT_CODES = """\
+exit codes:
+  0 done; 1 the server failed or is not serving, or one of several files failed;
+  2 an argument or the input is wrong; 130 interrupted"""
+_JSON = ("--json", "Print JSON, one object per line.")
+_TIMEOUT = ("--timeout S", "Seconds that one request may take.")
+Command = Callable[..., int | None]
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
+def sample(connection: Connection, **values: Any) -> int:
+    """Choose points of cloud files by farthest point sampling, or by another method.
 
-        typer.echo(f"farpoint {version('farpoint')}")
-        raise typer.Exit
+    The suffix of the output says its format. In the input's own format every attribute is kept.
+    """
+    from farpoint.cli.sample.run import run
 
-
-def _options(
-    context: typer.Context,
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
-    ] = False,
-) -> None:
-    """Stands before the commands."""
+    return int(run(connection, sample_command.Arguments(**values)) > 0)
 
 
-app.callback()(with_connection(_options, from_environment=True))
-command(with_fields(sample.sample, sample.Arguments, sample.OPTIONS))
-command(with_fields(bench.bench, bench.Arguments, bench.OPTIONS))
-
-
-@command
 def encode(
     connection: Connection,
-    source: Annotated[Path, typer.Argument(help="Cloud file.", metavar="IN")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="File of arrays: OUT.npz.")],
-    model: Annotated[str, typer.Option(help="A loaded model; empty is the first.")] = "",
-    attribute: Annotated[
-        list[str] | None,
-        typer.Option(help="The file's attribute that the model takes; repeat it for several."),
-    ] = None,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
-    as_json: Json = False,
+    source: Path,
+    output: Path,
+    model: str = "",
+    attribute: list[str] | None = None,
+    timeout: float = DEFAULT_TIMEOUT_S,
+    as_json: bool = False,
 ) -> None:
     """Run a model over a cloud file, and write the points and features of each of its stages."""
     from farpoint.cli import server
@@ -81,8 +52,7 @@ def encode(
         server.encode(client, source, output, model, attribute or [], as_json=as_json)
 
 
-@command
-def models(connection: Connection, timeout: Timeout = 10.0, as_json: Json = False) -> None:
+def models(connection: Connection, timeout: float = 10.0, as_json: bool = False) -> None:
     """Show the models that a server has loaded."""
     from farpoint.cli.server import show
 
@@ -90,16 +60,12 @@ def models(connection: Connection, timeout: Timeout = 10.0, as_json: Json = Fals
         show(client.list_models(), as_json=as_json)
 
 
-@command
 def load(
     connection: Connection,
-    name: Annotated[str, typer.Argument(help="Name of the model in later calls.")],
-    path: Annotated[
-        str | None,
-        typer.Option(help="A file on the server's machine; else the weights it has."),
-    ] = None,
-    timeout: Timeout = 120.0,
-    as_json: Json = False,
+    name: str,
+    path: str | None = None,
+    timeout: float = 120.0,
+    as_json: bool = False,
 ) -> None:
     """Have a server load a model, and wait until it is ready."""
     from farpoint.cli.server import show
@@ -108,74 +74,47 @@ def load(
         show([client.load_model(name, path)], as_json=as_json)
 
 
-@command
-def unload(
-    connection: Connection,
-    name: Annotated[str, typer.Argument(help="A loaded model.")],
-    timeout: Timeout = 10.0,
-) -> None:
+def unload(connection: Connection, name: str, timeout: float = 10.0) -> None:
     """Unload a model; calls that use it finish."""
     with connection.connect(timeout) as client:
         client.unload_model(name)
 
 
-@app.command(
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
-def export(context: typer.Context) -> None:
-    """Write a .pt2 archive of an nn.Module that a server can load (needs farpoint-server)."""
-    import importlib.util
-    import subprocess
-    import sys
+def info(
+    connection: Connection,
+    file: Path | None = None,
+    timeout: float = 10.0,
+    as_json: bool = False,
+    **read: Any,
+) -> None:
+    """Show a server's version, devices, methods and limits, or what a cloud file holds."""
+    if file is not None:
+        from farpoint.cli.file_info import show_file
 
-    if importlib.util.find_spec("farpoint_models") is None:
-        typer.echo("farpoint export: it needs torch: pip install farpoint-server", err=True)
-        raise typer.Exit(2)
-    # A process of its own: this one never loads torch.
-    ended = subprocess.run([sys.executable, "-m", "farpoint_models.programs", *context.args])
-    raise typer.Exit(ended.returncode)
-
-
-@command
-def info(connection: Connection, timeout: Timeout = 10.0, as_json: Json = False) -> None:
-    """Show the server's version, devices, methods and limits."""
+        show_file(file, sample_command.ReadArguments(**read), as_json=as_json)
+        return
     from farpoint.cli.server import show_info
 
     with connection.connect(timeout) as client:
         show_info(client.server_info(), as_json=as_json)
 
 
-@command
 def health(
-    connection: Connection,
-    service: Annotated[str, typer.Option(help="A service's full name; empty is all.")] = "",
-    timeout: Timeout = 5.0,
-) -> None:
+    connection: Connection, service: str = "", timeout: float = 5.0, as_json: bool = False
+) -> int:
     """Ask a server whether it is serving: exit code 0 if so, else 1."""
-    from farpoint.cli.server import check_health
+    from farpoint.cli.server import show_health
 
-    status = check_health(connection, service, timeout)
-    typer.echo(status)
-    raise typer.Exit(0 if status == "SERVING" else 1)
+    return show_health(connection, service, timeout, as_json=as_json)
 
 
-@command
 def memory(
     connection: Connection,
-    watch: Annotated[bool, typer.Option("--watch", help="Keep showing it, until Ctrl-C.")] = False,
-    trim: Annotated[
-        bool, typer.Option("--trim", help="First have the server give cached memory back.")
-    ] = False,
-    snapshot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Save torch's memory snapshot, for https://pytorch.org/memory_viz.",
-        ),
-    ] = None,
-    timeout: Timeout = 10.0,
-    as_json: Json = False,
+    watch: bool = False,
+    trim: bool = False,
+    snapshot: Path | None = None,
+    timeout: float = 10.0,
+    as_json: bool = False,
 ) -> None:
     """Show how the memory of a server's devices is used."""
     from farpoint.cli import memory as view
@@ -189,3 +128,117 @@ def memory(
             view.watch(client, as_json=as_json)
         else:
             view.show(client.memory(), as_json=as_json)
+
+
+def bench(connection: Connection, **values: Any) -> None:
+    """Load a server at rising rates, and find the rate it sustains at a latency target.
+
+    Calls are sent when they are due, like those of many independent callers, however
+    long answers take. It is a test under full load: other callers will feel it.
+    """
+    arguments = bench_command.Arguments(**values)
+    from farpoint.cli.bench.run import run
+
+    run(connection, arguments)
+
+
+def export(words: list[str]) -> int:
+    """Write a .pt2 archive of an nn.Module that a server can load (needs farpoint-server)."""
+    import importlib.util
+    import subprocess
+
+    if importlib.util.find_spec("farpoint_models") is None:
+        print("farpoint export: it needs torch: pip install farpoint-server", file=sys.stderr)
+        return 2
+    # A process of its own: this one never loads torch.
+    return subprocess.run([sys.executable, "-m", "farpoint_models.programs", *words]).returncode
+
+
+_COMMON: Options = {"timeout": _TIMEOUT, "as_json": _JSON}
+_OPTIONS: dict[Command, Options] = {
+    encode: {
+        "source": ("IN", "Cloud file."),
+        "output": ("-o --output OUT", "File of arrays: OUT.npz."),
+        "model": ("--model NAME", "A loaded model (the first)."),
+        "attribute": (
+            "--attribute NAME",
+            "The file's attribute that the model takes; repeat it for several.",
+        ),
+        **_COMMON,
+    },
+    models: _COMMON,
+    load: {
+        "name": ("NAME", "Name of the model in later calls."),
+        "path": ("--path FILE", "A file on the server's machine; else the weights it has."),
+        **_COMMON,
+    },
+    unload: {"name": ("NAME", "A loaded model."), "timeout": _TIMEOUT},
+    info: {"file": ("FILE", "Cloud file; without one the server is asked."), **_COMMON},
+    health: {"service": ("--service NAME", "A service's full name (all)."), **_COMMON},
+    memory: {
+        "watch": ("--watch", "Keep showing it, until Ctrl-C."),
+        "trim": ("--trim", "First have the server give cached memory back."),
+        "snapshot": (
+            "--snapshot FILE",
+            "Save torch's memory snapshot, for https://pytorch.org/memory_viz.",
+        ),
+        **_COMMON,
+    },
+}
+_COMMANDS: dict[str, Callable[..., Any]] = {
+    command.__name__: command
+    for command in (sample, info, health, models, encode, load, unload, memory, bench, export)
+}
+
+
+def main(words: Sequence[str]) -> int:
+    """Runs the command that the words name; its exit code."""
+    top = _top_parser()
+    if not words:
+        top.print_help()
+        return 2
+    if "--version" in words[:1]:
+        from importlib.metadata import version
+
+        print(f"farpoint {version('farpoint')}")
+        return 0
+    given = vars(top.parse_args(words))
+    name, *rest = given.pop("command")
+    if name not in _COMMANDS:
+        top.error(f"there is no command {name!r}")
+    return export(rest) if name == "export" else _run(name, rest, given)
+
+
+def _run(name: str, words: list[str], outer: dict[str, Any]) -> int:
+    command = _COMMANDS[name]
+    parser = Parser(f"farpoint {name}", inspect.cleandoc(command.__doc__ or ""))
+    if command is sample:
+        sample_command.add_options(parser)
+    elif command is bench:
+        parser.add_options(bench_command.Arguments, bench_command.OPTIONS)
+    else:
+        parser.add_options(command, _OPTIONS[command])
+    if command is info:
+        sample_command.add_read_options(parser)
+    parser.add_connection()
+    parsed = vars(parser.parse_intermixed_args(words))
+    values = {name: value for name, value in parsed.items() if str(value) != argparse.SUPPRESS}
+    try:
+        options = {**outer, **split_connection(values)}
+        return command(Connection.from_environment(**options), **values) or 0
+    except FarpointError as error:
+        return failures.report(error, in_json=values.get("as_json", False))
+
+
+def _top_parser() -> Parser:
+    lines = (
+        f"  {name:8} {inspect.cleandoc(command.__doc__ or '').splitlines()[0]}"
+        for name, command in _COMMANDS.items()
+    )
+    listed = "\n".join(lines)
+    top = Parser("farpoint", f"{_HELP}\n\ncommands:\n{listed}\n\n{_EXIT_CODES}")
+    top.usage = "farpoint [options] COMMAND ... (options of one: farpoint COMMAND --help)"
+    top.add_argument("command", nargs=argparse.PARSER, help=argparse.SUPPRESS)
+    top.add_argument("--version", action="store_true", help="Show the version.")
+    top.add_connection()
+    return top

@@ -1,9 +1,7 @@
-"""Failures in one line of the command's own words, and their exit codes."""
+"""Failures in one line of the command's own words, or one JSON object, and their exit codes."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import typer
+import json
+import sys
 
 from farpoint.errors import (
     CloudFileError,
@@ -36,17 +34,20 @@ def explain(error: FarpointError) -> str:
     return message
 
 
-@contextmanager
-def clean_failure() -> Iterator[None]:
-    """Expected failures end in one line, a hint where there is one, and an exit code."""
-    try:
-        yield
-    except FarpointError as error:
-        typer.echo(f"farpoint: {explain(error)}", err=True)
+def as_json(error: Exception, message: str, **where: str) -> str:
+    """One object on one line."""
+    return json.dumps({**where, "error": message, "kind": type(error).__name__})
+
+
+def report(error: FarpointError, *, in_json: bool) -> int:
+    """Prints a failure, and a hint where there is one; the exit code."""
+    if in_json:
+        print(as_json(error, explain(error)))
+    else:
+        print(f"farpoint: {explain(error)}", file=sys.stderr)
         if hint := _hint(error):
-            typer.echo(hint, err=True)
-        wrong_input = isinstance(error, (InvalidArgumentError, CloudFileError))
-        raise typer.Exit(2 if wrong_input else 1) from error
+            print(hint, file=sys.stderr)
+    return 2 if isinstance(error, (InvalidArgumentError, CloudFileError)) else 1
 
 
 def _hint(error: FarpointError) -> str | None:

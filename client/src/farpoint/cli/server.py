@@ -15,7 +15,7 @@ import numpy as np
 from farpoint._client import Client
 from farpoint._connection.call import CallContext
 from farpoint._connection.channel import open_channel
-from farpoint.cli.connection import Connection
+from farpoint._default import Connection
 from farpoint.errors import CloudFileError, InvalidArgumentError, NotFoundError
 from farpoint.io import read_cloud
 from farpoint.io.cloud import Cloud
@@ -110,8 +110,14 @@ def show_info(info: ServerInfo, *, as_json: bool) -> None:
         print(f"limit    {name.replace('_', ' ')}: {limit}")
 
 
-def check_health(connection: Connection, service: str, timeout: float) -> str:
-    """Health of one service, or of the whole server for "": "SERVING" or another status name."""
+def show_health(connection: Connection, service: str, timeout: float, *, as_json: bool) -> int:
+    """Prints the health of one service, or of the whole server for ""; the exit code."""
+    status = _check_health(connection, service, timeout)
+    print(json.dumps({"service": service, "status": status}) if as_json else status)
+    return 0 if status == "SERVING" else 1
+
+
+def _check_health(connection: Connection, service: str, timeout: float) -> str:
     context = CallContext(timeout, connection.target)
     with open_channel(connection.target, connection.security()) as channel:
         check = channel.unary_unary(

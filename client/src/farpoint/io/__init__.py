@@ -4,8 +4,8 @@
     sample = client.sample(cloud.points, 1024)
     farpoint.io.write_subset("sampled.laz", cloud, sample.indices)
 
-Read: .npy .npz .ply .pcd .bin (float32 rows) .xyz .txt .csv .pts .obj .off .stl .vtk .vtp; with
-the extra `las` .las .laz; with the extra `io` also .e57 .parquet .mcap .db3 .bag. What each keeps
+Read: .npy .npz .ply .pcd .bin (float32 rows) .xyz .txt .csv .pts .obj .off .stl; with the
+extra `las` .las .laz; with the extra `io` also .e57 .parquet .mcap .db3 .bag. What each keeps
 is in docs/files.md. A name that ends in .indices.npy gets the int64 row indices.
 """
 
@@ -118,6 +118,8 @@ def write_subset(path: str | os.PathLike[str], cloud: Cloud, rows: Rows) -> tupl
             elif same and cloud.source is not None:
                 cloud.source.save(part, rows)
             else:
-                lost = format_module(path).write(part, cloud.take(rows))
+                lost = format_module(path).write(part, cloud.take(rows)) or []
+                if cloud.crs and path.suffix.lower() not in (".las", ".laz"):
+                    lost.append("the coordinate reference system")
                 return (f"left out: {', '.join(lost)}",) if lost else ()
     return ()

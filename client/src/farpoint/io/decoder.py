@@ -1,13 +1,11 @@
 """Files decoded in a child process, bounded in memory and time, which may die without harm."""
 
-import os
+import multiprocessing
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -17,7 +15,9 @@ import numpy as np
 from farpoint._types import Array
 from farpoint.errors import CloudFileError
 from farpoint.io.cloud import Cloud, ReadOptions, Rows
-from farpoint.io.worker import receive, send
+from farpoint.io.worker import serve
+
+_START_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -59,24 +59,31 @@ class Decoder:
     def __init__(self, bounds: Bounds, threads: int = 1) -> None:
         self._bounds = bounds
         self._threads = threads
-        self._process: subprocess.Popen[bytes] | None = None
-        self._stderr: IO[bytes] | None = None
+        self._process: Any = None
+        self._pipe: Any = None
+        self._errors: IO[bytes] | None = None
         self._path = Path()
         self._expired = False
+        self._is_starting = False
 
     def start(self) -> None:
-        """Starts the child ahead of time."""
-        if self._process is None or self._process.poll() is not None:
-            self.close()
-            self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
-            command = [sys.executable, "-m", "farpoint.io.worker", str(self._bounds.memory_bytes)]
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._stderr,
-                env={**os.environ, **self._environment()},
-            )
+        """Starts the child ahead of time.
+
+        A process without threads is forked, which takes no time; another one starts Python anew.
+        """
+        if self._process is not None and self._process.is_alive():
+            return
+        self.close()
+        has_threads = threading.active_count() > 1 or "grpc" in sys.modules
+        may_fork = sys.platform == "linux" and not has_threads
+        context: Any = multiprocessing.get_context("fork" if may_fork else "spawn")
+        self._errors = tempfile.NamedTemporaryFile(prefix="farpoint-")  # noqa: SIM115 - the child's
+        self._pipe, end = context.Pipe()
+        arguments = (end, self._pipe, self._bounds.memory_bytes, self._threads, self._errors.name)
+        self._process = context.Process(target=serve, args=arguments, daemon=True)
+        self._process.start()
+        self._is_starting = True
+        end.close()
 
     def open(self, path: Path, options: ReadOptions, most_points: int) -> Opened:
         """Reads a file, or gets ready to read it in chunks of `most_points`."""
@@ -107,16 +114,14 @@ class Decoder:
 
     def close(self) -> None:
         """Ends the child."""
-        process, self._process = self._process, None
-        if process is not None and process.stdin and process.stdout:
-            process.kill()
-            process.wait()
-            with suppress(BrokenPipeError):  # what was not sent is not wanted any more
-                process.stdin.close()
-            process.stdout.close()
-        if self._stderr is not None:
-            self._stderr.close()
-            self._stderr = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process.close()
+            self._pipe.close()
+        if self._errors is not None:
+            self._errors.close()
+        self._process = self._pipe = self._errors = None
 
     def __enter__(self) -> "Decoder":
         return self
@@ -124,33 +129,29 @@ class Decoder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _environment(self) -> dict[str, str]:
-        """This process's packages, and no more threads than are this decoder's share."""
-        threads = str(self._threads)
-        return {
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            "RAYON_NUM_THREADS": threads,
-            "OMP_NUM_THREADS": threads,
-            "OPENBLAS_NUM_THREADS": "1",
-            "RUST_BACKTRACE": "0",
-        }
-
     def _ask(self, *request: object) -> dict[str, Any]:
-        process = self._process
-        if process is None or process.stdin is None or process.stdout is None:
+        process, pipe = self._process, self._pipe
+        if process is None:
             raise CloudFileError("the decoder is closed", path=self._path)
         seconds = self._bounds.seconds_for(self._path)
         self._expired = False
         timer = threading.Timer(seconds, self._expire)
         timer.daemon = True
-        timer.start()
         try:
-            send(process.stdin, request)  # type: ignore[arg-type]
-            status, *rest = receive(process.stdout)  # type: ignore[arg-type]
+            if self._is_starting:  # which takes no time of the file's
+                if not pipe.poll(_START_SECONDS):
+                    process.kill()
+                pipe.recv()
+                self._is_starting = False
+            timer.start()
+            pipe.send(request)
+            status, *rest = pipe.recv()
             if status == "failed":
                 raise CloudFileError(rest[0])
-            return _with_points(process.stdout, rest[0])
-        except (EOFError, BrokenPipeError) as error:
+            return {**rest[0], "points": _received(pipe, *rest[0].get("points", ()))}
+        except (EOFError, OSError) as error:
+            if isinstance(error, CloudFileError):
+                raise
             raise CloudFileError(self._why_it_died(seconds), path=self._path) from error
         finally:
             timer.cancel()
@@ -161,33 +162,24 @@ class Decoder:
             self._process.kill()
 
     def _why_it_died(self, seconds: float) -> str:
-        assert self._process is not None
-        code = self._process.wait()
+        if self._process is None or self._errors is None:
+            return "the decoder is closed"
+        self._process.join()
+        code = self._process.exitcode
         if self._expired:
             return f"decoding took longer than {seconds:.0f} s"
-        line = _last_line(self._stderr)
+        lines = Path(self._errors.name).read_text("utf-8", "replace").split("\n")
+        line = next((one.strip()[:200] for one in reversed(lines) if one.strip()), "")
         ended = signal.Signals(-code).name if code < 0 else f"status {code}"
         return f"the decoder crashed ({ended}{': ' * bool(line)}{line})"
 
 
-def _with_points(stream: IO[bytes], answer: dict[str, Any]) -> dict[str, Any]:
-    """Receives the coordinates that follow an answer, into memory of their own."""
-    if not answer.get("points"):
-        return {**answer, "points": None}
-    dtype, shape = answer["points"]
+def _received(pipe: Any, dtype: str = "", shape: tuple[int, ...] = ()) -> Array | None:
+    """The coordinates that follow an answer, in memory of their own; None if there are none."""
+    if not dtype:
+        return None
     points = np.empty(shape, dtype)
     rest = points.data.cast("B") if points.size else memoryview(b"")
     while len(rest):
-        count = stream.readinto(rest)  # type: ignore[attr-defined]
-        if not count:
-            raise EOFError
-        rest = rest[count:]
-    return {**answer, "points": points}
-
-
-def _last_line(stream: IO[bytes] | None) -> str:
-    if stream is None:
-        return ""
-    stream.seek(0)
-    lines = stream.read().decode("utf-8", "replace").strip().splitlines()
-    return lines[-1].strip()[:200] if lines else ""
+        rest = rest[pipe.recv_bytes_into(rest) :]
+    return points

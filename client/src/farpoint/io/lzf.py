@@ -1,5 +1,38 @@
 """LZF, the compression of `binary_compressed` PCD files (M. Lehmann, liblzf)."""
 
+_MAX_LITERALS, _MAX_DISTANCE, _MAX_LENGTH = 32, 1 << 13, 264
+
+
+def compress(data: bytes) -> bytes:
+    """Data that `decompress` unpacks to `data`."""
+    out = bytearray()
+    latest: dict[bytes, int] = {}
+    begin = at = 0  # of the bytes that are not written yet
+    while at + 3 <= len(data):
+        key = data[at : at + 3]
+        found = latest.get(key, at - _MAX_DISTANCE - 1)
+        latest[key] = at
+        if at - found > _MAX_DISTANCE:
+            at += 1
+            continue
+        _literals(out, data[begin:at])
+        length = 3
+        most = min(_MAX_LENGTH, len(data) - at)
+        while length < most and data[found + length] == data[at + length]:
+            length += 1
+        high, low = divmod(at - found - 1, 256)
+        more = [length - 9] if length >= 9 else []
+        out += bytes([min(length - 2, 7) << 5 | high, *more, low])
+        begin = at = at + length
+    _literals(out, data[begin:])
+    return bytes(out)
+
+
+def _literals(out: bytearray, data: bytes) -> None:
+    for at in range(0, len(data), _MAX_LITERALS):
+        part = data[at : at + _MAX_LITERALS]
+        out += bytes([len(part) - 1]) + part
+
 
 def decompress(data: bytes, size: int) -> bytes:
     """The `size` bytes that `data` unpacks to."""

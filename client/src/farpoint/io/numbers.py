@@ -37,14 +37,6 @@ def split_cells(lines: Sequence[bytes], separator: str | None) -> list[list[byte
     return rows
 
 
-def parse_numbers(text: bytes) -> Array:
-    """Float64 of numbers between white space, broken into lines anywhere."""
-    words = text.split()
-    if b"_" in text:  # Python's digit separator, which no file means
-        raise ValueError("an underscore is no part of a number")
-    return np.array(words, np.float64)
-
-
 def is_number(cell: bytes) -> bool:
     """Whether a file means a number."""
     try:

@@ -103,13 +103,6 @@ def named_columns(array: Array, names: Sequence[str]) -> tuple[Array, dict[str, 
     return points, {names[i]: array[:, i] for i in range(len(names)) if i not in axes}
 
 
-def point_rows(values: Array, points: int, components: int) -> Array:
-    """(points,) or (points, components), in the machine's own byte order."""
-    shaped = values.reshape(points, components)
-    native = np.ascontiguousarray(shaped.astype(shaped.dtype.newbyteorder("="), copy=False))
-    return native[:, 0] if components == 1 else native
-
-
 def unpack_color(attributes: dict[str, Array]) -> dict[str, Array]:
     """`rgb` as (N, 3) and `rgba` as (N, 4) uint8 where they hold 0xAARRGGBB as float or integer."""
     for name in {"rgb", "rgba"} & set(attributes):

@@ -22,8 +22,6 @@ _MODULES = {
     ".obj": "obj",
     ".off": "mesh",
     ".stl": "mesh",
-    ".vtk": "vtk",
-    ".vtp": "vtp",
     ".e57": "e57",
     ".parquet": "parquet",
     ".mcap": "bag",

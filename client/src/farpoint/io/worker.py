@@ -1,19 +1,10 @@
-"""The child process of a `Decoder`: reads one file at a time and writes rows of it.
-
-    python -m farpoint.io.worker BYTES
-
-It reads pickled requests from standard input and answers on what was standard output; libraries
-that print do so elsewhere. BYTES is how much memory it may take on top of what it starts with.
-"""
+"""The child process of a `Decoder`: reads one file at a time and writes rows of it."""
 
 import os
-import pickle
 import signal
-import struct
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -26,14 +17,15 @@ from farpoint.io.files import naming
 from farpoint.io.records import colors_of
 from farpoint.io.registry import is_indices
 
-LENGTH = struct.Struct("<Q")
+# A message of a pipe has a length of 31 bits, and is copied.
+_PIECE_BYTES = 1 << 24
 
 
 class Worker:
     """Answers requests; each public method is one."""
 
-    def __init__(self, out: BinaryIO) -> None:
-        self._out = out
+    def __init__(self, pipe: Any) -> None:
+        self._pipe = pipe
         self._path = Path()
         self._cloud: Cloud | None = None
         self._chunks: Chunks | None = None
@@ -96,52 +88,42 @@ class Worker:
 
     def _answer(self, values: dict[str, Any], points: Array | None = None) -> None:
         if points is None:
-            send(self._out, ("done", values))
+            self._pipe.send(("done", values))
             return
         array = np.ascontiguousarray(points)
-        send(self._out, ("done", {**values, "points": (array.dtype.str, array.shape)}))
-        self._out.write(array.data.cast("B"))
-        self._out.flush()
+        self._pipe.send(("done", {**values, "points": (array.dtype.str, array.shape)}))
+        rest = array.data.cast("B") if array.size else memoryview(b"")
+        while len(rest):
+            self._pipe.send_bytes(rest[:_PIECE_BYTES])
+            rest = rest[_PIECE_BYTES:]
 
 
-def send(stream: BinaryIO, message: object) -> None:
-    """Writes a pickled message behind its length."""
-    packed = pickle.dumps(message, protocol=5)
-    stream.write(LENGTH.pack(len(packed)))
-    stream.write(packed)
-    stream.flush()
+def serve(pipe: Any, parents: Any, memory_bytes: int, threads: int, errors: str) -> None:
+    """Answers requests until the parent is gone.
 
-
-def receive(stream: BinaryIO) -> Any:
-    """The next message."""
-    head = stream.read(LENGTH.size)
-    if len(head) < LENGTH.size:
-        raise EOFError
-    packed = stream.read(LENGTH.unpack(head)[0])
-    return pickle.loads(packed)
-
-
-def main() -> None:
-    """Answers requests until standard input ends."""
+    Args:
+        pipe: where requests come from and answers go to.
+        parents: the parent's end of it, which a forked child has too.
+        memory_bytes: as much may be taken on top of what the process starts with.
+        threads: that libraries may start.
+        errors: file that libraries print to; standard output is for results.
+    """
+    parents.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which closes the pipe
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    limit_process(int(sys.argv[1]))
-    worker = Worker(out)
+    descriptor = os.open(errors, os.O_WRONLY | os.O_APPEND)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    share = {"RAYON_NUM_THREADS": f"{threads}", "OMP_NUM_THREADS": f"{threads}"}
+    os.environ.update(share, RUST_BACKTRACE="0")
+    limit_process(memory_bytes)
+    worker = Worker(pipe)
+    pipe.send(None)  # it has started
     while True:
         try:
-            name, *arguments = receive(sys.stdin.buffer)
+            name, *arguments = pipe.recv()
         except EOFError:
             return
-        _attempt(out, getattr(worker, name), arguments)
-
-
-def _attempt(out: BinaryIO, method: Callable[..., None], arguments: list[Any]) -> None:
-    try:
-        method(*arguments)
-    except CloudFileError as error:
-        send(out, ("failed", str(error), error.path))
-
-
-if __name__ == "__main__":
-    main()
+        try:
+            getattr(worker, name)(*arguments)
+        except CloudFileError as error:
+            pipe.send(("failed", str(error), error.path))

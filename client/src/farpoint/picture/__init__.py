@@ -17,7 +17,6 @@ SIZE_INCHES, DPI = (16.0, 6.4), 100
 ASPECT = (SIZE_INCHES[0] * 0.49) / (SIZE_INCHES[1] * 0.86)
 # More points than pixels of a panel add time and nothing else.
 MAX_POINTS = 300_000
-PALETTE = 256
 
 
 def before_after(
@@ -62,7 +61,7 @@ def before_after(
         figure.text(0.5, 0.03, text, color=INK, ha="center", fontsize=13, alpha=0.8)
         figure.subplots_adjust(0.005, 0.07, 0.995, 0.93, wspace=0.01)
         with replacing(path) as part:
-            _save(figure, part)
+            figure.savefig(part, format="png")
 
 
 def _caption(points: int, samples: int, radius: float | None, unit: str | None, exact: bool) -> str:
@@ -117,18 +116,3 @@ def _panel(axes: Any, title: str, view: View) -> None:
     axes.set_axis_off()
     axes.set_xlim(*view.frame[:2])
     axes.set_ylim(*view.frame[2:])
-
-
-def _save(figure: Any, path: Path) -> None:
-    """With a palette, which makes the file a third of its size and shows no difference."""
-    from PIL import Image
-
-    figure.canvas.draw()
-    image = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())).convert("RGB")
-    small = image.quantize(PALETTE, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    # The method may shift the ground, of which there is most.
-    palette = small.getpalette() or []
-    ground = int(np.asarray(small)[0, 0])
-    palette[3 * ground : 3 * ground + 3] = np.asarray(image)[0, 0].tolist()
-    small.putpalette(palette)
-    small.save(path, optimize=True)

@@ -39,7 +39,7 @@ class LocalSampler:
 
     def __call__(self, clouds: list[Array], counts: list[int]) -> list[Rows]:
         try:
-            from farpoint_ops.arrays import furthest_point_sample_array
+            from farpoint_ops.arrays import sample_array
         except ModuleNotFoundError as error:
             if not (error.name or "").startswith("farpoint_ops"):  # torch, say
                 raise
@@ -49,9 +49,7 @@ class LocalSampler:
             ) from error
         try:
             return [
-                furthest_point_sample_array(
-                    cloud, count, start=self._start, nonfinite=self._nonfinite
-                )
+                sample_array(cloud, count, start=self._start, nonfinite=self._nonfinite).rows
                 # In the dtype that a server would be sent.
                 for cloud, count in zip(in_common_dtype(clouds), counts, strict=True)
             ]

@@ -98,7 +98,6 @@ class TreePicker {
   }
 
   __device__ bool update_leaf(int parent, int j, Point s, float& farthest, PointRow* at) {
-    count_leaf();
     const unsigned number = leaf(parent, j);
     float* const words = words_of(number);
     const int name = rows_.name_of(place_ + static_cast<int>(number) * kLeaf);

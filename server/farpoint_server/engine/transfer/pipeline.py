@@ -22,7 +22,14 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from farpoint_server.engine.transfer.buffers import PinnedBuffer, PinnedBufferPool
+from farpoint_server.engine.transfer.buffers import (
+    Layout,
+    PinnedBuffer,
+    PinnedBufferPool,
+    fill,
+    joined,
+    lay_out,
+)
 from farpoint_server.engine.transfer.device import (
     Array,
     Device,
@@ -31,7 +38,6 @@ from farpoint_server.engine.transfer.device import (
     Kernel,
     Tensor,
 )
-from farpoint_server.engine.transfer.layout import Layout, fill, joined, lay_out
 
 # One batch computes, and one is copied. A third would only wait.
 DEPTH = 2
@@ -73,14 +79,10 @@ class Pipeline(Generic[Tensor]):
         # Held while anything is submitted or completed: what a batch allocates is measured, and
         # must not be mixed up with what another one frees.
         self._changed = threading.Condition()
-        self._in_flight = 0
+        self.in_flight = 0
+        """Batches that are submitted and still hold memory."""
         # A GPU that hangs does not keep the process.
         threading.Thread(target=self._complete_all, name=name, daemon=True).start()
-
-    @property
-    def in_flight(self) -> int:
-        """Batches that are submitted and still hold memory."""
-        return self._in_flight
 
     def submit(
         self,
@@ -104,14 +106,14 @@ class Pipeline(Generic[Tensor]):
         answer.set_running_or_notify_cancel()
         with self._changed:
             transfer = self._begin(inputs, kernel)
-            self._in_flight += 1
+            self.in_flight += 1
         self._submitted.put(partial(self._complete, transfer, finish, answer))
         return answer
 
     def wait(self, in_flight: int) -> None:
         """Returns when no more than so many batches are in flight."""
         with self._changed:
-            self._changed.wait_for(lambda: self._in_flight <= in_flight)
+            self._changed.wait_for(lambda: self.in_flight <= in_flight)
 
     def give_back(self) -> None:
         """Frees the buffers that nothing uses."""
@@ -185,7 +187,7 @@ class Pipeline(Generic[Tensor]):
             answer.set_exception(error)
         with self._changed:
             self._release(transfer)
-            self._in_flight -= 1
+            self.in_flight -= 1
             self._changed.notify_all()
 
     def _results(self, transfer: Transfer[Tensor]) -> list[Array]:

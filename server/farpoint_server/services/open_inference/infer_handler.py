@@ -18,8 +18,8 @@ from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.loading import LoadedEncoder
 from farpoint_server.models.program import LoadedProgram, ProgramWork
 from farpoint_server.services.open_inference.repository import ModelRepository
-from farpoint_server.services.ordered_stream import OrderedStream
 from farpoint_server.services.pipeline import Call, Pipeline, SampleCall
+from farpoint_server.services.stream import OrderedStream
 from farpoint_server.transport import interceptor
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.limits.open_calls import Outgoing

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 
 import pytest
 from starlette.applications import Starlette
@@ -249,7 +250,7 @@ async def test_many_small_chunks_do_not_hold_the_event_loop(served, monkeypatch)
     assert max(steps) <= connection.MAX_EVENTS
 
 
-async def test_what_is_written_is_sent_at_once(served):
+async def test_what_is_written_is_sent_at_once_and_not_far_ahead_of_its_reader(served):
     """Not only once the peer has confirmed what was written before, which takes 40 ms."""
     await status(served)
     _, _ = await served(GET)
@@ -257,6 +258,52 @@ async def test_what_is_written_is_sent_at_once(served):
         await asyncio.sleep(0)
     sockets = [one.transport.get_extra_info("socket") for one in connections]
     assert all(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in sockets)
+    unsent = {one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) for one in sockets}
+    assert unsent == {connection.WRITE_BUFFER_BYTES} == {1 << 16}
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:{}/"),
+        ("localhost", "http://localhost:{}/"),
+        ("0.0.0.0", "http://127.0.0.1:{}/"),
+        ("[::]", "http://[::1]:{}/"),
+        ("[::1]", "http://[::1]:{}/"),
+    ],
+)
+@pytest.mark.parametrize("shared", [False, True])
+async def test_each_host_is_served_and_has_an_address_for_browsers(host, url, shared):
+    one = HttpServer("--http-listen", f"{host}:0", shared=shared)
+    taken, _, port = one.address.rpartition(":")
+    assert (taken, one.url) == (host, url.format(port))
+    await one.start(PlainTextResponse("yes"))
+    with contextlib.ExitStack() as stack:
+        if shared:  # by processes of the server
+            other = HttpServer("--http-listen", one.address, shared=True)
+            stack.callback(other._socket.close)
+        else:
+            with pytest.raises(AddressUnavailableError, match="in use"):
+                HttpServer("--http-listen", one.address)
+    for name in ("127.0.0.1", "::1") if host == "[::]" else (host.strip("[]"),):
+        reader, writer = await asyncio.open_connection(name, int(port))
+        writer.write(GET)
+        assert b"200" in await reader.readline()
+        writer.close()
+    await one.stop()
+
+
+async def test_without_an_address_there_is_no_server():
+    server = HttpServer("--http-listen", None)
+    assert (server.address, server.url) == (None, None)
+    await server.start(PlainTextResponse("yes"))
+    await server.stop()
+
+
+def test_over_tls_the_address_for_browsers_says_so():
+    server = HttpServer("--http-listen", "127.0.0.1:0", ssl.create_default_context)
+    assert server.url.startswith("https://127.0.0.1:")
+    asyncio.run(server.stop())
 
 
 @pytest.mark.parametrize(

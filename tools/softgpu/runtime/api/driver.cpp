@@ -95,7 +95,8 @@ CUresult create(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAl
   if (const cudaError_t error = enter()) return static_cast<CUresult>(error);
   const Lock held(big);
   Device& device = devices[what->location.id];
-  if (size > device.total - device.used) {
+  if (injected_failure()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (size > free_bytes(device)) {
     count("cuMemCreate out of memory");
     return CUDA_ERROR_OUT_OF_MEMORY;
   }

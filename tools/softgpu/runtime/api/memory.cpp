@@ -49,7 +49,7 @@ cudaError_t cudaMemGetInfo(size_t* unused, size_t* total) {
   const Lock held(big);
   const Device& device = devices[current_device];
   *total = device.total;
-  *unused = device.total - device.used;
+  *unused = free_bytes(device);
   return cudaSuccess;
 }
 

@@ -112,6 +112,7 @@ void softgpu_block_freed(uint64_t address) {
 }
 
 long softgpu_count(const char* name) { return counted(name); }
+void softgpu_add(const char* name, long by) { count(name, by); }
 void softgpu_report() { report(); }
 
 // What libraries that are not there would have done, and calls that are not written.

@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -147,7 +146,7 @@ class Kind:
         )
 
 
-def make_requests(kinds: Sequence[Kind], cloud: Path | None, seed: int) -> list[bytes]:
+def make_requests(kinds: Sequence[Kind], cloud: str | None, seed: int) -> list[bytes]:
     """One serialized Sample request of each kind.
 
     Args:

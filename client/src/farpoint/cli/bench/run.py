@@ -2,19 +2,19 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 
-import typer
 from grpc import RpcError
 
+from farpoint._default import Connection
 from farpoint.cli.bench import report
 from farpoint.cli.bench.command import Arguments
 from farpoint.cli.bench.load import Arrivals, Kind, Measured, make_requests, measure
 from farpoint.cli.bench.report import Goal, Step, rise
-from farpoint.cli.connection import Connection
 from farpoint.errors import from_rpc_error
 
 # A call that takes longer than so many times the target is not waited for.
@@ -48,7 +48,7 @@ def _steps(
     steps = (Step(r, offered(r), goal) for r in rates) if rates else rise(offered, first, goal)
     for step in steps:
         reached = f"p{goal.percent:g} {step.measured.percentile_ms(goal.percent):.3g} ms"
-        typer.echo(f"{step.offered_per_s:.1f} calls a second: {reached}", err=True)
+        print(f"{step.offered_per_s:.1f} calls a second: {reached}", file=sys.stderr)
         yield step
 
 

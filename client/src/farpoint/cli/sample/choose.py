@@ -2,34 +2,21 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from farpoint._rpcs.methods import Method, VoxelGrid
+from farpoint._rpcs.methods import VoxelGrid
 from farpoint._types import Array
 from farpoint.cli.sample.options import Options
 from farpoint.errors import InvalidArgumentError
 from farpoint.results import Sample
 
+if TYPE_CHECKING:
+    from farpoint._client import Client
+
 Rows = NDArray[np.int64]
-
-
-class Sampler(Protocol):
-    """A `Client`, or an object that samples in this process."""
-
-    def sample(
-        self,
-        points: Array,
-        m: int | None,
-        *,
-        start: int = 0,
-        nonfinite: Literal["reject", "ignore"] = "reject",
-        radius: float | None = None,
-        method: Method | None = None,
-    ) -> Sample:
-        """As `Client.sample`."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +38,7 @@ class Choice:
     sample: Sample | None = None
 
 
-def choose(client: Sampler, points: Array, options: Options) -> Choice:
+def choose(client: "Client", points: Array, options: Options) -> Choice:
     """Samples a cloud whole."""
     rows = candidates(points, options, 0)
     m: int | None = _amount(len(rows), options)
@@ -124,7 +111,7 @@ def _start(rows: Rows, options: Options) -> int:
 
 
 def choose_in_parts(
-    client: Sampler, parts: Iterable[Array], count: int, limit: int, options: Options
+    client: "Client", parts: Iterable[Array], count: int, limit: int, options: Options
 ) -> Choice:
     """Samples each part of a cloud, then the samples.
 
@@ -155,7 +142,7 @@ def choose_in_parts(
 class _Pool:
     """Samples of parts, sampled again whenever there are more than the server takes."""
 
-    def __init__(self, client: Sampler, limit: int, options: Options) -> None:
+    def __init__(self, client: "Client", limit: int, options: Options) -> None:
         self._client, self._limit, self._options = client, limit, options
         self._rows: list[Rows] = []
         self._points: list[Array] = []

@@ -1,132 +1,131 @@
 """The options of `farpoint sample`; the code behind them is imported when the command runs."""
 
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-
-import typer
-from typer import Argument, Option
+from typing import Literal, TypeAlias
 
 from farpoint._connection.targets import DEFAULT_TIMEOUT_S
-from farpoint.cli.connection import Connection
+from farpoint.cli.connection import Options, Parser
+
+Nonfinite: TypeAlias = Literal["reject", "ignore"]
+MethodName: TypeAlias = Literal["farthest-point", "voxel-grid", "random", "poisson-disk"]
+# A mean is no row of the file.
+Select: TypeAlias = Literal["first", "nearest-mean"]
 
 
-class Nonfinite(str, Enum):
-    """Policies for rows with NaN or infinity."""
+@dataclass(frozen=True, kw_only=True)
+class ReadArguments:
+    """How files are read."""
 
-    reject = "reject"
-    ignore = "ignore"
-
-
-class MethodName(str, Enum):
-    """Sampling methods."""
-
-    farthest_point = "farthest-point"
-    voxel_grid = "voxel-grid"
-    random = "random"
-    poisson_disk = "poisson-disk"
+    input_format: str | None = None
+    columns: str | None = None
+    array: str | None = None
+    topic: str | None = None
+    message: int = 0
 
 
-class Select(str, Enum):
-    """The row that stands for a voxel; a mean is no row of the file."""
-
-    first = "first"
-    nearest_mean = "nearest-mean"
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """The command line as it was given; OPTIONS describes each field."""
+@dataclass(frozen=True, kw_only=True)
+class Arguments(ReadArguments):
+    """The command line as it was given; the tables below describe each field."""
 
     inputs: list[str]
     samples: str | None = None
     radius: float | None = None
-    method: MethodName = MethodName.farthest_point
+    method: MethodName = "farthest-point"
     voxel_size: float | None = None
     select: Select | None = None
     seed: int | None = None
     output: str | None = None
     picture: Path | None = None
     start: int | None = None
-    nonfinite: Nonfinite = Nonfinite.reject
+    nonfinite: Nonfinite = "reject"
     skip_zero: bool = False
     all_if_fewer: bool = False
     indices: bool = False
     recursive: bool = False
     resume: bool = False
     to: str | None = None
-    input_format: str | None = None
-    columns: str | None = None
-    array: str | None = None
-    topic: str | None = None
-    message: int = 0
     jobs: int | None = None
     decoder_memory: float | None = None
     decoder_seconds: float = 60.0
     timeout: float = DEFAULT_TIMEOUT_S
-    ray: bool = False
-    gpus: float = 0.0
     as_json: bool = False
+    quiet: bool = False
 
 
-OPTIONS = {
-    "inputs": Argument(
-        metavar="IN...",
-        help="Cloud files, folders of them, quoted patterns, paths of fsspec such as "
+_INPUTS: Options = {
+    "inputs": (
+        "IN...",
+        "Cloud files, folders of them, quoted patterns, paths of fsspec such as "
         "s3://bucket/scan.laz, or - for standard input.",
+    )
+}
+_POINTS: Options = {
+    "samples": (
+        "-m --samples M",
+        "Points to choose per cloud: 1024, or 5%; with --radius at most.",
     ),
-    "samples": Option(
-        *("-m", "--samples"), help="Points to choose per cloud: 1024, or 5%; with --radius at most."
+    "radius": ("--radius R", "Choose points until none is farther than R from one."),
+    "method": ("--method", "How points are chosen (farthest-point)."),
+    "voxel_size": ("--voxel-size S", "Side of the cubes of a voxel grid."),
+    "select": ("--select", "Row of a voxel (first)."),
+    "seed": ("--seed N", "Of random rows (0)."),
+    "start": ("--start ROW", "Row that is chosen first (the first)."),
+    "nonfinite": (
+        "--nonfinite",
+        "Rows with NaN or infinity are an error (reject), or never chosen.",
     ),
-    "radius": Option(metavar="R", help="Choose points until none is farther than R from one."),
-    "method": Option(help="How points are chosen."),
-    "voxel_size": Option(metavar="S", help="Side of the cubes of a voxel grid."),
-    "select": Option(help="Row of a voxel.", show_default="first"),
-    "seed": Option(help="Of random rows.", show_default="0"),
-    "output": Option(
-        *("-o", "--output"),
-        help="A file; a folder for several inputs; or - for JSON lines on stdout.",
+    "skip_zero": ("--skip-zero", "Never choose rows that are exactly (0, 0, 0)."),
+    "all_if_fewer": ("--all-if-fewer", "Write a cloud with fewer than M points whole."),
+}
+_OUTPUT: Options = {
+    "output": (
+        "-o --output OUT",
+        "A file; a folder for several inputs; or - for JSON lines on stdout.",
     ),
-    "picture": Option(
-        metavar="OUT.png",
-        help="Draw the cloud and the sample side by side; of several inputs, into a folder.",
-    ),
-    "start": Option(help="Row that is chosen first.", show_default="the first"),
-    "nonfinite": Option(help="Rows with NaN or infinity: an error, or never chosen."),
-    "skip_zero": Option("--skip-zero", help="Never choose rows that are exactly (0, 0, 0)."),
-    "all_if_fewer": Option("--all-if-fewer", help="Write a cloud with fewer than M points whole."),
-    "indices": Option(
+    "to": ("--to SUFFIX", "Format of the outputs in a folder, such as .ply."),
+    "indices": (
         "--indices",
-        help="Also write the row indices to OUT.indices.npy; without -o beside the input.",
+        "Also write the row indices to OUT.indices.npy; without -o next to the input.",
     ),
-    "recursive": Option("-r", "--recursive", help="Look in the folders of a folder too."),
-    "resume": Option("--resume", help="Leave out inputs whose outputs are there."),
-    "to": Option(metavar="SUFFIX", help="Format of the outputs in a folder, such as .ply."),
-    "input_format": Option("--format", metavar="SUFFIX", help="Format of the inputs, as .laz."),
-    "columns": Option(
-        metavar="NAMES", help="Columns of a .bin, a plain array or a text: x,y,z,i,ring."
+    "picture": (
+        "--picture OUT.png",
+        "Draw the cloud and the sample side by side; of several inputs, into a folder.",
     ),
-    "array": Option(metavar="NAME", help="The array of an .npz that holds the points."),
-    "topic": Option(metavar="NAME", help="The topic of a recording."),
-    "message": Option(metavar="K", help="Which cloud of the topic, from 0."),
-    "jobs": Option("-j", "--jobs", help="Files in flight.", show_default="one per core, up to 4"),
-    "decoder_memory": Option(
-        metavar="GB", help="Memory that reading a file may take.", show_default="its share of half"
+    "resume": ("--resume", "Leave out inputs whose outputs are there."),
+    "as_json": ("--json", "Print JSON, one object per line, failures included."),
+    "quiet": ("-q --quiet", "Print failures only."),
+}
+_READ: Options = {
+    "input_format": ("--format SUFFIX", "Format of the inputs, such as .laz."),
+    "columns": ("--columns NAMES", "Columns of a .bin, a plain array or a text: x,y,z,i,ring."),
+    "array": ("--array NAME", "The array of an .npz that holds the points."),
+    "topic": ("--topic NAME", "The topic of a recording."),
+    "message": ("--message K", "Which cloud of the topic, from 0."),
+}
+_WORK: Options = {
+    "recursive": ("-r --recursive", "Look in the folders of a folder too."),
+    "jobs": ("-j --jobs N", "Files in flight (one per core, up to 4)."),
+    "decoder_memory": (
+        "--decoder-memory GB",
+        "Memory that reading a file may take (its share of half of what is free).",
     ),
-    "decoder_seconds": Option(help="Time that reading 100 MB of a file may take."),
-    "timeout": Option(help="Seconds that one request may take."),
-    "ray": Option("--ray", help="Sample on a Ray cluster (RAY_ADDRESS) instead of a server."),
-    "gpus": Option(help="With --ray: GPUs of each job; fractions share one."),
-    "as_json": Option("--json", help="Print JSON, one object per line."),
+    "decoder_seconds": (
+        "--decoder-seconds S",
+        "Time that reading 100 MB of a file may take (60).",
+    ),
+    "timeout": ("--timeout S", "Seconds that one request may take (60)."),
 }
 
 
-def sample(connection: Connection, arguments: Arguments) -> None:
-    """Choose points of cloud files by farthest point sampling, or by another method.
+def add_options(parser: Parser) -> None:
+    """The options of `Arguments`."""
+    parser.add_options(Arguments, _INPUTS)
+    for title, options in (("points", _POINTS), ("output", _OUTPUT), ("input", _READ)):
+        parser.add_options(Arguments, options, title)
+    parser.add_options(Arguments, _WORK, "work")
 
-    The suffix of the output says its format. In the input's own format every attribute is kept.
-    """
-    from farpoint.cli.sample.run import run
 
-    if run(connection, arguments):
-        raise typer.Exit(1)
+def add_read_options(parser: Parser) -> None:
+    """The options of `ReadArguments`."""
+    parser.add_options(ReadArguments, _READ, "input")

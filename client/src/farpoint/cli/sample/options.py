@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 
 from farpoint._rpcs.methods import Method, PoissonDisk, RandomSampling, VoxelGrid
-from farpoint.cli.sample.command import Arguments, MethodName, Nonfinite, Select
+from farpoint.cli.sample.command import Arguments, ReadArguments
 from farpoint.errors import InvalidArgumentError
 from farpoint.io.budget import available_bytes
 from farpoint.io.cloud import ReadOptions
@@ -29,7 +29,7 @@ class Amount:
         return max(1, round(points * self.share)) if self.count is None else self.count
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(Arguments):
     """The checked command line; `sampling` is the method, None for farthest points."""
 
@@ -51,14 +51,14 @@ class Options(Arguments):
             covering_radius=self.radius if method is None else None,
             workers=workers,
             to=_suffix(self.to),
-            read=_read_options(self),
+            read=read_options(self),
             bounds=Bounds(_memory_bytes(self.decoder_memory, workers), self.decoder_seconds),
         )
 
     @property
     def ignores_nonfinite(self) -> bool:
         """Whether rows with NaN or infinity are never chosen, instead of an error."""
-        return self.nonfinite is Nonfinite.ignore
+        return self.nonfinite == "ignore"
 
     @property
     def is_counted(self) -> bool:
@@ -82,7 +82,7 @@ def parse_amount(text: str) -> Amount:
 
 
 def _amount(given: Arguments) -> Amount:
-    is_grid = given.method is MethodName.voxel_grid
+    is_grid = given.method == "voxel-grid"
     if given.samples is not None:
         if is_grid:
             raise InvalidArgumentError("-m goes with no voxel grid: its size decides", field="m")
@@ -93,32 +93,32 @@ def _amount(given: Arguments) -> Amount:
 
 
 def _method(given: Arguments) -> Method | None:
-    farthest, grid = MethodName.farthest_point, MethodName.voxel_grid
-    random, disk = MethodName.random, MethodName.poisson_disk
     for flag, value, methods in (
-        ("--voxel-size", given.voxel_size, (grid,)),
-        ("--select", given.select, (grid,)),
-        ("--seed", given.seed, (random,)),
-        ("--radius", given.radius, (farthest, disk)),
+        ("--voxel-size", given.voxel_size, ("voxel-grid",)),
+        ("--select", given.select, ("voxel-grid",)),
+        ("--seed", given.seed, ("random",)),
+        ("--radius", given.radius, ("farthest-point", "poisson-disk")),
     ):
         if value is not None and given.method not in methods:
-            names = " or ".join(method.value for method in methods)
-            raise InvalidArgumentError(f"{flag} goes with --method {names}", field="method")
-    if given.method is grid:
+            raise InvalidArgumentError(
+                f"{flag} goes with --method {' or '.join(methods)}", field="method"
+            )
+    if given.method == "voxel-grid":
         if given.voxel_size is None:
             raise InvalidArgumentError("--method voxel-grid needs --voxel-size", field="method")
-        is_first = given.select in (None, Select.first)
+        is_first = given.select in (None, "first")
         return VoxelGrid(given.voxel_size, "first" if is_first else "nearest_mean")
-    if given.method is random:
+    if given.method == "random":
         return RandomSampling(given.seed or 0)
-    if given.method is disk:
+    if given.method == "poisson-disk":
         if given.radius is None:
             raise InvalidArgumentError("--method poisson-disk needs --radius", field="method")
         return PoissonDisk(given.radius)
     return None
 
 
-def _read_options(given: Arguments) -> ReadOptions:
+def read_options(given: ReadArguments) -> ReadOptions:
+    """How the command line has files read."""
     columns = None if given.columns is None else tuple(map(str.strip, given.columns.split(",")))
     try:
         return ReadOptions(

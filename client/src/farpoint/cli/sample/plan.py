@@ -143,7 +143,8 @@ def _with_problem(task: Task, options: Options) -> Task:
         same = has_format and format_name(target) == format_name(source, options.read.format)
         check_writable(target, same_format=same)
     except CloudFileError as error:
-        hint = "" if options.to or "COPC" in str(error) else " (--to .ply writes another format)"
+        is_named = options.output == task.output
+        hint = "" if options.to or is_named else " (--to .ply writes another format)"
         return replace(task, problem=f"{error}{hint}")
     return task
 

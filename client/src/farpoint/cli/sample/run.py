@@ -6,72 +6,44 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING
 
-from farpoint._client import Client
-from farpoint.cli.connection import Connection
-from farpoint.cli.failures import explain
+from farpoint._default import Connection
+from farpoint.cli import failures
 from farpoint.cli.sample.command import Arguments
-from farpoint.cli.sample.inputs import STDIN, exists
+from farpoint.cli.sample.inputs import exists
 from farpoint.cli.sample.options import Options
 from farpoint.cli.sample.plan import Task, plan_tasks
 from farpoint.cli.sample.work import Done, sample_file
-from farpoint.errors import CloudFileError, FarpointError, InvalidArgumentError
+from farpoint.errors import CloudFileError, FarpointError
 from farpoint.io.decoder import Decoder
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-
-class Pool(Protocol):
-    """Does tasks, several at a time."""
-
-    def run(self, tasks: Sequence[Task], bar: "Bar") -> "list[Future[Done]]":
-        """Begins all of them; each that ends moves the bar."""
-
-    def close(self) -> None:
-        """Ends the tasks that run: after Ctrl-C nothing waits for the rest."""
+    from farpoint._client import Client
 
 
 def run(connection: Connection, arguments: Arguments) -> int:
     """Samples the files and returns how many failed; the failure of a single one is raised."""
     options = Options(**vars(arguments))
     tasks = plan_tasks(options)
-    if options.ray:
-        return _run_tasks(_ray_pool(tasks, options), tasks, options)
-    with connection.connect(options.timeout) as client:
-        return _run_tasks(ThreadPool(client, options), tasks, options)
-
-
-def _ray_pool(tasks: list[Task], options: Options) -> Pool:
-    if any(task.to_stdout or task.source.location == STDIN for task in tasks):
-        raise InvalidArgumentError("--ray takes files, and writes files", field="ray")
-    if options.sampling is not None:
-        raise InvalidArgumentError("--ray goes with no --method but farthest-point", field="ray")
-    if options.gpus < 0:
-        raise InvalidArgumentError(f"--gpus must be 0 or more, got {options.gpus:g}", field="gpus")
-    from farpoint.cli.sample.ray_pool import RayPool
-
-    return RayPool(options)
-
-
-def _run_tasks(pool: Pool, tasks: list[Task], options: Options) -> int:
-    """Lines are printed in the order of the tasks, each as soon as those before it are done."""
     several = len(tasks) > 1
     if options.resume:
         tasks = _unfinished(tasks, options)
     if not tasks:
         return 0
     with ExitStack() as stack:
+        pool = ThreadPool(options, len(tasks))
         stack.callback(pool.close)
-        bar = stack.enter_context(_progress(len(tasks)))
-        out = sys.stdout  # and not what a pool may put there
-        futures = pool.run(tasks, bar)
+        client = stack.enter_context(connection.connect(options.timeout))
+        bar = stack.enter_context(_progress(0 if options.quiet else len(tasks)))
+        futures = pool.run(client, tasks, bar)
         if not several:
-            _print(futures[0].result(), out)
+            _print(futures[0].result(), options)
             return 0
         ended = zip(tasks, futures, strict=True)
-        return sum(not _report(task, future, out) for task, future in ended)
+        return sum(not _report(task, future, options) for task, future in ended)
 
 
 def _unfinished(tasks: list[Task], options: Options) -> list[Task]:
@@ -82,50 +54,53 @@ def _unfinished(tasks: list[Task], options: Options) -> list[Task]:
     return left
 
 
-def _report(task: Task, future: "Future[Done]", out: TextIO) -> bool:
+def _report(task: Task, future: "Future[Done]", options: Options) -> bool:
+    """Prints the line of a task, after those of the tasks before it; whether it was done."""
+    source = task.source.location
     try:
-        _print(future.result(), out)
+        _print(future.result(), options)
+        return True
     except FarpointError as error:
-        named = isinstance(error, CloudFileError) or task.source.location in str(error)
-        prefix = "" if named else f"{task.source.location}: "
-        print(f"farpoint: {prefix}{explain(error)}", file=sys.stderr)
-        return False
+        failure: Exception = error
+        named = isinstance(error, CloudFileError) or source in str(error)
+        message = f"{'' if named else f'{source}: '}{failures.explain(error)}"
     except Exception as error:  # a bug of ours ends no batch either
-        message = f"{task.source.location}: {type(error).__name__}: {error}"
+        failure, message = error, f"{source}: {type(error).__name__}: {error}"
+    if options.as_json:
+        print(failures.as_json(failure, message, input=source))
+    else:
         print(f"farpoint: {message}", file=sys.stderr)
-        return False
-    return True
+    return False
 
 
-def _print(done: Done, out: TextIO) -> None:
-    if done.line:  # not typer.echo, which writes past the bar's own stdout
-        print(done.line, file=out)
+def _print(done: Done, options: Options) -> None:
+    if done.line and not options.quiet:
+        print(done.line)
 
 
 class ThreadPool:
     """Threads, each with a decoder of its own, before one server."""
 
-    def __init__(self, client: Client, options: Options) -> None:
-        self._client, self._options = client, options
-        self._decoders: list[Decoder] = []
-        self._idle: list[Decoder] = []  # append and pop of a list are atomic
-        self._threads = ThreadPoolExecutor(options.workers)
-
-    def run(self, tasks: Sequence[Task], bar: "Bar") -> "list[Future[Done]]":
-        """As of `Pool`."""
-        workers = min(self._options.workers, len(tasks))
+    def __init__(self, options: Options, tasks: int) -> None:
+        workers = min(options.workers, tasks)
         threads = max(1, (os.cpu_count() or 1) // workers)
-        self._decoders = [Decoder(self._options.bounds, threads) for _ in range(workers)]
-        self._decoders[0].start()  # while the server is asked for its limits
-        self._idle = list(self._decoders)
-        limit = self._client.server_info().limits.request_points
-        return [self._threads.submit(self._run, task, limit, bar) for task in tasks]
+        self._options = options
+        self._decoders = [Decoder(options.bounds, threads) for _ in range(workers)]
+        for decoder in self._decoders:
+            decoder.start()  # while this process has neither threads nor gRPC
+        self._idle = list(self._decoders)  # append and pop of a list are atomic
+        self._threads = ThreadPoolExecutor(workers)
 
-    def _run(self, task: Task, limit: int, bar: "Bar") -> Done:
+    def run(self, client: "Client", tasks: Sequence[Task], bar: "Bar") -> "list[Future[Done]]":
+        """Begins all tasks; each that ends moves the bar."""
+        limit = client.server_info().limits.request_points
+        return [self._threads.submit(self._run, client, task, limit, bar) for task in tasks]
+
+    def _run(self, client: "Client", task: Task, limit: int, bar: "Bar") -> Done:
         decoder = self._idle.pop()
         points = 0
         try:
-            done = sample_file(self._client, decoder, task, self._options, limit)
+            done = sample_file(client, decoder, task, self._options, limit)
             points = done.points
             return done
         finally:
@@ -133,7 +108,7 @@ class ThreadPool:
             bar.advance(points)
 
     def close(self) -> None:
-        """As of `Pool`."""
+        """Ends the tasks that run: after Ctrl-C nothing waits for the rest."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for decoder in self._decoders:
             decoder.close()

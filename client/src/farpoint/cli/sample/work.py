@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from farpoint._types import Array
-from farpoint.cli.sample.choose import Choice, Sampler, choose, choose_in_parts
+from farpoint.cli.sample.choose import Choice, choose, choose_in_parts
 from farpoint.cli.sample.inputs import local_copy, put_remote
 from farpoint.cli.sample.options import Options
 from farpoint.cli.sample.plan import Task
@@ -19,6 +20,9 @@ from farpoint.errors import CloudFileError, InvalidArgumentError
 from farpoint.io.cloud import Cloud
 from farpoint.io.decoder import Decoder, Opened
 from farpoint.io.records import columns_of
+
+if TYPE_CHECKING:
+    from farpoint._client import Client
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Done:
 
 
 def sample_file(
-    client: Sampler, decoder: Decoder, task: Task, options: Options, limit: int
+    client: "Client", decoder: Decoder, task: Task, options: Options, limit: int
 ) -> Done:
     """Samples one file and writes the outputs of its task.
 
@@ -54,7 +58,7 @@ def sample_file(
 
 
 def _choose(
-    client: Sampler, decoder: Decoder, opened: Opened, options: Options, limit: int
+    client: "Client", decoder: Decoder, opened: Opened, options: Options, limit: int
 ) -> Choice:
     points = opened.points
     if points is None:

@@ -27,9 +27,10 @@ _EXAMPLES = {
     7: "x,y,z,r,g,b,label",
     8: "x,y,z,i,r,g,b,label",
 }
-# Rows looked at, and the share of the best width's score that a smaller width needs: a multiple
-# of the right width separates the columns as well.
-_ROWS, _ENOUGH = 20_000, 0.8
+# Rows looked at, all over the file, as rows that follow one another are often alike; and the share
+# of the best width's score that a smaller width needs: a multiple of the right width separates the
+# columns as well.
+_ROWS, _ENOUGH = 20_000, 0.9
 # Coordinates, colors and times are not beyond these; integers and bytes read as floats are.
 _SMALLEST, _LARGEST, _STRANGE = 1e-20, 1e12, 0.01
 _VIEWS: tuple[Callable[[Array], Array], ...] = (
@@ -52,7 +53,7 @@ class BinSource:
 
 
 def read(path: Path, options: ReadOptions) -> Cloud:
-    """Reads the columns that the options name, else three, four or five as the values show."""
+    """Reads the columns that the options name, else three or the usual four, as values show."""
     size = path.stat().st_size
     values = np.fromfile(path, "<f4") if size % 4 == 0 else np.empty(0, "<f4")
     is_nuscenes = path.name.lower().endswith(".pcd.bin")
@@ -72,31 +73,37 @@ def _guess_columns(values: Array, size: int, usual: tuple[str, ...]) -> tuple[st
             "seems to hold no rows of float32; --columns x,y,z reads it all the same"
         )
     fitting = [width for width in _WIDTHS if size % (4 * width) == 0]
-    width = _width_of(values, fitting)
-    if (width is None and len(usual) in fitting) or width == len(usual):
+    width = fitting[0] if len(fitting) == 1 else _width_of(values, fitting)
+    if width is None and usual is _NUSCENES and len(usual) in fitting:
+        width = len(usual)  # as its name says
+    if not size or width == len(usual):
         return usual
     if width == len(AXES):
         return AXES
-    found = f"seems to hold rows of {width}" if width else f"got {size} bytes"
-    fits = f" ({', '.join(map(str, fitting))} columns would fit)" if fitting else ""
+    if width:
+        found = f"seems to hold rows of {width} float32"
+    else:
+        found = f"its {size} bytes are rows of {', '.join(map(str, fitting)) or 'no'} float32"
     raise ValueError(
-        f"expected rows of {len(usual)} float32, {found}{fits}: name them, as in --columns "
-        f"{_EXAMPLES[width or 5]}, or let the name of nuScenes' five columns end in .pcd.bin"
+        f"expected rows of 3 or {len(usual)} float32, {found}: name the columns, as in "
+        f"--columns {_EXAMPLES[width or 5]}, or let the name of nuScenes' five end in .pcd.bin"
     )
 
 
 def _width_of(values: Array, widths: list[int]) -> int | None:
     """The smallest width whose columns are well apart; None where the values show none."""
-    scores = {width: _separation(values[: _ROWS * width], width) for width in widths}
+    scores = {width: _separation(values.reshape(-1, width)) for width in widths}
     best = max(scores.values(), default=0.0)
     if best <= 0:
         return None
     return next(width for width in widths if scores[width] >= _ENOUGH * best)
 
 
-def _separation(values: Array, width: int) -> float:
+def _separation(rows: Array) -> float:
     """The variance between columns over that of all values, in several views, above chance."""
-    table = np.nan_to_num(values.reshape(-1, width).astype(np.float64), posinf=0, neginf=0)
+    if len(rows) > _ROWS:
+        rows = rows[np.random.default_rng(0).integers(len(rows), size=_ROWS)]
+    table = np.nan_to_num(rows.astype(np.float64), posinf=0, neginf=0)
     score = 0.0
     for view in _VIEWS:
         seen = view(table)
@@ -104,4 +111,4 @@ def _separation(values: Array, width: int) -> float:
         seen = np.clip(seen, *np.percentile(seen, [1, 99])) if seen.size else seen
         spread = float(seen.var()) if seen.size else 0.0
         score += float(seen.mean(axis=0).var()) / spread if spread else 0.0
-    return score - 0.02 - 8 * width / max(values.size, 1)
+    return score - 0.02 - 8 / max(len(rows), 1)

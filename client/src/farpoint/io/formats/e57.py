@@ -24,6 +24,7 @@ def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
     pye57 = require("pye57", "E57")
     with pye57.E57(str(path)) as file:
         scans = [_read_scan(file, i) for i in range(file.scan_count)]
+        moved = sum(_is_moved(file.get_header(i)) for i in range(file.scan_count))
         crs = _crs(file)
     if not scans:
         raise ValueError("0 points: the file holds no scan")
@@ -33,8 +34,10 @@ def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
     if len(scans) > 1:
         columns["scan"] = np.repeat(np.arange(len(scans)), [len(s["points"]) for s in scans])
     dropped = sorted({name for scan in scans for name in scan} - set(shared))
-    notes = (f"left out, as not every scan has it: {', '.join(dropped)}",) if dropped else ()
-    return Cloud(points, columns, crs=crs, unit="metre", notes=notes)
+    notes = [f"left out, as not every scan has it: {', '.join(dropped)}"] if dropped else []
+    if moved:
+        notes.append(f"left out: the poses of {moved} scans, by which their points are moved")
+    return Cloud(points, columns, crs=crs, unit="metre", notes=tuple(notes))
 
 
 def _read_scan(file: Any, i: int) -> dict[str, Array]:
@@ -49,6 +52,12 @@ def _read_scan(file: Any, i: int) -> dict[str, Array]:
     )
     points = np.stack([found.pop(axis) for axis in _AXES], axis=1)
     return {"points": points, **{_NAMES.get(k, k): np.asarray(v) for k, v in found.items()}}
+
+
+def _is_moved(header: Any) -> bool:
+    if not header.has_pose():
+        return False
+    return bool(np.any(header.translation) or np.any(header.rotation_matrix != np.eye(3)))
 
 
 def _crs(file: Any) -> str | None:

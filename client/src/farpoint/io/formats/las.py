@@ -4,6 +4,7 @@ import copy
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 # Points whose coordinates are computed at a time, in the cache.
 _BLOCK = 1 << 16
 _OLDEST_WRITTEN = "1.2"
+# Of the day and the year of creation, two bytes each.
+_DATE_AT = 90
+# float64 holds coordinates on Earth with so many digits behind the point.
+_MAX_DIGITS = 8
 _COORDINATES = ("X", "Y", "Z")
 _WKT_RECORD, _GEO_KEYS_RECORD = 2112, 34735
 # Keys and codes of GeoTIFF.
@@ -54,7 +59,12 @@ class LasSource:
         chosen = laspy.LasData(header, self.las.points[rows].copy())
         if self.las.evlrs:
             chosen.evlrs = type(self.las.evlrs)(v for v in self.las.evlrs if v.user_id != "copc")
+        has_date = header.creation_date is not None
         chosen.write(str(path))
+        if not has_date:  # laspy writes the day of today
+            with path.open("r+b") as file:
+                file.seek(_DATE_AT)
+                file.write(bytes(4))
 
 
 def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
@@ -82,13 +92,22 @@ def _cloud_of(las: "LasData") -> Cloud:
     """The cloud of points that laspy holds; other dimensions are unpacked when asked for."""
     names = [n for n in las.point_format.dimension_names if n not in _COORDINATES]
     points = np.empty((len(las.points), 3))
+    digits = [_digits(las.header.scales[i], las.header.offsets[i]) for i in range(3)]
     for at in range(0, len(points), _BLOCK):
         part = slice(at, at + _BLOCK)
         for i, axis in enumerate(_COORDINATES):
             scaled = las.points.array[axis][part] * las.header.scales[i]
-            points[part, i] = scaled + las.header.offsets[i]
+            moved = scaled + las.header.offsets[i]
+            # 849393.95 and not 849393.9500000001: the number that the file means.
+            points[part, i] = moved if digits[i] is None else moved.round(digits[i])
     columns = LazyColumns(names, lambda name: np.asarray(las[name]))
     return Cloud(points, columns, LasSource(las), crs=_wkt(las), unit=_unit(las))
+
+
+def _digits(*numbers: float) -> int | None:
+    """Digits behind the point that all of the numbers need; None where they are too many."""
+    needed = max(-int(Decimal(repr(float(n))).normalize().as_tuple().exponent) for n in numbers)
+    return max(needed, 0) if needed <= _MAX_DIGITS else None
 
 
 @dataclass(frozen=True)

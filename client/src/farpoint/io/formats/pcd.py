@@ -70,11 +70,11 @@ class PcdSource:
     records: Array
 
     def save(self, path: Path, rows: Rows) -> None:
-        """Writes the rows with all fields; a compressed file becomes a binary one."""
-        is_text = self.header.encoding == "ascii"
-        header = replace(self.header, points=len(rows), encoding="ascii" if is_text else "binary")
+        """Writes the rows with all fields, in the encoding of the file."""
+        encode = {"ascii": _as_text, "binary_compressed": _packed}.get(self.header.encoding)
+        header = replace(self.header, points=len(rows))
         chosen = self.records[rows]
-        path.write_bytes(header.render() + (_as_text(chosen) if is_text else chosen.tobytes()))
+        path.write_bytes(header.render() + (encode(chosen) if encode else chosen.tobytes()))
 
 
 def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
@@ -158,16 +158,27 @@ def _compressed(body: bytes, header: Header) -> Array:
     if len(body) < 8:
         raise ValueError("the compressed data is cut short")
     packed, size = (int(n) for n in np.frombuffer(body, "<u4", 2))
-    _check_size(size, header.points * header.dtype.itemsize, "bytes")
+    padding = sum(field.dtype.itemsize for field in header.fields if field.name == "_")
+    has_padding = not padding or size != header.points * (header.dtype.itemsize - padding)
+    if has_padding:  # PCL names it and leaves it out
+        _check_size(size, header.points * header.dtype.itemsize, "bytes")
     if body[8 + packed :].strip(b"\0"):  # PCL itself leaves zeros there
         raise ValueError(f"bytes are left over after {packed} compressed ones")
     plain = lzf.decompress(body[8 : 8 + packed], size)
-    records = np.empty(header.points, header.dtype)
+    records = np.zeros(header.points, header.dtype)
     at = 0
     for name, field in zip(records.dtype.names or (), header.fields, strict=True):
-        records[name] = np.frombuffer(plain, field.dtype, header.points, at)
-        at += field.dtype.itemsize * header.points
+        if field.name != "_" or has_padding:
+            records[name] = np.frombuffer(plain, field.dtype, header.points, at)
+            at += field.dtype.itemsize * header.points
     return records
+
+
+def _packed(records: Array) -> bytes:
+    """As `_compressed` reads it."""
+    plain = b"".join(records[name].tobytes() for name in records.dtype.names or ())
+    packed = lzf.compress(plain)
+    return np.array([len(packed), len(plain)], "<u4").tobytes() + packed
 
 
 def _check_size(found: int, expected: int, unit: str) -> None:

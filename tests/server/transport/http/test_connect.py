@@ -1,0 +1,279 @@
+"""Calls by the Connect protocol, through the interceptor of the gRPC servers, without a server."""
+
+import asyncio
+import base64
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from structlog.testing import capture_logs
+from tests.support.asgi import AsgiCaller, ask
+
+from farpoint_server import request_context
+from farpoint_server.codec import json_form
+from farpoint_server.errors import InvalidRequestError, OverloadedError
+from farpoint_server.scheduling.admission import Admission
+from farpoint_server.transport.http import exchange as exchange_module
+from farpoint_server.transport.http.body import BodyLimits
+from farpoint_server.transport.http.calls import Registries, UnaryCalls
+from farpoint_server.transport.http.connect import ConnectApp
+from farpoint_server.transport.http.exchange import Exchange
+from farpoint_server.transport.http.port import make_app
+from farpoint_server.transport.http.status import error
+from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.limits.open_calls import InFlight
+
+CHECK = "/grpc.health.v1.Health/Check"
+PROTO, JSON = {"content_type": "application/proto"}, {"content_type": "application/json"}
+Code = grpc.StatusCode
+# Connect's, of CANCELLED (1) to UNAUTHENTICATED (16).
+STATUSES = (499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401)
+SERVING = health_pb2.HealthCheckResponse(status="SERVING").SerializeToString()
+
+
+class Service(health_pb2_grpc.HealthServicer):
+    """Does what the name of the service asks for; counts calls that ended."""
+
+    def __init__(self) -> None:
+        self.seen, self.ended, self.begun = [], [], asyncio.Event()
+
+    async def Check(self, request, context):  # noqa: N802
+        context.add_done_callback(lambda _: self.ended.append(request.service))
+        self.seen.append((dict(context.invocation_metadata()), context.peer()))
+        self.fields = dict(request_context.current().fields)
+        self.begun.set()
+        match request.service:
+            case "wait":
+                await asyncio.Event().wait()
+            case "invalid":
+                raise InvalidRequestError("service", "another", "this")
+            case "full":
+                raise OverloadedError("no room", 250)
+            case "bug":
+                raise RuntimeError("secret")
+        return health_pb2.HealthCheckResponse(status=int(request.service or 1))
+
+
+class Outer(grpc.aio.ServerInterceptor):
+    """Keeps which interceptor was asked for which method."""
+
+    def __init__(self, name, order):
+        self._name, self._order = name, order
+
+    async def intercept_service(self, continuation, handler_call_details):
+        self._order.append((self._name, handler_call_details.method))
+        return await continuation(handler_call_details)
+
+
+@pytest.fixture
+def port():
+    """The application of an HTTP port with a page, a route and the service."""
+    threads, service, order = ThreadPoolExecutor(1), Service(), []
+
+    def make(needs_certificate=False, gzip=False, max_bytes=1 << 18):
+        limits = BodyLimits(Admission(10, 1 << 20, 250), threads, max_bytes, 1, gzip)
+        calls = UnaryCalls(
+            [Outer("outer", order), Outer("inner", order), RequestInterceptor(InFlight())]
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(service, Registries(calls))
+        health = health_pb2.DESCRIPTOR.services_by_name["Health"]
+        connect = ConnectApp(Exchange(calls, limits, needs_certificate), [health])
+        route = Route("/route", lambda _: PlainTextResponse("route"))
+        make.admission = limits.admission
+        return make_app([route], connect, PlainTextResponse("page"))
+
+    make.service, make.order = service, order
+    yield make
+    threads.shutdown()
+
+
+def asked(service=""):
+    return health_pb2.HealthCheckRequest(service=service).SerializeToString()
+
+
+async def post(app, body=b"", path=CHECK, **headers):
+    return await ask(app, path, "POST", body, **headers)
+
+
+async def test_a_call_is_answered_in_either_form_with_its_id(port):
+    app = port()
+    answer = await post(app, asked("2"), x_request_id="mine", a="b", **PROTO)
+    assert (answer.status, answer.body) == (200, b"\x08\x02")
+    assert answer.headers == {
+        **{"content-type": "application/proto", "content-length": "2", "x-request-id": "mine"}
+    }
+    ((metadata, peer),) = port.service.seen
+    assert (metadata["x-request-id"], metadata["a"]) == ("mine", "b")
+    assert peer == "ipv4:192.0.2.1:80"
+    assert port.service.fields["protocol"] == "connect"
+    assert port.service.ended == ["2"]
+    assert port.order == [("outer", CHECK), ("inner", CHECK)]
+    answer = await post(app, b"{}", content_type="Application/JSON; charset=UTF-8")
+    assert (answer.status, answer.json) == (200, {"status": "SERVING"})
+    assert answer.headers["content-type"] == "application/json"
+    assert len(answer.headers["x-request-id"]) == 32
+
+
+async def test_files_and_routes_are_no_calls(port):
+    app = port()
+    assert [(await ask(app, "/a", verb)).body for verb in ("GET", "HEAD")] == [b"page"] * 2
+    assert (await ask(app, "/route")).body == b"route"
+    assert (await ask(app, "/route/")).body == b"page"
+    answer = await ask(app, CHECK, "PUT")
+    assert (answer.status, answer.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status", "code"),
+    [
+        (CHECK, {"content_type": "text/plain"}, 415, "invalid_argument"),
+        (CHECK, {"content_type": "application/grpc-web+proto"}, 415, "invalid_argument"),
+        (CHECK, {"content_type": "application/json; charset=latin-1"}, 415, "invalid_argument"),
+        (CHECK, {"content_type": "application/proto; charset=utf-8"}, 415, "invalid_argument"),
+        (CHECK, {}, 415, "invalid_argument"),
+        (CHECK, {**PROTO, "connect_protocol_version": "2"}, 400, "invalid_argument"),
+        (CHECK, {**PROTO, "connect_timeout_ms": "1s"}, 400, "invalid_argument"),
+        (CHECK, {**PROTO, "connect_timeout_ms": "²"}, 400, "invalid_argument"),
+        (CHECK, {**PROTO, "connect_timeout_ms": "1" * 11}, 400, "invalid_argument"),
+        (CHECK, {**PROTO, "content_encoding": "gzip"}, 501, "unimplemented"),
+        ("/grpc.health.v1.Health/Watch", PROTO, 501, "unimplemented"),
+        ("/grpc.health.v1.Health/Nothing", PROTO, 404, "unimplemented"),
+        ("/grpc.health.v1.Nothing/Check", PROTO, 404, "unimplemented"),
+    ],
+)
+async def test_what_is_no_call_is_refused(port, path, headers, status, code):
+    answer = await post(port(), b"", path, **headers)
+    assert (answer.status, answer.json["code"]) == (status, code)
+    assert answer.headers["content-type"] == "application/json"
+    assert ("accept-post" in answer.headers) == (status == 415)
+    assert port.service.seen == []
+
+
+async def test_what_is_described_and_not_registered_is_no_call():
+    limits = BodyLimits(Admission(1, 1, 1), None, 1, 1, gzip=False)
+    health = health_pb2.DESCRIPTOR.services_by_name["Health"]
+    app = ConnectApp(Exchange(UnaryCalls([]), limits, needs_certificate=False), [health])
+    assert (await post(app, **PROTO)).status == 404
+
+
+async def test_json_has_a_bound_of_its_own(port):
+    length = str(json_form.MAX_BYTES + 1)
+    app = port(max_bytes=1 << 30)
+    assert (
+        f"at most {json_form.MAX_BYTES} bytes"
+        in ((await post(app, b"", content_length=length, **JSON)).json["message"])
+    )
+    assert (await post(app, b"", content_length=length, **PROTO)).body == SERVING
+
+
+async def test_versions_deadlines_and_gzip_that_are_right_go_through(port):
+    right = {"connect_protocol_version": "1", "connect_timeout_ms": "9" * 10}
+    assert (await post(port(), **PROTO, **right, content_encoding="identity")).body == SERVING
+    assert (await post(port(gzip=True), b"", **PROTO, content_encoding="gzip")).status == 400
+    answer = await post(port(gzip=True), b"", **PROTO, content_encoding="br")
+    assert answer.json["message"] == "content-encoding: expected identity or gzip, got 'br'"
+
+
+async def test_without_a_certificate_there_are_no_calls_where_one_is_needed(port):
+    app = port(needs_certificate=True)
+    answer = await post(app, **PROTO)
+    assert (answer.status, answer.json["code"]) == (401, "unauthenticated")
+    assert "client certificate" in answer.json["message"]
+    assert (await post(app, **PROTO, state={"has_certificate": True})).body == SERVING
+
+
+@pytest.mark.parametrize("form", [PROTO, JSON])
+async def test_errors_have_the_code_message_details_and_id_of_grpc(port, form):
+    def body(service):
+        return asked(service) if form is PROTO else json.dumps({"service": service}).encode()
+
+    app = port()
+    answer = await post(app, body("invalid"), x_request_id="mine", **form)
+    assert answer.headers["x-request-id"] == "mine"
+    assert (answer.status, answer.json["code"]) == (400, "invalid_argument")
+    assert answer.json["message"] == "service: expected another, got this"
+    (detail,) = answer.json["details"]
+    assert detail["type"] == "google.rpc.BadRequest"
+    assert detail["debug"]["fieldViolations"][0]["field"] == "service"
+    answer = await post(app, body("full"), **form)
+    assert (answer.status, answer.json["code"]) == (429, "resource_exhausted")
+    assert answer.json["details"][0]["debug"] == {"retryDelay": "0.250s"}
+    packed = answer.json["details"][0]["value"]
+    assert "=" not in packed
+    assert base64.b64decode(packed + "==")
+    assert port.service.ended == ["invalid", "full"]
+
+
+@pytest.mark.parametrize(("body", "form"), [(b"\xff", PROTO), (b"[]", JSON), (b'{"a":1}', JSON)])
+async def test_a_body_that_is_no_message_is_an_invalid_argument(port, body, form):
+    answer = await post(port(), body, **form)
+    assert (answer.status, answer.json["code"]) == (400, "invalid_argument")
+
+
+@pytest.mark.parametrize("form", [PROTO, JSON])
+async def test_a_bug_is_internal_without_its_text_and_logged_once(port, form, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("secret")
+
+    app = port()
+    kind = "ProtoForm" if form is PROTO else "JsonForm"
+    monkeypatch.setattr(f"farpoint_server.transport.http.connect.{kind}.write", fail)
+    with capture_logs() as log:
+        answer = await post(app, b"" if form is PROTO else b"{}", x_request_id="mine", **form)
+    assert (answer.status, answer.json["code"]) == (500, "internal")
+    assert "secret" not in answer.json["message"]
+    assert "mine" in answer.json["message"]
+    assert [(line["status"], line["log_level"]) for line in log] == [("INTERNAL", "error")]
+
+
+async def test_a_deadline_that_passes_cancels_the_call_and_is_answered(port):
+    answer = await post(port(), asked("wait"), **PROTO, connect_timeout_ms="50")
+    assert (answer.status, answer.json["code"]) == (504, "deadline_exceeded")
+    assert port.service.ended == ["wait"]
+
+
+async def test_a_caller_that_leaves_cancels_the_call_and_gets_nothing(port):
+    caller = AsgiCaller(asked("wait"))
+    running = asyncio.ensure_future(caller.run(port(), CHECK, "POST", **PROTO))
+    await port.service.begun.wait()
+    assert not running.done()
+    caller.left.set()
+    assert (await running, port.service.ended) == (None, ["wait"])
+
+
+async def test_a_body_that_never_ends_is_given_up_with_its_caller(port):
+    app, caller = port(), AsgiCaller(b"\x0a", whole=False)
+    running = asyncio.ensure_future(caller.run(app, CHECK, "POST", **PROTO))
+    while port.admission.bytes != 1:
+        await asyncio.sleep(0)
+    caller.left.set()
+    assert (await running, port.admission.bytes) == (None, 0)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+async def test_an_answer_is_sent_in_pieces_of_which_the_last_one_ends_it(more):
+    caller, size = AsgiCaller(), exchange_module.PIECE_BYTES
+    body = bytes(range(256)) * (size // 256) + b"a" * more
+    await exchange_module.send_all(caller.send, exchange_module.Answer(200, (), body))
+    assert caller.sent[0]["headers"] == [(b"content-length", str(len(body)).encode())]
+    parts = caller.sent[1:]
+    assert b"".join(part["body"] for part in parts) == body
+    assert [len(part["body"]) for part in parts] == ([size, 1, 0] if more else [size])
+    assert [part["more_body"] for part in parts] == [True] * (len(parts) - 1) + [False]
+
+
+@pytest.mark.parametrize(("code", "status"), [*zip(list(Code)[1:], STATUSES, strict=True)])
+def test_every_code_has_connects_name_and_status(code, status):
+    answer = error(code, "")
+    name = "canceled" if code is Code.CANCELLED else code.name.lower()
+    assert json.loads(answer.body) == {"code": name}
+    assert answer.status == status
+    assert ("www-authenticate", "Bearer") in answer.headers or answer.status != 401
+    assert error(code, "no", ("a", "b"), status=418) == (
+        *(418, (*answer.headers, ("a", "b"))),
+        json.dumps({"code": name, "message": "no"}, separators=(",", ":")).encode(),
+    )
