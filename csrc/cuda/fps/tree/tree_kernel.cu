@@ -10,8 +10,8 @@
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/kernels.h"
 #include "cuda/fps/sort/spatial_sort.h"
-#include "cuda/fps/tree/build.cuh"
 #include "cuda/fps/tree/partitions.cuh"
+#include "cuda/fps/tree/picker.cuh"
 
 namespace farpoint::cuda {
 namespace tree {
