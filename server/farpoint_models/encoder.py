@@ -15,7 +15,7 @@ from farpoint_ops import furthest_point_sample, gather_points
 
 @dataclass(frozen=True)
 class EncodedStage:
-    """What is left of B clouds after a stage, in the order in which the samples were picked.
+    """The samples of B clouds after a stage, in the order in which they were picked.
 
     Attributes:
         indices: Rows of the original cloud, int32 (B, M); -1 in padding.

@@ -62,7 +62,7 @@ def masked_softmax(scores: Tensor, members: Tensor) -> Tensor:
 
 
 class NeighborhoodAttention(nn.Module):
-    """What a sample's collapsed set looked like before: the ancestor embedding.
+    """Features of a sample's collapsed set: the ancestor embedding.
 
     Vector attention of Zhao, Jiang, Jia, Torr and Koltun, "Point Transformer", ICCV 2021.
     """

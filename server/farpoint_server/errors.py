@@ -1,6 +1,6 @@
 """Exceptions of the server, and the gRPC status of each.
 
-ServiceError                  answered to the caller, who reads its text
+ServiceError                  answered to the caller with its text
 ├── InvalidRequestError       the caller must change the request
 ├── OverloadedError           the caller may try again later
 │   ├── CallerShareError      it holds its share, and others wait
@@ -41,7 +41,7 @@ TEXT_CHARACTERS = 512
 
 
 def quoted(text: str) -> str:
-    """What a caller wrote, for the text of an error: in quotes, and cut where it is long.
+    """Text of a caller in an error: in quotes, and cut where it is long.
 
     Longer texts would fill the log, and with trailers above 8 KiB gRPC replaces the status.
     """
@@ -193,7 +193,7 @@ def code_of(error: Exception) -> grpc.StatusCode:
 
 
 def status_of(error: Exception, request_id: str) -> status_pb2.Status:
-    """What the caller is told of an error; that of a bug says nothing but where to look."""
+    """The status of an error for the caller; that of a bug only says where to look."""
     if not isinstance(error, ServiceError):
         message = f"internal error; the server logged it for request {request_id}"
         return status_pb2.Status(code=grpc.StatusCode.INTERNAL.value[0], message=message)

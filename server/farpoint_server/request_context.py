@@ -18,7 +18,7 @@ OnEnd: TypeAlias = Callable[[float, Exception | None, Fields], None]
 
 
 def _ignore_end(seconds: float, error: Exception | None, fields: Fields) -> None:
-    """Outside of an RPC nobody is told."""
+    """There is no observer outside of an RPC."""
 
 
 class RequestContext:
@@ -39,8 +39,8 @@ class RequestContext:
 variable: ContextVar[RequestContext | None] = ContextVar("request", default=None)
 """The current request; None where there is none."""
 caller: ContextVar[str] = ContextVar("caller", default="")
-"""Who is served in turns with others, and has a share of what the server holds. A variable of its
-own, which several rooms read on the way of each request; empty where there is no request."""
+"""The caller, for fair turns and shares. A variable of its own, which several packages read on the
+way of each request; empty where there is no request."""
 
 
 def current() -> RequestContext:

@@ -26,7 +26,6 @@ WAITING = {
     "_unique2",
     "equal",
 }
-MEMORY = ("empty_cache", "synchronize", "ipc_collect", "memory_stats")
 
 
 @pytest.fixture
@@ -70,15 +69,6 @@ def test_a_forward_needs_no_data(encoder: DensityEncoder, padded: bool) -> None:
         lengths = torch.empty(2, dtype=torch.int64) if padded else None
         stages = encoder(torch.empty(2, 300, 3), lengths=lengths)
     assert [stage.features.shape for stage in stages] == [(2, 8, 75), (2, 8, 38)]
-
-
-def test_no_call_to_the_allocator(encoder: DensityEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("a forward touched the allocator or waited")
-
-    for name in MEMORY:
-        monkeypatch.setattr(torch.cuda, name, refuse)
-    encoder(torch.randn(1, 100, 3))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

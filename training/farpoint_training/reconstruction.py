@@ -100,7 +100,7 @@ class Error(NamedTuple):
 
 @torch.no_grad()
 def target(xyz: Tensor, stage: EncodedStage, decoder: StageDecoder) -> Target:
-    """What a decoder is to rebuild from clouds (B, N, 3) whose rows are in random order."""
+    """The target of a decoder, from clouds (B, N, 3) whose rows are in random order."""
     assignment, squared = nearest_sample(xyz, stage.points)
     scale = squared.sqrt().mean(1).clamp(min=1e-6)
     part = xyz[:, : math.ceil(decoder.share * xyz.size(1))]

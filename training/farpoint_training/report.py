@@ -1,4 +1,4 @@
-"""What a trained encoder is worth, on clouds that it has not seen."""
+"""Errors and probes of a trained encoder, on clouds that it has not seen."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ SHOTS, TRIALS = (5, 20, 50), 40
 
 
 def report(trainer: Trainer) -> dict[str, Any]:
-    """Reconstruction beside the feature-free baseline, and linear probes on held-out classes."""
+    """Reconstruction next to the feature-free baseline, and linear probes on held-out classes."""
     trainer.parts.eval()
     sources = {
         "training families": [shapes(TRAINING)],

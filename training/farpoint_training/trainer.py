@@ -40,7 +40,7 @@ class Settings:
         points: Points in a step, over all its clouds.
         seed: Of weights and data.
         learning_rate: At the start; falls to zero along a cosine.
-        data: Folder of the user's clouds, a third source beside shapes and scans.
+        data: Folder of the user's clouds, a third source next to shapes and scans.
     """
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
@@ -63,7 +63,7 @@ CLIP = 1.0
 
 
 class Trainer:
-    """An encoder with its decoder, beside a decoder that sees no features, the baseline."""
+    """An encoder with its decoder, and the baseline, a decoder that sees no features."""
 
     def __init__(self, settings: Settings):
         torch.manual_seed(settings.seed)

@@ -1,4 +1,4 @@
-"""What lies in a .pt2 archive, read without torch and without unpickling anything.
+"""The content of a .pt2 archive, read without torch and without unpickling anything.
 
 An archive is a zip file. Of what torch.export.save writes, the graph is JSON and the weights are
 raw bytes, but example inputs are a pickle, and so are weights and constants that are no plain

@@ -19,7 +19,7 @@ class ProgramError(Exception):
 
 
 class Role(str, Enum):
-    """What a tensor is."""
+    """The meaning of a tensor."""
 
     POINTS = "points"
     """Coordinates of the clouds; one input is this."""
@@ -97,7 +97,7 @@ class Batching(str, Enum):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a program takes and gives, checked in itself."""
+    """Inputs and outputs of a program, checked for contradictions."""
 
     batching: Batching
     inputs: tuple[TensorSpec, ...]
@@ -148,7 +148,7 @@ class Manifest:
         return self.batching is Batching.RAGGED
 
     def to_json(self) -> str:
-        """What `parse_manifest` reads."""
+        """JSON that `parse_manifest` reads."""
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1)
 
 
@@ -238,7 +238,7 @@ def _check_tensor(manifest: Manifest, spec: TensorSpec, kind: str, roles: set[Ro
         shapes = " or ".join(str(tuple(names)) for names in expected)
         extra = " and one name for the samples" if free else ""
         raise ProgramError(
-            f"{where}: expected the dimensions {shapes}{extra} once each beside sizes, "
+            f"{where}: expected the dimensions {shapes}{extra} once each next to sizes, "
             f"got {list(spec.shape)}"
         )
     if spec.role is Role.POINTS and spec.row_shape != (3,):

@@ -1,4 +1,4 @@
-"""What computes: the engines of the devices, the scheduler before them, memory, and models."""
+"""The engines of the devices, the scheduler before them, memory, and models."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -20,8 +20,7 @@ from farpoint_server.memory.monitor import MemoryMonitor
 from farpoint_server.models.registry import Registry
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.scheduling.batcher import Batcher, first_done
-from farpoint_server.scheduling.cost import CostModel
-from farpoint_server.scheduling.lane import BatchMetrics, Watchdog
+from farpoint_server.scheduling.lane import BatchMetrics, CostModel, Watchdog
 from farpoint_server.scheduling.placement import Placement, Scheduler
 from farpoint_server.transport.health import Health
 

@@ -14,7 +14,7 @@ from farpoint_server.transport.peers import SERVICE, Peers, PeerServer
 
 
 class PeerProcesses:
-    """Those beside this one; there are none where it is alone, and then nothing is different."""
+    """The other processes of this server; none where this one is alone."""
 
     def __init__(self, slot: ProcessSlot) -> None:
         self._slot = slot
@@ -49,7 +49,7 @@ class PeerProcesses:
         self._server = server
 
     def wrap(self, path: str, handler: Handler) -> Handler:
-        """What answers a method for all processes, given the path and the handler of this one."""
+        """A handler that answers for all processes, given the path and the handler of this one."""
         if self._slot.is_alone:
             return handler
         return answer_for_all(self._peers, self._slot.index, path, handler)
@@ -72,7 +72,7 @@ class PeerProcesses:
             self._server.join()
 
     async def metrics(self) -> Mapping[int, str] | None:
-        """What every process exposes, by its index; None where this one is alone."""
+        """The metrics of every process, by its index; None where this one is alone."""
         if self._slot.is_alone:
             return None
         own = await asyncio.to_thread(self._exposition)

@@ -126,9 +126,9 @@ async def serve(settings: Settings, slot: ProcessSlot) -> bool:
     # What torch and the libraries have made by now stays, and is not looked through ever again.
     gc.collect()
     gc.freeze()
-    told, lost = asyncio.ensure_future(signals.get()), asyncio.ensure_future(app.lost())
-    await asyncio.wait((told, lost), return_when=asyncio.FIRST_COMPLETED)
-    if not told.done():
+    signalled, lost = asyncio.ensure_future(signals.get()), asyncio.ensure_future(app.lost())
+    await asyncio.wait((signalled, lost), return_when=asyncio.FIRST_COMPLETED)
+    if not signalled.done():
         reason = lost.result()
         log.error(reason, exit_status=3)
         await app.stop(REFUSAL_S)

@@ -1,4 +1,4 @@
-"""What answers calls: the pipeline, its servicers, and the gauges that show their state."""
+"""The pipeline, its servicers, and the gauges that show their state."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -29,7 +29,7 @@ _HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32
 
 
 class DecodedSampleRequest(NamedTuple):
-    """The work of one request, and what its response needs besides."""
+    """The work of one request, and what its response needs."""
 
     request: ParsedSampleRequest
     work: SampleWork | MethodWork

@@ -44,7 +44,7 @@ _SELECTIONS: Mapping[int, Literal["first", "nearest_mean", "mean"]] = {
     voxel_grid_pb2.VOXEL_SELECTION_MEAN: "mean",
 }
 # Beyond it neighboring voxels have one number in float64.
-MOST_VOXELS = 2**53
+MAX_VOXELS = 2**53
 
 
 def read_method(request: pb.SampleRequest, lengths: Int64s) -> Method | None:
@@ -93,6 +93,6 @@ def check_grid(points: Float32s | Float64s, grid: VoxelGrid) -> None:
     ends = np.stack([finite.min(axis=0), finite.max(axis=0)]).astype(np.float64)
     with np.errstate(over="ignore"):
         voxels = np.abs(np.floor((ends - grid.origin) / grid.voxel_size))
-    if not (voxels <= MOST_VOXELS).all():
+    if not (voxels <= MAX_VOXELS).all():
         expected = "every point within 2^53 voxels of the origin"
         raise InvalidRequestError("voxel_grid.voxel_size", expected, grid.voxel_size)

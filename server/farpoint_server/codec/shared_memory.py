@@ -21,7 +21,7 @@ class Regions:
     Args:
         max_bytes: Of all regions together; without any, there is none.
         max_read_bytes: Of one tensor, which is copied before it is used.
-        retry_ms: Milliseconds that a refused caller is told to wait.
+        retry_ms: Milliseconds after which a refused caller may retry.
     """
 
     def __init__(self, max_bytes: int = 0, max_read_bytes: int = 0, retry_ms: int = 0) -> None:
@@ -38,7 +38,7 @@ class Regions:
 
         Raises:
             InvalidRequestError: it cannot be taken.
-            OverloadedError: there is no room left for it.
+            OverloadedError: it does not fit with the others.
         """
         size = _checked_size(descriptor)
         if size > self._max_bytes:

@@ -26,7 +26,7 @@ _FIRST_ROW = np.zeros(1, np.int64)
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """What one request may hold at most."""
+    """Bounds of one request."""
 
     message_bytes: int
     points: int
@@ -34,7 +34,7 @@ class RequestLimits:
 
 
 class Enum(Protocol):
-    """What generated enum classes offer."""
+    """A generated enum class."""
 
     def items(self) -> Iterable[tuple[str, Any]]: ...
 

@@ -42,7 +42,7 @@ class Bound(NamedTuple):
     """Elements of a field of varints, packed or not: judged by their bytes, so up to ten times as
     many small ones pass."""
     inside: "Bounds | None" = None
-    """What each occurrence may hold, if it is a message."""
+    """Bounds within each occurrence, if it is a message."""
 
 
 Bounds = Mapping[int, Bound]

@@ -1,1 +1,1 @@
-"""What an operator may set: flags, environment variables and a file, as one frozen object."""
+"""Settings: flags, environment variables and a file, as one frozen object."""

@@ -77,7 +77,7 @@ def cores_each(chosen: Sequence[torch.device], cores: int) -> int:
 
 
 def _why_no_cuda(index: int) -> str | None:
-    """What is missing for cuda:index; None if nothing is."""
+    """The reason why cuda:index cannot be used; None if it can."""
     if torch.version.cuda is None:
         return f"torch {torch.__version__} is built without CUDA"
     if not torch.cuda.is_available():

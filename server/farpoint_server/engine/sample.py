@@ -19,7 +19,7 @@ from farpoint_server.engine.types import Clouds, Float32s, Float64s, Int32s, Int
 # What the CPU kernel takes, to within a factor of two, as it reckons itself where it decides how
 # many threads a cloud is worth: for scans, surfaces and noise, alone or a thousand clouds at once.
 POINT_NS, SAMPLE_NS = 15, 200
-# The same for a GPU, estimated and not measured; measured batches correct it (scheduling/cost.py).
+# The same for a GPU, estimated and not measured; measured batches correct it (scheduling/lane.py).
 # Launch and events; 12 bytes a point, staged and copied at some 10 GB/s; a sample of the longest
 # cloud, since its samples follow one another and clouds do not.
 GPU_LAUNCH_NS, GPU_POINT_NS, GPU_SAMPLE_NS = 100_000, 3, 600

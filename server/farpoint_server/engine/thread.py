@@ -59,7 +59,7 @@ MANY_CORES_NS = 250_000
 
 
 def inline_limit_ns(cores: int) -> int:
-    """What work on the event loop may take, given the cores of this process."""
+    """Nanoseconds that work on the event loop may take, given the cores of this process."""
     return FEW_CORES_NS if cores <= FEW_CORES else MANY_CORES_NS
 
 

@@ -53,7 +53,7 @@ class RandomRows(NamedTuple):
 
 
 Method: TypeAlias = VoxelGrid | RandomRows
-"""What is not farthest point sampling: it takes the coordinates as they were sent."""
+"""A method other than farthest point sampling: it takes coordinates as they were sent."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class EncoderInput:
 
 @dataclass(frozen=True)
 class StageOutput:
-    """What one stage of an encoder keeps of B clouds: S points, one cloud after the other."""
+    """One stage of an encoder for B clouds: the S points it keeps, one cloud after the other."""
 
     lengths: Int64s
     """Shape (B,): points kept of each cloud."""

@@ -85,11 +85,11 @@ class Gate:
 
         Must not be used by a thread that is itself reading. Yields whether all left in time.
         """
-        give_up = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_s
         with self._changed:
             self._insisting += 1
             entered = self._changed.wait_for(
-                lambda: not self.readers and not self._writing, give_up - time.monotonic()
+                lambda: not self.readers and not self._writing, deadline - time.monotonic()
             )
             self._insisting -= 1
             self._writing = self._writing or entered

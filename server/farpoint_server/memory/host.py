@@ -134,7 +134,7 @@ class Heap:
 
     def trim(self) -> None:
         self._malloc.trim()
-        # Who wanted to free something meanwhile had to wait, and does it as soon as that is over:
+        # A thread that freed something meanwhile had to wait, and does it as soon as that is over:
         # it must not be taken for memory that a trim cannot reach.
         used = self._malloc.use().used
         self._malloc.trim()
@@ -150,9 +150,9 @@ class Heap:
         return None
 
     def _settle(self, used: int) -> None:
-        """What is resident now and neither live nor releasable: stacks, other allocators.
+        """Measures what is resident and neither live nor releasable: stacks, other allocators.
 
-        What was live a moment ago (`used`) and no more is releasable.
+        Blocks that were live a moment ago (`used`) and are no more count as releasable.
         """
         left = anonymous_bytes()
         self._rest = left - max(used, self._malloc.use().used)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class MonitoredEngine(Protocol):
-    """What owns a device, its thread and its memory manager; see engine/engine.py."""
+    """The owner of a device, its thread and its memory manager; see engine/engine.py."""
 
     memory: Manager
 

@@ -15,13 +15,13 @@ class Stats:
     reserved: int = 0
     """Taken from the device, or resident in RAM, for live and for cached blocks."""
     releasable: int = 0
-    """What a trim would give back to the device now."""
+    """Bytes that a trim would give back to the device now."""
     split: int = 0
     """Cached, but in segments that live blocks keep: what fragmentation costs."""
     host_reserved: int = 0
     """Pinned host memory, live and cached; 0 on a CPU."""
     host_releasable: int = 0
-    """What a trim of the host caches would give back."""
+    """Bytes that a trim of the host caches would give back."""
     segments: int = 0
     retries: int = 0
     """Times the allocator itself flushed its cache, in the middle of a batch."""
@@ -60,7 +60,7 @@ class Allocator(Protocol):
         ...
 
     def headroom(self) -> Headroom:
-        """What all processes leave of the device; a driver call, so not for every request."""
+        """Free bytes over all processes; a driver call, so not for every request."""
         ...
 
     def trim(self) -> None:

@@ -98,7 +98,7 @@ def arguments(manifest: Manifest, clouds: Sequence[Cloud]) -> list[Array]:
 def results(
     manifest: Manifest, outputs: Sequence[Array], clouds: Sequence[Cloud]
 ) -> list[dict[str, Array]]:
-    """What belongs to each cloud, by output: rows (R, ...), or the value of the cloud (...).
+    """The outputs of each cloud, by name: rows (R, ...), or the value of the cloud (...).
 
     Raises:
         ValueError: an output is not what the manifest says.

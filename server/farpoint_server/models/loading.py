@@ -107,7 +107,7 @@ class WarmUp(SoloWork[T]):
         """It is never cut."""
 
     def run(self, device: torch.device, pipeline: Pipeline[Any] | None) -> list[T]:
-        """What the forward pass gave."""
+        """The result of the forward pass."""
         return [self.forward(device, pipeline)]
 
 

@@ -93,7 +93,7 @@ def sample_request(manifest: Manifest) -> ProgramInput:
 
 
 def _data_bytes() -> int:
-    """What RLIMIT_DATA counts so far."""
+    """Bytes that RLIMIT_DATA counts so far."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmData:"))
 

@@ -1,1 +1,1 @@
-"""What waits, what is refused, and what runs next."""
+"""Admission, queues and lanes of work, and the choice of a device."""

@@ -8,7 +8,7 @@ from farpoint_server import request_context
 from farpoint_server.errors import CallerShareError, OverloadedError, TooManyCallsError
 from farpoint_server.request_context import TOKEN_PREFIX
 
-# A caller who was refused with nothing inside counts as waiting for so many times its retry time.
+# A caller that was refused with nothing inside counts as waiting for so many times its retry time.
 WAITING_RETRIES = 4
 
 
@@ -46,9 +46,9 @@ class Admission:
         self.bytes = 0
         """Of their messages and of responses that are not sent yet."""
         self._callers: dict[str, list[int]] = {}
-        """Points and bytes of each caller who holds some."""
+        """Points and bytes of each caller with requests inside."""
         self._shut_out: tuple[str, float] = ("", -float("inf"))
-        """Who was refused last with nothing inside, and when."""
+        """The caller that was refused last with nothing inside, and when."""
 
     def check_headroom(self) -> None:
         """Raises OverloadedError if not even a request of one point would fit."""
@@ -117,7 +117,7 @@ class Admission:
             raise CallerShareError(f"{message}; no room for {more} more", self._retry_ms)
 
     def _has_others(self, caller: str) -> bool:
-        """Whether anybody else holds something, or was refused a moment ago with nothing inside."""
+        """Whether another caller holds some, or was refused a moment ago with nothing inside."""
         if len(self._callers) > 1:
             return True
         who, when = self._shut_out

@@ -15,8 +15,7 @@ from farpoint_server import request_context
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import Answer, Outcome, Work
 from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, EngineHungError
-from farpoint_server.scheduling.cost import CostModel
-from farpoint_server.scheduling.lane import HUNG, BatchMetrics, Lane, Watchdog
+from farpoint_server.scheduling.lane import HUNG, BatchMetrics, CostModel, Lane, Watchdog
 from farpoint_server.scheduling.queue import Job, JobQueue
 
 # A deadline is refused at once where the work is predicted to take so many times as long.

@@ -1,25 +1,111 @@
-"""A lane: an engine that takes batches from a queue as soon as it is free, and its watchdog.
+"""A lane: an engine that takes batches from a queue when it is free, its watchdog and its costs.
 
 The engine takes what is waiting the moment it is free: a request alone when the lane is idle, all
 of one kind that arrived meanwhile when it is not. No request waits for a batch to fill. A GPU takes
 a second batch while it is at one, to copy it meanwhile, but only if that batch is full: what is not
-would gain more from those who still arrive. Only the event loop touches the queue.
+would gain more from requests that still arrive. Only the event loop touches the queue.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias
 
 import structlog
 
 from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.types import Outcome
+from farpoint_server.engine.types import Outcome, Work
 from farpoint_server.errors import EngineHungError, ServiceError
-from farpoint_server.scheduling.cost import CostModel
 from farpoint_server.scheduling.queue import Job, JobQueue
 
 HUNG = "the engine does not answer; use another server"
 log = structlog.get_logger("farpoint.scheduling")
+# Shorter batches say more of the way to the engine's thread than of the work.
+MIN_NS = 2_000_000
+# Of a batch against all before it: some ten batches are remembered.
+WEIGHT = 0.1
+# However wrong an estimate is or a machine is loaded, work is not taken for nothing or for ever.
+MIN_RATIO, MAX_RATIO = 1 / 16, 16.0
+# Batches after which a correction is trusted to refuse anything.
+KNOWN = 5
+
+_Class: TypeAlias = tuple[str, int]
+
+
+@dataclass
+class _Ratio:
+    """Measured over estimated time, each a decaying sum, so that long batches weigh more."""
+
+    measured: float = 0.0
+    estimated: float = 0.0
+    batches: int = 0
+
+    @property
+    def value(self) -> float:
+        if not self.estimated:
+            return 1.0
+        return min(max(self.measured / self.estimated, MIN_RATIO), MAX_RATIO)
+
+    def add(self, measured: float, estimated: float) -> None:
+        """Takes a batch, or its part, into account."""
+        self.measured += measured - WEIGHT * self.measured
+        self.estimated += estimated - WEIGHT * self.estimated
+        self.batches += 1
+
+
+class CostModel:
+    """A running ratio of measured to estimated time for each cost key and each size of work.
+
+    What a large cloud waits for memory says nothing of a small one, so what is of about the same
+    estimated time, to within a factor of four, has a ratio of its own. A device that runs the
+    requests of a batch in parallel takes less for each than for one alone, which therefore
+    has a ratio of its own too.
+
+    Args:
+        estimate_ns: The estimated time of work on the device before anything was measured.
+    """
+
+    def __init__(self, estimate_ns: Callable[[Work[Any]], int] = attrgetter("cost_ns")) -> None:
+        self._estimate_ns = estimate_ns
+        self._ratios: dict[_Class, _Ratio] = {}
+        self._alone: dict[_Class, _Ratio] = {}
+
+    def predict_ns(self, work: Work[Any]) -> int:
+        """Nanoseconds that work is predicted to keep the device from other work."""
+        return self._predict(self._ratios, work)
+
+    def predict_alone_ns(self, work: Work[Any]) -> int:
+        """Nanoseconds that work is predicted to take from its begin to its end."""
+        return self._predict(self._alone, work)
+
+    def is_known(self, work: Work[Any]) -> bool:
+        """Whether enough of its like was measured for a prediction to be relied on."""
+        ratio = self._ratios.get(_class_of(work, self._estimate_ns(work)))
+        return ratio is not None and ratio.batches >= KNOWN
+
+    def observe(self, batch: Sequence[Work[Any]], measured_ns: float) -> None:
+        """Learns from a batch, no request of which was cancelled."""
+        estimates = [self._estimate_ns(work) for work in batch]
+        total = sum(estimates)
+        if total < MIN_NS:
+            return
+        estimated: dict[_Class, int] = {}
+        for work, estimate in zip(batch, estimates, strict=True):
+            key = _class_of(work, estimate)
+            estimated[key] = estimated.get(key, 0) + estimate
+        for ratios in (self._ratios, self._alone) if len(batch) == 1 else (self._ratios,):
+            for key, part in estimated.items():
+                ratios.setdefault(key, _Ratio()).add(measured_ns * part / total, part)
+
+    def _predict(self, ratios: Mapping[_Class, _Ratio], work: Work[Any]) -> int:
+        estimate = self._estimate_ns(work)
+        ratio = ratios.get(_class_of(work, estimate))
+        return estimate if ratio is None else int(ratio.value * estimate)
+
+
+def _class_of(work: Work[Any], estimate_ns: int) -> _Class:
+    return work.cost_key, estimate_ns.bit_length() // 2
 
 
 class BatchMetrics(NamedTuple):

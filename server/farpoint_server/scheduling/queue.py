@@ -69,7 +69,7 @@ class _Caller:
 
 
 class RoundRobin:
-    """Jobs in an order in which every caller who waits gets the same time.
+    """Jobs in an order in which every waiting caller gets the same time.
 
     The caller at the front runs its jobs while its deficit pays for them; then it gets another
     quantum and goes to the back. One with nothing left leaves, and its deficit with it: no
@@ -91,7 +91,7 @@ class RoundRobin:
 
     @property
     def callers(self) -> int:
-        """Callers who wait."""
+        """Callers with waiting jobs."""
         return len(self._callers)
 
     def cost_of(self, caller: str) -> int:
@@ -136,7 +136,7 @@ class RoundRobin:
         return job
 
     def _rotate(self) -> None:
-        """Brings a caller to the front who can pay for its first job."""
+        """Brings a caller to the front that can pay for its first job."""
         for _ in range(len(self._callers)):
             name, caller = next(iter(self._callers.items()))
             if caller.has_turn:

@@ -138,7 +138,7 @@ class SampleCall(Call[Samples, T]):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What all requests share on their way.
+    """The way of every request, and what it needs.
 
     Args:
         limits: What one request may hold at most.

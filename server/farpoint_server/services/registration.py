@@ -42,7 +42,7 @@ def register(
 
 @dataclass(frozen=True)
 class Servicers:
-    """What answers the calls."""
+    """The servicers of all services."""
 
     sampling: sampling.SamplingServicer
     open_inference: open_inference.OpenInferenceServicer
@@ -96,6 +96,6 @@ class Servicers:
 
 
 def health_names(settings: Settings) -> list[str]:
-    """What health can be asked for: every service and every model."""
+    """The names that health knows: every service and every model."""
     services = (*PUBLIC, *(ADMIN if settings.admin_listen else ()), HEALTH)
     return [*(service.full_name for service in services), *reflection.SERVICES, fps.NAME]

@@ -189,7 +189,7 @@ class SampleStream(OrderedStream):
         return [head, *length_delimited(response.RESPONSE_FIELD_NUMBER, chunks)]
 
     def _is_latest(self, raw: bytes) -> bool:
-        """The mode of a first message; one that does not parse is told so when it is answered."""
+        """The mode of a first message; one that does not parse gets its error in its answer."""
         try:
             return self._parse(raw)[1] == sampling_pb2.STREAM_MODE_LATEST
         except InvalidRequestError:

@@ -1,5 +1,6 @@
 """The command `farpoint`: files in, files out, one-line errors and exit codes."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ import grpc
 import numpy as np
 import pytest
 from tests.support.clouds import cloud_file
+from tests.support.command import run_farpoint
 
 from farpoint.io import read_cloud
 
@@ -277,3 +279,25 @@ def test_the_command_itself():
     wrong = subprocess.run([*command, "sample"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2
     assert "Traceback" not in wrong.stderr
+
+
+ARGUMENTS = ["model.py:net", "net.pt2", "--input", "points:xyz=B,N,3", "--help"]
+
+
+def test_all_arguments_and_the_exit_status_are_those_of_the_program(monkeypatch):
+    ran = []
+
+    def run(command: list[str]) -> subprocess.CompletedProcess[bytes]:
+        ran.append(command)
+        return subprocess.CompletedProcess(command, 7)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert run_farpoint("export", *ARGUMENTS).exit_code == 7
+    assert ran == [[sys.executable, "-m", "farpoint_models.programs", *ARGUMENTS]]
+
+
+def test_without_the_server_a_sentence_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    ended = run_farpoint("export", *ARGUMENTS)
+    assert ended.exit_code == 2
+    assert "pip install farpoint-server" in ended.output

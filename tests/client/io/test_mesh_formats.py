@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import farpoint
-from farpoint.io import lzf, read_cloud
+from farpoint.io import read_cloud
+from farpoint.io.formats import pcd
 
 POINTS = np.random.default_rng(5).normal(size=(6, 3)).astype(np.float32)
 FACES = np.array([[0, 1, 2], [3, 4, 5], [0, 2, 4]])
@@ -75,7 +76,7 @@ def test_pcd_padded_to_a_page(tmp_path):
 
 def test_compressed_pcd_without_the_padding_that_its_header_names(tmp_path):
     plain = POINTS.T.tobytes()
-    packed = lzf.compress(plain)
+    packed = pcd.compress(plain)
     head = b"FIELDS x y _ z\nSIZE 4 4 1 4\nTYPE F F U F\nCOUNT 1 1 4 1\nPOINTS 6\n"
     sizes = struct.pack("<2I", len(packed), len(plain))
     cloud = read(tmp_path / "a.pcd", head + b"DATA binary_compressed\n" + sizes + packed)

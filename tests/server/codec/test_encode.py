@@ -61,12 +61,6 @@ def test_attributes_of_any_float_type_come_with_the_points(dtype):
     assert work.lengths.tolist() == [2, 4]
 
 
-def test_a_model_without_attributes_is_given_none():
-    work = encode.decode_encode_request(parsed(request()))
-    assert work.attributes.shape == (6, 0)
-    assert work.lengths.tolist() == [6]
-
-
 WRONG = {
     "attributes that the model does not take": (request(attributes=COLORS), PLAIN, "attributes"),
     "none that it takes": (request(), COLORED, "attributes.shape"),
@@ -98,17 +92,6 @@ def test_the_larger_tensor_of_a_message_that_is_too_large_is_named(points, chann
     assert caught.value.field == field
     config = EncoderConfig(attributes=channels)
     assert parsed(made, config, RequestLimits(made.ByteSize(), 100, 4)).attributes is not None
-
-
-def test_the_first_row_that_is_not_finite_is_told():
-    points = CLOUD.copy()
-    points[3, 1] = points[5, 0] = np.nan
-    with pytest.raises(InvalidRequestError) as caught:
-        encode.decode_encode_request(parsed(request(points, lengths=[2, 4])))
-    assert caught.value.field == "points.data"
-    assert "2 rows with NaN or infinity, the first at row 1 of cloud 1: (9.0, nan" in str(
-        caught.value
-    )
 
 
 def test_attributes_that_are_not_finite_are_told():
@@ -235,13 +218,3 @@ def test_one_cloud_has_no_dimension_of_clouds():
     outcome = Outcome([one], 0, 0)
     answer = encoder.serialize_encoder_response(made, "m", ONE_STAGE, work, 0.0, outcome)
     assert [list(o.shape) for o in answer.outputs] == [[1]]
-
-
-@pytest.mark.parametrize(
-    ("config", "field"), [(PLAIN, "attributes"), (COLORED, "attributes.shape")]
-)
-def test_a_shape_is_quoted_up_to_nine_sizes(config, field):
-    made = request(attributes=np.zeros((1,) * 12, np.float32))
-    with pytest.raises(InvalidRequestError, match=r"\((1, ){8}1\)") as caught:
-        parsed(made, config)
-    assert caught.value.field == field

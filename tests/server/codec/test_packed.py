@@ -159,17 +159,6 @@ def test_bfloat16_is_read_by_its_bits(order):
     assert sent.data == stacked[[3, 1]].astype("<u2").tobytes()
 
 
-def test_what_is_shared_is_copied_before_it_can_change():
-    memory = bytearray(packed([np.arange(4, dtype=np.float32)] * 3, "<").data)
-    message = packed([np.arange(4, dtype=np.float32)] * 3, "<")
-    view = parse_packed(message, LIMITS, memoryview(memory))
-    assert view.owned() is view
-    owned = view._replace(is_shared=True).owned()
-    memory[:] = bytes(len(memory))
-    assert not view.array().any()
-    assert owned.array().tolist() == [[i, i, i] for i in range(4)]
-
-
 @pytest.mark.parametrize("wrong", [2**53 + 1, -(2**53) - 1])
 def test_integers_that_float64_cannot_hold_are_refused(wrong):
     columns = [np.arange(4), np.array([0, wrong, 1, 2]), np.arange(4)]

@@ -3,7 +3,6 @@
 import time
 
 import numpy as np
-import pytest
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
@@ -88,16 +87,6 @@ def test_attributes_are_those_of_the_chosen_points():
     assert [attribute.name for attribute in response.attributes] == ["one", "two"]
     assert array(response.attributes[0].values, "<i2") == [1, 2, 5]
     assert array(response.attributes[1].values, "<f8") == values["two"][ROWS].tolist()
-
-
-@pytest.mark.parametrize("counts", [[2], [2, 2]])
-def test_one_sample_count_may_stand_for_all_clouds(counts):
-    sent = pb.SampleRequest(
-        points=tensor(CLOUDS.astype(np.float32)), lengths=[2, 4], sample_counts=counts
-    )
-    parsed = parse_sample_request(SampleMessage(sent, None, sent.ByteSize()), LIMITS)
-    assert decode_sample_request(parsed).work.clouds.sample_counts.tolist() == [2, 2]
-    assert decode_sample_request(parsed).work.clouds.starts.tolist() == [0, 0]
 
 
 def test_a_response_is_counted_by_its_rows_before_it_is_made():

@@ -58,12 +58,6 @@ def test_what_the_owner_writes_is_found(regions, made):
     assert regions.size == SIZE
 
 
-def test_names_are_long_and_differ(regions, made):
-    names = {regions.add(made(SIZE)) for _ in range(4)}
-    assert len(names) == 4
-    assert {len(name) for name in names} == {16}
-
-
 def test_a_region_that_is_removed_is_found_no_more_but_stays_with_who_holds_it(regions, made):
     memory = made(SIZE)
     os.pwrite(memory, b"cloud", 0)
@@ -106,13 +100,6 @@ def test_other_files_are_not_taken(regions, tmp_path):
         pytest.raises(InvalidRequestError, match="expected a memfd, got another file"),
     ):
         regions.add(file.fileno())
-
-
-def test_a_sealed_memory_cannot_be_shortened(regions, made):
-    memory = made(SIZE)
-    regions.add(memory)
-    with pytest.raises(PermissionError):
-        os.ftruncate(memory, 1)
 
 
 def test_beyond_the_limit_of_all_regions_a_caller_is_told_to_wait(regions, made):
@@ -200,14 +187,6 @@ async def test_what_a_request_refers_to_counts_in_flight(regions, made):
     await pipeline.run(SampleCall(request, lambda *_: []), 1.0)
     assert held == [(20, 20, sent.size + 240, 1.0)]
     assert (admission.points, admission.bytes) == (0, 0)
-
-
-def test_a_value_that_is_not_finite_is_seen(regions, made):
-    memory = made(SIZE)
-    os.pwrite(memory, np.full_like(CLOUD, np.inf).tobytes(), 0)
-    parsed = parse_sample_request(message(tensor(regions.add(memory), 0)), LIMITS, regions)
-    with pytest.raises(InvalidRequestError, match="NaN or infinity"):
-        decode_sample_request(parsed)
 
 
 def test_a_mapping_is_read_only(regions, made):

@@ -188,11 +188,6 @@ def test_points_that_lie_across_the_boundaries_of_numbers_are_moved(before):
     assert np.shares_memory(array, np.frombuffer(data, "u1")) == (before == 0)
 
 
-# A field that no SampleRequest has, of the largest number that protobuf allows: its tag is a
-# varint of five bytes.
-UNKNOWN_FIELD = 2**29 - 1
-
-
 def request_of(size: int) -> bytes:
     """A serialized SampleRequest of exactly so many bytes, the last of them an unknown field."""
     tensor = tensor_pb2.Tensor(data_type=1, shape=[1, 3], data=bytes(size - 100))
@@ -204,11 +199,6 @@ def request_of(size: int) -> bytes:
 def is_cut(raw: bytes) -> bool:
     """Whether the points' data was left where it arrived."""
     return read_sample_message(raw, CLOUDS).points_data is not None
-
-
-def varint_field(number: int, *value: int) -> bytes:
-    """A field of type varint whose value has these bytes."""
-    return wire.packed_varint(number << 3) + bytes(value)
 
 
 def test_a_message_is_cut_from_16_kib_on():
@@ -223,63 +213,6 @@ def test_a_message_of_a_stream_is_cut_if_the_request_in_it_is_long_enough():
         message, mode = read_stream_message(raw, CLOUDS)
         assert (message.points_data is not None, mode) == (size == wire.SPLIT_BYTES, 1)
         assert message.size == size
-
-
-def test_a_short_message_of_a_stream_is_left_to_protobuf():
-    for size in (wire.SPLIT_BYTES - 1, wire.SPLIT_BYTES):
-        raw = b"".join(wire.length_delimited(1, [request_of(size - 5)])) + bytes([16, 1])
-        message, mode = read_stream_message(raw, CLOUDS)
-        assert (len(raw), message.points_data, mode) == (size, None, 1)
-        # Only what was taken apart says how long the request in it is.
-        assert message.size == (size - 5 if size == wire.SPLIT_BYTES else size)
-
-
-@pytest.mark.parametrize(("others", "cut"), [(61, True), (62, False)])
-def test_a_message_of_64_fields_is_left_to_protobuf(others, cut):
-    """That of `request_of` has two."""
-    assert is_cut(varint_field(2, 1) * others + request_of(20_000)) == cut
-
-
-@pytest.mark.parametrize(
-    ("field", "cut"),
-    [
-        (varint_field(2, 0x81, 0x80, 0x80, 0x80, 0x01), True),
-        (varint_field(2, 0x81, 0x80, 0x80, 0x80, 0x80, 0x00), False),
-        (varint_field(UNKNOWN_FIELD, 1), True),
-        (varint_field(UNKNOWN_FIELD, 0x7F), True),
-    ],
-)
-def test_a_varint_of_more_than_five_bytes_is_left_to_protobuf(field, cut):
-    raw = field + request_of(20_000)
-    assert is_cut(raw) == cut
-    assert len(read_sample_message(raw, CLOUDS).request.lengths) == (field[0] == 16)
-
-
-@pytest.mark.parametrize(
-    ("kind", "content"), [(1, bytes(8)), (5, bytes(4)), (2, b"\x03abc"), (0, b"\x80\x01")]
-)
-def test_fields_of_every_type_are_passed_over(kind, content):
-    unknown = wire.packed_varint(99 << 3 | kind) + content
-    assert is_cut(unknown + request_of(20_000))
-    assert is_cut(request_of(20_000) + unknown)
-
-
-@pytest.mark.parametrize("kind", [3, 4, 6, 7])
-def test_types_that_nobody_sends_are_left_to_protobuf(kind):
-    with pytest.raises(wire.UnusualError):
-        list(wire.walk(memoryview(bytes([99 << 3 & 0x78 | kind, 0]))))
-
-
-def test_a_field_of_number_zero_is_left_to_protobuf():
-    with pytest.raises(wire.UnusualError):
-        list(wire.walk(memoryview(b"\x00\x01")))
-    assert list(wire.walk(memoryview(b"\x08\x01"))) == [(1, 0, 0, 2)]
-
-
-def test_a_field_that_ends_behind_the_message_is_left_to_protobuf():
-    assert list(wire.walk(memoryview(b"\x0a\x01x"))) == [(1, 0, 2, 3)]
-    with pytest.raises(wire.UnusualError):
-        list(wire.walk(memoryview(b"\x0a\x02x")))
 
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 2**28 - 1, 2**28, 2**35 - 1])

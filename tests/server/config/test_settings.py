@@ -1,10 +1,12 @@
 """Settings: where they come from, which source wins, and what a mistake is told."""
 
 import pytest
+import torch
 from pydantic import ValidationError
 
 from farpoint_server.config.cli import parse, unknown_variables
 from farpoint_server.config.settings import Settings
+from farpoint_server.memory.manager import thresholds_of
 
 
 def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(monkeypatch, tmp_path):
@@ -180,3 +182,19 @@ def test_a_model_without_a_name_or_a_path_is_named(capsys, wrong):
     with pytest.raises(SystemExit):
         parse(["--encoder", wrong])
     assert f"expected NAME=PATH, default or none, got {wrong!r}" in capsys.readouterr().err
+
+
+def test_options_of_memory_are_in_bytes_and_count_on_every_device():
+    flags = ["--memory-idle-s", "7", "--memory-limit-mib", "100", "--memory-policy", "off"]
+    options = parse(flags).memory_options()
+    for device in ("cpu", "cuda:0"):
+        assert thresholds_of(torch.device(device), options.idle_s).idle_s == 7
+    assert (options.limit_bytes, options.reserve_bytes) == (100 << 20, 512 << 20)
+    assert not options.enabled
+
+
+@pytest.mark.parametrize("flag", ["--memory-limit-mib", "--memory-idle-s"])
+def test_zero_does_not_mean_the_default(flag, capsys):
+    with pytest.raises(SystemExit):
+        parse([flag, "0"])
+    assert f"{flag} (or FARPOINT_MEMORY" in capsys.readouterr().err

@@ -1,7 +1,10 @@
-"""Batches on the real engine: one launch, and each request its own part of it."""
+"""Batches on the real engine, its devices and its thread."""
 
 import asyncio
+import gc
+import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -10,8 +13,9 @@ import torch
 from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleBatch
+from farpoint_server.engine.thread import EngineThread
 from farpoint_server.engine.types import Clouds
-from farpoint_server.errors import DeviceUnavailableError
+from farpoint_server.errors import DeviceUnavailableError, clear_tracebacks
 
 RANDOM = np.random.default_rng(5)
 
@@ -69,13 +73,6 @@ async def test_the_engine_uses_the_threads_that_it_is_given():
     engine.stop()
 
 
-@pytest.mark.parametrize(("cores", "small_ns"), [(1, 500_000), (2, 500_000), (3, 250_000)])
-def test_what_is_small_depends_on_the_cores_that_are_the_process_s_own(cores, small_ns):
-    engine = Engine(torch.device("cpu"), 1, cores=cores)
-    assert engine.inline_ns == small_ns
-    engine.stop()
-
-
 def test_auto_all_is_the_cpu_and_every_gpu(monkeypatch):
     monkeypatch.setattr(devices, "_why_no_cuda", lambda index: None if index < 2 else "no more")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
@@ -97,3 +94,66 @@ def test_auto_is_cuda_where_it_works_and_cpu_elsewhere():
     assert devices.resolve("auto").type in (("cuda", "cpu") if has_cuda else ("cpu",))
     assert str(devices.resolve("cpu")) == "cpu"
     assert "cores" in devices.describe(torch.device("cpu"))
+
+
+@pytest.fixture
+def thread():
+    thread = EngineThread("engine", lambda: None)
+    yield thread
+    thread.stop()
+
+
+class Work:
+    """Something large that a function holds."""
+
+    def done(self) -> str:
+        return "done"
+
+    def fail(self) -> str:
+        raise ValueError("failed")
+
+
+async def test_functions_run_in_order_on_one_thread_that_was_prepared_first():
+    ran = []
+    thread = EngineThread("engine", lambda: ran.append(threading.get_ident()))
+    names = await asyncio.gather(*(thread.call(threading.get_ident) for _ in range(3)))
+    assert set(names) == set(ran)
+    assert len(ran) == 1
+    thread.stop()
+
+
+async def test_what_a_function_raises_is_raised_to_its_caller_alone(thread):
+    failed, served = thread.call(Work().fail), thread.call(Work().done)
+    with pytest.raises(ValueError, match="failed"):
+        await failed
+    assert await served == "done"
+
+
+async def test_a_function_that_is_given_up_before_its_turn_does_not_run(thread):
+    turn, ran = threading.Event(), []
+    first, second = thread.call(turn.wait), thread.call(lambda: ran.append(1))
+    second.cancel()
+    turn.set()
+    await first
+    await thread.call(lambda: None)
+    assert ran == []
+
+
+@pytest.mark.parametrize("function", [Work.done, Work.fail])
+async def test_nothing_of_a_function_is_kept_while_the_thread_waits(thread, function):
+    gc.collect()
+    gc.disable()
+    work = Work()
+    kept = weakref.ref(work)
+    answer = thread.call(lambda held=work: function(held))
+    try:
+        await answer
+    except ValueError as error:
+        clear_tracebacks(error)
+    del work, answer
+    give_up = time.monotonic() + 30
+    while kept() is not None and time.monotonic() < give_up:  # the thread may be slow to go on
+        await asyncio.sleep(0.001)
+    found = kept()
+    gc.enable()
+    assert found is None

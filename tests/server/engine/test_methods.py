@@ -78,11 +78,3 @@ def test_what_is_given_up_does_not_begin():
     left, _ = asked.halve()
     asked.cancel(0)
     assert len(answer(left).rows) == 0
-
-
-def test_what_takes_longer_is_predicted_to():
-    first, random = work(METHODS["first"]), work(METHODS["random"])
-    assert first.cost_ns < work(METHODS["nearest_mean"]).cost_ns < work(METHODS["mean"]).cost_ns
-    assert random.point_count == 200
-    assert random.predicted_bytes > 200 * 246
-    assert MethodWork.batch([random]) is random

@@ -72,34 +72,3 @@ def test_giving_a_request_up_reaches_its_slices_and_halves():
     assert (left.cancelled.tolist(), right.cancelled.tolist()) == ([1], [1])
     assert batch[2:].cancelled.tolist() == [0]
     assert left.halve() is None
-
-
-async def test_a_batch_that_fits_is_neither_cut_nor_joined(monkeypatch):
-    """The very object that was given is launched, on a server without a bound."""
-    engine = Engine(torch.device("cpu"), 1)
-    run, ran = SampleBatch.run, []
-
-    def watched(batch, *arguments):
-        ran.append(batch)
-        return run(batch, *arguments)
-
-    monkeypatch.setattr(SampleBatch, "run", watched)
-    batch = SampleBatch([clouds(30, 50), clouds(40)])
-    await engine.run(batch)
-    assert len(ran) == 1
-    assert ran[0] is batch
-    engine.stop()
-
-
-@pytest.mark.parametrize(
-    ("points", "clouds", "samples", "rounded"),
-    [
-        (1, 1, 1, 7 * 512),
-        (512, 64, 512, 512 * (12 + 4 + 16) + 512 * (4 + 4 + 12) + 64 * 24),
-        (513, 1, 1, (12 + 1 + 4 + 1 + 16 + 1) * 512 + 4 * 512),
-    ],
-)
-def test_predicted_bytes_are_those_of_each_tensor_rounded_up_and_a_margin(
-    points, clouds, samples, rounded
-):
-    assert sample.sample_bytes(points, clouds, samples) == int(1.25 * rounded)

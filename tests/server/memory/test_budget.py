@@ -93,19 +93,6 @@ def test_between_looks_what_this_process_takes_and_gives_back_is_counted(reserve
     assert budget.headroom(Stats(reserved=reserved * MIB)).free == free * MIB
 
 
-def test_a_batch_may_take_half_of_what_is_there():
-    device = Device(Stats(allocated=100 * MIB, reserved=150 * MIB, releasable=40 * MIB))
-    assert budget_of(device).batch_bytes() == 0.5 * 900 * MIB
-    assert budget_of(device, limit=300).batch_bytes() == 0.5 * 200 * MIB
-    assert budget_of(device, reserve=200).batch_bytes() == 0.5 * 740 * MIB
-    assert budget_of(device, limit=50).batch_bytes() == 0
-
-
-@pytest.mark.parametrize(("needed", "fits"), [(450 * MIB, True), (450 * MIB + 1, False)])
-def test_a_second_batch_takes_half_of_what_is_there_at_most(needed, fits):
-    assert budget_of(Device()).fits_uncut(needed) == fits
-
-
 @pytest.mark.parametrize(
     ("needed", "begins", "trims"),
     [(500 * MIB, True, 0), (500 * MIB + 1, True, 1), (900 * MIB, True, 1), (901 * MIB, False, 1)],

@@ -65,28 +65,6 @@ def test_the_cache_is_given_back_before_the_second_attempt():
     assert [trim["reason"] for trim in simulation.trims("out_of_memory")] == ["out_of_memory"]
 
 
-def test_three_times_out_of_memory_in_a_minute_are_unhealthy_until_a_trim():
-    simulation = Simulation()
-    for attempt in range(3):
-        assert simulation.manager.snapshot.healthy
-        simulation.allocator.fail_at = {simulation.allocator.allocations + 1}
-        simulation.run(one(str(attempt), 1))
-    assert not simulation.manager.snapshot.healthy
-    simulation.wait(5)
-    assert not simulation.manager.snapshot.healthy, "the interval is kept"
-    simulation.wait(6)
-    assert simulation.manager.snapshot.healthy
-
-
-def test_three_times_out_of_memory_in_three_minutes_are_not():
-    simulation = Simulation()
-    for attempt in range(3):
-        simulation.allocator.fail_at = {simulation.allocator.allocations + 1}
-        simulation.run(one(str(attempt), 1))
-        assert simulation.manager.snapshot.healthy
-        simulation.wait(60)
-
-
 def test_an_error_that_is_not_about_memory_passes_through():
     simulation = Simulation()
 

@@ -1,4 +1,4 @@
-"""Loading and unloading while requests come in, and what health says meanwhile."""
+"""Loading and unloading while requests come in; the trial of programs."""
 
 import asyncio
 import threading
@@ -6,8 +6,12 @@ import threading
 import numpy as np
 import pytest
 import torch
+from tests.support.programs import Segmenter, segmenter_manifest
+from torch import Tensor, nn
 
 from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
+from farpoint_models.programs import Batching, Manifest, ProgramError, Role, TensorSpec
+from farpoint_models.programs.export import export_program
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import EncoderInput
 from farpoint_server.errors import (
@@ -18,8 +22,10 @@ from farpoint_server.errors import (
     OverloadedError,
 )
 from farpoint_server.models import loading as module
+from farpoint_server.models import trial
 from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.registry import DEFAULT_NAME, Registry
+from farpoint_server.models.trial import try_program
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.transport.health import Health
 
@@ -156,3 +162,44 @@ async def test_no_engine_is_trimmed_while_a_model_is_warmed_up(registry, engine,
     monkeypatch.setattr(module.WarmUp, "run", watched)
     await registry.load("tiny", path)
     assert seen == [None]
+
+
+POINTS = TensorSpec("xyz", Role.POINTS, "float32", ("B", "N", 3))
+SUMS = TensorSpec("sums", Role.PER_CLOUD, "float32", ("B",))
+MANIFEST = Manifest(Batching.EQUAL, (POINTS,), (SUMS,))
+LARGE = 1 << 23
+
+
+class Greedy(nn.Module):
+    """Takes 32 MB for each point."""
+
+    def forward(self, xyz: Tensor) -> Tensor:
+        return (xyz[:, :, :1] * torch.ones(LARGE)).sum((1, 2))
+
+
+async def test_a_program_that_loads_and_runs_is_not_refused(tmp_path):
+    export_program(Segmenter(), segmenter_manifest(), tmp_path / "a.pt2")
+    await try_program(tmp_path / "a.pt2", runs=True)
+
+
+async def test_a_program_that_takes_too_much_memory_is_refused(tmp_path):
+    varies = dict.fromkeys((0, 1), torch.export.Dim.DYNAMIC)
+    exported = torch.export.export(Greedy(), (torch.zeros(2, 5, 3),), dynamic_shapes=(varies,))
+    exported.example_inputs = None
+    path = tmp_path / "greedy.pt2"
+    torch.export.save(exported, path, extra_files={"farpoint.json": MANIFEST.to_json()})
+    await try_program(path, runs=False)
+    with pytest.raises(ProgramError, match="memory"):
+        await try_program(path, runs=True)
+
+
+async def test_a_program_that_takes_too_long_is_refused(tmp_path):
+    export_program(Segmenter(), segmenter_manifest(), tmp_path / "a.pt2")
+    with pytest.raises(ProgramError, match="within 1 s"):
+        await try_program(tmp_path / "a.pt2", runs=True, timeout_s=1)
+
+
+async def test_a_process_that_dies_is_a_refusal(tmp_path, monkeypatch):
+    monkeypatch.setattr(trial.sys, "executable", "/bin/false")
+    with pytest.raises(ProgramError, match="ended with status 1"):
+        await try_program(tmp_path / "a.pt2", runs=True)

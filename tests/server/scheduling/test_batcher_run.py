@@ -9,8 +9,7 @@ from tests.support.scheduling import MS, GatedEngine, cloud, settle
 from farpoint_server.engine.types import Samples
 from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, OverloadedError
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.scheduling.cost import CostModel
-from farpoint_server.scheduling.lane import BatchMetrics
+from farpoint_server.scheduling.lane import BatchMetrics, CostModel
 
 SECOND_NS = 1000 * MS
 

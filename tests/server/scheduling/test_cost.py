@@ -3,7 +3,7 @@
 import pytest
 from tests.support.scheduling import MS
 
-from farpoint_server.scheduling.cost import CostModel
+from farpoint_server.scheduling.lane import CostModel
 
 
 class Work:

@@ -6,19 +6,16 @@ import threading
 import numpy as np
 import pytest
 import torch
-from prometheus_client import CollectorRegistry
 
 from farpoint_server.engine import engine as engine_module
 from farpoint_server.engine import sample
 from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.sample import SampleBatch, SampleWork
+from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.thread import inline_limit_ns
 from farpoint_server.engine.types import Clouds, Samples
-from farpoint_server.errors import DeadlinePassedError
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import manager_of
 from farpoint_server.memory.policy import Options
-from farpoint_server.observability.metrics import Instruments
 from farpoint_server.scheduling.batcher import Batcher
 
 RANDOM = np.random.default_rng(5)
@@ -103,17 +100,6 @@ async def test_small_work_is_done_on_the_event_loop_and_other_work_is_not(batche
     assert [is_here(thread) for thread in threads] == [True, False]
 
 
-@pytest.mark.parametrize("with_distances", [False, True])
-async def test_the_answer_is_the_same_wherever_it_is_made(engine, with_distances):
-    work = clouds([30, 50], [4, 9], with_distances=with_distances)
-    here = engine.run_inline_if_idle(SampleWork(work))
-    (there,) = await engine.run(SampleBatch([work]))
-    assert here.rows.tolist() == there.rows.tolist()
-    assert (here.distances is None) == (not with_distances)
-    if with_distances:
-        assert here.distances.tolist() == there.distances.tolist()
-
-
 async def test_an_engine_never_does_two_things_at_a_time(engine, batcher, launches):
     threads, _ = launches
     turn = threading.Event()
@@ -163,28 +149,3 @@ async def test_what_fails_on_the_event_loop_is_tried_again_where_failures_are_un
     with pytest.raises(ValueError, match="a bug"):
         await batcher.run(SMALL, None)
     assert gate.readers == 0
-
-
-async def test_work_whose_time_is_over_is_not_done(batcher, launches):
-    threads, _ = launches
-    with pytest.raises(DeadlinePassedError):
-        await batcher.run(SMALL, 0)
-    assert not any(map(is_here, threads))
-
-
-async def test_it_is_counted_as_a_batch(engine):
-    registry = CollectorRegistry()
-    metrics = Instruments(registry).batches_of("cpu")
-    batcher = Batcher(engine, 10_000, metrics=metrics)
-    batcher.start()
-    await batcher.run(SMALL, None)
-    of_cpu = {"device": "cpu"}
-    assert registry.get_sample_value("farpoint_device_requests_total", of_cpu) == 1
-    inline_s = registry.get_sample_value("farpoint_device_seconds_total", of_cpu)
-    assert inline_s > 0
-    assert registry.get_sample_value("farpoint_batch_requests_count") == 1
-    assert registry.get_sample_value("farpoint_batch_points_sum") == 100
-    await batcher.run(LARGE, None)
-    assert registry.get_sample_value("farpoint_device_requests_total", of_cpu) == 2
-    assert registry.get_sample_value("farpoint_device_seconds_total", of_cpu) > inline_s
-    await batcher.stop()

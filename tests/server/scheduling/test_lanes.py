@@ -9,8 +9,7 @@ from tests.support.scheduling import MS, GatedEngine, cloud, settle
 from farpoint_server import request_context
 from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, EngineHungError
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.scheduling.cost import CostModel
-from farpoint_server.scheduling.lane import Watchdog
+from farpoint_server.scheduling.lane import CostModel, Watchdog
 
 # A point is estimated at 15 ns: 10 000 points are 150 µs.
 LONG_NS = 150_000

@@ -28,8 +28,7 @@ from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.policy import Thresholds
 from farpoint_server.models.forward import EncodeWork
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.scheduling.cost import CostModel
-from farpoint_server.scheduling.lane import Watchdog
+from farpoint_server.scheduling.lane import CostModel, Watchdog
 from farpoint_server.scheduling.placement import Placement
 
 

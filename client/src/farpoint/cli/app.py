@@ -9,10 +9,8 @@ from typing import Any
 
 from farpoint._connection.targets import DEFAULT_TIMEOUT_S
 from farpoint._default import Connection
-from farpoint.cli import failures
-from farpoint.cli.bench import command as bench_command
+from farpoint.cli import arguments, failures
 from farpoint.cli.connection import Options, Parser, split_connection
-from farpoint.cli.sample import command as sample_command
 from farpoint.errors import FarpointError
 
 _HELP = "Samples point clouds with a Farpoint server."
@@ -32,7 +30,7 @@ def sample(connection: Connection, **values: Any) -> int:
     """
     from farpoint.cli.sample.run import run
 
-    return int(run(connection, sample_command.Arguments(**values)) > 0)
+    return int(run(connection, arguments.SampleArguments(**values)) > 0)
 
 
 def encode(
@@ -91,7 +89,7 @@ def info(
     if file is not None:
         from farpoint.cli.file_info import show_file
 
-        show_file(file, sample_command.ReadArguments(**read), as_json=as_json)
+        show_file(file, arguments.ReadArguments(**read), as_json=as_json)
         return
     from farpoint.cli.server import show_info
 
@@ -136,10 +134,9 @@ def bench(connection: Connection, **values: Any) -> None:
     Calls are sent when they are due, like those of many independent callers, however
     long answers take. It is a test under full load: other callers will feel it.
     """
-    arguments = bench_command.Arguments(**values)
     from farpoint.cli.bench.run import run
 
-    run(connection, arguments)
+    run(connection, arguments.BenchArguments(**values))
 
 
 def export(words: list[str]) -> int:
@@ -213,13 +210,13 @@ def _run(name: str, words: list[str], outer: dict[str, Any]) -> int:
     command = _COMMANDS[name]
     parser = Parser(f"farpoint {name}", inspect.cleandoc(command.__doc__ or ""))
     if command is sample:
-        sample_command.add_options(parser)
+        arguments.add_options(parser)
     elif command is bench:
-        parser.add_options(bench_command.Arguments, bench_command.OPTIONS)
+        parser.add_options(arguments.BenchArguments, arguments.BENCH)
     else:
         parser.add_options(command, _OPTIONS[command])
     if command is info:
-        sample_command.add_read_options(parser)
+        arguments.add_read_options(parser)
     parser.add_connection()
     parsed = vars(parser.parse_intermixed_args(words))
     values = {name: value for name, value in parsed.items() if str(value) != argparse.SUPPRESS}

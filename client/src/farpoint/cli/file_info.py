@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from farpoint.cli.sample.command import ReadArguments
+from farpoint.cli.arguments import ReadArguments
 from farpoint.cli.sample.options import read_options
 from farpoint.io import read_with
 from farpoint.io.cloud import Cloud

@@ -27,7 +27,7 @@ _ELEMENTS: Mapping[str, set[type]] = {"f": {int, float}, "b": {bool}, "i": {int}
 
 
 def read_json(text: memoryview) -> Any:
-    """What a text says; raises InvalidRequestError if it is no JSON, or too long."""
+    """The value of a JSON text; raises InvalidRequestError if it is none, or too long."""
     if len(text) > MAX_BYTES:
         expected = f"at most {MAX_BYTES} bytes of JSON; send tensors as {BINARY_SIZE}"
         raise InvalidRequestError("request", expected, f"{len(text)} bytes")

@@ -19,7 +19,7 @@ _Request, _Input, _Contents = (
 )
 # Elements of one type, whose packed bytes are those of a raw tensor.
 _FLOATS = {"fp32_contents": "<f4", "fp64_contents": "<f8"}
-# More than any model has; what is there besides is then named as wrong.
+# More than any model has; others are then named as wrong.
 MAX_INPUTS = 16
 MAX_OUTPUTS = 256
 MAX_PARAMETERS = 64

@@ -16,7 +16,7 @@ Kernel = Callable[..., Sequence[Tensor]]
 
 
 class DeviceStream(Enum):
-    """What is given to one of them happens in that order; between them only events order it."""
+    """A queue of the device: in order by itself, ordered against the others by events alone."""
 
     UPLOAD = "upload"
     COMPUTE = "compute"

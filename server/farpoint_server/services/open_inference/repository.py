@@ -52,7 +52,7 @@ class ModelRepository:
         return name in self.names and version in ("", VERSION) and self.is_serving()
 
     def metadata(self, name: str, version: str) -> pb.ModelMetadataResponse:
-        """What a model takes and gives; raises NotFoundError."""
+        """Inputs and outputs of a model; raises NotFoundError."""
         model = self.find(name, version)
         if model is None:
             return model_metadata(name, fps.INPUTS, fps.OUTPUTS)
@@ -150,7 +150,7 @@ def _path_of(parameters: Mapping[str, pb.ModelRepositoryParameter]) -> Path | No
 
 
 def model_metadata(name: str, inputs: Sizes, outputs: Sizes) -> pb.ModelMetadataResponse:
-    """What a model takes and gives."""
+    """Inputs and outputs of a model."""
     tensor = pb.ModelMetadataResponse.TensorMetadata
     return pb.ModelMetadataResponse(
         name=name,

@@ -72,7 +72,7 @@ class _Endpoint:
 
 
 class _RestForm:
-    """What both forms share: errors are an object with the text."""
+    """The errors of both forms: an object with the text."""
 
     protocol = "rest"
 

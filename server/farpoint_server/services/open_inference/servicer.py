@@ -53,7 +53,7 @@ class OpenInferenceServicer:
             raise DrainingError("the server is shutting down")
 
     def inference(self) -> Methods:
-        """What runs models; it reads its messages itself, when there is headroom for them."""
+        """Handlers that run models; they read messages themselves, when there is headroom."""
         methods: dict[str, Handler] = {
             "ModelInfer": grpc.stream_unary_rpc_method_handler(
                 self.infer, response_serializer=pb.ModelInferResponse.SerializeToString
@@ -65,7 +65,7 @@ class OpenInferenceServicer:
         return methods
 
     def descriptions(self) -> Methods:
-        """What describes the server and its models; a model that is not there is not ready."""
+        """Handlers that describe the server and its models; an unknown model is not ready."""
         models = self.handler.repository
         metadata = pb.ServerMetadataResponse(
             name="farpoint-server", version=version(), extensions=EXTENSIONS
@@ -83,7 +83,7 @@ class OpenInferenceServicer:
         return unary_methods(DESCRIPTOR, answers)
 
     def administration(self) -> Methods:
-        """What loads and unloads models."""
+        """Handlers that load and unload models."""
         models = self.handler.repository
         answers: dict[str, Answer] = {
             "RepositoryModelLoad": models.load,

@@ -11,8 +11,8 @@ from multiprocessing import get_context
 from grpc import RpcError
 
 from farpoint._default import Connection
+from farpoint.cli.arguments import BenchArguments
 from farpoint.cli.bench import report
-from farpoint.cli.bench.command import Arguments
 from farpoint.cli.bench.load import Arrivals, Kind, Measured, make_requests, measure
 from farpoint.cli.bench.report import Goal, Step, rise
 from farpoint.errors import from_rpc_error
@@ -21,7 +21,7 @@ from farpoint.errors import from_rpc_error
 _PATIENCE = 20
 
 
-def run(connection: Connection, arguments: Arguments) -> None:
+def run(connection: Connection, arguments: BenchArguments) -> None:
     """Measures and reports."""
     processes = arguments.processes
     kinds = [Kind.parse(size) for size in arguments.sizes or ["16384:1024"]]

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 
 from farpoint._rpcs.methods import Method, PoissonDisk, RandomSampling, VoxelGrid
-from farpoint.cli.sample.command import Arguments, ReadArguments
+from farpoint.cli.arguments import ReadArguments, SampleArguments
 from farpoint.errors import InvalidArgumentError
 from farpoint.io.budget import available_bytes
 from farpoint.io.cloud import ReadOptions
@@ -30,7 +30,7 @@ class Amount:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Arguments):
+class Options(SampleArguments):
     """The checked command line; `sampling` is the method, None for farthest points."""
 
     amount: Amount = field(init=False)
@@ -81,7 +81,7 @@ def parse_amount(text: str) -> Amount:
     raise InvalidArgumentError(f"-m must be a number or a share like 5%, got {text!r}", field="m")
 
 
-def _amount(given: Arguments) -> Amount:
+def _amount(given: SampleArguments) -> Amount:
     is_grid = given.method == "voxel-grid"
     if given.samples is not None:
         if is_grid:
@@ -92,7 +92,7 @@ def _amount(given: Arguments) -> Amount:
     return Amount()
 
 
-def _method(given: Arguments) -> Method | None:
+def _method(given: SampleArguments) -> Method | None:
     for flag, value, methods in (
         ("--voxel-size", given.voxel_size, ("voxel-grid",)),
         ("--select", given.select, ("voxel-grid",)),

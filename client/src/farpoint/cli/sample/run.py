@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from farpoint._default import Connection
 from farpoint.cli import failures
-from farpoint.cli.sample.command import Arguments
+from farpoint.cli.arguments import SampleArguments
 from farpoint.cli.sample.inputs import exists
 from farpoint.cli.sample.options import Options
 from farpoint.cli.sample.plan import Task, plan_tasks
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from farpoint._client import Client
 
 
-def run(connection: Connection, arguments: Arguments) -> int:
+def run(connection: Connection, arguments: SampleArguments) -> int:
     """Samples the files and returns how many failed; the failure of a single one is raised."""
     options = Options(**vars(arguments))
     tasks = plan_tasks(options)

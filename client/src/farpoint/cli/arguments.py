@@ -1,4 +1,4 @@
-"""The options of `farpoint sample`; the code behind them is imported when the command runs."""
+"""The options of `farpoint sample` and `farpoint bench`, without the code behind them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from farpoint._connection.targets import DEFAULT_TIMEOUT_S
 from farpoint.cli.connection import Options, Parser
+from farpoint.errors import InvalidArgumentError
 
 Nonfinite: TypeAlias = Literal["reject", "ignore"]
 MethodName: TypeAlias = Literal["farthest-point", "voxel-grid", "random", "poisson-disk"]
@@ -25,7 +26,7 @@ class ReadArguments:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments(ReadArguments):
+class SampleArguments(ReadArguments):
     """The command line as it was given; the tables below describe each field."""
 
     inputs: list[str]
@@ -119,13 +120,56 @@ _WORK: Options = {
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `Arguments`."""
-    parser.add_options(Arguments, _INPUTS)
+    """The options of `SampleArguments`."""
+    parser.add_options(SampleArguments, _INPUTS)
     for title, options in (("points", _POINTS), ("output", _OUTPUT), ("input", _READ)):
-        parser.add_options(Arguments, options, title)
-    parser.add_options(Arguments, _WORK, "work")
+        parser.add_options(SampleArguments, options, title)
+    parser.add_options(SampleArguments, _WORK, "work")
 
 
 def add_read_options(parser: Parser) -> None:
     """The options of `ReadArguments`."""
     parser.add_options(ReadArguments, _READ, "input")
+
+
+@dataclass(frozen=True)
+class BenchArguments:
+    """The command line as it was given; BENCH describes each field."""
+
+    sizes: list[str] | None = None
+    cloud: str | None = None
+    target_ms: float = 100.0
+    percentile: float = 99.0
+    seconds: float = 10.0
+    rate: list[float] | None = None
+    first_rate: float = 10.0
+    processes: int = 1
+    as_json: bool = False
+
+    def __post_init__(self) -> None:
+        values = (self.target_ms, self.seconds, self.first_rate, self.processes)
+        if min(*values, *(self.rate or [1])) <= 0 or not 1 <= self.percentile <= 100:
+            raise InvalidArgumentError(
+                "--target-ms, --seconds, --rate, --first-rate and --processes must be above 0, "
+                f"--percentile from 1 to 100, got {self}",
+                field="options",
+            )
+
+
+BENCH: Options = {
+    "sizes": (
+        "--size POINTS:SAMPLES[:SHARE]",
+        "A kind of request (16384:1024); repeat it for a mix.",
+    ),
+    "cloud": ("--cloud FILE", "Cloud to draw points from; else a wavy surface."),
+    "target_ms": ("--target-ms MS", "Latency to keep, from when a call was due (100)."),
+    "percentile": ("--percentile P", "Percent of the calls that must keep it (99)."),
+    "seconds": ("--seconds S", "Duration of each rate (10)."),
+    "rate": (
+        "--rate PER_S",
+        "A rate in calls a second; repeat it for several (rising until the target is missed).",
+    ),
+    "first_rate": ("--first-rate PER_S", "The first rate of those that rise (10)."),
+    "processes": ("--processes N", "Processes that make calls; one makes some 1 500 a second."),
+    "as_json": ("--json", "Print JSON."),
+}
