@@ -41,7 +41,7 @@ struct SearchKernels {
   // lie nearer than `limit`, a squared distance; `work` has room for k keys.
   void (*nearest)(const void* index, const float* query, int64_t k, float limit, uint64_t* work,
                   int32_t* rows, float* squared);
-  // The nearest row to each of `count` queries. False, with nothing written, where `nearest` is
+  // The nearest row to each of `count` queries. False, the outputs undefined, where `nearest` is
   // faster or a query is not finite.
   bool (*nearest_to_many)(const void* index, const float* queries, int64_t count, int32_t* rows,
                           float* squared);

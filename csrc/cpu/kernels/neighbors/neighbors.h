@@ -34,7 +34,7 @@ class Neighbors {
  private:
   using Index = std::unique_ptr<void, void (*)(void*)>;
 
-  // As `nearest` with k = 1; false, with nothing written, where that is faster query by query.
+  // As `nearest` with k = 1; false, the outputs undefined, where that is faster query by query.
   bool nearest_to_many(const float* queries, int64_t count, int32_t* rows, float* squared) const;
 
   const SearchKernels& kernels_;
