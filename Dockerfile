@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# Two targets; `make image IMAGE=cpu|cuda` builds them with pinned bases, labels and an SBOM:
+# Two targets; `make image IMAGE=cpu|cuda` builds them with pinned bases and labels:
 #   docker build --target cpu -t farpoint-server:cpu .
 #   docker build --target cuda -t farpoint-server:cuda .
 # Both bases must be the same distribution: the virtual environment is copied from one to the other.
@@ -60,6 +60,7 @@ FROM ${BASE} AS runtime
 # hadolint ignore=DL3008
 RUN apt-get update \
  && apt-get install -y --no-install-recommends libgomp1 python3 tini \
+ && apt-get clean \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin farpoint
 LABEL org.opencontainers.image.title="farpoint-server" \

@@ -25,7 +25,7 @@ export MAX_JOBS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help demo test test-all dev ext proto web check bench soak ray-test mutants wheels release image image-test
-.PHONY: manifests docs gpu-check gpu-soft serve clean
+.PHONY: docs gpu-check gpu-soft serve clean
 
 help:  ## This list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,14 +100,11 @@ wheels: dev  ## Wheels and sources of farpoint, farpoint-ops and farpoint-server
 release: wheels  ## The same, then the demo from those wheels alone; TORCH=2.13.0 limits both to one torch.
 	$(BIN)/python tools/prove_release.py $(TORCH)
 
-image: $(VENV)/.image  ## Image of IMAGE=cpu|cuda with docker, podman or buildah, and its SBOM in build/image/.
+image: dev  ## Image of IMAGE=cpu|cuda with docker, podman or buildah.
 	$(BIN)/python tools/image/build.py $(IMAGE) $(IMAGE_FLAGS)
 
-image-test: $(VENV)/.image  ## The CPU image on a base of Debian's packages, run by podman and tested; needs root.
+image-test: dev  ## The CPU image on a base of Debian's packages, run by podman and tested; needs root.
 	PYTHON=$(BIN)/python tools/image/test.sh
-
-manifests: dev  ## Manifests for Kustomize in deploy/kubernetes, from the Helm chart.
-	$(BIN)/python tools/render_manifests.py
 
 docs: $(VENV)/.docs  ## The site of docs/ with every reference, its links checked, in build/docs/.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
@@ -124,10 +121,6 @@ clean:  ## Removes all that the others made.
 
 $(VENV)/.docs: $(DEV)
 	FARPOINT_SKIP_EXTENSION=1 $(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[docs]'
-	touch $@
-
-$(VENV)/.image: $(DEV)
-	$(BIN)/python -m pip install -q -c constraints.txt 'spdx-tools>=0.8.3,<0.9'
 	touch $@
 
 $(BIN)/python:

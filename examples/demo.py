@@ -56,9 +56,7 @@ def _sample(server: LocalServer, cloud: Cloud, stay: bool, console: Console) -> 
         console.print(f"Look at {server.page}; Ctrl-C ends it.", soft_wrap=True)
         signal.pause()
     else:
-        console.print(
-            "Look at http://127.0.0.1:8080/ after make serve; make demo STAY=1 stays for it."
-        )
+        console.print("make demo STAY=1 keeps the server, with a page for clouds of your own.")
 
 
 def _cast_scan(console: Console) -> Path:

@@ -54,7 +54,7 @@ class Inbox(Iterable[Message]):
         self._changed = threading.Condition()
 
     def put(self, message: Message) -> None:
-        """Replaces a message that nobody took."""
+        """Replaces a message that was not taken."""
         with self._changed:
             self._newest = message
             self._changed.notify_all()

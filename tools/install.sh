@@ -17,8 +17,9 @@ install() {
 }
 install_torch() {
   "$python" -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("torch"))' && return
-  if ! command -v nvidia-smi > /dev/null && has_uv; then
-    UV_HTTP_RETRIES=0 UV_TORCH_BACKEND=cpu install torch numpy 2> /dev/null && return
+  if ! command -v nvidia-smi > /dev/null; then
+    has_uv && UV_HTTP_RETRIES=0 UV_TORCH_BACKEND=cpu install torch numpy 2> /dev/null && return
+    echo "    no index of torch's CPU builds: PyPI's build may bring gigabytes of CUDA libraries"
   fi
   "$python" -m pip install -q -c constraints.txt torch numpy
 }
@@ -30,7 +31,8 @@ build_libraries([], Path("build/native"))' > build/kernels.log 2>&1 || true # `m
 }
 
 if [ "$1" = run ]; then
-  echo "Setting up .venv and the compiled ops, once: two minutes, 1.5 GB of disk."
+  echo "Setting up .venv and the compiled ops, once: two minutes, 1.5 GB of disk;"
+  echo "with an NVIDIA driver several GB more, for torch's CUDA libraries."
   has_uv || "$python" -m pip install -q uv || true
   echo "1/4 build tools"
   install 'setuptools>=77' 'setuptools-scm>=8' wheel ninja

@@ -31,7 +31,10 @@ PYTHON
   echo "$app" > "$site/app.pth"
   # Headers are for the build alone; `ops` has them back.
   mv "$site/torch/include" /opt/include
-  rm -rf "$site/torch/test"
+  # Tests, test programs and symbols: 200 MB that no server uses.
+  find "$site" -depth -type d \( -name tests -o -path "$site/torch/test" \) -exec rm -r {} +
+  find "$site/torch/bin" -type f ! -name torch_shm_manager -delete
+  strip --strip-unneeded "$site"/torch/lib/libtorch*.so
 }
 
 # What is compiled, which takes minutes and is the same for every version.
@@ -40,11 +43,11 @@ ops() {
   SETUPTOOLS_SCM_PRETEND_VERSION=0 "$tools/bin/python" setup.py -q build_ext
 }
 
-# farpoint, farpoint-ops and farpoint-server, installed beside: megabytes that change often.
+# farpoint, farpoint-ops and farpoint-server, in a folder of their own: megabytes that change often.
 packages() {
   export SETUPTOOLS_SCM_PRETEND_VERSION=$VERSION
-  pip wheel --no-build-isolation --no-deps -w /opt/wheels . ./client ./server
-  install --no-deps --target "$app" /opt/wheels/*.whl
+  pip wheel --no-build-isolation --no-deps -w "$tools/wheels" . ./client ./server
+  install --no-deps --target "$app" "$tools/wheels"/*.whl
 }
 
 FARPOINT_TORCH=$(echo "$environment"/lib/python3*/site-packages/torch)

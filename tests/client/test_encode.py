@@ -1,4 +1,4 @@
-"""What `encode` sends, and what it makes of an answer."""
+"""Requests and results of `encode`."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is repeated, and how long a call may take."""
+"""Calls that are repeated, and how long a call may take."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""What `Client.sample` sends and gives back."""
+"""Requests and results of `Client.sample`."""
 
 import numpy as np
 import pytest

@@ -56,6 +56,26 @@ def test_links_and_make_targets_exist(path: Path) -> None:
     assert set(named) <= set(targets)
 
 
+SCRIPTS = [
+    *(ROOT / name for name in ("Makefile", "Dockerfile", ".ci/run")),
+    *ROOT.glob("tools/**/*.sh"),
+    *ROOT.glob("deploy/image/*.sh"),
+    *ROOT.glob(".github/workflows/*.yml"),
+]
+# Written by scripts.
+OUTPUTS = ("benchmarks/results/", "web/node_modules/", "ops/farpoint_ops/lib")
+FOLDERS = "benchmarks|client|csrc|deploy|docs|examples|ops|proto|server|tests|tools|training|web"
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_paths_that_scripts_name_exist(script: Path) -> None:
+    found = re.findall(rf"(?<![\w./$}}\"])(?:{FOLDERS})/[\w./{{}},*-]+\w", script.read_text())
+    for path in (path for path in found if not path.startswith(OUTPUTS)):
+        before, choices, after = re.fullmatch(r"([^{]*)(?:\{(.*)\})?(.*)", path).groups()
+        for choice in (choices or "").split(","):
+            assert list(ROOT.glob((before + choice + after).replace("*", "**/*"))), path
+
+
 def test_every_promise_names_a_test_that_exists() -> None:
     text = page("reliability.md")
     promises = [line for line in text.splitlines() if re.match(r"\| [A-Z]", line)]

@@ -7,10 +7,9 @@ from importlib import import_module
 import pytest
 from tests.support.pages import ROOT
 from tests.support.servers.server_process import RunningServer
-from tools.docs import api, links
+from tools.docs import links
 from tools.docs.contract import read_contract, render_contract
-from tools.docs.metrics import render_metrics
-from tools.docs.settings import render_settings
+from tools.docs.reference import PAGES, render_metrics, render_settings
 
 from farpoint.v1 import admin_pb2, packed_cloud_pb2, sampling_pb2, shared_memory_pb2, tensor_pb2
 from farpoint_server.config.settings import Settings
@@ -65,7 +64,7 @@ def test_every_metric_that_a_server_exports_is_listed(server: RunningServer) -> 
 
 
 def test_modules_of_the_api_reference_exist_and_all_public_ops_are_in_them() -> None:
-    modules = {name for _, names in api.PAGES.values() for name in names}
+    modules = {name for _, names in PAGES.values() for name in names}
     for name in modules:
         assert import_module(name).__doc__
     package = import_module("farpoint_ops")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -94,8 +93,3 @@ def configuration(image: str) -> dict[str, Any]:
     """What the image says of itself."""
     (found,) = json.loads(podman("image", "inspect", image).stdout)
     return found
-
-
-def normal(name: str) -> str:
-    """A Python package's name as an index has it."""
-    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,7 +1,6 @@
 """Voxel grid, random rows and Poisson disk: each by its own contract, the same on every device."""
 
 from collections import defaultdict
-from collections.abc import Callable
 from fractions import Fraction
 from itertools import accumulate
 from math import floor
@@ -156,47 +155,3 @@ def test_poisson_disks_do_not_overlap_and_leave_no_room(device: torch.device) ->
     assert torch.equal(fewer, rows[: ends[1]])
     flat, _ = poisson_disk_sample(cloud.flatten(0, 1), 0.15, offsets=[0, 900, 1800])
     assert torch.equal(flat, torch.cat([rows[: offsets[1]], rows[offsets[1] :] + 900]))
-
-
-ERRORS: dict[str, tuple[Callable[[Tensor], object], type[Exception], str]] = {
-    "voxel shape": (lambda x: voxel_grid_sample(x, 1.0), ValueError, r"xyz: .*\(N, 3\), got"),
-    "voxel type": (lambda x: voxel_grid_mean(x[0].int(), 1.0), TypeError, "xyz: .*torch.int32"),
-    "voxel size": (lambda x: voxel_grid_sample(x[0], 0.0), ValueError, "voxel_size: .*got 0"),
-    "voxel too small": (
-        lambda x: voxel_grid_sample(x[0] + 1, 1e-20),
-        ValueError,
-        "voxel_size: a point is 2.53 voxels",
-    ),
-    "offsets": (
-        lambda x: voxel_grid_sample(x[0], 1.0, offsets=[0, 9]),
-        ValueError,
-        r"offsets: expected .* 0 to 8, got \[0, 9\]",
-    ),
-    "select": (
-        lambda x: voxel_grid_sample(x[0], 1.0, select="last"),  # type: ignore[arg-type]
-        ValueError,
-        "select: expected 'first' or 'nearest_mean', got 'last'",
-    ),
-    "random m": (lambda x: random_sample(x, 9), ValueError, "num_samples: .* N = 8, got 9"),
-    "random seeds": (lambda x: random_sample(x, 2, seed=[1]), ValueError, "seed: expected 2"),
-    "random seed": (lambda x: random_sample(x, 2, seed=0.5), TypeError, "seed: .*got 0.5"),  # type: ignore[arg-type]
-    "random length": (lambda x: random_sample(x, 3, lengths=[8, 2]), ValueError, "lengths: .*2"),
-    "ragged samples": (
-        lambda x: random_sample_ragged(x[0], [0, 3, 8], 4),
-        ValueError,
-        "num_samples: expected 1 to 3, the points of cloud 0, got 4",
-    ),
-    "ragged seeds": (
-        lambda x: random_sample_ragged(x[0], [0, 3, 8], 2, seed=[1]),
-        ValueError,
-        "seed: expected 2",
-    ),
-    "poisson": (lambda x: poisson_disk_sample(x, -1.0), ValueError, "radius: .*got -1"),
-}
-
-
-@pytest.mark.parametrize("case", ERRORS)
-def test_a_bad_argument_is_named(device: torch.device, case: str) -> None:
-    call, error, message = ERRORS[case]
-    with pytest.raises(error, match=message):
-        call(torch.zeros(2, 8, 3, device=device))

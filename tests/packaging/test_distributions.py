@@ -8,11 +8,16 @@ import tarfile
 import zipfile
 from email.message import Message
 from email.parser import Parser
+from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
 from tests.support.repository import make_repository
+
+import farpoint
+import farpoint_ops
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"server": {"farpoint_server", "farpoint_models"}, "client": {"farpoint"}}
@@ -80,3 +85,19 @@ def test_the_repository_has_one_address() -> None:
     found = {path.name: set(ADDRESS.findall(path.read_text())) for path in texts}
     assert len(set.union(*found.values())) == 1
     assert all(ADDRESS.search(path.read_text()) for path in texts[:4])
+
+
+LIBRARIES = pytest.mark.parametrize("package", [farpoint, farpoint_ops], ids=lambda p: p.__name__)
+
+
+@LIBRARIES
+def test_the_version_is_that_of_the_installed_distribution(package: ModuleType) -> None:
+    assert package.__version__ == version(package.__name__.replace("_", "-"))
+
+
+@LIBRARIES
+def test_another_name_is_missing_as_ever(package: ModuleType) -> None:
+    with pytest.raises(
+        AttributeError, match=f"module '{package.__name__}' has no attribute 'nope'"
+    ):
+        _ = package.nope

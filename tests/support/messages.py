@@ -1,5 +1,6 @@
 """Requests and answers as raw messages, without the client's help."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from google.rpc import error_details_pb2, status_pb2
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
 
+# Inputs that the fuzz tests of a parser try.
+FUZZ_INPUTS = int(os.environ.get("FARPOINT_FUZZ", "2000"))
 TYPES = {
     "float32": tensor_pb2.DATA_TYPE_FLOAT32,
     "float64": tensor_pb2.DATA_TYPE_FLOAT64,

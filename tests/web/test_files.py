@@ -24,7 +24,9 @@ READ = [
     "plane_strip_rgb_normals.pcd",
     "room_half_duplicates_part.pcd",
     "simple.las",
+    "spot_cow_part.obj",
     "street_crlf_part.pcd",
+    "street_kitti_part.bin",
     "street_map_part.ply",
     "street_organized_part.npy",
     "terrain_utm_part.pcd",
@@ -54,7 +56,11 @@ def test_a_file_is_read_as_the_client_reads_it(
 
 
 def _bad() -> dict[str, bytes]:
+    random = np.random.default_rng(0)
+    six = np.hstack([random.normal(size=(900, 3)), random.integers(0, 256, (900, 3))])
     return {
+        "six.bin": six.astype("<f4").tobytes(),
+        "scan.e57": b"ASTM-E57",
         "no-points.las": (DATA / "no-points.las").read_bytes(),
         "fullwave_pf10.laz": (DATA / "fullwave_pf10.laz").read_bytes(),
         "cut.pcd": (DATA / "milk.pcd").read_bytes()[:5000],
@@ -84,6 +90,8 @@ def test_a_bad_file_is_one_sentence_and_the_page_goes_on(
         assert said.count(". ") == 0, said
         assert "undefined" not in said
         assert "Error" not in said
+        assert ("rows of 6" in said) == (name == "six.bin")
+        assert ("farpoint sample" in said) == (name in ("six.bin", "scan.e57"))
         before = said
     opened.drop(DATA / "lamppost.pcd")
     opened.wait_for_sample(200)

@@ -11,10 +11,13 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tools.docs import links  # noqa: E402
-from tools.docs.api import PAGES, render_api  # noqa: E402
 from tools.docs.contract import read_contract, render_contract  # noqa: E402
-from tools.docs.metrics import render_metrics  # noqa: E402
-from tools.docs.settings import render_settings  # noqa: E402
+from tools.docs.reference import (  # noqa: E402
+    PAGES,
+    render_api,
+    render_metrics,
+    render_settings,
+)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

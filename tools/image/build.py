@@ -1,12 +1,10 @@
-"""Builds an image of the Dockerfile with docker, podman or buildah, and writes its SBOM.
+"""Builds an image of the Dockerfile with docker, podman or buildah.
 
 Each base is pinned to the digest that its name has now, or had when it was pulled; the digest is a
-label of the image and stands in the SBOM, which is SPDX in build/image/. A name that has a digest
-already (ubuntu:24.04@sha256:...) stays as it is. What the image holds is asked of the image itself.
+label of the image. A name with a digest (ubuntu:24.04@sha256:...) is used unchanged.
 """
 
 import argparse
-import json
 import os
 import re
 import shutil
@@ -15,24 +13,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from sbom import Contents, write_sbom
-
 ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "build" / "image"
 ENGINES = ("docker", "podman", "buildah")
 # The base that is compiled on; the image itself stands on BASE.
 BUILD_BASES = {"cpu": (), "cuda": ("CUDA_BASE",)}
-# Runs in the image, whose Python has neither pip nor a library for this.
-INVENTORY = """
-import json, subprocess
-from importlib.metadata import distributions
-fields = ("Name", "Version", "License-Expression", "Home-page")
-python = [[d.metadata.get(field) for field in fields] for d in distributions()]
-query = ["dpkg-query", "-W", "-f", "${Package}\\t${Version}\\t${Architecture}\\n"]
-debian = [line.split("\\t") for line in subprocess.check_output(query, text=True).splitlines()]
-release = dict(line.rstrip().split("=", 1) for line in open("/etc/os-release") if "=" in line)
-print(json.dumps([python, debian, release["ID"].strip('"'), release["VERSION_ID"].strip('"')]))
-"""
 
 
 def capture(*command: str) -> str:
@@ -59,28 +43,6 @@ class Engine:
         # OCI's own format has no place for the health check.
         docker_format = [] if self.name == "docker" else ["--format", "docker"]
         subprocess.run([self.name, "build", *docker_format, *arguments, str(ROOT)], check=True)
-
-    def image_id(self, image: str) -> str:
-        """sha256:... of the configuration of an image that was built here."""
-        if self.name == "buildah":
-            found = capture(
-                "buildah", "inspect", "--type=image", "--format", "{{.FromImageID}}", image
-            )
-        else:
-            found = capture(self.name, "image", "inspect", "--format", "{{.Id}}", image)
-        return f"sha256:{found.removeprefix('sha256:')}"
-
-    def run(self, image: str, *command: str) -> str:
-        """Standard output of a command in an image."""
-        if self.name != "buildah":
-            program, *arguments = command
-            flags = ["--rm", "--network=none", f"--entrypoint={program}"]
-            return capture(self.name, "run", *flags, image, *arguments)
-        container = capture("buildah", "from", "--pull-never", image)
-        try:
-            return capture("buildah", "run", container, "--", *command)
-        finally:
-            capture("buildah", "rm", container)
 
 
 def find_engine() -> Engine:
@@ -120,33 +82,23 @@ def main() -> None:
     bases = read_bases(options.target, given)
     pinned = {argument: pin(engine, name) for argument, name in bases.items()}
     version = capture(sys.executable, "-m", "setuptools_scm", "--root", str(ROOT))
-    created = git("show", "-s", "--format=%cI")
     labels = {
         "version": version,
         "revision": git("rev-parse", "HEAD") + ("-dirty" * bool(git("status", "--porcelain"))),
-        "created": created,
+        "created": git("show", "-s", "--format=%cI"),
         "base.name": bases["BASE"].partition("@")[0],
         "base.digest": pinned["BASE"].partition("@")[2],
     }
-    tags = [
-        f"{options.name}:{options.target}",
-        f"{options.name}:{version.replace('+', '_')}-{options.target}",
-    ]
+    suffixes = (options.target, f"{version.replace('+', '_')}-{options.target}")
+    tags = [f"{options.name}:{suffix}" for suffix in suffixes]
     build_arguments = given | pinned | {"VERSION": version}
     arguments = [f"--build-arg={name}={value}" for name, value in build_arguments.items()]
     arguments += [f"--label=org.opencontainers.image.{k}={v}" for k, v in labels.items()]
     arguments += [f"--tag={tag}" for tag in tags]
     engine.build(f"--target={options.target}", *arguments, *more)
-    python, debian, *release = json.loads(engine.run(tags[0], "python3", "-c", INVENTORY))
-    image_id = engine.image_id(tags[0])
-    path = FOLDER / f"farpoint-server-{options.target}.spdx.json"
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    contents = Contents(tags[1], image_id, created, pinned["BASE"], python, debian, *release)
-    count = write_sbom(contents, ROOT / "web" / "package-lock.json", path)
     for argument, name in pinned.items():
         print(f"image: {argument}={name}")
-    print(f"image: {' and '.join(tags)}, {image_id}, by {engine.name}")
-    print(f"image: {path.relative_to(ROOT)}, {count} packages")
+    print(f"image: {' and '.join(tags)}, by {engine.name}")
 
 
 if __name__ == "__main__":

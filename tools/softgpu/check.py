@@ -59,13 +59,13 @@ SERVER_TESTS = (
     *("tests/e2e/models/test_encode.py", "tests/e2e/models/test_infer.py"),
     "tests/e2e/models/test_architectures.py::test_the_exported_encoder_says_what_encode_says",
     *("tests/e2e/open_inference/test_inference.py", "tests/e2e/test_lifecycle.py"),
-    "tests/e2e/faults/test_bad_days.py",
+    "tests/e2e/faults/test_bad_days.py::test_random_cancels_lose_and_double_nothing",
+    "tests/e2e/faults/test_bad_days.py::test_sigterm_under_load_answers_what_was_accepted",
     # Clouds that PTX would be executed for minutes on.
     "-k",
     "not street_scan and not sensor_faster and not reader_who and not recorded_message "
     "and not foxglove and not in_pieces and not in_flight and not batch_ends_by_itself "
     "and not deadline_that_passed and not as_exact_as_unpacked "
-    "and not the_load and not killed and not large_requests and not hold_up and not garbage "
     # Of lifecycle, what has to do with a device.
     "and not (test_lifecycle and not signal and not drain and not left_its) "
     # A server that is slow on a CPU alone.
@@ -80,8 +80,9 @@ UNUSED = r"(read_vectors<|find_\w+_indexed|sample_in_tree<).*reads memory that n
 SMALL = (("SOFTGPU_PROCESSORS", "4"),)
 # A test or two of each kernel, and of each kind of finding: two minutes at most.
 QUICK_TESTS = (
-    "small_ops or small_scatters or every_kernel or few_processors or planted_fault_is_found "
-    "or (every_tree and lattice) or (edges and not 70001 and not 327 and uniform)"
+    "small_ops or small_scatters or every_kernel or (few_processors and ties) "
+    "or (planted_fault_is_found and load) or (every_tree and lattice) "
+    "or (edges and not 70001 and not 327 and uniform)"
 )
 MEMORY = "test_memory and not nothing_ and not policy or locked_once or two_batches"
 # Of the kernels' tests, what needs no large clouds.

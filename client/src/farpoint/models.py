@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from farpoint._svg import figure
 from farpoint._types import Array
 from farpoint.results import Timings, member_name
 from farpoint.v1 import sampling_pb2 as pb
@@ -35,10 +34,6 @@ class Stage:
     def __repr__(self) -> str:
         return f"Stage(points={len(self)}, features=float32{list(self.features.shape)})"
 
-    def _repr_html_(self) -> str:
-        """For notebooks."""
-        return figure(self.points, f"{len(self)} points, {self.features.shape[1]} features each")
-
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
@@ -49,10 +44,6 @@ class Encoding:
     """In the order of the model; each keeps the first of what the one before it kept."""
     timings: Timings
     request_id: str
-
-    def _repr_html_(self) -> str:
-        """For notebooks: the stages in a row."""
-        return "".join(stage._repr_html_() for stage in self.stages)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

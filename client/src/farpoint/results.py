@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from farpoint._svg import figure
 from farpoint._types import Array
 from farpoint.errors import FarpointError
 from farpoint.v1 import sampling_pb2 as pb
@@ -70,21 +69,11 @@ class Sample:
 
     def __repr__(self) -> str:
         points = f"{self.points.dtype}{list(self.points.shape)}"
+        radius = f"covering_radius={self.covering_radius:.6g}, " if len(self.distances) else ""
         return (
             f"Sample(indices=int64[{len(self)}], points={points}, "
             f"attributes={_shapes(self.attributes)}, "
-            f"{self._measured('covering_radius=')}total_ms={self.timings.total_ms:.3g})"
-        )
-
-    def _measured(self, name: str) -> str:
-        return f"{name}{self.covering_radius:.6g}, " if len(self.distances) else ""
-
-    def _repr_html_(self) -> str:
-        """For notebooks."""
-        return figure(
-            self.points,
-            f"{len(self)} points, {self._measured('covering radius ')}"
-            f"{self.timings.total_ms:.3g} ms",
+            f"{radius}total_ms={self.timings.total_ms:.3g})"
         )
 
 
@@ -110,10 +99,6 @@ class StreamedSample:
         if self.sample is None:
             raise self.error or FarpointError("no answer")
         return self.sample
-
-    def _repr_html_(self) -> str | None:
-        """For notebooks; None leaves them to the repr."""
-        return None if self.sample is None else self.sample._repr_html_()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from farpoint_ops._arguments import to_list
 from farpoint_ops.compat._batched import Applied
 from farpoint_ops.compat._clouds import first_of, in_parts, pairs_of_clouds, within
 from farpoint_ops.compat.pointnet2 import FarthestPointSampling, furthest_point_sample
-from farpoint_ops.fps_ragged import farthest_point_sample_ragged
+from farpoint_ops.fps import farthest_point_sample_ragged
 
 __all__ = [
     "BallQuery",
@@ -174,9 +174,8 @@ def three_nn_for_vector_pool_by_two_step(
     few = _place(query) < most
     query, row = query[few], row[few]
     counts = query.bincount(minlength=len(new_xyz))
-    rows = row.new_zeros(len(new_xyz), max(1, int(counts.max()))).index_put(
-        (query, _place(query)), row
-    )
+    rows = row.new_zeros(len(new_xyz), max([1, *counts.tolist()]))
+    rows = rows.index_put((query, _place(query)), row)
     idx, squared = neighbors.knn(
         points[rows], new_xyz_grid_centers.detach(), 3, lengths=counts.clamp(min=1)
     )
@@ -212,6 +211,12 @@ def vector_pool_with_voxel_query_op(
         Features (M, G * C), coordinates relative to the new point (M, G * 3), the mean number of
         points of a new point, rounded up, and the number of each cell, int32 (M, G).
     """
+    channels = support_features.size(1)
+    if channels % num_c_out_each_grid:
+        raise ValueError(
+            f"support_features: expected a multiple of {num_c_out_each_grid} channels, "
+            f"got {channels}"
+        )
     grids = new_xyz.new_tensor([num_grid_x, num_grid_y, num_grid_z])
     total, reach = num_grid_x * num_grid_y * num_grid_z, max_neighbour_distance
     query, row = _around(
@@ -230,9 +235,10 @@ def vector_pool_with_voxel_query_op(
 
     def mean(values: Tensor) -> Tensor:
         sums = values.new_zeros(len(counts), values.size(1)).index_add(0, cell, values)
-        return (sums / counts.clamp(min=1)[:, None]).view(len(new_xyz), -1)
+        return (sums / counts.clamp(min=1)[:, None]).view(len(new_xyz), total * values.size(1))
 
-    groups = support_features.view(len(support_xyz), -1, num_c_out_each_grid)
+    shape = len(support_xyz), channels // num_c_out_each_grid, num_c_out_each_grid
+    groups = support_features.view(shape)
     features = groups[:, -1] if pooling_type else groups.sum(1)
     number = torch.tensor([-(-len(cell) // max(1, len(new_xyz)))], dtype=torch.int32)
     places = mean(local[order]) * bool(use_xyz)

@@ -1,4 +1,4 @@
-"""What `import farpoint` loads, and what type checkers see."""
+"""Modules that `import farpoint` loads, and types that checkers see."""
 
 import re
 import subprocess

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch._dynamo.testing
 from tests.support.differentiable import DIFFERENTIABLE, WITHOUT_GRADIENT, Case, Make
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -231,7 +230,9 @@ SHAPES = [{}, {"b": 3, "c": 5, "n": 9, "m": 7, "k": 3}, {"b": 4, "c": 6, "n": 10
 def test_compile_with_static_then_dynamic_shapes(device: torch.device, case: Case) -> None:
     """New shapes are compiled for any shape, once."""
     torch._dynamo.reset()
-    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    from torch._dynamo.testing import CompileCounterWithBackend  # seconds to import
+
+    counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(case.__call__, fullgraph=True, backend=counter)
     for shape in SHAPES:
         expected = gradients(case, case.with_gradients(Make(device, **shape)))

@@ -62,21 +62,6 @@ def test_forward_mode_and_batched_gradients(device: torch.device, case: Case) ->
     )
 
 
-def test_each_choice_of_tangents(device: torch.device, case: Case) -> None:
-    """Dual numbers in some arguments and none in the others."""
-    function, moving = split(case, case.arguments(Make(device, torch.float64)))
-    for wanted in range(len(moving)):
-        direction = torch.randn_like(moving[wanted])
-        with forward_ad.dual_level():
-            inputs = list(moving)
-            inputs[wanted] = forward_ad.make_dual(moving[wanted], direction)
-            tangent = forward_ad.unpack_dual(function(*inputs)).tangent
-        directions = [torch.zeros_like(m) for m in moving]
-        directions[wanted] = direction
-        _, expected = torch.autograd.functional.jvp(function, tuple(moving), tuple(directions))
-        assert_close(tangent, expected)
-
-
 def test_grad_and_vjp(device: torch.device, case: Case) -> None:
     function, moving = split(case, case.arguments(Make(device, torch.float64)))
     every = tuple(range(len(moving)))
@@ -173,15 +158,6 @@ def test_vmap_of_grad_is_a_gradient_for_each_sample(device: torch.device, case: 
     expected = [torch.stack(g) for g in zip(*(gradients(*a) for a in each), strict=True)]
     actual = vmap(gradients, tuple(dims))(*stacked(each, dims))
     assert_close(list(actual), expected)
-
-
-def test_gradients_of_autograd_in_a_batch(device: torch.device, case: Case) -> None:
-    arguments = case.with_gradients(Make(device, torch.float64))
-    out, wanted = case(*arguments), [arguments[p] for p in case.derivatives]
-    batch = torch.randn(3, *out.shape, dtype=out.dtype, device=device)
-    actual = torch.autograd.grad(out, wanted, batch, is_grads_batched=True, retain_graph=True)
-    loop = [torch.autograd.grad(out, wanted, g, retain_graph=True) for g in batch]
-    assert_close(list(actual), [torch.stack(g) for g in zip(*loop, strict=True)])
 
 
 def test_a_transform_in_a_compiled_graph(device: torch.device, case: Case) -> None:

@@ -75,6 +75,23 @@ def test_vector_pooling(batch: Batch, nsample: int, neighbor_type: int, pooling_
     torch.testing.assert_close(actual, wanted)
 
 
+def test_vector_pooling_around_no_points_and_of_odd_channels(batch: Batch) -> None:
+    none, no_counts = batch.new_xyz[:0], torch.zeros_like(batch.new_counts)
+    arguments = none, no_counts, 3, 2, 2, REACH
+    pooled = stack.vector_pool_with_voxel_query_op(
+        batch.xyz, batch.counts, batch.features, *arguments, 3, 1
+    )
+    assert [t.shape for t in pooled] == [(0, 36), (0, 36), (1,), (0, 12)]
+    found = stack.three_nn_for_vector_pool_by_two_step(
+        *(batch.xyz, batch.counts, none, none[:, None], no_counts, 1.0, -1, 0, 10, 1, 1.0)
+    )
+    assert found[1].shape == (0, 1, 3)
+    with pytest.raises(ValueError, match=r"support_features: expected a multiple of 4 .* got 6"):
+        stack.vector_pool_with_voxel_query_op(
+            batch.xyz, batch.counts, batch.features, *arguments, 4, 1
+        )
+
+
 @pytest.mark.parametrize("neighbor_type", [0, 1])
 @pytest.mark.parametrize("nsample", [-1, 2])
 def test_three_nearest_of_a_neighborhood(batch: Batch, nsample: int, neighbor_type: int) -> None:

@@ -126,8 +126,6 @@ def test_without_a_number_the_radius_alone_ends_it(device: torch.device) -> None
     assert torch.equal(ragged[0], torch.cat([rows for rows, _, _ in alone]))
     assert torch.equal(ragged[1], torch.cat([distances for _, distances, _ in alone]))
     assert ragged[2].diff().tolist() == [len(rows) for rows, _, _ in alone]
-    with pytest.raises(TypeError, match="num_samples: expected an integer, or a radius"):
-        farthest_point_sample(clouds)  # type: ignore[call-overload]
 
 
 def test_padded_samples_work_under_vmap_compile_and_export(device: torch.device) -> None:
@@ -157,15 +155,6 @@ def test_padded_samples_work_under_vmap_compile_and_export(device: torch.device)
     for v, cloud in enumerate(clouds):
         for answer in (tuple(t[v] for t in mapped), exported.module()(cloud), compiled(cloud)):
             assert all(map(torch.equal, answer, padded(cloud)))
-
-
-def test_what_max_samples_does_not_go_with_is_named(device: torch.device) -> None:
-    cloud = torch.rand(1, 9, 3, device=device)
-    for wrong in ({"num_samples": 3, "radius": 1.0}, {}):
-        with pytest.raises(TypeError, match="max_samples: expected a radius with it, and no num"):
-            farthest_point_sample(cloud, max_samples=4, **wrong)  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match=r"max_samples: expected clouds .* without offsets"):
-        poisson_disk_sample(cloud[0], 1.0, offsets=[0, 9], max_samples=4)
 
 
 def test_vmap_to_a_radius_names_max_samples() -> None:
@@ -207,25 +196,3 @@ def test_flags_of_a_server_and_a_radius() -> None:
     assert torch.equal(rows[rows >= 0], expected[0])
     assert torch.equal(distances[rows >= 0], expected[1])
     assert (distances[rows < 0] == 0).all()
-
-
-@pytest.mark.parametrize(
-    ("radius", "said"),
-    [
-        (-1.0, "radius: expected a non-negative number for cloud 0, got -1.0"),
-        (torch.nan, "radius: expected a non-negative number for cloud 0, got nan"),
-        ([1.0, -2.0], "radius: .* for cloud 1, got -2.0"),
-        ([1.0], "radius: expected 2 values, one a cloud, got 1"),
-    ],
-)
-def test_wrong_radii_are_named(
-    device: torch.device, radius: float | list[float], said: str
-) -> None:
-    clouds = torch.rand(2, 8, 3).to(device)
-    with pytest.raises(ValueError, match=said):
-        farthest_point_sample(clouds, 3, radius=radius)
-
-
-def test_wrong_radii_in_a_tensor_are_named() -> None:
-    with pytest.raises(ValueError, match=r"radius: .* for cloud 1, got -2"):
-        farthest_point_sample(torch.rand(2, 8, 3), 3, radius=torch.tensor([1.0, -2.0]))

@@ -53,10 +53,3 @@ def test_every_row_is_a_start_sometimes(device: torch.device) -> None:
     counts = rows.flatten().long().bincount(minlength=4)
     assert counts.min() > 60
     assert counts.max() < 140
-
-
-def test_another_word_is_an_error(clouds: Tensor) -> None:
-    with pytest.raises(ValueError, match="start: expected 'random' or rows, got 'first'"):
-        farthest_point_sample(clouds, 3, start="first")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="start: expected 'random' or rows, got 'first'"):
-        farthest_point_sample_ragged(clouds[0], [0, 50], 3, start="first")  # type: ignore[arg-type]

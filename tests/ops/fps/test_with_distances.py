@@ -1,7 +1,5 @@
 """Sampling by a matrix of distances: exact, the same on every device."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from tests.support.tensors import assert_same
@@ -67,49 +65,3 @@ def test_samples_what_coordinates_sample(device: torch.device) -> None:
     expected = farthest_point_sample(points.float().to(device), 150)
     actual = farthest_point_sample_with_distances(squared.float().to(device), 150)
     assert torch.equal(actual, expected)
-
-
-ERRORS: dict[str, tuple[Callable[[Tensor], object], type[Exception], str]] = {
-    "shape": (
-        lambda d: farthest_point_sample_with_distances(d[:, :4], 2),
-        ValueError,
-        r"distances: expected shape \(B, N, N\), got \[2, 4, 9\]",
-    ),
-    "no points": (
-        lambda d: farthest_point_sample_with_distances(d[:, :0, :0], 1),
-        ValueError,
-        "distances: expected at least one point",
-    ),
-    "integers": (
-        lambda d: farthest_point_sample_with_distances(d.int(), 2),
-        TypeError,
-        "distances: expected float32, .*got Int",
-    ),
-    "m": (
-        lambda d: farthest_point_sample_with_distances(d, 10),
-        ValueError,
-        "num_samples: expected 1 to N = 9, got 10",
-    ),
-    "start": (
-        lambda d: farthest_point_sample_with_distances(d, 2, start=9),
-        IndexError,
-        "start: expected 0 <= start < N = 9, got 9",
-    ),
-    "length": (
-        lambda d: farthest_point_sample_with_distances(d, 3, lengths=[9, 2]),
-        ValueError,
-        "lengths: expected 3 <= length <= 9 for cloud 1, got 2",
-    ),
-    "no tensor": (
-        lambda d: farthest_point_sample_with_distances(d.tolist(), 3),
-        TypeError,
-        r"distances: expected a torch\.Tensor, got list",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", ERRORS)
-def test_a_bad_argument_is_named(device: torch.device, case: str) -> None:
-    call, error, message = ERRORS[case]
-    with pytest.raises(error, match=message):
-        call(torch.zeros(2, 9, 9, device=device))

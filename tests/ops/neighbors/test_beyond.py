@@ -71,23 +71,6 @@ def test_knn_ragged_equals_the_reference(device: torch.device) -> None:
         assert_same((idx, squared), expected)
 
 
-@pytest.mark.parametrize(
-    ("offsets", "wanted", "said"),
-    [
-        ([0, 4, 9], [0, 2, 5], "offsets: expected offsets from 0 to 8, got 0 to 9"),
-        ([0, 6, 4, 8], [0, 1, 2, 5], "offsets: expected offsets that never fall, got 6 before 4"),
-        ([0, 8], [0, 4], "query_offsets: expected offsets from 0 to 5, got 0 to 4"),
-        ([0, 8], [0, 4, 5], r"query_offsets: expected shape \(2,\), got \[3\]"),
-    ],
-)
-def test_wrong_offsets_are_named(offsets: list[int], wanted: list[int], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        ops.knn_ragged(
-            *(torch.rand(8, 3), torch.rand(5, 3), 2),
-            *(torch.tensor(offsets), torch.tensor(wanted)),
-        )
-
-
 @pytest.mark.parametrize("k", [1, 4, 50])
 @pytest.mark.parametrize("scale", [0.1, 0.9])
 def test_a_shell_equals_the_reference(cloud: Tensor, k: int, scale: float) -> None:

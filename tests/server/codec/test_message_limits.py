@@ -4,8 +4,7 @@ import random
 
 import pytest
 from google.protobuf.message import DecodeError
-from tests.support.fuzz import INPUTS
-from tests.support.messages import field
+from tests.support.messages import FUZZ_INPUTS, field
 
 from farpoint.inference import open_inference_pb2 as oi
 from farpoint.v1 import sampling_pb2 as pb
@@ -127,7 +126,7 @@ def test_whatever_passes_has_no_more_parts_than_it_may_have():
     seed = field(1, tensor) + field(2, b"\1\2\3\4\5") + field(7, field(2, tensor)) * 3
     seed += b"\xf3\1" + b"\x10\1" + b"\xf4\1" + b"\x28\1"
     outcomes = {"refused": 0, "no message": 0, "passed": 0}
-    for _ in range(INPUTS):
+    for _ in range(FUZZ_INPUTS):
         raw = bytearray(seed)
         for _ in range(chance.randrange(4)):
             at = chance.randrange(len(raw))
@@ -136,7 +135,7 @@ def test_whatever_passes_has_no_more_parts_than_it_may_have():
             else:
                 raw[at:at] = raw[at : at + chance.randrange(20)]
         outcomes[outcome(bytes(raw))] += 1
-    assert min(outcomes.values()) > INPUTS // 20, outcomes
+    assert min(outcomes.values()) > FUZZ_INPUTS // 20, outcomes
 
 
 def outcome(raw: bytes) -> str:

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 from google.protobuf.message import DecodeError, Message
-from tests.support.fuzz import INPUTS
+from tests.support.messages import FUZZ_INPUTS
 
 from farpoint.v1 import packed_cloud_pb2, tensor_pb2
 from farpoint.v1 import sampling_pb2 as pb
@@ -111,7 +111,7 @@ def whole(read: SampleMessage) -> pb.SampleRequest:
 def test_damaged_requests_mean_what_protobuf_says_and_are_work_or_named_as_wrong():
     chance = random.Random(5)
     outcomes = {"no message": 0, "wrong": 0, "work": 0, "cut": 0}
-    for i in range(INPUTS):
+    for i in range(FUZZ_INPUTS):
         raw = mutated(SEEDS[i % len(SEEDS)], chance)
         expected, got = (
             parsed(pb.SampleRequest, raw),
@@ -131,7 +131,7 @@ def test_damaged_requests_mean_what_protobuf_says_and_are_work_or_named_as_wrong
             outcomes["work"] += 1
         except InvalidRequestError:
             outcomes["wrong"] += 1
-    assert min(outcomes.values()) > INPUTS // 20, outcomes
+    assert min(outcomes.values()) > FUZZ_INPUTS // 20, outcomes
 
 
 @pytest.mark.usefixtures("split_everything")
@@ -143,7 +143,7 @@ def test_damaged_messages_of_streams_mean_what_protobuf_says():
         pb.SampleLargeRequest(request=message(4)).SerializeToString(),
         pb.SampleStreamRequest(request=packed_message(20)).SerializeToString(),
     ]
-    for i in range(INPUTS):
+    for i in range(FUZZ_INPUTS):
         raw = mutated(seeds[i % 4], chance)
         expected, got = (
             parsed(pb.SampleStreamRequest, raw),

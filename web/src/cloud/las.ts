@@ -15,6 +15,7 @@ export interface LazPerf {
   };
 }
 
+const MAX_DIGITS = 8;
 /** Bytes from the beginning of a record to its red value, by point format. */
 const COLORS: Record<number, number> = { 2: 20, 3: 28, 5: 28, 7: 30, 8: 30, 10: 30 };
 
@@ -82,8 +83,20 @@ function fieldsOf(format: number): Field[] {
   return fields;
 }
 
+/** Coordinates with the digits of the scale: 849393.95 and not 849393.9500000001. */
 function scaled(column: Values, scale: number, offset: number): Float64Array {
-  return Float64Array.from(column, (value) => value * scale + offset);
+  const digits = Math.max(digitsOf(scale), digitsOf(offset));
+  const power = 10 ** digits;
+  return Float64Array.from(column, (value) => {
+    const moved = value * scale + offset;
+    return digits > MAX_DIGITS ? moved : Math.round(moved * power) / power;
+  });
+}
+
+/** Digits behind the point of 0.01 or 1e-7. */
+function digitsOf(value: number): number {
+  const [mantissa, exponent = "0"] = String(value).split("e");
+  return Math.max(0, (mantissa!.split(".")[1]?.length ?? 0) - Number(exponent));
 }
 
 async function unpack(name: string, bytes: Uint8Array, header: Header): Promise<Uint8Array> {

@@ -7,7 +7,7 @@ import { readLas } from "./las";
 import { readNpy } from "./npy";
 import { readPcd } from "./pcd";
 import { readPly } from "./ply";
-import { readText } from "./text";
+import { readObj, readText } from "./text";
 
 type Reader = (name: string, bytes: Uint8Array) => Cloud | Promise<Cloud>;
 
@@ -22,6 +22,7 @@ const READERS: Record<Suffix, Reader> = {
   txt: readText,
   csv: readText,
   pts: readText,
+  obj: readObj,
 };
 
 /** @throws FileError with one sentence, whatever is wrong. */

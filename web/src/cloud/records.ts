@@ -15,58 +15,31 @@ export function sizeOf(type: NumberType): number {
   return Number(type[1]);
 }
 
-/** Room for values of a type; integers of eight bytes become float64. */
+type Getter = (view: DataView, at: number, little: boolean) => number;
+
+/** The array for values of a type, and how one is read; integers of eight bytes become float64. */
+const TYPES: Record<NumberType, readonly [new (count: number) => Values, Getter]> = {
+  i1: [Int8Array, (view, at) => view.getInt8(at)],
+  u1: [Uint8Array, (view, at) => view.getUint8(at)],
+  i2: [Int16Array, (view, at, little) => view.getInt16(at, little)],
+  u2: [Uint16Array, (view, at, little) => view.getUint16(at, little)],
+  i4: [Int32Array, (view, at, little) => view.getInt32(at, little)],
+  u4: [Uint32Array, (view, at, little) => view.getUint32(at, little)],
+  f2: [Float32Array, (view, at, little) => widenHalf(view.getUint16(at, little))],
+  f4: [Float32Array, (view, at, little) => view.getFloat32(at, little)],
+  f8: [Float64Array, (view, at, little) => view.getFloat64(at, little)],
+  i8: [Float64Array, (view, at, little) => Number(view.getBigInt64(at, little))],
+  u8: [Float64Array, (view, at, little) => Number(view.getBigUint64(at, little))],
+};
+
+/** Room for values of a type. */
 export function allocate(type: NumberType, count: number): Values {
-  switch (type) {
-    case "i1":
-      return new Int8Array(count);
-    case "u1":
-      return new Uint8Array(count);
-    case "i2":
-      return new Int16Array(count);
-    case "u2":
-      return new Uint16Array(count);
-    case "i4":
-      return new Int32Array(count);
-    case "u4":
-      return new Uint32Array(count);
-    case "f2":
-    case "f4":
-      return new Float32Array(count);
-    case "f8":
-    case "i8":
-    case "u8":
-      return new Float64Array(count);
-  }
+  return new TYPES[type][0](count);
 }
 
-type Getter = (view: DataView, at: number) => number;
-
-export function getter(type: NumberType, little: boolean): Getter {
-  switch (type) {
-    case "i1":
-      return (view, at) => view.getInt8(at);
-    case "u1":
-      return (view, at) => view.getUint8(at);
-    case "i2":
-      return (view, at) => view.getInt16(at, little);
-    case "u2":
-      return (view, at) => view.getUint16(at, little);
-    case "i4":
-      return (view, at) => view.getInt32(at, little);
-    case "u4":
-      return (view, at) => view.getUint32(at, little);
-    case "f2":
-      return (view, at) => widenHalf(view.getUint16(at, little));
-    case "f4":
-      return (view, at) => view.getFloat32(at, little);
-    case "f8":
-      return (view, at) => view.getFloat64(at, little);
-    case "i8":
-      return (view, at) => Number(view.getBigInt64(at, little));
-    case "u8":
-      return (view, at) => Number(view.getBigUint64(at, little));
-  }
+export function getter(type: NumberType, little: boolean): (view: DataView, at: number) => number {
+  const get = TYPES[type][1];
+  return (view, at) => get(view, at, little);
 }
 
 function widenHalf(bits: number): number {

@@ -18,16 +18,20 @@ export interface Framed {
 }
 
 const SOME = 5000;
-/** Share of the points that the first view may cut where they are far out. */
-const OUTLIERS = 0.01;
+/** The first view may cut the points beyond a quantile that are far out. */
+const [QUANTILES, FAR] = [[1, 0.998, 0.99], 1.6];
 
 export function frame(cloud: Cloud, finite: Uint8Array): Framed {
   const rows = finiteRows(finite);
   const middle = [0, 1, 2].map((k) => quantile(rows, (row) => cloud.points[3 * row + k]!, 0.5));
   const away = (row: number): number =>
     Math.hypot(...middle.map((m, k) => cloud.points[3 * row + k]! - m));
-  const [most, all] = [1 - OUTLIERS, 1].map((part) => quantile(rows, away, part));
-  const radius = Math.max(all! < 1.5 * most! ? all! : most!, 1e-6);
+  const reaches = QUANTILES.map((part) => quantile(rows, away, part));
+  const near = FAR * reaches.at(-1)!;
+  const radius = Math.max(
+    reaches.find((reach) => reach <= near)!,
+    1e-6,
+  );
   const fromCamera = isCameraFrame(cloud, rows);
   const positions = shifted(cloud, finite, middle);
   if (fromCamera) raise(positions);

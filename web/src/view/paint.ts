@@ -81,7 +81,7 @@ export function byColumn(
   const [low, high] = range(values);
   const map = colormap("place", dark);
   const all = paint(values, low, high, map);
-  const title = intensity ? "Intensity" : "Height";
+  const title = intensity ? "Intensity" : `Height${cloud.unit ? `, ${cloud.unit}` : ""}`;
   return { cloud: all, sample: pick(all, rows), legend: { title, scale: { low, high, map } } };
 }
 

@@ -147,7 +147,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
         return self.head.points.data_type == tensor_pb2.DATA_TYPE_FLOAT64
 
     def _table(self, tensor: tensor_pb2.Tensor, rows: int) -> Array:
-        """Coordinates (rows, 3) beside the indices: origins of the clouds, or means of voxels."""
+        """Coordinates (rows, 3) next to the indices: origins of the clouds, or means of voxels."""
         [values] = to_arrays(tensor, checksums=self.checksums)
         if values.shape != (rows, 3):
             raise InternalError(
@@ -175,7 +175,7 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
 def check_choice(
     m: object, start: object, nonfinite: str, radius: float | None, method: Method | None
 ) -> None:
-    """Raises InvalidArgumentError for arguments that are wrong whatever the cloud is."""
+    """Raises InvalidArgumentError for arguments that are wrong for every cloud."""
     if nonfinite not in _NONFINITE:
         raise InvalidArgumentError(
             f'nonfinite must be "reject" or "ignore", got {nonfinite!r}', field="nonfinite_policy"

@@ -97,7 +97,7 @@ def write_subset(path: str | os.PathLike[str], cloud: Cloud, rows: Rows) -> tupl
     """Writes the rows of a cloud, in the order given; the suffix says the format.
 
     In the format that the cloud was read from everything is kept. Any other gets coordinates and
-    the attributes that it can hold. The file is written beside its place and renamed, so that it
+    the attributes that it can hold. The file is written next to its place and renamed, so that it
     appears whole or not at all.
 
     Returns:

@@ -19,7 +19,7 @@ _INTENDED = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name in a folder beside `path`; the file written there becomes `path`.
+    """A name in a folder next to `path`; the file written there becomes `path`.
 
     If the block fails the new file is removed, and what was at `path` before is untouched. A pipe
     gets the finished file; a device or a socket is refused.

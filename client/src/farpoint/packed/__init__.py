@@ -1,7 +1,7 @@
 """Packed clouds: records in memory, as `sensor_msgs/PointCloud2` of ROS and Foxglove have them.
 
-It is sent as it lies: the server finds the coordinates in it. A message with the attributes of
-theirs is as good, whatever library it is of.
+It is sent as it lies: the server finds the coordinates in it. A message of any library is taken if
+it has the attributes of theirs.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Pictures of a cloud beside its sample, with matplotlib, of the optional extra `picture`."""
+"""Pictures of a cloud next to its sample, with matplotlib, of the optional extra `picture`."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def before_after(
     unit: str | None = None,
     exact: bool = True,
 ) -> None:
-    """Writes a PNG of a cloud beside its sample; both are seen from one place.
+    """Writes a PNG of a cloud next to its sample; both are seen from one place.
 
     Args:
         path: of the picture; it appears whole or not at all.

@@ -38,7 +38,7 @@ class View:
 
 
 def frame_cloud(points: Array, aspect: float) -> View:
-    """A view that the cloud fills, whatever its size and place."""
+    """A view that a cloud of any size and place fills."""
     points = np.asarray(points, np.float64)
     axes, eye, core = _camera(points) if _is_camera_frame(points) else _outside(points)
     seen = View(eye, axes, (0, 0, 0, 0)).project(core)

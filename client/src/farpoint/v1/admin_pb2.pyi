@@ -60,7 +60,7 @@ class GetMemoryRequest(_message.Message):
 
     INCLUDE_SNAPSHOTS_FIELD_NUMBER: _builtins.int
     include_snapshots: _builtins.bool
-    """Whether the answer holds torch's memory snapshots."""
+    """Include torch's memory snapshots in the answer."""
     def __init__(
         self,
         *,
@@ -140,18 +140,18 @@ class DeviceMemory(_message.Message):
     idle_bytes: _builtins.int
     """Cached: reserved and not allocated."""
     releasable_bytes: _builtins.int
-    """What a trim would give back now."""
+    """Bytes that a trim would give back now."""
     fragmentation: _builtins.float
     """The share of the reserved bytes that is cached and cannot be released."""
     free_bytes: _builtins.int
     """Free on the whole device, over all of its users."""
     total_bytes: _builtins.int
     limit_bytes: _builtins.int
-    """What the server may hold of the device; 0 is no limit."""
+    """The limit of memory that the server may hold on the device; 0 is no limit."""
     host_cache_bytes: _builtins.int
     """Pinned host memory, live and cached."""
     host_releasable_bytes: _builtins.int
-    """What a trim of host memory would give back now."""
+    """Bytes that a trim of host memory would give back now."""
     retry_count: _builtins.int
     """Times that the allocator flushed its cache in the middle of a batch."""
     out_of_memory_count: _builtins.int
@@ -159,7 +159,7 @@ class DeviceMemory(_message.Message):
     refused_count: _builtins.int
     """Requests that were refused because their bytes would not fit."""
     healthy: _builtins.bool
-    """Whether the device serves: not while memory keeps running out."""
+    """False while the device does not serve, because memory keeps running out."""
     snapshot: _builtins.bytes
     """Pickled, for https://pytorch.org/memory_viz. Only if asked for, and only
     for a GPU.
@@ -313,9 +313,9 @@ class LoadModelRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     PATH_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """What requests call it: letters, digits, '_', '-' and '.', at most 64."""
+    """The name for requests: letters, digits, '_', '-' and '.', at most 64."""
     path: _builtins.str
-    """Of a safetensors file on the server's machine. Empty means the weights that
+    """Path of a safetensors file on the server's machine. Empty means the weights that
     come with the server.
     """
     def __init__(

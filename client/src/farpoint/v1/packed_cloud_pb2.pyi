@@ -46,18 +46,18 @@ class PackedCloud(_message.Message):
     row_step: _builtins.int
     """Bytes from the beginning of a row to that of the next. 0 means width * point_step."""
     is_bigendian: _builtins.bool
-    """Whether the numbers in `data` have their highest byte first."""
+    """True if the numbers in `data` have their highest byte first."""
     data: _builtins.bytes
     """The records, at least (height - 1) * row_step + width * point_step bytes, which may begin
     anywhere in memory. What comes behind them is not read.
     """
     @_builtins.property
     def fields(self) -> _containers.RepeatedCompositeFieldContainer[Global___PackedField]:
-        """What each record holds: `x`, `y` and `z` once each, and whatever else, which is not read."""
+        """The fields of each record: `x`, `y` and `z` once each; others are not read."""
 
     @_builtins.property
     def shared_memory(self) -> _shared_memory_pb2.SharedMemoryRange:
-        """Where the same bytes lie, instead of `data`. Accepted in requests of Sample and SampleStream."""
+        """The location of the same bytes, instead of `data`. Accepted in requests of Sample and SampleStream."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class PackedField(_message.Message):
     FLOAT64; integers of 64 bits must lie within ±2^53, where that is exact.
     """
     count: _builtins.int
-    """How many; 0 means 1. `x`, `y` and `z` are one number each."""
+    """Number of values; 0 means 1. `x`, `y` and `z` are one number each."""
     def __init__(
         self,
         *,

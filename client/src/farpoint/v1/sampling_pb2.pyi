@@ -49,7 +49,7 @@ class _SamplingMethodEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Sampli
     """
 
 class SamplingMethod(_SamplingMethod, metaclass=_SamplingMethodEnumTypeWrapper):
-    """How points are chosen."""
+    """The method that chooses points."""
 
 SAMPLING_METHOD_UNSPECIFIED: SamplingMethod.ValueType  # 0
 """Farthest point sampling."""
@@ -87,7 +87,7 @@ class _NonfinitePolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Nonfi
     """Such rows are never chosen. Indices still refer to the rows as sent."""
 
 class NonfinitePolicy(_NonfinitePolicy, metaclass=_NonfinitePolicyEnumTypeWrapper):
-    """What happens to rows with a coordinate that is NaN or infinite."""
+    """The treatment of rows with a coordinate that is NaN or infinite."""
 
 NONFINITE_POLICY_UNSPECIFIED: NonfinitePolicy.ValueType  # 0
 """Reject."""
@@ -115,7 +115,7 @@ class _StreamModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StreamMode
     """
 
 class StreamMode(_StreamMode, metaclass=_StreamModeEnumTypeWrapper):
-    """What happens to a request that arrives while an earlier one still waits."""
+    """The treatment of a request that arrives while an earlier one still waits."""
 
 STREAM_MODE_UNSPECIFIED: StreamMode.ValueType  # 0
 """Every."""
@@ -140,7 +140,7 @@ class _TensorScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TensorSco
     TENSOR_SCOPE_CLOUD: _TensorScope.ValueType  # 3
 
 class TensorScope(_TensorScope, metaclass=_TensorScopeEnumTypeWrapper):
-    """What a tensor of a model has a row for."""
+    """The meaning of a row of a model's tensor."""
 
 TENSOR_SCOPE_UNSPECIFIED: TensorScope.ValueType  # 0
 TENSOR_SCOPE_POINT: TensorScope.ValueType  # 1
@@ -172,16 +172,16 @@ class SampleRequest(_message.Message):
     method: Global___SamplingMethod.ValueType
     nonfinite_policy: Global___NonfinitePolicy.ValueType
     return_points: _builtins.bool
-    """Whether the answer holds the coordinates of the chosen points."""
+    """Include the coordinates of the chosen points."""
     return_distances: _builtins.bool
-    """Whether the answer holds covering distances."""
+    """Include covering distances in the answer."""
     return_checksums: _builtins.bool
-    """Whether each tensor of the answer has a checksum, which tells damage on the
-    way, as plain text does not. TLS does so by itself.
+    """Include a checksum of each tensor in the answer. It detects damage on the way, which
+    connections without TLS do not.
     """
     covering_radius: _builtins.float
-    """Where the sampling of each cloud ends, in the unit of the coordinates: at the first covering
-    radius that is at most this. The answer is the beginning of the one without it; its `lengths`
+    """Sampling of each cloud ends at the first covering radius that is at most this, in the unit
+    of the coordinates. The answer is the beginning of the one without it; its `lengths`
     say how many samples it took. Not negative; infinity takes one sample of each cloud.
     """
     @_builtins.property
@@ -218,11 +218,11 @@ class SampleRequest(_message.Message):
 
     @_builtins.property
     def voxel_grid(self) -> _voxel_grid_pb2.VoxelGrid:
-        """Of SAMPLING_METHOD_VOXEL_GRID, and of no other."""
+        """For SAMPLING_METHOD_VOXEL_GRID only."""
 
     @_builtins.property
     def seeds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Of SAMPLING_METHOD_RANDOM, and of no other: one for all clouds, or one per cloud. Empty means 0."""
+        """For SAMPLING_METHOD_RANDOM only: one for all clouds, or one per cloud. Empty means 0."""
 
     def __init__(
         self,
@@ -320,7 +320,7 @@ Global___SampleResponse: _TypeAlias = SampleResponse  # noqa: Y015
 
 @_typing.final
 class Timings(_message.Message):
-    """Where a request's time went, measured by the server."""
+    """Times of a request, measured by the server."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -473,7 +473,7 @@ class EncodeRequest(_message.Message):
     model: _builtins.str
     """Name of a loaded model. Empty means the one that ListModels names first."""
     return_points: _builtins.bool
-    """Whether the answer holds the coordinates of the points that are kept."""
+    """Include the coordinates of the points that are kept."""
     return_checksums: _builtins.bool
     """As in a SampleRequest."""
     @_builtins.property
@@ -542,7 +542,7 @@ Global___EncodeResponse: _TypeAlias = EncodeResponse  # noqa: Y015
 
 @_typing.final
 class EncodedStage(_message.Message):
-    """What a stage keeps of B clouds, S points in all, one cloud after the other."""
+    """The points that a stage keeps of B clouds, S points in all, one cloud after the other."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -660,7 +660,7 @@ class Model(_message.Message):
 
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelTensor]:
-        """What an exported model takes, the points among them, and gives: by
+        """Inputs of an exported model, the points among them, for
         inference.GRPCInferenceService/ModelInfer. Empty for an encoder.
         """
 
@@ -786,7 +786,7 @@ class Device(_message.Message):
     name: _builtins.str
     """As torch names it: "cpu", "cuda:0"."""
     description: _builtins.str
-    """Of the processor or the card."""
+    """Name of the processor or the card."""
     def __init__(
         self,
         *,

@@ -20,9 +20,9 @@ DESCRIPTOR: _descriptor.FileDescriptor
 @_typing.final
 class SharedMemoryRange(_message.Message):
     """Memory that a process shares with a server on the same machine. It is handed over on a socket
-    beside gRPC, which cannot carry file descriptors: docs/clients.md.
+    next to gRPC, which cannot carry file descriptors: docs/clients.md.
 
-    Where the data of a tensor begins in a region. Its size is that of the tensor.
+    The place of a tensor's data in a region. Its size is that of the tensor.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -49,7 +49,7 @@ Global___SharedMemoryRange: _TypeAlias = SharedMemoryRange  # noqa: Y015
 
 @_typing.final
 class SharedMemoryGrant(_message.Message):
-    """What the server answers when a region is handed over."""
+    """The server's answer to a region that is handed over."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -57,7 +57,7 @@ class SharedMemoryGrant(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     region: _builtins.bytes
     """Names the region in requests, until the connection that it was handed over on is closed.
-    Whoever knows it can have the region read, so it is to be kept like a token.
+    A caller that knows it can make the server read the region: keep it secret, like a token.
     """
     @_builtins.property
     def error(self) -> _status_pb2.Status:

@@ -85,7 +85,7 @@ class Tensor(_message.Message):
     def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def shared_memory(self) -> _shared_memory_pb2.SharedMemoryRange:
-        """Where the same bytes lie, instead of `data`. Accepted in requests of Sample and SampleStream."""
+        """The location of the same bytes, instead of `data`. Accepted in requests of Sample and SampleStream."""
 
     def __init__(
         self,

@@ -187,7 +187,7 @@ class _Pool:
         return rows[sample.indices], sample.covering_radius
 
     def _reduce(self, m: int) -> None:
-        """Samples what is kept: whatever it covered is covered within one radius more."""
+        """Samples what is kept: all that it covered is covered within one radius more."""
         points, rows = np.concatenate(self._points), np.concatenate(self._rows)
         chosen, radius = self._sample(points, rows, m)
         place = {row: i for i, row in enumerate(rows.tolist())}

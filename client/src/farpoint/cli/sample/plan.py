@@ -20,7 +20,7 @@ class Task:
         to_stdout: whether the rows go there.
         picture: where to draw.
         problem: why it cannot be done; the other tasks are.
-        label: the name of the files beside the output; None is the output's name.
+        label: the name of the files next to the output; None is the output's name.
     """
 
     source: Input
@@ -32,7 +32,7 @@ class Task:
 
     @property
     def indices_path(self) -> str | None:
-        """Beside the output; beside the input where there is none."""
+        """Next to the output, or to the input where there is none."""
         if self.output is None and self.source.location == STDIN:
             return None
         folder, slash, name = (self.output or self.source.location).rpartition("/")
@@ -76,7 +76,7 @@ def _check(options: Options) -> None:
         )
     if not (options.output or options.picture or (options.indices and not has_stdin)):
         raise InvalidArgumentError(
-            "say where to: -o OUT, --picture OUT.png or both; --indices alone writes beside files",
+            "say where to: -o OUT, --picture OUT.png or both; --indices alone writes next to files",
             field="output",
         )
 
@@ -106,7 +106,7 @@ def _task_to_stdout(inputs: list[Input], options: Options) -> Task:
 
 
 def _labels(inputs: list[Input]) -> list[tuple[Input, str]]:
-    """Names without suffix; with it for scan.las beside scan.ply."""
+    """Names without suffix; with it for scan.las next to scan.ply."""
     stems = Counter(one.relative.with_suffix("") for one in set(inputs))
     return [
         (one, one.relative.stem if stems[one.relative.with_suffix("")] == 1 else one.relative.name)

@@ -60,7 +60,7 @@ def check_size(stream: BinaryIO, size: int) -> None:
 
 
 def cloud_of(array: Array, options: ReadOptions) -> Cloud:
-    """The cloud that an array holds, whatever its layout."""
+    """The cloud that an array of any layout holds."""
     if array.dtype.names:
         array = array.reshape(-1)
         return Cloud(*split_records(array), NpySource(array))

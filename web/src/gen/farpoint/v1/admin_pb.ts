@@ -19,7 +19,7 @@ export const file_farpoint_v1_admin: GenFile = /*@__PURE__*/
  */
 export type GetMemoryRequest = Message<"farpoint.v1.GetMemoryRequest"> & {
   /**
-   * Whether the answer holds torch's memory snapshots.
+   * Include torch's memory snapshots in the answer.
    *
    * @generated from field: bool include_snapshots = 1;
    */
@@ -107,7 +107,7 @@ export type DeviceMemory = Message<"farpoint.v1.DeviceMemory"> & {
   idleBytes: bigint;
 
   /**
-   * What a trim would give back now.
+   * Bytes that a trim would give back now.
    *
    * @generated from field: int64 releasable_bytes = 6;
    */
@@ -133,7 +133,7 @@ export type DeviceMemory = Message<"farpoint.v1.DeviceMemory"> & {
   totalBytes: bigint;
 
   /**
-   * What the server may hold of the device; 0 is no limit.
+   * The limit of memory that the server may hold on the device; 0 is no limit.
    *
    * @generated from field: int64 limit_bytes = 10;
    */
@@ -147,7 +147,7 @@ export type DeviceMemory = Message<"farpoint.v1.DeviceMemory"> & {
   hostCacheBytes: bigint;
 
   /**
-   * What a trim of host memory would give back now.
+   * Bytes that a trim of host memory would give back now.
    *
    * @generated from field: int64 host_releasable_bytes = 12;
    */
@@ -182,7 +182,7 @@ export type DeviceMemory = Message<"farpoint.v1.DeviceMemory"> & {
   refusedCount: bigint;
 
   /**
-   * Whether the device serves: not while memory keeps running out.
+   * False while the device does not serve, because memory keeps running out.
    *
    * @generated from field: bool healthy = 20;
    */
@@ -327,14 +327,14 @@ export const TrimResultSchema: GenMessage<TrimResult> = /*@__PURE__*/
  */
 export type LoadModelRequest = Message<"farpoint.v1.LoadModelRequest"> & {
   /**
-   * What requests call it: letters, digits, '_', '-' and '.', at most 64.
+   * The name for requests: letters, digits, '_', '-' and '.', at most 64.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Of a safetensors file on the server's machine. Empty means the weights that
+   * Path of a safetensors file on the server's machine. Empty means the weights that
    * come with the server.
    *
    * @generated from field: string path = 2;

@@ -25,7 +25,7 @@ export const file_farpoint_v1_packed_cloud: GenFile = /*@__PURE__*/
  */
 export type PackedCloud = Message<"farpoint.v1.PackedCloud"> & {
   /**
-   * What each record holds: `x`, `y` and `z` once each, and whatever else, which is not read.
+   * The fields of each record: `x`, `y` and `z` once each; others are not read.
    *
    * @generated from field: repeated farpoint.v1.PackedField fields = 1;
    */
@@ -60,7 +60,7 @@ export type PackedCloud = Message<"farpoint.v1.PackedCloud"> & {
   rowStep: number;
 
   /**
-   * Whether the numbers in `data` have their highest byte first.
+   * True if the numbers in `data` have their highest byte first.
    *
    * @generated from field: bool is_bigendian = 6;
    */
@@ -75,7 +75,7 @@ export type PackedCloud = Message<"farpoint.v1.PackedCloud"> & {
   data: Uint8Array;
 
   /**
-   * Where the same bytes lie, instead of `data`. Accepted in requests of Sample and SampleStream.
+   * The location of the same bytes, instead of `data`. Accepted in requests of Sample and SampleStream.
    *
    * @generated from field: farpoint.v1.SharedMemoryRange shared_memory = 8;
    */
@@ -118,7 +118,7 @@ export type PackedField = Message<"farpoint.v1.PackedField"> & {
   dataType: DataType;
 
   /**
-   * How many; 0 means 1. `x`, `y` and `z` are one number each.
+   * Number of values; 0 means 1. `x`, `y` and `z` are one number each.
    *
    * @generated from field: uint32 count = 4;
    */

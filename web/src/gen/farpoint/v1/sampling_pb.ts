@@ -77,22 +77,22 @@ export type SampleRequest = Message<"farpoint.v1.SampleRequest"> & {
   attributes: Attribute[];
 
   /**
-   * Whether the answer holds the coordinates of the chosen points.
+   * Include the coordinates of the chosen points.
    *
    * @generated from field: bool return_points = 8;
    */
   returnPoints: boolean;
 
   /**
-   * Whether the answer holds covering distances.
+   * Include covering distances in the answer.
    *
    * @generated from field: bool return_distances = 9;
    */
   returnDistances: boolean;
 
   /**
-   * Whether each tensor of the answer has a checksum, which tells damage on the
-   * way, as plain text does not. TLS does so by itself.
+   * Include a checksum of each tensor in the answer. It detects damage on the way, which
+   * connections without TLS do not.
    *
    * @generated from field: bool return_checksums = 10;
    */
@@ -106,8 +106,8 @@ export type SampleRequest = Message<"farpoint.v1.SampleRequest"> & {
   packedCloud?: PackedCloud | undefined;
 
   /**
-   * Where the sampling of each cloud ends, in the unit of the coordinates: at the first covering
-   * radius that is at most this. The answer is the beginning of the one without it; its `lengths`
+   * Sampling of each cloud ends at the first covering radius that is at most this, in the unit
+   * of the coordinates. The answer is the beginning of the one without it; its `lengths`
    * say how many samples it took. Not negative; infinity takes one sample of each cloud.
    *
    * @generated from field: optional float covering_radius = 12;
@@ -115,14 +115,14 @@ export type SampleRequest = Message<"farpoint.v1.SampleRequest"> & {
   coveringRadius?: number | undefined;
 
   /**
-   * Of SAMPLING_METHOD_VOXEL_GRID, and of no other.
+   * For SAMPLING_METHOD_VOXEL_GRID only.
    *
    * @generated from field: farpoint.v1.VoxelGrid voxel_grid = 13;
    */
   voxelGrid?: VoxelGrid | undefined;
 
   /**
-   * Of SAMPLING_METHOD_RANDOM, and of no other: one for all clouds, or one per cloud. Empty means 0.
+   * For SAMPLING_METHOD_RANDOM only: one for all clouds, or one per cloud. Empty means 0.
    *
    * @generated from field: repeated uint64 seeds = 14;
    */
@@ -203,7 +203,7 @@ export const SampleResponseSchema: GenMessage<SampleResponse> = /*@__PURE__*/
   messageDesc(file_farpoint_v1_sampling, 1);
 
 /**
- * Where a request's time went, measured by the server.
+ * Times of a request, measured by the server.
  *
  * @generated from message farpoint.v1.Timings
  */
@@ -389,7 +389,7 @@ export type EncodeRequest = Message<"farpoint.v1.EncodeRequest"> & {
   attributes?: Tensor | undefined;
 
   /**
-   * Whether the answer holds the coordinates of the points that are kept.
+   * Include the coordinates of the points that are kept.
    *
    * @generated from field: bool return_points = 5;
    */
@@ -443,7 +443,7 @@ export const EncodeResponseSchema: GenMessage<EncodeResponse> = /*@__PURE__*/
   messageDesc(file_farpoint_v1_sampling, 8);
 
 /**
- * What a stage keeps of B clouds, S points in all, one cloud after the other.
+ * The points that a stage keeps of B clouds, S points in all, one cloud after the other.
  *
  * @generated from message farpoint.v1.EncodedStage
  */
@@ -570,7 +570,7 @@ export type Model = Message<"farpoint.v1.Model"> & {
   parameterCount: bigint;
 
   /**
-   * What an exported model takes, the points among them, and gives: by
+   * Inputs of an exported model, the points among them, for
    * inference.GRPCInferenceService/ModelInfer. Empty for an encoder.
    *
    * @generated from field: repeated farpoint.v1.ModelTensor inputs = 6;
@@ -701,7 +701,7 @@ export type Device = Message<"farpoint.v1.Device"> & {
   name: string;
 
   /**
-   * Of the processor or the card.
+   * Name of the processor or the card.
    *
    * @generated from field: string description = 2;
    */
@@ -743,7 +743,7 @@ export const LimitsSchema: GenMessage<Limits> = /*@__PURE__*/
   messageDesc(file_farpoint_v1_sampling, 17);
 
 /**
- * How points are chosen.
+ * The method that chooses points.
  *
  * @generated from enum farpoint.v1.SamplingMethod
  */
@@ -795,7 +795,7 @@ export const SamplingMethodSchema: GenEnum<SamplingMethod> = /*@__PURE__*/
   enumDesc(file_farpoint_v1_sampling, 0);
 
 /**
- * What happens to rows with a coordinate that is NaN or infinite.
+ * The treatment of rows with a coordinate that is NaN or infinite.
  *
  * @generated from enum farpoint.v1.NonfinitePolicy
  */
@@ -830,7 +830,7 @@ export const NonfinitePolicySchema: GenEnum<NonfinitePolicy> = /*@__PURE__*/
   enumDesc(file_farpoint_v1_sampling, 1);
 
 /**
- * What happens to a request that arrives while an earlier one still waits.
+ * The treatment of a request that arrives while an earlier one still waits.
  *
  * @generated from enum farpoint.v1.StreamMode
  */
@@ -865,7 +865,7 @@ export const StreamModeSchema: GenEnum<StreamMode> = /*@__PURE__*/
   enumDesc(file_farpoint_v1_sampling, 2);
 
 /**
- * What a tensor of a model has a row for.
+ * The meaning of a row of a model's tensor.
  *
  * @generated from enum farpoint.v1.TensorScope
  */

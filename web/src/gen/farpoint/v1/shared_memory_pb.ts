@@ -15,7 +15,7 @@ export const file_farpoint_v1_shared_memory: GenFile = /*@__PURE__*/
   fileDesc("Ch9mYXJwb2ludC92MS9zaGFyZWRfbWVtb3J5LnByb3RvEgtmYXJwb2ludC52MSIzChFTaGFyZWRNZW1vcnlSYW5nZRIOCgZyZWdpb24YASABKAwSDgoGb2Zmc2V0GAIgASgEIlQKEVNoYXJlZE1lbW9yeUdyYW50EhAKBnJlZ2lvbhgBIAEoDEgAEiMKBWVycm9yGAIgASgLMhIuZ29vZ2xlLnJwYy5TdGF0dXNIAEIICgZyZXN1bHRiBnByb3RvMw", [file_google_rpc_status]);
 
 /**
- * Where the data of a tensor begins in a region. Its size is that of the tensor.
+ * The place of a tensor's data in a region. Its size is that of the tensor.
  *
  * @generated from message farpoint.v1.SharedMemoryRange
  */
@@ -43,7 +43,7 @@ export const SharedMemoryRangeSchema: GenMessage<SharedMemoryRange> = /*@__PURE_
   messageDesc(file_farpoint_v1_shared_memory, 0);
 
 /**
- * What the server answers when a region is handed over.
+ * The server's answer to a region that is handed over.
  *
  * @generated from message farpoint.v1.SharedMemoryGrant
  */
@@ -54,7 +54,7 @@ export type SharedMemoryGrant = Message<"farpoint.v1.SharedMemoryGrant"> & {
   result: {
     /**
      * Names the region in requests, until the connection that it was handed over on is closed.
-     * Whoever knows it can have the region read, so it is to be kept like a token.
+     * A caller that knows it can make the server read the region: keep it secret, like a token.
      *
      * @generated from field: bytes region = 1;
      */

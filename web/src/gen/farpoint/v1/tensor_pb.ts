@@ -39,7 +39,7 @@ export type Tensor = Message<"farpoint.v1.Tensor"> & {
   data: Uint8Array;
 
   /**
-   * Where the same bytes lie, instead of `data`. Accepted in requests of Sample and SampleStream.
+   * The location of the same bytes, instead of `data`. Accepted in requests of Sample and SampleStream.
    *
    * @generated from field: farpoint.v1.SharedMemoryRange shared_memory = 4;
    */

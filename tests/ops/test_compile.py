@@ -1,0 +1,199 @@
+"""torch.compile, torch.export and AOTInductor of the ops: no graph break, no value read."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from farpoint_ops import (
+    ball_query,
+    count_points,
+    farthest_point_sample,
+    farthest_point_sample_ragged,
+    gather_points,
+    group_points,
+    interpolate,
+    knn,
+    nearest_sample,
+)
+from farpoint_ops.compat import pointops
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    torch._dynamo.reset()
+
+
+class Stage(nn.Module):
+    """Down to 8 samples, their neighbors and sets, and up to all points again."""
+
+    def forward(self, xyz: Tensor, features: Tensor) -> Tensor:
+        """(B, N, 3), (B, C, N) -> (B, C, N)."""
+        rows, radii = farthest_point_sample(xyz, 8, return_distances=True)
+        samples = gather_points(xyz.transpose(1, 2), rows).transpose(1, 2)
+        near, squared = knn(xyz, samples, 3)
+        inside, found = ball_query(xyz, samples, 1.0, 4, min_radius=0.1)
+        groups = group_points(features, near).sum(-1) + group_points(features, inside).sum(-1)
+        counts = count_points(nearest_sample(xyz, samples)[0], 8)
+        corners, distances = knn(samples, xyz, 3)
+        scaled = groups * (radii + found + counts + squared.sum(-1))[:, None]
+        return interpolate(scaled, corners, 1 / (1 + distances))
+
+
+SIZES = [(2, 40), (3, 61), (4, 50)]
+
+
+def clouds(device: torch.device, batch: int, n: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(n)
+    xyz = torch.randn(batch, n, 3, generator=generator).to(device)
+    return xyz, torch.randn(batch, 5, n, generator=generator).to(device)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_stage_compiles_without_a_graph_break(device: torch.device, dynamic: bool) -> None:
+    from torch._dynamo.testing import CompileCounterWithBackend  # seconds to import
+
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(Stage(), fullgraph=True, dynamic=dynamic, backend=counter)
+    for xyz, features in (clouds(device, *size) for size in SIZES):
+        features.requires_grad_()
+        expected, actual = Stage()(xyz, features), compiled(xyz, features)
+        torch.testing.assert_close(actual, expected)
+        gradients = [torch.autograd.grad(o.square().sum(), features) for o in (actual, expected)]
+        torch.testing.assert_close(*gradients)
+    assert counter.frame_count == (1 if dynamic else len(SIZES))
+
+
+def exported(device: torch.device) -> torch.export.ExportedProgram:
+    batch, n = torch.export.Dim("batch", max=64), torch.export.Dim("n", min=8, max=4096)
+    dims = ({0: batch, 1: n}, {0: batch, 2: n})
+    return torch.export.export(Stage(), clouds(device, 2, 40), dynamic_shapes=dims)
+
+
+def test_an_exported_program_takes_any_size_and_can_be_saved(
+    device: torch.device, tmp_path: Path
+) -> None:
+    program = exported(device)
+    torch.export.save(program, tmp_path / "stage.pt2")
+    loaded = torch.export.load(tmp_path / "stage.pt2")
+    for arguments in (clouds(device, *size) for size in [*SIZES, (1, 8)]):
+        for module in (program.module(), loaded.module()):
+            torch.testing.assert_close(module(*arguments), Stage()(*arguments))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inside torch
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.timeout(300)
+def test_aot_inductor_runs_the_same_program(device: torch.device, tmp_path: Path) -> None:
+    """Compiled to a shared library by a C++ compiler, and run from it."""
+    package = torch._inductor.aoti_compile_and_package(
+        exported(device), package_path=str(tmp_path / "stage.pt2")
+    )
+    compiled = torch._inductor.aoti_load_package(package)
+    for arguments in (clouds(device, *size) for size in SIZES):
+        torch.testing.assert_close(compiled(*arguments), Stage()(*arguments))
+
+
+def test_starts_lengths_and_offsets_in_lists(device: torch.device) -> None:
+    def sample(xyz: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+        flat = farthest_point_sample_ragged(xyz.flatten(0, 1), [0, 12, 40], [3, 4], start=1)
+        return farthest_point_sample(xyz, 6, start=start, lengths=[20, 9]), flat
+
+    arguments = clouds(device, 2, 20)[0], torch.tensor([1, 2], device=device)
+    compiled = torch.compile(sample, fullgraph=True, backend="aot_eager")
+    for actual, expected in zip(compiled(*arguments), sample(*arguments), strict=True):
+        assert torch.equal(actual, expected)
+
+
+def batches(device: torch.device) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Flat clouds, offsets and starts of three batches whose sizes all differ."""
+    generator = torch.Generator().manual_seed(0)
+    for sizes in ([12, 28, 7, 9, 8], [30, 9, 21, 8, 7, 11], [8, 9, 10, 60]):
+        offsets = torch.tensor([0, *sizes]).cumsum(0)
+        xyz = torch.randn(int(offsets[-1]), 3, generator=generator)
+        yield xyz.to(device), offsets.to(device), torch.arange(len(sizes)).to(device)
+
+
+def test_tensor_offsets(device: torch.device) -> None:
+    def sample(xyz: Tensor, offsets: Tensor, start: Tensor) -> tuple[Tensor, ...]:
+        rows, radii = farthest_point_sample_ragged(xyz, offsets, 5, return_distances=True)
+        return rows, radii, farthest_point_sample_ragged(xyz, offsets, 7, start=start)
+
+    from torch._dynamo.testing import CompileCounterWithBackend  # seconds to import
+
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(sample, fullgraph=True, dynamic=True, backend=counter)
+    for arguments in batches(device):
+        for actual, expected in zip(compiled(*arguments), sample(*arguments), strict=True):
+            assert torch.equal(actual, expected)
+    assert counter.frame_count == 1
+
+
+def test_tensor_offsets_and_a_list_of_samples(device: torch.device) -> None:
+    def sample(xyz: Tensor, offsets: Tensor) -> Tensor:
+        return farthest_point_sample_ragged(xyz, offsets, [3, 4, 1, 7, 5], start=2)
+
+    xyz, offsets, _ = next(batches(device))
+    compiled = torch.compile(sample, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(xyz, offsets), sample(xyz, offsets))
+
+
+def test_samples_in_a_tensor_where_scalars_are_captured(device: torch.device) -> None:
+    def sample(xyz: Tensor, offset: Tensor, new_offset: Tensor) -> Tensor:
+        return pointops.furthestsampling(xyz, offset, new_offset)
+
+    compiled = torch.compile(sample, fullgraph=True, dynamic=True, backend="aot_eager")
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        for xyz, offsets, start in batches(device):
+            arguments = xyz, offsets[1:].int(), (start + 2).cumsum(0).int()
+            assert torch.equal(compiled(*arguments), sample(*arguments))
+
+
+def test_pointops_knn_query(device: torch.device) -> None:
+    def search(xyz: Tensor, offset: Tensor, new_offset: Tensor) -> tuple[Tensor, ...]:
+        near = pointops.knn_query(11, xyz, offset)
+        queries = xyz[: xyz.size(0) // 2] * 0.9
+        return *near, *pointops.knn_query(3, xyz, offset, queries, new_offset)
+
+    from torch._dynamo.testing import CompileCounterWithBackend  # seconds to import
+
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(search, fullgraph=True, dynamic=True, backend=counter)
+    frames = []
+    for xyz, offsets, start in batches(device):
+        new_offset = (start + 1).clamp(max=3)
+        new_offset[-1] = len(xyz) // 2
+        arguments = xyz, offsets[1:].int(), new_offset
+        for actual, expected in zip(compiled(*arguments), search(*arguments), strict=True):
+            assert torch.equal(actual, expected)
+        frames.append(counter.frame_count)
+    assert frames[0] == frames[-1]
+
+
+def test_wrong_tensors_are_errors_of_the_op() -> None:
+    xyz, offsets, start = next(batches(torch.device("cpu")))
+    compiled = torch.compile(farthest_point_sample_ragged, fullgraph=True, backend="aot_eager")
+    with pytest.raises(
+        ValueError, match="num_samples: expected 1 to 12, the points of cloud 0, got 13"
+    ):
+        compiled(xyz, offsets, 13)
+    with pytest.raises(ValueError, match="offsets: expected offsets from 0 to 64, got 0 to 65"):
+        compiled(xyz, torch.tensor([0, 12, 65]), 3)
+    with pytest.raises(IndexError, match="start: expected 0 <= start < 12 for cloud 0, got 20"):
+        compiled(xyz, offsets, 3, start=start + 20)
+
+
+@pytest.mark.parametrize("nonfinite", ["reject", "ignore"])
+def test_points_that_are_not_finite_are_asserted_against(nonfinite: str) -> None:
+    def sample(xyz: Tensor) -> Tensor:
+        return farthest_point_sample(xyz, 4, nonfinite=nonfinite)  # type: ignore[call-overload]
+
+    compiled = torch.compile(sample, fullgraph=True, backend="aot_eager")
+    cloud = torch.rand(1, 6, 3)
+    assert torch.equal(compiled(cloud), sample(cloud))
+    cloud[0, 3:] = torch.nan
+    with pytest.raises(RuntimeError, match="see nonfinite"):
+        compiled(cloud)
