@@ -49,6 +49,7 @@ class Child:
         self.warm, self.ready = asyncio.Event(), asyncio.Event()
         self.fields: Mapping[str, Any] = {}
         self.process: asyncio.subprocess.Process | None = None
+        self._signal: signal.Signals | None = None
         self._starting = self._frozen = self._stuck = self._sick = 0
 
     async def run(
@@ -84,6 +85,8 @@ class Child:
         finally:
             theirs.close()
             os.close(log_descriptor)
+        if self._signal is not None:
+            self.signal(self._signal)
         tasks = [asyncio.create_task(self._listen(ours, may_begin))]
         tasks.append(asyncio.create_task(self._check(settings)))
         try:
@@ -94,7 +97,8 @@ class Child:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def signal(self, number: signal.Signals) -> None:
-        """Passes a signal on, to a process that is there."""
+        """Passes a signal on; to a process that is being started, once it is there."""
+        self._signal = number
         if self.process is not None and self.process.returncode is None:
             self.process.send_signal(number)
 

@@ -126,6 +126,14 @@ async def test_a_process_that_is_ill_for_a_moment_stays(run):
         assert [line for line in log if line["log_level"] == "error"] == []
 
 
+async def test_a_signal_reaches_processes_that_are_just_being_started(run):
+    async with run("serve", "serve") as (running, _):
+        for _ in range(3):
+            await asyncio.sleep(0)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await asyncio.wait_for(running, 60) == 0
+
+
 async def test_a_signal_at_the_start_ends_processes_that_wait(run, tmp_path):
     async with run("never", "never") as (running, _):
         while len([*tmp_path.glob("starts-*")]) < 2:
