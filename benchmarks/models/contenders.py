@@ -16,11 +16,9 @@ import torch
 from benchmarks.models.pointnet2 import PointNet2Classifier
 from benchmarks.service.checks import WrongAnswerError
 from benchmarks.service.contenders import Command, Peer, free_port, mlserver
-from benchmarks.service.load import Contender, over_grpc
+from benchmarks.service.load import Contender
 from benchmarks.service.processes import Server, serving
-from benchmarks.service.wires import BYTES_OVER_HTTP, BYTES_OVER_OIP, TENSOR_OVER_OIP
-from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import tensor_pb2
+from benchmarks.service.wires import BYTES_OVER_HTTP, BYTES_OVER_OIP, TENSOR_OVER_OIP, Wire
 from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
 from farpoint_models.programs.export import export_program
 from farpoint_models.programs.program import Program
@@ -28,7 +26,6 @@ from farpoint_models.programs.program import Program
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "peers"
 ECHO_SERVER = str(ROOT / "benchmarks" / "service" / "echo_server.py")
-INFER = "/farpoint.v1.SamplingService/Infer"
 CLASSES = 40
 JOINED = 16
 JOIN_SECONDS = 0.005
@@ -67,19 +64,18 @@ def peers(archive: Path, threads: int) -> tuple[Peer, ...]:
 
 
 def own(ours: Server, name: str, cloud: np.ndarray, expected: np.ndarray) -> Contender:
-    tensor = tensor_pb2.Tensor(
-        data_type=tensor_pb2.DATA_TYPE_FLOAT32, shape=cloud.shape, data=cloud.tobytes()
-    )
-    data = pb.InferRequest(model="cloud", points=tensor).SerializeToString()
-    check = close_to(expected, _logits)
-    return Contender(name, ours, INFER, data, check, over_grpc)
+    return _contender(name, ours, TENSOR_OVER_OIP, cloud, expected)
 
 
 def theirs(peer: Peer, server: Server, cloud: np.ndarray, expected: np.ndarray) -> Contender:
-    wire = peer.wire
+    return _contender(peer.name, server, peer.wire, cloud, expected)
+
+
+def _contender(
+    name: str, server: Server, wire: Wire, cloud: np.ndarray, expected: np.ndarray
+) -> Contender:
     data = wire.encode(cloud[None] if wire is TENSOR_OVER_OIP else cloud, 0, 0)
-    check = close_to(expected, wire.decode)
-    return Contender(peer.name, server, wire.method, data, check, wire.connect)
+    return Contender(name, server, wire.method, data, close_to(expected, wire.decode), wire.connect)
 
 
 def close_to(expected: np.ndarray, decode: Callable[[bytes], bytes]) -> Callable[[bytes], None]:
@@ -102,10 +98,6 @@ def serving_own(archive: Path, *flags: str) -> Iterator[Server]:
     model = ("--encoder", "none", "--model", f"cloud={archive}")
     with serving(ECHO_SERVER, "kernels", *model, *flags) as server:
         yield server
-
-
-def _logits(reply: bytes) -> bytes:
-    return pb.InferResponse.FromString(reply).outputs[0].values.data
 
 
 def _variables(archive: Path, joins: bool, workers: int, threads: int) -> dict[str, str]:

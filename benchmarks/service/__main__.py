@@ -3,7 +3,7 @@
     python -m benchmarks.service [--quick] [--peers none] [--results FOLDER]
 
 Prints tables and writes benchmarks/results/service.json. Two modes: echo, which carries
-a cloud and samples nothing, and sampling of 16 384 points; then calls that expire or are cancelled.
+a cloud and samples nothing, and sampling of 16 384 points.
 Each peer is installed in a virtual environment of its own below benchmarks/peers, which takes
 minutes the first time; one that does not install, start or answer rightly is left out, and the
 results say why.
@@ -34,7 +34,6 @@ from benchmarks.service.contenders import (
     peer_echo,
     peer_samples,
 )
-from benchmarks.service.dead_work import dead_work
 from benchmarks.service.environments import peer_versions
 from benchmarks.service.fleet import Effort, Fleet, fleet, right, rounds_of
 from benchmarks.service.load import Contender
@@ -66,8 +65,8 @@ def echo(peers: tuple[Peer, ...], effort: Effort) -> tuple[list[Row], Fleet]:
     return rows, ships
 
 
-def sampling(peers: tuple[Peer, ...], effort: Effort) -> tuple[list[Row], Fleet, Row]:
-    """Real kernels, ours and fpsample's, and then our server's dead work."""
+def sampling(peers: tuple[Peer, ...], effort: Effort) -> tuple[list[Row], Fleet]:
+    """Real kernels, ours and fpsample's."""
     rows = []
     cloud = lidar(SAMPLED)
     heights = best_heights(cloud, effort.counts) if peers else dict.fromkeys(effort.counts, 0)
@@ -83,9 +82,7 @@ def sampling(peers: tuple[Peer, ...], effort: Effort) -> tuple[list[Row], Fleet,
             contenders = right([own_samples(ours, cloud, count), *others], ships)
             where = {"mode": "sample", "points": SAMPLED, "samples": count}
             rows += _rows(contenders, ships, effort, {**where, "height": heights[count]})
-        with ours.awake():
-            dead = dead_work(ours.address)
-    return rows, ships, dead
+    return rows, ships
 
 
 def _probe(peer: Peer, server: Server) -> Contender:
@@ -104,7 +101,7 @@ def _rows(contenders: list[Contender], ships: Fleet, effort: Effort, where: Row)
 def measure(with_peers: bool, effort: Effort) -> Row:
     begun, load_average = time.monotonic(), os.getloadavg()
     echo_rows, echo_ships = echo(ECHO_PEERS if with_peers else (), effort)
-    sample_rows, sample_ships, dead = sampling(FPS_PEERS if with_peers else (), effort)
+    sample_rows, sample_ships = sampling(FPS_PEERS if with_peers else (), effort)
     return {
         "machine": describe("farpoint-server", "grpcio", "protobuf", "numpy", "torch"),
         "peer_versions": peer_versions({p.environment: None for p in (*ECHO_PEERS, *FPS_PEERS)})
@@ -121,7 +118,6 @@ def measure(with_peers: bool, effort: Effort) -> Row:
             "sample": list(sample_ships.weights.values()),
         },
         "left_out": echo_ships.left_out | sample_ships.left_out,
-        "dead_work": dead,
     }
 
 

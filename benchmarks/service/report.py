@@ -1,6 +1,5 @@
 """Ratios to other servers and Markdown tables of the service benchmark."""
 
-import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -114,15 +113,6 @@ def weights(servers: dict[str, list[Row]]) -> str:
     )
 
 
-def _dead(dead: Row) -> str:
-    freed = dead["free_after_cancel_ms"]
-    return (
-        f"After 96 requests with 1.5 s deadlines ({dead['codes']}) the next was answered in "
-        f"{dead['idle_after_s']:.3f} s. After a cancel in mid-sampling, in "
-        f"{statistics.median(freed):.1f} ms (median of {len(freed)})."
-    )
-
-
 def markdown(report: Row) -> str:
     rows = report["rows"]
     heights = {r["samples"]: r["height"] for r in rows if r["mode"] == "sample" and r["height"]}
@@ -138,7 +128,5 @@ def markdown(report: Row) -> str:
         "## Servers",
         "Memory is the proportional set size of all processes of a server.",
         weights(report["servers"]),
-        "## Dead work",
-        _dead(report["dead_work"]),
     ]
     return "\n\n".join(sections) + "\n"

@@ -10,9 +10,9 @@ from farpoint_ops import _fakes as _fakes  # noqa: E402  the ops exist from here
 from farpoint_ops import _interrupt, _vmap  # noqa: E402
 from farpoint_ops.fps import (  # noqa: E402
     farthest_point_sample,
+    farthest_point_sample_ragged,
     farthest_point_sample_with_distances,
 )
-from farpoint_ops.fps_ragged import farthest_point_sample_ragged  # noqa: E402
 from farpoint_ops.gather import gather_points, group_points  # noqa: E402
 from farpoint_ops.interpolate import interpolate  # noqa: E402
 from farpoint_ops.methods import (  # noqa: E402

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from farpoint_ops._arguments import Integers, check_lengths, check_tensor, integer, to_list
 from farpoint_ops._sampling_arguments import Radius, Start, dense_shape, ragged_batch
-from farpoint_ops.fps import farthest_point_sample
-from farpoint_ops.fps_ragged import farthest_point_sample_ragged
+from farpoint_ops.fps import farthest_point_sample, farthest_point_sample_ragged
 
 
 def random_sample(

@@ -126,7 +126,7 @@ async def test_the_asynchronous_client_has_the_same(admin_server):
 
 
 def test_a_trim_waits_for_the_work_but_a_forced_one_goes_ahead_of_the_queue(start):
-    server = start(*ADMIN, *HTTP, "--batch-points", "1000", batch_s=3)
+    server = start(*ADMIN, *HTTP, "--batch-points", "1000", "--cpu-threads", "1", batch_s=3)
     with farpoint.Client(server.address) as client, ThreadPoolExecutor(5) as callers:
         busy = [callers.submit(client.sample, CLOUD, 9) for _ in range(2)]
         # Both are accepted, and an engine is at one of them.

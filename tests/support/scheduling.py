@@ -19,7 +19,7 @@ class GatedEngine:
 
     def __init__(self, background: "GatedEngine | None" = None) -> None:
         self.background = background
-        self.depth = 1
+        self.depth = self.at_once = 1
         self.gate = asyncio.Event()
         self.batches: list[list[int]] = []
         self.running: SampleBatch | None = None

@@ -20,7 +20,6 @@ PAGES = {
         "The ops for PyTorch, without gRPC. `pip install farpoint-ops`.",
         (
             "farpoint_ops.fps",
-            "farpoint_ops.fps_ragged",
             "farpoint_ops.voxel_grid",
             "farpoint_ops.methods",
             "farpoint_ops.gather",

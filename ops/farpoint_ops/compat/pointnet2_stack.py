@@ -15,7 +15,7 @@ from farpoint_ops._arguments import to_list
 from farpoint_ops.compat._batched import Applied
 from farpoint_ops.compat._clouds import first_of, in_parts, pairs_of_clouds, within
 from farpoint_ops.compat.pointnet2 import FarthestPointSampling, furthest_point_sample
-from farpoint_ops.fps_ragged import farthest_point_sample_ragged
+from farpoint_ops.fps import farthest_point_sample_ragged
 
 __all__ = [
     "BallQuery",

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from farpoint_ops.compat._clouds import absolute_pairs, nearest_in, squared_pairs, within
-from farpoint_ops.fps_ragged import farthest_point_sample_ragged
+from farpoint_ops.fps import farthest_point_sample_ragged
 
 __all__ = ["ball_query", "knn_gather", "knn_points", "sample_farthest_points"]
 

@@ -28,7 +28,7 @@ from farpoint_ops.compat._clouds import (
     squared_pairs,
     within,
 )
-from farpoint_ops.fps_ragged import farthest_point_sample_ragged
+from farpoint_ops.fps import farthest_point_sample_ragged
 
 __all__ = ["fps", "grid_cluster", "knn", "knn_graph", "nearest", "radius", "radius_graph"]
 

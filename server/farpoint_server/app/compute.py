@@ -25,6 +25,8 @@ from farpoint_server.scheduling.placement import Placement, Scheduler
 from farpoint_server.transport.health import Health
 
 Metrics: TypeAlias = Callable[[str], BatchMetrics]
+# Batches at a time on a CPU; each takes memory.
+MOST_AT_ONCE = 8
 
 
 class Compute:
@@ -133,11 +135,16 @@ def _make_engines(settings: Settings, slot: ProcessSlot, allocator_settings: str
         managers[device] = manager_of(
             device, options, gate, allocator_settings, report, sharers=sharers
         )
+    # Unless the settings say how the cores are used.
+    is_shared = not settings.cpu_threads and chosen == [torch.device("cpu")]
+    at_once = min(threads, MOST_AT_ONCE) if is_shared else 1
     engines = []
     for device in chosen:
         memory, background = managers[device], None
         if settings.long_work_ms > 0:
             most = background_threads(threads)
-            background = Engine(device, most, memory, is_background=True)
-        engines.append(Engine(device, threads, memory, background=background, cores=cores))
+            background = Engine(device, most, memory, is_background=True, at_once=at_once)
+        engines.append(
+            Engine(device, threads, memory, None, background, cores=cores, at_once=at_once)
+        )
     return engines

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec.dtypes import widened
+from farpoint_server.codec.dtypes import ELEMENT_TYPES, widened
 from farpoint_server.codec.method import check_grid
 from farpoint_server.codec.packed import PackedView
 from farpoint_server.codec.sample_request import ParsedSampleRequest
@@ -93,7 +93,9 @@ def _widened(points: TensorView | PackedView) -> npt.NDArray[Any]:
     """Shape (P, 3): float64 as it is, everything else in float32."""
     if isinstance(points, PackedView):
         return points.array()
-    raw = points.owned().array()
+    if not points.is_aligned:
+        points = points.owned()
+    raw = np.frombuffer(points.data, ELEMENT_TYPES[points.data_type]).reshape(points.shape)
     if points.data_type == tensor_pb2.DATA_TYPE_FLOAT64:
         return raw.astype(np.float64, copy=False)
     if points.data_type == tensor_pb2.DATA_TYPE_FLOAT16:

@@ -37,8 +37,9 @@ DTYPES = (
     DType(pb.DATA_TYPE_UINT64, np.dtype("<u8"), "UINT64", "uint64_contents"),
     DType(pb.DATA_TYPE_BOOL, np.dtype("?"), "BOOL", "bool_contents"),
 )
-# The first four are those that points may have.
-POINT_TYPES = tuple(dtype.number for dtype in DTYPES[:4])
+# Of points, and of what comes with each point of an encoder.
+POINT_DTYPES, ATTRIBUTE_DTYPES = DTYPES[:4], DTYPES[:3]
+POINT_TYPES = tuple(dtype.number for dtype in POINT_DTYPES)
 ELEMENT_TYPES: dict[int, np.dtype[Any]] = {dtype.number: dtype.numpy for dtype in DTYPES}
 INFERENCE_TYPES = {dtype.inference: dtype for dtype in DTYPES}
 

@@ -9,6 +9,7 @@ import numpy as np
 from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_models import EncoderConfig
 from farpoint_server.codec.coordinates import check_finite, check_values, to_float32
+from farpoint_server.codec.dtypes import ATTRIBUTE_DTYPES
 from farpoint_server.codec.tensors import (
     RequestLimits,
     TensorView,
@@ -21,11 +22,7 @@ from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tenso
 from farpoint_server.engine.types import EncoderInput, Int64s, Outcome, StageOutput
 from farpoint_server.errors import InvalidRequestError
 
-ATTRIBUTE_TYPES = (
-    tensor_pb2.DATA_TYPE_FLOAT32,
-    tensor_pb2.DATA_TYPE_FLOAT64,
-    tensor_pb2.DATA_TYPE_FLOAT16,
-)
+ATTRIBUTE_TYPES = tuple(dtype.number for dtype in ATTRIBUTE_DTYPES)
 Response = sampling_pb2.EncodeResponse
 EncodedStage = sampling_pb2.EncodedStage
 

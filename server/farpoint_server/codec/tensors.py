@@ -54,14 +54,8 @@ class TensorView(NamedTuple):
     """Whether the caller may change the data meanwhile."""
     field: str = "points"
     """Of a request, with these points."""
-
-    @property
-    def is_aligned(self) -> bool:
-        """Whether no element lies across its natural boundary, which the kernels need."""
-        # An object's own bytes begin at such a boundary.
-        if isinstance(self.data, bytes) or not len(self.data):
-            return True
-        return bool(np.frombuffer(self.data, ELEMENT_TYPES[self.data_type]).flags.aligned)
+    is_aligned: bool = True
+    """Whether no element lies across its natural boundary, which the kernels need."""
 
     def owned(self) -> "TensorView":
         """Aligned, and no longer shared: what was checked must still hold when it is used.
@@ -72,7 +66,7 @@ class TensorView(NamedTuple):
         if not self.is_shared and self.is_aligned:
             return self
         copied = np.frombuffer(self.data, np.uint8).copy()
-        return self._replace(data=copied.data, is_shared=False)
+        return self._replace(data=copied.data, is_shared=False, is_aligned=True)
 
     def array(self) -> npt.NDArray[Any]:
         """The elements in their shape, without a copy, not to be written."""
@@ -111,7 +105,13 @@ def parse_tensor(
     if arrived != size:
         expected = f"{size} bytes for {shape} of {enum_name(tensor_pb2.DataType, data_type)}"
         raise InvalidRequestError(f"{field}.data", expected, f"{arrived} bytes")
-    return TensorView(data_type, shape, data)
+    # An object's own bytes begin at a boundary of every type.
+    is_aligned = (
+        isinstance(data, bytes)
+        or not arrived
+        or bool(np.frombuffer(data, ELEMENT_TYPES[data_type]).flags.aligned)
+    )
+    return TensorView(data_type, shape, data, is_aligned=is_aligned)
 
 
 def check_shape(sizes: Sequence[int], field: str) -> tuple[int, ...]:

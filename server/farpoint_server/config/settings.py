@@ -52,7 +52,10 @@ class BasicSettings(BaseSettings):
         "Repeat the flag, or separate by commas; a request goes where it ends first.",
     )
     cpu_threads: int = Field(
-        0, ge=0, description="Threads of each CPU engine; 0 shares out the available cores."
+        0,
+        ge=0,
+        description="Threads of each CPU engine. By default the batches that run at a time share "
+        "the available cores; with a number one runs at a time, for each CPU of --device.",
     )
     processes: Annotated[int, Field(ge=1, le=256)] | Literal["auto"] = Field(
         1,

@@ -1,13 +1,14 @@
 """Engine of one device: a thread that runs batches and all else that touches the device."""
 
 import asyncio
+import threading
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from operator import methodcaller
+from operator import attrgetter, methodcaller
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 
 from farpoint_server.engine.devices import available_cores, describe_missing_code
 from farpoint_server.engine.sample import SampleBatch
-from farpoint_server.engine.thread import EngineThread, inline_limit_ns, prepare_thread
+from farpoint_server.engine.thread import EngineThread, SharedCores, inline_limit_ns, prepare_thread
 from farpoint_server.engine.transfer.cuda import CudaDevice
 from farpoint_server.engine.transfer.pipeline import DEPTH, Pipeline
 from farpoint_server.engine.types import Answer, Batch, Clouds, Work
@@ -44,17 +45,18 @@ class _Pending(Generic[Answer]):
 
 
 class Engine:
-    """Runs batches on one device, off the event loop: one at a time, or on a GPU two.
+    """Runs batches on one device, off the event loop.
 
     Args:
         device: Where the kernels run.
-        cpu_threads: Threads of the kernels on a CPU.
+        cpu_threads: Threads of the kernels on a CPU, shared by batches that run at a time.
         memory: Of the device; one with the defaults if None.
         pipeline: To the GPU; that of `device` if None.
         background: Runs long work on the same device, so that short work passes it. It is started
             and stopped with this engine, and has its memory manager.
         is_background: Whether this is such an engine: its thread has a lower priority.
         cores: Those that this process has for itself; all that it may run on if None.
+        at_once: Batches that run at a time on a CPU, each on a thread of the engine.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Engine:
         *,
         is_background: bool = False,
         cores: int | None = None,
+        at_once: int = 1,
     ) -> None:
         self.device = device
         self.background = background
@@ -74,15 +77,17 @@ class Engine:
         self.pipeline = pipeline or _pipeline_to(device, self.memory, background is not None)
         if self.pipeline is not None:
             self.memory.before_host_trim(self.pipeline.give_back)
-        self.depth = 1 if self.pipeline is None else DEPTH
+        self.at_once = at_once
+        """Batches that compute at a time."""
+        self.depth = at_once if self.pipeline is None else DEPTH
         """Batches that may be given to the engine before it has answered the first of them."""
         runs_inline = self.pipeline is None and not is_background
         self.inline_ns = inline_limit_ns(cores or available_cores()) if runs_inline else -1
         """Nanoseconds that work may be predicted to take to be run on the event loop."""
-        self._thread = EngineThread(
-            f"engine-{device}{'-background' if is_background else ''}",
-            partial(prepare_thread, cpu_threads, is_background),
-        )
+        self._cores = SharedCores(cpu_threads)
+        name = f"engine-{device}{'-background' if is_background else ''}"
+        prepare = partial(prepare_thread, cpu_threads, is_background)
+        self._threads = [EngineThread(name, prepare) for _ in range(at_once)]
 
     async def start(self) -> None:
         """Runs a first batch, so that the first request does not pay for what is made lazily.
@@ -115,7 +120,8 @@ class Engine:
         if self.pipeline is None:
             forward = methodcaller("run", self.device, None)
             run: Callable[[], list[Any]] = partial(self.memory.run, batch, forward, _service_error)
-            return self._thread.call(run)
+            thread = min(self._threads, key=attrgetter("calls"))
+            return thread.call(partial(self._cores.run, run))
         return self._run_in_pipeline(batch, self.pipeline)
 
     def run_inline_if_idle(self, work: Work[Answer]) -> Answer | None:
@@ -123,7 +129,7 @@ class Engine:
 
         What fails here is left to `run`, which knows what the failure means.
         """
-        if work.cost_ns > self.inline_ns or not self._thread.is_idle:
+        if work.cost_ns > self.inline_ns or any(thread.calls for thread in self._threads):
             return None
         batch = work.batch([work])
         try:
@@ -141,8 +147,8 @@ class Engine:
             raise _service_error(error) from error
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Runs a function on the engine's thread, after the batch that is on it."""
-        return await self._thread.call(function)
+        """Runs a function on a thread of the engine, after the batch that is on it."""
+        return await self._threads[0].call(function)
 
     async def call_behind_long_work(self, function: Callable[[], T]) -> T:
         """Runs a function once the long batch that runs now has ended, before the next one.
@@ -150,13 +156,27 @@ class Engine:
         A trim that waits for all batches holds new ones back meanwhile. From here it waits for
         short ones alone.
         """
-        return await (self.background or self).call(function)
+        threads = (self.background or self)._threads
+        met, done = threading.Barrier(len(threads)), threading.Event()
+
+        def alone() -> T:
+            met.wait()
+            try:
+                return function()
+            finally:
+                done.set()
+
+        for thread in threads[1:]:
+            thread.call(lambda: (met.wait(), done.wait()))
+        # Shielded: a cancelled call would not run, and leave the other threads waiting.
+        return await asyncio.shield(threads[0].call(alone))
 
     def stop(self) -> None:
         """Lets the threads end after the batches that they are at."""
         if self.background is not None:
             self.background.stop()
-        self._thread.stop()
+        for thread in self._threads:
+            thread.stop()
         if self.pipeline is not None:
             self.pipeline.stop()
 

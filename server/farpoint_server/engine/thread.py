@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
+T = TypeVar("T")
 # Under Linux's fair scheduler a thread of niceness 10 has a ninth of the weight of one of 0, and
 # one of 0 that wakes up takes its core at once. Threads that it starts inherit this.
 NICENESS = 10
@@ -38,6 +39,29 @@ def prepare_thread(cpu_threads: int, is_background: bool) -> None:
         lower_priority()
 
 
+class SharedCores:
+    """The cores of batches that run at a time: a batch alone has all, and others with it a part.
+
+    Most models gain little from a second thread, so several batches are worth more than one.
+    """
+
+    def __init__(self, cores: int) -> None:
+        self._cores, self._batches, self._lock = cores, 0, threading.Lock()
+
+    def run(self, batch: Callable[[], T]) -> T:
+        """Runs a batch on the calling thread, with as many threads as it may have now."""
+        with self._lock:
+            self._batches += 1
+            threads = max(1, self._cores // self._batches)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        try:
+            return batch()
+        finally:
+            with self._lock:
+                self._batches -= 1
+
+
 def background_threads(cpu_threads: int) -> int:
     """Threads of long work on a CPU that short work has `cpu_threads` of.
 
@@ -46,7 +70,6 @@ def background_threads(cpu_threads: int) -> int:
     return cpu_threads if can_lower_priority() else max(1, cpu_threads // 2)
 
 
-T = TypeVar("T")
 # The way to the engine's thread and back, which is a task, a future, a queue, and two threads to
 # wake that then wait for each other, takes 0.25 ms of CPU and 0.3 ms of time at one caller. On two
 # cores, which callers and event loop fill, work of 0.36 ms (estimated at 0.45) still ends in 0.8 of
@@ -112,9 +135,9 @@ class EngineThread:
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     @property
-    def is_idle(self) -> bool:
-        """Whether the thread has nothing to do; it stays so until the event loop goes on."""
-        return not self._unsettled
+    def calls(self) -> int:
+        """What the thread has to do; it does not change until the event loop goes on."""
+        return self._unsettled
 
     def call(self, function: Callable[[], T]) -> "asyncio.Future[T]":
         """The result of the function, which runs after those that were given before.

@@ -1,10 +1,15 @@
 """Prometheus counters and histograms of calls, requests and batches; help of the gauges."""
 
 import re
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Metric
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from farpoint_server.errors import ServiceError
 from farpoint_server.request_context import Fields
@@ -30,6 +35,54 @@ GAUGES: Mapping[str, str] = {
 }
 
 
+class Series:
+    """One series of a histogram. Belongs to the event loop; a scrape may read it meanwhile."""
+
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds, self._counts, self._sum = bounds, [0] * (len(bounds) + 1), 0.0
+
+    def observe(self, value: float) -> None:
+        """Counts a value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def read(self) -> tuple[list[tuple[str, float]], float]:
+        """The buckets, cumulative, and the sum of all values."""
+        names = [*map(floatToGoString, self._bounds), "+Inf"]
+        return [*zip(names, accumulate(self._counts), strict=True)], self._sum
+
+
+class Histogram(Collector):
+    """Histogram without locks: six values a request, each 1.2 µs with those of prometheus_client.
+
+    Args:
+        name: Of the family.
+        text: Its help.
+        labels: Names of the labels.
+        bounds: Upper ends of the buckets but the last.
+    """
+
+    def __init__(
+        self, name: str, text: str, labels: tuple[str, ...], bounds: tuple[float, ...]
+    ) -> None:
+        self._name, self._text, self._labels = name, text, labels
+        self._bounds = bounds
+        self._series: dict[tuple[str, ...], Series] = {}
+
+    def labels(self, *values: str) -> Series:
+        """The series with these labels."""
+        return self._series.setdefault(values, Series(self._bounds))
+
+    def collect(self) -> Iterable[Metric]:
+        """Called by the registry."""
+        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
+        for values, series in self._series.copy().items():
+            family.add_metric(values, *series.read())
+        yield family
+
+
 class Instruments:
     """Counters and histograms, registered in a registry of this server's own.
 
@@ -45,8 +98,9 @@ class Instruments:
         def histogram(
             name: str, text: str, *labels: str, buckets: tuple[float, ...] = SECONDS
         ) -> Histogram:
-            name = f"farpoint_{name}"
-            return Histogram(name, text, labels, buckets=buckets, registry=registry)
+            made = Histogram(f"farpoint_{name}", text, labels, buckets)
+            registry.register(made)
+            return made
 
         self.rpcs = counter("rpcs", "Calls completed, by status.", "rpc", "code")
         self.rpc_seconds = histogram(
@@ -69,8 +123,8 @@ class Instruments:
     def batches_of(self, device: str) -> BatchMetrics:
         """Metrics of the batches of one device, as torch names it."""
         return BatchMetrics(
-            self.batch_requests.observe,
-            self.batch_points.observe,
+            self.batch_requests.labels().observe,
+            self.batch_points.labels().observe,
             self.device_requests.labels(device).inc,
             self.device_seconds.labels(device).inc,
         )

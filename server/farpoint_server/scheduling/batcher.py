@@ -53,7 +53,7 @@ class Batcher:
         costs: CostModel | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        watchdog = watchdog or Watchdog(None)
+        self._watchdog = watchdog = watchdog or Watchdog(None)
         self._clock = clock
         self._costs = costs = costs or CostModel()
         self._long_ns = long_ns
@@ -113,11 +113,13 @@ class Batcher:
             EngineHungError: the engine does not answer.
             DeviceFailedError: the device works no more.
         """
-        if not self._short.queue.count and (timeout_s is None or timeout_s > 0):
-            if self._short.is_hung:
+        short, engine = self._short, self._short.engine
+        is_small = work.cost_ns <= engine.inline_ns and not short.queue.count
+        if is_small and (timeout_s is None or timeout_s > 0):
+            if self._watchdog.late[0]:
                 raise EngineHungError(HUNG)
-            begun, engine = self._clock(), self._short.engine
-            answer = engine.run_inline_if_idle(work) if work.cost_ns <= engine.inline_ns else None
+            begun = self._clock()
+            answer = engine.run_inline_if_idle(work)
             if answer is not None:
                 self._metrics.requests(1)
                 self._metrics.device_requests(1)
@@ -149,7 +151,7 @@ class Batcher:
         job = Job(work, loop.create_future(), request_context.caller.get(), cost_ns, self._clock())
         timer = None
         if timeout_s is not None:
-            predicted_s = lane.queue.ahead_ns(job) / 1e9
+            predicted_s = lane.queue.ahead_ns(job) / 1e9 / lane.engine.at_once
             if predicted_s > CLEARLY * timeout_s:
                 self._refuse_if_known(work, predicted_s, timeout_s)
             timer = loop.call_later(timeout_s, _expire, job)

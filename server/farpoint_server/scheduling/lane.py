@@ -201,8 +201,9 @@ class Lane:
         A batch that is late is taken to need as long again, so that nothing more comes to an engine
         that hangs, long before the watchdog says so.
         """
-        running_s = abs(self._end_s - self._clock()) if self._running else 0.0
-        return int(running_s * 1e9) + self.queue.cost_ns
+        at_once = self.engine.at_once
+        running_s = abs(self._end_s - self._clock()) if self._running >= at_once else 0.0
+        return int(running_s * 1e9) + self.queue.cost_ns // at_once
 
     def start(self) -> None:
         """Begins to serve the queue."""
@@ -217,7 +218,8 @@ class Lane:
     async def _serve(self) -> None:
         while True:
             jobs: list[Job] = []
-            if self.queue.count and (not self._running or self.queue.has_full_batch):
+            has_room = self._running < self.engine.at_once
+            if self.queue.count and (has_room or self.queue.has_full_batch):
                 jobs = self.queue.take_batch()
             if not jobs:
                 self.queue.arrived.clear()

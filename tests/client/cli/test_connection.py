@@ -1,9 +1,12 @@
 """Options of the connection on either side of the command, hints, models, version."""
 
 import grpc
+import numpy as np
 import pytest
 from tests.support.clouds import cloud_file
 
+import farpoint
+from farpoint.testing import LocalServer, serve
 from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2_grpc
 from farpoint.v1 import sampling_pb2 as pb
 
@@ -91,3 +94,19 @@ def test_models_are_listed_loaded_and_unloaded(farpoint, models_server):
     wrong = farpoint("unload", "other", server=models_server)
     assert wrong.exit_code == 1
     assert wrong.stderr.startswith("farpoint: no model is named other")
+
+
+def test_a_server_answers_and_stops_with_status_0():
+    with serve("--device=cpu", "--http-listen=127.0.0.1:0") as server:
+        with farpoint.Client(server.address) as client:
+            assert len(client.sample(np.eye(3), 2)) == 2
+        assert server.page.startswith("http://127.0.0.1:")
+    assert server.process.returncode == 0
+    assert server.log[-1]["event"] == "stopped"
+
+
+def test_a_server_that_does_not_start_says_why():
+    with pytest.raises(farpoint.UnavailableError, match=r"ended: .*--device"):
+        serve("--device=abacus")
+    with pytest.raises(farpoint.UnavailableError, match="No module named"):
+        LocalServer(["python3", "-c", "import absent"])

@@ -37,6 +37,14 @@ def test_ignore_to_a_radius(clouds: Tensor) -> None:
     rows, offsets = farthest_point_sample(clouds, 40, nonfinite="ignore", radius=0.0)
     assert offsets.tolist() == [0, 40, 75]
     assert clouds[1, rows[40:].long()].isfinite().all()
+    clouds[0] = torch.nan
+    said = "num_samples: expected at most 0, the finite points of cloud 1, got 1"
+    with pytest.raises(ValueError, match=said):
+        farthest_point_sample(clouds.flip(0), 40, nonfinite="ignore", radius=0.5)
+    with pytest.raises(ValueError, match=said):
+        farthest_point_sample_ragged(
+            clouds.flip(0).flatten(0, 1), [0, 40, 80], 40, nonfinite="ignore", radius=0.5
+        )
 
 
 def test_reject_names_the_first_row(clouds: Tensor) -> None:

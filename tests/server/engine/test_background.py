@@ -156,3 +156,27 @@ async def test_on_a_gpu_short_work_passes_long_work_on_a_stream_of_its_own():
         np.testing.assert_array_equal(one.rows, other.rows)
     engine.stop()
     assert not devices[0].races + devices[1].races
+
+
+async def test_a_batch_alone_has_all_cores_and_two_share_them(monkeypatch):
+    threads: list[int] = []
+    began, go = asyncio.Event(), threading.Event()
+    loop, launch = asyncio.get_running_loop(), sample.launch
+
+    def watched(requests, cancelled):
+        threads.append(torch.get_num_threads())
+        if len(threads) == 1:
+            loop.call_soon_threadsafe(began.set)
+            assert go.wait(30)
+        return launch(requests, cancelled)
+
+    engine = Engine(CPU, 4, at_once=2)
+    monkeypatch.setattr(sample, "launch", watched)
+    first = engine.run(SampleBatch([clouds(10)]))
+    await began.wait()
+    await engine.run(SampleBatch([clouds(10)]))
+    go.set()
+    await first
+    await engine.run(SampleBatch([clouds(10)]))
+    assert threads == [4, 2, 4]
+    engine.stop()

@@ -7,7 +7,7 @@ import torch
 
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import manager_of
-from farpoint_server.memory.oom import SMALL_BYTES, Budget, TooLarge
+from farpoint_server.memory.oom import Budget, TooLarge
 from farpoint_server.memory.policy import Options
 from farpoint_server.memory.snapshot import Headroom, Stats
 
@@ -110,12 +110,6 @@ def test_the_device_is_looked_at_again_before_a_trim_and_after_it():
     assert budget.may_begin(600 * MIB, pytest.fail)
     device = scarce(headroom_after=550)  # others took what came back
     assert not budget_of(device).may_begin(600 * MIB, device.trim)
-
-
-def test_small_batches_begin_at_once():
-    full = Device(headroom_now=Headroom(0, 0))
-    assert budget_of(full).may_begin(SMALL_BYTES - 1, pytest.fail)
-    assert not budget_of(full).may_begin(SMALL_BYTES, pytest.fail)
 
 
 @pytest.mark.parametrize(

@@ -111,16 +111,6 @@ def test_constant_load_is_not_trimmed_after_warming_up(cycle, weights, pause, ot
     del kept
 
 
-def test_a_burst_is_handed_back_when_it_is_over():
-    simulation = Simulation()
-    simulation.run(Request("large", (900 * MIB,) * 6))
-    simulation.wait(1)
-    assert simulation.allocator.stats().reserved == 6 * 900 * MIB
-    simulation.wait(30)
-    assert simulation.allocator.stats().reserved == 0
-    assert [trim["reason"] for trim in simulation.trims()] == ["idle"]
-
-
 def test_other_processes_get_room_though_requests_wait():
     simulation = Simulation(total=8 * GIB)
     simulation.run(Request("large", (900 * MIB,) * 4))

@@ -15,7 +15,6 @@ from farpoint_models.programs.export import export_program
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import EncoderInput
 from farpoint_server.errors import (
-    DeadlinePassedError,
     InvalidRequestError,
     ModelUnusableError,
     NotFoundError,
@@ -113,32 +112,6 @@ async def test_a_name_that_cannot_be_asked_for_is_refused(registry, path, name):
 async def test_a_wrong_file_of_the_settings_keeps_the_server_from_starting(registry, tmp_path):
     with pytest.raises(ModelUnusableError, match=r"model a=.*No such file"):
         await registry.load_all([f"a={tmp_path / 'a'}"])
-
-
-async def test_what_has_not_begun_at_its_deadline_is_never_done(registry, engine, batcher, path):
-    model = await registry.load("tiny", path)
-    release = threading.Event()
-    busy = asyncio.create_task(engine.call(lambda: release.wait(10)))
-    await asyncio.sleep(0)
-    ran = []
-    for encoder in model.encoders.values():
-        encoder.register_forward_pre_hook(lambda *_: ran.append(1))
-    with pytest.raises(DeadlinePassedError):
-        await batcher.run(EncodeWork(model.encoders, CLOUD), 0.05)
-    release.set()
-    await busy
-    await engine.call(lambda: None)
-    assert not ran
-
-
-async def test_a_model_that_fails_is_not_ready(registry, path, monkeypatch):
-    def fail(*_):
-        raise RuntimeError("out of luck")
-
-    monkeypatch.setattr(module.WarmUp, "run", fail)
-    with pytest.raises(RuntimeError):
-        await registry.load("tiny", path)
-    assert not registry.models
 
 
 async def test_a_device_without_memory_for_a_model_is_overloaded(registry, path, monkeypatch):

@@ -21,7 +21,7 @@ class StandInEngine(GatedEngine):
 
     def __init__(self, depth: int = 1) -> None:
         super().__init__()
-        self.depth = depth
+        self.depth, self.at_once = depth, 1
         self.before_failure = lambda: None
 
     async def run(self, batch):
@@ -74,10 +74,6 @@ async def submit(batcher):
 
 async def rows(tasks):
     return [int((await task).result.rows[0]) for task in tasks]
-
-
-async def test_an_idle_engine_takes_a_request_at_once_and_alone(engine, submit):  # noqa: ARG001
-    assert engine.batches == [[1]]
 
 
 async def test_large_requests_run_alone_and_small_ones_wait_for_one_of_them_at_most(engine, submit):

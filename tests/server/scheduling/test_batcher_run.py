@@ -150,20 +150,6 @@ async def test_a_batch_that_was_not_done_whole_teaches_nothing(clock, how):
     await batcher.stop()
 
 
-async def test_a_batcher_that_is_stopped_begins_nothing_in_either_lane():
-    long = GatedEngine()
-    short = GatedEngine(long)
-    batcher = Batcher(short, 100, long_ns=cloud(10).cost_ns)
-    batcher.start()
-    await settle()
-    await batcher.stop()
-    tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in (1, 20)]
-    await settle()
-    assert (short.batches, long.batches, batcher.waiting_requests) == ([], [], 2)
-    for task in tasks:
-        task.cancel()
-
-
 async def test_who_waits_for_a_death_and_leaves_leaves_nothing_behind():
     batcher = Batcher(GatedEngine(GatedEngine()), 100)
     before = asyncio.all_tasks()
@@ -172,16 +158,3 @@ async def test_who_waits_for_a_death_and_leaves_leaves_nothing_behind():
     waiting.cancel()
     await settle()
     assert asyncio.all_tasks() == before
-
-
-async def test_each_batch_is_counted_with_its_requests_and_points():
-    requests, points = [], []
-    engine = GatedEngine()
-    batcher = Batcher(engine, 100, metrics=BatchMetrics(requests.append, points.append))
-    tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in (10, 20, 90)]
-    await settle()
-    engine.gate.set()
-    batcher.start()
-    await asyncio.gather(*tasks)
-    assert (requests, points) == ([2, 1], [30, 90])
-    await batcher.stop()

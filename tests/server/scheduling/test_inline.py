@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from farpoint_server.engine import engine as engine_module
 from farpoint_server.engine import sample
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleWork
-from farpoint_server.engine.thread import inline_limit_ns
 from farpoint_server.engine.types import Clouds, Samples
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import manager_of
@@ -38,9 +36,8 @@ def gate():
 
 
 @pytest.fixture
-async def engine(gate, monkeypatch):
-    monkeypatch.setattr(engine_module, "available_cores", lambda: 2)
-    engine = Engine(CPU, 1, manager_of(CPU, Options(), gate))
+async def engine(gate):
+    engine = Engine(CPU, 1, manager_of(CPU, Options(), gate), cores=2)
     await engine.start()
     yield engine
     engine.stop()
@@ -72,23 +69,6 @@ async def batcher(engine):
 
 def is_here(thread: threading.Thread) -> bool:
     return thread is threading.current_thread()
-
-
-@pytest.mark.parametrize(
-    ("lengths", "counts", "on_two_cores", "on_more"),
-    [
-        ([1024], [1024], True, True),
-        ([16_384], [1024], True, False),
-        ([16_384], [4096], False, False),
-        ([120_000], [1], False, False),
-        ([50] * 40, [10] * 40, True, True),
-        ([1000] * 16, [200] * 16, False, False),
-    ],
-)
-def test_points_samples_and_cores_decide_what_is_small(lengths, counts, on_two_cores, on_more):
-    cost_ns = SampleWork(clouds(lengths, counts)).cost_ns
-    for cores, expected in ((2, on_two_cores), (16, on_more)):
-        assert (cost_ns <= inline_limit_ns(cores)) == expected
 
 
 async def test_small_work_is_done_on_the_event_loop_and_other_work_is_not(batcher, launches):

@@ -99,7 +99,7 @@ async def test_only_what_is_large_leaves_the_event_loop(points, samples, elsewhe
 
 
 @pytest.mark.parametrize(("points", "elsewhere"), [(9, False), (INLINE_RADIUS_POINTS + 1, True)])
-async def test_what_a_radius_costs_is_reckoned_off_the_event_loop_where_it_takes_long(
+async def test_the_cost_of_a_radius_is_computed_off_the_event_loop_where_it_takes_long(
     points, elsewhere, monkeypatch
 ):
     here, seen = threading.get_ident(), []

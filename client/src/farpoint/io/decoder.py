@@ -174,7 +174,7 @@ class Decoder:
         self._process.join()
         code = self._process.exitcode
         if self._expired:
-            return f"decoding took longer than {seconds:.0f} s"
+            return f"decoding took longer than {seconds:.3g} s"
         lines = Path(self._errors.name).read_text("utf-8", "replace").split("\n")
         line = next((one.strip()[:200] for one in reversed(lines) if one.strip()), "")
         ended = signal.Signals(-code).name if code < 0 else f"status {code}"

@@ -24,7 +24,7 @@ from torch.nn.functional import pad
 from farpoint_ops._arguments import check_tensor
 from farpoint_ops.compat._batched import Applied
 from farpoint_ops.compat._clouds import in_parts, pairs_of_clouds, squared_pairs
-from farpoint_ops.fps_ragged import farthest_point_sample_ragged
+from farpoint_ops.fps import farthest_point_sample_ragged
 from farpoint_ops.interpolate import interpolate
 
 __all__ = [

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint_models import EncoderConfig
+from farpoint_server.codec.dtypes import ATTRIBUTE_DTYPES
 from farpoint_server.codec.encode import ParsedEncodeRequest
 from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.tensors import (
@@ -24,7 +25,7 @@ from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.types import Outcome, StageOutput
 from farpoint_server.errors import InvalidRequestError
 
-ATTRIBUTE_TYPES = ("FP32", "FP64", "FP16")
+ATTRIBUTE_TYPES = tuple(dtype.inference for dtype in ATTRIBUTE_DTYPES)
 
 
 def input_sizes(config: EncoderConfig) -> Sizes:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec.dtypes import ELEMENT_TYPES, INFERENCE_TYPES
+from farpoint_server.codec.dtypes import ELEMENT_TYPES, INFERENCE_TYPES, POINT_DTYPES
 from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.tensors import RequestLimits, TensorView, check_shape, parse_tensor
 from farpoint_server.codec.wire import Buffer, tensor_crc
@@ -20,7 +20,7 @@ from farpoint_server.errors import InvalidRequestError, UnsupportedError, quoted
 
 VERSION = "1"
 POINTS = "points"
-POINT_TYPES = ("FP32", "FP16", "BF16", "FP64")
+POINT_TYPES = tuple(dtype.inference for dtype in POINT_DTYPES)
 SHARED_MEMORY = "shared_memory_region"
 CLASSIFICATION = "classification"
 # Parameters of a request: whether its outputs have parameters `crc32c` as of farpoint.v1, and the

@@ -150,15 +150,6 @@ def test_buffers_are_used_again_and_given_back_when_asked():
     trip.end()
 
 
-def test_an_answer_outlives_the_buffer_that_it_came_through():
-    trip = Trip(FakeDevice())
-    first, second = batch(500), batch(500)
-    answer = trip.run(first)
-    answer.result(LONG_S)
-    assert_answers([trip.run(second), answer], [second, first])
-    trip.end()
-
-
 def test_what_the_device_reports_later_reaches_the_one_who_waits():
     trip = Trip(FakeDevice())
 
