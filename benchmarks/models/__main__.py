@@ -42,9 +42,8 @@ from farpoint_models.programs.program import Flat
 RESULTS = Path(__file__).parents[1] / "results"
 OWN: dict[str, tuple[str, ...]] = {
     "farpoint": (),
+    "farpoint, one batch at a time": ("--cpu-threads", str(CORES)),
     "farpoint, two CPU engines": ("--device", "cpu,cpu"),
-    "farpoint, two processes": ("--processes", "2", "--cpu-threads", "1"),
-    "farpoint, no lane for long work": ("--long-work-ms", "0"),
 }
 
 Row = dict[str, Any]

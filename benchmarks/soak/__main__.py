@@ -23,12 +23,10 @@ from contextlib import AsyncExitStack
 import grpc
 
 from benchmarks.common.machine import describe
-from benchmarks.soak.broken import break_connection
 from benchmarks.soak.callers import COMING, OPTIONS, PATIENCE_S, Caller
-from benchmarks.soak.cases import make_cases
-from benchmarks.soak.report import judge_by_log, report
+from benchmarks.soak.cases import break_connection, make_cases
 from benchmarks.soak.server import SoakServer
-from benchmarks.soak.tally import FAILURES, Tally
+from benchmarks.soak.tally import FAILURES, Tally, judge_by_log, report
 from farpoint.v1 import admin_pb2, admin_pb2_grpc
 from farpoint_models import weights
 

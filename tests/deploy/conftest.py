@@ -54,7 +54,7 @@ def chart() -> Iterator[Any]:
 
 @pytest.fixture
 def render(chart: Any) -> Render:
-    """The objects of the chart with some values; named `farpoint` unless told otherwise."""
+    """The objects of the chart with some values; named `farpoint` by default."""
 
     def render(values: Object | None = None, name: str = "farpoint") -> list[Object]:
         files = chart.render(values or {}, name=name, namespace="sampling")

@@ -13,7 +13,7 @@ HARDENED = {"read_only": True, "cap_drop": ["ALL"], "security_opt": ["no-new-pri
 
 
 def environment_of_image() -> dict[str, str]:
-    """What the Dockerfile sets for every container."""
+    """Variables that the Dockerfile sets for every container."""
     stage = (ROOT / "Dockerfile").read_text().partition("AS runtime\n")[2]
     return dict(re.findall(r"^(?:ENV)? +(FARPOINT_\w+)=(\S+)", stage, re.MULTILINE))
 

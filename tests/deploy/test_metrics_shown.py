@@ -11,11 +11,10 @@ from prometheus_client import CollectorRegistry
 from tests.deploy.conftest import DEPLOY, read
 
 from farpoint_server.memory.snapshot import MemorySnapshot
-from farpoint_server.observability.memory_metrics import MemoryCollector
-from farpoint_server.observability.metrics import GAUGES, Instruments
+from farpoint_server.observability.metrics import GAUGES, Instruments, MemoryCollector
 
 PROMETHEUS = DEPLOY / "prometheus"
-# What no panel shows, and why.
+# Metrics without a panel, and why.
 LEFT_OUT = {"farpoint_memory_idle_bytes": "reserved less allocated, which a panel has both"}
 
 

@@ -113,11 +113,6 @@ def test_reflection_lists_and_describes_every_service(channel, version):
         assert FileDescriptorProto.FromString(file).service
 
 
-def test_a_unix_socket_serves_the_same(server, socket_path):  # noqa: ARG001
-    with farpoint.Client(f"unix:{socket_path}") as client:
-        assert client.sample(CLOUD, 9).indices.tolist() == furthest_points(CLOUD, 9).tolist()
-
-
 def test_the_server_says_what_it_is(client):
     info = client.server_info()
     assert [device.name for device in info.devices] == ["cpu"]

@@ -12,7 +12,6 @@ import farpoint
 import farpoint_ops
 from farpoint import PoissonDisk, RandomSampling, VoxelGrid
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import voxel_grid_pb2
 
 RANDOM = np.random.default_rng(3)
 UTM = np.array([448_262.3, 5_411_932.7, 120.1])
@@ -117,33 +116,6 @@ def test_a_raw_request_with_points_and_no_seed(stub):
     assert rows.tolist() == random_rows(points, 9, 0)
     np.testing.assert_array_equal(array(response.points, "<f4"), points[rows])
     assert not response.HasField("distances")
-
-
-REFUSED = {
-    "no size": (
-        {"method": pb.SAMPLING_METHOD_VOXEL_GRID},
-        r"voxel_grid.voxel_size: expected a number above 0, got 0.0",
-    ),
-    "points too far": (
-        {
-            "method": pb.SAMPLING_METHOD_VOXEL_GRID,
-            "voxel_grid": voxel_grid_pb2.VoxelGrid(voxel_size=1e-17),
-        },
-        r"voxel_grid.voxel_size: expected every point within 2\^53 voxels",
-    ),
-    "distances of random rows": (
-        {"method": pb.SAMPLING_METHOD_RANDOM, "sample_counts": [1], "return_distances": True},
-        "return_distances: expected none with SAMPLING_METHOD_RANDOM",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_is_refused_names_the_field(stub, case):
-    fields, message = REFUSED[case]
-    with pytest.raises(Exception, match=message) as refused:
-        stub.Sample(pb.SampleRequest(points=tensor(cloud(9)), **fields))
-    assert refused.value.code().name == "INVALID_ARGUMENT"
 
 
 async def test_streams_and_the_client_for_asyncio(server):

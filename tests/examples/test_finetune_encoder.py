@@ -32,7 +32,7 @@ def test_a_folder_of_recordings_gives_an_encoder_to_serve_and_a_table(tmp_path: 
     rows = re.findall(r"^\| ([a-z -]+) \| (\d\.\d+) \| (\d\.\d+) \|$", output, re.MULTILINE)
     names = {name for name, *_ in rows}
     assert {"encoder as shipped", "encoder fine-tuned", "hand-made statistics"} < names
-    # A street and noise in a cube are told apart by anything.
+    # Anything separates a street from noise in a cube.
     assert all(float(share) >= 0.8 for _, *shares in rows for share in shares)
     tuned, shipped = load_encoder(out).state_dict(), default_encoder().state_dict()
     assert tuned.keys() == shipped.keys()

@@ -172,7 +172,7 @@ def feed_until(inbox: Any, message: Any, is_done: Callable[[], bool]) -> None:
 
 
 class FakeRos:
-    """Of rclpy what the node uses; `spin` plays messages, and ends as an interrupt does."""
+    """The part of rclpy that the node uses; `spin` plays messages and ends as an interrupt."""
 
     def __init__(self, messages: list[Any], parameters: dict[str, Any]) -> None:
         self.messages, self.parameters = messages, parameters

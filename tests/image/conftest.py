@@ -50,7 +50,7 @@ class Container:
         return podman("exec", self.id, *command).stdout
 
     def is_healthy(self) -> bool:
-        """What the image's health check says."""
+        """The answer of the image's health check."""
         return podman("healthcheck", "run", self.id, check=False).returncode == 0
 
     def signal(self, name: str) -> None:
@@ -90,6 +90,6 @@ def container(start: Callable[..., Container]) -> Container:
 
 @pytest.fixture(scope="session")
 def configuration(image: str) -> dict[str, Any]:
-    """What the image says of itself."""
+    """The image's configuration."""
     (found,) = json.loads(podman("image", "inspect", image).stdout)
     return found

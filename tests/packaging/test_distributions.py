@@ -21,7 +21,7 @@ import farpoint_ops
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"server": {"farpoint_server", "farpoint_models"}, "client": {"farpoint"}}
-# Of development alone: fakes of devices and allocators, training, procedural scenes, test support.
+# Development code: fakes of devices and allocators, training, procedural scenes, test support.
 FORBIDDEN = ("fake", "training", "scenes", "support", "test_", "conftest")
 ADDRESS = re.compile(r"https://github\.com/farpoint/\w+")
 
@@ -34,7 +34,7 @@ class Built(NamedTuple):
 
 @pytest.fixture(scope="module", params=PACKAGES)
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """What `python -m build` makes of a distribution: an sdist, and a wheel from that sdist."""
+    """The sdist that `python -m build` makes, and the wheel from that sdist."""
     for tool in ("build", "setuptools_scm"):
         pytest.importorskip(tool, reason=f"optional extra: {tool} is not installed")
     folder = tmp_path_factory.mktemp("repository")

@@ -1,4 +1,4 @@
-"""Whether a build of farpoint-ops makes the CUDA kernels, and for which GPUs (FARPOINT_CUDA)."""
+"""The choice of CUDA kernels and architectures in a build of farpoint-ops (FARPOINT_CUDA)."""
 
 import importlib
 from pathlib import Path

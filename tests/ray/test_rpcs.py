@@ -1,4 +1,4 @@
-"""What the stock client meets at Ray's proxies, while replicas come and go as they are meant to."""
+"""Calls of the stock client through Ray's proxies, while replicas come and go."""
 
 from concurrent.futures import ThreadPoolExecutor
 

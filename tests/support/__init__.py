@@ -1,1 +1,1 @@
-"""What tests share: clouds, servers in processes of their own, and fakes of devices."""
+"""Support of the tests: clouds, servers in processes of their own, and fakes of devices."""

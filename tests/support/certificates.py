@@ -15,7 +15,7 @@ class Files:
     key: Path
 
     def flags(self, client_ca: Path | None = None) -> list[str]:
-        """Of a server."""
+        """Flags of a server."""
         flags = ["--tls-certificate", str(self.certificate), "--tls-key", str(self.key)]
         return flags if client_ca is None else [*flags, "--tls-client-ca", str(client_ca)]
 

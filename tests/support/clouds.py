@@ -1,6 +1,6 @@
-"""Real point clouds for tests: those in tests/data, and larger ones beside the checkout.
+"""Real point clouds for tests: those in tests/data, and larger ones next to the checkout.
 
-The larger ones are an optional extra: a `shared/data` folder beside the checkout, which
+The larger ones are an optional extra: a `shared/data` folder next to the checkout, which
 tests/data/README.md describes. A test that asks for one is skipped without, in CI too.
 """
 
@@ -40,7 +40,7 @@ def cloud_file(name: str) -> Path:
         return DATA / name
     path = LARGER_DATA / name
     if not path.exists():
-        pytest.skip(f"optional extra: {name} is not in shared/data beside the checkout")
+        pytest.skip(f"optional extra: {name} is not in shared/data next to the checkout")
     return path
 
 

@@ -21,7 +21,7 @@ from farpoint_server.engine.transfer.device import Array, DeviceStream, Event, K
 
 
 class Race(RuntimeError):  # noqa: N818
-    """What a real GPU would have done silently."""
+    """An error that a real GPU would not notice."""
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ class Memory:
     bytes: Array
     on_device: bool
     filled: bool = False
-    """Whether the copy or the kernel that writes it has happened."""
+    """The copy or the kernel that writes it has happened."""
     copies: int = 0
     """Copies that are at it or still to come."""
 
@@ -89,11 +89,11 @@ class FakeDevice:
     most_bytes: int = 1 << 40
     """The largest piece of memory that it gives."""
     stand_in: Callable[[torch.Tensor], torch.Tensor] = field(default=lambda t: t.to("meta"))
-    """What a kernel gets of an empty tensor to show the shapes of its outputs with."""
+    """Makes the tensors from which a kernel computes the shapes of its outputs."""
     refuse: Callable[[str], None] = lambda _: None
     """Called with each thing that is asked for; may raise what a device would."""
     log: list[str] = field(default_factory=list)
-    """What happened in the streams, in order."""
+    """Events of the streams, in order."""
 
     def __post_init__(self) -> None:
         self._lots = random.Random(self.seed)
@@ -107,7 +107,7 @@ class FakeDevice:
 
     @property
     def pinned_sizes(self) -> list[int]:
-        """Of the buffers that are referenced."""
+        """Sizes of the buffers that are referenced."""
         return [memory.bytes.nbytes for memory in self._host]
 
     @property
@@ -260,7 +260,7 @@ class FakeDevice:
         return FakeTensor(memory, 0, dtype, tuple(tensor.shape))
 
     def _weakly(self, tensor: FakeTensor) -> Callable[[], FakeTensor]:
-        """The tensor, without keeping its memory; a race if nobody else has kept it."""
+        """The tensor, without keeping its memory; a race if it was dropped."""
         memory = weakref.ref(tensor.memory)
         begin, dtype, shape = tensor.begin, tensor.dtype, tensor.shape
 

@@ -37,7 +37,7 @@ def array(answer: tensor_pb2.Tensor, dtype: str) -> np.ndarray:
 
 
 def details(error: grpc.RpcError) -> list[Any]:
-    """What the answer says to a program, unpacked."""
+    """The details of an error, unpacked."""
     packed = dict(error.trailing_metadata())["grpc-status-details-bin"]
     kinds = {kind.DESCRIPTOR.full_name: kind for kind in KINDS}
     unpacked = []

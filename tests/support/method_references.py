@@ -34,7 +34,7 @@ def voxel_rows(
 
 
 def voxel_means(points: np.ndarray, size: float) -> np.ndarray:
-    """Of the points as they are, so equal to the contract's but for 2^-30 of the size."""
+    """Means of the points as they are, so equal to the contract's but for 2^-30 of the size."""
     wide = points.astype(np.float64)
     return np.array([wide[rows].mean(0) for rows in voxel_members(points, size, (0, 0, 0))])
 

@@ -11,7 +11,7 @@ SAMPLES = 8
 
 
 class Segmenter(nn.Module):
-    """Scores of each point, of what is beside it and of what its cloud is; and some samples."""
+    """Scores of each point from its coordinates, color and label; and some samples."""
 
     def __init__(self) -> None:
         super().__init__()

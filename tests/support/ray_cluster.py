@@ -49,7 +49,7 @@ class TwoNodes:
 
     @property
     def target(self) -> str:
-        """Of a client: both proxies."""
+        """Both proxies, for a client."""
         return f"ipv4:127.0.0.1:{self.port},127.0.0.1:{self.other_port}"
 
     def deploy(self, settings: Mapping[str, Any] = {}, **options: Any) -> None:
@@ -94,7 +94,7 @@ def kill(pid: int) -> None:
 
 
 def wait_until(is_so: Callable[[], Any]) -> Any:
-    """What is true in the end; an AssertionError after a long time."""
+    """The first true value; an AssertionError after a long time."""
     give_up = time.monotonic() + PATIENCE_S
     while not (found := is_so()):
         assert time.monotonic() < give_up, is_so

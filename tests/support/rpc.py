@@ -8,7 +8,7 @@ import grpc
 
 
 class AbortError(Exception):
-    """What `abort` raises, as gRPC's own."""
+    """Raised by `abort`, as gRPC's own does."""
 
 
 class CallContext:

@@ -7,8 +7,7 @@ from prometheus_client import CollectorRegistry, Metric
 from pydantic.fields import FieldInfo
 
 from farpoint_server.config.settings import GROUPS
-from farpoint_server.observability.memory_metrics import MemoryCollector
-from farpoint_server.observability.metrics import GAUGES, Instruments
+from farpoint_server.observability.metrics import GAUGES, Instruments, MemoryCollector
 
 # Modules of each package; mkdocstrings reads their docstrings.
 PAGES = {
@@ -106,7 +105,7 @@ def render_metrics() -> str:
     """One page; a counter's name ends in `_total`, as it does where it is scraped."""
     instruments = Instruments(CollectorRegistry())
     metrics = [
-        (metric, instrument._labelnames)
+        (metric, getattr(instrument, "_labelnames", getattr(metric, "_labelnames", ())))
         for instrument in vars(instruments).values()
         for metric in instrument.collect()
     ]

@@ -11,7 +11,7 @@ folder=$PWD/build/image
 base=localhost/farpoint-debian:bookworm
 python=${PYTHON:-python3}
 mkdir -p "$folder"
-# What works without systemd and without a network of its own.
+# Settings that need neither systemd nor a network of their own.
 cat > "$folder/containers.conf" << 'CONF'
 [containers]
 netns = "host"

@@ -14,7 +14,7 @@ from farpoint_server.app.transport import Transport
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DeviceFailedError
 from farpoint_server.observability.setup import Telemetry
-from farpoint_server.processes.link import Link
+from farpoint_server.processes.child import Link
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.request_context import Fields
 from farpoint_server.services.registration import SERVICES, health_names

@@ -15,8 +15,7 @@ from farpoint_server.codec.method import METHODS
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
-from farpoint_server.observability.memory_metrics import MemoryCollector
-from farpoint_server.observability.metrics import GAUGES
+from farpoint_server.observability.metrics import GAUGES, MemoryCollector
 from farpoint_server.observability.setup import Telemetry
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.services.admin import AdminServicer

@@ -14,11 +14,9 @@ from farpoint_server.request_context import Fields
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.open_inference import rest
 from farpoint_server.transport.http.body import BodyLimits
-from farpoint_server.transport.http.port import HttpPort
-from farpoint_server.transport.http.server import HttpServer
+from farpoint_server.transport.http.server import HttpPort, HttpServer
 from farpoint_server.transport.interceptor import RequestInterceptor
-from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
-from farpoint_server.transport.limits.slots import CallLimits
+from farpoint_server.transport.limits import CallLimits, InFlight, Outgoing
 from farpoint_server.transport.load_report import LoadReport
 from farpoint_server.transport.server import GrpcServers
 from farpoint_server.transport.shared_memory import SharedMemoryServer

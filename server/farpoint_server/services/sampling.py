@@ -26,7 +26,7 @@ from farpoint_server.services.methods import Methods, unary_methods
 from farpoint_server.services.pipeline import Call, Pipeline
 from farpoint_server.services.stream import SampleStream
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
+from farpoint_server.transport.limits import InFlight, Outgoing
 
 DESCRIPTOR = pb.DESCRIPTOR.services_by_name["SamplingService"]
 

@@ -24,8 +24,7 @@ from farpoint_server.errors import (
 )
 from farpoint_server.request_context import Fields
 from farpoint_server.transport.handlers import Behavior, Context, Handler, adapt, until_idle
-from farpoint_server.transport.limits.open_calls import InFlight, OpenCalls, Outgoing
-from farpoint_server.transport.limits.slots import CallLimits, RefusalLog
+from farpoint_server.transport.limits import CallLimits, InFlight, OpenCalls, Outgoing, RefusalLog
 from farpoint_server.transport.load_report import LoadReport, Trailers
 
 REQUEST_ID_KEY = "x-request-id"

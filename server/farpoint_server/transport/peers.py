@@ -12,7 +12,7 @@ from farpoint_server.transport.handlers import Context, Handler
 from farpoint_server.transport.health import SERVICE as HEALTH
 from farpoint_server.transport.http.calls import HandlerRegistry
 from farpoint_server.transport.interceptor import REQUEST_ID_KEY, RequestInterceptor
-from farpoint_server.transport.limits.open_calls import InFlight
+from farpoint_server.transport.limits import InFlight
 
 # Private calls of the processes to each other.
 SERVICE = "processes.Process"

@@ -158,7 +158,7 @@ def _make_server(
     aged = {name: getattr(settings, f"{name}_s") for name in ages}
     return grpc.aio.server(
         interceptors=interceptors,
-        # limits/slots.py bounds open calls: gRPC's own refusal has no time to retry and no metric.
+        # limits.py bounds open calls: gRPC's own refusal has no time to retry and no metric.
         options=(
             # By default gRPC cancels some calls beyond 1 000, and all beyond 3 000, of any caller.
             ("grpc.server.max_pending_requests", MAX_PENDING),

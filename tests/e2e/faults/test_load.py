@@ -1,14 +1,19 @@
-"""Many callers at once: own answers, bounded work, kept deadlines."""
+"""Many callers at once: own answers, bounds, fair shares, kept deadlines."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import numpy as np
 import pytest
+from google.rpc import error_details_pb2, status_pb2
 from tests.support.brute_force import furthest_points
-from tests.support.messages import details, sample_request
+from tests.support.messages import array, details, sample_request
+from tests.support.servers.server_process import SLOW_POINTS
 
 import farpoint
+from farpoint.v1 import sampling_pb2, sampling_pb2_grpc, tensor_pb2
+from farpoint.v1 import sampling_pb2 as pb
 
 RANDOM = np.random.default_rng(3)
 CLOUD = RANDOM.normal(size=(1000, 3)).astype(np.float32)
@@ -43,3 +48,101 @@ def test_what_does_not_fit_is_refused_at_once_and_told_when_to_retry(start):
             client.sample(CLOUD[:1], 1)
         assert caught.value.retry_after_s == 0.07
         assert not any(call.done() for call in busy)
+
+
+OWN = [("grpc.use_local_subchannel_pool", 1)]
+
+
+def test_a_connection_too_many_is_closed_and_its_place_can_be_taken_later(start):
+    server = start("--max-connections", "2")
+    ask = sampling_pb2.GetServerInfoRequest()
+    channels = [grpc.insecure_channel(server.address, options=OWN) for _ in range(3)]
+    stubs = [sampling_pb2_grpc.SamplingServiceStub(channel) for channel in channels]
+    for stub in stubs[:2]:
+        stub.GetServerInfo(ask)
+    with pytest.raises(grpc.RpcError) as caught:
+        stubs[2].GetServerInfo(ask, timeout=60)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    channels[0].close()
+    stubs[2].GetServerInfo(ask, wait_for_ready=True, timeout=60)
+    for channel in channels:
+        channel.close()
+
+
+def test_calls_beyond_the_streams_of_a_connection_wait_in_the_client(start):
+    server = start("--max-streams", "2", batch_s=0.3)
+    # The server may count a stream that the client has seen end, and refuse the next one;
+    # the package's client repeats such a call, so no caller notices.
+    with farpoint.Client(server.address) as client, ThreadPoolExecutor(6) as pool:
+        client.server_info()
+        begun = time.monotonic()
+        results = list(pool.map(lambda _: client.sample(CLOUD, 1), range(6)))
+        # Without the bound all share a batch, or wait for one batch at most.
+        assert time.monotonic() - begun > 0.8
+    assert all(len(result.indices) == 1 for result in results)
+
+
+SMALL = RANDOM.normal(size=(1000, 3)).astype(np.float32)
+EXPECTED = furthest_points(SMALL, 20).tolist()
+# Seconds on any machine; given up long before they are over.
+HUGE = RANDOM.normal(size=(1_500_000, 3)).astype(np.float32)
+HTTP = ("--http-listen", "127.0.0.1:0")
+
+
+def encode_request(points: int) -> pb.EncodeRequest:
+    cloud = RANDOM.random((points, 3), np.float32)
+    tensor = tensor_pb2.Tensor(
+        data_type=tensor_pb2.DATA_TYPE_FLOAT32, shape=cloud.shape, data=cloud.tobytes()
+    )
+    return pb.EncodeRequest(points=tensor)
+
+
+@pytest.mark.parametrize("long_work", ["Sample", "Encode"])
+def test_small_clouds_are_answered_while_long_work_runs(start, long_work):
+    server = start(*HTTP)
+    messages = {
+        "Sample": lambda: sample_request(HUGE, len(HUGE)),
+        "Encode": lambda: encode_request(300_000),
+    }
+    with server.connected() as other, server.connected() as stub:
+        call = getattr(other, long_work).future(messages[long_work]())
+        server.wait_for_metric("farpoint_points_in_flight", lambda points: points >= 300_000)
+        server.wait_for_metric("farpoint_queue_requests", lambda requests: requests == 0)
+        for _ in range(20):
+            answer = stub.Sample(sample_request(SMALL, 20))
+            assert array(answer.indices, "<i4").tolist() == EXPECTED
+        assert not call.done()
+        call.cancel()
+
+
+def test_one_caller_cannot_hold_what_the_others_need(start):
+    """Two connections of this machine are two callers."""
+    slow = np.zeros((SLOW_POINTS, 3), np.float32)
+    flags = ("--max-points-in-flight", str(4 * SLOW_POINTS))
+    server = start(*HTTP, *flags, "--max-request-points", str(SLOW_POINTS), batch_s=60)
+
+    def held(requests: int) -> None:
+        points = requests * SLOW_POINTS
+        server.wait_for_metric("farpoint_points_in_flight", lambda p: p == points)
+
+    with server.connected() as greedy, server.connected() as modest:
+        calls = [greedy.Sample.future(sample_request(slow, 5)) for _ in range(2)]
+        held(2)
+        calls.append(modest.Sample.future(sample_request(slow, 5)))
+        held(3)
+        with pytest.raises(grpc.RpcError) as caught:
+            greedy.Sample(sample_request(slow, 5))
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "its share of 2000" in caught.value.details()
+        assert has_retry_info(caught.value)
+        calls.append(modest.Sample.future(sample_request(slow, 5)))
+        held(4)
+        for call in calls:
+            call.cancel()
+    assert server.metrics()["farpoint_refusals_total{reason=caller_share}"] == 1
+
+
+def has_retry_info(error: grpc.RpcError) -> bool:
+    trailers = dict(error.trailing_metadata())
+    status = status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
+    return any(detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR) for detail in status.details)

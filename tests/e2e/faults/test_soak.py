@@ -17,10 +17,9 @@ from benchmarks.soak import callers
 from benchmarks.soak.callers import Caller
 from benchmarks.soak.cases import Cases
 from benchmarks.soak.http import http_requests
-from benchmarks.soak.report import judge_by_log
 from benchmarks.soak.samples import sample_case
 from benchmarks.soak.server import SoakServer
-from benchmarks.soak.tally import Tally
+from benchmarks.soak.tally import Tally, judge_by_log
 
 from farpoint.v1 import sampling_pb2 as pb
 

@@ -15,7 +15,6 @@ from tests.support.command import run_farpoint
 from tests.support.servers.server_process import RunningServer
 
 import farpoint
-from farpoint.errors import from_rpc_error
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
 from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
@@ -151,55 +150,6 @@ def request(points: np.ndarray, **fields: object) -> pb.EncodeRequest:
     return pb.EncodeRequest(points=tensor(points), **fields)
 
 
-HOLE = CLOUD.copy()
-HOLE[7, 1] = np.nan
-ATTRIBUTES = RANDOM.random((1000, 3), np.float32)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "field", "said"),
-    [
-        (request(CLOUD[:, :2].copy()), "points.shape", "expected (P, 3), got (1000, 2)"),
-        (request(HOLE), "points.data", "1 rows with NaN or infinity, the first at row 7"),
-        (request(CLOUD, lengths=[1, 2]), "lengths", "expected a sum of 1000"),
-        (request(CLOUD, attributes=tensor(ATTRIBUTES)), "attributes", "the model takes none"),
-        (request(CLOUD, model="colored"), "attributes.shape", "expected (1000, 3)"),
-        (
-            request(CLOUD, model="colored", attributes=tensor(ATTRIBUTES[1:])),
-            "attributes.shape",
-            "got (999, 3)",
-        ),
-        (
-            request(CLOUD, model="colored", attributes=tensor(HOLE)),
-            "attributes.data",
-            "NaN or infinity in 1 rows, the first at row 7",
-        ),
-        (
-            request(
-                CLOUD,
-                model="colored",
-                attributes=tensor(ATTRIBUTES, tensor_pb2.DATA_TYPE_INT32),
-            ),
-            "attributes.data_type",
-            "got DATA_TYPE_INT32",
-        ),
-        (
-            request(np.zeros((MOST_POINTS + 1, 3), np.float32)),
-            "points.shape",
-            f"1 to {MOST_POINTS} points",
-        ),
-        (pb.EncodeRequest(), "points.data_type", "DATA_TYPE_UNSPECIFIED"),
-    ],
-)
-def test_a_wrong_field_is_named(model_server, wrong, field, said):
-    with model_server.connected() as stub, pytest.raises(grpc.RpcError) as caught:
-        stub.Encode(wrong)
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    error = from_rpc_error(caught.value, "")
-    assert error.field == field
-    assert said in str(error)
-
-
 def test_an_unknown_model_is_named_with_those_there_are(client):
     with pytest.raises(farpoint.NotFoundError, match=r"tiny.*got 'huge'"):
         client.encode(CLOUD, model="huge")
@@ -255,33 +205,6 @@ def test_requests_in_flight_finish_on_the_model_they_began_with(client, admin, f
     expected = features(old, cloud)[-1]
     for encoding in encodings:
         np.testing.assert_allclose(encoding.stages[-1].features, expected, rtol=1e-3, atol=1e-4)
-
-
-def test_a_pickle_is_refused_with_the_reason(admin, folder):
-    torch.save({"weights": torch.zeros(3)}, folder / "model.pt")
-    with pytest.raises(farpoint.InvalidArgumentError, match="runs whatever code") as caught:
-        admin.load_model("evil", str(folder / "model.pt"))
-    assert caught.value.field == "path"
-
-
-def test_weights_that_do_not_fit_their_config_name_the_tensor(admin, folder):
-    lying = DensityEncoder(TINY)
-    lying.config = EncoderConfig(**{**vars(TINY), "attributes": 2})
-    save_encoder(lying, folder / "lying.safetensors")
-    with pytest.raises(farpoint.InvalidArgumentError, match=r"tensor lift\.weight: expected"):
-        admin.load_model("lying", str(folder / "lying.safetensors"))
-
-
-@pytest.mark.parametrize(("name", "field"), [("", "name"), ("a/b", "name"), ("fps", "name")])
-def test_a_model_cannot_take_any_name(admin, name, field):
-    with pytest.raises(farpoint.InvalidArgumentError) as caught:
-        admin.load_model(name)
-    assert caught.value.field == field
-
-
-def test_a_file_that_is_not_there_is_said(admin):
-    with pytest.raises(farpoint.InvalidArgumentError, match="No such file"):
-        admin.load_model("missing", "/nonexistent.safetensors")
 
 
 def test_a_deadline_that_passed_is_said(client):

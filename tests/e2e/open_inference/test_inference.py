@@ -44,22 +44,6 @@ def outputs(response):
     }
 
 
-def test_the_server_and_the_model_say_what_they_are(inference):
-    assert inference.ServerLive(pb.ServerLiveRequest()).live
-    assert inference.ServerReady(pb.ServerReadyRequest()).ready
-    assert inference.ServerMetadata(pb.ServerMetadataRequest()).name == "farpoint-server"
-    assert inference.ModelReady(pb.ModelReadyRequest(name="fps", version="1")).ready
-    assert not inference.ModelReady(pb.ModelReadyRequest(name="fps", version="2")).ready
-    assert not inference.ModelReady(pb.ModelReadyRequest(name="resnet")).ready
-    metadata = inference.ModelMetadata(pb.ModelMetadataRequest(name="fps"))
-    assert [(t.name, t.datatype) for t in metadata.inputs] == [
-        ("points", "FP32"),
-        ("sample_count", "INT64"),
-        ("features", "FP32"),
-        ("start", "INT64"),
-    ]
-
-
 @pytest.mark.parametrize("points", [CLOUD, CLOUD[0]], ids=["batch", "one cloud"])
 def test_the_answer_is_that_of_the_sampling_service(inference, client, points):
     response = inference.ModelInfer(request(points, 20))
@@ -75,17 +59,6 @@ def test_the_answer_is_that_of_the_sampling_service(inference, client, points):
         assert np.array_equal(answer[name], np.array(one_or_all))
 
 
-@pytest.mark.parametrize("datatype", ["FP16", "BF16", "FP64"])
-def test_other_types_of_points(inference, client, datatype):
-    if datatype == "BF16":
-        bits = CLOUD[0].view(np.uint32) >> 16
-        raw, points = bits.astype("<u2"), (bits << 16).view(np.float32)
-    else:
-        raw = points = CLOUD[0].astype({"FP16": "<f2", "FP64": "<f8"}[datatype])
-    answer = outputs(inference.ModelInfer(request(raw, 20, datatype)))
-    assert answer["indices"].tolist() == client.sample(points, 20).indices.tolist()
-
-
 def test_errors_have_the_status_and_the_details_of_the_sampling_service(inference):
     with pytest.raises(grpc.RpcError) as caught:
         inference.ModelInfer(request(CLOUD, 301))
@@ -98,16 +71,6 @@ def test_errors_have_the_status_and_the_details_of_the_sampling_service(inferenc
         with pytest.raises(grpc.RpcError) as caught:
             inference.ModelInfer(made)
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-
-
-@pytest.mark.parametrize(
-    "method", ["TraceSetting", "LogSettings", "RepositoryModelLoad", "Nonsense"]
-)
-def test_what_is_not_there_is_unimplemented_in_words(channel, method):
-    with pytest.raises(grpc.RpcError) as caught:
-        channel.unary_unary(f"/inference.GRPCInferenceService/{method}")(b"")
-    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
-    assert method == "Nonsense" or caught.value.details().startswith(method)
 
 
 @pytest.fixture(scope="module")
@@ -181,27 +144,6 @@ def test_the_outputs_of_an_encoder_are_chosen_and_points_keep_their_type(colored
     assert list(answer) == ["points_1", "indices_1"]
     assert answer["points_1"].dtype == np.float64
     np.testing.assert_array_equal(answer["points_1"], points[answer["indices_1"]])
-
-
-@pytest.mark.parametrize(
-    ("made", "field"),
-    [
-        (encode_request(CLOUD[0]), "inputs"),
-        (encode_request(CLOUD[0], COLORS[0, 1:]), "inputs[attributes].shape"),
-        (encode_request(CLOUD, COLORS[0]), "inputs[attributes].shape"),
-        (encode_request(CLOUD[0], COLORS[0], SHIPPED), "inputs[1].name"),
-        (encode_request(CLOUD[0], np.full_like(COLORS[0], np.nan)), "attributes.data"),
-        (encode_request(np.full_like(CLOUD[0], np.nan), COLORS[0]), "points.data"),
-        (encode_request(CLOUD[0], COLORS[0], outputs=[{"name": "indices_2"}]), "outputs[0].name"),
-        (encode_request(np.zeros((1001, 3), "<f4"), model=SHIPPED), "inputs[points].shape"),
-    ],
-)
-def test_a_wrong_field_for_an_encoder_is_named(colored, made, field):
-    with pytest.raises(grpc.RpcError) as caught:
-        colored.ModelInfer(made)
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    (bad_request,) = details(caught.value)
-    assert bad_request.field_violations[0].field == field
 
 
 def test_an_encoder_is_there_as_long_as_it_is_loaded(colored, colored_server):

@@ -98,29 +98,6 @@ def test_paths_have_their_statuses(http, verb, path, status):
     assert http.request(verb, path).status == status
 
 
-@pytest.mark.parametrize(
-    ("fields", "headers", "text"),
-    [
-        (b"", {}, "request: expected a JSON object"),
-        (b"[1]", {}, "request: expected a JSON object"),
-        (b"[" * 100_000, {}, "request: expected a JSON object"),
-        (b" " * (2 << 20), {}, "at most 1048576 bytes of JSON"),
-        ({}, {}, "inputs: expected the input 'points'"),
-        ({"inputs": [COUNT, points(data=[1, 2])]}, {}, "inputs[points]"),
-        ({}, {"inference_header_content_length": "-1"}, "Inference-Header-Content-Length"),
-        ({}, {"inference_header_content_length": "9" * 30}, "Inference-Header-Content-Length"),
-        ({}, {"inference_header_content_length": "99"}, "Inference-Header-Content-Length"),
-        ({"inputs": [points(parameters={"binary_data_size": 9}), COUNT]}, {}, "binary_data_size"),
-    ],
-    ids=range(10),
-)
-def test_what_is_no_request_is_told_so(http, fields, headers, text):
-    answer = post(http, INFER, fields, **headers)
-    assert answer.status == 400
-    assert set(answer.json) == {"error"}
-    assert text in answer.json["error"]
-
-
 def test_many_numbers_are_answered_in_binary_alone(http):
     cloud = np.random.default_rng(1).normal(size=(50_000, 3)).astype(np.float32)
     count = {**COUNT, "data": [50_000]}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2
-from tests.e2e.open_inference.triton import CLOUD, fps_inputs, refusal, tensor, triton
+from tests.e2e.open_inference.triton import CLOUD, fps_inputs, refusal, triton
 from tests.support.servers.server_process import RunningServer
 
 import farpoint
@@ -120,15 +120,6 @@ def test_features_without_dimensions_of_their_own(stock):
     labels = np.arange(300, dtype=np.int16)
     result = stock.infer("fps", fps_inputs(CLOUD[0], features=labels))
     np.testing.assert_array_equal(result.as_numpy("features"), result.as_numpy("indices"))
-
-
-def test_it_encodes(stock, ours):
-    wanted = [triton.InferRequestedOutput(name) for name in ("features_0", "indices_0")]
-    result = stock.infer(SHIPPED, [tensor("points", CLOUD)], outputs=wanted)
-    stages = [encoding.stages[0] for encoding in ours.encode(CLOUD, model=SHIPPED)]
-    for kind in ("features", "indices"):
-        expected = np.array([getattr(stage, kind) for stage in stages])
-        np.testing.assert_array_equal(result.as_numpy(f"{kind}_0"), expected)
 
 
 def test_a_call_in_the_background(stock, ours):

@@ -11,11 +11,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from farpoint_server import errors
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
 from farpoint_server.observability.http import MergedMetrics
-from farpoint_server.observability.memory_metrics import MemoryCollector
-from farpoint_server.observability.metrics import CallMetrics, Instruments, reason_of
+from farpoint_server.observability.metrics import (
+    CallMetrics,
+    Instruments,
+    MemoryCollector,
+    reason_of,
+)
 from farpoint_server.request_context import bind
 from farpoint_server.transport.interceptor import RequestInterceptor
-from farpoint_server.transport.limits.open_calls import InFlight
+from farpoint_server.transport.limits import InFlight
 
 RPC = "farpoint.test.Service/Method"
 

@@ -63,8 +63,12 @@ def test_systems_that_share_no_ports_are_refused(monkeypatch, name):
 
 def test_nobody_is_connected_to_a_port_that_is_only_held():
     ports = Ports(Settings(listen=[ANY]))
+    place = "127.0.0.1", port_of(ports.settings.listen[0])
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port_of(ports.settings.listen[0])), 30)
+        socket.create_connection(place, 30)
+    with socket.socket() as ours:  # of one of the processes
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        ours.bind(place)
     ports.close()
 
 

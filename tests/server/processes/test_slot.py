@@ -39,7 +39,9 @@ def test_gpus_are_dealt_out_in_turns(processes, gpus, expected):
 def test_each_process_knows_the_others_and_one_alone_has_none():
     slot = ProcessSlot(1, 3, Path("/folder"))
     assert (slot.others, slot.is_alone, slot.peer_address(2)) == ([0, 2], False, "unix:/folder/2")
-    assert (ProcessSlot().others, ProcessSlot().is_alone) == ([], True)
+    alone = ProcessSlot()
+    assert (alone.others, alone.is_alone, alone.link, alone.parent) == ([], True, -1, 0)
+    assert len({slot, alone}) == 2  # as values
 
 
 def test_limits_of_memory_are_shared_out_and_one_large_request_stays_possible():

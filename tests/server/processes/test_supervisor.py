@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes import child, link, supervisor
+from farpoint_server.processes import child, supervisor
 from farpoint_server.processes.child import drain_limit_s
 from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.supervisor import Supervisor, private_folder
@@ -39,11 +39,15 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN if "deaf" in act else lambda *_: os
 say(event="ready", fields={"device": "cpu", "address": f"of {index}"}, pid=os.getpid())
 if act == "dies":
     os.kill(os.getpid(), signal.SIGKILL)
+beat = 0
 while True:
+    beat += 1
     if act != "frozen":
         say(event="alive")
     if act not in ("frozen", "stuck"):
-        say(event="beat", serving="sick" not in act)
+        # A beat that is well comes after three or four that are sick.
+        well = {"sick-3": beat % 4 == 0, "sick-4": beat % 5 == 0}
+        say(event="beat", serving=well.get(act, "sick" not in act))
     time.sleep(0.05)
 """
 
@@ -70,20 +74,22 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "orig_argv", [sys.executable, "-c", PROGRAM, str(tmp_path)])
 
     @asynccontextmanager
-    async def run(*acts: str):
+    async def starter(*acts: str):
         for index, each in enumerate(acts):
             (tmp_path / f"acts-{index}").write_text(each)
         merger = LogMerger(sys.stderr.fileno())
         settings = Settings(processes=len(acts), drain_grace_s=0, drain_timeout_s=5)
         with capture_logs() as log:
-            running = asyncio.ensure_future(Supervisor(settings, merger, tmp_path).run())
+            made = Supervisor(settings, merger, tmp_path)
+            starter.made = made
+            running = asyncio.ensure_future(made.run())
             yield running, log
             if not running.done():
                 os.kill(os.getpid(), signal.SIGTERM)
                 await running
         merger.close(10)
 
-    return run
+    return starter
 
 
 async def wait_for(log, event, count=1, **fields):
@@ -100,7 +106,8 @@ async def test_all_begin_together_and_a_signal_ends_all(run):
     async with run("serve", "serve", "serve") as (running, log):
         (ready,) = await wait_for(log, "ready")
         assert (ready["address"], ready["processes"], ready["device"]) == ("of 0", 3, "cpu")
-        assert len(await wait_for(log, "process ready")) == 3
+        started = await wait_for(log, "process ready", 3)
+        assert {*run.made.pids} == {line["pid"] for line in started}
         os.kill(os.getpid(), signal.SIGTERM)
         assert await running == 0
 
@@ -110,6 +117,21 @@ async def test_a_process_that_left_calls_unanswered_is_told_by_the_exit_status(r
         await wait_for(log, "ready")
         os.kill(os.getpid(), signal.SIGINT)
         assert await running == 1
+
+
+async def test_a_process_that_is_ill_for_a_moment_stays(run):
+    async with run("serve", "sick-3") as (running, log):
+        await wait_for(log, "ready")
+        await asyncio.wait((running,), timeout=1)
+        assert [line for line in log if line["log_level"] == "error"] == []
+
+
+async def test_a_signal_at_the_start_ends_processes_that_wait(run, tmp_path):
+    async with run("never", "never") as (running, _):
+        while len([*tmp_path.glob("starts-*")]) < 2:
+            await asyncio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 0
 
 
 async def test_a_process_that_does_not_drain_in_time_is_killed(run):
@@ -132,11 +154,17 @@ def test_a_drain_has_the_time_of_the_settings_and_some_patience():
         ("frozen", "process does not answer", -signal.SIGKILL),
         ("stuck", "process does not answer", -signal.SIGKILL),
         ("sick", "process is not healthy", 0),
+        ("sick-4", "process is not healthy", 0),
         ("sick-deaf", "process is not healthy", -signal.SIGKILL),
     ],
 )
-async def test_a_process_that_hangs_or_stays_ill_is_ended_and_replaced(run, act, said, status):
+async def test_a_process_that_hangs_or_stays_ill_is_ended_and_replaced(
+    run, monkeypatch, act, said, status
+):
     """The one is killed. The other drains, since it may hold calls that it can answer."""
+    for other, limit in (("frozen", "MAX_STUCK"), ("stuck", "MAX_FROZEN")):
+        if act == other:
+            monkeypatch.setattr(child, limit, 1 << 30)
     async with run("serve", f"{act} serve") as (running, log):
         (line,) = await wait_for(log, said, process=1)
         (ended,) = await wait_for(log, "process ended", process=1)
@@ -193,7 +221,7 @@ async def test_a_start_that_hangs_is_a_failed_one(run, monkeypatch, acts, expect
 
 def test_a_frozen_process_is_noticed_within_five_seconds():
     """As constants have it, with its last heartbeat just before it froze."""
-    assert (MAX_FROZEN + 1) * CHECK_S + link.BEAT_S <= 5
+    assert (MAX_FROZEN + 1) * CHECK_S + child.BEAT_S <= 5
 
 
 def test_folders_of_supervisors_that_were_killed_are_removed(tmp_path, monkeypatch):
@@ -204,6 +232,8 @@ def test_folders_of_supervisors_that_were_killed_are_removed(tmp_path, monkeypat
         (folder / "0").touch()
     with private_folder() as first, private_folder() as second:
         assert {*tmp_path.iterdir()} == {first, second, other}
+    with private_folder() as third:
+        third.rmdir()  # as cleaners of temporary folders do
     assert [*tmp_path.iterdir()] == [other]
 
 

@@ -1,13 +1,20 @@
-"""Who may call what, behind a real gRPC server in this process."""
+"""Tokens open services by their scope, and calls that stream end with the token they began with."""
+
+import asyncio
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
+from tests.support.rpc import CallContext, intercept
 
+from farpoint_server import request_context
+from farpoint_server.errors import PermissionDeniedError, UnauthenticatedError
 from farpoint_server.services.registration import ADMIN, HEALTH, PUBLIC
-from farpoint_server.transport.auth import AuthInterceptor, scope_of
+from farpoint_server.transport import auth as auth_module
+from farpoint_server.transport.auth import AuthInterceptor, TokenStreams, scope_of
 from farpoint_server.transport.interceptor import RequestInterceptor
-from farpoint_server.transport.limits.open_calls import InFlight
-from farpoint_server.transport.tokens import TokenFile
+from farpoint_server.transport.limits import InFlight
+from farpoint_server.transport.tokens import Token, TokenFile
 
 CAMERA, OPS = "c" * 32, "o" * 32
 SAMPLING = "farpoint.v1.SamplingService"
@@ -118,3 +125,183 @@ def test_models_are_loaded_by_administrators_whatever_the_protocol():
         assert scope_of(f"{service}/{method}") == "admin"
     for method in ("RepositoryIndex", "ModelStreamInfer", "SystemSharedMemoryRegister"):
         assert scope_of(f"{service}/{method}") == "sample"
+
+
+CAMERA_TOKEN, OPS_TOKEN = (
+    Token("camera", frozenset({"sample"}), b"c"),
+    Token("ops", frozenset({"admin"}), b"o"),
+)
+STREAM = "/farpoint.v1.SamplingService/SampleStream"
+
+
+class Tokens:
+    """A file of these tokens, which counts how often it is looked at."""
+
+    def __init__(self, *known: Token) -> None:
+        self.known, self.looks, self.looked = set(known), 0, asyncio.Event()
+
+    def refresh(self):
+        self.looks += 1
+        self.looked.set()
+
+    def allows(self, token, scope):
+        return token in self.known and scope in token.scopes
+
+    def find(self, shown):
+        return {token.name: token for token in self.known}.get(shown)
+
+
+@pytest.fixture
+async def watched(monkeypatch):
+    """Tokens, streams that are watched without a pause, and a function that opens one."""
+    monkeypatch.setattr(auth_module, "POLL_S", 0)
+    tokens = Tokens(CAMERA_TOKEN, OPS_TOKEN)
+    streams = TokenStreams(tokens, lambda _: "sample")
+    watching = asyncio.create_task(streams.watch())
+    yield tokens, streams
+    watching.cancel()
+
+
+async def wait(request, context):  # noqa: ARG001
+    await asyncio.Event().wait()
+
+
+def handler_of(behavior, kind="stream_stream"):
+    return getattr(grpc, f"{kind}_rpc_method_handler")(behavior, bytes, str)
+
+
+def begin(streams, behavior, token):
+    followed = streams.follow("/a.B/C", handler_of(behavior), token)
+    return asyncio.create_task(followed.stream_stream(None, CallContext()))
+
+
+async def polled(tokens, times=3):
+    for _ in range(times):
+        tokens.looked.clear()
+        await asyncio.wait_for(tokens.looked.wait(), 30)
+
+
+async def test_a_stream_whose_token_is_withdrawn_ends_and_no_other(watched):
+    tokens, streams = watched
+    other = Token("other", frozenset({"sample"}), b"x")
+    tokens.known.add(other)
+    handler = handler_of(wait)
+    calls = []
+    for token in (CAMERA_TOKEN, other):
+        followed = streams.follow("/a.B/C", handler, token)
+        calls.append(asyncio.create_task(followed.stream_stream(None, CallContext())))
+        await asyncio.sleep(0)
+    await polled(tokens)
+    assert not any(call.done() for call in calls)
+    tokens.known.discard(CAMERA_TOKEN)
+    with pytest.raises(UnauthenticatedError, match="the token was revoked"):
+        await asyncio.wait_for(calls[0], 30)
+    await polled(tokens)
+    assert not calls[1].done()
+    calls[1].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calls[1]
+    assert not streams._open
+
+
+async def test_a_stream_that_takes_its_end_slowly_is_told_once(watched):
+    tokens, streams = watched
+    told = []
+
+    async def slow(request, context):  # noqa: ARG001
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            told.append("cancelled")
+            await polled(tokens)
+            raise
+
+    call = begin(streams, slow, CAMERA_TOKEN)
+    await asyncio.sleep(0)
+    tokens.known.discard(CAMERA_TOKEN)
+    with pytest.raises(UnauthenticatedError):
+        await asyncio.wait_for(call, 30)
+    assert told == ["cancelled"]
+
+
+async def test_a_scope_that_is_lost_ends_it_too(watched):
+    _, streams = watched
+    with pytest.raises(UnauthenticatedError):
+        await asyncio.wait_for(begin(streams, wait, OPS_TOKEN), 30)
+
+
+async def test_what_a_stream_answers_arrives():
+    async def generate(request, context):  # noqa: ARG001
+        yield 1
+        yield 2
+
+    async def answer(request, context):  # noqa: ARG001
+        return 3
+
+    streams = TokenStreams(Tokens(), lambda _: None)
+    followed = streams.follow("/a.B/C", handler_of(generate), CAMERA_TOKEN)
+    context = CallContext()
+    await followed.stream_stream(None, context)
+    assert (context.written, followed.request_deserializer) == ([1, 2], bytes)
+    assert followed.response_serializer is str
+    for kind in ("stream_stream", "stream_unary"):
+        followed = streams.follow("/a.B/D", handler_of(answer, kind), CAMERA_TOKEN)
+        assert await getattr(followed, kind)(None, CallContext()) == 3
+    assert not streams._open
+
+
+async def test_only_a_caller_who_streams_is_followed_and_named():
+    tokens = Tokens(CAMERA_TOKEN)
+    auth = AuthInterceptor(tokens)
+    shown = ("authorization", "Bearer camera")
+    unary = grpc.unary_unary_rpc_method_handler(wait)
+    request_context.variable.set(None)
+    assert await intercept(auth, STREAM, unary, shown) is unary
+    assert request_context.current().fields["caller"] == "camera"
+    stream = handler_of(wait)
+    assert await intercept(auth, STREAM, stream, shown) is not stream
+    assert await intercept(auth, STREAM, None, shown) is None
+    assert await intercept(auth, "/grpc.health.v1.Health/Check", unary) is unary
+
+
+@pytest.mark.parametrize(
+    ("metadata", "error"),
+    [
+        ((), UnauthenticatedError),
+        ((("other", "Bearer camera"), ("authorization", b"Bearer camera")), UnauthenticatedError),
+        ((("authorization", "Bearer nobody"),), UnauthenticatedError),
+        ((("authorization", "Bearer ops"),), PermissionDeniedError),
+    ],
+)
+@pytest.mark.parametrize("kind", ["unary_unary", "stream_stream"])
+async def test_a_refusal_answers_as_the_method_would(metadata, error, kind):
+    auth = AuthInterceptor(Tokens(CAMERA_TOKEN, OPS_TOKEN))
+    refusing = await intercept(auth, STREAM, handler_of(wait, kind), *metadata)
+    behavior = refusing.stream_stream if kind == "stream_stream" else refusing.stream_unary
+    with pytest.raises(error):
+        await behavior(None, CallContext())
+
+
+async def test_tokens_are_looked_at_from_start_to_stop(monkeypatch):
+    monkeypatch.setattr(auth_module, "POLL_S", 0)
+    tokens = Tokens()
+    auth = AuthInterceptor(tokens)
+    auth.stop()
+    auth.start()
+    await polled(tokens)
+    auth.stop()
+    await asyncio.wait([auth._watching])
+    looks = tokens.looks
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert tokens.looks == looks
+
+
+def test_the_file_is_read_again_without_a_caller(tmp_path):
+    path = tmp_path / "tokens"
+    path.write_text(f"camera sample {'c' * 32}\n")
+    tokens = TokenFile(path)
+    path.write_text("")
+    with capture_logs() as log:
+        tokens.refresh()
+    assert [line["event"] for line in log] == ["credentials file invalid; previous contents kept"]

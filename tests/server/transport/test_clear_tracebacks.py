@@ -14,7 +14,7 @@ from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.stream import SampleStream
 from farpoint_server.transport.interceptor import RequestInterceptor
-from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
+from farpoint_server.transport.limits import InFlight, Outgoing
 
 ONE_POINT = sampling_pb2.SampleRequest(
     points=tensor_pb2.Tensor(data_type=tensor_pb2.DATA_TYPE_FLOAT32, shape=[1, 3], data=bytes(12)),

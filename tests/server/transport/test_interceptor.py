@@ -1,15 +1,21 @@
-"""The interceptor of every call, behind a real gRPC server in this process."""
+"""Each call is accepted, counted, logged once, and ends with the status of its error."""
 
 import asyncio
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import grpc
 import pytest
 import structlog
+from structlog.testing import capture_logs
+from tests.support.rpc import AbortError, CallContext, intercept
 
-from farpoint_server.errors import OverloadedError
-from farpoint_server.transport.interceptor import RequestInterceptor
-from farpoint_server.transport.limits.open_calls import InFlight
+from farpoint_server import request_context
+from farpoint_server.errors import OverloadedError, TooManyCallsError
+from farpoint_server.scheduling.admission import Admission
+from farpoint_server.transport import interceptor as module
+from farpoint_server.transport.interceptor import RequestInterceptor, log_end, request_id_of
+from farpoint_server.transport.limits import WATCHES, CallLimits, InFlight, Outgoing
 
 METHOD = "/farpoint.test.Service/Method"
 
@@ -169,3 +175,221 @@ async def serving(in_flight, kind, behavior):
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield channel
     await server.stop(None)
+
+
+RPC = "farpoint.test.Service/Method"
+WATCH = "grpc.health.v1.Health/Watch"
+ID = ("x-request-id", "the-id")
+
+
+class Metrics:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.calls, self.requests, self.refusals = [], [], []
+
+    def end_call(self, rpc, code, seconds):
+        self.calls.append((rpc, code, seconds))
+
+    def end_request(self, rpc, seconds, error, fields):
+        self.requests.append((rpc, seconds, error, fields))
+
+    def count_refusal(self, reason):
+        self.refusals.append(reason)
+
+
+@pytest.fixture(autouse=True)
+def no_request():
+    """Each test is a task of its own for gRPC."""
+    before = request_context.variable.set(None), request_context.caller.set("")
+    yield
+    request_context.variable.reset(before[0])
+    request_context.caller.reset(before[1])
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = SimpleNamespace(s=100.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now.s))
+    return now
+
+
+@pytest.fixture
+def metrics():
+    return Metrics()
+
+
+def behavior(clock, outcome):
+    """Takes a second and a half, and returns or raises the outcome."""
+
+    async def run(request, context):  # noqa: ARG001
+        clock.s += 1.5
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    return grpc.unary_unary_rpc_method_handler(run)
+
+
+async def call_directly(interceptor, handler, context, rpc=RPC):
+    guarded = await intercept(interceptor, f"/{rpc}", handler, ID)
+    return await guarded.stream_unary(None, context)
+
+
+async def test_a_call_that_is_answered(clock, metrics):
+    context = CallContext(b"hello")
+    with capture_logs() as log:
+        answer = await call_directly(
+            RequestInterceptor(InFlight(), metrics), behavior(clock, b"answer"), context
+        )
+    assert (answer, context.trailing) == (b"answer", dict([ID]))
+    assert metrics.calls == [(RPC, "OK", 1.5)]
+    fields = {"request_id": "the-id", "method": "Method"}
+    assert metrics.requests == [(RPC, 1.5, None, fields)]
+    assert log == [
+        {"event": "request", "status": "OK", "server_ms": 1500.0, "log_level": "info"},
+    ]
+    assert request_context.caller.get() == "ipv4:192.0.2.1"
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), grpc.aio.InternalError("sending")])
+async def test_a_call_that_is_cancelled(clock, metrics, error):
+    with capture_logs() as log, pytest.raises(asyncio.CancelledError):
+        await call_directly(
+            RequestInterceptor(InFlight(), metrics), behavior(clock, error), CallContext(b"hello")
+        )
+    assert metrics.calls == [(RPC, "CANCELLED", 1.5)]
+    assert [(line["status"], line["server_ms"]) for line in log] == [("CANCELLED", 1500.0)]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "has_details"),
+    [
+        (OverloadedError("full", 5), "RESOURCE_EXHAUSTED", True),
+        (KeyError("a secret"), "INTERNAL", False),
+    ],
+)
+async def test_a_call_that_fails(clock, metrics, error, code, has_details):
+    context = CallContext(b"hello")
+    with capture_logs() as log, pytest.raises(AbortError):
+        await call_directly(
+            RequestInterceptor(InFlight(), metrics), behavior(clock, error), context
+        )
+    said, text, trailers = context.aborted
+    assert (said, trailers["x-request-id"]) == (code, "the-id")
+    assert ("grpc-status-details-bin" in trailers) == has_details
+    assert "secret" not in text
+    assert metrics.calls == [(RPC, code, 1.5)]
+    assert [(one[:3]) for one in metrics.requests] == [(RPC, 1.5, error)]
+    (line,) = log
+    assert (line["event"], line["status"], line["server_ms"]) == ("request", code, 1500.0)
+    assert ("exc_info" in line, "error" in line) == (not has_details, has_details)
+
+
+async def test_an_answer_counts_until_it_is_sent(clock):
+    in_flight, admission = InFlight(), Admission(1, 100, 1)
+    interceptor = RequestInterceptor(in_flight, outgoing=Outgoing(admission))
+    context = CallContext(b"hello")
+    await call_directly(interceptor, behavior(clock, b"answer"), context)
+    assert (in_flight.calls, admission.bytes) == (1, 6)
+    context.end()
+    assert (in_flight.calls, admission.bytes) == (0, 0)
+
+
+async def test_one_call_too_many_is_counted_and_logged_once(clock, metrics):
+    limits = CallLimits(2, 1, retry_ms=7)
+    interceptor = RequestInterceptor(InFlight(), metrics, limits)
+    first = CallContext(b"hello")
+    await call_directly(interceptor, behavior(clock, b"answer"), first)
+    with capture_logs() as log:
+        for _ in range(2):
+            refused = CallContext(b"hello")
+            with pytest.raises(AbortError):
+                await call_directly(interceptor, behavior(clock, b"answer"), refused)
+            assert refused.aborted[0] == "RESOURCE_EXHAUSTED"
+    assert [line["event"] for line in log] == ["calls rejected"]
+    assert [one[1] for one in metrics.calls] == ["OK"] + ["RESOURCE_EXHAUSTED"] * 2
+    assert [type(one[2]) for one in metrics.requests[1:]] == [TooManyCallsError] * 2
+    assert [one[1] for one in metrics.requests[1:]] == [0.0] * 2
+    first.end()
+    await call_directly(interceptor, behavior(clock, b"answer"), CallContext(b"hello"))
+
+
+@pytest.mark.parametrize("limits", [None, CallLimits(10, 10, 1)])
+async def test_a_probe_is_neither_logged_nor_counted(clock, metrics, limits):
+    interceptor = RequestInterceptor(InFlight(), metrics, limits)
+    with capture_logs() as log:
+        answer = await call_directly(
+            interceptor, behavior(clock, b"up"), CallContext(b"hello"), WATCH
+        )
+    assert (answer, log, metrics.calls, metrics.requests) == (b"up", [], [], [])
+
+
+async def test_a_probe_holds_its_slot_until_it_ends_and_beyond_them_is_refused(clock, metrics):
+    interceptor = RequestInterceptor(InFlight(), metrics, CallLimits(10, 10, 7))
+    open_ones = [CallContext(b"hello") for _ in range(WATCHES[1])]
+    for context in open_ones:
+        await call_directly(interceptor, behavior(clock, b"up"), context, WATCH)
+    refused = CallContext(b"hello")
+    with capture_logs() as log, pytest.raises(AbortError):
+        await call_directly(interceptor, behavior(clock, b"up"), refused, WATCH)
+    assert (refused.aborted[0], refused.aborted[2]["x-request-id"]) == (
+        "RESOURCE_EXHAUSTED",
+        "the-id",
+    )
+    assert [line["event"] for line in log] == ["calls rejected"]
+    assert [(one[0], type(one[2])) for one in metrics.requests] == [(WATCH, TooManyCallsError)]
+    open_ones[0].end()
+    await call_directly(interceptor, behavior(clock, b"up"), CallContext(b"hello"), WATCH)
+
+
+async def test_a_stream_of_a_probe_ends_where_nothing_is_asked():
+    async def silence():
+        await asyncio.Event().wait()
+        yield
+
+    async def answers(requests, context):  # noqa: ARG001
+        async for request in requests:
+            yield request
+
+    handler = grpc.stream_stream_rpc_method_handler(answers)
+    interceptor = RequestInterceptor(InFlight(), idle_s=0.01)
+    guarded = await intercept(interceptor, f"/{WATCH}", handler)
+    context = CallContext()
+    with pytest.raises(AbortError):
+        await guarded.stream_stream(silence(), context)
+    assert context.aborted[:2] == ("DEADLINE_EXCEEDED", "nothing arrived for 0.01 s")
+
+
+@pytest.mark.parametrize("sent", ["x", "x" * 128])
+def test_a_request_id_that_fits_is_kept(sent):
+    assert request_id_of([("other", "a"), ("x-request-id", sent)]) == sent
+
+
+@pytest.mark.parametrize("metadata", [None, [], [("x-request-id", "")], [("x-request-id", b"x")]])
+@pytest.mark.parametrize(
+    ("bits", "expected"), [(lambda n: 2**n - 1, "f" * 32), (lambda _: 1, "1".rjust(32, "0"))]
+)
+def test_another_is_made_of_128_bits(monkeypatch, metadata, bits, expected):
+    monkeypatch.setattr("random.getrandbits", bits)
+    assert request_id_of(metadata) == expected
+
+
+@pytest.mark.parametrize("error", [None, OverloadedError("full", 5), KeyError("bug")])
+def test_a_request_within_a_call_has_a_line_of_its_own(clock, error):
+    ended = []
+    request_context.begin(lambda *end: ended.append(end), request_id="a")
+    clock.s += 2.5
+    with capture_logs() as log:
+        log_end(100.0, error)
+    assert ended == [(2.5, error, {"request_id": "a"})]
+    (line,) = log
+    assert (line["event"], line["server_ms"]) == ("request", 2500.0)
+    assert line["log_level"] == ("error" if isinstance(error, KeyError) else "info")
+    assert line.get("error") == ("full" if isinstance(error, OverloadedError) else None)
+
+
+def test_outside_of_a_call_nobody_is_told(clock):  # noqa: ARG001
+    with capture_logs() as log:
+        log_end(100.0)
+    assert [line["status"] for line in log] == ["OK"]

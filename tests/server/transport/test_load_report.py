@@ -6,7 +6,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.transport.interceptor import RequestInterceptor
-from farpoint_server.transport.limits.open_calls import InFlight
+from farpoint_server.transport.limits import InFlight
 from farpoint_server.transport.load_report import KEY, PERIOD_S, LoadReport
 
 # Of xds/data/orca/v3/orca_load_report.proto, as published.

@@ -12,7 +12,7 @@ from farpoint_server.errors import DeadlinePassedError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.transport.interceptor import RequestInterceptor
-from farpoint_server.transport.limits.open_calls import InFlight
+from farpoint_server.transport.limits import InFlight
 from farpoint_server.transport.receive import FairSemaphore, Receiver, receive
 
 METHOD = "/farpoint.test.Service/Method"

@@ -2,7 +2,7 @@
 
 Sizes are rounded to 512 bytes; blocks of at most 1 MiB are cut from segments of 2 MiB, those below
 10 MiB from segments of 20 MiB, larger ones get segments of their own; the best fitting free block
-is split and merged again with free blocks beside it; a failed allocation flushes the cache and
+is split and merged again with adjacent free blocks; a failed allocation flushes the cache and
 tries once more. Only whole free segments go back to the device.
 """
 
@@ -19,8 +19,6 @@ ROUNDING = 512
 SMALL, SMALL_SEGMENT = MIB, 2 * MIB
 LARGE, LARGE_SEGMENT = 10 * MIB, 20 * MIB
 LARGE_ROUNDING = 2 * MIB
-# Order of magnitude of a driver call; nothing here was timed on a GPU.
-DRIVER_CALL_S = 1e-4
 
 
 @dataclass(eq=False)
@@ -34,7 +32,7 @@ class Block:
 
 @dataclass(eq=False)
 class Segment:
-    """What was taken from the device in one piece."""
+    """Memory that was taken from the device in one piece."""
 
     size: int
     small: bool
@@ -61,9 +59,8 @@ class FakeAllocator:
         self.segments: list[Segment] = []
         self.in_flight = 0
         self.in_capture = False
-        self.cost_s = 0.0
         self.trims = 0
-        self.pinned_live = self.pinned_cached = 0
+        self.pinned_cached = 0
         self.fail_at: set[int] = set()
         """Numbers of the allocations that fail, counted from 1."""
         self.allocations = 0
@@ -93,7 +90,7 @@ class FakeAllocator:
         return block
 
     def free(self, block: Block) -> None:
-        """Gives a block back to the cache, merged with its free blocks beside it."""
+        """Gives a block back to the cache, merged with adjacent free blocks."""
         if not block.used:
             raise RuntimeError("freed twice")
         block.used = False
@@ -114,7 +111,7 @@ class FakeAllocator:
             reserved=reserved,
             releasable=releasable,
             split=reserved - releasable - self._allocated,
-            host_reserved=self.pinned_live + self.pinned_cached,
+            host_reserved=self.pinned_cached,
             host_releasable=self.pinned_cached,
             segments=len(self.segments),
             retries=self.retries,
@@ -161,7 +158,6 @@ class FakeAllocator:
         segment = Segment(wanted, small=size <= SMALL)
         segment.blocks.append(Block(segment, wanted))
         self.segments.append(segment)
-        self.cost_s += DRIVER_CALL_S
         return segment.blocks[0]
 
     def _split(self, block: Block, size: int) -> None:
@@ -173,9 +169,7 @@ class FakeAllocator:
 
     def _flush(self) -> None:
         kept = [segment for segment in self.segments if not segment.is_free]
-        freed = len(self.segments) - len(kept)
-        self.device_frees += freed
-        self.cost_s += freed * DRIVER_CALL_S
+        self.device_frees += len(self.segments) - len(kept)
         self.segments = kept
 
 

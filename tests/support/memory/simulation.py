@@ -15,7 +15,7 @@ POLICY_REASONS = {"hard", "idle"}
 
 
 class Clock:
-    """Seconds that pass when told to."""
+    """A clock that tests set."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -25,7 +25,7 @@ class Clock:
 
 
 class Tensor:
-    """Holds a block until nobody refers to it."""
+    """Holds a block until it is collected."""
 
     def __init__(self, allocator: FakeAllocator, size: int) -> None:
         weakref.finalize(self, allocator.free, allocator.allocate(size))

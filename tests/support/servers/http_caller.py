@@ -19,7 +19,7 @@ HTTP = ("--http-listen", "127.0.0.1:0")
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back; names of headers are in lower case."""
+    """An HTTP response; names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]

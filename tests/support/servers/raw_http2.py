@@ -1,4 +1,4 @@
-"""A gRPC peer of a few HTTP/2 frames, to do what no library does: it reads only when told to."""
+"""A gRPC peer of a few HTTP/2 frames that reads only on demand, as no library does."""
 
 import socket
 import struct

@@ -1,4 +1,4 @@
-// What the server would refuse, checked before a cloud is sent.
+// The refusals of the server, checked before a cloud is sent.
 
 import { count, megabytes } from "../base/format";
 import type { Cloud } from "../cloud/cloud";

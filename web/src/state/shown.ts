@@ -1,4 +1,4 @@
-// What is shown of the samples: how many of them, their covering radius, the inspected one.
+// The samples that are shown: how many of them, their covering radius, the inspected one.
 
 import { followAll, Signal } from "../base/signal";
 import { Assigner } from "../nearest/assigner";

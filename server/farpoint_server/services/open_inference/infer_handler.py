@@ -22,7 +22,7 @@ from farpoint_server.services.pipeline import Call, Pipeline, SampleCall
 from farpoint_server.services.stream import OrderedStream
 from farpoint_server.transport import interceptor
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.limits.open_calls import Outgoing
+from farpoint_server.transport.limits import Outgoing
 
 TIMEOUT = "timeout"
 # Metadata of a call by which Triton's clients ask for a status instead of `error_message`.

@@ -10,7 +10,7 @@ from farpoint_server.errors import DrainingError
 from farpoint_server.services.methods import Answer, Handler, Methods, refusals, unary_methods
 from farpoint_server.services.open_inference.infer_handler import InferHandler, InferStream
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.limits.open_calls import InFlight, Outgoing
+from farpoint_server.transport.limits import InFlight, Outgoing
 
 DESCRIPTOR = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
 EXTENSIONS = (

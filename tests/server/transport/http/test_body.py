@@ -59,6 +59,7 @@ async def test_text_and_message_count_together_and_large_ones_are_converted_on_a
     body, admission, size
 ):
     def convert(raw):
+        assert admission.points == 0
         seen.append((admission.bytes, threading.current_thread() is threading.main_thread()))
         return raw[:1]
 

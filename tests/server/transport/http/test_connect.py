@@ -22,10 +22,10 @@ from farpoint_server.transport.http.body import BodyLimits
 from farpoint_server.transport.http.calls import Registries, UnaryCalls
 from farpoint_server.transport.http.connect import ConnectApp
 from farpoint_server.transport.http.exchange import Exchange
-from farpoint_server.transport.http.port import make_app
+from farpoint_server.transport.http.server import make_app
 from farpoint_server.transport.http.status import error
 from farpoint_server.transport.interceptor import RequestInterceptor
-from farpoint_server.transport.limits.open_calls import InFlight
+from farpoint_server.transport.limits import InFlight
 
 CHECK = "/grpc.health.v1.Health/Check"
 PROTO, JSON = {"content_type": "application/proto"}, {"content_type": "application/json"}

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from types import SimpleNamespace
 
 import pytest
 from starlette.applications import Starlette
@@ -166,6 +167,32 @@ async def test_an_answer_under_way_is_still_sent_when_the_server_stops(served):
     served.told.set()
     await stopped
     assert b"at last" in await end_of(reader)
+
+
+async def test_a_server_that_stops_closes_connections_and_its_port(served):
+    reader, _ = await served(GET + b"GET / HT")
+    assert b"200" in await reader.readline()
+    await served.server.stop()
+    assert (await end_of(reader)).endswith(b"yes")
+    with pytest.raises(ConnectionRefusedError):
+        await served()
+
+
+async def test_the_time_for_an_answer_begins_with_it(served, monkeypatch):
+    """And grows with what was read of it, not of one before."""
+    now = SimpleNamespace(s=100.0)
+    monkeypatch.setattr(connection.time, "monotonic", lambda: now.s)
+    reader, writer = await served(GET)
+    assert b"200" in await reader.readline()
+    (one,) = served.server._state.connections
+    one.close_if_late(now.s)
+    now.s += connection.HEADER_TIMEOUT_S
+    one.close_if_late(now.s)
+    assert not one.transport.is_closing()
+    now.s += 0.001
+    one.close_if_late(now.s)
+    assert one.transport.is_closing()
+    writer.close()
 
 
 async def test_headers_have_a_bound(served):

@@ -1,13 +1,14 @@
-"""Open gRPC calls: accepted, and counted until gRPC has sent their answers; slow readers are cut.
-
-A drain waits for the calls that are open. A response takes memory until its peer has read it.
-"""
+"""Limits on open calls and on responses that are not read, by caller."""
 
 import asyncio
+import ipaddress
 import math
+import os
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote
 
 import structlog
 from google.protobuf.message import Message
@@ -16,13 +17,112 @@ from farpoint_server import request_context
 from farpoint_server.errors import DrainingError, TooManyCallsError
 from farpoint_server.scheduling.admission import Admission, CallSlots
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.limits.connections import close_connection
-from farpoint_server.transport.limits.slots import CallLimits
 
+DESCRIPTORS = "/proc/self/fd"
+# Time to read a response.
 TIMEOUT_S = 30.0
 # Two megabits per second. A peer that reads more slowly holds memory that many others could use.
 BYTES_PER_S = 1 << 18
+# All callers, one caller. A fleet behind one address may watch the health of a few dozen channels.
+CHECKS = (256, 64)
+WATCHES = (192, 64)
+ADMIN = (64, 32)
+ADMIN_RPCS = ("farpoint.v1.AdminService/", "inference.GRPCInferenceService/RepositoryModel")
+LOG_INTERVAL_S = 1.0
 log = structlog.get_logger("farpoint.rpc")
+
+
+def close_connection(peer: str) -> bool:
+    """Shuts the connection of `context.peer()` down; whether it was found.
+
+    Connections of unix sockets have no names, and only Linux lists descriptors: there it is False.
+    """
+    wanted = parse_peer(peer)
+    if wanted is None or not os.path.isdir(DESCRIPTORS):
+        return False
+    return any(_close_if(int(name), wanted) for name in os.listdir(DESCRIPTORS))
+
+
+def parse_peer(peer: str) -> tuple[str, int] | None:
+    """Host and port of "ipv4:HOST:PORT" or "ipv6:[HOST]:PORT"; None of other peers."""
+    kind, _, rest = unquote(peer).partition(":")
+    host, _, port = rest.rpartition(":")
+    if kind not in ("ipv4", "ipv6") or not port.isdigit():
+        return None
+    return _plain(host.strip("[]")), int(port)
+
+
+def _close_if(descriptor: int, wanted: tuple[str, int]) -> bool:
+    """Shuts a descriptor down if it is a connection to the wanted peer.
+
+    It is duplicated first: a number that is closed meanwhile may be another file's a moment later.
+    """
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as connection:
+            if connection.family not in (socket.AF_INET, socket.AF_INET6):
+                return False
+            host, port = connection.getpeername()[:2]
+            if (_plain(host), port) != wanted:
+                return False
+            connection.shutdown(socket.SHUT_RDWR)
+            return True
+    except OSError:  # not a socket, not connected, or closed by now
+        return False
+
+
+def _plain(host: str) -> str:
+    """An address in one spelling; 127.0.0.1 on a socket of IPv6 is ::ffff:127.0.0.1."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+class CallLimits:
+    """The slots of each kind of call: requests, administration, checks, and watches.
+
+    Health and reflection need no token, so they have slots of their own, and so has an operator who
+    looks into a full server. Watches last, as do streams of reflection: they take none of the slots
+    of checks, which end at once.
+
+    Args:
+        total: Requests open at a time.
+        per_caller: Those of one caller; None for half of them.
+        retry_ms: Milliseconds that a refused caller is told to wait.
+    """
+
+    def __init__(self, total: int, per_caller: int | None, retry_ms: int) -> None:
+        half = max(1, total // 2)
+        self._requests = CallSlots(total, per_caller or half, retry_ms)
+        self._admin = CallSlots(*ADMIN, retry_ms)
+        self._checks = CallSlots(*CHECKS, retry_ms)
+        self._watches = CallSlots(*WATCHES, retry_ms)
+
+    def of(self, rpc: str) -> CallSlots:
+        """The slots of "package.Service/Method"."""
+        if rpc.startswith(ADMIN_RPCS):
+            return self._admin
+        if rpc.startswith("grpc."):
+            return self._checks if rpc.endswith("Health/Check") else self._watches
+        return self._requests
+
+
+class RefusalLog:
+    """Logs refused calls: a line a second at most, with their number since the line before."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._logged = -LOG_INTERVAL_S
+
+    def add(self, error: TooManyCallsError) -> None:
+        """Counts a refused call, and logs it if none was logged in this second."""
+        self._count += 1
+        now = time.monotonic()
+        if now - self._logged >= LOG_INTERVAL_S:
+            log.warning("calls rejected", calls=self._count, error=str(error))
+            self._count, self._logged = 0, now
 
 
 class InFlight:

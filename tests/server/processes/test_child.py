@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from farpoint_server.processes import link as module
-from farpoint_server.processes.link import Link
+from farpoint_server.processes import child as module
+from farpoint_server.processes.child import Link
 
 
 @pytest.fixture

@@ -1,0 +1,286 @@
+"""Slots of callers, open calls, and responses that peers do not read."""
+
+import asyncio
+import gc
+import socket
+import weakref
+from types import SimpleNamespace
+
+import pytest
+import structlog
+from google.rpc import error_details_pb2
+from structlog.testing import capture_logs
+from tests.support.rpc import CallContext
+
+from farpoint_server.errors import DrainingError, TooManyCallsError
+from farpoint_server.scheduling.admission import Admission, CallSlots
+from farpoint_server.transport import limits as module
+from farpoint_server.transport.limits import (
+    ADMIN,
+    CHECKS,
+    WATCHES,
+    CallLimits,
+    InFlight,
+    OpenCalls,
+    Outgoing,
+    RefusalLog,
+    close_connection,
+    parse_peer,
+)
+
+RPC = "farpoint.v1.SamplingService/Sample"
+
+
+def enter(slots: CallSlots, caller: str, times: int = 1) -> None:
+    for _ in range(times):
+        slots.enter(caller)
+
+
+@pytest.mark.parametrize(
+    ("rpc", "most"),
+    [
+        (RPC, 5),
+        ("inference.GRPCInferenceService/ModelInfer", 5),
+        ("farpoint.v1.AdminService/GetMemory", ADMIN[1]),
+        ("inference.GRPCInferenceService/RepositoryModelLoad", ADMIN[1]),
+        ("grpc.health.v1.Health/Watch", WATCHES[1]),
+        ("grpc.health.v1.Health/Check", CHECKS[1]),
+        ("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", WATCHES[1]),
+    ],
+)
+def test_each_kind_of_call_has_slots_of_its_own(rpc, most):
+    """Half of all requests are one caller's, unless the settings say otherwise."""
+    limits = CallLimits(total=10, per_caller=None, retry_ms=1)
+    enter(limits.of(rpc), "a", most)
+    with pytest.raises(TooManyCallsError, match=f"at most {most}"):
+        enter(limits.of(rpc), "a")
+    others = {RPC, "farpoint.v1.AdminService/GetMemory", "grpc.health.v1.Health/Check"}
+    for other in others:
+        if limits.of(other) is not limits.of(rpc):
+            enter(limits.of(other), "a")
+
+
+@pytest.mark.parametrize(("total", "per_caller", "most"), [(1, None, 1), (3, None, 1), (3, 2, 2)])
+def test_a_caller_has_half_of_all_requests_or_what_the_settings_say(total, per_caller, most):
+    slots = CallLimits(total, per_caller, retry_ms=9).of(RPC)
+    enter(slots, "a", most)
+    with pytest.raises(TooManyCallsError, match=f"at most {most}") as caught:
+        enter(slots, "a")
+    assert caught.value.retry_ms == 9
+
+
+def test_refusals_are_one_line_a_second_with_their_number(monkeypatch):
+    now = SimpleNamespace(s=0.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now.s))
+    refusals, error = RefusalLog(), TooManyCallsError("all 4 calls", 1)
+    with capture_logs() as log:
+        for moment in (0.0, 0.5, 0.999, 1.0, 1.5, 2.0):
+            now.s = moment
+            refusals.add(error)
+    assert [line["calls"] for line in log] == [1, 3, 2]
+    assert log[0] == {
+        "event": "calls rejected",
+        "log_level": "warning",
+        "calls": 1,
+        "error": "all 4 calls",
+    }
+
+
+class Context:
+    """As gRPC's: it keeps its callbacks after it has called them."""
+
+    def __init__(self) -> None:
+        self.callbacks = []
+
+    def add_done_callback(self, callback) -> None:
+        self.callbacks.append(callback)
+
+    def peer(self) -> str:
+        return "ipv4:10.1.2.3:5000"
+
+
+async def test_a_call_that_has_ended_is_freed_without_the_garbage_collector():
+    admission = Admission(10, 100, 1)
+    calls = OpenCalls(InFlight(), None, Outgoing(admission))
+    context = Context()
+    gc.disable()
+    try:
+        calls.accept(context, None).answer(context, b"answer")
+        assert admission.bytes == 6
+        for callback in context.callbacks:
+            callback(context)
+        del callback
+        freed = weakref.ref(context)
+        del context
+        assert freed() is None
+    finally:
+        gc.enable()
+    assert admission.bytes == 0
+
+
+async def test_a_drain_accepts_nothing_and_waits_for_the_last_answer():
+    in_flight = InFlight()
+    await asyncio.wait_for(in_flight.drain(), 30)
+    in_flight = InFlight()
+    calls = OpenCalls(in_flight, None, None)
+    contexts = [CallContext(), CallContext()]
+    for context in contexts:
+        calls.accept(context, None)
+    draining = asyncio.create_task(in_flight.drain())
+    await asyncio.sleep(0)
+    with pytest.raises(DrainingError):
+        calls.accept(CallContext(), None)
+    contexts[0].end()
+    await asyncio.sleep(0)
+    assert (in_flight.calls, draining.done(), in_flight.draining.is_set()) == (1, False, True)
+    contexts[1].end()
+    await asyncio.wait_for(draining, 30)
+
+
+async def test_a_call_without_a_slot_is_not_in_flight():
+    in_flight, slots = InFlight(), CallSlots(1, 1, 1)
+    calls = OpenCalls(in_flight, None, None)
+    assert calls.slots_of("farpoint.v1.SamplingService/Sample") is None
+    first, refused = CallContext(), CallContext()
+    calls.accept(first, slots)
+    with pytest.raises(TooManyCallsError):
+        calls.accept(refused, slots)
+    assert in_flight.calls == 1
+    refused.end()
+    first.end()
+    assert in_flight.calls == 0
+    calls.accept(CallContext(), slots)
+
+
+@pytest.mark.parametrize(
+    ("answer", "size"),
+    [
+        (b"four", 4),
+        (error_details_pb2.ErrorInfo(reason="seven.."), 9),
+        (None, 0),
+        ("of no known size", 0),
+    ],
+)
+@pytest.mark.parametrize("counts", [True, False])
+async def test_what_an_answer_counts(answer, size, counts):
+    admission, context = Admission(10, 100, 1), CallContext()
+    outgoing = Outgoing(admission) if counts else None
+    OpenCalls(InFlight(), None, outgoing).accept(context, None).answer(context, answer)
+    assert admission.bytes == size * counts
+    context.end()
+    assert admission.bytes == 0
+
+
+class Peer:
+    """The context of a call."""
+
+    def peer(self) -> str:
+        return "ipv4:192.0.2.1:7"
+
+
+@pytest.fixture
+def cut(monkeypatch):
+    """Peers whose connections were closed."""
+    closed: list[str] = []
+    monkeypatch.setattr(module, "close_connection", lambda peer: bool(closed.append(peer)))
+    return closed
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    return now
+
+
+async def test_a_response_counts_until_it_ends():
+    admission = Admission(1, 100, 1)
+    sending = Outgoing(admission)
+    responses = [sending.hold(Peer(), size) for size in (70, 80)]
+    assert admission.bytes == 150  # bytes that are there are never refused
+    for response in responses:
+        sending.begin(response)
+        sending.end(response)
+    assert admission.bytes == 0
+
+
+async def test_a_peer_has_the_timeout_and_the_time_that_the_size_takes(cut, clock):
+    refusals: list[str] = []
+    sending = Outgoing(Admission(1, 1, 1), 10, bytes_per_s=100, count_refusal=refusals.append)
+    sending.begin(sending.hold(Peer(), 500))
+    sending.hold(Peer(), 0)  # made and not given to gRPC yet: it waits for nobody
+    clock[0] += 14.9
+    sending._look()
+    assert (cut, refusals) == ([], [])
+    clock[0] += 0.2
+    with structlog.testing.capture_logs() as log:
+        sending._look()
+        sending._look()
+    assert (cut, refusals) == (["ipv4:192.0.2.1:7"], ["send_timeout"])
+    assert [(line["event"], line["bytes"]) for line in log] == [("peer reads too slowly", 500)]
+
+
+async def test_a_response_that_was_sent_in_time_cuts_nobody_off(cut, clock):
+    sending = Outgoing(Admission(1, 1, 1), 10)
+    response = sending.hold(Peer(), 1)
+    sending.begin(response)
+    sending.end(response)
+    clock[0] += 1000
+    sending._look()
+    assert cut == []
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("ipv4:192.0.2.1:50", ("192.0.2.1", 50)),
+        ("ipv6:%5B2001:db8::1%5D:50", ("2001:db8::1", 50)),
+        ("ipv6:[::ffff:192.0.2.1]:50", ("192.0.2.1", 50)),
+        ("unix:", None),
+        ("ipv4:192.0.2.1:port", None),
+        ("ipv4:host:50", ("host", 50)),
+        ("unix:/run/socket", None),
+    ],
+)
+def test_addresses_of_peers(peer, address):
+    assert parse_peer(peer) == address
+
+
+def test_a_peer_without_a_connection_is_not_found():
+    assert not close_connection("ipv4:192.0.2.1:50")
+    assert not close_connection("unix:")
+
+
+@pytest.mark.parametrize(
+    ("family", "host", "called", "peer"),
+    [
+        (socket.AF_INET, "127.0.0.1", "127.0.0.1", "ipv4:127.0.0.1:{}"),
+        (socket.AF_INET6, "::1", "::1", "ipv6:%5B::1%5D:{}"),
+        (socket.AF_INET6, "::", "127.0.0.1", "ipv4:127.0.0.1:{}"),
+    ],
+)
+def test_the_connection_of_a_peer_is_closed_and_no_other(family, host, called, peer):
+    try:
+        listening = socket.create_server(
+            (host, 0), family=family, dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6()
+        )
+    except OSError:
+        pytest.skip(f"no {host} here")
+    with listening:
+        address = called, listening.getsockname()[1]
+        with socket.create_connection(address, 30) as one:
+            accepted = [listening.accept()[0]]
+            with socket.create_connection(address, 30) as other:
+                accepted.append(listening.accept()[0])
+                assert close_connection(peer.format(one.getsockname()[1]))
+                assert one.recv(1) == b""
+                accepted[1].send(b"x")
+                assert other.recv(1) == b"x"
+            for connection in accepted:
+                connection.close()
+    assert not close_connection(peer.format(1))
+
+
+def test_where_descriptors_are_not_listed_none_is_found(monkeypatch, tmp_path):
+    monkeypatch.setattr("farpoint_server.transport.limits.DESCRIPTORS", tmp_path / "x")
+    assert not close_connection("ipv4:192.0.2.1:50")
