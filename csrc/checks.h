@@ -26,6 +26,13 @@ inline void check_same_device(const char* name, const at::Tensor& tensor, const 
                     first.device(), ", got one on ", tensor.device());
 }
 
+inline void check_same_type(const char* name, const at::Tensor& tensor, const char* first_name,
+                            const at::Tensor& first) {
+  TORCH_CHECK_TYPE(tensor.scalar_type() == first.scalar_type(), name, ": expected ",
+                   first.scalar_type(), " as ", first_name, ", got ", tensor.scalar_type());
+  check_same_device(name, tensor, first);
+}
+
 // The halves are widened to float32; float64 is computed in.
 inline void check_coordinates(const char* name, const at::Tensor& xyz) {
   const auto type = xyz.scalar_type();
@@ -39,22 +46,6 @@ inline at::ScalarType distance_type(const at::Tensor& xyz) {
   return xyz.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-inline void check_cloud_shape(const at::Tensor& xyz) {
-  TORCH_CHECK_VALUE(xyz.dim() == 3 && xyz.size(2) == 3, "xyz: expected shape (B, N, 3), got ",
-                    xyz.sizes());
-  TORCH_CHECK_VALUE(xyz.size(1) >= 1, "xyz: expected at least one point in a cloud, got ",
-                    xyz.sizes());
-  TORCH_CHECK_VALUE(xyz.size(1) <= kMostPoints, "xyz: expected at most ", kMostPoints,
-                    " points in a cloud, got ", xyz.sizes());
-}
-
-inline void check_flat_shape(const at::Tensor& xyz) {
-  TORCH_CHECK_VALUE(xyz.dim() == 2 && xyz.size(1) == 3, "xyz: expected shape (N, 3), got ",
-                    xyz.sizes());
-  TORCH_CHECK_VALUE(xyz.size(0) <= kMostPoints, "xyz: expected at most ", kMostPoints,
-                    " points, got ", xyz.sizes());
-}
-
 // One integer for each cloud, int32 or int64.
 inline void check_per_cloud(const char* name, const std::optional<at::Tensor>& values,
                             int64_t count, const at::Tensor& xyz) {
@@ -65,37 +56,16 @@ inline void check_per_cloud(const char* name, const std::optional<at::Tensor>& v
   check_same_device(name, *values, xyz);
 }
 
-inline void check_features(const char* name, const at::Tensor& features) {
-  TORCH_CHECK_VALUE(features.dim() == 3, name,
-                    ": expected 3 dimensions (batch, channels, points), got ", features.sizes());
-}
-
-// `first` is (B, C, N) for a gather and (B, C, M) for a scatter; `idx` is (B, M).
-inline void check_gather(const char* name, const at::Tensor& first, const at::Tensor& idx) {
-  check_features(name, first);
-  check_index_type("idx", idx);
-  TORCH_CHECK_VALUE(idx.dim() == 2 && idx.size(0) == first.size(0), "idx: expected shape (",
-                    first.size(0), ", M), got ", idx.sizes());
-  check_same_device("idx", idx, first);
-}
-
-// `features` (B, C, N), `idx` (B, M, K).
-inline void check_group(const at::Tensor& features, const at::Tensor& idx) {
-  check_features("features", features);
-  check_index_type("idx", idx);
-  TORCH_CHECK_VALUE(idx.dim() == 3 && idx.size(0) == features.size(0), "idx: expected shape (",
-                    features.size(0), ", M, K), got ", idx.sizes());
-  check_same_device("idx", idx, features);
-}
-
-// `values` (B, C, M) go to rows `idx` (B, M) of n.
-inline void check_scatter(const at::Tensor& values, const at::Tensor& idx, int64_t n) {
-  check_gather("values", values, idx);
-  TORCH_CHECK_TYPE(at::isFloatingType(values.scalar_type()),
-                   "values: expected a floating point type, got ", values.scalar_type());
-  TORCH_CHECK_VALUE(values.size(2) == idx.size(1), "values: expected shape (B, C, ", idx.size(1),
-                    "), got ", values.sizes());
-  TORCH_CHECK_VALUE(n >= 0, "n: expected a non-negative size, got ", n);
+// Host int64 offsets (B + 1,) of clouds or samples that lie one after another.
+inline void check_offsets(const char* name, const at::Tensor& offsets, int64_t total) {
+  const int64_t* o = offsets.const_data_ptr<int64_t>();
+  const int64_t last = offsets.size(0) - 1;
+  TORCH_CHECK_VALUE(o[0] == 0 && o[last] == total, name, ": expected offsets from 0 to ", total,
+                    ", got ", o[0], " to ", o[last]);
+  for (int64_t b = 0; b < last; ++b) {
+    TORCH_CHECK_VALUE(o[b] <= o[b + 1], name, ": expected offsets that never fall, got ", o[b],
+                      " before ", o[b + 1], " at ", b);
+  }
 }
 
 }  // namespace farpoint

@@ -7,35 +7,43 @@
 
 namespace farpoint {
 
-// A second set of points (B, M, 3) beside `xyz`.
-inline void check_points_beside(const char* name, const at::Tensor& points, const at::Tensor& xyz) {
+// `xyz` (B, N, 3), N >= `fewest`, and a second set of points (B, M, 3).
+inline void check_search(const at::Tensor& xyz, const char* name, const at::Tensor& points,
+                         const std::optional<at::Tensor>& lengths, int64_t fewest) {
+  TORCH_CHECK_VALUE(xyz.dim() == 3 && xyz.size(2) == 3, "xyz: expected shape (B, N, 3), got ",
+                    xyz.sizes());
+  TORCH_CHECK_VALUE(xyz.size(1) >= fewest, "xyz: expected at least one point in a cloud, got ",
+                    xyz.sizes());
+  check_coordinates("xyz", xyz);
   TORCH_CHECK_VALUE(points.dim() == 3 && points.size(2) == 3 && points.size(0) == xyz.size(0), name,
                     ": expected shape (", xyz.size(0), ", M, 3), got ", points.sizes());
-  TORCH_CHECK_TYPE(points.scalar_type() == xyz.scalar_type(), name, ": expected ",
-                   xyz.scalar_type(), " as xyz, got ", points.scalar_type());
-  check_same_device(name, points, xyz);
+  check_same_type(name, points, "xyz", xyz);
+  TORCH_CHECK_VALUE(std::max(xyz.size(1), points.size(1)) <= kMostPoints, "xyz, ", name,
+                    ": expected at most ", kMostPoints, " points in a cloud, got ", xyz.sizes(),
+                    " and ", points.sizes());
+  check_per_cloud("lengths", lengths, xyz.size(0), xyz);
 }
+
+inline void check_k(int64_t k) { TORCH_CHECK_VALUE(k >= 1, "k: expected k >= 1, got ", k); }
 
 inline void check_knn(const at::Tensor& xyz, const at::Tensor& queries, int64_t k,
                       const std::optional<at::Tensor>& lengths) {
-  check_cloud_shape(xyz);
-  check_coordinates("xyz", xyz);
-  check_points_beside("queries", queries, xyz);
-  TORCH_CHECK_VALUE(k >= 1, "k: expected k >= 1, got ", k);
-  check_per_cloud("lengths", lengths, xyz.size(0), xyz);
+  check_search(xyz, "queries", queries, lengths, 1);
+  check_k(k);
 }
 
 // `xyz` (sum N, 3), `queries` (sum M, 3), both offsets int64 (B + 1,).
 inline void check_knn_ragged(const at::Tensor& xyz, const at::Tensor& queries, int64_t k,
                              const at::Tensor& offsets, const at::Tensor& query_offsets) {
-  check_flat_shape(xyz);
+  TORCH_CHECK_VALUE(xyz.dim() == 2 && xyz.size(1) == 3, "xyz: expected shape (N, 3), got ",
+                    xyz.sizes());
+  TORCH_CHECK_VALUE(xyz.size(0) <= kMostPoints, "xyz: expected at most ", kMostPoints,
+                    " points, got ", xyz.sizes());
   check_coordinates("xyz", xyz);
   TORCH_CHECK_VALUE(queries.dim() == 2 && queries.size(1) == 3,
                     "queries: expected shape (M, 3), got ", queries.sizes());
-  TORCH_CHECK_TYPE(queries.scalar_type() == xyz.scalar_type(), "queries: expected ",
-                   xyz.scalar_type(), " as xyz, got ", queries.scalar_type());
-  check_same_device("queries", queries, xyz);
-  TORCH_CHECK_VALUE(k >= 1, "k: expected k >= 1, got ", k);
+  check_same_type("queries", queries, "xyz", xyz);
+  check_k(k);
   TORCH_CHECK_VALUE(offsets.dim() == 1 && offsets.size(0) >= 1,
                     "offsets: expected shape (B + 1,), got ", offsets.sizes());
   check_index_type("offsets", offsets);
@@ -48,15 +56,12 @@ inline void check_knn_ragged(const at::Tensor& xyz, const at::Tensor& queries, i
 inline void check_ball_query(const at::Tensor& xyz, const at::Tensor& centers, double radius,
                              int64_t k, const std::optional<at::Tensor>& lengths,
                              double min_radius) {
-  check_cloud_shape(xyz);
-  check_coordinates("xyz", xyz);
-  check_points_beside("centers", centers, xyz);
+  check_search(xyz, "centers", centers, lengths, 1);
   TORCH_CHECK_VALUE(radius > 0, "radius: expected a positive number, got ", radius);
   TORCH_CHECK_VALUE(min_radius >= 0 && min_radius < radius,
                     "min_radius: expected 0 <= min_radius < radius = ", radius, ", got ",
                     min_radius);
-  TORCH_CHECK_VALUE(k >= 1, "k: expected k >= 1, got ", k);
-  check_per_cloud("lengths", lengths, xyz.size(0), xyz);
+  check_k(k);
 }
 
 // Points nearer than the root of this are in the ball: computed as distances are.
@@ -69,14 +74,7 @@ Real squared_radius(double radius) {
 inline void check_nearest_sample(const at::Tensor& xyz, const at::Tensor& samples,
                                  const std::optional<at::Tensor>& lengths,
                                  const std::optional<at::Tensor>& sample_lengths) {
-  TORCH_CHECK_VALUE(xyz.dim() == 3 && xyz.size(2) == 3, "xyz: expected shape (B, N, 3), got ",
-                    xyz.sizes());
-  check_coordinates("xyz", xyz);
-  check_points_beside("samples", samples, xyz);
-  TORCH_CHECK_VALUE(std::max(xyz.size(1), samples.size(1)) <= kMostPoints,
-                    "xyz, samples: expected at most ", kMostPoints, " points in a cloud, got ",
-                    xyz.sizes(), " and ", samples.sizes());
-  check_per_cloud("lengths", lengths, xyz.size(0), xyz);
+  check_search(xyz, "samples", samples, lengths, 0);
   check_per_cloud("sample_lengths", sample_lengths, xyz.size(0), xyz);
 }
 

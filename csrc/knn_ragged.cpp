@@ -6,7 +6,7 @@
 #include <limits>
 #include <tuple>
 
-#include "autograd/op_handle.h"
+#include "autograd/transforms.h"
 #include "checks_neighbors.h"
 
 namespace farpoint {
@@ -16,14 +16,7 @@ using Tensors = std::tuple<at::Tensor, at::Tensor>;
 
 at::Tensor host_offsets(const char* name, const at::Tensor& offsets, int64_t total) {
   const auto host = offsets.to(at::kCPU, at::kLong).contiguous();
-  const int64_t* o = host.const_data_ptr<int64_t>();
-  const int64_t last = host.size(0) - 1;
-  TORCH_CHECK_VALUE(o[0] == 0 && o[last] == total, name, ": expected offsets from 0 to ", total,
-                    ", got ", o[0], " to ", o[last]);
-  for (int64_t b = 0; b < last; ++b) {
-    TORCH_CHECK_VALUE(o[b] <= o[b + 1], name, ": expected offsets that never fall, got ", o[b],
-                      " before ", o[b + 1], " at ", b);
-  }
+  check_offsets(name, host, total);
   return host;
 }
 
@@ -40,9 +33,8 @@ Tensors knn_ragged(const at::Tensor& xyz, const at::Tensor& queries, int64_t k,
   const auto rows = host_offsets("offsets", offsets, xyz.size(0));
   const auto slots = host_offsets("query_offsets", query_offsets, queries.size(0));
   const int64_t *row = rows.const_data_ptr<int64_t>(), *slot = slots.const_data_ptr<int64_t>();
-  const auto type = xyz.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const auto squared = at::full({queries.size(0), k}, std::numeric_limits<double>::infinity(),
-                                xyz.options().dtype(type));
+                                xyz.options().dtype(distance_type(xyz)));
   const auto idx = at::full({queries.size(0), k}, -1, xyz.options().dtype(at::kInt));
   for (int64_t b = 0; b + 1 < rows.size(0); ++b) {
     const int64_t found = std::min(k, row[b + 1] - row[b]);

@@ -7,7 +7,6 @@
 
 #include <torch/library.h>
 
-#include "autograd/op_handle.h"
 #include "autograd/transforms.h"
 
 namespace farpoint {

@@ -6,7 +6,6 @@
 
 #include <torch/library.h>
 
-#include "autograd/op_handle.h"
 #include "autograd/transforms.h"
 
 namespace farpoint {
@@ -59,78 +58,71 @@ void set_product_tangent(const Tensor& out, const Tensor& a, const Tensor& b,
 // know no tangents, but its saved tensors carry them into the gradient.
 struct Product {
   Tensor first, second, idx, out;
+  c10::SymInt columns;  // of the features
 };
 
-struct Interpolate : torch::autograd::Function<Interpolate> {
+// Each rule gives the gradients of a product in its first and its second factor, in turn from the
+// gradient of the result and the other factor; `m` is columns(), that of the features where needed.
+struct Interpolate {
+  static c10::SymInt columns(const Tensor& features, const Tensor&) { return features.sym_size(2); }
+  static Tensor first(const Tensor& grad, const Tensor& weight, const Tensor& idx, c10::SymInt m) {
+    return call_weighted_scatter(grad, idx, weight, std::move(m));
+  }
+  static Tensor second(const Tensor& grad, const Tensor& features, const Tensor& idx, c10::SymInt) {
+    return call_dot(grad, features, idx);
+  }
+};
+
+struct InterpolateScatter {
+  static c10::SymInt columns(const Tensor&, const Tensor&) { return 0; }
+  static Tensor first(const Tensor& grad, const Tensor& weight, const Tensor& idx, c10::SymInt) {
+    return call_interpolate(grad, idx, weight);
+  }
+  static Tensor second(const Tensor& grad, const Tensor& values, const Tensor& idx, c10::SymInt) {
+    return call_dot(values, grad, idx);
+  }
+};
+
+struct InterpolateDot {
+  static c10::SymInt columns(const Tensor&, const Tensor& features) { return features.sym_size(2); }
+  static Tensor first(const Tensor& grad, const Tensor& features, const Tensor& idx, c10::SymInt) {
+    return call_interpolate(features, idx, grad);
+  }
+  static Tensor second(const Tensor& grad, const Tensor& values, const Tensor& idx, c10::SymInt m) {
+    return call_weighted_scatter(values, idx, grad, std::move(m));
+  }
+};
+
+template <class Rule>
+struct Node : torch::autograd::Function<Node<Rule>> {
   static constexpr bool is_traceable = true;
 
-  static Tensor forward(AutogradContext* ctx, const Tensor& /*features*/, const Tensor& /*weight*/,
+  static Tensor forward(AutogradContext* ctx, const Tensor& /*first*/, const Tensor& /*second*/,
                         const Product& p) {
     ctx->save_for_backward({kept_for(p.second, p.first), p.idx, kept_for(p.first, p.second)});
-    ctx->saved_data["m"] = p.first.sym_size(2);
+    ctx->saved_data["m"] = p.columns;
     return p.out;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
-    const auto &features = saved[0], &idx = saved[1], &weight = saved[2];
+    const auto &first = saved[0], &idx = saved[1], &second = saved[2];
+    const auto m = ctx->saved_data["m"].toSymInt();
     variable_list result(3);
-    if (ctx->needs_input_grad(0)) {
-      result[0] = call_weighted_scatter(grads[0], idx, weight, ctx->saved_data["m"].toSymInt());
-    }
-    if (ctx->needs_input_grad(1)) result[1] = call_dot(grads[0], features, idx);
-    return result;
-  }
-};
-
-struct InterpolateScatter : torch::autograd::Function<InterpolateScatter> {
-  static constexpr bool is_traceable = true;
-
-  static Tensor forward(AutogradContext* ctx, const Tensor& /*values*/, const Tensor& /*weight*/,
-                        const Product& p) {
-    ctx->save_for_backward({kept_for(p.second, p.first), p.idx, kept_for(p.first, p.second)});
-    return p.out;
-  }
-
-  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    const auto saved = ctx->get_saved_variables();
-    const auto &values = saved[0], &idx = saved[1], &weight = saved[2];
-    variable_list result(3);
-    if (ctx->needs_input_grad(0)) result[0] = call_interpolate(grads[0], idx, weight);
-    if (ctx->needs_input_grad(1)) result[1] = call_dot(values, grads[0], idx);
-    return result;
-  }
-};
-
-struct InterpolateDot : torch::autograd::Function<InterpolateDot> {
-  static constexpr bool is_traceable = true;
-
-  static Tensor forward(AutogradContext* ctx, const Tensor& /*values*/, const Tensor& /*features*/,
-                        const Product& p) {
-    ctx->save_for_backward({kept_for(p.second, p.first), kept_for(p.first, p.second), p.idx});
-    ctx->saved_data["m"] = p.second.sym_size(2);
-    return p.out;
-  }
-
-  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    const auto saved = ctx->get_saved_variables();
-    const auto &values = saved[0], &features = saved[1], &idx = saved[2];
-    variable_list result(3);
-    if (ctx->needs_input_grad(0)) result[0] = call_interpolate(features, idx, grads[0]);
-    if (ctx->needs_input_grad(1)) {
-      result[1] = call_weighted_scatter(values, idx, grads[0], ctx->saved_data["m"].toSymInt());
-    }
+    if (ctx->needs_input_grad(0)) result[0] = Rule::first(grads[0], second, idx, m);
+    if (ctx->needs_input_grad(1)) result[1] = Rule::second(grads[0], first, idx, m);
     return result;
   }
 };
 
 // The product `multiply(first, second)`, its node and its tangent.
-template <class Function, class Multiply>
+template <class Rule, class Multiply>
 Tensor product(const Tensor& first, const Tensor& second, const Tensor& idx,
                const Multiply& multiply) {
   auto out = below_autograd([&] { return multiply(first, second); });
   if (compute_requires_grad(first, second)) {
-    out = record<Function>(primal(first), primal(second), Product{first, second, idx, out});
+    out = record<Node<Rule>>(primal(first), primal(second),
+                             Product{first, second, idx, out, Rule::columns(first, second)});
   }
   set_product_tangent(out, first, second, multiply);
   return out;

@@ -16,7 +16,6 @@
 
 #include <tuple>
 
-#include "autograd/op_handle.h"
 #include "autograd/transforms.h"
 
 namespace farpoint {

@@ -1,10 +1,12 @@
 // Autograd kernels in the way of torch's own ops: compute below autograd, then record a node, then
 // set a tangent. Reverse mode, forward mode and every level of torch.func pass the same kernel,
-// each with the tensors of its level.
+// each with the tensors of its level. Derivatives call the ops of this library by typed handles.
 #pragma once
 
 #include <ATen/FuncTorchTLS.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
@@ -15,6 +17,24 @@ namespace farpoint {
 
 using torch::autograd::compute_requires_grad;
 using torch::autograd::isFwGradDefined;
+
+// The op named `farpoint::...` with the C++ signature of its schema (SymInt, not int64_t).
+template <typename Signature>
+c10::TypedOperatorHandle<Signature> op_handle(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
+}
+
+inline at::Tensor call_scatter(const at::Tensor& values, const at::Tensor& idx, c10::SymInt n) {
+  static const auto op = op_handle<at::Tensor(const at::Tensor&, const at::Tensor&, c10::SymInt)>(
+      "farpoint::scatter_points");
+  return op.call(values, idx, std::move(n));
+}
+
+inline at::Tensor call_group(const at::Tensor& features, const at::Tensor& idx) {
+  static const auto op =
+      op_handle<at::Tensor(const at::Tensor&, const at::Tensor&)>("farpoint::group_points");
+  return op.call(features, idx);
+}
 
 // Results that an autograd function records; no argument of its own to autograd.
 template <class Outputs>

@@ -64,56 +64,29 @@ Tensors outputs(const at::Tensor& xyz, at::IntArrayRef shape, bool return_distan
   return {indices, distances};
 }
 
-// One cloud of a batch: rows of the coordinates, places of the outputs.
-struct CloudSample {
-  int64_t row, n, m, start, place;
-  double radius = -1;
-  const std::atomic<int>* cancelled = nullptr;
-};
-
 struct Sampling {
   at::Tensor points;  // contiguous; a matrix of distances has its N columns
-  bool matrix = false;
-  std::vector<CloudSample> clouds;
+  bool matrix;
   Tensors outputs;
-  bool return_distances;
+  std::vector<cpu::FpsTask> tasks = {};
+
+  // Adds a cloud of n rows of the points, whose m samples have a place in the outputs.
+  void add(int64_t row, int64_t n, int64_t m, int64_t start, int64_t place, double radius,
+           const std::atomic<int>* cancelled = nullptr) {
+    auto& [indices, distances] = outputs;
+    const int64_t columns = points.size(-1), bytes = points.element_size();
+    const auto* values = static_cast<const char*>(points.const_data_ptr());
+    auto* left = static_cast<char*>(distances.mutable_data_ptr());
+    tasks.push_back({values + row * columns * bytes, n, columns, bytes == 8, matrix, m, start,
+                     indices.mutable_data_ptr<int32_t>() + place,
+                     distances.numel() > 0 ? left + place * bytes : nullptr, radius, cancelled});
+  }
+
+  Tensors run() {
+    run_interruptibly(tasks, at::get_num_threads());
+    return outputs;
+  }
 };
-
-template <class Real>
-Real* distances_at(const Sampling& s, int64_t place) {
-  return s.return_distances ? std::get<1>(s.outputs).mutable_data_ptr<Real>() + place : nullptr;
-}
-
-void run_spatial(const Sampling& s) {
-  const float* const xyz = s.points.const_data_ptr<float>();
-  int32_t* const indices = std::get<0>(s.outputs).mutable_data_ptr<int32_t>();
-  std::vector<cpu::FpsTask> tasks;
-  for (const auto& c : s.clouds) {
-    tasks.push_back({xyz + c.row * 3, c.n, c.m, c.start, indices + c.place,
-                     distances_at<float>(s, c.place), c.cancelled, static_cast<float>(c.radius)});
-  }
-  run_interruptibly(tasks, at::get_num_threads());
-}
-
-template <class Real>
-void run_brute_force(const Sampling& s) {
-  const Real* const values = s.points.const_data_ptr<Real>();
-  const int64_t columns = s.points.size(-1);
-  int32_t* const indices = std::get<0>(s.outputs).mutable_data_ptr<int32_t>();
-  std::vector<cpu::BruteTask<Real>> tasks;
-  for (const auto& c : s.clouds) {
-    tasks.push_back({values + c.row * columns, c.n, columns, s.matrix, c.m, c.start,
-                     indices + c.place, distances_at<Real>(s, c.place), c.cancelled,
-                     static_cast<Real>(c.radius)});
-  }
-  run_interruptibly(tasks, at::get_num_threads());
-}
-
-void run(const Sampling& s) {
-  if (s.points.scalar_type() == at::kDouble) return run_brute_force<double>(s);
-  if (s.matrix || s.points.size(-1) > 3) return run_brute_force<float>(s);
-  run_spatial(s);
-}
 
 // The clouds of (B, N, ...), each with m samples.
 void add_dense_clouds(Sampling& s, int64_t m, const std::optional<at::Tensor>& start,
@@ -127,7 +100,7 @@ void add_dense_clouds(Sampling& s, int64_t m, const std::optional<at::Tensor>& s
     TORCH_CHECK_VALUE(size >= m && size <= n, "lengths: expected m = ", m, " <= length <= N = ", n,
                       " for cloud ", b, ", got ", size);
     check_start(first, size, b);
-    s.clouds.push_back({b * n, size, m, first, b * m, radii[b]});
+    s.add(b * n, size, m, first, b * m, radii[b]);
   }
 }
 
@@ -136,14 +109,10 @@ Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
                               const std::optional<at::Tensor>& lengths, bool return_distances,
                               const std::optional<at::Tensor>& radius) {
   check_dense(xyz, m, start, lengths, radius);
-  Sampling s = {sampled_coordinates(xyz),
-                false,
-                {},
-                outputs(xyz, {xyz.size(0), m}, return_distances, radius.has_value()),
-                return_distances};
+  Sampling s = {sampled_coordinates(xyz), false,
+                outputs(xyz, {xyz.size(0), m}, return_distances, radius.has_value())};
   add_dense_clouds(s, m, start, lengths, radius);
-  run(s);
-  return s.outputs;
+  return s.run();
 }
 
 Tensors furthest_point_sample_with_distances(const at::Tensor& distances, int64_t m,
@@ -151,25 +120,10 @@ Tensors furthest_point_sample_with_distances(const at::Tensor& distances, int64_
                                              const std::optional<at::Tensor>& lengths,
                                              bool return_distances) {
   check_distance_matrix(distances, m, start, lengths);
-  Sampling s = {distances.to(distance_type(distances)).contiguous(),
-                true,
-                {},
-                outputs(distances, {distances.size(0), m}, return_distances, false),
-                return_distances};
+  Sampling s = {distances.to(distance_type(distances)).contiguous(), true,
+                outputs(distances, {distances.size(0), m}, return_distances, false)};
   add_dense_clouds(s, m, start, lengths, std::nullopt);
-  run(s);
-  return s.outputs;
-}
-
-void check_offsets(const char* name, const at::Tensor& offsets, int64_t total) {
-  const int64_t* o = offsets.const_data_ptr<int64_t>();
-  const int64_t last = offsets.size(0) - 1;
-  TORCH_CHECK_VALUE(o[0] == 0 && o[last] == total, name, ": expected offsets from 0 to ", total,
-                    ", got ", o[0], " to ", o[last]);
-  for (int64_t b = 0; b < last; ++b) {
-    TORCH_CHECK_VALUE(o[b] <= o[b + 1], name, ": expected offsets that never fall, got ", o[b],
-                      " before ", o[b + 1], " at ", b);
-  }
+  return s.run();
 }
 
 // The flag of each cloud, which the caller may raise while the kernel runs; nullptr is none. A
@@ -190,12 +144,8 @@ Tensors sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
   check_offsets("sample_offsets", slots, total_samples);
   const auto starts = int64_or_none(start);
   const auto radii = radii_of(radius, rows.size(0) - 1, cancelled != nullptr);
-  Sampling s = {sampled_coordinates(xyz),
-                false,
-                {},
-                outputs(xyz, {total_samples}, return_distances, radius.has_value()),
-                return_distances};
-
+  Sampling s = {sampled_coordinates(xyz), false,
+                outputs(xyz, {total_samples}, return_distances, radius.has_value())};
   const int64_t* row = rows.const_data_ptr<int64_t>();
   const int64_t* slot = slots.const_data_ptr<int64_t>();
   for (int64_t b = 0; b + 1 < rows.size(0); ++b) {
@@ -203,14 +153,13 @@ Tensors sample_ragged(const at::Tensor& xyz, const at::Tensor& offsets,
     const int64_t first = value_or(starts, b, 0);
     check_samples(m, size, b);
     check_start(first, size, b);
-    s.clouds.push_back(
-        {row[b], size, m, first, slot[b], radii[b], cancelled ? cancelled + b : nullptr});
+    s.add(row[b], size, m, first, slot[b], radii[b], cancelled ? cancelled + b : nullptr);
   }
-  run(s);
-  for (const auto& c : s.clouds) {
-    int32_t* const index = std::get<0>(s.outputs).mutable_data_ptr<int32_t>() + c.place;
-    for (int64_t i = 0; i < c.m; ++i) {
-      if (index[i] >= 0) index[i] += static_cast<int32_t>(c.row);
+  s.run();
+  auto* const indices = std::get<0>(s.outputs).mutable_data_ptr<int32_t>();
+  for (int64_t b = 0; b + 1 < rows.size(0); ++b) {
+    for (int64_t i = slot[b]; i < slot[b + 1]; ++i) {
+      if (indices[i] >= 0) indices[i] += static_cast<int32_t>(row[b]);
     }
   }
   return s.outputs;

@@ -5,7 +5,7 @@
 #include <ATen/Parallel.h>
 #include <torch/library.h>
 
-#include "checks.h"
+#include "checks_features.h"
 #include "cpu/tensors.h"
 
 namespace farpoint {
@@ -58,7 +58,7 @@ void gather_into(const at::Tensor& out, const at::Tensor& features, const at::Te
 }
 
 at::Tensor gather_points(const at::Tensor& features, const at::Tensor& idx) {
-  check_gather("features", features, idx);
+  check_gather(features, idx);
   auto out = empty_output({features.size(0), features.size(1), idx.size(1)}, features.options());
   gather_into(out, features, idx);
   return out;

@@ -7,7 +7,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
-#include "checks_interpolate.h"
+#include "checks_features.h"
 #include "cpu/tensors.h"
 
 namespace farpoint {

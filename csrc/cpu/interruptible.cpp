@@ -36,8 +36,7 @@ bool must_end(InterruptCheck check) {
   return raised;
 }
 
-template <class Task>
-void run_checked(const std::vector<Task>& tasks, int threads, InterruptCheck check,
+void run_checked(const std::vector<cpu::FpsTask>& tasks, int threads, InterruptCheck check,
                  std::atomic<int>& cancelled) {
   auto work = std::async(std::launch::async, [&] {
     cpu::furthest_point_sample(tasks.data(), static_cast<int64_t>(tasks.size()), threads);
@@ -49,8 +48,13 @@ void run_checked(const std::vector<Task>& tasks, int threads, InterruptCheck che
   TORCH_CHECK(cancelled == 0, "furthest_point_sample: interrupted, as a signal handler raised");
 }
 
-template <class Task>
-void run_tasks(std::vector<Task>& tasks, int threads) {
+void set_interrupt_check(int64_t address) {
+  interrupt_check = reinterpret_cast<InterruptCheck>(static_cast<intptr_t>(address));
+}
+
+}  // namespace
+
+void run_interruptibly(std::vector<cpu::FpsTask>& tasks, int threads) {
   const auto count = static_cast<int64_t>(tasks.size());
   const InterruptCheck check = interrupt_check;
   if (!check || cpu::estimate_nanoseconds(tasks.data(), count) < kLongNanoseconds ||
@@ -60,20 +64,6 @@ void run_tasks(std::vector<Task>& tasks, int threads) {
   std::atomic<int> cancelled{0};
   for (auto& task : tasks) task.cancelled = &cancelled;
   run_checked(tasks, threads, check, cancelled);
-}
-
-void set_interrupt_check(int64_t address) {
-  interrupt_check = reinterpret_cast<InterruptCheck>(static_cast<intptr_t>(address));
-}
-
-}  // namespace
-
-void run_interruptibly(std::vector<cpu::FpsTask>& tasks, int threads) { run_tasks(tasks, threads); }
-void run_interruptibly(std::vector<cpu::BruteTask<float>>& tasks, int threads) {
-  run_tasks(tasks, threads);
-}
-void run_interruptibly(std::vector<cpu::BruteTask<double>>& tasks, int threads) {
-  run_tasks(tasks, threads);
 }
 
 TORCH_LIBRARY_IMPL(farpoint, CompositeExplicitAutograd, m) {

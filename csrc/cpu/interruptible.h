@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include "cpu/kernels/brute_force/sample.h"
 #include "cpu/kernels/fps/furthest_point_sample.h"
 
 namespace farpoint {
@@ -12,7 +11,5 @@ namespace farpoint {
 // its signal handlers, is an error soon after one of them raised. Tasks with a flag of their own
 // are left to the caller that raises it.
 void run_interruptibly(std::vector<cpu::FpsTask>& tasks, int threads);
-void run_interruptibly(std::vector<cpu::BruteTask<float>>& tasks, int threads);
-void run_interruptibly(std::vector<cpu::BruteTask<double>>& tasks, int threads);
 
 }  // namespace farpoint

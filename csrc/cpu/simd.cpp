@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "cpu/kernels/spatial/simd_level.h"
+#include "cpu/kernels/levels/simd_level.h"
 
 namespace farpoint {
 namespace {

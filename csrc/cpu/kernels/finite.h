@@ -1,4 +1,4 @@
-// Finiteness of points.
+// Finite rows of a cloud.
 #pragma once
 
 #include <cmath>
@@ -7,26 +7,29 @@
 
 namespace farpoint::cpu {
 
-// Of a row of 3.
 template <class Real>
-bool is_finite(const Real* row) {
-  return std::isfinite(row[0]) && std::isfinite(row[1]) && std::isfinite(row[2]);
+bool is_finite(const Real* row, int64_t columns = 3) {
+  bool finite = true;
+  for (int64_t d = 0; d < columns; ++d) finite &= std::isfinite(row[d]);
+  return finite;
 }
 
-// The finite rows of a cloud as a cloud of their own.
-struct FiniteRows {
+template <class Real>
+std::vector<int32_t> finite_rows(const Real* values, int64_t n, int64_t columns = 3) {
   std::vector<int32_t> rows;
-  std::vector<float> xyz;
-
-  FiniteRows(const float* cloud, int64_t n) {
-    for (int64_t row = 0; row < n; ++row) {
-      const float* p = cloud + 3 * row;
-      if (!is_finite(p)) continue;
-      rows.push_back(static_cast<int32_t>(row));
-      xyz.insert(xyz.end(), p, p + 3);
-    }
+  rows.reserve(n);
+  for (int64_t row = 0; row < n; ++row) {
+    if (is_finite(values + row * columns, columns)) rows.push_back(static_cast<int32_t>(row));
   }
-  int64_t count() const { return static_cast<int64_t>(rows.size()); }
-};
+  return rows;
+}
+
+// Some rows of 3 as a cloud of their own.
+inline std::vector<float> gathered(const float* xyz, const std::vector<int32_t>& rows) {
+  std::vector<float> result;
+  result.reserve(3 * rows.size());
+  for (const int64_t row : rows) result.insert(result.end(), xyz + 3 * row, xyz + 3 * row + 3);
+  return result;
+}
 
 }  // namespace farpoint::cpu

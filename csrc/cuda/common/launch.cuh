@@ -1,14 +1,18 @@
-// Kernel launches through cudaLaunchKernelEx, with as much shared memory as they ask for.
+// Kernel launches through cudaLaunchKernelEx, with as much shared memory as they ask for. Arguments
+// become the kernel's: a void* the pointer that it takes.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace farpoint::cuda {
 
+__host__ __device__ inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 struct LaunchShape {
-  unsigned blocks;
+  int64_t blocks;
   unsigned threads;
   size_t shared_bytes = 0;
   bool at_once = false;  // all blocks hold a processor before any begins: they wait for each other
@@ -27,7 +31,7 @@ int launch(void (*kernel)(Parameters...), const LaunchShape& shape, void* stream
            Arguments... arguments) {
   if (const int code = allow_shared(kernel, shape.shared_bytes)) return code;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(shape.blocks);
+  config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
   config.blockDim = dim3(shape.threads);
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream);

@@ -131,7 +131,7 @@ template <int kThreads, int kItems>
 constexpr Variant variant() {
   constexpr size_t kBytes = sizeof(Shared<kThreads, kItems>);
   return {kThreads * kItems, kBytes, [](const FpsBatch& batch, void* stream) {
-            const LaunchShape shape = {static_cast<unsigned>(batch.clouds), kThreads, kBytes};
+            const LaunchShape shape = {batch.clouds, kThreads, kBytes};
             return launch(sample_in_block<kThreads, kItems>, shape, stream, batch);
           }};
 }

@@ -150,8 +150,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 template <typename Real>
 int run(const BruteFpsBatch& batch, void* nearest, void* stream) {
-  const LaunchShape shape = {static_cast<unsigned>(batch.layout.clouds), kThreads,
-                             sizeof(Shared<Real>)};
+  const LaunchShape shape = {batch.layout.clouds, kThreads, sizeof(Shared<Real>)};
   const auto kernel =
       batch.matrix ? sample_by_brute_force<Real, true> : sample_by_brute_force<Real, false>;
   return launch(kernel, shape, stream, batch, static_cast<Real*>(nearest));

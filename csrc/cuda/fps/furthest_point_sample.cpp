@@ -29,11 +29,6 @@ bool is_brute(const at::Tensor& points) {
   return points.scalar_type() == at::kDouble || points.size(-1) > 3;
 }
 
-// The other kernels end at a radius themselves.
-const float* radii_of(const at::Tensor& radius, const at::Tensor& points) {
-  return radius.defined() && !is_brute(points) ? radius.const_data_ptr<float>() : nullptr;
-}
-
 // Ends each cloud at the first sample whose distance is at most its radius: the places left get
 // index -1 and distance 0. Brute force samples on to the end; every prefix of a sample is a sample.
 void cut(const at::Tensor& indices, const at::Tensor& distances, const at::Tensor& beyond) {
@@ -56,16 +51,9 @@ void cut_ragged(const Tensors& sample, const at::Tensor& radius, const at::Tenso
   cut(indices, distances, beyond.index_fill_(0, slots.slice(0, 0, slots.size(0) - 1), 0));
 }
 
-// Without the distances where only the cut needed them.
-Tensors asked_for(const Tensors& sample, bool return_distances) {
-  const auto& [indices, distances] = sample;
-  return {indices, return_distances ? distances : at::empty({0}, distances.options())};
-}
-
 // Clouds (B, N, ...), all rows in use, from row 0 on.
-cuda::FpsBatch dense_batch(const at::Tensor& points, int64_t m, const at::Tensor& indices) {
+cuda::FpsBatch dense_batch(const at::Tensor& points, int64_t m) {
   cuda::FpsBatch batch = {};
-  batch.indices = indices.mutable_data_ptr<int32_t>();
   batch.rows = points.size(0) * points.size(1);
   batch.samples = points.size(0) * m;
   batch.clouds = static_cast<int>(points.size(0));
@@ -123,25 +111,38 @@ void run(cuda::FpsBatch batch, const at::Tensor& points, const at::Tensor& dista
                                                 current_stream(points.device())));
 }
 
+// Samples of `shape` of a batch that lacks indices and radii. The other kernels end at a radius
+// themselves; for brute force `cut` ends clouds, which needs the distances, wanted or not.
+template <class Cut>
+Tensors sample(cuda::FpsBatch batch, const at::Tensor& points, at::IntArrayRef shape,
+               bool return_distances, const std::optional<at::Tensor>& radius, const Cut& cut,
+               const Choice& choice = {}) {
+  const bool cuts = radius && is_brute(points);
+  const auto radii = radius && !cuts ? radius->contiguous() : at::Tensor();
+  auto sampled = outputs(points, shape, return_distances || cuts);
+  const auto& [indices, distances] = sampled;
+  batch.radius = radii.defined() ? radii.const_data_ptr<float>() : nullptr;
+  batch.indices = indices.mutable_data_ptr<int32_t>();
+  if (indices.numel() > 0) {
+    run(batch, points, distances, choice);
+    if (cuts) cut(sampled);
+  }
+  return {indices, return_distances ? distances : at::empty({0}, distances.options())};
+}
+
 Tensors sample_dense(const at::Tensor& xyz, int64_t m, const std::optional<at::Tensor>& start,
                      const std::optional<at::Tensor>& lengths, bool return_distances,
                      const std::optional<at::Tensor>& radius, const Choice& choice) {
   check_dense(xyz, m, start, lengths, radius);
-  const int64_t clouds = xyz.size(0);
   const c10::DeviceGuard guard(xyz.device());
   const auto points = sampled_coordinates(xyz);
   const auto starts = int64_or_none(start), sizes = int64_or_none(lengths);
-  const auto radii = radius ? radius->contiguous() : at::Tensor();
-  const bool cuts = radius && is_brute(points);
-  auto [indices, distances] = outputs(xyz, {clouds, m}, return_distances || cuts);
-  if (clouds == 0) return asked_for({indices, distances}, return_distances);
-  auto batch = dense_batch(points, m, indices);
+  auto batch = dense_batch(points, m);
   batch.lengths = pointer_or_null(sizes);
   batch.start = pointer_or_null(starts);
-  batch.radius = radii_of(radii, points);
-  run(batch, points, distances, choice);
-  if (cuts) cut_dense({indices, distances}, *radius);
-  return asked_for({indices, distances}, return_distances);
+  return sample(
+      batch, points, {xyz.size(0), m}, return_distances, radius,
+      [&](const Tensors& sampled) { cut_dense(sampled, *radius); }, choice);
 }
 
 Tensors furthest_point_sample(const at::Tensor& xyz, int64_t m,
@@ -161,24 +162,17 @@ Tensors furthest_point_sample_ragged(const at::Tensor& xyz, const at::Tensor& of
   const auto points = sampled_coordinates(xyz);
   const auto rows = offsets.contiguous(), slots = sample_offsets.contiguous();
   const auto starts = int64_or_none(start);
-  const auto radii = radius ? radius->contiguous() : at::Tensor();
-  const bool cuts = radius && is_brute(points);
-  auto [indices, distances] = outputs(xyz, {total_samples}, return_distances || cuts);
-  if (total_samples == 0) return asked_for({indices, distances}, return_distances);
   cuda::FpsBatch batch = {};
   batch.offsets = pointer_or_null(rows);
   batch.sample_offsets = pointer_or_null(slots);
   batch.start = pointer_or_null(starts);
-  batch.radius = radii_of(radii, points);
-  batch.indices = indices.mutable_data_ptr<int32_t>();
   batch.rows = xyz.size(0);
   batch.samples = total_samples;
   batch.clouds = static_cast<int>(offsets.size(0) - 1);
   batch.max_points = static_cast<int>(max_points);
   batch.max_samples = static_cast<int>(max_samples);
-  run(batch, points, distances);
-  if (cuts) cut_ragged({indices, distances}, *radius, slots);
-  return asked_for({indices, distances}, return_distances);
+  return sample(batch, points, {total_samples}, return_distances, radius,
+                [&](const Tensors& sampled) { cut_ragged(sampled, *radius, slots); });
 }
 
 Tensors with_distances(const at::Tensor& given, int64_t m, const std::optional<at::Tensor>& start,
@@ -188,7 +182,8 @@ Tensors with_distances(const at::Tensor& given, int64_t m, const std::optional<a
   const auto values = given.to(distance_type(given)).contiguous();
   const auto starts = int64_or_none(start), sizes = int64_or_none(lengths);
   auto [indices, left] = outputs(given, {given.size(0), m}, return_distances);
-  auto layout = dense_batch(given, m, indices);
+  auto layout = dense_batch(given, m);
+  layout.indices = indices.mutable_data_ptr<int32_t>();
   layout.lengths = pointer_or_null(sizes);
   layout.start = pointer_or_null(starts);
   run_brute(layout, values, left, /*dims=*/0);

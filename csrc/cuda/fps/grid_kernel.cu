@@ -124,8 +124,8 @@ size_t fps_grid_scratch(const FpsBatch& batch) {
 int fps_grid(const FpsBatch& batch, void* scratch, int device, void* stream) {
   const State state = state_in(scratch, batch.clouds);
   const int blocks = blocks_per_cloud(batch, device);
-  const LaunchShape wide = {static_cast<unsigned>(batch.clouds * blocks), kThreads};
-  const LaunchShape narrow = {static_cast<unsigned>(batch.clouds), kThreads, sizeof(TailShared)};
+  const LaunchShape wide = {batch.clouds * blocks, kThreads};
+  const LaunchShape narrow = {batch.clouds, kThreads, sizeof(TailShared)};
   int code =
       cudaMemsetAsync(scratch, 0, header_bytes(batch.clouds), static_cast<cudaStream_t>(stream));
   if (!code) code = launch(begin, wide, stream, batch, state, blocks);

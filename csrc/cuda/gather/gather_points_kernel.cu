@@ -63,10 +63,9 @@ int gather_as(const void* features, const void* idx, void* out, const GatherShap
                       : vectors ? gather_tile<Value, Index, 4, true>
                                 : gather_tile<Value, Index, 1, true>;
   const int64_t staged_bytes = staged ? tiling.rows * row_bytes : 0;
-  const LaunchShape launch_shape = {static_cast<unsigned>(tiling.blocks), tiling.threads,
+  const LaunchShape launch_shape = {tiling.blocks, tiling.threads,
                                     static_cast<size_t>(staged_bytes)};
-  return launch(kernel, launch_shape, stream, static_cast<const Value*>(features),
-                static_cast<const Index*>(idx), static_cast<Value*>(out), shape, tiling);
+  return launch(kernel, launch_shape, stream, features, idx, out, shape, tiling);
 }
 
 template <typename Value>

@@ -23,8 +23,6 @@ __device__ Vector<Value, kWidth> vector_at(const Value* from) {
   return *reinterpret_cast<const Vector<Value, kWidth>*>(from);
 }
 
-__host__ __device__ inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 template <typename Index>
 __device__ int64_t checked(Index i, int64_t columns) {
   assert(i >= 0 && i < columns && "idx: an index is out of range");

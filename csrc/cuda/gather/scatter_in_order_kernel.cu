@@ -196,9 +196,8 @@ int in_order_as(const void* values, const void* idx, Weights weights, void* out,
   const LaunchShape launch_shape = {
       static_cast<unsigned>(tiling.blocks), kThreads,
       sizeof(Tiles<Value>) + static_cast<size_t>(tiling.rows * row_bytes)};
-  return launch(add_in_order<Value, Index>, launch_shape, stream, static_cast<const Value*>(values),
-                static_cast<const Index*>(idx), WeightsOf<Value>(weights), static_cast<Value*>(out),
-                shape, tiling, ranges, length);
+  return launch(add_in_order<Value, Index>, launch_shape, stream, values, idx, weights, out, shape,
+                tiling, ranges, length);
 }
 
 }  // namespace

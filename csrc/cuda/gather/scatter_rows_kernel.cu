@@ -100,7 +100,7 @@ int rows_as(const void* values, const void* idx, Weights weights, void* out,
                   index_bytes + (weights.at ? int64_t{sizeof(Value)} : 0), sizeof(Value), 0},
                  device);
   const int64_t seen = may_be_distinct ? seen_words(shape.points) * sizeof(unsigned) : 0;
-  const LaunchShape launch_shape = {static_cast<unsigned>(tiling.blocks), tiling.threads,
+  const LaunchShape launch_shape = {tiling.blocks, tiling.threads,
                                     static_cast<size_t>(tiling.rows * row_bytes + seen)};
   constexpr int kWidth = 16 / sizeof(Value);
   const bool vectors = shape.samples % kWidth == 0 && is_aligned<Index>(idx, kWidth) &&
@@ -108,9 +108,8 @@ int rows_as(const void* values, const void* idx, Weights weights, void* out,
   const auto kernel = weights.at ? add_rows<Value, Index, kCorners, true>
                       : vectors  ? add_rows<Value, Index, kWidth, false>
                                  : add_rows<Value, Index, 1, false>;
-  return launch(kernel, launch_shape, stream, static_cast<const Value*>(values),
-                static_cast<const Index*>(idx), static_cast<const Value*>(weights.at),
-                static_cast<Value*>(out), shape, tiling, may_be_distinct);
+  return launch(kernel, launch_shape, stream, values, idx, weights.at, out, shape, tiling,
+                may_be_distinct);
 }
 
 }  // namespace

@@ -164,9 +164,7 @@ int run(void (*kernel)(const Value*, const Index*, WeightsOf<Value>, Value*, Gat
   tile.tiles = static_cast<unsigned>(ceil_div(tile.points, tile.samples()));
   const LaunchShape launch_shape = {static_cast<unsigned>(shape.batch) * tile.tiles, kThreads,
                                     tile.elements() * sizeof(Value)};
-  return launch(kernel, launch_shape, stream, static_cast<const Value*>(from),
-                static_cast<const Index*>(idx), WeightsOf<Value>(weights), static_cast<Value*>(to),
-                shape, tile);
+  return launch(kernel, launch_shape, stream, from, idx, weights, to, shape, tile);
 }
 
 }  // namespace

@@ -2,17 +2,18 @@
 //
 // Lanes look at 32 points at once, and the list is sorted across the lanes' registers, so that an
 // insertion is one shuffle and one comparison. Warps of a block share each tile of points. More
-// than 128 neighbors take several passes, each for the keys beyond the last one's.
+// than 128 neighbors take several passes, each for the keys beyond the last one's. With a spatial
+// index lanes look only at leaves that can matter.
 #include "cuda/common/launch.cuh"
 #include "cuda/neighbors/neighbors.h"
+#include "cuda/neighbors/spatial_index.cuh"
 #include "cuda/neighbors/warp_list.cuh"
 
 namespace farpoint::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kQueriesPerBlock = kThreads / kWarp;
 constexpr int kTile = 1024;
+
 // The `size` lowest keys from `floor` on, of the block's cloud. All warps take part.
 template <int kDepth>
 __device__ void scan(const SearchCloud& cloud, Point query, Key floor, int size, Point* tile,
@@ -24,7 +25,7 @@ __device__ void scan(const SearchCloud& cloud, Point query, Key floor, int size,
     const int count = min(kTile, cloud.n - begin);
     const float* const from = cloud.xyz + 3 * int64_t{begin};
     __syncthreads();
-    for (int i = threadIdx.x; i < 3 * count; i += kThreads) (&tile->x)[i] = from[i];
+    for (int i = threadIdx.x; i < 3 * count; i += kSearchThreads) (&tile->x)[i] = from[i];
     __syncthreads();
     for (int first = 0; first < count; first += kWarp) {
       const int i = first + lane_id();
@@ -35,7 +36,7 @@ __device__ void scan(const SearchCloud& cloud, Point query, Key floor, int size,
 }
 
 template <int kDepth>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kSearchThreads)
     find_neighbors(SearchBatch batch, int k, int32_t* rows, float* squared, int blocks_per_cloud) {
   Point* const tile = &shared_as<Point>();
   const int64_t b = blockIdx.x / blocks_per_cloud;
@@ -59,7 +60,48 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Gradients are checked in float64: a thread per query, a pass per neighbor.
+// The lowest keys from `floor` on.
+template <int kDepth>
+struct NearestRows {
+  Point query;
+  bool query_finite;
+  Key floor;
+  int size;
+  Key limit = kNoKey;
+  WarpList<kDepth> list = {};
+
+  __device__ bool admits(unsigned bits) const { return bits <= limit >> 32; }
+  __device__ void offer(PointRow p) {
+    const int row = row_of(p);
+    const Key key = row == kNoRow ? kNoKey : key_of(point_of(p), query, query_finite, row);
+    list.offer(key >= floor ? key : kNoKey, limit, size);
+  }
+};
+
+template <int kDepth>
+__global__ void __launch_bounds__(kSearchThreads, kSearchBlocks)
+    find_neighbors_indexed(SearchBatch batch, SpatialIndex index, int k, int32_t* rows,
+                           float* squared) {
+  const WarpQuery query = warp_query(batch);
+  if (!query.exists) return;
+  const IndexedCloud cloud = indexed_cloud(batch, index, query.b);
+  assert(cloud.n >= 1 && "lengths: a cloud has no points");
+  const Point at = query_point(batch, query.number);
+  Key floor = 0;
+  int32_t nearest = 0;
+  for (int done = 0; done < k; done += kDepth * kWarp) {
+    NearestRows<kDepth> goal = {at, is_finite(at), floor, min(kDepth * kWarp, k - done)};
+    goal.list.clear();
+    search(cloud, at, goal);
+    if (done == 0) nearest = static_cast<int32_t>(__shfl_sync(kAllLanes, goal.list.at[0], 0));
+    const int64_t first = query.number * k + done;
+    write(goal.list, goal.size, nearest, rows + first, squared + first);
+    const Key highest = goal.list.highest(goal.size);
+    floor = highest == kNoKey ? kNoKey : highest + 1;
+  }
+}
+
+// Gradients are checked in float64: a pass per neighbor.
 struct Neighbor {
   bool missing;
   double squared;
@@ -75,56 +117,46 @@ __device__ bool is_finite(const double* p) {
   return p[0] - p[0] == 0 && p[1] - p[1] == 0 && p[2] - p[2] == 0;
 }
 
-__device__ Neighbor neighbor(const double* p, const double* q, int row) {
-  const double infinite = infinity();
-  if (!is_finite(p)) return {true, infinite, row};
-  if (!is_finite(q)) return {false, infinite, row};
-  const double dx = p[0] - q[0], dy = p[1] - q[1], dz = p[2] - q[2];
-  return {false, fma(dz, dz, fma(dy, dy, dx * dx)), row};
+__device__ Neighbor neighbor(const WideSearch& search, int row) {
+  const bool missing = !is_finite(search.xyz + 3 * int64_t{row});
+  const bool apart = missing || !is_finite(search.query);
+  return {missing, apart ? double{infinity()} : search.squared(row), row};
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kWideThreads)
     find_neighbors_wide(SearchBatch batch, int k, int32_t* rows, double* squared) {
-  const int64_t query = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const int64_t query = query_of_thread();
   if (query >= batch.batch * batch.queries_per_cloud) return;
-  const int64_t b = query / batch.queries_per_cloud;
-  const int n = static_cast<int>(batch.lengths ? batch.lengths[b] : batch.points);
-  const double* const xyz = static_cast<const double*>(batch.xyz) + 3 * b * batch.points;
-  const double* const q = static_cast<const double*>(batch.queries) + 3 * query;
+  const WideSearch search = wide_search(batch, query);
   Neighbor last = {false, -1.0, -1};
   for (int j = 0; j < k; ++j) {
     Neighbor best = {true, infinity(), 0x7fffffff};
-    for (int i = 0; i < n; ++i) {
-      const Neighbor next = neighbor(xyz + 3 * i, q, i);
+    for (int i = 0; i < search.n; ++i) {
+      const Neighbor next = neighbor(search, i);
       if (last.before(next) && next.before(best)) best = next;
     }
-    rows[query * k + j] = j < n ? best.row : rows[query * k];
+    rows[query * k + j] = j < search.n ? best.row : rows[query * k];
     squared[query * k + j] = best.squared;
     last = best;
   }
 }
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 }  // namespace
 
 int knn(const SearchBatch& batch, int k, int32_t* rows, void* squared, bool wide, int device,
         void* stream) {
-  const int64_t queries = batch.batch * batch.queries_per_cloud;
-  if (queries == 0) return cudaSuccess;
-  if (wide) {
-    const LaunchShape shape = {static_cast<unsigned>(ceil_div(queries, kThreads)), kThreads};
-    return launch(find_neighbors_wide, shape, stream, batch, k, rows,
-                  static_cast<double*>(squared));
-  }
+  if (batch.batch * batch.queries_per_cloud == 0) return cudaSuccess;
+  if (wide) return launch(find_neighbors_wide, wide_shape(batch), stream, batch, k, rows, squared);
   if (batch.index) {
-    return knn_indexed(batch, k, rows, static_cast<float*>(squared), device, stream);
+    SpatialIndex index;
+    if (const int code = build_index(batch, index, device, stream)) return code;
+    const auto kernel = k <= kWarp ? find_neighbors_indexed<1> : find_neighbors_indexed<4>;
+    return launch(kernel, search_shape(batch), stream, batch, index, k, rows, squared);
   }
-  const int blocks = static_cast<int>(ceil_div(batch.queries_per_cloud, kQueriesPerBlock));
-  const LaunchShape shape = {static_cast<unsigned>(batch.batch * blocks), kThreads,
-                             kTile * sizeof(Point)};
+  const auto blocks = static_cast<int>(ceil_div(batch.queries_per_cloud, kQueriesPerBlock));
+  const LaunchShape shape = {batch.batch * blocks, kSearchThreads, kTile * sizeof(Point)};
   const auto kernel = k <= kWarp ? find_neighbors<1> : find_neighbors<4>;
-  return launch(kernel, shape, stream, batch, k, rows, static_cast<float*>(squared), blocks);
+  return launch(kernel, shape, stream, batch, k, rows, squared, blocks);
 }
 
 }  // namespace farpoint::cuda

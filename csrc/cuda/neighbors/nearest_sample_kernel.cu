@@ -2,7 +2,8 @@
 // thread that share each read, and for the number of points of each sample.
 #include "cuda/common/launch.cuh"
 #include "cuda/neighbors/neighbors.h"
-#include "cuda/neighbors/search.cuh"
+#include "cuda/neighbors/spatial_index.cuh"
+#include "cuda/neighbors/warp_list.cuh"
 
 namespace farpoint::cuda {
 namespace {
@@ -64,6 +65,63 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// The lowest key, of a point at a finite distance.
+struct NearestRow {
+  Point query;
+  unsigned limit = kInfinity;
+  Key lowest = kNoKey;
+
+  __device__ bool admits(unsigned bits) const { return bits <= limit && bits < kInfinity; }
+  __device__ void offer(PointRow p) {
+    const int row = row_of(p);
+    const float squared = squared_distance(point_of(p), query);
+    if (row != kNoRow && squared < infinity()) {
+      lowest = min(lowest, Key{__float_as_uint(squared)} << 32 | static_cast<unsigned>(row));
+    }
+    limit = min(limit, __reduce_min_sync(kAllLanes, static_cast<unsigned>(lowest >> 32)));
+  }
+  __device__ int row() const {
+    const bool nearest = lowest >> 32 == limit;
+    const int mine = nearest ? static_cast<int>(lowest & 0xffffffffu) : kNoRow;
+    const int row = warp_min(mine);
+    return row == kNoRow ? -1 : row;
+  }
+};
+
+__global__ void __launch_bounds__(kSearchThreads)
+    find_nearest_indexed(SearchBatch batch, SpatialIndex index, const int64_t* query_lengths,
+                         int32_t* rows, float* squared) {
+  const WarpQuery query = warp_query(batch);
+  if (!query.exists) return;
+  const int64_t place = query.number - query.b * batch.queries_per_cloud;
+  NearestRow goal = {query_point(batch, query.number)};
+  if (!query_lengths || place < query_lengths[query.b]) {
+    search(indexed_cloud(batch, index, query.b), goal.query, goal);
+  }
+  const int row = goal.row();
+  if (lane_id() != 0) return;
+  rows[query.number] = row;
+  squared[query.number] = __uint_as_float(goal.limit);
+}
+
+__global__ void __launch_bounds__(kWideThreads)
+    find_nearest_wide(SearchBatch batch, const int64_t* query_lengths, int32_t* rows,
+                      double* squared) {
+  const int64_t query = query_of_thread();
+  if (query >= batch.batch * batch.queries_per_cloud) return;
+  const int64_t b = query / batch.queries_per_cloud;
+  const bool asked = !query_lengths || query - b * batch.queries_per_cloud < query_lengths[b];
+  const WideSearch search = wide_search(batch, query);
+  double best = infinity();
+  int32_t nearest = -1;
+  for (int row = 0; row < search.n && asked; ++row) {
+    const double here = search.squared(row);
+    if (here < best) best = here, nearest = row;
+  }
+  rows[query] = nearest;
+  squared[query] = best;
+}
+
 template <typename Index>
 __global__ void __launch_bounds__(kThreads)
     count_indices(const Index* assignment, int32_t* counts, int64_t total, int64_t n, int64_t m) {
@@ -74,18 +132,26 @@ __global__ void __launch_bounds__(kThreads)
   if (sample >= 0) atomicAdd(&counts[i / n * m + sample], 1);
 }
 
-unsigned ceil_div(int64_t a, int64_t b) { return static_cast<unsigned>((a + b - 1) / b); }
-
 }  // namespace
 
 int nearest(const SearchBatch& batch, const int64_t* query_lengths, int32_t* rows, float* squared,
             int device, void* stream) {
   if (batch.batch * batch.queries_per_cloud == 0) return cudaSuccess;
-  if (batch.index) return nearest_indexed(batch, query_lengths, rows, squared, device, stream);
-  const int blocks = static_cast<int>(ceil_div(batch.queries_per_cloud, kPerBlock));
-  const LaunchShape shape = {static_cast<unsigned>(batch.batch * blocks), kThreads,
-                             kTile * sizeof(float4)};
+  if (batch.index) {
+    SpatialIndex index;
+    if (const int code = build_index(batch, index, device, stream)) return code;
+    return launch(find_nearest_indexed, search_shape(batch), stream, batch, index, query_lengths,
+                  rows, squared);
+  }
+  const auto blocks = static_cast<int>(ceil_div(batch.queries_per_cloud, kPerBlock));
+  const LaunchShape shape = {batch.batch * blocks, kThreads, kTile * sizeof(float4)};
   return launch(find_nearest, shape, stream, batch, query_lengths, rows, squared, blocks);
+}
+
+int nearest_wide(const SearchBatch& batch, const int64_t* query_lengths, int32_t* rows,
+                 double* squared, void* stream) {
+  if (batch.batch * batch.queries_per_cloud == 0) return cudaSuccess;
+  return launch(find_nearest_wide, wide_shape(batch), stream, batch, query_lengths, rows, squared);
 }
 
 int count(const void* assignment, bool wide_index, int32_t* counts, int64_t batch, int64_t n,
@@ -93,12 +159,9 @@ int count(const void* assignment, bool wide_index, int32_t* counts, int64_t batc
   const int64_t total = batch * n;
   if (total == 0) return cudaSuccess;
   const LaunchShape shape = {ceil_div(total, kThreads), kThreads};
-  if (wide_index) {
-    return launch(count_indices<int64_t>, shape, stream, static_cast<const int64_t*>(assignment),
-                  counts, total, n, m);
-  }
-  return launch(count_indices<int32_t>, shape, stream, static_cast<const int32_t*>(assignment),
-                counts, total, n, m);
+  return wide_index
+             ? launch(count_indices<int64_t>, shape, stream, assignment, counts, total, n, m)
+             : launch(count_indices<int32_t>, shape, stream, assignment, counts, total, n, m);
 }
 
 }  // namespace farpoint::cuda

@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "cuda/common/device.cuh"
+#include "cuda/common/launch.cuh"
 #include "cuda/neighbors/neighbors.h"
 
 namespace farpoint::cuda {
@@ -67,17 +68,40 @@ struct BallList {
   }
 };
 
-struct SpatialIndex;
+// In float64 a thread per query looks at every row.
+constexpr int kWideThreads = 128;
 
-// Queues the kernels that make an index of the batch's clouds in `batch.index`.
-int build_index(const SearchBatch& batch, SpatialIndex& index, int device, void* stream);
+struct WideSearch {
+  const double* xyz;
+  const double* query;
+  int n;
 
-// Those that search in it, after it is made; see neighbors.h.
-int knn_indexed(const SearchBatch& batch, int k, int32_t* rows, float* squared, int device,
-                void* stream);
-int ball_query_indexed(const SearchBatch& batch, float inner, float limit, int k, int32_t* rows,
-                       int32_t* found, int device, void* stream);
-int nearest_indexed(const SearchBatch& batch, const int64_t* query_lengths, int32_t* rows,
-                    float* squared, int device, void* stream);
+  // Not less than anything where a coordinate is not finite.
+  __device__ double squared(int row) const {
+    const double* const p = xyz + 3 * int64_t{row};
+    double sum = 0;
+    for (int d = 0; d < 3; ++d) {
+      const double apart = p[d] - query[d];
+      sum = fma(apart, apart, sum);
+    }
+    return sum;
+  }
+};
+
+__device__ inline WideSearch wide_search(const SearchBatch& batch, int64_t query) {
+  const int64_t b = query / batch.queries_per_cloud;
+  const int64_t n = batch.lengths ? batch.lengths[b] : batch.points;
+  assert(n >= 0 && n <= batch.points && "lengths: a cloud is longer than xyz");
+  return {static_cast<const double*>(batch.xyz) + 3 * b * batch.points,
+          static_cast<const double*>(batch.queries) + 3 * query, static_cast<int>(n)};
+}
+
+__device__ inline int64_t query_of_thread() {
+  return int64_t{blockIdx.x} * kWideThreads + threadIdx.x;
+}
+
+inline LaunchShape wide_shape(const SearchBatch& batch) {
+  return {ceil_div(batch.batch * batch.queries_per_cloud, kWideThreads), kWideThreads};
+}
 
 }  // namespace farpoint::cuda

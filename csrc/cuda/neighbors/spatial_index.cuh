@@ -6,6 +6,7 @@
 // is looked into, since ties go by row.
 #pragma once
 
+#include "cuda/common/launch.cuh"
 #include "cuda/fps/tree/node.cuh"
 #include "cuda/neighbors/search.cuh"
 
@@ -109,6 +110,27 @@ __device__ void search(const IndexedCloud& cloud, Point query, Goal& goal) {
       });
     });
   }
+}
+
+// Queues the kernels that make an index of the batch's clouds in `batch.index`.
+int build_index(const SearchBatch& batch, SpatialIndex& index, int device, void* stream);
+
+// Searches run a warp per query. For a fifth block of a processor, ptxas would spill long lists.
+constexpr int kSearchThreads = 256, kQueriesPerBlock = kSearchThreads / kWarp, kSearchBlocks = 4;
+
+// The query of the warp, and its cloud.
+struct WarpQuery {
+  int64_t b, number;
+  bool exists;
+};
+
+__device__ inline WarpQuery warp_query(const SearchBatch& batch) {
+  const int64_t number = int64_t{blockIdx.x} * kQueriesPerBlock + warp_id();
+  return {number / batch.queries_per_cloud, number, number < batch.batch * batch.queries_per_cloud};
+}
+
+inline LaunchShape search_shape(const SearchBatch& batch) {
+  return {ceil_div(batch.batch * batch.queries_per_cloud, kQueriesPerBlock), kSearchThreads};
 }
 
 }  // namespace farpoint::cuda

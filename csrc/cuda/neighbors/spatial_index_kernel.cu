@@ -48,8 +48,6 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x < kWords) leaves[threadIdx.x] = (&boxes.low[0][0])[threadIdx.x];
 }
 
-int ceil_div(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
-
 // What the sort takes of a search: the clouds, of which nothing is sampled.
 FpsBatch sort_batch(const SearchBatch& batch) {
   FpsBatch result = {};
@@ -113,10 +111,11 @@ size_t index_bytes(const SearchBatch& batch, int device) { return layout_of(batc
 int build_index(const SearchBatch& batch, SpatialIndex& index, int device, void* stream) {
   const Layout at = layout_of(batch, device);
   char* const memory = static_cast<char*>(batch.index);
-  const int nodes = ceil_div(batch.points, kNodePoints);
+  const int nodes = static_cast<int>(ceil_div(batch.points, kNodePoints));
   index = {reinterpret_cast<PointRow*>(memory + at.points),
            reinterpret_cast<BoxRow*>(memory + at.leaves),
-           reinterpret_cast<BoxRow*>(memory + at.nodes), nodes, ceil_div(nodes, kFan)};
+           reinterpret_cast<BoxRow*>(memory + at.nodes), nodes,
+           static_cast<int>(ceil_div(nodes, kFan))};
   const FpsBatch sorted = sort_batch(batch);
   tree::Item* const items = reinterpret_cast<tree::Item*>(memory + at.points);
   int* const order = reinterpret_cast<int*>(memory + at.order);
@@ -125,7 +124,7 @@ int build_index(const SearchBatch& batch, SpatialIndex& index, int device, void*
                                      reinterpret_cast<tree::Bounds*>(memory + at.bounds),
                                      reinterpret_cast<int*>(memory + at.counts)};
   if (const int code = tree::sort_by_pieces(sorted, storage, device, stream)) return code;
-  const LaunchShape shape = {static_cast<unsigned>(batch.batch * nodes), kThreads, sizeof(BoxRow)};
+  const LaunchShape shape = {batch.batch * nodes, kThreads, sizeof(BoxRow)};
   return launch(make_node, shape, stream, batch, order, index);
 }
 

@@ -5,25 +5,16 @@
 #include <type_traits>
 #include <vector>
 
-#include "cpu/kernels/brute_force/backend.h"
-#include "cpu/kernels/spatial/simd_level.h"
+#include "cpu/kernels/levels/backend.h"
 
 namespace farpoint::cpu {
-
-inline const BruteBackend& brute_backend() {
-#if defined(__x86_64__)
-  if (simd_level() == SimdLevel::kAvx512) return brute_avx512;
-  if (simd_level() == SimdLevel::kAvx2) return brute_avx2;
-#endif
-  return brute_plain;
-}
 
 template <class Real>
 const BruteKernels<Real>& brute_kernels() {
   if constexpr (std::is_same_v<Real, double>) {
-    return brute_backend().wide;
+    return backend().wide;
   } else {
-    return brute_backend().narrow;
+    return backend().narrow;
   }
 }
 

@@ -1,8 +1,8 @@
 // Brute-force kernels with the instruction set FARPOINT_SIMD, the name of a namespace.
 #pragma once
 
-#include "cpu/kernels/brute_force/backend.h"
 #include "cpu/kernels/brute_force/vectors.h"
+#include "cpu/kernels/levels/backend.h"
 
 namespace farpoint::cpu::brute_force::FARPOINT_SIMD {
 
@@ -175,8 +175,8 @@ inline int64_t within_wide(const double* blocks, int64_t n, const double* query,
   return found;
 }
 
-constexpr BruteBackend kBackend = {{apply<float>, apply_row<float>},
-                                   {apply<double>, apply_row<double>},
-                                   {nearest_wide, within_wide}};
+constexpr BruteKernels<float> kNarrow = {apply<float>, apply_row<float>};
+constexpr BruteKernels<double> kWide = {apply<double>, apply_row<double>};
+constexpr WideSearches kWideSearches = {nearest_wide, within_wide};
 
 }  // namespace farpoint::cpu::brute_force::FARPOINT_SIMD

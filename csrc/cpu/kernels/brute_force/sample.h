@@ -1,33 +1,98 @@
-// Exact farthest point sampling by brute force: any number of dimensions, float32 or float64, or a
-// matrix of distances. To the contract of fps/furthest_point_sample.h, with squared distances
-// fma(d_i, d_i, ...) over the dimensions in ascending order.
+// Farthest point sampling by brute force: any number of dimensions, float32 or float64, or a matrix
+// of distances. One sample at a time over all points, the points in blocks that a vector register
+// holds, on several threads where a sample is worth them.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
 
-#pragma GCC visibility push(default)
+#include "cpu/kernels/brute_force/blocks.h"
+#include "cpu/kernels/fps/furthest_point_sample.h"
+#include "cpu/kernels/spatial/parallel.h"
+
 namespace farpoint::cpu {
 
+// The samples of one cloud so far, and the distance of each point to the nearest of them.
 template <class Real>
-struct BruteTask {
-  const Real* values;  // n rows of `columns`
-  int64_t n;
-  int64_t columns;  // the dimensions; of a matrix, at least n
-  bool matrix;      // values[i * columns + j] is the distance from sample i to point j
-  int64_t m;        // 1 <= m <= n
-  int64_t start;    // a row; where it is not finite, the first finite row stands in
-  int32_t* indices;
-  Real* distances;  // m, or nullptr: the covering radius after each sample
-  const std::atomic<int>* cancelled = nullptr;
-  Real radius = -1;  // as for FpsTask
+class BruteSampler {
+ public:
+  BruteSampler(const FpsTask& task, const std::vector<int32_t>& rows, Team& team)
+      : task_(task),
+        values_(static_cast<const Real*>(task.values)),
+        rows_(rows),
+        team_(team),
+        blocks_(blocks_of(static_cast<int64_t>(rows.size()))),
+        nearest_(blocks_ * kBlock, std::numeric_limits<Real>::infinity()),
+        found_(team.threads()) {
+    std::fill(nearest_.begin() + rows.size(), nearest_.end(), Real{-1});
+    if (!task.matrix)
+      points_ = in_blocks(values_, static_cast<int64_t>(rows.size()), task.columns,
+                          [&](int64_t i) { return rows[i]; });
+  }
+
+  // Adds the point rows[index]; finds the farthest of the others.
+  FarthestPoint<Real> apply(int64_t index) {
+    sample_ = values_ + rows_[index] * task_.columns;
+    nearest_[index] = 0;  // a matrix need not say so
+    team_.template run<&BruteSampler::apply_part>(*this);
+    FarthestPoint<Real> best = found_[0].value;
+    for (const Part& part : found_) {  // ascending parts: the first of equals has the lowest index
+      if (part.value.distance > best.distance) best = part.value;
+    }
+    return best;
+  }
+
+ private:
+  struct alignas(64) Part {
+    FarthestPoint<Real> value;
+  };
+
+  void apply_part(int part) {
+    const int64_t begin = blocks_ * part / team_.threads();
+    const int64_t end = blocks_ * (part + 1) / team_.threads();
+    const BruteKernels<Real>& kernels = brute_kernels<Real>();
+    if (task_.matrix) {
+      found_[part].value = kernels.apply_row({task_.n, nearest_.data()}, sample_, begin, end);
+    } else {
+      found_[part].value =
+          kernels.apply({points_.data(), task_.columns, nearest_.data()}, sample_, begin, end);
+    }
+  }
+
+  const FpsTask& task_;
+  const Real* const values_;
+  const std::vector<int32_t>& rows_;
+  Team& team_;
+  const int64_t blocks_;
+  std::vector<Real> points_, nearest_;
+  std::vector<Part> found_;
+  const Real* sample_ = nullptr;
 };
 
-// As for FpsTask.
-int64_t estimate_nanoseconds(const BruteTask<float>* tasks, int64_t count);
-int64_t estimate_nanoseconds(const BruteTask<double>* tasks, int64_t count);
-void furthest_point_sample(const BruteTask<float>* tasks, int64_t count, int threads);
-void furthest_point_sample(const BruteTask<double>* tasks, int64_t count, int threads);
+// Samples rows[start] first, of ascending rows that can be sampled before any other. Returns the
+// number of samples, or kCancelled.
+template <class Real>
+int64_t sample_by_brute_force(const FpsTask& task, const std::vector<int32_t>& rows, int64_t start,
+                              int threads) {
+  const int64_t most = std::min<int64_t>(task.m, static_cast<int64_t>(rows.size()));
+  Real* const distances = static_cast<Real*>(task.distances);
+  Team team(threads);
+  BruteSampler<Real> sampler(task, rows, team);
+  int64_t index = start;
+  for (int64_t i = 0;; ++i) {
+    if (task.cancelled && task.cancelled->load(std::memory_order_relaxed) != 0) return kCancelled;
+    task.indices[i] = rows[index];
+    if (i + 1 == most && !distances) return most;
+    const FarthestPoint<Real> farthest = sampler.apply(index);
+    // Of coordinates the root; of a matrix the distance as it stands.
+    const Real radius = task.matrix ? farthest.distance : std::sqrt(farthest.distance);
+    if (distances) distances[i] = radius;
+    const bool reached = task.radius >= 0 && radius <= static_cast<Real>(task.radius);
+    if (i + 1 == most || farthest.index < 0 || reached) return i + 1;
+    index = farthest.index;
+  }
+}
 
 }  // namespace farpoint::cpu
-#pragma GCC visibility pop

@@ -1,27 +1,27 @@
-// Farthest point sampling of a batch of clouds on the CPU: dispatch by instruction set, threads
-// across and within clouds.
+// Farthest point sampling of a batch of clouds on the CPU: the sampler of each cloud, rows that are
+// not finite, threads across and within clouds.
 #include "cpu/kernels/fps/furthest_point_sample.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <exception>
 #include <limits>
+#include <numeric>
 #include <vector>
 
+#include "cpu/kernels/brute_force/sample.h"
 #include "cpu/kernels/finite.h"
-#include "cpu/kernels/fps/batch.h"
-#include "cpu/kernels/fps/job.h"
-#include "cpu/kernels/spatial/simd_level.h"
+#include "cpu/kernels/levels/backend.h"
+#include "cpu/kernels/spatial/parallel.h"
 
 namespace farpoint::cpu {
 namespace {
 
-const FpsBackend& backend() {
-#if defined(__x86_64__)
-  if (simd_level() == SimdLevel::kAvx512) return fps_avx512;
-  if (simd_level() == SimdLevel::kAvx2) return fps_avx2;
-#endif
-  return fps_plain;
-}
+// Three float32 dimensions, which have a sampler of their own.
+bool is_spatial(const FpsTask& task) { return !task.wide && !task.matrix && task.columns == 3; }
+
+bool ends_early(const FpsTask& task) { return task.radius >= 0; }
 
 // The largest squared distance whose root, as it is reported, is at most `radius`.
 float largest_square(float radius) {
@@ -35,85 +35,156 @@ float largest_square(float radius) {
   return square;
 }
 
-// Samples from `from` on are the rows not yet sampled, the lowest first. They tie: in a finite
-// cloud each lies on a sample; in any other every finite row is a sample already.
-void fill(const FpsTask& task, int64_t from) {
+// The number of samples, or kCancelled, or kNotFinite.
+int64_t sample_points(const FpsTask& task, const float* xyz, int64_t n, int64_t start,
+                      int threads) {
+  const float enough = ends_early(task) ? largest_square(static_cast<float>(task.radius)) : 0;
+  return backend().sample({xyz, n, std::min(task.m, n), start, task.indices,
+                           static_cast<float*>(task.distances), threads, task.cancelled, enough});
+}
+
+// The rows that can be sampled before any other: of a matrix, all.
+std::vector<int32_t> rows_to_sample(const FpsTask& task) {
+  if (task.matrix) {
+    std::vector<int32_t> rows(task.n);
+    std::iota(rows.begin(), rows.end(), 0);
+    return rows;
+  }
+  return task.wide ? finite_rows(static_cast<const double*>(task.values), task.n, task.columns)
+                   : finite_rows(static_cast<const float*>(task.values), task.n, task.columns);
+}
+
+void put_zero(const FpsTask& task, int64_t at) {
+  if (!task.distances) return;
+  if (task.wide) {
+    static_cast<double*>(task.distances)[at] = 0;
+  } else {
+    static_cast<float*>(task.distances)[at] = 0;
+  }
+}
+
+// The number of samples among `rows`, or kCancelled.
+int64_t sample_rows(const FpsTask& task, const std::vector<int32_t>& rows, int threads) {
+  if (rows.empty()) {
+    task.indices[0] = static_cast<int32_t>(task.start);
+    put_zero(task, 0);
+    return 1;
+  }
+  const auto at = std::lower_bound(rows.begin(), rows.end(), task.start);
+  const bool present = at != rows.end() && *at == task.start;
+  const int64_t start = present ? at - rows.begin() : 0;
+  if (task.wide) return sample_by_brute_force<double>(task, rows, start, threads);
+  if (!is_spatial(task)) return sample_by_brute_force<float>(task, rows, start, threads);
+  const auto xyz = gathered(static_cast<const float*>(task.values), rows);
+  const int64_t sampled =
+      sample_points(task, xyz.data(), static_cast<int64_t>(rows.size()), start, threads);
+  for (int64_t i = 0; i < sampled; ++i) task.indices[i] = rows[task.indices[i]];
+  return sampled;
+}
+
+// Places from `from` on get the rows that were not sampled, `rows` first, then the lowest first.
+// They tie: each of `rows` lies on a sample.
+void fill(const FpsTask& task, const std::vector<int32_t>& rows, int64_t from) {
   std::vector<bool> taken(task.n);
   for (int64_t i = 0; i < from; ++i) taken[task.indices[i]] = true;
-  for (int64_t row = 0; row < task.n && from < task.m; ++row) {
-    if (taken[row]) continue;
-    if (task.distances) task.distances[from] = 0;
+  const auto take = [&](int64_t row) {
+    if (taken[row] || from == task.m) return;
+    taken[row] = true;
+    put_zero(task, from);
     task.indices[from++] = static_cast<int32_t>(row);
-  }
-}
-
-bool ends_early(const FpsTask& task) { return task.radius >= 0; }
-
-// The number of samples, or kCancelled, or kNotFinite.
-int64_t sample_finite(const FpsTask& task, int threads) {
-  const float enough = ends_early(task) ? largest_square(task.radius) : 0;
-  const int64_t sampled = backend().sample({task.xyz, task.n, task.m, task.start, task.indices,
-                                            task.distances, threads, task.cancelled, enough});
-  if (sampled < 0 || sampled == task.m || ends_early(task)) return sampled;
-  fill(task, sampled);
-  return task.m;
-}
-
-// Samples the finite rows as a cloud of their own, then takes the others.
-void sample_around_nonfinite(const FpsTask& task, int threads) {
-  const FiniteRows points(task.xyz, task.n);
-  const int64_t finite = points.count();
-  if (finite == 0) {
-    task.indices[0] = static_cast<int32_t>(task.start);
-    if (task.distances) task.distances[0] = 0;
-    if (!ends_early(task)) fill(task, 1);
-    return;
-  }
-  const auto at = std::lower_bound(points.rows.begin(), points.rows.end(), task.start);
-  const bool present = at != points.rows.end() && *at == task.start;
-  FpsTask inner = task;
-  inner.xyz = points.xyz.data(), inner.n = finite, inner.m = std::min(task.m, finite);
-  inner.start = present ? at - points.rows.begin() : 0;
-  const int64_t sampled = sample_finite(inner, threads);
-  if (sampled == kCancelled) return;
-  for (int64_t i = 0; i < sampled; ++i) task.indices[i] = points.rows[task.indices[i]];
-  if (!ends_early(task)) fill(task, sampled);
+  };
+  for (const int32_t row : rows) take(row);
+  for (int64_t row = 0; row < task.n && from < task.m; ++row) take(row);
 }
 
 void sample(const FpsTask& task, int threads) {
   if (task.cancelled && task.cancelled->load(std::memory_order_relaxed) != 0) return;
-  if (sample_finite(task, threads) == kNotFinite) sample_around_nonfinite(task, threads);
-}
-
-// Nanoseconds, to within a factor of two.
-int64_t cost(const FpsTask& task) { return 15 * task.n + 200 * task.m; }
-// Threads within one cloud wait for each other now and then, and look at every other part for each
-// sample, so more than a few would not help.
-constexpr int64_t kWorthAPart = 500'000;
-constexpr int64_t kPointsPerPart = 8192;
-constexpr int64_t kMostParts = 16;
-
-int most_parts(const FpsTask& task) {
-  const int64_t parts = std::min(cost(task) / kWorthAPart, task.n / kPointsPerPart);
-  return static_cast<int>(std::clamp<int64_t>(parts, 1, kMostParts));
-}
-
-struct Fps {
-  using Task = FpsTask;
-  static int64_t cost(const FpsTask& task) { return cpu::cost(task); }
-  static void run(const FpsTask& task, int threads) {
-    sample(task, std::min(threads, most_parts(task)));
+  std::vector<int32_t> rows;
+  int64_t sampled = kNotFinite;
+  if (is_spatial(task)) {
+    const auto* xyz = static_cast<const float*>(task.values);
+    sampled = sample_points(task, xyz, task.n, task.start, threads);
   }
+  if (sampled == kNotFinite) {
+    rows = rows_to_sample(task);
+    sampled = sample_rows(task, rows, threads);
+  }
+  if (sampled != kCancelled && sampled < task.m && !ends_early(task)) fill(task, rows, sampled);
+}
+
+// Values that brute force looks at for each sample.
+int64_t values_a_sample(const FpsTask& task) {
+  return task.matrix ? task.n : task.n * task.columns;
+}
+
+// Nanoseconds, to within a factor of two. Brute force takes half a cycle to a cycle for 64 bytes,
+// and more from memory.
+int64_t cost(const FpsTask& task) {
+  if (is_spatial(task)) return 15 * task.n + 200 * task.m;
+  const int64_t bytes = values_a_sample(task) * (task.wide ? 8 : 4);
+  return 10 * task.n + task.m * (100 + bytes / 32);
+}
+
+// Threads within one cloud wait for each other now and then, and look at every other part for each
+// sample, so more than a few would not help; those of brute force meet at every sample.
+int64_t most_threads(const FpsTask& task) {
+  constexpr int64_t kCostOfPart = 500'000, kPointsOfPart = 8192, kMostParts = 16;
+  constexpr int64_t kValuesOfPart = 100'000;
+  if (!is_spatial(task)) return std::max<int64_t>(1, values_a_sample(task) / kValuesOfPart);
+  const int64_t parts = std::min(cost(task) / kCostOfPart, task.n / kPointsOfPart);
+  return std::clamp<int64_t>(parts, 1, kMostParts);
+}
+
+// The tasks of one call, the longest first so that the last to finish is a short one.
+class Batch {
+ public:
+  Batch(const FpsTask* tasks, int64_t count, int threads) : tasks_(tasks), order_(count) {
+    // Nanoseconds; a thread takes some 30 000 to start and stop.
+    constexpr int64_t kWorthAThread = 100'000;
+    std::iota(order_.begin(), order_.end(), int64_t{0});
+    std::stable_sort(order_.begin(), order_.end(),
+                     [=](int64_t a, int64_t b) { return cost(tasks[a]) > cost(tasks[b]); });
+    const int64_t useful = std::max<int64_t>(1, estimate_nanoseconds(tasks, count) / kWorthAThread);
+    across_ = static_cast<int>(std::min({int64_t{threads}, count, useful}));
+    within_ = std::max(1, threads / std::max(1, across_));
+  }
+
+  void run() {
+    if (across_ > 0) {
+      run_on_threads(across_, [](void* self, int) { static_cast<Batch*>(self)->work(); }, this);
+    }
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  void work() {
+    try {
+      for (size_t i; !failed_ && (i = next_++) < order_.size();) {
+        const FpsTask& task = tasks_[order_[i]];
+        sample(task, static_cast<int>(std::min<int64_t>(within_, most_threads(task))));
+      }
+    } catch (...) {
+      if (!failed_.exchange(true)) error_ = std::current_exception();
+    }
+  }
+
+  const FpsTask* tasks_;
+  std::vector<int64_t> order_;
+  int across_, within_;
+  std::atomic<size_t> next_{0};
+  std::atomic<bool> failed_{false};
+  std::exception_ptr error_;
 };
 
 }  // namespace
 
 int64_t estimate_nanoseconds(const FpsTask* tasks, int64_t count) {
-  return estimate_cost<Fps>(tasks, count);
+  return std::accumulate(tasks, tasks + count, int64_t{0},
+                         [](int64_t sum, const FpsTask& task) { return sum + cost(task); });
 }
 
 void furthest_point_sample(const FpsTask* tasks, int64_t count, int threads) {
-  Batch<Fps>(tasks, count, threads).run();
+  Batch(tasks, count, threads).run();
 }
 
 }  // namespace farpoint::cpu

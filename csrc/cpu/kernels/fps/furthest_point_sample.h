@@ -1,6 +1,7 @@
 // Exact farthest point sampling on the CPU, to the contract of the library: squared distances are
-// fma(dz, dz, fma(dy, dy, dx * dx)) in float32, the lowest index wins a tie, no row is sampled
-// twice, and rows that are not finite come last and move nothing.
+// fma(dz, dz, fma(dy, dy, dx * dx)), and so on over more dimensions in ascending order; the lowest
+// index wins a tie, no row is sampled twice, and rows that are not finite come last and move
+// nothing.
 #pragma once
 
 #include <atomic>
@@ -10,15 +11,19 @@
 namespace farpoint::cpu {
 
 struct FpsTask {
-  const float* xyz;  // n rows of 3
+  const void* values;  // n rows of `columns` numbers: float64 where `wide`, else float32
   int64_t n;
+  int64_t columns;  // the dimensions; of a matrix, at least n
+  bool wide;
+  bool matrix;       // values[i * columns + j] is the distance from sample i to point j
   int64_t m;         // 1 <= m <= n
   int64_t start;     // a row; where it is not finite, the first finite row stands in
   int32_t* indices;  // m rows of this cloud
-  float* distances;  // m, or nullptr: the covering radius after each sample
+  void* distances;   // m of the values' type, or nullptr: the covering radius after each sample
+  // Ends at a covering radius of at most this and leaves the other outputs alone; negative:
+  // nowhere.
+  double radius = -1;
   const std::atomic<int>* cancelled = nullptr;  // nonzero: given up, so its outputs stay unfinished
-  float radius =
-      -1;  // ends at a covering radius of at most this, and leaves the other outputs alone
 };
 
 // The time that the tasks take one after another, to within a factor of two.

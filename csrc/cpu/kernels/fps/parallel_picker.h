@@ -15,9 +15,192 @@
 // Transactions on Software Engineering, 1979.
 #pragma once
 
-#include "cpu/kernels/fps/partition_worker.h"
+#include "cpu/kernels/fps/partition.h"
+#include "cpu/kernels/fps/pickers.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {
+
+// A sample's distance and row in one number: the larger is sampled first, 0 after all others.
+using Key = uint64_t;
+constexpr Key kBeforeAll = UINT64_MAX;
+
+inline Key key_of(const Sample& f) {
+  if (f.distance <= 0) return 0;
+  uint32_t distance;
+  std::memcpy(&distance, &f.distance, sizeof(distance));
+  return Key{distance} << 32 | ~static_cast<uint32_t>(f.index);
+}
+inline int32_t row_of(Key key) { return static_cast<int32_t>(~static_cast<uint32_t>(key)); }
+inline float distance_of(Key key) {
+  const uint32_t bits = static_cast<uint32_t>(key >> 32);
+  float distance;
+  std::memcpy(&distance, &bits, sizeof(distance));
+  return distance;
+}
+
+// Takes the samples of one part, concurrently with the workers of the other parts.
+class alignas(64) PartitionWorker {
+ public:
+  PartitionWorker(const Partition& partition, PartitionWorker* all, int self)
+      : partition_(partition),
+        workers_(all),
+        self_(self),
+        tree_(partition.tree, partition.first_node(self), partition.first_node(self + 1)),
+        picker_(tree_),
+        arena_(bytes()),
+        samples_(arena_.take<Key>(max_samples())),
+        border_samples_(arena_.take<int32_t>(max_samples())),
+        peers_(arena_.take<Peer>(partition.parts)),
+        scratch_(arena_.take<Bounds>(BoxBuilder::room(partition.points(self)))) {}
+
+  // Once for each worker, before the first of them advances.
+  void prepare() {
+    build_upper_levels(tree_);
+    BoxBuilder(partition_.tree, partition_.first_point(self_), partition_.points(self_), scratch_)
+        .build(boxes_);
+    for (int p = 0; p < partition_.parts; ++p) peers_[p] = {kBeforeAll, 0};
+  }
+
+  // A try-lock: one thread at a time holds a worker, and only that one calls advance().
+  bool try_acquire() { return !is_held() && held_.exchange(1, std::memory_order_acquire) == 0; }
+  void release() { held_.store(0, std::memory_order_release); }
+  bool is_held() const { return held_.load(std::memory_order_relaxed) != 0; }
+
+  // Takes samples until all are taken, or until the next one waits for a worker that makes no
+  // progress. Returns whether it took any.
+  bool advance() {
+    const int64_t before = sampled_here_;
+    for (int waits = 0; waits < kMaxWaits;) {
+      const Sample f = picker_.farthest();
+      const Key key = key_of(f);
+      next_.store(key, std::memory_order_release);
+      if (key == 0 || stopped(partition_.job.cancelled) || enough_before(key)) {
+        next_.store(0, std::memory_order_release);
+        break;
+      }
+      bool near = false;
+      const int waits_for = first_behind(f, key, near);
+      if (waits_for == kNone) {
+        take_sample(key, near);
+        picker_.apply(f);
+        waits = 0;
+        // The first that is near enough is taken too: it has the covering radius of those before.
+        if (f.distance <= partition_.job.enough) {
+          next_.store(0, std::memory_order_release);
+          break;
+        }
+      } else {
+        // One that no thread holds would be waited for in vain.
+        waits = workers_[waits_for].is_held() ? waits + 1 : kMaxWaits;
+        consume(workers_[waits_for], peers_[waits_for]);
+      }
+    }
+    return sampled_here_ != before;
+  }
+
+  bool is_done() const { return next_.load(std::memory_order_acquire) == 0; }
+  int64_t sampled() const { return sampled_.load(std::memory_order_acquire); }
+  Key sample(int64_t i) const { return samples_[i]; }  // i < sampled()
+
+ private:
+  // What is known of another worker.
+  struct Peer {
+    Key next;          // it takes no sample before this one any more
+    int64_t consumed;  // of its border samples
+  };
+
+  static constexpr int kNone = -1;
+  // Some microseconds, which is as far as a worker that a thread holds is behind as a rule.
+  static constexpr int kMaxWaits = 128;
+
+  int64_t max_samples() const {
+    const int64_t points = partition_.points(self_);
+    return (points < partition_.wanted ? points : partition_.wanted) + 1;
+  }
+  size_t bytes() const {
+    return Arena::bytes_for<Key>(max_samples()) + Arena::bytes_for<int32_t>(max_samples()) +
+           Arena::bytes_for<Peer>(partition_.parts) +
+           Arena::bytes_for<Bounds>(BoxBuilder::room(partition_.points(self_)));
+  }
+
+  // The first worker that may still change the point, if any; `near` is whether there is one that
+  // the point would change.
+  int first_behind(const Sample& f, Key key, bool& near) const {
+    const Point p = f.at;
+    for (int other = 0; other < partition_.parts; ++other) {
+      if (other == self_ || !within(workers_[other].boxes_, p, f.distance)) continue;
+      if (peers_[other].next >= key) return other;
+      near = true;
+    }
+    return kNone;
+  }
+
+  void take_sample(Key key, bool near) {
+    samples_[sampled_here_] = key;
+    if (near) {
+      border_samples_[published_here_] = static_cast<int32_t>(sampled_here_);
+      published_.store(++published_here_, std::memory_order_release);
+    }
+    sampled_.store(++sampled_here_, std::memory_order_release);
+  }
+
+  // Reads how far the other worker has come, and applies what it sampled near this part until then.
+  void consume(const PartitionWorker& other, Peer& known) {
+    known.next = other.next_.load(std::memory_order_acquire);
+    const int64_t published = other.published_.load(std::memory_order_acquire);
+    for (; known.consumed < published; ++known.consumed) {
+      const Key key = other.samples_[other.border_samples_[known.consumed]];
+      const float* xyz = partition_.job.xyz + 3 * static_cast<int64_t>(row_of(key));
+      // It may be near a third part only, and this one not yet as far.
+      const Sample sample = {distance_of(key), row_of(key), broadcast_point(xyz)};
+      if (within(boxes_, sample.at, sample.distance)) picker_.apply(sample);
+    }
+  }
+
+  // Whether all wanted samples are known to come before this one. The check is not cheap, so it is
+  // done when half of what was missing the last time may be there.
+  bool enough_before(Key key) {
+    if (sampled_here_ < next_check_at_) return false;
+    int64_t taken = 0, before = 0;
+    for (int p = 0; p < partition_.parts; ++p) taken += workers_[p].sampled();
+    next_check_at_ = sampled_here_ + (partition_.wanted - taken) / (2 * partition_.parts);
+    if (taken < partition_.wanted) return false;
+    for (int p = 0; p < partition_.parts; ++p) before += workers_[p].sampled_before(key);
+    return before >= partition_.wanted;
+  }
+
+  int64_t sampled_before(Key key) const {
+    int64_t low = 0, high = sampled();
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      if (samples_[middle] > key) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+
+  const Partition& partition_;
+  PartitionWorker* const workers_;
+  const int self_;
+  Tree tree_;
+  TreePicker picker_;
+  Arena arena_;
+  Key* const samples_;             // in order
+  int32_t* const border_samples_;  // which samples are near another part
+  Peer* const peers_;
+  Bounds* const scratch_;
+  Node boxes_;
+  int64_t sampled_here_ = 0, published_here_ = 0, next_check_at_ = 0;
+  // Read by the threads at other workers while this one advances.
+  alignas(64) std::atomic<Key> next_{
+      kBeforeAll};                     // no sample before this one is taken any more; 0: none
+  std::atomic<int64_t> published_{0};  // border samples
+  std::atomic<int64_t> sampled_{0};    // samples
+  std::atomic<int> held_{0};
+};
 
 class ParallelPicker {
  public:

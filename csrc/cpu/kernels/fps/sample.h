@@ -2,7 +2,6 @@
 // a namespace.
 #pragma once
 
-#include "cpu/kernels/fps/job.h"
 #include "cpu/kernels/fps/parallel_picker.h"
 #include "cpu/kernels/fps/pickers.h"
 

@@ -5,23 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "cpu/kernels/finite.h"
-#include "cpu/kernels/spatial/simd_level.h"
 
 namespace farpoint::cpu {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-const SearchBackend& backend() {
-#if defined(__x86_64__)
-  if (simd_level() == SimdLevel::kAvx512) return search_avx512;
-  if (simd_level() == SimdLevel::kAvx2) return search_avx2;
-#endif
-  return search_plain;
-}
 
 // More than the squared distance from `query` to any point that lies within `squared` of `other`,
 // by the triangle inequality. Queries in the order of a scan lie close together.
@@ -39,20 +29,19 @@ float reach_of_neighbor(const float* query, const float* other, float squared) {
 }  // namespace
 
 Neighbors::Neighbors(const float* xyz, int64_t n, int64_t queries, Use use, int threads)
-    : backend_(backend()), index_(nullptr, backend_.destroy), points_(n) {
+    : kernels_(backend().search), index_(nullptr, kernels_.destroy), points_(n) {
   const bool balls = use == Use::kBalls;
   for (int64_t i = 0; i < n; ++i) finite_ += is_finite(xyz + 3 * i);
   if (finite_ == n) {
-    if (n > 0) index_.reset(backend_.build(xyz, n, queries, balls, threads));
+    if (n > 0) index_.reset(kernels_.build(xyz, n, queries, balls, threads));
     return;
   }
-  FiniteRows finite(xyz, n);
-  rows_ = std::move(finite.rows);
+  rows_ = finite_rows(xyz, n);
+  const auto finite = gathered(xyz, rows_);
   for (int64_t i = 0; i < n; ++i) {
     if (!is_finite(xyz + 3 * i)) rows_.push_back(static_cast<int32_t>(i));
   }
-  if (finite_ > 0)
-    index_.reset(backend_.build(finite.xyz.data(), finite_, queries, balls, threads));
+  if (finite_ > 0) index_.reset(kernels_.build(finite.data(), finite_, queries, balls, threads));
 }
 
 void Neighbors::nearest(const float* queries, int64_t count, int64_t k, int32_t* rows,
@@ -66,7 +55,7 @@ void Neighbors::nearest(const float* queries, int64_t count, int64_t k, int32_t*
     const float limit =
         near > 0 && last ? reach_of_neighbor(queries, last, squared[near - 1 - k]) : kInfinity;
     if (near > 0) {
-      backend_.nearest(index_.get(), queries, near, limit, work.data(), rows, squared);
+      kernels_.nearest(index_.get(), queries, near, limit, work.data(), rows, squared);
     }
     last = near > 0 ? queries : nullptr;
     for (int64_t i = near; i < present; ++i) rows[i] = static_cast<int32_t>(i);
@@ -78,20 +67,21 @@ void Neighbors::nearest(const float* queries, int64_t count, int64_t k, int32_t*
 
 bool Neighbors::nearest_to_many(const float* queries, int64_t count, int32_t* rows,
                                 float* squared) const {
-  if (backend_.nearest_to_many(index_.get(), queries, count, rows, squared)) {
+  if (kernels_.nearest_to_many(index_.get(), queries, count, rows, squared)) {
     for (int64_t i = 0; i < count && !rows_.empty(); ++i) rows[i] = rows_[rows[i]];
     return true;
   }
-  const FiniteRows finite(queries, count);
-  if (finite.count() == count) return false;
-  std::vector<int32_t> found(finite.count());
-  std::vector<float> distances(finite.count());
-  nearest(finite.xyz.data(), finite.count(), 1, found.data(), distances.data());
+  const auto finite = finite_rows(queries, count);
+  const auto some = static_cast<int64_t>(finite.size());
+  if (some == count) return false;
+  std::vector<int32_t> found(some);
+  std::vector<float> distances(some);
+  nearest(gathered(queries, finite).data(), some, 1, found.data(), distances.data());
   std::fill(rows, rows + count, rows_.empty() ? 0 : rows_[0]);
   std::fill(squared, squared + count, kInfinity);
-  for (int64_t i = 0; i < finite.count(); ++i) {
-    rows[finite.rows[i]] = found[i];
-    squared[finite.rows[i]] = distances[i];
+  for (int64_t i = 0; i < some; ++i) {
+    rows[finite[i]] = found[i];
+    squared[finite[i]] = distances[i];
   }
   return true;
 }
@@ -102,7 +92,7 @@ void Neighbors::within(const float* centers, int64_t count, float inner, float l
   for (int64_t q = 0; q < count; ++q, centers += 3, rows += k) {
     const bool searched = is_finite(centers) && finite_ > 0;
     const int64_t hits =
-        searched ? backend_.within(index_.get(), centers, inner, reach, k, rows) : 0;
+        searched ? kernels_.within(index_.get(), centers, inner, reach, k, rows) : 0;
     for (int64_t i = 0; i < hits && !rows_.empty(); ++i) rows[i] = rows_[rows[i]];
     std::fill(rows + hits, rows + k, hits > 0 ? rows[0] : 0);
     found[q] = static_cast<int32_t>(hits);

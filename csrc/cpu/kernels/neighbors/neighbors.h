@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "cpu/kernels/neighbors/backend.h"
+#include "cpu/kernels/levels/backend.h"
 
 #pragma GCC visibility push(default)
 namespace farpoint::cpu {
@@ -34,10 +34,10 @@ class Neighbors {
  private:
   using Index = std::unique_ptr<void, void (*)(void*)>;
 
-  // As `nearest` with k = 1; false, with nothing written, where that is faster query by query.
+  // As `nearest` with k = 1; false, the outputs undefined, where that is faster query by query.
   bool nearest_to_many(const float* queries, int64_t count, int32_t* rows, float* squared) const;
 
-  const SearchBackend& backend_;
+  const SearchKernels& kernels_;
   Index index_;  // of the finite rows
   int64_t points_, finite_ = 0;
   // The finite rows in order, then the others; empty where every row is finite.

@@ -1,7 +1,6 @@
 // k nearest neighbors and ball query with the instruction set FARPOINT_SIMD: see spatial/build.h.
 #pragma once
 
-#include "cpu/kernels/neighbors/backend.h"
 #include "cpu/kernels/neighbors/nearest_group.h"
 #include "cpu/kernels/spatial/build.h"
 
@@ -131,18 +130,23 @@ inline void nearest(const void* index, const float* query, int64_t k, float limi
 
 inline bool nearest_to_many(const void* index, const float* queries, int64_t count, int32_t* rows,
                             float* squared) {
-  constexpr int64_t kWorthSorting = 1024;
+  // Sorted piece by piece, in memory that stays in cache.
+  constexpr int64_t kWorthSorting = 1024, kPiece = 1 << 16;
   const Tree* const tree = static_cast<const Index*>(index)->tree;
   // Two operations of 8 lanes still pay, four do not.
   if (!tree || count < kWorthSorting || kRegisterBytes < 32) return false;
   Team team(1);
-  const TreePlan plan = {queries, count, kLeaf, queries, team, nullptr};
-  Tree sorted(plan);
-  if (Builder(plan, sorted).run() != Built::kDone) return false;
   const Leaf* near = tree->leaves;
-  for (int64_t i = 0; i < count; i += NearestGroup::kQueries) {
-    const Leaf& leaf = sorted.leaves[i / kLeaf];
-    near = &NearestGroup(*tree, leaf, static_cast<int>(i % kLeaf), *near).run(rows, squared);
+  for (int64_t first = 0; first < count; first += kPiece) {
+    const int64_t n = count - first < kPiece ? count - first : kPiece;
+    const float* const xyz = queries + 3 * first;
+    const TreePlan plan = {xyz, n, kLeaf, xyz, team, nullptr};
+    Tree sorted(plan);
+    if (Builder(plan, sorted).run() != Built::kDone) return false;
+    for (int64_t i = 0; i < n; i += NearestGroup::kQueries) {
+      NearestGroup group(*tree, sorted.leaves[i / kLeaf], static_cast<int>(i % kLeaf), *near);
+      near = &group.run(rows + first, squared + first);
+    }
   }
   return true;
 }

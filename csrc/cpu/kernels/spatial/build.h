@@ -7,7 +7,7 @@
 #pragma once
 
 #include "cpu/kernels/spatial/spatial_sort.h"
-#include "cpu/kernels/spatial/tree_storage.h"
+#include "cpu/kernels/spatial/tree.h"
 
 namespace farpoint::cpu::FARPOINT_SIMD {
 

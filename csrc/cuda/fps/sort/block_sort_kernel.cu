@@ -6,9 +6,9 @@
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/kernels.h"
 #include "cuda/fps/sort/cells.cuh"
-#include "cuda/fps/sort/leaves.cuh"
 #include "cuda/fps/sort/radix.cuh"
 #include "cuda/fps/sort/spatial_sort.h"
+#include "cuda/fps/tree/layout.cuh"
 
 namespace farpoint::cuda {
 namespace tree {
@@ -104,8 +104,7 @@ __global__ void __launch_bounds__(Sort::Tile::kThreads, Sort::kBlocks)
 
 template <class Sort>
 int run(const FpsBatch& batch, const Storage& storage, void* stream) {
-  const LaunchShape shape = {static_cast<unsigned>(batch.clouds), Sort::Tile::kThreads,
-                             sizeof(Sort)};
+  const LaunchShape shape = {batch.clouds, Sort::Tile::kThreads, sizeof(Sort)};
   return launch(sort_in_block<Sort>, shape, stream, batch, storage);
 }
 

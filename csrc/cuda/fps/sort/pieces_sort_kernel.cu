@@ -1,4 +1,4 @@
-// The rows of clouds in spatial order, each cloud by several blocks.
+// The rows of clouds in spatial order, each cloud by several blocks, and the leaves of them.
 //
 // Three passes over the code: a block counts the digits of its piece of a cloud, and then knows
 // from the counts of all pieces where its keys go. Keys move by tiles sorted in shared memory, so
@@ -12,6 +12,7 @@
 #include "cuda/fps/sort/cells.cuh"
 #include "cuda/fps/sort/radix.cuh"
 #include "cuda/fps/sort/spatial_sort.h"
+#include "cuda/fps/tree/layout.cuh"
 
 namespace farpoint::cuda::tree {
 
@@ -174,6 +175,24 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// By as many warps as there is room for: each of them waits for points that lie anywhere in its
+// cloud.
+constexpr int kLeafWarps = 8, kLeavesOfWarp = 4;
+
+__global__ void __launch_bounds__(kLeafWarps* kWarp)
+    make_leaves(FpsBatch batch, const int* order, Storage storage, int blocks) {
+  const int b = blockIdx.x / blocks;
+  const Cloud cloud = cloud_of(batch, b);
+  if (cloud.m == 0) return;
+  const int64_t first_of_cloud = first_leaf(cloud.first_row, b);
+  const int first = (blockIdx.x % blocks * kLeafWarps + warp_id()) * kLeavesOfWarp;
+  for (int leaf = first; leaf < first + kLeavesOfWarp && leaf * kLeaf < cloud.n; ++leaf) {
+    const int at = leaf * kLeaf + lane_id();
+    const int row = at < cloud.n ? order[cloud.first_row + at] : kNoRow;
+    put_leaf(storage, first_of_cloud + leaf, cloud, row);
+  }
+}
+
 }  // namespace
 
 // Enough blocks to fill the device twice, and a piece that is worth the counting.
@@ -192,7 +211,7 @@ size_t sort_counts_bytes(const FpsBatch& batch, int device) {
 
 int sort_by_pieces(const FpsBatch& batch, const SortStorage& storage, int device, void* stream) {
   const int pieces = sort_pieces(batch, device);
-  const LaunchShape plain = {static_cast<unsigned>(batch.clouds * pieces), kThreads};
+  const LaunchShape plain = {batch.clouds * pieces, kThreads};
   const LaunchShape counting = {plain.blocks, plain.threads, sizeof(Counts)};
   const LaunchShape moving = {plain.blocks, plain.threads, sizeof(Move)};
   int code = cudaMemsetAsync(storage.bounds, 0, sort_bounds_bytes(batch),
@@ -207,6 +226,15 @@ int sort_by_pieces(const FpsBatch& batch, const SortStorage& storage, int device
     std::swap(from, to);
   }
   return code;
+}
+
+int make_leaves_by_pieces(const FpsBatch& batch, const SortStorage& sort, const Storage& storage,
+                          int device, void* stream) {
+  if (const int code = sort_by_pieces(batch, sort, device, stream)) return code;
+  const int blocks =
+      static_cast<int>(ceil_div(batch.max_points, kLeaf * kLeafWarps * kLeavesOfWarp));
+  const LaunchShape shape = {batch.clouds * blocks, kLeafWarps * kWarp};
+  return launch(make_leaves, shape, stream, batch, sort.order, storage, blocks);
 }
 
 }  // namespace farpoint::cuda::tree

@@ -1,6 +1,7 @@
 // Where the pruning tree of a cloud lies in memory, and which leaves each warp of its block owns.
 #pragma once
 
+#include "cuda/common/launch.cuh"
 #include "cuda/fps/cloud.cuh"
 #include "cuda/fps/tree/node.cuh"
 
@@ -17,8 +18,6 @@ struct Storage {
   Box* boxes;                   // (leaves): of the finite points
   Node* nodes[kMaxLevels - 1];  // of leaves, and of such nodes; null where in shared memory
 };
-
-__host__ __device__ inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // A cloud's first leaf is known without a sum over the clouds before it.
 __host__ __device__ inline int64_t first_leaf(int64_t first_row, int64_t cloud) {
@@ -73,6 +72,19 @@ __device__ Share share_of(int warp, int warps) {
   // Nodes stay small where a warp has many: they spread over the warps of a group.
   const int apart = kLevels == 1 || warps < kGroup ? warps : kGroup;
   return {warp / apart * (kFan * apart) + warp % apart, apart, kFan * warps};
+}
+
+// Makes leaf `leaf` of the batch by a warp, from the row of each lane; kNoRow where there is none.
+__device__ inline void put_leaf(const Storage& storage, int64_t leaf, const Cloud& cloud, int row) {
+  row = warp_sorted(row);
+  const Point p = row != kNoRow ? cloud.point(row) : Point{0.0f, 0.0f, 0.0f};
+  const bool counts = row != kNoRow && all_finite(p);
+  Leaf& points = storage.leaves[leaf];
+  points.x[lane_id()] = p.x, points.y[lane_id()] = p.y, points.z[lane_id()] = p.z;
+  points.nearest[lane_id()] = counts ? infinity() : 0.0f;
+  storage.rows[leaf * kLeaf + lane_id()] = row;
+  const Box box = warp_box(p, counts);
+  if (lane_id() == 0) storage.boxes[leaf] = box;
 }
 
 }  // namespace farpoint::cuda::tree

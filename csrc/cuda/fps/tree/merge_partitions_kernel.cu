@@ -86,8 +86,7 @@ int merge_partitions(const FpsBatch& batch, const Storage& storage, const Partit
   const auto blocks = static_cast<unsigned>(batch.clouds * partitions.count * kBlocksOfPart);
   const int code = launch(merge, {blocks, kMergeWarps * kWarp}, stream, batch, partitions);
   if (code) return code;
-  const LaunchShape shape = {static_cast<unsigned>(batch.clouds), kFinishThreads,
-                             sizeof(TailShared)};
+  const LaunchShape shape = {batch.clouds, kFinishThreads, sizeof(TailShared)};
   return launch(finish_partitions, shape, stream, batch, storage, partitions);
 }
 

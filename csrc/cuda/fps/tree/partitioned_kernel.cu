@@ -7,7 +7,6 @@
 
 #include "cuda/common/launch.cuh"
 #include "cuda/fps/kernels.h"
-#include "cuda/fps/tree/build.cuh"
 #include "cuda/fps/tree/partitions.cuh"
 #include "cuda/fps/tree/peers.cuh"
 #include "cuda/fps/tree/picker.cuh"

@@ -6,8 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "cpu/kernels/fps/job.h"
-#include "cpu/kernels/spatial/simd_level.h"
+#include "cpu/kernels/levels/backend.h"
 
 namespace {
 
@@ -40,14 +39,6 @@ float coordinate(int kind, int row, int axis) {
     default:  // squared distances and surfaces that overflow
       return normal() * (row < 5 ? 1e30f : 1.f);
   }
-}
-
-const FpsBackend& backend() {
-#if defined(__x86_64__)
-  if (simd_level() == SimdLevel::kAvx512) return fps_avx512;
-  if (simd_level() == SimdLevel::kAvx2) return fps_avx2;
-#endif
-  return fps_plain;
 }
 
 struct Samples {

@@ -1,12 +1,27 @@
 // Run-time selection of the instruction set, from cpuid and FARPOINT_CPU_SIMD.
-#include "cpu/kernels/spatial/simd_level.h"
+#include "cpu/kernels/levels/simd_level.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <stdexcept>
 
+#include "cpu/kernels/levels/backend.h"
+
 namespace farpoint::cpu {
+
+namespace plain {
+extern const Backend kBackend;
+}
+#if defined(__x86_64__)
+namespace avx2 {
+extern const Backend kBackend;
+}
+namespace avx512 {
+extern const Backend kBackend;
+}
+#endif
+
 namespace {
 
 constexpr SimdLevel kLevels[] = {SimdLevel::kPlain, SimdLevel::kAvx2, SimdLevel::kAvx512};
@@ -46,15 +61,17 @@ SimdLevel simd_level() {
   return std::min(best, limit().load(std::memory_order_relaxed));
 }
 
+const Backend& backend() {
+#if defined(__x86_64__)
+  if (simd_level() == SimdLevel::kAvx512) return avx512::kBackend;
+  if (simd_level() == SimdLevel::kAvx2) return avx2::kBackend;
+#endif
+  return plain::kBackend;
+}
+
 const char* name_of(SimdLevel level) {
-  switch (level) {
-    case SimdLevel::kAvx512:
-      return "avx512";
-    case SimdLevel::kAvx2:
-      return "avx2";
-    default:
-      return "plain";
-  }
+  constexpr const char* kNames[] = {"plain", "avx2", "avx512"};
+  return kNames[static_cast<int>(level)];
 }
 
 void limit_simd(const std::string& name) { limit().store(named(name)); }

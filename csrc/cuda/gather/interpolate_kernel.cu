@@ -1,11 +1,39 @@
-// Kernels of the derivative of an interpolation in its weights. Blocks hold rows of features in
-// shared memory and take all rows in turn, so that sums over channels keep the CPU's order;
-// products are rounded before they are added, as there.
+// Kernels of an interpolation and of its derivative in the weights. Blocks hold rows of features in
+// shared memory, each read once; products are rounded before they are added, and sums over channels
+// keep their order, as on the CPU.
 #include "cuda/gather/rows.cuh"
-#include "cuda/interpolate/interpolate.h"
 
 namespace farpoint::cuda {
 namespace {
+
+constexpr int kMostThreads = 1024;
+
+// A thread holds the three corners of its point in registers.
+template <typename Value, typename Index>
+__global__ void __launch_bounds__(kMostThreads)
+    weigh_rows(const Value* features, const Index* idx, const Value* weight, Value* out,
+               InterpolateShape shape, RowTiling tiling) {
+  const auto [b, channel, split, rows] = row_part(tiling, shape.channels);
+  const int columns = static_cast<int>(shape.columns), threads = static_cast<int>(blockDim.x);
+  const int64_t first_row = b * shape.channels + channel;
+  Value* const held = &shared_as<Value>();
+  const Value* const source = features + first_row * columns;
+  for (int i = threadIdx.x; i < rows * columns; i += threads) held[i] = source[i];
+  __syncthreads();
+  for (int64_t n = split * threads + threadIdx.x; n < shape.points; n += tiling.splits * threads) {
+    const int64_t point = b * shape.points + n;
+    const auto corners = columns_at<kCorners>(idx + point * kCorners, columns);
+    const auto weights = vector_at<kCorners>(weight + point * kCorners);
+    for (int r = 0; r < rows; ++r) {
+      Value sum = 0;
+#pragma unroll
+      for (int k = 0; k < kCorners; ++k) {
+        sum += product(weights.at[k], held[r * columns + corners.at[k]]);
+      }
+      out[(first_row + r) * shape.points + n] = sum;
+    }
+  }
+}
 
 constexpr int kDotThreads = 512;
 template <typename Value>
@@ -129,12 +157,31 @@ DotTiling dot_tiling(const InterpolateShape& shape, int64_t row_bytes, int devic
   return best;
 }
 
-template <typename To>
-const To* as(const void* p) {
-  return static_cast<const To*>(p);
+}  // namespace
+
+bool interpolate_fits(const InterpolateShape& shape, RowTypes types, int device) {
+  const int64_t row_bytes = shape.columns * (types.wide_value ? 8 : 4);
+  return shape.corners == kCorners &&
+         row_bytes <= device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
 }
 
-}  // namespace
+int interpolate(const void* features, const void* idx, const void* weight, void* out,
+                const InterpolateShape& shape, RowTypes types, int device, void* stream) {
+  if (shape.batch * shape.channels * shape.points == 0) return cudaSuccess;
+  return with_types(types, [&](auto value, auto index) {
+    using Value = decltype(value);
+    using Index = decltype(index);
+    const int64_t row_bytes = shape.columns * int64_t{sizeof(Value)};
+    const RowTiling tiling =
+        row_tiling({shape.batch, shape.channels, shape.points, row_bytes,
+                    kCorners * int64_t{sizeof(Index) + sizeof(Value)}, sizeof(Value), kMostThreads},
+                   device);
+    const LaunchShape by_rows = {tiling.blocks, tiling.threads,
+                                 static_cast<size_t>(tiling.rows * row_bytes)};
+    return launch(weigh_rows<Value, Index>, by_rows, stream, features, idx,
+                  static_cast<const Value*>(weight), out, shape, tiling);
+  });
+}
 
 int interpolate_dot(const void* values, const void* features, const void* idx, void* out,
                     const InterpolateShape& shape, RowTypes types, int device, void* stream) {
@@ -143,20 +190,18 @@ int interpolate_dot(const void* values, const void* features, const void* idx, v
   return with_types(types, [&](auto value, auto index) {
     using Value = decltype(value);
     using Index = decltype(index);
-    const auto *v = as<Value>(values), *f = as<Value>(features);
-    Value* const to = static_cast<Value*>(out);
     const int64_t row_bytes = shape.columns * int64_t{sizeof(Value)};
     const DotTiling tiling = dot_tiling<Value>(shape, row_bytes, device);
     const int64_t apart = int64_t{tiling.tile()} * kCorners * 32;  // a sector for each corner
     if (row_bytes > apart || !interpolate_fits(shape, types, device)) {
-      const LaunchShape by_weight = {static_cast<unsigned>(ceil_div(weights, kThreads)), kThreads};
-      return launch(correlate<Value, Index>, by_weight, stream, v, f, as<Index>(idx), to, shape);
+      const LaunchShape by_weight = {ceil_div(weights, kThreads), kThreads};
+      return launch(correlate<Value, Index>, by_weight, stream, values, features, idx, out, shape);
     }
     const LaunchShape by_point = {
         static_cast<unsigned>(shape.batch * tiling.tiles), kDotThreads,
         static_cast<size_t>(std::max<int64_t>(tiling.rows_at_once * row_bytes,
                                               tiling.tile() * kCorners * sizeof(Value)))};
-    return launch(correlate_rows<Value, Index>, by_point, stream, v, f, as<Index>(idx), to, shape,
+    return launch(correlate_rows<Value, Index>, by_point, stream, values, features, idx, out, shape,
                   tiling);
   });
 }
