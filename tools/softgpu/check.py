@@ -58,7 +58,8 @@ SERVER_TESTS = (
     *("tests/e2e/test_methods.py", "tests/e2e/test_radius.py"),
     *("tests/e2e/models/test_encode.py", "tests/e2e/models/test_infer.py"),
     "tests/e2e/models/test_architectures.py::test_the_exported_encoder_says_what_encode_says",
-    *("tests/e2e/open_inference/test_inference.py", "tests/e2e/test_lifecycle.py"),
+    "tests/e2e/open_inference/test_inference.py",
+    "tests/e2e/test_lifecycle.py::test_a_signal_answers_every_accepted_request_and_exits_with_0",
     "tests/e2e/faults/test_bad_days.py::test_random_cancels_lose_and_double_nothing",
     "tests/e2e/faults/test_bad_days.py::test_sigterm_under_load_answers_what_was_accepted",
     # Clouds that PTX would be executed for minutes on.
@@ -66,8 +67,6 @@ SERVER_TESTS = (
     "not street_scan and not sensor_faster and not reader_who and not recorded_message "
     "and not foxglove and not in_pieces and not in_flight and not batch_ends_by_itself "
     "and not deadline_that_passed and not as_exact_as_unpacked "
-    # Of lifecycle, what has to do with a device.
-    "and not (test_lifecycle and not signal and not drain and not left_its) "
     # A server that is slow on a CPU alone.
     "and not hangs_in_encode "
     # An index out of range inside a program is an assertion of the device, which is lost.

@@ -12,7 +12,7 @@ import torch
 
 from farpoint_models import CheckpointError, DensityEncoder, EncoderConfig, load_encoder, weights
 from farpoint_models.programs import ProgramError, load_program
-from farpoint_models.programs.program import Flat
+from farpoint_models.programs.program import Flat, Program
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import SoloWork
@@ -80,7 +80,7 @@ async def _load_program(name: str, path: Path, engines: Sequence[Engine]) -> Loa
     runs: dict[torch.device, Flat] = {}
     row_ns, row_bytes = 0.0, ROW_BYTES
     for engine in engines:
-        runs[engine.device] = await asyncio.to_thread(program.on, engine.device)
+        runs[engine.device] = await asyncio.to_thread(_on_device, program, engine.device)
         loaded = LoadedProgram(name, program.manifest, runs, program.parameters)
         row_ns, used = await _run(engine, _trial_of(loaded))
         row_bytes = max(row_bytes, used)
@@ -109,6 +109,14 @@ class WarmUp(SoloWork[T]):
     def run(self, device: torch.device, pipeline: Pipeline[Any] | None) -> list[T]:
         """The result of the forward pass."""
         return [self.forward(device, pipeline)]
+
+
+def _on_device(program: Program, device: torch.device) -> Flat:
+    """A copy whose weights are ready: batches compute on a stream that does not wait for others."""
+    run = program.on(device)
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
+    return run
 
 
 def _warm_up_of(encoder: DensityEncoder) -> WarmUp[DensityEncoder]:
