@@ -68,7 +68,7 @@ def scaled(points: np.ndarray) -> Cloud:
 
 
 def halves(cloud: Cloud) -> tuple[Cloud, Cloud]:
-    """What lies before and behind a plane across its longer horizontal axis."""
+    """The parts before and behind a plane across its longer horizontal axis."""
     axis = int(np.ptp(cloud[:, 1]) > np.ptp(cloud[:, 0]))
     order = np.argsort(cloud[:, axis], kind="stable")
     middle = len(order) // 2

@@ -1,4 +1,4 @@
-// What public kernels do, as a baseline: one block per cloud, points and distances in global
+// The algorithm of public kernels, as a baseline: one block per cloud, points and distances in global
 // memory, a shared-memory tree with a barrier per level (Qi et al., PointNet++, NeurIPS 2017;
 // written anew after the structure of its CUDA code, without the test that skips points near the
 // origin).

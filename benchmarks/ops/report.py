@@ -26,7 +26,7 @@ def grouped(number: int) -> str:
 
 
 def heading(report: Row) -> str:
-    """What was measured on, for the top of a table or a plot."""
+    """The machine and versions, for the top of a table or a plot."""
     machine = report["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     return f"{machine['processor']}; Python {machine['python']}; {versions}; {machine['date']}."

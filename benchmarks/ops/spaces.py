@@ -44,7 +44,7 @@ def points_of(dimensions: int, n: int) -> Cloud:
 
 
 def torch_loop(points: Tensor, m: int) -> Tensor:
-    """What people write who have no such op."""
+    """The usual code without such an op."""
     nearest = torch.full((len(points),), torch.inf)
     rows = torch.zeros(m, dtype=torch.int64)
     for i in range(1, m):

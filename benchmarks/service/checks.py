@@ -12,7 +12,7 @@ ROUNDING = 1e-5
 
 
 class WrongAnswerError(Exception):
-    """What is wrong with an answer."""
+    """The fault of an answer."""
 
 
 def samples_of(reply: bytes) -> bytes:

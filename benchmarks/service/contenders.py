@@ -133,7 +133,7 @@ def peer_samples(
 
 
 def own_echoes(bare: Server, ours: Server, cloud: np.ndarray) -> list[Contender]:
-    """What comes back is the cloud, or one index."""
+    """The answer is the cloud, or one index."""
     sent = cloud.tobytes()
     whole = request(cloud, len(cloud), return_points=True)
     one = request(cloud, 1)

@@ -38,7 +38,7 @@ class PeerError(Exception):
 
 
 def output_of(*command: str, data: bytes = b"") -> str:
-    """What a command prints, given data on standard input.
+    """The output of a command, given data on standard input.
 
     Raises:
         PeerError: it fails, or takes too long.

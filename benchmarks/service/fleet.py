@@ -78,7 +78,7 @@ def _launch(peer: Peer, stack: ExitStack) -> Server:
 
 
 def _answers(contender: Contender) -> Exception | None:
-    """What is wrong with its answer, if anything is."""
+    """The fault of its answer, if there is one."""
     try:
         contender.check(once(contender))
     except Exception as error:

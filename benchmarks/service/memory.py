@@ -89,7 +89,7 @@ class Watch:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process has worked, in user and in kernel mode."""
+    """CPU time of a process, in user and in kernel mode."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -24,7 +24,7 @@ class Wire:
 
 
 def headed(cloud: np.ndarray, samples: int, height: int) -> bytes:
-    """What service_peers/sampling.py answers; no samples asks for the request back."""
+    """The answer of service_peers/sampling.py; no samples asks for the request back."""
     return HEADER.pack(samples, height) + cloud.tobytes()
 
 

@@ -166,7 +166,7 @@ class Soak:
             await asyncio.sleep(BREAK_S)
 
     def _check_rest(self) -> None:
-        """What calls hold ends with them."""
+        """Resources of calls end with them."""
         give_up = time.monotonic() + PATIENCE_S
         while any((left := self.server.left()).values()) and time.monotonic() < give_up:
             time.sleep(0.1)

@@ -52,7 +52,7 @@ IsRight = Callable[[bytes], bool]
 
 
 def retry_after_s(error: grpc.aio.AioRpcError) -> float | None:
-    """What a refusal says of when to try again; None if it says nothing."""
+    """The time to retry after, of a refusal; None if it names none."""
     packed = next(
         (value for key, value in error.trailing_metadata() if key == "grpc-status-details-bin"),
         b"",

@@ -34,7 +34,7 @@ LEFT = ("farpoint_calls", "farpoint_points_in_flight", "farpoint_bytes_in_flight
 
 @dataclass
 class Held:
-    """What some processes held at one moment."""
+    """Resources of some processes at one moment."""
 
     rss_mb: float
     descriptors: int

@@ -1,4 +1,4 @@
-"""What a soak found: how each call ended, latencies, faults, and growth of the processes."""
+"""Results of a soak: how each call ended, latencies, faults, and growth of the processes."""
 
 import statistics
 from array import array

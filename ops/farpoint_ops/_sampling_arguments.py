@@ -166,7 +166,7 @@ def _nonfinite(finite: Tensor) -> ValueError:
 
 @dataclass(frozen=True)
 class RaggedBatch:
-    """What the ragged op takes: tensors on the device of the points, sizes on the host."""
+    """Arguments of the ragged op: tensors on the device of the points, sizes on the host."""
 
     bounds: Tensor  # int64 (B + 1,)
     slots: Tensor  # int64 (B + 1,)

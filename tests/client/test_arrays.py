@@ -78,7 +78,7 @@ def test_a_batch_of_several_types_takes_the_widest(types, widest):
 
 
 class OnlyDLPack:
-    """What an array library without numpy support offers."""
+    """An array of a library without numpy support."""
 
     def __init__(self, array):
         self.array = array
@@ -91,7 +91,7 @@ class OnlyDLPack:
 
 
 class OnlyArray:
-    """What a data frame offers."""
+    """A data frame."""
 
     def __init__(self, array):
         self.array = array

@@ -55,7 +55,7 @@ class Taker:
         connection.shutdown(socket.SHUT_RDWR)
 
     def read(self, tensor) -> np.ndarray:
-        """What the tensor refers to."""
+        """The region that the tensor refers to."""
         with mmap.mmap(self.taken[tensor.shared_memory.region][1], 0, prot=mmap.PROT_READ) as data:
             size = int(np.prod(tensor.shape))
             flat = np.frombuffer(data[: 4 * size], "<f4", offset=tensor.shared_memory.offset)

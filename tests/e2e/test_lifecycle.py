@@ -1,4 +1,4 @@
-"""What a server shows of itself, and how it ends."""
+"""Start, health and end of a server process."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""What an operator sees of a running server: metrics, health over HTTP, traces, limits."""
+"""Observability of a running server: metrics, health over HTTP, traces, limits."""
 
 import signal
 import socket

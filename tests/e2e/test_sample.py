@@ -1,4 +1,4 @@
-"""What Sample answers: exact indices, and all that a caller asks for with them."""
+"""Answers of Sample: exact indices, and all that a caller asks for with them."""
 
 import numpy as np
 import pytest

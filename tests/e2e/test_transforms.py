@@ -28,7 +28,7 @@ def server():
 
 @pytest.fixture
 def both(server):
-    """What the two switches make of the same data, which is to be the same."""
+    """The outputs of the two switches for the same data, which have to be equal."""
 
     def sample(data, **options):
         local = FarthestPointSample(M, **options)(data)

@@ -1,4 +1,4 @@
-"""What a caller of the encoder may rely on."""
+"""Promises of the encoder to its callers."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What is refused of a program, each in one sentence; and that nothing is unpickled."""
+"""Refusals of programs, each in one sentence; nothing is unpickled."""
 
 import io
 import json

@@ -30,7 +30,7 @@ def add(folder: Path, *minors: str) -> None:
 
 @pytest.fixture(params=["checkout", "installed"])
 def command(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What to run, in a checkout and where the package is installed."""
+    """The command to run, in a checkout and where the package is installed."""
     package = tmp_path / "checkout" / "ops" / "farpoint_ops"
     package.mkdir(parents=True)
     monkeypatch.setattr(_load, "__file__", str(package / "_load.py"))

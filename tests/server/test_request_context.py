@@ -1,4 +1,4 @@
-"""What is known of a request: bound once, merged into lines, apart for the requests of a stream."""
+"""Context of a request: bound once, merged into lines, apart for the requests of a stream."""
 
 import asyncio
 

@@ -35,7 +35,7 @@ def site_packages() -> Path:
 
 
 def requirements() -> list[str]:
-    """What the packages of this repository need, without themselves and torch."""
+    """The requirements of this repository's packages, without themselves and torch."""
     found: list[str] = []
     for package in PACKAGES:
         project = tomllib.loads((ROOT / package / "pyproject.toml").read_text())["project"]

@@ -1,4 +1,4 @@
-// What the runtime, the executor of kernels and torch's ops on the CPU share.
+// The interface between the runtime, the executor of kernels and torch's ops on the CPU.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@ from sampling import answer
 
 
 class Reply(bytes):
-    """What Ray Serve asks of a reply: it need not be a protobuf message."""
+    """The interface of a reply in Ray Serve, which need not be a protobuf message."""
 
     def SerializeToString(self) -> bytes:  # noqa: N802 - protobuf's name
         return bytes(self)

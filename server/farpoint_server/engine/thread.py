@@ -136,7 +136,7 @@ class EngineThread:
 
     @property
     def calls(self) -> int:
-        """What the thread has to do; it does not change until the event loop goes on."""
+        """Calls that have not ended; the number does not change until the event loop goes on."""
         return self._unsettled
 
     def call(self, function: Callable[[], T]) -> "asyncio.Future[T]":

@@ -60,7 +60,7 @@ class Telemetry:
         return http.health_routes(self._is_serving, self._others)
 
     def exposition(self) -> bytes:
-        """What /metrics shows of this process alone."""
+        """The exposition of this process alone."""
         return generate_latest(self._registry)
 
     def add_gauge(self, name: str, text: str, read: Callable[[], float]) -> None:

@@ -141,7 +141,7 @@ class Child:
         self.signal(signal.SIGKILL)
 
     def _fault(self) -> str | None:
-        """What is wrong with the process for too long."""
+        """The fault that the process has had for too long."""
         if self._starting > MAX_START:
             return "process did not start in time"
         if self._frozen > MAX_FROZEN or self._stuck > MAX_STUCK:

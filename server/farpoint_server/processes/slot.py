@@ -97,7 +97,7 @@ def to_environment(slot: ProcessSlot, settings: Settings) -> dict[str, str]:
 def from_environment(
     environment: MutableMapping[str, str] = os.environ,
 ) -> tuple[ProcessSlot, Settings] | None:
-    """What a supervisor said when it started this program; None if none did.
+    """The slot and settings that a supervisor gave this program; None without a supervisor.
 
     The variable is taken out, so that programs that this one starts are no processes of the server.
     """

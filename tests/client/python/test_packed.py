@@ -81,7 +81,7 @@ def test_a_message_of_foxglove_as_protobuf_has_it():
 
 
 def foxglove_class() -> type[Message]:
-    """What protoc makes of foxglove/PointCloud.proto, but for stamp, frame and pose."""
+    """The class that protoc makes of foxglove/PointCloud.proto, but for stamp, frame and pose."""
     kind = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name="foxglove/PointCloud.proto", package="foxglove", syntax="proto3"

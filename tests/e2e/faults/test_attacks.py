@@ -35,7 +35,7 @@ def peers(address: str, count: int, window: int = 0) -> Iterator[list[RawPeer]]:
 
 
 async def ask_at_once(address: str, calls: int, connections: int) -> list[grpc.aio.AioRpcError]:
-    """What went wrong with so many calls."""
+    """The faults of so many calls."""
     channels = [grpc.aio.insecure_channel(address, options=OWN) for _ in range(connections)]
     sends = [channel.unary_unary(SAMPLE) for channel in channels]
     answers = await asyncio.gather(

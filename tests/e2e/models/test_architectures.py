@@ -142,7 +142,7 @@ def inputs_of(manifest: Manifest, sizes: tuple[int, ...]) -> dict[str, list[np.n
 
 
 def eager(module: nn.Module, manifest: Manifest, one: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """What the module makes of one cloud, rows first."""
+    """The output of the module for one cloud, rows first."""
     arguments = []
     for spec in manifest.inputs:
         if spec.role is Role.LENGTHS:

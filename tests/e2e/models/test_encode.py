@@ -72,7 +72,7 @@ def admin(model_server) -> Iterator[farpoint.Client]:
 
 
 def features(encoder: DensityEncoder, points: np.ndarray, attributes=None) -> list[np.ndarray]:
-    """What the module itself says, in this process."""
+    """The output of the module itself, in this process."""
     with torch.inference_mode():
         extra = None if attributes is None else torch.from_numpy(attributes)[None].mT
         stages = encoder(torch.from_numpy(points)[None], extra)

@@ -19,7 +19,7 @@ def tensor(name: str, array: np.ndarray) -> Any:
 
 
 def datatype_of(array: np.ndarray) -> str:
-    """What the protocol calls the elements of an array."""
+    """The protocol's name of an array's elements."""
     kinds = {"f": "FP", "i": "INT", "u": "UINT"}
     return "BOOL" if array.dtype == bool else f"{kinds[array.dtype.kind]}{array.itemsize * 8}"
 

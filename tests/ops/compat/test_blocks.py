@@ -177,7 +177,7 @@ class SetAbstraction(nn.Module):
 
 
 class OwnGrouper(nn.Module):
-    """What many copies of pointnet2 do themselves, a subtraction in place included."""
+    """The code of many copies of pointnet2, a subtraction in place included."""
 
     def __init__(self, library: Library, radius: float, nsample: int) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ def cloud() -> Tensor:
 
 @pytest.fixture(autouse=True)
 def _ctrl_c() -> Iterator[None]:
-    """What Python does on Ctrl-C, also where a shell has had it ignored."""
+    """Python's handler of Ctrl-C, also where a shell has had it ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

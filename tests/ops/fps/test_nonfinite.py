@@ -1,4 +1,4 @@
-"""What furthest point sampling does about points that are not finite, as it is told."""
+"""Farthest point sampling of clouds with points that are not finite: refused or skipped."""
 
 import pytest
 import torch

@@ -95,7 +95,7 @@ def tensor(points: np.ndarray) -> tensor_pb2.Tensor:
 
 
 def as_points(columns: list[np.ndarray]) -> np.ndarray:
-    """What a client makes of an array of such numbers."""
+    """A client's tensor of an array of such numbers."""
     stacked = np.stack(columns, axis=1)
     if stacked.dtype.kind in "iu":
         return stacked.astype(np.float32 if stacked.dtype.itemsize <= 2 else np.float64)

@@ -1,4 +1,4 @@
-"""What one SampleRequest may hold, and which field is named when it holds more."""
+"""Bounds of a SampleRequest, and the field that is named beyond them."""
 
 import re
 

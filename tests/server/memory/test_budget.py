@@ -1,4 +1,4 @@
-"""What a device can give to a batch, at its bounds, and what the operator's options make of it."""
+"""Memory that a device can give to a batch, at its bounds, by the operator's options."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""What a log line has, whoever logs it."""
+"""Fields of log lines, of any library that logs."""
 
 import io
 import json

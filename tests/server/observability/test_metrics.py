@@ -1,4 +1,4 @@
-"""What is counted of calls and batches, and what is shown of memory."""
+"""Metrics of calls, batches and memory."""
 
 import asyncio
 import re

@@ -51,7 +51,7 @@ def test_a_failed_request_gives_back_what_it_held():
 
 @contextmanager
 def called_by(name: str):
-    """What runs inside is of this caller's request."""
+    """The block runs as this caller's request."""
     before = request_context.caller.get()
     request_context.caller.set(name)
     try:

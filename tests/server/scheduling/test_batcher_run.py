@@ -1,4 +1,4 @@
-"""What a batcher does at once, what it predicts, and what it learns from; by a clock of our own."""
+"""Batches that run at once, predictions and their learning, by an injected clock."""
 
 import asyncio
 

@@ -24,7 +24,7 @@ METHOD = "/farpoint.test.Service/Method"
 
 
 class Message:
-    """What the handler has read; bytes themselves cannot be watched."""
+    """The message of the handler; bytes themselves cannot be watched."""
 
 
 async def refuse(message):  # noqa: ARG001

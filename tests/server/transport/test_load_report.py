@@ -1,4 +1,4 @@
-"""What answers say of a server's load."""
+"""Load reports in answers."""
 
 import grpc
 import pytest

@@ -1,4 +1,4 @@
-"""What is said of an address that cannot be bound, and which messages a server takes."""
+"""Errors of addresses that cannot be bound, and messages that a server takes."""
 
 import socket
 

@@ -1,4 +1,4 @@
-// What the block of one partition knows of the others, and what it publishes to them.
+// The knowledge that blocks of one cloud's partitions have of one another, and publish.
 //
 // A part may take its farthest point as soon as no other part can still change it: as soon as none
 // that has a box nearer to the point than the point is to the samples may still take a sample

@@ -30,7 +30,7 @@ class Trip:
             return self.pipeline.submit(batch, kernel, lambda outputs: outputs)
 
     def check(self) -> None:
-        """What holds at any moment."""
+        """The invariants at any moment."""
         assert not self.device.races
         assert len(self.device.pinned_sizes) <= MOST_BUFFERS
         assert self.pipeline.in_flight <= DEPTH

@@ -271,7 +271,7 @@ async def test_answers_that_are_not_read_make_room_when_they_are_late_or_of_anot
 
 
 async def test_many_small_chunks_do_not_hold_the_event_loop(served, monkeypatch):
-    """What is parsed at a time is bounded: 200 000 chunks took 0.26 s in steps of asyncio's."""
+    """Parsing at a time is bounded: 200 000 chunks took 0.26 s in steps of asyncio's."""
     steps, handle = [], BoundedConnection.handle_events
 
     def record(one):

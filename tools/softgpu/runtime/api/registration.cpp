@@ -1,4 +1,4 @@
-// What the host code of nvcc calls (crt/host_runtime.h): kernels and variables of a library.
+// The calls of nvcc's host code (crt/host_runtime.h): kernels and variables of a library.
 #include <cstdlib>
 #include <cstring>
 

@@ -1,4 +1,4 @@
-// What the executor of kernels and torch's ops on the CPU call of the runtime; see softgpu.h.
+// The runtime's functions for the executor of kernels and torch's ops on the CPU; see softgpu.h.
 #include "softgpu.h"
 
 #include "memory.h"
