@@ -147,20 +147,12 @@ def farthest_point_sample(
     own gather does. On a GPU all m points are sampled and the answer is cut at the radius.
     """
     check_tensor("xyz", xyz)
-    if max_samples is not None:
-        if radius is None or num_samples is not None:
-            raise TypeError("max_samples: expected a radius with it, and no num_samples")
-        num_samples = max_samples
-    if num_samples is None:
-        if radius is None:
-            raise TypeError("num_samples: expected an integer, or a radius without one")
-        if lengths is not None:
-            return _sample_to_radius(
-                *(xyz, lengths, start, generator, radius, nonfinite, return_distances)
-            )
-        num_samples = dense_shape(xyz, "xyz")[1]
-    samples = integer("num_samples", num_samples)
-    sizes = check_lengths("lengths", lengths, xyz, low=samples)
+    if num_samples is None and max_samples is None and radius is not None and lengths is not None:
+        return _sample_to_radius(
+            *(xyz, lengths, start, generator, radius, nonfinite, return_distances)
+        )
+    num_samples = _most_samples(xyz, num_samples, max_samples, has_radius=radius is not None)
+    sizes = check_lengths("lengths", lengths, xyz, low=num_samples)
     if nonfinite != "last":
         check_nonfinite(nonfinite)
         if nonfinite == "reject":
@@ -169,23 +161,44 @@ def farthest_point_sample(
     limits = None if radius is None else radii(radius, xyz, xyz.size(0))
     try:
         indices, distances = torch.ops.farpoint.furthest_point_sample(
-            xyz, samples, starts, sizes, return_distances, limits
+            xyz, num_samples, starts, sizes, return_distances, limits
         )
     except RuntimeError as error:
         reraise(error)
     if nonfinite == "ignore":
-        last = indices[:, -1 if radius is None else 0].long()
-        picked = xyz.gather(1, last[:, None, None].expand(-1, 1, xyz.size(2)))[:, 0]
-        wanted = torch.full_like(last, samples if radius is None else 1)
-        require_finite(picked, lambda: _finite_in_use(xyz, sizes), wanted)
+        _require_finite_samples(xyz, sizes, indices, num_samples if radius is None else 1)
     if radius is None:
         return (indices, distances) if return_distances else indices
+    answer = [indices, distances] if return_distances else [indices]
     kept = indices >= 0
     if max_samples is not None:
-        return (indices, *([distances] if return_distances else []), kept.sum(1))
+        return (*answer, kept.sum(1))
     reject_vmap(indices)
-    offsets = pad(kept.sum(1).cumsum(0), (1, 0))
-    return (indices[kept], *([distances[kept]] if return_distances else []), offsets)
+    return (*(each[kept] for each in answer), pad(kept.sum(1).cumsum(0), (1, 0)))
+
+
+def _require_finite_samples(
+    xyz: Tensor, sizes: Tensor | None, indices: Tensor, wanted: int
+) -> None:
+    """A cloud with fewer finite points than `wanted` is a ValueError."""
+    last = indices[:, wanted - 1].long()
+    picked = xyz.gather(1, last[:, None, None].expand(-1, 1, xyz.size(2)))[:, 0]
+    require_finite(picked, lambda: _finite_in_use(xyz, sizes), torch.full_like(last, wanted))
+
+
+def _most_samples(
+    xyz: Tensor, num_samples: int | None, max_samples: int | None, *, has_radius: bool
+) -> int:
+    """The points that a cloud is sampled to at most."""
+    if max_samples is not None:
+        if not has_radius or num_samples is not None:
+            raise TypeError("max_samples: expected a radius with it, and no num_samples")
+        num_samples = max_samples
+    elif num_samples is None:
+        if not has_radius:
+            raise TypeError("num_samples: expected an integer, or a radius without one")
+        num_samples = dense_shape(xyz, "xyz")[1]
+    return integer("num_samples", num_samples)
 
 
 def _sample_to_radius(
@@ -296,8 +309,7 @@ def farthest_point_sample_ragged(
     as a tensor where `torch._dynamo.config.capture_scalar_outputs` is on.
     """
     batch = ragged_batch(xyz, offsets, num_samples, start, generator)
-    if nonfinite != "last":
-        check_nonfinite(nonfinite)
+    check_nonfinite(nonfinite)
     if nonfinite == "reject":
         reject_nonfinite(xyz, lambda: None)
     limits = None if radius is None else radii(radius, xyz, len(batch.slots) - 1)
@@ -318,9 +330,8 @@ def farthest_point_sample_ragged(
     if radius is None:
         return (indices, distances) if return_distances else indices
     reject_vmap(indices)
-    kept = indices >= 0
-    ends = pad(kept.cumsum(0), (1, 0))[batch.slots]
-    return (indices[kept], *([distances[kept]] if return_distances else []), ends)
+    answer, kept = [indices, distances] if return_distances else [indices], indices >= 0
+    return (*(each[kept] for each in answer), pad(kept.cumsum(0), (1, 0))[batch.slots])
 
 
 def farthest_point_sample_with_distances(

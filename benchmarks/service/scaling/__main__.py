@@ -99,6 +99,15 @@ def start(count: int, stack: ExitStack, folder: str) -> Server:
     return server
 
 
+def medians(rows: list[Row], base: list[Row]) -> Row:
+    """The median of each figure, and of its ratio to the base of the same round."""
+    row = {key: median(each[key] for each in rows) for key in rows[0]}
+    for key in ("per_s", "cpu_ms", "bound_per_s"):
+        pairs = zip(rows, base, strict=True)
+        row[f"{key}_ratio"] = median(a[key] / b[key] for a, b in pairs)
+    return row
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--processes", default="1,2")
@@ -124,13 +133,8 @@ def main() -> None:
                 for count in counts[:: -1 if number % 2 else 1]:
                     turn = measure(servers[count], data, options.callers, options.seconds, cores)
                     turns[count].append(turn)
-            one = turns[counts[0]]
             for count in counts:
-                rows = turns[count]
-                row = {key: median(each[key] for each in rows) for key in rows[0]}
-                for key in ("per_s", "cpu_ms", "bound_per_s"):
-                    pairs = zip(rows, one, strict=True)
-                    row[f"{key}_ratio"] = median(a[key] / b[key] for a, b in pairs)
+                row = medians(turns[count], turns[counts[0]])
                 row |= {"points": points, "samples": samples, "processes": count}
                 report["rows"].append(row)
                 print(json.dumps({key: round(value, 3) for key, value in row.items()}), flush=True)

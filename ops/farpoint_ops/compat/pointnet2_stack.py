@@ -185,6 +185,13 @@ def three_nn_for_vector_pool_by_two_step(
     return squared.sqrt(), found.int(), torch.tensor(-(-len(query) // max(1, len(new_xyz))))
 
 
+def _cells(local: Tensor, query: Tensor, reach: float, grid: tuple[int, int, int]) -> Tensor:
+    """The cell of each neighbor in the grid of its new point, counted over all new points."""
+    sizes = local.new_tensor(grid)
+    x, y, z = ((local + reach) / (2 * reach / sizes)).floor().minimum(sizes - 1).long().unbind(1)
+    return ((query * grid[0] + x) * grid[1] + y) * grid[2] + z
+
+
 def vector_pool_with_voxel_query_op(
     support_xyz: Tensor,
     xyz_batch_cnt: Tensor,
@@ -217,14 +224,12 @@ def vector_pool_with_voxel_query_op(
             f"support_features: expected a multiple of {num_c_out_each_grid} channels, "
             f"got {channels}"
         )
-    grids = new_xyz.new_tensor([num_grid_x, num_grid_y, num_grid_z])
-    total, reach = num_grid_x * num_grid_y * num_grid_z, max_neighbour_distance
+    reach, total = max_neighbour_distance, num_grid_x * num_grid_y * num_grid_z
     query, row = _around(
         support_xyz, xyz_batch_cnt, new_xyz, new_xyz_batch_cnt, reach, neighbor_type
     )
     local = (support_xyz[row] - new_xyz[query]).detach()
-    x, y, z = ((local + reach) / (2 * reach / grids)).floor().minimum(grids - 1).long().unbind(1)
-    cell = ((query * num_grid_x + x) * num_grid_y + y) * num_grid_z + z
+    cell = _cells(local, query, reach, (num_grid_x, num_grid_y, num_grid_z))
     order = torch.arange(len(cell), device=cell.device)
     if pooling_type:
         first = torch.full((len(new_xyz) * total,), len(cell), device=cell.device)

@@ -126,6 +126,22 @@ def message(typestore, points, order="<", padding=0):
     )
 
 
+def write_recording(writer, typestore, serialize, clouds):
+    """Clouds on /front, the second of big-endian numbers, and words on /words."""
+    with writer:
+        kinds = ("sensor_msgs/msg/PointCloud2", "std_msgs/msg/String")
+        front, words = (
+            writer.add_connection(t, k, typestore=typestore)
+            for t, k in zip(("/front", "/words"), kinds, strict=True)
+        )
+        for i, points in enumerate(clouds):
+            order = ">" if i == 1 else "<"
+            made = message(typestore, points, order, padding=8 * i)
+            writer.write(front, i, serialize(made, kinds[0]))
+            word = typestore.types["std_msgs/msg/String"]("hello")
+            writer.write(words, i, serialize(word, kinds[1]))
+
+
 @pytest.mark.parametrize("kind", ["folder of sqlite3", "db3", "mcap", "bag"])
 def test_recordings(tmp_path, kind):
     rosbags = pytest.importorskip("rosbags.highlevel")
@@ -143,18 +159,7 @@ def test_recordings(tmp_path, kind):
         plugin = rosbag2.StoragePlugin.MCAP if kind == "mcap" else rosbag2.StoragePlugin.SQLITE3
         writer = rosbag2.Writer(path, version=9, storage_plugin=plugin)
         serialize = typestore.serialize_cdr
-    with writer:
-        kinds = ("sensor_msgs/msg/PointCloud2", "std_msgs/msg/String")
-        front, words = (
-            writer.add_connection(t, k, typestore=typestore)
-            for t, k in zip(("/front", "/words"), kinds, strict=True)
-        )
-        for i, points in enumerate(clouds):
-            order = ">" if i == 1 else "<"
-            made = message(typestore, points, order, padding=8 * i)
-            writer.write(front, i, serialize(made, kinds[0]))
-            word = typestore.types["std_msgs/msg/String"]("hello")
-            writer.write(words, i, serialize(word, kinds[1]))
+    write_recording(writer, typestore, serialize, clouds)
     if kind in ("db3", "mcap"):
         path = next(path.glob(f"*.{kind}"))
     for i, points in enumerate(clouds):
