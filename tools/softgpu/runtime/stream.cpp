@@ -74,6 +74,7 @@ void work(Stream* stream) {
     queued = {};
     const std::lock_guard<std::mutex> held(stream->lock);
     ++stream->done;
+    stream->unfinished.pop_front();
     stream->changed.notify_all();
   }
 }
@@ -82,6 +83,7 @@ void work(Stream* stream) {
 void put(Stream* stream, Queued queued) {
   const std::lock_guard<std::mutex> held(stream->lock);
   ++stream->queued;
+  stream->unfinished.push_back(queued.work ? queued.work->number : next_number());
   stream->queue.push_back(std::move(queued));
   if (!stream->started) std::thread(work, stream).detach();
   stream->started = true;
@@ -167,6 +169,15 @@ Stream* stream_of(cudaStream_t handle, int device) {
 bool is_idle(Stream* stream) {
   const std::lock_guard<std::mutex> held(stream->lock);
   return stream->done >= stream->queued;
+}
+
+uint64_t oldest_unfinished() {
+  uint64_t oldest = next_number();
+  for (Stream* stream : streams) {
+    const std::lock_guard<std::mutex> held(stream->lock);
+    if (!stream->unfinished.empty()) oldest = std::min(oldest, stream->unfinished.front());
+  }
+  return oldest;
 }
 
 WorkPointer enqueue(Stream* stream, const std::string& what, Run run, std::function<void()> after,

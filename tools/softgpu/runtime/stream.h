@@ -33,6 +33,7 @@ struct Stream {
   std::mutex lock;
   std::condition_variable changed;
   std::deque<Queued> queue;
+  std::deque<uint64_t> unfinished;  // numbers of the work in the queue and of what runs
   uint64_t queued = 0, done = 0;
   bool started = false, ended = false;
 };
@@ -58,6 +59,8 @@ cudaError_t destroy_stream(Stream* stream);
 // Null for a handle of no stream. Without a handle, the default stream of a device.
 Stream* stream_of(cudaStream_t handle, int device = current_device);
 bool is_idle(Stream* stream);
+// All work with a lower number has ended, on every stream. Under `big`.
+uint64_t oldest_unfinished();
 
 // Queues work; `after` runs on the stream's thread once it ended. `number` is that of an earlier
 // call which this one repeats. Work without a name is the runtime's own and keeps no stack.

@@ -1,6 +1,8 @@
 // The runtime's functions for the executor of kernels and torch's ops on the CPU; see softgpu.h.
 #include "softgpu.h"
 
+#include <algorithm>
+
 #include "memory.h"
 #include "stream.h"
 
@@ -40,7 +42,10 @@ void end_block(Allocation& allocation, std::map<uintptr_t, Block>::iterator bloc
   auto& dead = allocation.dead;
   dead.push_back(block->second);
   allocation.blocks.erase(block);
-  if (dead.size() > kMostDead) dead.erase(dead.begin(), dead.begin() + kMostDead / 2);
+  if (dead.size() % kMostDead) return;
+  const uint64_t oldest = oldest_unfinished();  // work before the end of a block may still use it
+  const auto is_over = [oldest](const Block& block) { return block.died <= oldest; };
+  dead.erase(std::remove_if(dead.begin(), dead.end(), is_over), dead.end());
 }
 
 }  // namespace
