@@ -81,9 +81,10 @@ void work(Stream* stream) {
 
 // Threads start with their first work: torch makes 32 streams at a time.
 void put(Stream* stream, Queued queued) {
+  const uint64_t number = queued.work ? queued.work->number : next_number();
   const std::lock_guard<std::mutex> held(stream->lock);
   ++stream->queued;
-  stream->unfinished.push_back(queued.work ? queued.work->number : next_number());
+  stream->unfinished.push_back(number);
   stream->queue.push_back(std::move(queued));
   if (!stream->started) std::thread(work, stream).detach();
   stream->started = true;
