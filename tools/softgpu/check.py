@@ -59,7 +59,6 @@ SERVER_TESTS = (
     *("tests/e2e/models/test_encode.py", "tests/e2e/models/test_infer.py"),
     "tests/e2e/models/test_architectures.py::test_the_exported_encoder_says_what_encode_says",
     "tests/e2e/open_inference/test_inference.py",
-    "tests/e2e/test_lifecycle.py::test_a_signal_answers_every_accepted_request_and_exits_with_0",
     "tests/e2e/faults/test_bad_days.py::test_random_cancels_lose_and_double_nothing",
     "tests/e2e/faults/test_bad_days.py::test_sigterm_under_load_answers_what_was_accepted",
     # Clouds that PTX would be executed for minutes on.
