@@ -127,7 +127,7 @@ class Caller:
                 outcome = "answered"
             elif status == HTTPStatus.TOO_MANY_REQUESTS:
                 outcome = "refused"
-        is_cut = outcome == "lost" or "UNAVAILABLE" in detail or "unavailable" in detail
+        is_cut = outcome == "lost" or detail.startswith("status 503")
         if is_cut and self._server.interrupts(begun):
             outcome = "interrupted"
         if outcome != "answered":

@@ -61,7 +61,7 @@ class HttpPeer:
 
     async def post(self, address: str, path: str, kind: str, body: bytes, request_id: str) -> Any:
         """Status and body of the answer; raises OSError or EOFError if the connection is lost."""
-        if self._streams is None:
+        if self._streams is None or self._streams[0].at_eof():
             host, _, port = address.rpartition(":")
             self._streams = await asyncio.open_connection(host, int(port))
         reader, writer = self._streams
