@@ -4,8 +4,8 @@ from concurrent import futures
 
 import grpc
 import pytest
-from tests.support.certificates import issue
 from tests.support.command import run_farpoint
+from tests.support.servers.certificates import issue
 
 import farpoint
 from farpoint._connection.security import read_security

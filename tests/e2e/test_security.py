@@ -7,8 +7,8 @@ import grpc
 import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tests.support.certificates import Files, issue
 from tests.support.messages import sample_request
+from tests.support.servers.certificates import Files, issue
 from tests.support.servers.server_process import RunningServer
 
 import farpoint

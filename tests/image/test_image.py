@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 import pytest
 from tests.support.brute_force import furthest_points
-from tests.support.certificates import issue
+from tests.support.servers.certificates import issue
 
 import farpoint
 

@@ -26,7 +26,7 @@ from farpoint_server.transport.health import Health
 
 Metrics: TypeAlias = Callable[[str], BatchMetrics]
 # Batches at a time on a CPU; each takes memory.
-MOST_AT_ONCE = 8
+MAX_AT_ONCE = 8
 
 
 class Compute:
@@ -137,7 +137,7 @@ def _make_engines(settings: Settings, slot: ProcessSlot, allocator_settings: str
         )
     # Unless the settings say how the cores are used.
     is_shared = not settings.cpu_threads and chosen == [torch.device("cpu")]
-    at_once = min(threads, MOST_AT_ONCE) if is_shared else 1
+    at_once = min(threads, MAX_AT_ONCE) if is_shared else 1
     engines = []
     for device in chosen:
         memory, background = managers[device], None

@@ -6,7 +6,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from tests.support.certificates import Files, issue
+from tests.support.servers.certificates import Files, issue
 from tests.support.servers.http_caller import HTTP, PATIENCE_S, HttpCaller
 from tests.support.servers.server_process import RunningServer
 

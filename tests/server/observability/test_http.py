@@ -4,7 +4,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
-from tests.support.asgi import ask
+from tests.support.servers.asgi import ask
 
 from farpoint_server.observability.http import routes
 

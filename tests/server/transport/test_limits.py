@@ -208,7 +208,7 @@ async def test_a_peer_has_the_timeout_and_the_time_that_the_size_takes(cut, cloc
     refusals: list[str] = []
     sending = Outgoing(Admission(1, 1, 1), 10, bytes_per_s=100, count_refusal=refusals.append)
     sending.begin(sending.hold(Peer(), 500))
-    sending.hold(Peer(), 0)  # made and not given to gRPC yet: it waits for nobody
+    sending.hold(Peer(), 0)  # made and not given to gRPC yet: it waits for no peer
     clock[0] += 14.9
     sending._look()
     assert (cut, refusals) == ([], [])

@@ -2,7 +2,7 @@
 
 import grpc
 import pytest
-from tests.support.certificates import issue
+from tests.support.servers.certificates import issue
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import SecretsUnusableError

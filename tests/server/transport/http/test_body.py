@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from starlette.datastructures import Headers
-from tests.support.asgi import AsgiCaller
+from tests.support.servers.asgi import AsgiCaller
 
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.scheduling.admission import Admission

@@ -2,7 +2,7 @@
 
 import pytest
 from starlette.responses import PlainTextResponse
-from tests.support.asgi import ask
+from tests.support.servers.asgi import ask
 
 from farpoint_server.transport.http.origins import ALLOWED, EXPOSED, guard
 

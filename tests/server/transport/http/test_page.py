@@ -3,7 +3,7 @@
 import gzip
 
 import pytest
-from tests.support.asgi import ask
+from tests.support.servers.asgi import ask
 
 from farpoint_server.transport.http.page import SECURITY, PageApp
 
