@@ -1,19 +1,16 @@
 """Every instruction set, tree depth and number of threads samples the same bits on the CPU."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-import numpy as np
 import pytest
 import torch
-from tests.support.clouds import street_scan, whole_street_scan
+from tests.support.clouds import street_scan
 from tests.support.tensors import assert_same
 from torch import Tensor
 
 from farpoint_ops import farthest_point_sample, reference
 
-POINTS = 60_000
 THREADS = (2, 3, 7)
-Rng = np.random.Generator
 cpu_simd = torch.ops.farpoint._cpu_simd
 
 
@@ -22,82 +19,6 @@ def restored_threads() -> Iterator[None]:
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
-
-
-def _scan(_: Rng) -> np.ndarray:
-    return street_scan()[:, :3]
-
-
-def _whole_scan(_: Rng) -> np.ndarray:
-    return whole_street_scan()[:, :3]
-
-
-def _three_levels(rng: Rng) -> np.ndarray:
-    return rng.normal(size=(70_001, 3)) * [30, 10, 1]
-
-
-def _lattice(rng: Rng) -> np.ndarray:
-    """Masses of ties in every node of the tree, and across every border between parts."""
-    grid = np.stack(np.meshgrid(*[np.arange(40)] * 3), -1).reshape(-1, 3)
-    return rng.permutation(grid)[:POINTS]
-
-
-def _duplicates(rng: Rng) -> np.ndarray:
-    """Fewer positions than samples: parts run out of points that are away from the samples."""
-    return rng.integers(0, 12, size=(POINTS, 3))
-
-
-def _equal(_: Rng) -> np.ndarray:
-    return np.ones((POINTS, 3))
-
-
-def _line(rng: Rng) -> np.ndarray:
-    return rng.uniform(size=(POINTS, 1)) * [[1, 2, 3]]
-
-
-def _clusters(rng: Rng) -> np.ndarray:
-    """Three orders of magnitude of density, and duplicates within."""
-    scales = rng.choice([1e-4, 1e-2, 10.0], size=(POINTS // 2, 1))
-    return np.repeat(rng.normal(size=(POINTS // 2, 3)) * scales, 2, axis=0)
-
-
-def _dense_core(rng: Rng) -> np.ndarray:
-    """All samples but a few are of the sparse half of the points."""
-    scales = np.repeat([1e-4, 10.0], POINTS // 2)[:, None]
-    return rng.permutation(rng.normal(size=(POINTS, 3)) * scales)
-
-
-def _far_outlier(rng: Rng) -> np.ndarray:
-    """All points but one fall into one cell of the first grid."""
-    cloud = rng.normal(size=(20_000, 3))
-    cloud[777] = 1e7
-    return cloud
-
-
-def _overflow(rng: Rng) -> np.ndarray:
-    """Infinite distances, and sides of boxes longer than a float32 can tell."""
-    cloud = rng.normal(size=(POINTS, 3))
-    cloud[:40] *= 1e30
-    cloud[0], cloud[1] = -3e38, 3e38
-    return cloud
-
-
-def _subnormal(rng: Rng) -> np.ndarray:
-    """Points that differ by a few of the smallest steps there are."""
-    return rng.integers(0, 50, size=(9000, 3)) * 1.4e-45
-
-
-CLOUDS: list[Callable[[Rng], np.ndarray]] = [
-    *(_scan, _whole_scan, _three_levels, _lattice, _duplicates, _equal, _line, _clusters),
-    *(_dense_core, _far_outlier, _overflow, _subnormal),
-]
-
-
-@pytest.fixture(params=CLOUDS, ids=lambda make: make.__name__.strip("_"))
-def large(request: pytest.FixtureRequest) -> Tensor:
-    """Float32 (1, N, 3), the last nine rows not finite."""
-    cloud = torch.from_numpy(request.param(np.random.default_rng(3)).astype(np.float32))[None]
-    return torch.cat([cloud, cloud[:, :9] * torch.nan], 1)
 
 
 def sampled(cloud: Tensor, m: int, threads: int, **options: object) -> tuple[Tensor, ...]:
