@@ -1,10 +1,13 @@
-"""torch.compile, torch.export and AOTInductor of the ops: no graph break, no value read."""
+"""opcheck, torch.compile, torch.export and AOTInductor: no graph break, no value read."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from tests.support.differentiable import DIFFERENTIABLE, WITHOUT_GRADIENT, Make
+from tests.support.tensors import assert_same, random
 from torch import Tensor, nn
 
 from farpoint_ops import (
@@ -98,14 +101,17 @@ def test_aot_inductor_runs_the_same_program(device: torch.device, tmp_path: Path
 
 
 def test_starts_lengths_and_offsets_in_lists(device: torch.device) -> None:
-    def sample(xyz: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-        flat = farthest_point_sample_ragged(xyz.flatten(0, 1), [0, 12, 40], [3, 4], start=1)
-        return farthest_point_sample(xyz, 6, start=start, lengths=[20, 9]), flat
+    def sample(xyz: Tensor, start: Tensor, offsets: Tensor) -> tuple[Tensor, ...]:
+        flat = xyz.flatten(0, 1)
+        return (
+            farthest_point_sample(xyz, 6, start=start, lengths=[20, 9]),
+            farthest_point_sample_ragged(flat, [0, 12, 40], [3, 4], start=1),
+            farthest_point_sample_ragged(flat, offsets, [3, 4], start=2),
+        )
 
-    arguments = clouds(device, 2, 20)[0], torch.tensor([1, 2], device=device)
+    arguments = clouds(device, 2, 20)[0], int64(device, 1, 2), int64(device, 0, 12, 40)
     compiled = torch.compile(sample, fullgraph=True, backend="aot_eager")
-    for actual, expected in zip(compiled(*arguments), sample(*arguments), strict=True):
-        assert torch.equal(actual, expected)
+    assert_same(compiled(*arguments), sample(*arguments))
 
 
 def batches(device: torch.device) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -127,18 +133,8 @@ def test_tensor_offsets(device: torch.device) -> None:
     counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(sample, fullgraph=True, dynamic=True, backend=counter)
     for arguments in batches(device):
-        for actual, expected in zip(compiled(*arguments), sample(*arguments), strict=True):
-            assert torch.equal(actual, expected)
+        assert_same(compiled(*arguments), sample(*arguments))
     assert counter.frame_count == 1
-
-
-def test_tensor_offsets_and_a_list_of_samples(device: torch.device) -> None:
-    def sample(xyz: Tensor, offsets: Tensor) -> Tensor:
-        return farthest_point_sample_ragged(xyz, offsets, [3, 4, 1, 7, 5], start=2)
-
-    xyz, offsets, _ = next(batches(device))
-    compiled = torch.compile(sample, fullgraph=True, backend="aot_eager")
-    assert torch.equal(compiled(xyz, offsets), sample(xyz, offsets))
 
 
 def test_samples_in_a_tensor_where_scalars_are_captured(device: torch.device) -> None:
@@ -167,8 +163,7 @@ def test_pointops_knn_query(device: torch.device) -> None:
         new_offset = (start + 1).clamp(max=3)
         new_offset[-1] = len(xyz) // 2
         arguments = xyz, offsets[1:].int(), new_offset
-        for actual, expected in zip(compiled(*arguments), search(*arguments), strict=True):
-            assert torch.equal(actual, expected)
+        assert_same(compiled(*arguments), search(*arguments))
         frames.append(counter.frame_count)
     assert frames[0] == frames[-1]
 
@@ -197,3 +192,92 @@ def test_points_that_are_not_finite_are_asserted_against(nonfinite: str) -> None
     cloud[0, 3:] = torch.nan
     with pytest.raises(RuntimeError, match="see nonfinite"):
         compiled(cloud)
+
+
+ops = torch.ops.farpoint
+
+
+def int64(device: torch.device, *values: int) -> Tensor:
+    return torch.tensor(values, device=device)
+
+
+# Beyond those of `differentiable`: optional arguments and other numbers of dimensions.
+SAMPLES: dict[str, Callable[[torch.device], tuple[str, Any]]] = {
+    "fps of one point": lambda d: ("furthest_point_sample", (random(d, 1, 1, 3), 1)),
+    "fps with everything": lambda d: (
+        "furthest_point_sample",
+        (random(d, 2, 20, 3), 9, int64(d, 1, 2), int64(d, 20, 9), True, 0.5 * random(d, 2).abs()),
+    ),
+    "fps in 5 dimensions": lambda d: (
+        "furthest_point_sample",
+        (random(d, 2, 20, 5).double().requires_grad_(), 5, None, None, True),
+    ),
+    "ragged with everything": lambda d: (
+        "furthest_point_sample_ragged",
+        (
+            *(random(d, 20, 2), int64(d, 0, 8, 20), int64(d, 0, 8, 20), int64(d, 3, 4)),
+            *(20, 12, 12, False, random(d, 2).abs()),
+        ),
+    ),
+    "fps by distances": lambda d: (
+        "furthest_point_sample_with_distances",
+        (random(d, 2, 9, 9).abs().requires_grad_(), 5, int64(d, 1, 2), int64(d, 9, 7), True),
+    ),
+    "gather from an empty batch": lambda d: (
+        "gather_points",
+        (random(d, 0, 4, 9).requires_grad_(), torch.zeros(0, 3, dtype=torch.int32, device=d)),
+    ),
+    "knn of more than there are": lambda d: (
+        "knn",
+        (random(d, 2, 5, 3).requires_grad_(), random(d, 2, 4, 3).requires_grad_(), 7),
+    ),
+    "knn with lengths": lambda d: (
+        "knn",
+        (random(d, 2, 9, 3).requires_grad_(), random(d, 2, 4, 3), 3, int64(d, 9, 4)),
+    ),
+    "shell in float64": lambda d: (
+        "ball_query",
+        (random(d, 2, 9, 3).double(), random(d, 2, 4, 3).double(), 2.0, 3, int64(d, 9, 4), 1.0),
+    ),
+    "nearest sample with lengths": lambda d: (
+        "nearest_sample",
+        (random(d, 2, 9, 3).requires_grad_(), random(d, 2, 4, 3), int64(d, 9, 0), int64(d, 1, 4)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*SAMPLES, *DIFFERENTIABLE, *WITHOUT_GRADIENT])
+def test_opcheck(device: torch.device, name: str) -> None:
+    if name in DIFFERENTIABLE:
+        case = DIFFERENTIABLE[name]
+        torch.library.opcheck(case.op, case.with_gradients(Make(device)))
+        return
+    op, arguments = (
+        SAMPLES[name](device) if name in SAMPLES else (name, WITHOUT_GRADIENT[name](Make(device)))
+    )
+    torch.library.opcheck(getattr(ops, op), arguments)
+
+
+def test_every_op_declares_itself_compilable() -> None:
+    names = {n for n in torch._C._dispatch_get_all_op_names() if n.startswith("farpoint::")}
+    public = [n.removeprefix("farpoint::") for n in names if not n.startswith("farpoint::_")]
+    assert all(torch.Tag.pt2_compliant_tag in getattr(ops, n).default.tags for n in public)
+
+
+def test_meta_tensors_have_shapes_and_dtypes() -> None:
+    meta = torch.device("meta")
+    idx, radii = ops.furthest_point_sample(torch.empty(2, 9, 3, device=meta), 4, None, None, True)
+    assert idx.dtype == torch.int32
+    assert radii.dtype == torch.float32
+    assert idx.shape == radii.shape == (2, 4)
+    features = torch.empty(2, 5, 9, device=meta, dtype=torch.float16)
+    assert gather_points(features, idx).shape == (2, 5, 4)
+    assert gather_points(features, idx).dtype == torch.float16
+
+
+def test_inference_mode(device: torch.device) -> None:
+    xyz = random(device, 1, 30, 3)
+    expected = farthest_point_sample(xyz, 5)
+    with torch.inference_mode():
+        assert torch.equal(farthest_point_sample(xyz, 5), expected)
+        assert gather_points(xyz.transpose(1, 2), expected).shape == (1, 3, 5)
