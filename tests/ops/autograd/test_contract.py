@@ -1,4 +1,4 @@
-"""The contract of every op: gradients, saved tensors, opcheck, and the examples of docs/autograd.md."""
+"""The contract of every op: gradients, saved tensors, opcheck; examples of docs/autograd.md."""
 
 import contextlib
 import doctest
