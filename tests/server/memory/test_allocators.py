@@ -1,6 +1,5 @@
 """Allocators: counters and environment of torch's, and the fake of the tests."""
 
-
 import pytest
 import torch
 from tests.support.memory.fake_allocator import LARGE_SEGMENT, MIB, FakeAllocator
@@ -109,7 +108,3 @@ def test_a_trim_in_flight_or_in_capture_is_an_error():
     allocator.in_capture = True
     with pytest.raises(RuntimeError, match="captured"):
         allocator.trim()
-
-
-
-
