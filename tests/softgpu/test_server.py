@@ -1,5 +1,6 @@
 """A server on `--device cuda:0`: what a device of its own can do to it."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -7,14 +8,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import numpy as np
 import pytest
 from tests.softgpu.conftest import PYTHON
 from tests.support.brute_force import furthest_points
+from tests.support.messages import array, sample_request
 from tests.support.servers import server_process
 from tests.support.servers.server_process import RunningServer
 
 import farpoint
+from farpoint.v1.sampling_pb2_grpc import SamplingServiceStub
 
 pytestmark = pytest.mark.skipif(
     Path(sys.prefix).resolve() != PYTHON.parents[1].resolve(), reason="`make gpu-soft` runs it"
@@ -85,6 +89,46 @@ def test_a_hung_device_is_seen_and_the_server_can_be_ended(start, control):
     begun = time.monotonic()
     server.stop()
     assert time.monotonic() - begun < 20
+
+
+# Batches of a cloud or two, on streams that wait up to 0.4 s before each piece of work.
+SLOW = ("--batch-points", "1200")
+DELAYS = {"SEED": 3, "DELAY_US": 400_000}
+
+
+def ask_slowly(stub: SamplingServiceStub) -> list[grpc.Future]:
+    """40 calls, the first of which is answered."""
+    calls = [stub.Sample.future(sample_request(CLOUDS[i % 4], 12)) for i in range(40)]
+    calls[0].result()
+    return calls
+
+
+def test_a_drain_of_a_slow_device_ends_at_its_timeout_and_no_answer_is_wrong(start):
+    server = start(*SLOW, "--drain-timeout-s", "1", "--drain-grace-s", "0", **DELAYS)
+    with server.connected() as stub:
+        calls = ask_slowly(stub)
+        server.signal(signal.SIGTERM)
+        errors = [call.exception() for call in calls]
+        for i, call in enumerate(calls):
+            assert errors[i] or array(call.result().indices, "<i4").tolist() == EXPECTED[i % 4]
+    refused = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+    assert {error.code() for error in errors if error} <= set(refused)
+    assert server.wait() == 1
+    assert server.wait_for(lambda line: line["event"] == "stopped")["unanswered"] > 0
+
+
+def test_callers_that_leave_a_slow_device_spoil_no_other_answer(start, findings):
+    server = start(*SLOW, **DELAYS)
+    with server.connected() as stub:
+        calls = ask_slowly(stub)
+        for i, call in enumerate(calls):
+            if i % 4:
+                call.cancel()
+        for call in calls[::4]:
+            assert array(call.result().indices, "<i4").tolist() == EXPECTED[0]
+    assert server.stop() == 0
+    assert server.log[-1]["unanswered"] == 0
+    assert not findings.exists()
 
 
 @pytest.mark.parametrize("expandable", ["off", "on"])
