@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import grpc
 import pytest
 import structlog
+from tests.support.rpc import METHOD, serving
 
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import DeadlinePassedError, OverloadedError
@@ -15,7 +16,6 @@ from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
 from farpoint_server.transport.receive import FairSemaphore, Receiver, receive
 
-METHOD = "/farpoint.test.Service/Method"
 NEVER_S = 1000.0
 
 
@@ -156,15 +156,8 @@ async def channel(turns):
     async def length(_: object, context: grpc.aio.ServicerContext) -> bytes:
         return str(len(await receive(context, turns))).encode()
 
-    server = grpc.aio.server(interceptors=[RequestInterceptor(InFlight())])
-    handler = grpc.stream_unary_rpc_method_handler(length)
-    service = grpc.method_handlers_generic_handler("farpoint.test.Service", {"Method": handler})
-    server.add_generic_rpc_handlers((service,))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with serving(length, RequestInterceptor(InFlight()), kind="stream_unary") as channel:
         yield channel
-    await server.stop(None)
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -202,20 +195,6 @@ async def test_callers_who_never_send_are_refused_and_keep_nobody_out(channel):
     codes = await asyncio.wait_for(asyncio.gather(*(call.code() for call in silent)), 30)
     assert codes == [grpc.StatusCode.DEADLINE_EXCEEDED] * 5
     assert await channel.unary_unary(METHOD)(b"hello", timeout=30) == b"5"
-
-
-class Timers:
-    """An event loop's, which go off when the test says so."""
-
-    def __init__(self, monkeypatch) -> None:
-        self.now, self.set = 0.0, []
-        monkeypatch.setattr("time.monotonic", lambda: self.now)
-        loop = asyncio.get_running_loop()
-        monkeypatch.setattr(loop, "call_later", lambda s, look: self.set.append((s, look)) or 1)
-
-    def go_off(self, now: float) -> None:
-        self.now = now
-        self.set[-1][1]()
 
 
 async def wait_in_line(turns: FairSemaphore, caller: str, served: list[str]) -> None:
@@ -260,4 +239,3 @@ async def test_as_many_as_there_are_turns_go_at_once_and_each_comes_back():
         await asyncio.wait_for(third, 30)
         turns.release()
         turns.release()
-    assert (turns._free, turns._waiting) == (2, {})
