@@ -68,7 +68,7 @@ if command -v compute-sanitizer > /dev/null; then
   export PYTORCH_NO_CUDA_MEMORY_CACHING=1
   for tool in memcheck racecheck; do
     stage "$tool" 100 compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 1 \
-      "${pytest[@]}" "$kernel_tests" -k small
+      "${pytest[@]}" "$kernel_tests" -k "small or every_kernel"
   done
   unset PYTORCH_NO_CUDA_MEMORY_CACHING
 else

@@ -1,30 +1,92 @@
 """The promises of docs/operations.md on a real GPU; part of `make gpu-check`."""
 
-import json
-import os
+import multiprocessing
 import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
-from tests.gpu import cuda_device
 
+from farpoint_ops import farthest_point_sample_ragged
+from farpoint_server.engine.sample import sample_bytes
+from farpoint_server.memory.cuda import CudaAllocator
+from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.host import Heap
+from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.oom import OutOfMemory
 from farpoint_server.memory.policy import Thresholds
 from farpoint_server.memory.snapshot import Reason
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
-HERE = Path(__file__).parent
 MIB = 1 << 20
 COUNTERS = ("num_device_free", "num_alloc_retries", "num_sync_all_streams")
 SIZES = (1_000, 4_096, 16_384, 65_536, 120_000, 400_000)
 RANDOM = np.random.default_rng(5)
+SAMPLES = 16
+DEVICE = torch.device("cuda", 0)
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """A request of one cloud, in pinned host memory."""
+
+    points: torch.Tensor
+
+
+def cloud(points: int) -> Cloud:
+    return Cloud(torch.rand(points, 3).pin_memory())
+
+
+def sample(batch: "CloudBatch") -> list[np.ndarray]:
+    """Rows of SAMPLES points of each cloud."""
+    offsets = torch.tensor([0, *(len(r.points) for r in batch.requests)]).cumsum(0)
+    points = torch.cat([r.points.to(DEVICE, non_blocking=True) for r in batch.requests])
+    with torch.inference_mode():
+        rows = farthest_point_sample_ragged(points, offsets.tolist(), SAMPLES)
+    return list(rows.cpu().numpy().reshape(len(batch), SAMPLES))
+
+
+@dataclass(frozen=True)
+class CloudBatch:
+    """Requests that a manager may cut between them."""
+
+    requests: Sequence[Cloud]
+
+    @property
+    def predicted_bytes(self) -> int:
+        points = sum(len(request.points) for request in self.requests)
+        return sample_bytes(points, len(self), SAMPLES * len(self))
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def __getitem__(self, requests: slice) -> "CloudBatch":
+        return CloudBatch(self.requests[requests])
+
+    def halve(self) -> None:
+        return None
+
+    def join(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+
+def new_manager(
+    thresholds: Thresholds | None = None,
+    *,
+    fraction: float = 1.0,
+    enabled: bool = True,
+    **options: object,
+) -> Manager:
+    """A manager of GPU 0."""
+    allocator = CudaAllocator(DEVICE, fraction, expandable=False, heap=Heap())
+    return Manager(allocator, thresholds or Thresholds(), Gate(), enabled=enabled, **options)
 
 
 @pytest.fixture(autouse=True)
@@ -43,44 +105,58 @@ def counters() -> list[int]:
 def test_nothing_is_freed_flushed_or_synchronized_inside_any_of_1000_forwards():
     """A policy that trims as often as it may works between them."""
     eager = Thresholds(interval_s=0.05, idle_s=0, min_trim_bytes=MIB)
-    clouds = [cuda_device.cloud(size) for size in SIZES]
-    manager = cuda_device.manager(eager, bounded=True)
+    clouds = [cloud(size) for size in SIZES]
+    manager = new_manager(eager, bounded=True)
     moved = []
 
-    def forward(batch: cuda_device.CloudBatch) -> list[np.ndarray]:
+    def forward(batch: CloudBatch) -> list[np.ndarray]:
         before = counters()
-        answers = cuda_device.forward(batch)
+        answers = sample(batch)
         moved.append([b - a for a, b in zip(before, counters(), strict=True)])
         return answers
 
     for _ in range(1000):
         batch = [clouds[i] for i in RANDOM.integers(0, len(clouds), RANDOM.integers(1, 5))]
-        manager.run(cuda_device.CloudBatch(batch), forward)
+        manager.run(CloudBatch(batch), forward)
         manager.poll(waiting=0)
     assert len(moved) >= 1000
     assert np.array(moved).sum(0).tolist() == [0, 0, 0]
 
 
+def trim_a_filled_cache(expandable: bool) -> tuple[int, int, int]:
+    """Bytes that were predicted to be released, that were, and that are still releasable."""
+    allocator = CudaAllocator(DEVICE, 1.0, expandable=expandable, heap=Heap())
+    kept, dropped = [], []
+    for i, size in enumerate([3, 0.2, 9, 40, 5, 130, 0.7, 17] * 4):
+        block = torch.empty(int(size * MIB), dtype=torch.uint8, device=DEVICE)
+        (kept if i % 3 == 0 else dropped).append(block)
+    del block
+    dropped.clear()
+    before = allocator.stats()
+    allocator.trim()
+    after = allocator.stats()
+    return before.releasable, before.reserved - after.reserved, after.releasable
+
+
 @pytest.mark.parametrize("expandable", [False, True])
-def test_reserved_memory_falls_by_what_was_predicted(expandable):
-    environ = {**os.environ, "PYTORCH_ALLOC_CONF": f"expandable_segments:{expandable}"}
-    environ.pop("PYTORCH_CUDA_ALLOC_CONF", None)
-    command = [sys.executable, str(HERE / "predicted_trim.py"), str(expandable)]
-    answer = subprocess.run(command, env=environ, check=True, capture_output=True, text=True)
-    seen = json.loads(answer.stdout)
-    assert seen["predicted"] > 100 * MIB
+def test_reserved_memory_falls_by_what_was_predicted(expandable, monkeypatch):
+    """In a process of its own: segments are expandable or not from its first allocation on."""
+    monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF", raising=False)
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", f"expandable_segments:{expandable}")
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        predicted, fell, left = pool.submit(trim_a_filled_cache, expandable).result()
+    assert predicted > 100 * MIB
     if expandable:  # pages that are shared with live blocks stay
-        assert 0.5 * seen["predicted"] < seen["fell"] <= seen["predicted"]
+        assert 0.5 * predicted < fell <= predicted
     else:
-        assert seen["fell"] == seen["predicted"]
-        assert seen["left"] == 0
+        assert (fell, left) == (predicted, 0)
 
 
 def test_after_idling_a_second_process_can_allocate_most_of_the_card():
-    manager = cuda_device.manager(Thresholds(idle_s=0.2, interval_s=0.1))
-    manager.run(cuda_device.CloudBatch([cuda_device.cloud(1000)]), cuda_device.forward)
+    manager = new_manager(Thresholds(idle_s=0.2, interval_s=0.1))
+    manager.run(CloudBatch([cloud(1000)]), sample)
     total = torch.cuda.get_device_properties(0).total_memory
-    filler = torch.empty(int(0.5 * total), dtype=torch.uint8, device=cuda_device.DEVICE)
+    filler = torch.empty(int(0.5 * total), dtype=torch.uint8, device=DEVICE)
     del filler
     assert torch.cuda.memory_reserved(0) >= 0.5 * total
     time.sleep(0.3)
@@ -91,23 +167,23 @@ def test_after_idling_a_second_process_can_allocate_most_of_the_card():
 
 def test_a_real_out_of_memory_recovers_and_the_next_request_succeeds():
     total = torch.cuda.get_device_properties(0).total_memory
-    manager = cuda_device.manager(fraction=0.02)
+    manager = new_manager(fraction=0.02)
     too_many = int(0.03 * total / 12)
-    large, small = cuda_device.Cloud(torch.zeros(too_many, 3)), cuda_device.cloud(4096)
+    large, small = Cloud(torch.zeros(too_many, 3)), cloud(4096)
     reference = weakref.ref(large)
-    answers = manager.run(cuda_device.CloudBatch([small, large, small]), cuda_device.forward)
+    answers = manager.run(CloudBatch([small, large, small]), sample)
     assert isinstance(answers[1], OutOfMemory)
     assert answers[0].tolist() == answers[2].tolist()
     del large
     assert reference() is None
     assert torch.cuda.memory_allocated(0) == 0
-    assert len(manager.run(cuda_device.CloudBatch([small]), cuda_device.forward)) == 1
+    assert len(manager.run(CloudBatch([small]), sample)) == 1
     assert manager.snapshot.oom_count == 1
 
 
 def test_the_time_of_a_trim_grows_with_its_segments(record_property):
     """Prints the table that docs/operations.md asks for; run with -s to see it."""
-    manager = cuda_device.manager()
+    manager = new_manager()
     table = {}
     total = torch.cuda.get_device_properties(0).total_memory
     for segments in (1, 10, 100, 1000):
@@ -124,16 +200,16 @@ def test_the_time_of_a_trim_grows_with_its_segments(record_property):
 
 
 def test_the_policy_does_not_cost_the_99th_percentile():
-    """Blocks of both kinds take turns, so that both meet the same cuda_device."""
-    clouds = [cuda_device.cloud(size) for size in SIZES[:4]]
-    managers = {on: cuda_device.manager(enabled=on) for on in (True, False)}
+    """Blocks of both kinds take turns, so that both meet the same device."""
+    clouds = [cloud(size) for size in SIZES[:4]]
+    managers = {on: new_manager(enabled=on) for on in (True, False)}
     seconds: dict[bool, list[float]] = {True: [], False: []}
     for block in range(20):
         on = block % 2 == 0
         last_tend = time.monotonic()
         for i in range(150):
             begun = time.perf_counter()
-            managers[on].run(cuda_device.CloudBatch([clouds[i % len(clouds)]]), cuda_device.forward)
+            managers[on].run(CloudBatch([clouds[i % len(clouds)]]), sample)
             if block > 1:
                 seconds[on].append(time.perf_counter() - begun)
             if on and time.monotonic() - last_tend > 0.25:

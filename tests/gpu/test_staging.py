@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from tests.gpu import cuda_device
 from tests.support.scheduling import clouds_of
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -22,6 +21,7 @@ from farpoint_server.memory.gate import Gate
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
+DEVICE = torch.device("cuda", 0)
 RANDOM = np.random.default_rng(17)
 clouds = partial(clouds_of, RANDOM, per_sample=4)
 # Some tens of milliseconds on any GPU: longer than it takes to stage and copy the batches below.
@@ -43,8 +43,8 @@ def gate() -> Gate:
 
 @pytest.fixture
 def pipeline(gate: Gate) -> Iterator[Pipeline[torch.Tensor]]:
-    with torch.cuda.device(cuda_device.DEVICE):
-        pipeline = Pipeline(CudaDevice(cuda_device.DEVICE), gate.hold_shared)
+    with torch.cuda.device(DEVICE):
+        pipeline = Pipeline(CudaDevice(DEVICE), gate.hold_shared)
         yield pipeline
     pipeline.wait(0)
     pipeline.stop()
@@ -172,7 +172,7 @@ def test_an_engine_answers_two_batches_at_a_time_as_a_cpu_does():
             assert trim is not None
             engine.stop()
 
-    on_device, on_cpu = (asyncio.run(answers(d)) for d in (cuda_device.DEVICE, torch.device("cpu")))
+    on_device, on_cpu = (asyncio.run(answers(d)) for d in (DEVICE, torch.device("cpu")))
     for batch, expected in zip(on_device, on_cpu, strict=True):
         for got, wanted in zip(batch, expected, strict=True):
             np.testing.assert_array_equal(got.rows, wanted.rows)
@@ -182,11 +182,9 @@ def test_an_engine_answers_two_batches_at_a_time_as_a_cpu_does():
 
 def _submitter(pipeline: Pipeline[torch.Tensor], gate: Gate):
     """Submits a batch of farthest point sampling, as the server does."""
-    if not cuda_device.has_kernels():
-        pytest.skip("needs the CUDA kernels")
 
     def submit(batch: SampleBatch) -> Future:
         with gate.reading():
-            return batch.run(cuda_device.DEVICE, pipeline)
+            return batch.run(DEVICE, pipeline)
 
     return submit

@@ -1,12 +1,17 @@
-"""Promises of the encoder to its callers."""
+"""Promises of the encoder to its callers, the equations of the paper, and real scans."""
 
 import dataclasses
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
+from tests.support import plain_encoder
+from tests.support.clouds import street_scan, ten_scans, whole_street_scan
 from torch import Tensor
 
-from farpoint_models import DensityEncoder, EncodedStage, EncoderConfig
+from farpoint_models import DensityEncoder, EncodedStage, EncoderConfig, default_encoder
+from farpoint_ops import farthest_point_sample
 
 CONFIG = EncoderConfig(rates=(0.25, 0.5), channels=16, hidden=8, neighbors=8, groups=2)
 
@@ -48,36 +53,38 @@ def test_coincident_points_are_counted_once(encoder: DensityEncoder) -> None:
         assert stage.features.isfinite().all()
 
 
-def test_padding_changes_nothing(encoder: DensityEncoder, cloud: Tensor) -> None:
-    """Each cloud of a padded batch comes out as it does alone, whatever the padding holds."""
-    lengths = torch.tensor([600, 333])
-    cloud[1, 333:] = torch.nan
-    padded = encoder(cloud, lengths=lengths)
-    for b, length in enumerate(lengths.tolist()):
-        for ours, alone in zip(padded, encoder(cloud[b : b + 1, :length]), strict=True):
+def assert_as_alone(
+    encoder: DensityEncoder, padded: Tensor, lengths: list[int], atol: float
+) -> None:
+    """Each cloud of a padded batch comes out as it does alone, and zeros behind."""
+    together = encoder(padded, lengths=torch.tensor(lengths))
+    for b, length in enumerate(lengths):
+        for ours, alone in zip(together, encoder(padded[b : b + 1, :length]), strict=True):
             m = alone.indices.size(1)
             assert ours.lengths is not None
             assert ours.lengths[b] == m
             assert torch.equal(ours.indices[b, :m], alone.indices[0])
             assert torch.equal(ours.points[b, :m], alone.points[0])
             assert torch.equal(ours.counts[b, :m], alone.counts[0])
-            torch.testing.assert_close(
-                ours.features[b, :, :m], alone.features[0], rtol=0, atol=1e-5
-            )
+            features = ours.features[b]
+            torch.testing.assert_close(features[:, :m], alone.features[0], rtol=atol, atol=atol)
             assert (ours.indices[b, m:] == -1).all()
-            assert not ours.features[b, :, m:].any()
+            assert not features[:, m:].any()
             assert not ours.points[b, m:].any()
             assert ours.counts[b].sum() == length
 
 
-@pytest.mark.parametrize("length", [1, 2, 5])
-def test_a_tiny_cloud_may_share_a_batch(
-    encoder: DensityEncoder, cloud: Tensor, length: int
-) -> None:
-    padded = encoder(cloud, lengths=torch.tensor([600, length]))
-    for ours, alone in zip(padded, encoder(cloud[1:, :length]), strict=True):
-        m = alone.indices.size(1)
-        torch.testing.assert_close(ours.features[1, :, :m], alone.features[0], rtol=0, atol=1e-5)
+@pytest.mark.parametrize("length", [1, 2, 5, 333])
+def test_padding_changes_nothing(encoder: DensityEncoder, cloud: Tensor, length: int) -> None:
+    cloud[1, length:] = torch.nan
+    assert_as_alone(encoder, cloud, [600, length], 1e-5)
+
+
+@torch.no_grad()
+def test_scans_of_unequal_size_share_a_batch() -> None:
+    scans = [torch.from_numpy(scan[:, :3].copy()) for scan in ten_scans()[:3]]
+    padded = torch.nn.utils.rnn.pad_sequence(scans, batch_first=True, padding_value=np.nan)
+    assert_as_alone(default_encoder(), padded, [len(scan) for scan in scans], 1e-3)
 
 
 def test_map_coordinates_give_the_features_of_centered_ones(encoder: DensityEncoder) -> None:
@@ -104,31 +111,27 @@ def test_the_order_of_points_does_not_matter(encoder: DensityEncoder, cloud: Ten
 
 def test_attributes_change_features_and_nothing_else(cloud: Tensor) -> None:
     model = DensityEncoder(dataclasses.replace(CONFIG, attributes=2))
+    with pytest.raises(ValueError, match=r"attributes: expected shape \(2, 2, 600\), got None"):
+        model(cloud)
     dark, bright = model(cloud, torch.zeros(2, 2, 600)), model(cloud, torch.ones(2, 2, 600))
     for a, b in zip(dark, bright, strict=True):
         assert torch.equal(a.indices, b.indices)
         assert not torch.allclose(a.features, b.features, atol=1e-2)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_autocast(encoder: DensityEncoder, cloud: Tensor, dtype: torch.dtype) -> None:
-    """The same points are chosen, and features agree as far as the short dtype goes."""
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_weights_and_autocast(
+    encoder: DensityEncoder, cloud: Tensor, dtype: torch.dtype, autocast: bool
+) -> None:
+    """Coordinates and choices stay in float32; features agree as far as the short dtype goes."""
     exact = encoder(cloud)
-    with torch.autocast("cpu", dtype):
-        short = encoder(cloud)
+    with torch.autocast("cpu", dtype, enabled=autocast):
+        short = (encoder if autocast else encoder.to(dtype))(cloud)
     for a, b in zip(exact, short, strict=True):
         assert torch.equal(a.indices, b.indices)
         assert torch.equal(a.counts, b.counts)
-        torch.testing.assert_close(b.features.float(), a.features, rtol=0.1, atol=0.1)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_weights(encoder: DensityEncoder, cloud: Tensor, dtype: torch.dtype) -> None:
-    """Coordinates and choices stay in float32."""
-    exact = encoder(cloud)
-    for a, b in zip(exact, encoder.to(dtype)(cloud), strict=True):
-        assert torch.equal(a.indices, b.indices)
-        assert b.features.dtype == dtype
+        assert autocast or b.features.dtype == dtype
         torch.testing.assert_close(b.features.float(), a.features, rtol=0.1, atol=0.1)
 
 
@@ -165,12 +168,6 @@ def test_an_error_names_the_argument(
         encoder(xyz, **options)
 
 
-def test_a_model_of_attributes_does_not_run_without_them(cloud: Tensor) -> None:
-    model = DensityEncoder(dataclasses.replace(CONFIG, attributes=1))
-    with pytest.raises(ValueError, match=r"attributes: expected shape \(2, 1, 600\), got None"):
-        model(cloud)
-
-
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -186,3 +183,69 @@ def test_a_model_of_attributes_does_not_run_without_them(cloud: Tensor) -> None:
 def test_a_config_that_makes_no_sense_is_refused(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"{field}: expected"):
         EncoderConfig(**{field: value})
+
+
+def random_encoder(**fields: object) -> DensityEncoder:
+    torch.manual_seed(3)
+    model = DensityEncoder(EncoderConfig(**fields)).eval()
+    # Fresh biases and norms are 0 and 1, which would hide a mistake in them.
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    return model
+
+
+def assert_faithful(model: DensityEncoder, xyz: Tensor, attributes: Tensor | None = None) -> None:
+    with torch.no_grad():
+        encoded = model(xyz[None], None if attributes is None else attributes[None])
+        plain = plain_encoder.encode(model, xyz, attributes)
+    for ours, theirs in zip(encoded, plain, strict=True):
+        assert torch.equal(ours.indices[0].long(), theirs.indices)
+        assert torch.equal(ours.points[0], theirs.points)
+        assert torch.equal(ours.counts[0].long(), theirs.counts)
+        torch.testing.assert_close(ours.mean_distance[0], theirs.mean_distance)
+        torch.testing.assert_close(ours.features[0], theirs.features, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("points", "fields"),
+    [
+        *((700, {"rates": r}) for r in ((1 / 3,), (0.25, 0.25), (0.5, 0.1, 0.3), (1.0, 0.2))),
+        *((500, {"attributes": count}) for count in (1, 3)),
+        *((n, {"neighbors": 24}) for n in (1, 2, 5, 17, 40)),
+    ],
+)
+def test_equals_the_equations(points: int, fields: dict[str, object]) -> None:
+    """For any rates, with attributes, and with fewer points than neighbors."""
+    model, xyz = random_encoder(**fields), torch.randn(points, 3)
+    count = model.config.attributes
+    assert_faithful(model, xyz, torch.rand(count, points) if count else None)
+
+
+def test_uneven_density() -> None:
+    """Collapsed sets of one point and of hundreds."""
+    cluster = 0.01 * torch.randn(900, 3)
+    assert_faithful(
+        random_encoder(rates=(0.1, 0.25)), torch.cat([cluster, 5 * torch.randn(100, 3)])
+    )
+
+
+def test_every_stage_samples_the_stage_before() -> None:
+    """One run of sampling serves all stages, as if each had run its own."""
+    cloud = torch.randint(0, 6, (800, 3)).float()  # many ties
+    xyz, rows = cloud, torch.arange(800)
+    for stage in random_encoder(rates=(0.5, 0.5, 0.3))(cloud[None]):
+        m = stage.indices.size(1)
+        picks = farthest_point_sample(xyz[None], m)[0].long()
+        xyz, rows = xyz[picks], rows[picks]
+        assert torch.equal(stage.indices[0].long(), rows)
+
+
+@pytest.mark.parametrize("scan_of", [street_scan, whole_street_scan])
+def test_a_street(scan_of: Callable[[], np.ndarray]) -> None:
+    xyz = torch.from_numpy(scan_of()[:, :3].copy())[None]
+    with torch.no_grad():
+        stages = default_encoder()(xyz)
+    for stage in stages:
+        assert stage.counts.sum() == xyz.size(1)
+        assert stage.features.isfinite().all()
+    assert stages[0].counts.max() > 4 * stages[0].counts.float().mean()  # it is dense near the car

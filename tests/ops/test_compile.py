@@ -1,10 +1,11 @@
-"""torch.compile, torch.export and AOTInductor of the ops: no graph break, no value read."""
+"""torch.compile, torch.export and AOTInductor: no graph break, no value read."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from tests.support.tensors import assert_same
 from torch import Tensor, nn
 
 from farpoint_ops import (
@@ -98,14 +99,18 @@ def test_aot_inductor_runs_the_same_program(device: torch.device, tmp_path: Path
 
 
 def test_starts_lengths_and_offsets_in_lists(device: torch.device) -> None:
-    def sample(xyz: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-        flat = farthest_point_sample_ragged(xyz.flatten(0, 1), [0, 12, 40], [3, 4], start=1)
-        return farthest_point_sample(xyz, 6, start=start, lengths=[20, 9]), flat
+    def sample(xyz: Tensor, start: Tensor, offsets: Tensor) -> tuple[Tensor, ...]:
+        flat = xyz.flatten(0, 1)
+        return (
+            farthest_point_sample(xyz, 6, start=start, lengths=[20, 9]),
+            farthest_point_sample_ragged(flat, [0, 12, 40], [3, 4], start=1),
+            farthest_point_sample_ragged(flat, offsets, [3, 4], start=2),
+        )
 
-    arguments = clouds(device, 2, 20)[0], torch.tensor([1, 2], device=device)
+    arguments = clouds(device, 2, 20)[0], torch.tensor([1, 2]), torch.tensor([0, 12, 40])
+    arguments = [a.to(device) for a in arguments]
     compiled = torch.compile(sample, fullgraph=True, backend="aot_eager")
-    for actual, expected in zip(compiled(*arguments), sample(*arguments), strict=True):
-        assert torch.equal(actual, expected)
+    assert_same(compiled(*arguments), sample(*arguments))
 
 
 def batches(device: torch.device) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -127,18 +132,8 @@ def test_tensor_offsets(device: torch.device) -> None:
     counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(sample, fullgraph=True, dynamic=True, backend=counter)
     for arguments in batches(device):
-        for actual, expected in zip(compiled(*arguments), sample(*arguments), strict=True):
-            assert torch.equal(actual, expected)
+        assert_same(compiled(*arguments), sample(*arguments))
     assert counter.frame_count == 1
-
-
-def test_tensor_offsets_and_a_list_of_samples(device: torch.device) -> None:
-    def sample(xyz: Tensor, offsets: Tensor) -> Tensor:
-        return farthest_point_sample_ragged(xyz, offsets, [3, 4, 1, 7, 5], start=2)
-
-    xyz, offsets, _ = next(batches(device))
-    compiled = torch.compile(sample, fullgraph=True, backend="aot_eager")
-    assert torch.equal(compiled(xyz, offsets), sample(xyz, offsets))
 
 
 def test_samples_in_a_tensor_where_scalars_are_captured(device: torch.device) -> None:
@@ -167,8 +162,7 @@ def test_pointops_knn_query(device: torch.device) -> None:
         new_offset = (start + 1).clamp(max=3)
         new_offset[-1] = len(xyz) // 2
         arguments = xyz, offsets[1:].int(), new_offset
-        for actual, expected in zip(compiled(*arguments), search(*arguments), strict=True):
-            assert torch.equal(actual, expected)
+        assert_same(compiled(*arguments), search(*arguments))
         frames.append(counter.frame_count)
     assert frames[0] == frames[-1]
 
@@ -197,3 +191,6 @@ def test_points_that_are_not_finite_are_asserted_against(nonfinite: str) -> None
     cloud[0, 3:] = torch.nan
     with pytest.raises(RuntimeError, match="see nonfinite"):
         compiled(cloud)
+
+
+ops = torch.ops.farpoint

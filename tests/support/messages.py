@@ -14,10 +14,11 @@ from farpoint.v1 import tensor_pb2
 # Inputs that the fuzz tests of a parser try.
 FUZZ_INPUTS = int(os.environ.get("FARPOINT_FUZZ", "2000"))
 TYPES = {
-    "float32": tensor_pb2.DATA_TYPE_FLOAT32,
-    "float64": tensor_pb2.DATA_TYPE_FLOAT64,
-    "float16": tensor_pb2.DATA_TYPE_FLOAT16,
-    "int16": tensor_pb2.DATA_TYPE_INT16,
+    name: tensor_pb2.DataType.Value(f"DATA_TYPE_{name.upper()}")
+    for name in (
+        *("float16", "float32", "float64", "int8", "int16", "int32", "int64"),
+        *("uint8", "uint16", "uint32", "uint64", "bool"),
+    )
 }
 
 

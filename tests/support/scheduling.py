@@ -1,6 +1,7 @@
-"""Stand-ins for the scheduler's tests: an engine behind a gate, and jobs."""
+"""Stand-ins for the scheduler's tests: an engine behind a gate, jobs, work that is watched."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
 import numpy as np
@@ -61,3 +62,37 @@ def clouds_of(
         np.array(lengths) - 1,
         with_distances,
     )
+
+
+class WatchedBatch(SampleBatch):
+    """Calls `before` on the thread that runs it."""
+
+    def __init__(self, requests: Sequence[Clouds], before: Callable[[], object]) -> None:
+        super().__init__(requests)
+        self.before = before
+
+    def run(self, device, pipeline):
+        self.before()
+        return super().run(device, pipeline)
+
+
+class WatchedWork(SampleWork):
+    """Calls `before` on the thread that runs it, alone in its batch."""
+
+    batch_key = None
+
+    def __init__(self, clouds: Clouds, before: Callable[[], object]) -> None:
+        super().__init__(clouds)
+        self.before = before
+
+    def batch(self, requests):
+        return WatchedBatch([request.clouds for request in requests], self.before)
+
+
+class Clock:
+    """Seconds that only the tests let pass."""
+
+    s = 0.0
+
+    def __call__(self) -> float:
+        return self.s

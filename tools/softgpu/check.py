@@ -78,16 +78,12 @@ UNUSED = r"(read_vectors<|find_\w+_indexed|sample_in_tree<).*reads memory that n
 SMALL = (("SOFTGPU_PROCESSORS", "4"),)
 # A test or two of each kernel, and of each kind of finding: two minutes at most.
 QUICK_TESTS = (
-    "small_ops or small_scatters or every_kernel or (few_processors and ties) "
+    "small_ops or small_scatters or every_kernel or (few_processors and lattice) "
     "or (planted_fault_is_found and load) or (every_tree and lattice) "
     "or (edges and not 70001 and not 327 and uniform)"
 )
 MEMORY = "test_memory and not nothing_ and not policy or locked_once or two_batches"
-# Of the kernels' tests, what needs no large clouds.
-KERNELS = (
-    "test_sampling and not 70001 and not 327 "
-    + "or small or replays_gather or repeated or few_processors"
-)
+KERNELS = "not large and not 70001 and not 327"
 QUICK = Stage(
     "quick",
     (*PYTEST, "tests/ops/cuda", "tests/softgpu/test_sanitizer.py", "-k", QUICK_TESTS),

@@ -1,19 +1,24 @@
-"""Gradients of every differentiable op: gradcheck, gradgradcheck, saved tensors."""
+"""The contract of every op: gradients, saved tensors, opcheck; examples of docs/autograd.md."""
 
 import contextlib
+import doctest
+import re
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from tests.support.differentiable import DIFFERENTIABLE, WITHOUT_GRADIENT, Case, Make
+from tests.support.tensors import random
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from farpoint_ops import farthest_point_sample, gather_points
 
 ops = torch.ops.farpoint
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # inside torch
 
 
 @pytest.fixture(params=DIFFERENTIABLE)
@@ -84,11 +89,22 @@ def test_no_graph_without_a_wish_for_gradients(device: torch.device, case: Case)
         assert case(*case.with_gradients(Make(device))).grad_fn is None
 
 
+# The older batching of torch.autograd has no rules for ops such as these.
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 def test_first_and_second_derivative(device: torch.device, case: Case) -> None:
     for wanted in case.subsets():
         arguments = case.with_gradients(Make(device, torch.float64), wanted)
-        torch.autograd.gradcheck(case, arguments)
-        torch.autograd.gradgradcheck(case, arguments)
+        every = len(wanted) == len(case.derivatives)
+        torch.autograd.gradcheck(
+            case,
+            arguments,
+            check_forward_ad=every,
+            check_batched_grad=every,
+            check_batched_forward_grad=every,
+        )
+        torch.autograd.gradgradcheck(
+            case, arguments, check_fwd_over_rev=every, check_batched_grad=every
+        )
 
 
 def farpoint_work(out: Tensor, wanted: list[Tensor]) -> list[str]:
@@ -259,7 +275,6 @@ def test_autocast_changes_neither_values_nor_dtypes(device: torch.device, case: 
         assert_equal(gradients(case, case.with_gradients(Make(device))), expected)
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # inside torch
 def test_inductor(device: torch.device) -> None:
     """Both passes are nothing but ops of ours, so that no C++ compiler is waited for."""
     torch._dynamo.reset()
@@ -286,10 +301,10 @@ def test_repeated_indices_are_summed_in_one_order(device: torch.device) -> None:
     generator = torch.Generator().manual_seed(0)
     values = torch.randn(2, 3, 20_000, generator=generator).exp()
     idx = torch.randint(5, (2, 20_000), generator=generator)
-    values, idx = values.to(device), idx.to(device)
+    expected = ops.scatter_points(values, idx, 5)
     with deterministic_algorithms():
-        results = [ops.scatter_points(values, idx, 5) for _ in range(5)]
-    assert all(torch.equal(results[0], other) for other in results[1:])
+        results = [ops.scatter_points(values.to(device), idx.to(device), 5) for _ in range(5)]
+    assert all(torch.equal(result.cpu(), expected) for result in results)
 
 
 @pytest.mark.parametrize("name", WITHOUT_GRADIENT)
@@ -321,3 +336,120 @@ def test_sampling_stops_the_gradient_of_a_chain(device: torch.device) -> None:
     constant, _, _ = loss(idx.clone(), radii.clone())
     assert_equal(actual, torch.autograd.grad(constant, layer.parameters()))
     assert all(g.abs().sum() > 0 for g in actual)
+
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "autograd.md"
+
+
+def blocks(language: str) -> list[str]:
+    found = re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    assert found
+    return found
+
+
+def test_the_python_runs_as_a_doctest() -> None:
+    torch.manual_seed(0)
+    page = doctest.DocTestParser().get_doctest("\n".join(blocks("python")), {}, PAGE.name, None, 0)
+    assert page.examples
+    report: list[str] = []
+    failed, _ = doctest.DocTestRunner().run(page, out=report.append)
+    assert not failed, "".join(report)
+
+
+def test_the_cpp_is_in_the_sources() -> None:
+    sources = [path.read_text() for path in (ROOT / "csrc").rglob("*") if path.is_file()]
+    for block in blocks("cpp"):
+        assert any(block in source for source in sources), block
+
+
+def test_the_files_it_names_exist() -> None:
+    named = re.findall(r"`((?:csrc|server|tests)/[\w./]+)`", PAGE.read_text())
+    assert len(named) > 5
+    assert all((ROOT / name).exists() for name in named)
+
+
+def int64(device: torch.device, *values: int) -> Tensor:
+    return torch.tensor(values, device=device)
+
+
+# Beyond those of `differentiable`: optional arguments and other numbers of dimensions.
+SAMPLES: dict[str, Callable[[torch.device], tuple[str, Any]]] = {
+    "fps of one point": lambda d: ("furthest_point_sample", (random(d, 1, 1, 3), 1)),
+    "fps with everything": lambda d: (
+        "furthest_point_sample",
+        (random(d, 2, 20, 3), 9, int64(d, 1, 2), int64(d, 20, 9), True, 0.5 * random(d, 2).abs()),
+    ),
+    "fps in 5 dimensions": lambda d: (
+        "furthest_point_sample",
+        (random(d, 2, 20, 5).double().requires_grad_(), 5, None, None, True),
+    ),
+    "ragged with everything": lambda d: (
+        "furthest_point_sample_ragged",
+        (
+            *(random(d, 20, 2), int64(d, 0, 8, 20), int64(d, 0, 8, 20), int64(d, 3, 4)),
+            *(20, 12, 12, False, random(d, 2).abs()),
+        ),
+    ),
+    "fps by distances": lambda d: (
+        "furthest_point_sample_with_distances",
+        (random(d, 2, 9, 9).abs().requires_grad_(), 5, int64(d, 1, 2), int64(d, 9, 7), True),
+    ),
+    "gather from an empty batch": lambda d: (
+        "gather_points",
+        (random(d, 0, 4, 9).requires_grad_(), torch.zeros(0, 3, dtype=torch.int32, device=d)),
+    ),
+    "knn of more than there are": lambda d: (
+        "knn",
+        (random(d, 2, 5, 3).requires_grad_(), random(d, 2, 4, 3).requires_grad_(), 7),
+    ),
+    "knn with lengths": lambda d: (
+        "knn",
+        (random(d, 2, 9, 3).requires_grad_(), random(d, 2, 4, 3), 3, int64(d, 9, 4)),
+    ),
+    "shell in float64": lambda d: (
+        "ball_query",
+        (random(d, 2, 9, 3).double(), random(d, 2, 4, 3).double(), 2.0, 3, int64(d, 9, 4), 1.0),
+    ),
+    "nearest sample with lengths": lambda d: (
+        "nearest_sample",
+        (random(d, 2, 9, 3).requires_grad_(), random(d, 2, 4, 3), int64(d, 9, 0), int64(d, 1, 4)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*SAMPLES, *DIFFERENTIABLE, *WITHOUT_GRADIENT])
+def test_opcheck(device: torch.device, name: str) -> None:
+    if name in DIFFERENTIABLE:
+        case = DIFFERENTIABLE[name]
+        torch.library.opcheck(case.op, case.with_gradients(Make(device)))
+        return
+    op, arguments = (
+        SAMPLES[name](device) if name in SAMPLES else (name, WITHOUT_GRADIENT[name](Make(device)))
+    )
+    torch.library.opcheck(getattr(ops, op), arguments)
+
+
+def test_every_op_declares_itself_compilable() -> None:
+    names = {n for n in torch._C._dispatch_get_all_op_names() if n.startswith("farpoint::")}
+    public = [n.removeprefix("farpoint::") for n in names if not n.startswith("farpoint::_")]
+    assert all(torch.Tag.pt2_compliant_tag in getattr(ops, n).default.tags for n in public)
+
+
+def test_meta_tensors_have_shapes_and_dtypes() -> None:
+    meta = torch.device("meta")
+    idx, radii = ops.furthest_point_sample(torch.empty(2, 9, 3, device=meta), 4, None, None, True)
+    assert idx.dtype == torch.int32
+    assert radii.dtype == torch.float32
+    assert idx.shape == radii.shape == (2, 4)
+    features = torch.empty(2, 5, 9, device=meta, dtype=torch.float16)
+    assert gather_points(features, idx).shape == (2, 5, 4)
+    assert gather_points(features, idx).dtype == torch.float16
+
+
+def test_inference_mode(device: torch.device) -> None:
+    xyz = random(device, 1, 30, 3)
+    expected = farthest_point_sample(xyz, 5)
+    with torch.inference_mode():
+        assert torch.equal(farthest_point_sample(xyz, 5), expected)
+        assert gather_points(xyz.transpose(1, 2), expected).shape == (1, 3, 5)

@@ -47,21 +47,6 @@ def assert_close(actual: Any, expected: Any) -> None:
     torch.testing.assert_close(actual, expected)
 
 
-def test_forward_mode_and_batched_gradients(device: torch.device, case: Case) -> None:
-    """Against finite differences and a loop over the batch, in torch's own terms."""
-    arguments = case.with_gradients(Make(device, torch.float64))
-    torch.autograd.gradcheck(
-        case,
-        arguments,
-        check_forward_ad=True,
-        check_batched_grad=True,
-        check_batched_forward_grad=True,
-    )
-    torch.autograd.gradgradcheck(
-        case, arguments, check_fwd_over_rev=True, check_rev_over_rev=True, check_batched_grad=True
-    )
-
-
 def test_grad_and_vjp(device: torch.device, case: Case) -> None:
     function, moving = split(case, case.arguments(Make(device, torch.float64)))
     every = tuple(range(len(moving)))
@@ -70,17 +55,6 @@ def test_grad_and_vjp(device: torch.device, case: Case) -> None:
     assert_close(grad(scalar(function), every)(*moving), expected)
     out, pull = vjp(function, *moving)
     assert_close(pull(2 * out), expected)
-
-
-def test_jvp_is_the_transpose_of_vjp(device: torch.device, case: Case) -> None:
-    function, moving = split(case, case.arguments(Make(device, torch.float64)))
-    directions = tuple(torch.randn_like(m) for m in moving)
-    out, tangent = jvp(function, tuple(moving), directions)
-    assert_close(out, function(*moving))
-    cotangent = torch.randn_like(out)
-    pulled = vjp(function, *moving)[1](cotangent)
-    products = [(p * d).sum() for p, d in zip(pulled, directions, strict=True)]
-    assert_close((tangent * cotangent).sum(), torch.stack(products).sum())
 
 
 def test_jacobians(device: torch.device, case: Case) -> None:

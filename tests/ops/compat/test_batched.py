@@ -71,6 +71,8 @@ def test_weights_get_their_gradient(xyz: Tensor, centers: Tensor) -> None:
 def test_ball_query_takes_the_radius_first(xyz: Tensor, centers: Tensor) -> None:
     idx = pointnet2.BallQuery.apply(0.2, 5, xyz, centers)
     assert torch.equal(idx, reference.ball_query(xyz, centers, 0.2, 5)[0])
+    grouped = pointnet2.GroupingOperation.apply(xyz.mT, idx)
+    assert torch.equal(grouped, reference.group_points(xyz.mT, idx))
     assert not pointnet2.ball_query(0.2, 5, xyz, centers + 10).any()
 
 

@@ -206,6 +206,15 @@ def test_attention_steps(device: torch.device) -> None:
     assert not out[[1, 2, 4]].any()
 
 
+def test_subtraction_and_aggregation(xyz: Tensor, offset: Tensor) -> None:
+    idx, _ = pointops.knnquery(3, xyz, None, offset[:1] + 50, offset[:1] + 50)
+    query, key = torch.rand(2, 80, 6).to(xyz)
+    assert torch.equal(pointops.subtraction(query, key, idx), query[:, None] - key[idx.long()])
+    position, weight = torch.rand(80, 3, 6).to(xyz), torch.rand(80, 3, 2).to(xyz)
+    expected = ((key[idx.long()] + position) * weight.repeat(1, 1, 3)).sum(1)
+    torch.testing.assert_close(pointops.aggregation(key, position, weight, idx), expected)
+
+
 def test_offsets_and_batches(offset: Tensor) -> None:
     batch = pointops.offset2batch(offset)
     assert batch.tolist() == [0] * 30 + [1] * 2 + [2] * 48

@@ -1,4 +1,4 @@
-"""knn, ball_query and nearest_sample: exact results, the same on every device."""
+"""knn, ball_query and nearest_sample: exact results, the same on every device, k above N too."""
 
 import pytest
 import torch
@@ -36,12 +36,15 @@ def test_knn_of_every_point_is_an_order_of_all(cloud: Tensor) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 4, 50])
-@pytest.mark.parametrize("scale", [0.05, 0.5, 5.0])
-def test_ball_query_equals_the_reference(cloud: Tensor, k: int, scale: float) -> None:
+@pytest.mark.parametrize(("scale", "inner"), [(0.05, 0), (0.5, 0), (5, 0), (0.7, 0.1), (0.7, 0.9)])
+def test_ball_query_equals_the_reference(cloud: Tensor, k: int, scale: float, inner: float) -> None:
+    """Balls and shells."""
     spread = cloud[cloud.isfinite().all(-1)].std().item()
     radius = spread * scale if 0 < spread < torch.inf else scale
-    actual = ball_query(cloud[None], queries_near(cloud), radius, k)
-    expected = reference.ball_query(cloud.cpu()[None], queries_near(cloud).cpu(), radius, k)
+    actual = ball_query(cloud[None], queries_near(cloud), radius, k, min_radius=inner * radius)
+    expected = reference.ball_query(
+        cloud.cpu()[None], queries_near(cloud).cpu(), radius, k, min_radius=inner * radius
+    )
     assert_same(actual, expected)
 
 
@@ -73,15 +76,46 @@ def test_halves_are_widened_before_any_arithmetic(device: torch.device, dtype: t
     assert knn(cloud, cloud, 4)[1].isfinite().all()
 
 
-def test_float64_neighbors(device: torch.device) -> None:
-    cloud = random(device, 2, 200, 3).double() + 1e7
-    cloud[1, 3] = torch.nan
-    idx, squared = knn(cloud, cloud[:, :20], 5)
-    expected = reference.knn(cloud.cpu(), cloud[:, :20].cpu(), 5)
-    assert torch.equal(idx.cpu(), expected[0])
-    torch.testing.assert_close(squared.cpu(), expected[1])
-    all_rows = knn(cloud, cloud[:, :4], 200)
-    assert torch.equal(all_rows[0].cpu(), reference.knn(cloud.cpu(), cloud[:, :4].cpu(), 200)[0])
+def check_knn(xyz: Tensor, queries: Tensor, k: int, lengths: Tensor | None = None) -> None:
+    """The reference's rows, and in float32 the bits of its distances."""
+    idx, squared = knn(xyz, queries, k, lengths=lengths)
+    expected = reference.knn(xyz.cpu(), queries.cpu(), k, lengths)
+    assert_same((idx,), expected[:1])
+    if xyz.dtype == torch.float64:
+        torch.testing.assert_close(squared.cpu(), expected[1])
+    else:
+        assert_same((squared,), expected[1:])
+
+
+@pytest.mark.parametrize("index", [torch.int32, torch.int64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_padding_is_never_read(
+    device: torch.device, dtype: torch.dtype, index: torch.dtype
+) -> None:
+    cloud, others = random(device, 3, 80, 3).to(dtype), random(device, 3, 30, 3).to(dtype)
+    lengths = torch.tensor([80, 10, 2], dtype=index, device=device)
+    some = torch.tensor([30, 0, 7], dtype=index, device=device)
+    for padding in (0.0, torch.nan, 1e30):
+        for b in range(3):
+            cloud[b, lengths[b] :] = padding
+        check_knn(cloud, others, 10, lengths)
+        assert_same(
+            ball_query(cloud, others, 0.7, 10, lengths=lengths.tolist()),
+            reference.ball_query(cloud.cpu(), others.cpu(), 0.7, 10, lengths),
+        )
+        assert_same(
+            nearest_sample(cloud, others, lengths=lengths, sample_lengths=some),
+            reference.nearest_sample(cloud.cpu(), others.cpu(), lengths, some),
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_points_that_are_not_finite_come_last(device: torch.device, dtype: torch.dtype) -> None:
+    xyz, queries = random(device, 2, 40, 3).to(dtype) + 1e3, random(device, 2, 9, 3).to(dtype)
+    for row in ([0, 2], slice(None)):
+        xyz[1, row] = torch.nan
+        for k in (3, 40, 60):
+            check_knn(xyz, queries, k)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e25])
@@ -97,42 +131,6 @@ def test_float64_ball_query_and_nearest_sample(cloud: Tensor, scale: float) -> N
     actual = nearest_sample(points, others)
     assert actual[1].dtype == torch.float64
     assert_same(actual, reference.nearest_sample(points.cpu(), others.cpu()))
-
-
-def test_float64_lengths_are_kept(device: torch.device) -> None:
-    points, others = random(device, 2, 70, 3).double(), random(device, 2, 9, 3).double()
-    sizes, few = torch.tensor([70, 4], device=device), torch.tensor([0, 9], device=device)
-    assert_same(
-        ball_query(points, others, 0.7, 10, lengths=sizes),
-        reference.ball_query(points.cpu(), others.cpu(), 0.7, 10, sizes),
-    )
-    assert_same(
-        nearest_sample(points, others, lengths=sizes, sample_lengths=few),
-        reference.nearest_sample(points.cpu(), others.cpu(), sizes, few),
-    )
-    assert nearest_sample(points, others[:, :0])[0].eq(-1).all()
-
-
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-def test_padding_is_never_read(device: torch.device, dtype: torch.dtype) -> None:
-    cloud, others = random(device, 3, 80, 3), random(device, 3, 30, 3)
-    lengths = torch.tensor([80, 10, 33], dtype=dtype, device=device)
-    some = torch.tensor([30, 1, 7], dtype=dtype, device=device)
-    for padding in (0.0, torch.nan, 1e30):
-        for b in range(3):
-            cloud[b, lengths[b] :] = padding
-        assert_same(
-            knn(cloud, others, 10, lengths=lengths),
-            reference.knn(cloud.cpu(), others.cpu(), 10, lengths),
-        )
-        assert_same(
-            ball_query(cloud, others, 0.7, 10, lengths=lengths.tolist()),
-            reference.ball_query(cloud.cpu(), others.cpu(), 0.7, 10, lengths),
-        )
-        assert_same(
-            nearest_sample(cloud, others, lengths=lengths, sample_lengths=some),
-            reference.nearest_sample(cloud.cpu(), others.cpu(), lengths, some),
-        )
 
 
 def test_an_empty_ball_and_the_places_left(device: torch.device) -> None:
@@ -169,16 +167,15 @@ def test_strided_input_is_read_as_it_is(device: torch.device) -> None:
     assert_same(nearest_sample(cloud, queries), nearest_sample(*dense))
 
 
-def test_empty_sizes(device: torch.device) -> None:
-    none, cloud = torch.empty(0, 8, 3, device=device), random(device, 2, 8, 3)
-    assert [t.shape for t in knn(none, none, 3)] == [(0, 8, 3)] * 2
-    assert [t.shape for t in knn(cloud, cloud[:, :0], 3)] == [(2, 0, 3)] * 2
-    assert [t.shape for t in ball_query(cloud, cloud[:, :0], 1, 3)] == [(2, 0, 3), (2, 0)]
-    assert [t.shape for t in nearest_sample(none, none)] == [(0, 8)] * 2
-    assert (
-        count_points(torch.empty(2, 0, dtype=torch.int32, device=device), 3).tolist()
-        == [[0] * 3] * 2
-    )
+@pytest.mark.parametrize(("b", "n", "m"), [(0, 8, 8), (2, 8, 0), (2, 0, 4), (2, 0, 0)])
+def test_empty_sizes(device: torch.device, b: int, n: int, m: int) -> None:
+    xyz, others = random(device, b, n, 3), random(device, b, m, 3)
+    if n:
+        assert [t.shape for t in knn(xyz, others, 3)] == [(b, m, 3)] * 2
+        assert [t.shape for t in ball_query(xyz, others, 1, 3)] == [(b, m, 3), (b, m)]
+    actual = nearest_sample(xyz, others)
+    assert_same(actual, reference.nearest_sample(xyz.cpu(), others.cpu()))
+    assert count_points(actual[0], 3).sum() == (actual[0] >= 0).sum()
 
 
 def test_an_infinite_distance_moves_nothing(device: torch.device) -> None:
@@ -213,3 +210,59 @@ def test_any_small_cloud_equals_the_reference(
         ball_query(cloud, queries, radius, k), reference.ball_query(cloud, queries, radius, k)
     )
     assert_same(nearest_sample(cloud, queries), reference.nearest_sample(cloud, queries))
+
+
+ops = torch.ops.farpoint
+
+
+@pytest.mark.parametrize("k", [6, 9, 40, 200])
+@pytest.mark.parametrize("n", [1, 5])
+def test_knn_of_more_than_there_are(device: torch.device, n: int, k: int) -> None:
+    xyz, queries = random(device, 2, n, 3), random(device, 2, 70, 3)
+    queries[0, 3, 1] = torch.nan
+    idx, squared = knn(xyz, queries, k)
+    assert_same((idx, squared), reference.knn(xyz.cpu(), queries.cpu(), k))
+    assert_same((idx[..., n:],), (idx[..., :1].expand(-1, -1, k - n),))
+    assert (squared[..., n:] == torch.inf).all()
+
+
+def test_places_left_move_nothing(device: torch.device) -> None:
+    """The gradient is that of the neighbors there are."""
+    xyz, queries = random(device, 2, 3, 3).double(), random(device, 2, 5, 3).double()
+
+    def gradients(k: int, lengths: list[int] | None) -> tuple[Tensor, ...]:
+        leaves = [xyz.clone().requires_grad_(), queries.clone().requires_grad_()]
+        squared = knn(*leaves, k, lengths=lengths)[1]
+        return torch.autograd.grad(squared[..., :2].sqrt().sum(), leaves)
+
+    for a, e in zip(gradients(7, None), gradients(2, None), strict=True):
+        torch.testing.assert_close(a, e)
+    leaves = [xyz.clone().requires_grad_(), queries.clone().requires_grad_()]
+    ones = torch.ones(2, 5, 7, dtype=torch.float64, device=device)
+    actual = torch.autograd.grad(knn(*leaves, 7)[1], leaves, ones)
+    expected = torch.autograd.grad(knn(*leaves, 3)[1], leaves, ones[..., :3])
+    for a, e in zip(actual, expected, strict=True):
+        torch.testing.assert_close(a, e)
+
+
+def test_knn_ragged_equals_the_reference(device: torch.device) -> None:
+    xyz, queries = random(device, 60, 3), random(device, 31, 3)
+    offsets, wanted = [0, 40, 40, 43, 60], [0, 9, 14, 31, 31]
+    for k in (1, 5, 50):
+        squared, idx = ops.knn_ragged(
+            xyz, queries, k, torch.tensor(offsets).to(device), torch.tensor(wanted).to(device)
+        )
+        expected = reference.knn_ragged(xyz.cpu(), queries.cpu(), k, offsets, wanted)
+        assert_same((idx, squared), expected)
+
+
+def test_the_edges_of_a_shell(device: torch.device) -> None:
+    """The inner one is inside, the outer one is not, and the center itself always counts."""
+    steps = torch.arange(6.0, device=device)
+    line = torch.stack([steps, torch.zeros_like(steps), torch.zeros_like(steps)], 1)[None]
+    idx, counts = ball_query(line, line[:, :1], 4.0, 6, min_radius=2.0)
+    assert idx.tolist() == [[[0, 2, 3, 0, 0, 0]]]
+    assert counts.tolist() == [[3]]
+    between = line[:, :1] + torch.tensor([0.5, 0.0, 0.0], device=device)
+    idx, counts = ball_query(line, between, 1.2, 6, min_radius=0.6)
+    assert (idx[0, 0, 0].item(), counts.item()) == (0, 0)

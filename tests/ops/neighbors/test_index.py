@@ -14,50 +14,10 @@ cpu_simd = torch.ops.farpoint._cpu_simd
 Points = np.ndarray
 
 
-def _uniform(rng: np.random.Generator) -> Points:
-    return rng.normal(size=(6000, 3)) * [30, 10, 1]
-
-
-def _lattice(rng: np.random.Generator) -> Points:
-    """Ties in every box, many of them with points of lower rows."""
-    grid = np.stack(np.meshgrid(*[np.arange(17)] * 3), -1).reshape(-1, 3)
-    return rng.permutation(grid)
-
-
-def _clusters(rng: np.random.Generator) -> Points:
-    """Three orders of magnitude of density, each point twice, a tenth not finite."""
-    scales = rng.choice([1e-4, 1e-2, 10.0], size=(2500, 1))
-    cloud = rng.permutation(np.repeat(rng.normal(size=(2500, 3)) * scales, 2, axis=0))
-    cloud[rng.random(5000) < 0.1, 1] = rng.choice([np.nan, np.inf])
-    return cloud
-
-
-def _outlier(rng: np.random.Generator) -> Points:
-    cloud = rng.normal(size=(5000, 3))
-    cloud[777], cloud[778] = 1e30, -1e30
-    return cloud
-
-
-def _equal_points(_: np.random.Generator) -> Points:
-    return np.full((4000, 3), 0.1)
-
-
-def _utm(rng: np.random.Generator) -> Points:
-    return np.array([512_701.0, 5_403_550.0, 295.0]) + rng.uniform(0, 40, size=(5000, 3))
-
-
-def _street(_: np.random.Generator) -> Points:
-    return street_scan()[::5, :3]
-
-
-CLOUDS = [_uniform, _lattice, _clusters, _outlier, _equal_points, _utm, _street]
-
-
-@pytest.fixture(params=CLOUDS, ids=lambda make: make.__name__.strip("_"))
-def points(request: pytest.FixtureRequest) -> Tensor:
-    """Float32 (1, N, 3), large enough for a tree."""
-    make: Callable[[np.random.Generator], Points] = request.param
-    return torch.from_numpy(make(np.random.default_rng(5)).astype(np.float32))[None]
+@pytest.fixture
+def points(large: Tensor) -> Tensor:
+    """Float32 (1, N, 3) of thousands of points: enough for a tree."""
+    return large[:, ::12].contiguous() if large.size(1) > 20_000 else large
 
 
 def compare(actual: tuple[Tensor, ...], expected: tuple[Tensor, ...], queries: slice) -> None:

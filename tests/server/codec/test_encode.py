@@ -4,10 +4,10 @@ import time
 
 import numpy as np
 import pytest
+from tests.support.messages import array, tensor
 
 from farpoint.inference import open_inference_pb2 as v2
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import tensor_pb2
 from farpoint_models import EncoderConfig
 from farpoint_server.codec import encode
 from farpoint_server.codec.open_inference import encoder
@@ -23,7 +23,6 @@ ONE_STAGE = EncoderConfig(rates=(0.5,), channels=2)
 COLORED = EncoderConfig(rates=(0.5,), channels=2, attributes=3)
 CLOUD = np.arange(18, dtype=np.float32).reshape(6, 3)
 COLORS = CLOUD * 2
-TYPES = {"float32": 1, "float64": 2, "float16": 3, "int32": 7}
 # Two clouds of two and four points, of which one and two are kept, as float32 of 2 channels.
 STAGE = StageOutput(
     lengths=np.array([1, 2]),
@@ -32,12 +31,6 @@ STAGE = StageOutput(
     counts=np.array([2, 3, 1], np.int32),
     mean_distances=np.array([0.5, 1.5, 2.5], np.float32),
 )
-
-
-def tensor(array: np.ndarray) -> tensor_pb2.Tensor:
-    return tensor_pb2.Tensor(
-        data_type=TYPES[array.dtype.name], shape=array.shape, data=array.tobytes()
-    )
 
 
 def request(points: np.ndarray = CLOUD, attributes=None, **fields) -> pb.EncodeRequest:
@@ -73,7 +66,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_request_is_told_which_field(case):
+def test_a_wrong_request_is_refused_by_its_field(case):
     made, config, field = WRONG[case]
     with pytest.raises(InvalidRequestError) as caught:
         parsed(made, config)
@@ -94,7 +87,7 @@ def test_the_larger_tensor_of_a_message_that_is_too_large_is_named(points, chann
     assert parsed(made, config, RequestLimits(made.ByteSize(), 100, 4)).attributes is not None
 
 
-def test_attributes_that_are_not_finite_are_told():
+def test_attributes_that_are_not_finite_are_named():
     colors = COLORS.astype(np.float64)
     colors[2, 0] = 1e300  # beyond float32
     colors[4, 2] = np.nan
@@ -110,10 +103,6 @@ def response(made: pb.EncodeRequest) -> pb.EncodeResponse:
     return pb.EncodeResponse.FromString(data)
 
 
-def array(sent: tensor_pb2.Tensor, dtype: str) -> list:
-    return np.frombuffer(sent.data, dtype).reshape(tuple(sent.shape)).tolist()
-
-
 def test_a_response_has_the_stages_and_the_times():
     answer = response(request(lengths=[2, 4]))
     assert answer.model == "m"
@@ -121,16 +110,13 @@ def test_a_response_has_the_stages_and_the_times():
     assert 7000 <= answer.timings.server_ms < 60_000
     (stage,) = answer.stages
     assert list(stage.lengths) == [1, 2]
-    assert array(stage.indices, "<i4") == [1, 0, 3]
-    assert array(stage.features, "<f4") == STAGE.features.tolist()
-    assert array(stage.counts, "<i4") == [2, 3, 1]
-    assert array(stage.mean_distances, "<f4") == [0.5, 1.5, 2.5]
+    assert array(stage.indices, "<i4").tolist() == [1, 0, 3]
+    assert array(stage.features, "<f4").tolist() == STAGE.features.tolist()
+    assert array(stage.counts, "<i4").tolist() == [2, 3, 1]
+    assert array(stage.mean_distances, "<f4").tolist() == [0.5, 1.5, 2.5]
     assert not stage.HasField("points")
-
-
-def test_points_are_those_of_their_cloud():
     (stage,) = response(request(lengths=[2, 4], return_points=True)).stages
-    assert array(stage.points, "<f4") == CLOUD[[1, 2, 5]].tolist()
+    assert array(stage.points, "<f4").tolist() == CLOUD[[1, 2, 5]].tolist()
 
 
 def infer(points=CLOUD, colors=None, shape=None, outputs=()) -> v2.ModelInferRequest:
@@ -175,7 +161,7 @@ def test_equal_clouds_with_attributes_are_parsed():
     assert encode.decode_encode_request(work).attributes.tolist() == COLORS.tolist()
 
 
-def test_attributes_of_another_shape_are_told():
+def test_attributes_of_another_shape_are_named():
     made = infer(CLOUD, COLORS[:, :2])
     with pytest.raises(InvalidRequestError, match="the model takes 3") as caught:
         encoder.parse_encoder_request(whole(made), COLORED, LIMITS)
@@ -209,12 +195,9 @@ def test_the_outputs_that_were_asked_for_come_raw_and_in_that_order(dtype):
     assert points == cloud[[1, 5]].tobytes()
     assert indices == EVEN.indices.tobytes()
     assert features == EVEN.features.tobytes()
-
-
-def test_one_cloud_has_no_dimension_of_clouds():
+    # One cloud has no dimension of clouds.
     made = infer(CLOUD, outputs=("counts_0",))
     work = encoder.parse_encoder_request(whole(made), ONE_STAGE, LIMITS)
-    one = StageOutput(*(value[:1] for value in vars(EVEN).values()))
-    outcome = Outcome([one], 0, 0)
+    outcome = Outcome([StageOutput(*(value[:1] for value in vars(EVEN).values()))], 0, 0)
     answer = encoder.serialize_encoder_response(made, "m", ONE_STAGE, work, 0.0, outcome)
     assert [list(o.shape) for o in answer.outputs] == [[1]]

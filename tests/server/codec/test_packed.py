@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.support.messages import TYPES, tensor
 
 from farpoint.v1 import packed_cloud_pb2, tensor_pb2
 from farpoint.v1 import sampling_pb2 as pb
@@ -20,23 +21,6 @@ from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError
 
 LIMITS = RequestLimits(message_bytes=1 << 20, points=1000, clouds=5)
-TYPES = {
-    name: getattr(tensor_pb2, f"DATA_TYPE_{name.upper()}")
-    for name in (
-        "float16",
-        "float32",
-        "float64",
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "uint8",
-        "uint16",
-        "uint32",
-        "uint64",
-        "bool",
-    )
-}
 RANDOM = np.random.default_rng(6)
 LARGEST = 2**32 - 1
 
@@ -87,11 +71,6 @@ def packed(xyz: list[np.ndarray], order: str, height: int = 1, gap: int = 0, bef
         is_bigendian=order == ">",
         data=rows.tobytes(),
     )
-
-
-def tensor(points: np.ndarray) -> tensor_pb2.Tensor:
-    data_type = TYPES[points.dtype.name]
-    return tensor_pb2.Tensor(data_type=data_type, shape=points.shape, data=points.tobytes())
 
 
 def as_points(columns: list[np.ndarray]) -> np.ndarray:

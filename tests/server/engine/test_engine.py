@@ -1,57 +1,85 @@
-"""Batches on the real engine, its devices and its thread."""
+"""Engines on a CPU: batches, their threads, work on the event loop, long work in the background."""
 
 import asyncio
 import gc
+import os
+import sys
 import threading
 import time
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from tests.support.fake_device import FakeDevice
+from tests.support.memory.fake_allocator import FakeAllocator
+from tests.support.scheduling import WatchedBatch, WatchedWork, clouds_of
 
 from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.sample import SampleBatch
-from farpoint_server.engine.thread import EngineThread
+from farpoint_server.engine.sample import SampleBatch, SampleWork
+from farpoint_server.engine.thread import NICENESS, EngineThread, background_threads
+from farpoint_server.engine.transfer.device import DeviceStream
+from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import Clouds
 from farpoint_server.errors import DeviceUnavailableError, clear_tracebacks
+from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.manager import Manager, manager_of
+from farpoint_server.memory.policy import Options, Thresholds
+from farpoint_server.scheduling.batcher import Batcher
 
-RANDOM = np.random.default_rng(5)
-
-
-def clouds(lengths: list[int], counts: list[int], *, with_distances: bool) -> Clouds:
-    return Clouds(
-        RANDOM.normal(size=(sum(lengths), 3)).astype(np.float32),
-        np.array(lengths),
-        np.array(counts),
-        np.array(lengths) - 1,
-        with_distances,
-    )
+CPU = torch.device("cpu")
+clouds = partial(clouds_of, np.random.default_rng(4))
 
 
-async def test_a_request_gets_the_same_samples_alone_and_in_a_batch():
-    engine = Engine(torch.device("cpu"), 1)
+class Pair:
+    """An engine, and its background engine for long work, with one memory manager."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+        self.memory = manager_of(CPU, Options(), self.gate)
+        self.long = Engine(CPU, 1, self.memory, is_background=True)
+        self.short = Engine(CPU, 1, self.memory, background=self.long)
+
+
+@pytest.fixture
+async def pair():
+    pair = Pair()
+    await pair.short.start()
+    yield pair
+    pair.short.stop()
+
+
+@pytest.fixture
+def gate():
+    return Gate()
+
+
+@pytest.fixture
+async def engine(gate):
+    engine = Engine(CPU, 1, manager_of(CPU, Options(), gate), cores=2)
     await engine.start()
-    first = clouds([30, 50], [4, 9], with_distances=False)
-    second = clouds([20], [7], with_distances=True)
+    yield engine
+    engine.stop()
+
+
+async def test_a_request_gets_the_same_samples_alone_and_in_a_batch(engine):
+    first, second = clouds(30, 50), clouds(20, with_distances=True)
     together = await engine.run(SampleBatch([first, second]))
     alone = [*await engine.run(SampleBatch([first])), *await engine.run(SampleBatch([second]))]
     for a, b in zip(together, alone, strict=True):
         assert a.rows.tolist() == b.rows.tolist()
-    assert together[0].rows[[0, 4]].tolist() == [29, 79]
+    assert together[0].rows[[0, 10]].tolist() == [29, 79]
     assert together[1].rows[0] == 19
     assert together[0].distances is None
     assert together[1].distances.tolist() == alone[1].distances.tolist()
-    engine.stop()
 
 
-async def test_a_request_that_is_given_up_frees_the_engine_and_the_others_are_finished():
-    """Alone, the large one takes many seconds; given up, it takes no time."""
-    engine = Engine(torch.device("cpu"), 1)
-    await engine.start()
-    small = clouds([2000], [100], with_distances=True)
-    large = clouds([300_000] * 16, [300_000] * 16, with_distances=False)
+async def test_a_request_that_is_cancelled_frees_the_engine_and_the_others_are_finished(engine):
+    """Alone, the large one takes many seconds; cancelled, it takes no time."""
+    small = clouds(2000, with_distances=True)
+    large = clouds(*[300_000] * 16, per_sample=1)
     (expected,) = await engine.run(SampleBatch([small]))
     batch = SampleBatch([large, small])
     running = asyncio.ensure_future(engine.run(batch))
@@ -63,14 +91,6 @@ async def test_a_request_that_is_given_up_frees_the_engine_and_the_others_are_fi
     assert time.monotonic() - begun < 10
     assert kept.rows.tolist() == expected.rows.tolist()
     assert kept.distances.tolist() == expected.distances.tolist()
-    engine.stop()
-
-
-async def test_the_engine_uses_the_threads_that_it_is_given():
-    engine = Engine(torch.device("cpu"), 1)
-    await engine.start()
-    assert await engine.call(torch.get_num_threads) == 1
-    engine.stop()
 
 
 def test_auto_all_is_the_cpu_and_every_gpu(monkeypatch):
@@ -157,3 +177,214 @@ async def test_nothing_of_a_function_is_kept_while_the_thread_waits(thread, func
     found = kept()
     gc.enable()
     assert found is None
+
+
+def test_cancelling_a_request_reaches_its_slices_and_halves():
+    batch = SampleBatch([clouds(3), clouds(4, 5), clouds(6)])
+    rest = batch[1:]
+    left, right = rest[:1].halve()
+    batch.cancel(1)
+    assert rest.cancelled.tolist() == [1, 1, 0]
+    assert (left.cancelled.tolist(), right.cancelled.tolist()) == ([1], [1])
+    assert batch[2:].cancelled.tolist() == [0]
+    assert left.halve() is None
+
+
+SMALL, LARGE = clouds(100), clouds(9000)
+
+
+@pytest.fixture
+async def batcher(engine):
+    batcher = Batcher(engine, batch_points=10_000)
+    batcher.start()
+    yield batcher
+    await batcher.stop()
+
+
+class Runs:
+    """Where each batch ran; what is put into `failures` is raised by the next ones."""
+
+    def __init__(self) -> None:
+        self.here: list[bool] = []
+        self.failures: list[Exception] = []
+        self.thread = threading.current_thread()
+
+    def __call__(self) -> None:
+        self.here.append(threading.current_thread() is self.thread)
+        if self.failures:
+            raise self.failures.pop()
+
+
+async def test_small_work_is_done_on_the_event_loop_and_other_work_is_not(batcher):
+    runs = Runs()
+    outcome = await batcher.run(WatchedWork(SMALL, runs), None)
+    assert (outcome.queue_ms, len(outcome.result.rows)) == (0, 33)
+    assert outcome.compute_ms > 0
+    await batcher.run(WatchedWork(LARGE, runs), None)
+    assert runs.here == [True, False]
+
+
+async def test_an_engine_never_does_two_things_at_a_time(engine, batcher):
+    turn, runs = threading.Event(), Runs()
+    busy = asyncio.ensure_future(engine.call(turn.wait))
+    await asyncio.sleep(0)
+    assert engine.run_inline_if_idle(SampleWork(SMALL)) is None
+    waiting = asyncio.ensure_future(batcher.run(WatchedWork(SMALL, runs), 60))
+    await asyncio.sleep(0.01)
+    assert runs.here == []
+    turn.set()
+    await waiting
+    await busy
+    assert runs.here == [False]
+    assert engine.run_inline_if_idle(SampleWork(SMALL)) is not None
+
+
+async def test_neither_a_trim_nor_work_on_the_event_loop_begins_while_the_other_lasts(engine, gate):
+    seen = []
+    with gate.try_exclusive() as trims:
+        assert trims
+        assert engine.run_inline_if_idle(SampleWork(SMALL)) is None
+
+    def try_to_trim() -> None:
+        with gate.try_exclusive() as trims:
+            seen.append(trims)
+
+    assert engine.run_inline_if_idle(WatchedWork(SMALL, try_to_trim)) is not None
+    assert seen == [False]
+    assert gate.readers == 0
+
+
+async def test_what_fails_on_the_event_loop_is_tried_again_where_failures_are_understood(
+    batcher, gate
+):
+    runs = Runs()
+    runs.failures.append(MemoryError())
+    assert len((await batcher.run(WatchedWork(SMALL, runs), None)).result.rows) == 33
+    assert runs.here == [True, False]
+    runs.failures += [ValueError("a bug")] * 2
+    with pytest.raises(ValueError, match="a bug"):
+        await batcher.run(WatchedWork(SMALL, runs), None)
+    assert gate.readers == 0
+
+
+def niceness() -> int:
+    return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="niceness is per thread on Linux")
+async def test_long_work_runs_at_a_lower_priority_and_what_it_starts_too(pair):
+    inherited: list[int] = []
+
+    def start_thread() -> int:
+        thread = threading.Thread(target=lambda: inherited.append(niceness()))
+        thread.start()
+        thread.join()
+        return niceness()
+
+    lower = min(19, niceness() + NICENESS)
+    assert await pair.short.call(niceness) == niceness()
+    assert await pair.short.call(torch.get_num_threads) == 1
+    assert await pair.long.call(start_thread) == lower
+    assert inherited == [lower]
+
+
+@pytest.mark.parametrize(("lowers", "threads", "expected"), [(True, 8, 8), (False, 8, 4)])
+def test_without_a_lower_priority_long_work_gets_half_of_the_cores(
+    monkeypatch, lowers, threads, expected
+):
+    monkeypatch.setattr("farpoint_server.engine.thread.can_lower_priority", lambda: lowers)
+    assert background_threads(threads) == expected
+    assert background_threads(1) == 1
+
+
+async def test_nothing_is_run_inline_in_the_background(pair):
+    assert pair.long.run_inline_if_idle(SampleWork(clouds(10))) is None
+    assert pair.short.run_inline_if_idle(SampleWork(clouds(10))) is not None
+
+
+class Held(WatchedBatch):
+    """A batch that begins, and goes on once it is let."""
+
+    def __init__(self, *requests: Clouds) -> None:
+        super().__init__(requests, self.hold)
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def hold(self) -> None:
+        self.begun.set()
+        assert self.go.wait(30)
+
+
+@pytest.fixture
+async def held(pair):
+    """A batch that the background engine has begun, and its answers."""
+    batch = Held(clouds(500, 300, with_distances=True))
+    running = asyncio.ensure_future(pair.long.run(batch))
+    await asyncio.to_thread(batch.begun.wait, 30)
+    yield batch, running
+    batch.go.set()
+    await running
+
+
+async def test_short_work_runs_while_long_work_does_and_both_are_right(pair, held):
+    batch, long = held
+    (short,) = await pair.short.run(SampleBatch(batch.requests))
+    assert pair.short.run_inline_if_idle(SampleWork(clouds(10))) is not None
+    assert not long.done()
+    batch.go.set()
+    (late,) = await long
+    np.testing.assert_array_equal(short.rows, late.rows)
+    np.testing.assert_array_equal(short.distances, late.distances)
+
+
+async def test_a_trim_waits_for_long_work_and_holds_no_short_work_back(pair, held):
+    batch, long = held
+    assert await pair.short.call(lambda: pair.memory.trim_if_idle(0)) is None
+    trim = asyncio.ensure_future(pair.short.call_behind_long_work(pair.memory.trim))
+    for _ in range(3):
+        assert len(await pair.short.run(SampleBatch([clouds(100)]))) == 1
+    assert not trim.done()
+    batch.go.set()
+    assert await trim is not None
+    await long
+    assert await pair.short.call(lambda: pair.memory.trim_if_idle(0)) is not None
+
+
+async def test_on_a_gpu_short_work_passes_long_work_on_a_stream_of_its_own():
+    """Two pipelines to a device, the long one's kernels held up."""
+    gate = Gate()
+    memory = Manager(FakeAllocator(1 << 30), Thresholds(), gate)
+    devices = [FakeDevice(seed) for seed in (1, 2)]
+    pipelines = [Pipeline(device, memory.hold) for device in devices]
+    background = Engine(CPU, 1, memory, pipelines[0], is_background=True)
+    engine = Engine(CPU, 1, memory, pipelines[1], background)
+    devices[0].pause(DeviceStream.COMPUTE)
+    batch = SampleBatch([clouds(300), clouds(200)])
+    long = asyncio.ensure_future(background.run(batch))
+    short = await asyncio.wait_for(engine.run(batch), 30)
+    while not pipelines[0].in_flight:  # the other engine's thread may be slow to begin
+        await asyncio.sleep(0.001)
+    assert not long.done()
+    assert await engine.call(lambda: memory.trim_if_idle(0)) is None
+    devices[0].resume(DeviceStream.COMPUTE)
+    for one, other in zip(short, await long, strict=True):
+        np.testing.assert_array_equal(one.rows, other.rows)
+    engine.stop()
+    assert not devices[0].races + devices[1].races
+
+
+async def test_a_batch_alone_has_all_cores_and_two_share_them():
+    threads: list[int] = []
+
+    def count() -> None:
+        threads.append(torch.get_num_threads())
+
+    engine, first = Engine(CPU, 4, at_once=2), Held(clouds(10))
+    first.before = lambda: (count(), first.hold())
+    running = asyncio.ensure_future(engine.run(first))
+    await asyncio.to_thread(first.begun.wait, 30)
+    await engine.run(WatchedBatch([clouds(10)], count))
+    first.go.set()
+    await running
+    await engine.run(WatchedBatch([clouds(10)], count))
+    assert threads == [4, 2, 4]
+    engine.stop()

@@ -81,7 +81,7 @@ async def test_a_caller_alone_may_fill_the_server():
         (1, 500, "holds 20 bytes of its share of 500 beside others; no room for 500"),
     ],
 )
-async def test_beside_others_a_caller_has_its_share_and_no_more(points, size, said):
+async def test_while_others_call_a_caller_has_its_share_and_no_more(points, size, said):
     admission = make(caller_share=0.5, retry_ms=70)
     hold(admission, "a", 2, 20)
     hold(admission, "b", 1, 10)
@@ -207,16 +207,7 @@ def test_a_caller_has_its_own_bound_and_gets_its_slots_back():
     enter(slots, "a")
 
 
-def test_an_address_is_refused_where_all_slots_are_taken():
-    slots = CallSlots(total=4, per_caller=4, retry_ms=1)
-    enter(slots, "a", 4)
-    with pytest.raises(TooManyCallsError, match="all 4 calls"):
-        enter(slots, "b")
-    slots.leave("a")
-    enter(slots, "b")
-
-
-def test_a_token_has_its_share_of_the_slots_whoever_has_taken_them():
+def test_a_token_has_its_share_of_the_slots_when_all_are_taken():
     slots = CallSlots(total=6, per_caller=6, retry_ms=1)
     enter(slots, "address", 6)
     enter(slots, "token:a", 3)  # a half of six
@@ -244,8 +235,10 @@ def test_a_slot_that_is_given_back_is_one():
     enter(slots, "a")
     with pytest.raises(TooManyCallsError):
         enter(slots, "a")
-    for _ in range(3):
-        slots.leave("a")
-    enter(slots, "a", 3)
     enter(slots, "b", 3)
     enter(slots, "c", 3)
+    with pytest.raises(TooManyCallsError, match="all 9 calls"):
+        enter(slots, "d")
+    for _ in range(3):
+        slots.leave("a")
+    enter(slots, "d", 3)

@@ -1,17 +1,23 @@
-"""The queue: what shares a batch, whose work is cancelled, who is blamed, who hangs."""
+"""The batcher: what shares a batch, cancellation, blame, deadlines, predictions, hung engines."""
 
 import asyncio
 import gc
 import weakref
 
+import numpy as np
 import pytest
 from structlog.testing import capture_logs
-from tests.support.scheduling import GatedEngine, cloud, settle
+from tests.support.scheduling import MS, Clock, GatedEngine, cloud, settle
 
 from farpoint_server.engine.sample import SampleWork
-from farpoint_server.errors import DeadlinePassedError, EngineHungError, OverloadedError
+from farpoint_server.engine.types import Samples
+from farpoint_server.errors import (
+    DeadlinePassedError,
+    DeadlineTooCloseError,
+    OverloadedError,
+)
 from farpoint_server.scheduling.batcher import Batcher
-from farpoint_server.scheduling.lane import Watchdog
+from farpoint_server.scheduling.lane import BatchMetrics, CostModel, Watchdog
 
 POISON, TOO_LARGE, MISCOUNTED = 13, 14, 15
 
@@ -150,34 +156,28 @@ async def test_work_whose_deadline_passed_is_not_begun(engine, submit):
     assert engine.batches[1:] == [[20]]
 
 
-async def test_only_the_guilty_request_of_a_batch_fails(engine, submit):
-    before, guilty, after = await submit(10, POISON, 20)
+@pytest.mark.parametrize(("size", "error"), [(POISON, RuntimeError), (TOO_LARGE, OverloadedError)])
+async def test_only_the_bad_request_of_a_batch_fails(engine, submit, size, error):
+    """Whether the batch fails or the engine answers one request with an error."""
+    before, bad, after = await submit(10, size, 20)
     engine.gate.set()
     assert await rows([before, after]) == [10, 20]
-    with pytest.raises(RuntimeError, match="poison"):
-        await guilty
+    with pytest.raises(error, match=r"poison|too large"):
+        await bad
     assert await rows(await submit(30)) == [30]
 
 
-async def test_what_the_engine_answers_to_one_request_fails_no_other(engine, submit):
-    before, refused, after = await submit(10, TOO_LARGE, 20)
-    engine.gate.set()
-    assert await rows([before, after]) == [10, 20]
-    with pytest.raises(OverloadedError, match="too large"):
-        await refused
-
-
 async def test_who_left_while_a_batch_failed_is_not_tried_again(engine, submit):
-    guilty, left, stayed = await submit(POISON, 10, 20)
+    bad, left, stayed = await submit(POISON, 10, 20)
     engine.before_failure = left.cancel
     engine.gate.set()
     assert await rows([stayed]) == [20]
     assert engine.batches[1:] == [[POISON, 10, 20], [POISON], [20]]
     with pytest.raises(RuntimeError, match="poison"):
-        await guilty
+        await bad
 
 
-async def test_a_worker_that_a_bug_ends_is_told_and_its_callers_with_it(batcher, engine, submit):
+async def test_a_worker_that_a_bug_ends_is_reported_and_its_callers_fail(batcher, engine, submit):
     died = asyncio.ensure_future(batcher.died())
     tasks = await submit(10, MISCOUNTED)
     engine.gate.set()
@@ -189,18 +189,7 @@ async def test_a_worker_that_a_bug_ends_is_told_and_its_callers_with_it(batcher,
     assert [(line["event"], line["log_level"]) for line in logs] == [("worker died", "error")]
 
 
-async def test_a_batcher_that_is_stopped_has_not_died(engine):
-    batcher = Batcher(engine, batch_points=100)
-    batcher.start()
-    died = asyncio.ensure_future(batcher.died())
-    await settle()
-    await batcher.stop()
-    await settle()
-    assert not died.done()
-    died.cancel()
-
-
-async def test_beside_a_batch_that_runs_a_card_takes_one_that_is_full_and_no_other():
+async def test_while_a_batch_runs_a_gpu_takes_one_that_is_full_and_no_other():
     engine = StandInEngine(depth=2)
     batcher = Batcher(engine, batch_points=100)
     batcher.start()
@@ -228,26 +217,6 @@ async def test_beside_a_batch_that_runs_a_card_takes_one_that_is_full_and_no_oth
     await batcher.stop()
 
 
-async def test_callers_of_a_hung_engine_are_told_and_nothing_is_accepted_until_it_is_back(engine):
-    said: list[bool] = []
-    batcher = Batcher(engine, 100, Watchdog(0.02, said.append))
-    batcher.start()
-    with capture_logs() as logs:
-        tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in (60, 70)]
-        for task in tasks:
-            with pytest.raises(EngineHungError):
-                await task
-        assert engine.running.cancelled.tolist() == [1]
-        with pytest.raises(EngineHungError):
-            await batcher.run(cloud(1), None)
-        engine.gate.set()
-        await settle()
-    assert [line["event"] for line in logs] == ["engine hung", "engine recovered"]
-    assert said == [False, True]
-    assert int((await batcher.run(cloud(20), None)).result.rows[0]) == 20
-    await batcher.stop()
-
-
 async def test_a_batch_whose_callers_have_left_is_still_watched(engine):
     """However short the callers' deadlines are, an engine that hangs is noticed."""
     hung = asyncio.Event()
@@ -260,8 +229,8 @@ async def test_a_batch_whose_callers_have_left_is_still_watched(engine):
     await batcher.stop()
 
 
-async def test_the_requests_of_a_batch_are_told_to_one_of_them(batcher, engine):
-    """So that whoever counts batches by the answers counts each once."""
+async def test_the_requests_of_a_batch_are_counted_by_one_of_them(batcher, engine):
+    """So that batches that are counted by their answers are counted once."""
     alone = asyncio.ensure_future(batcher.run(cloud(1), None))
     await settle()
     together = [asyncio.ensure_future(batcher.run(cloud(n), None)) for n in (2, 3, 4)]
@@ -271,3 +240,147 @@ async def test_the_requests_of_a_batch_are_told_to_one_of_them(batcher, engine):
     engine.gate.set()
     assert (await alone).batch_requests == 1
     assert [outcome.batch_requests for outcome in await asyncio.gather(*together)] == [2, 0]
+
+
+SECOND_NS = 1000 * MS
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+class InlineEngine(GatedEngine):
+    """Does small work at once, which takes a quarter of a second."""
+
+    def __init__(self, clock, inline_ns: int) -> None:
+        super().__init__()
+        self.clock, self.inline_ns, self.inline = clock, inline_ns, []
+
+    def run_inline_if_idle(self, work):
+        self.inline.append(work.point_count)
+        self.clock.s += 0.25
+        return Samples(np.array([work.point_count], np.int32), None)
+
+
+async def test_work_as_small_as_the_limit_is_done_at_once(clock):
+    engine, requests, points = InlineEngine(clock, cloud(10).cost_ns), [], []
+    metrics = BatchMetrics(requests.append, points.append)
+    batcher = Batcher(engine, 100, metrics=metrics, clock=clock)
+    for timeout_s in (None, 0.5):
+        outcome = await batcher.run(cloud(10), timeout_s)
+        assert (outcome.result.rows[0], outcome.queue_ms, outcome.compute_ms) == (10, 0.0, 250.0)
+    assert (engine.inline, requests, points) == ([10, 10], [1, 1], [10, 10])
+    larger = asyncio.create_task(batcher.run(cloud(11), None))
+    await settle()
+    assert (engine.inline, batcher.waiting_points) == ([10, 10], 11)
+    larger.cancel()
+
+
+async def test_small_work_does_not_pass_what_waits(clock):
+    engine = InlineEngine(clock, cloud(10).cost_ns)
+    batcher = Batcher(engine, 100)
+    tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in (11, 10)]
+    await settle()
+    assert (engine.inline, batcher.waiting_requests) == ([], 2)
+    for task in tasks:
+        task.cancel()
+
+
+async def test_work_that_is_predicted_as_long_as_the_limit_is_short():
+    long = GatedEngine()
+    short = GatedEngine(long)
+    batcher = Batcher(short, 100, long_ns=cloud(10).cost_ns)
+    batcher.start()
+    tasks = [asyncio.create_task(batcher.run(cloud(n), None)) for n in (10, 11)]
+    await settle()
+    assert (short.batches, long.batches) == ([[10]], [[11]])
+    for task in tasks:
+        task.cancel()
+    await batcher.stop()
+
+
+def slow() -> CostModel:
+    """A million points, estimated at 15 ms, have taken 0.2 s."""
+    costs = CostModel()
+    for _ in range(5):
+        costs.observe([cloud(1_000_000)], 0.2 * SECOND_NS)
+    return costs
+
+
+async def test_a_deadline_is_refused_where_the_work_takes_twice_as_long():
+    batcher = Batcher(GatedEngine(), 100, costs=slow())
+    with pytest.raises(DeadlineTooCloseError, match=r"in about 0.2 s"):
+        await batcher.run(cloud(1_000_000), 0.2 / 2.1)
+    waits = asyncio.create_task(batcher.run(cloud(1_000_000), 0.2 / 1.8))
+    await settle()
+    assert (batcher.waiting_requests, waits.done()) == (1, False)
+    waits.cancel()
+
+
+async def test_a_deadline_that_has_passed_was_not_too_close():
+    batcher = Batcher(GatedEngine(), 100, costs=slow())
+    with pytest.raises(DeadlinePassedError) as caught:
+        await batcher.run(cloud(1_000_000), 0)
+    assert not isinstance(caught.value, DeadlineTooCloseError)
+
+
+async def test_times_are_reported_in_milliseconds_and_learned_in_nanoseconds(clock):
+    engine, costs = GatedEngine(), CostModel()
+    batcher = Batcher(engine, 2_000_000, costs=costs, clock=clock)
+    work = cloud(1_000_000)
+    estimated_s = work.cost_ns / SECOND_NS
+    enqueued = asyncio.create_task(batcher.run(work, None))
+    await settle()
+    clock.s = 0.5
+    batcher.start()
+    await settle()
+    clock.s += 2 * estimated_s
+    engine.gate.set()
+    outcome = await enqueued
+    assert outcome.queue_ms == 500
+    assert outcome.compute_ms == pytest.approx(2e3 * estimated_s)
+    assert costs.predict_ns(work) == pytest.approx(2 * work.cost_ns, rel=1e-6)
+    await batcher.stop()
+
+
+@pytest.mark.parametrize("how", ["refused", "left"])
+async def test_a_batch_that_was_not_done_whole_teaches_nothing(clock, how):
+    engine, costs = GatedEngine(), CostModel()
+    batcher = Batcher(engine, 4_000_000, costs=costs, clock=clock)
+    if how == "refused":
+
+        async def refuse_one(batch):
+            await engine.gate.wait()
+            clock.s += 10
+            rows = [Samples(np.zeros(1, np.int32), None) for _ in batch.requests]
+            return [OverloadedError("too large", 1), *rows[1:]]
+
+        engine.run = refuse_one
+    tasks = [asyncio.create_task(batcher.run(cloud(1_000_000), None)) for _ in range(2)]
+    await settle()
+    batcher.start()
+    await settle()
+    if how == "left":
+        tasks[0].cancel()
+        await settle()
+        clock.s += 10
+    engine.gate.set()
+    await asyncio.wait(tasks)
+    assert tasks[1].result()
+    assert costs.predict_ns(cloud(1_000_000)) == cloud(1_000_000).cost_ns
+    await batcher.stop()
+
+
+async def test_a_batcher_that_is_stopped_has_not_died_and_leaves_nothing_behind():
+    batcher = Batcher(GatedEngine(GatedEngine()), 100)
+    before = asyncio.all_tasks()
+    batcher.start()
+    died = asyncio.create_task(batcher.died())
+    await settle()
+    await batcher.stop()
+    await settle()
+    assert not died.done()
+    died.cancel()
+    await settle()
+    assert asyncio.all_tasks() == before

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from structlog.testing import capture_logs
 from tests.support.scheduling import MS, GatedEngine, cloud, settle
 
 from farpoint_server import request_context
@@ -123,19 +124,24 @@ async def test_a_deadline_that_is_clearly_predicted_to_pass_is_refused_at_once(l
     assert await sizes_of(tasks) == [1_000_000] * 3
 
 
-async def test_a_lane_that_hangs_is_told_to_its_callers_and_the_other_goes_on():
+async def test_callers_of_a_lane_that_hangs_get_an_error_and_the_other_lane_serves():
     said: list[bool] = []
     lanes = TwoLanes(Watchdog(0.02, said.append))
-    for task in await lanes.submit(LONG, LONG):
-        with pytest.raises(EngineHungError):
-            await task
+    with capture_logs() as logs:
+        for task in await lanes.submit(LONG, LONG):
+            with pytest.raises(EngineHungError):
+                await task
     assert said == [False]
+    assert [line["event"] for line in logs] == ["engine hung"]
+    assert lanes.long.running.cancelled.tolist() == [1]
     with pytest.raises(EngineHungError):
         await lanes.batcher.run(cloud(LONG), None)
     lanes.short.gate.set()
     assert await sizes_of(await lanes.submit(SHORT)) == [SHORT]
-    lanes.long.gate.set()
-    while said != [False, True]:
-        await asyncio.sleep(0.001)
+    with capture_logs() as logs:
+        lanes.long.gate.set()
+        while said != [False, True]:
+            await asyncio.sleep(0.001)
+    assert [line["event"] for line in logs] == ["engine recovered"]
     assert await sizes_of(await lanes.submit(LONG)) == [LONG]
     await lanes.batcher.stop()

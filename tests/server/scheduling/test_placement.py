@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests.support.fake_device import FakeDevice
 from tests.support.memory.fake_allocator import FakeAllocator
-from tests.support.scheduling import MS, GatedEngine, settle
+from tests.support.scheduling import MS, Clock, GatedEngine, settle
 
 from farpoint_server.engine.engine import Engine, check_any
 from farpoint_server.engine.sample import SampleWork
@@ -89,15 +89,6 @@ class Devices:
             self.engines[index].gate.set()
 
 
-class Clock:
-    """Stands still, but where a test moves it."""
-
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 @pytest.fixture
 def clock():
     return Clock()
@@ -168,12 +159,12 @@ async def test_what_runs_and_waits_at_a_device_that_hangs_moves_to_others():
     await devices.placement.stop()
 
 
-async def test_a_batch_that_is_late_keeps_others_away_before_it_is_said_to_hang(devices, clock):
+async def test_a_batch_that_is_late_keeps_others_away_before_it_counts_as_hung(devices, clock):
     """350 µs were predicted. After 300 there are 50 to come; after 900 as many as it is late."""
     await devices.submit(ONE)
-    clock.now_s = 300e-6
+    clock.s = 300e-6
     assert devices.batchers[0].wait_ns == pytest.approx(50_000, rel=0.01)
-    clock.now_s = 900e-6
+    clock.s = 900e-6
     assert devices.batchers[0].wait_ns == pytest.approx(550_000, rel=0.01)
     await devices.submit(ONE)
     assert devices.given == [1, 1, 0]
@@ -195,7 +186,7 @@ async def test_what_one_device_has_no_memory_for_goes_to_another(devices, refusa
     assert devices.given == [0, 1, 1]
 
 
-async def test_where_no_device_can_the_caller_is_told_what_may_pass(devices):
+async def test_where_no_device_can_the_error_is_the_one_that_may_pass(devices):
     devices.engines[0].refusal = TooLargeError("never")
     devices.engines[1].refusal = OverloadedError("no room", 9)
     devices.engines[2].refusal = DeviceFailedError("gone")
@@ -214,7 +205,7 @@ async def test_a_deadline_holds_over_all_attempts():
     await devices.placement.stop()
 
 
-def test_an_encode_that_was_given_up_is_not_given_up_elsewhere():
+def test_an_encode_that_was_cancelled_is_not_cancelled_elsewhere():
     points = np.zeros((1, 3), np.float32)
     work = EncodeWork({}, EncoderInput(points, points, np.ones(1, np.int64)))
     work.cancel(0)

@@ -1,8 +1,13 @@
-"""The two lines of a lane: which jobs share a batch, at what bounds, and what lies ahead of one."""
+"""Waiting work: what shares a batch, deficit round robin among callers, and predicted times."""
 
+import random
+from collections import Counter
+
+import pytest
 from tests.support.scheduling import MS, job
 
-from farpoint_server.scheduling.queue import Job, JobQueue
+from farpoint_server.scheduling.lane import CostModel
+from farpoint_server.scheduling.queue import QUANTUM_NS, Job, JobQueue, RoundRobin
 
 
 def add(queue: JobQueue, *jobs: Job) -> list[Job]:
@@ -60,7 +65,7 @@ async def test_the_older_line_begins_and_the_shared_one_if_both_are_as_old():
     assert [queue.take_batch(), queue.take_batch()] == [[small], [large]]
 
 
-async def test_what_nobody_waits_for_takes_no_room_in_a_batch():
+async def test_a_job_whose_caller_left_takes_no_room_in_a_batch():
     queue = JobQueue(100)
     left, a, b = add(queue, job("", 1, 40), job("", 1, 50), job("", 1, 50))
     left.answer.cancel()
@@ -109,3 +114,186 @@ async def test_ahead_of_a_job_is_its_callers_and_as_much_of_each_other():
     queue = JobQueue(100)
     add(queue, exactly(1), job("b", 100))
     assert queue.ahead_ns(job("", 7)) == 14 * MS + 2
+
+
+QUANTUM_MS = QUANTUM_NS / MS
+
+
+@pytest.fixture
+async def line():
+    return RoundRobin()
+
+
+def add_to(line, caller, *costs):
+    jobs = [job(caller, cost) for cost in costs]
+    for one in jobs:
+        line.add(one)
+    return jobs
+
+
+def take(line, count=None):
+    """Callers of the next jobs, all if None, in order."""
+    count = line.count if count is None else count
+    return "".join(line.take().caller for _ in range(count))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "order"),
+    [
+        ([1] * 6, [1] * 3, "abababaaa"),
+        ([0.5] * 4, [1] * 2, "aabaab"),
+        # 0.6 of a quantum a job: one in the first turn, with 0.4 left over; two in the second.
+        ([0.6] * 5, [1] * 3, "abaabaab"),
+    ],
+)
+async def test_callers_take_turns_that_their_quanta_pay_for(line, a, b, order):
+    add_to(line, "a", *(cost * QUANTUM_MS for cost in a))
+    add_to(line, "b", *(cost * QUANTUM_MS for cost in b))
+    assert take(line) == order
+
+
+async def test_callers_with_long_and_short_jobs_get_the_same_time(line):
+    add_to(line, "a", *[40 * QUANTUM_MS] * 3)
+    add_to(line, "b", *[QUANTUM_MS / 4] * 400)
+    spent = Counter()
+    while line.callers == 2:
+        one = line.take()
+        spent[one.caller] += one.cost_ns
+        assert abs(spent["a"] - spent["b"]) <= 41 * QUANTUM_NS
+
+
+async def test_no_caller_waits_for_more_of_another_than_it_has_itself_and_one_job():
+    """Of random jobs and callers, in whatever order they come."""
+    lots = random.Random(3)
+    for _ in range(30):
+        line = RoundRobin()
+        for _ in range(60):
+            add_to(line, lots.choice("abcd"), lots.choice((0.01, 1, 9, 15, 300, 4000)))
+        queued = {caller: line.cost_of(caller) for caller in "abcd"}
+        longest = max(one.cost_ns for one in line)
+        spent = Counter()
+        while line.count:
+            one = line.take()
+            spent[one.caller] += one.cost_ns
+            waiting = [c for c in "abcd" if spent[c] < queued[c]]
+            assert all(spent[one.caller] <= spent[c] + 2 * longest + QUANTUM_NS for c in waiting)
+        assert spent == queued
+
+
+async def test_a_caller_who_leaves_saves_nothing_up(line):
+    left = add_to(line, "a", QUANTUM_MS * 50)
+    add_to(line, "b", *[QUANTUM_MS] * 4)
+    assert take(line, 2) == "bb"
+    line.discard(left[0])
+    add_to(line, "a", *[QUANTUM_MS] * 3)
+    assert take(line) == "ababa"
+
+
+async def test_a_discarded_job_costs_its_caller_nothing(line):
+    first, _ = add_to(line, "a", QUANTUM_MS, QUANTUM_MS)
+    add_to(line, "b", QUANTUM_MS)
+    line.discard(first)
+    line.discard(first)
+    assert (line.count, line.cost_ns) == (2, 2 * QUANTUM_NS)
+    assert take(line) == "ab"
+
+
+async def test_a_job_whose_caller_left_costs_nothing(line):
+    dead, _ = add_to(line, "a", QUANTUM_MS, QUANTUM_MS)
+    add_to(line, "b", QUANTUM_MS)
+    dead.answer.cancel()
+    assert take(line) == "aab"
+
+
+async def test_a_job_of_hours_is_found_at_once(line):
+    """Its rounds are counted, not walked through."""
+    for caller in range(200):
+        line.add(job(str(caller), 1e9 + caller))
+    assert line.take().caller == "0"
+
+
+async def test_who_was_alone_owes_nothing_when_another_comes(line):
+    add_to(line, "a", *[1000 * QUANTUM_MS, QUANTUM_MS, QUANTUM_MS])
+    line.take()
+    add_to(line, "b", QUANTUM_MS, QUANTUM_MS)
+    assert take(line) in ("abab", "baba")
+
+
+async def test_to_look_does_not_change_the_order(line):
+    add_to(line, "a", 25, 5, 5)
+    add_to(line, "b", 9, 9, 9)
+    seen = []
+    while line.count:
+        expected = line.peek()
+        assert line.peek() is expected
+        assert line.take() is expected
+        seen.append(expected.caller)
+    assert Counter(seen) == {"a": 3, "b": 3}
+
+
+class Work:
+    def __init__(self, cost_ms: float, kind: str = "sample") -> None:
+        self.cost_ns = int(cost_ms * MS)
+        self.cost_key = kind
+
+
+def test_a_kind_that_takes_longer_is_predicted_to_and_no_other_kind():
+    costs = CostModel()
+    assert costs.predict_ns(Work(11)) == 11 * MS
+    costs.observe([Work(10), Work(12)], 66 * MS)
+    assert costs.predict_ns(Work(11)) == 33 * MS
+    assert costs.predict_ns(Work(11, "encode a")) == 11 * MS
+
+
+def test_what_large_work_takes_longer_says_nothing_of_small_work():
+    costs = CostModel()
+    costs.observe([Work(40)], 800 * MS)
+    assert costs.predict_ns(Work(3)) == 3 * MS
+    costs.observe([Work(3), Work(40)], 43 * MS)
+    assert costs.predict_ns(Work(3)) == 3 * MS
+    assert 200 * MS < costs.predict_ns(Work(40)) < 800 * MS
+
+
+def test_how_wrong_a_measurement_may_be_at_most():
+    costs = CostModel()
+    costs.observe([Work(16)], 1)
+    assert costs.predict_ns(Work(16)) == 1 * MS
+    costs = CostModel()
+    costs.observe([Work(16)], 10**15)
+    assert costs.predict_ns(Work(16)) == 256 * MS
+
+
+def test_two_milliseconds_teach_something_and_a_fifth_batch_makes_it_known():
+    costs = CostModel()
+    costs.observe([Work(1.999_999)], 20 * MS)
+    assert costs.predict_ns(Work(2)) == 2 * MS
+    for _ in range(4):
+        costs.observe([Work(2)], 20 * MS)
+    assert costs.predict_ns(Work(2)) == 20 * MS
+    assert not costs.is_known(Work(2))
+    costs.observe([Work(2)], 20 * MS)
+    assert costs.is_known(Work(2))
+
+
+def test_each_batch_takes_a_tenth_of_the_weight_of_those_before():
+    costs = CostModel()
+    costs.observe([Work(10)], 10 * MS)
+    costs.observe([Work(10)], 30 * MS)
+    # 0.9 * 10 + 30 over 0.9 * 10 + 10
+    assert costs.predict_ns(Work(19)) == pytest.approx(39 * MS, abs=1)
+
+
+def test_sizes_within_a_factor_of_four_share_what_is_learned():
+    costs, least = CostModel(), 1 << 23
+    costs.observe([Work(least / MS)], 3 * least)
+    assert costs.predict_ns(Work(4 * least / MS - 1)) > 11 * least
+    for other in (least - 1, 4 * least):
+        assert costs.predict_ns(Work(other / MS)) == other
+
+
+def test_the_time_of_a_batch_is_shared_out_by_the_estimates():
+    costs = CostModel()
+    costs.observe([Work(0), Work(3), Work(3), Work(30)], 72 * MS)
+    assert costs.predict_ns(Work(3)) == 6 * MS
+    assert costs.predict_ns(Work(30)) == 60 * MS
+    assert costs.predict_ns(Work(0)) == 0

@@ -1,4 +1,4 @@
-"""The REST form of Open Inference: JSON alone, with binary data, and what a wrong body is told."""
+"""JSON: REST of Open Inference, alone and with binary data, and messages in their JSON form."""
 
 import json
 import tracemalloc
@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from farpoint.inference import open_inference_pb2 as pb
+from farpoint.v1 import sampling_pb2
+from farpoint_server.codec import json_form
 from farpoint_server.codec.coordinates import decode_sample_request
+from farpoint_server.codec.json_form import MAX_FIELDS, read_json
 from farpoint_server.codec.open_inference import fps, json_values, rest
 from farpoint_server.codec.open_inference.message import read_infer_message
 from farpoint_server.codec.tensors import RequestLimits
@@ -167,7 +170,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_body_is_told_what_is_wrong(case):
+def test_a_wrong_body_is_refused_by_its_field(case):
     wrong, field = WRONG[case]
     with pytest.raises(InvalidRequestError) as caught:
         rest.read_rest_request("fps", "", wrong)
@@ -211,3 +214,46 @@ def test_a_header_length_beyond_the_body(size):
 def test_json_is_bounded():
     with pytest.raises(InvalidRequestError, match="binary_data_size"):
         rest.read_rest_request("fps", "", b"[" * (json_values.MAX_BYTES + 1))
+
+
+HUGE = "1" + "0" * 400
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"coveringRadius": {HUGE}}}',
+        f'{{"voxelGrid": {{"voxelSize": -{HUGE}}}}}',
+        f'{{"voxelGrid": {{"origin": [{HUGE}, 0, 0]}}}}',
+        f'{{"lengths": [{HUGE}]}}',
+        '{"lengths": [1e999]}',
+        '{"lengths": [1.5]}',
+        '{"coveringRadius": 1e300}',
+        '{"coveringRadius": "x"}',
+        '{"coveringRadius": [1]}',
+        '{"points": 7}',
+        '{"method": "NONE"}',
+        '{"none": 1}',
+        "[" * 4000,
+        "[]",
+        "{",
+    ],
+)
+def test_what_no_message_holds_is_named_as_wrong(text):
+    with pytest.raises(InvalidRequestError, match="a message in JSON"):
+        read_json(text.encode(), sampling_pb2.SampleRequest, clouds=4)
+
+
+def test_a_message_of_many_values_is_refused_before_it_is_parsed():
+    text = json.dumps({"lengths": [1] * (MAX_FIELDS + 99)})
+    with pytest.raises(InvalidRequestError, match="values"):
+        read_json(text.encode(), sampling_pb2.SampleRequest, clouds=4)
+
+
+def test_a_message_is_what_it_was():
+    request = sampling_pb2.SampleRequest(lengths=[3, 4], covering_radius=0.5, method=1)
+    text = json_form.write_json(request.SerializeToString(), sampling_pb2.SampleRequest)
+    assert (
+        sampling_pb2.SampleRequest.FromString(read_json(text, sampling_pb2.SampleRequest, 4))
+        == request
+    )

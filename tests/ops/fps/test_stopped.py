@@ -1,0 +1,193 @@
+"""Long samplings that stop: by a flag of their cloud, by Ctrl-C and by a handler that raises."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+from torch import Tensor
+
+from farpoint_ops import farthest_point_sample, farthest_point_sample_ragged, reference
+
+ops = torch.ops.farpoint
+SIZES, COUNTS = [3000, 400_000, 20, 700], [50, 400_000, 20, 3]
+# Of a sampling that would take a minute and stops within 0.1 s on an idle machine.
+SECONDS_TO_END = 5
+
+
+def offsets(*values: int) -> Tensor:
+    return torch.tensor([0, *values]).cumsum(0)
+
+
+def cloud(n: int, d: int = 3, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.rand(n, d, generator=torch.Generator().manual_seed(2), dtype=dtype)
+
+
+def sample(xyz: Tensor, flags: Tensor) -> tuple[Tensor, Tensor]:
+    """Indices and distances of clouds of SIZES."""
+    return ops._furthest_point_sample_cancellable(
+        xyz, offsets(*SIZES), offsets(*COUNTS), None, sum(COUNTS), flags, True
+    )
+
+
+def flags_of(clouds: int) -> Tensor:
+    return torch.zeros(clouds, dtype=torch.int32)
+
+
+def test_clouds_that_are_not_cancelled_are_the_same_as_without_flags() -> None:
+    arguments = cloud(6000), offsets(3000, 3000), offsets(40, 7), torch.tensor([2, 9]), 47
+    expected = ops.furthest_point_sample_ragged(*arguments, 3000, 40, True)
+    got = ops._furthest_point_sample_cancellable(*arguments, flags_of(2), True)
+    assert all(map(torch.equal, got, expected))
+
+
+def test_clouds_of_a_radius_each_with_flags() -> None:
+    xyz, bounds, radii = cloud(80), offsets(30, 50), torch.tensor([0.3, 0.0])
+    rows, distances = ops._furthest_point_sample_cancellable(
+        xyz, bounds, bounds, None, 80, flags_of(2), True, radii
+    )
+    expected = reference.furthest_point_sample_ragged(xyz, [0, 30, 80], [30, 50], [0, 0], [0.3, 0])
+    assert torch.equal(rows[rows >= 0], expected[0])
+    assert torch.equal(distances[rows >= 0], expected[1])
+    assert (distances[rows < 0] == 0).all()
+
+
+def test_a_cloud_that_is_cancelled_costs_the_others_nothing() -> None:
+    xyz, flags = cloud(sum(SIZES)), flags_of(4)
+    timer = threading.Timer(0.1, lambda: flags.__setitem__(1, 1))
+    timer.start()
+    begin = time.perf_counter()
+    indices, distances = sample(xyz, flags)
+    seconds = time.perf_counter() - begin
+    timer.join()
+    begin = time.perf_counter()
+    expected = sample(xyz, flags_of(4))
+    assert seconds < 0.1 + (time.perf_counter() - begin) / 2
+    slots = offsets(*COUNTS)
+    for b in (0, 2, 3):
+        part = slice(slots[b], slots[b + 1])
+        assert torch.equal(indices[part], expected[0][part])
+        assert torch.equal(distances[part], expected[1][part])
+
+
+@pytest.mark.parametrize("dimensions", [3, 16])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_every_thread_sees_that_its_cloud_is_cancelled(dimensions: int, threads: int) -> None:
+    xyz, flags = cloud(2_000_000, dimensions), flags_of(1)
+    bounds, before = offsets(len(xyz)), torch.get_num_threads()
+    timer = threading.Timer(0.1, lambda: flags.fill_(1))
+    timer.start()
+    torch.set_num_threads(threads)
+    try:
+        ops._furthest_point_sample_cancellable(xyz, bounds, bounds, None, len(xyz), flags)
+    finally:
+        torch.set_num_threads(before)
+        ended = time.perf_counter()
+    assert flags.item(), "the cloud was done before it could be cancelled"
+    assert time.perf_counter() - ended < SECONDS_TO_END
+    timer.join()
+
+
+@pytest.mark.parametrize(
+    ("flags", "error", "message"),
+    [
+        (torch.zeros(4), TypeError, "cancelled: expected int32, got Float"),
+        (flags_of(3), ValueError, "got \\[3\\]"),
+        (flags_of(8)[::2], ValueError, "expected contiguous"),
+    ],
+)
+def test_wrong_flags_are_named(flags: Tensor, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        sample(cloud(sum(SIZES)), flags)
+
+
+@contextmanager
+def handled_by(handler: Callable[..., object]) -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def _ctrl_c() -> Iterator[None]:
+    """Python's handler of Ctrl-C, also where a shell has had it ignored."""
+    with handled_by(signal.default_int_handler):
+        yield
+
+
+@contextmanager
+def signal_after(seconds: float) -> Iterator[list[float]]:
+    """Ctrl-C while the block runs; yields the list that the time of it is put in."""
+    sent: list[float] = []
+
+    def send() -> None:
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(seconds, send)
+    timer.start()
+    try:
+        yield sent
+    finally:
+        timer.join()
+
+
+@pytest.fixture(scope="module")
+def xyz() -> Tensor:
+    """Many seconds of work when every point is sampled."""
+    return cloud(3_000_000)
+
+
+def sample_all(xyz: Tensor) -> Tensor:
+    return farthest_point_sample(xyz[None], len(xyz))
+
+
+def sample_ragged(xyz: Tensor) -> Tensor:
+    return farthest_point_sample_ragged(xyz, [0, 10, len(xyz)], [10, len(xyz) - 10])
+
+
+@pytest.mark.parametrize(
+    ("sample", "made"),
+    [
+        (sample_all, (3_000_000,)),
+        (sample_ragged, (3_000_000,)),
+        (sample_all, (300_000, 16)),
+        (sample_all, (300_000, 3, torch.float64)),
+    ],
+    ids=["space", "ragged", "16 dimensions", "float64"],
+)
+def test_ctrl_c_ends_a_long_sampling(sample: Callable, made: tuple) -> None:
+    xyz = cloud(*made)
+    with signal_after(0.2) as sent, pytest.raises(KeyboardInterrupt):
+        sample(xyz)
+    assert time.perf_counter() - sent[0] < SECONDS_TO_END
+    # The next call is as any other.
+    rows = farthest_point_sample(xyz[None, :2000], 2000)
+    assert torch.equal(rows[0].sort().values, torch.arange(2000, dtype=torch.int32))
+
+
+def test_a_handler_that_returns_runs_at_once_and_ends_nothing(xyz: Tensor) -> None:
+    part, handled = xyz[:400_000], []
+    with handled_by(lambda *_: handled.append(time.perf_counter())), signal_after(0.05) as sent:
+        indices = sample_all(part)
+        end = time.perf_counter()
+    assert sent[0] < handled[0] < end
+    assert indices[0].sort().values.equal(torch.arange(len(part), dtype=torch.int32))
+
+
+def test_any_exception_of_a_handler_comes_out(xyz: Tensor) -> None:
+    def handler(*_: object) -> None:
+        raise TimeoutError("enough")
+
+    with handled_by(handler), signal_after(0.2), pytest.raises(TimeoutError, match="enough"):
+        sample_all(xyz)
+
+
+def test_the_op_itself_says_that_it_was_interrupted(xyz: Tensor) -> None:
+    """Where no Python of ours is around it, as in a compiled graph."""
+    with signal_after(0.2), pytest.raises(RuntimeError, match="interrupted, as a signal handler"):
+        ops.furthest_point_sample(xyz[None], len(xyz))
