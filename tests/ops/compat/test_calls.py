@@ -133,7 +133,7 @@ pointops.query_and_group(4, xyz, new_xyz, feat, None, offset, new_offset)[0] == 
 pointops.query_and_group(4, xyz, new_xyz, feat, None, offset, new_offset)[1] == near
 pointops.BallQuery.apply(5, 0.5, 0.1, xyz, offset, new_xyz, new_offset)[0] == shell
 pointops.ball_query_and_group(feat, xyz, offset, new_xyz, new_offset, None, 0.5, 0.1, 5)[1] == shell
-pointops.ball_query_and_group(feat, xyz, offset, new_xyz, new_offset, None, 0.5, 0.1, 5)[0] == filled
+pointops.ball_query_and_group(feat, xyz, offset, new_xyz, new_offset, None, 0.5, 0.1, 5)[0] == there
 
 pointops.subtraction(feat, 2 * feat, own) == feat[:, None] - 2 * feat[own]
 pointops.aggregation(feat, position, share, own) == ((feat[own] + position) * share2).sum(1)
@@ -170,7 +170,7 @@ def clouds(device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
         "sampled": farthest_point_sample_ragged(xyz, [0, *offset.tolist()], QUERIES),
         **{"near": near, "distance": distance, "nearest": nearest, "SIZES": SIZES, "feat": feat},
         "both": torch.cat([relative, feat[near.long()]], -1) * (near >= 0)[..., None],
-        **{"shell": shell, "filled": feat[shell.long()] * (shell >= 0)[..., None]},
+        **{"shell": shell, "there": feat[shell.long()] * (shell >= 0)[..., None]},
         **{"own": nearest(xyz, xyz, 2, SIZES)[0].long(), "position": random(device, 80, 2, 6)},
         **{"share": share[:, :2], "share2": share[:, :2].repeat(1, 1, 3)},
         "tensor": lambda values: torch.tensor(values, device=device),
