@@ -244,7 +244,7 @@ def test_an_archive_that_would_hang_or_grow_is_refused(segmenter, tmp_path, chan
         load_program(tmp_path / "odd.pt2")
 
 
-def test_a_manifest_beside_it_must_be_a_regular_file(segmenter, tmp_path):
+def test_a_manifest_next_to_it_must_be_a_regular_file(segmenter, tmp_path):
     path = tmp_path / "odd.pt2"
     path.write_bytes(segmenter.read_bytes())
     os.mkfifo(tmp_path / "odd.pt2.json")

@@ -128,7 +128,7 @@ async def test_what_runs_out_of_memory_is_cut_and_answered_as_if_it_had_not(on_d
 
 
 async def test_where_memory_is_scarce_one_batch_waits_for_the_other(on_device):
-    """Predicted to fit alone and not beside another, it is neither cut nor refused."""
+    """Predicted to fit alone and not with another, it is neither cut nor refused."""
     small, large = clouds(1000), clouds(100_000)
     here = on_device(total=48 * MIB, bounded=True)
     here.allocator.allocate(40 * MIB)

@@ -81,7 +81,7 @@ def check_freed_memory():
 
 @real_heap
 def test_freed_memory_is_releasable_and_a_trim_gives_it_back():
-    """In a process of its own, in which nobody else maps or unmaps memory meanwhile."""
+    """In a process of its own, in which no other thread maps or unmaps memory meanwhile."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         pool.submit(check_freed_memory).result()
 

@@ -142,13 +142,13 @@ async def test_failures_with_a_good_poll_between_them_change_nothing(world):
 
 async def test_a_lost_device_ends_the_server_when_health_cannot_be_published(world):
     async def fail(_healthy: bool) -> None:
-        raise RuntimeError("nobody listens")
+        raise RuntimeError("no listener")
 
     world.on_health = fail
     world.engine.errors = [torch.AcceleratorError("CUDA error: unspecified launch failure")]
     world.monitor.start()
     assert await asyncio.wait_for(world.monitor.lost(), 30) == "device failed"
-    assert world.reported[-1]["exc_info"].args == ("nobody listens",)
+    assert world.reported[-1]["exc_info"].args == ("no listener",)
 
 
 async def test_a_server_is_lost_only_with_its_last_device():

@@ -18,7 +18,7 @@ ALLOCATIONS = 5
 
 
 @pytest.mark.parametrize("number", range(1, ALLOCATIONS + 1))
-def test_one_failed_allocation_fails_nobody_and_leaves_nothing_behind(number):
+def test_one_failed_allocation_fails_no_request_and_leaves_nothing_behind(number):
     simulation = Simulation()
     simulation.allocator.fail_at = {number}
     gc.disable()
