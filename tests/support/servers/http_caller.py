@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.message import Message
-
 from tests.support.servers.server_process import RunningServer
 
 PATIENCE_S = 60

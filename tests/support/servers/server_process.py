@@ -9,10 +9,12 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.support.servers.forked import ForkedProcess
 
 from farpoint.testing import PROGRAM, LocalServer
 from farpoint.v1 import sampling_pb2_grpc
@@ -24,6 +26,14 @@ FAILING_SERVER = str(Path(__file__).with_name("failing_server.py"))
 # Another server than this checkout's: a command that takes its flags, such as `podman run ...`.
 OTHER_SERVER = shlex.split(os.environ.get("FARPOINT_TEST_SERVER", ""))
 DEVICE = os.environ.get("FARPOINT_TEST_DEVICE", "cpu")
+
+
+def failed_start(*flags: str) -> tuple[int, list[str]]:
+    """Exit status and standard error, as lines, of a server that does not start."""
+    listen = [] if "--listen" in flags else ["--listen=127.0.0.1:0"]
+    server = ForkedProcess([*PROGRAM, *listen, "--log-format=json", *flags])
+    with server.stderr as lines:
+        return server.wait(READY_TIMEOUT_S), lines.read().splitlines()
 
 
 class RunningServer(LocalServer):
@@ -39,6 +49,10 @@ class RunningServer(LocalServer):
         if OTHER_SERVER and (failing or batch_s is not None):
             pytest.skip("needs a server with code of the tests")
         super().__init__(OTHER_SERVER or program, *flags, f"--device={DEVICE}")
+
+    def _start(self, command: list[str]) -> Any:
+        """A fork of a process that has imported torch, unless the server is another's."""
+        return super()._start(command) if OTHER_SERVER else ForkedProcess(command)
 
     def wait_for_metric(self, name: str, wanted: Callable[[float], bool]) -> None:
         """Returns when a metric without labels is as wanted; needs the flag --http-listen."""
