@@ -113,7 +113,7 @@ def test_curl(server: RunningServer) -> None:
     if missing := [name for name in ("bash", "curl", "base64", "od") if not shutil.which(name)]:
         pytest.skip(f"the optional extra {', '.join(missing)}")
     (code,) = code_blocks("clients.md", "bash")
-    http = server.wait_for(lambda line: line["event"] == "ready")["http_address"]
+    http = server.ready["http_address"]
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", code.replace("127.0.0.1:8080", http)],
         cwd=ROOT,

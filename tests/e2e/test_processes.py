@@ -60,7 +60,7 @@ def pids(server: RunningServer) -> dict[int, int]:
 
 
 def probe(server: RunningServer, path: str) -> bytes:
-    address = server.wait_for(lambda line: line["event"] == "ready")["probe_address"]
+    address = server.ready["probe_address"]
     with urllib.request.urlopen(f"http://{address}{path}", timeout=60) as answer:
         return answer.read()
 

@@ -68,8 +68,7 @@ def client(model_server) -> Iterator[farpoint.Client]:
 
 @pytest.fixture(scope="module")
 def admin(model_server) -> Iterator[farpoint.Client]:
-    line = model_server.wait_for(lambda line: line["event"] == "ready")
-    with farpoint.Client(line["admin_addresses"][0]) as admin:
+    with farpoint.Client(model_server.ready["admin_addresses"][0]) as admin:
         yield admin
 
 

@@ -202,8 +202,7 @@ def test_exported_models_and_encoders_are_not_asked_for_one_another(client):
 
 
 def test_an_administrator_loads_and_unloads_programs(program_server, folder):
-    line = program_server.wait_for(lambda line: line["event"] == "ready")
-    with farpoint.Client(line["admin_addresses"][0]) as admin:
+    with farpoint.Client(program_server.ready["admin_addresses"][0]) as admin:
         model = admin.load_model("again", str(folder / "pool.pt2"), timeout=60)
         with farpoint.Client(program_server.address) as client:
             assert len(client.infer("again", {"xyz": cloud(3)})["features"]) == 3

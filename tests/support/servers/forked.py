@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from select import select
@@ -84,14 +85,15 @@ def _parent() -> socket.socket:
 
 
 def _serve(requests: socket.socket) -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # reaps those that wait
     while True:
         request, descriptors, _, _ = socket.recv_fds(requests, REQUEST_BYTES, DESCRIPTORS)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
         if not request:
             return
         if not os.fork():
             requests.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             _run_and_report(*json.loads(request), *descriptors)
             os._exit(0)
         for descriptor in descriptors:

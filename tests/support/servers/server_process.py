@@ -54,6 +54,11 @@ class RunningServer(LocalServer):
         """A fork of a process that has imported torch, unless the server is another's."""
         return super()._start(command) if OTHER_SERVER else ForkedProcess(command)
 
+    @property
+    def ready(self) -> dict[str, Any]:
+        """The line of the log that names the addresses."""
+        return self.wait_for(lambda line: line["event"] == "ready")
+
     def wait_for_metric(self, name: str, wanted: Callable[[float], bool]) -> None:
         """Returns when a metric without labels is as wanted; needs the flag --http-listen."""
         give_up = time.monotonic() + READY_TIMEOUT_S
@@ -63,7 +68,7 @@ class RunningServer(LocalServer):
 
     def metrics(self) -> dict[str, float]:
         """Each metric's value, by `name{label=value,...}`; needs the flag --http-listen."""
-        address = self.wait_for(lambda line: line["event"] == "ready")["http_address"]
+        address = self.ready["http_address"]
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
             families = text_string_to_metric_families(answer.read().decode())
             samples = [sample for family in families for sample in family.samples]
