@@ -83,16 +83,16 @@ def farpoint(*, kernels: bool) -> None:
 
     if not kernels:
         sample.launch = first_rows
-    fixed = ["--listen", "127.0.0.1:0", "--device", "cpu", "--log-format", "json"]
-    sys.argv[1:] = [*fixed, *sys.argv[2:]]
-    errors = _tell_address()
+    os.environ.setdefault("FARPOINT_DEVICE", "cpu")
+    sys.argv[1:] = ["--listen", "127.0.0.1:0", "--log-format", "json", *sys.argv[2:]]
+    errors = _print_address()
     try:
         command.main()
     finally:
         os.dup2(errors, sys.stderr.fileno())
 
 
-def _tell_address() -> int:
+def _print_address() -> int:
     """Prints the address of the log's ready line, after which log lines go nowhere.
 
     Returns:
@@ -107,7 +107,7 @@ def _tell_address() -> int:
         with os.fdopen(read) as lines:
             for line in lines:
                 entry = json.loads(line) if line.startswith("{") else {}
-                if entry.get("event") == "ready":
+                if entry.get("event") == "ready" and "process" not in entry:
                     print(entry["address"], flush=True)
                     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
                 elif entry.get("level") != "info":

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from benchmarks.models.point_transformer import PointTransformer
 from benchmarks.models.pointnet2 import PointNet2Classifier, PointNet2PartSegmenter
 from tests.support.servers.server_process import RunningServer
 from torch import Tensor, nn
@@ -22,7 +21,6 @@ SAMPLES = (64, 16)
 RANDOM = np.random.default_rng(9)
 POINTS = TensorSpec("points", Role.POINTS, "float32", ("B", "N", 3))
 LENGTHS = TensorSpec("lengths", Role.LENGTHS, "int64", ("B",))
-COLORS = TensorSpec("features", Role.PER_POINT, "float32", ("B", 2, "N"))
 CATEGORY = TensorSpec("category", Role.PER_CLOUD, "int64", ("B",))
 ENCODER = EncoderConfig(rates=(0.25,), channels=8, hidden=8, neighbors=8, groups=2)
 
@@ -74,13 +72,6 @@ def architectures() -> dict[str, Architecture]:
             PointNet2PartSegmenter(6, 4, 0.125, SAMPLES),
             Manifest(padded, (POINTS, CATEGORY, LENGTHS), logits(Role.PER_POINT, 6, "N"), least),
             (80, 120),
-        ),
-        "transformer": Architecture(
-            PointTransformer(5, 2, widths=(16, 32), depths=(1, 1), neighbors=(8, 8)),
-            Manifest(
-                Batching.EQUAL, (POINTS, COLORS), logits(Role.PER_POINT, 5, "N"), {"N": (32, None)}
-            ),
-            (64, 64, 101),
         ),
         "encoder": Architecture(
             Stages(DensityEncoder(ENCODER)),
@@ -147,8 +138,7 @@ def eager(module: nn.Module, manifest: Manifest, one: dict[str, np.ndarray]) -> 
         if spec.role is Role.LENGTHS:
             arguments.append(torch.tensor([len(one["points"])]))
             continue
-        tensor = torch.from_numpy(one[spec.name])
-        arguments.append((tensor.mT if spec.shape[1:] == (2, "N") else tensor)[None])
+        arguments.append(torch.from_numpy(one[spec.name])[None])
     with torch.no_grad():
         outputs = module(*arguments)
     tensors = [outputs] if isinstance(outputs, Tensor) else outputs
