@@ -30,7 +30,7 @@ def add(root: Path, *names: str) -> list[Path]:
     return paths
 
 
-def test_a_kernel_beside_its_op_has_a_name_of_its_own(tool: ModuleType, tmp_path: Path) -> None:
+def test_a_kernel_next_to_its_op_has_a_name_of_its_own(tool: ModuleType, tmp_path: Path) -> None:
     add(tmp_path, "gather/op_kernel.cu", "gather/op.cpp")
     tool.check_names()
     add(tmp_path, "gather/op.cu")
