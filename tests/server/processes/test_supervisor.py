@@ -114,14 +114,14 @@ async def test_all_begin_together_and_a_signal_ends_all(run):
         assert await running == 0
 
 
-async def test_a_process_that_left_calls_unanswered_is_told_by_the_exit_status(run):
+async def test_the_exit_status_shows_that_a_process_left_calls_unanswered(run):
     async with run("serve", "unanswered") as (running, log):
         await wait_for(log, "ready")
         os.kill(os.getpid(), signal.SIGINT)
         assert await running == 1
 
 
-async def test_a_process_that_is_ill_for_a_moment_stays(run):
+async def test_a_process_that_is_unhealthy_for_a_moment_stays(run):
     async with run("serve", "sick-3") as (running, log):
         await wait_for(log, "ready")
         await asyncio.wait((running,), timeout=1)
@@ -245,12 +245,6 @@ def test_folders_of_supervisors_that_were_killed_are_removed(tmp_path, monkeypat
     with private_folder() as third:
         third.rmdir()  # as cleaners of temporary folders do
     assert [*tmp_path.iterdir()] == [other]
-
-
-async def test_one_failed_start_is_no_reason_to_give_up(run):
-    async with run("serve", "dies exit1 exit1 serve") as (running, log):
-        await wait_for(log, "process ready", 2, process=1)
-        assert not running.done()
 
 
 async def test_a_system_without_room_for_a_process_is_a_failed_start(run, monkeypatch):

@@ -311,7 +311,7 @@ async def test_the_message_comes_once():
     assert await call.read() is grpc.aio.EOF
 
 
-async def test_an_abort_keeps_what_the_caller_is_told():
+async def test_an_abort_keeps_the_status_of_the_answer():
     call = context()
     with pytest.raises(grpc.aio.AbortError):
         await call.abort(grpc.StatusCode.NOT_FOUND, "none", (("x", "y"),))

@@ -73,7 +73,7 @@ async def served():
         writer.write(data)
         return reader, writer
 
-    connect.told, connect.server = told, server
+    connect.told, connect.server, connect.state = told, server, server._state
     yield connect
     for writer in writers:
         writer.close()
@@ -108,10 +108,10 @@ async def test_silent_peers_beyond_the_bound_keep_nobody_out(served):
     assert oldest == [b""] * 50
 
 
-async def test_where_all_are_at_work_a_further_one_is_told_so(served):
+async def test_where_all_are_at_work_a_further_one_is_refused(served):
     request = b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n"
     at_work = [await served(request) for _ in range(MAX_CONNECTIONS)]
-    tasks = served.server._state.tasks
+    tasks = served.state.tasks
     while len(tasks) < MAX_CONNECTIONS:
         await asyncio.sleep(0)
     reader, _ = await served()
@@ -149,7 +149,7 @@ async def test_headers_that_trickle_are_closed(served):
 async def test_a_peer_that_does_not_read_its_answer_is_closed(served):
     reader, writer = await served(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
     writer.transport.pause_reading()
-    while not (connections := served.server._state.connections):
+    while not (connections := served.state.connections):
         await asyncio.sleep(0)
     while connections:
         await asyncio.sleep(0.01)
@@ -168,7 +168,7 @@ async def test_work_of_the_server_has_no_such_limit(served):
 
 async def test_an_answer_under_way_is_still_sent_when_the_server_stops(served):
     reader, _ = await served(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
-    while not served.server._state.tasks:
+    while not served.state.tasks:
         await asyncio.sleep(0)
     stopped = asyncio.ensure_future(served.server.stop())
     await asyncio.sleep(0)
@@ -192,7 +192,7 @@ async def test_the_time_for_an_answer_begins_with_it(served, monkeypatch):
     monkeypatch.setattr(connection.time, "monotonic", lambda: now.s)
     reader, writer = await served(GET)
     assert b"200" in await reader.readline()
-    (one,) = served.server._state.connections
+    (one,) = served.state.connections
     one.close_if_late(now.s)
     now.s += connection.HEADER_TIMEOUT_S
     one.close_if_late(now.s)
@@ -207,9 +207,9 @@ async def test_the_time_for_a_body_begins_when_it_is_looked_at_first(served, mon
     now = SimpleNamespace(s=100.0)
     monkeypatch.setattr(connection.time, "monotonic", lambda: now.s)
     _, writer = await served(POST % (b"read", b"Content-Length: 9\r\n\r\nabc"))
-    while not served.server._state.tasks:
+    while not served.state.tasks:
         await asyncio.sleep(0)
-    (one,) = served.server._state.connections
+    (one,) = served.state.connections
     now.s += 10 * connection.TRANSFER_TIMEOUT_S
     one.close_if_late(now.s)
     assert not one.transport.is_closing()
@@ -270,7 +270,7 @@ async def test_answers_that_are_not_read_make_room_when_they_are_late_or_of_anot
     for _ in range(MAX_CONNECTIONS):
         _, writer = await served(request)
         writer.transport.pause_reading()
-    connections = served.server._state.connections
+    connections = served.state.connections
     while len([one for one in connections if one.flow and one.flow.write_paused]) < MAX_CONNECTIONS:
         await asyncio.sleep(0.01)
     assert await end_of((await served())[0]) == connection.BUSY
@@ -305,7 +305,7 @@ async def test_what_is_written_is_sent_at_once_and_not_far_ahead_of_its_reader(s
     """Not only once the peer has confirmed what was written before, which takes 40 ms."""
     await status(served)
     _, _ = await served(GET)
-    while not (connections := served.server._state.connections):
+    while not (connections := served.state.connections):
         await asyncio.sleep(0)
     sockets = [one.transport.get_extra_info("socket") for one in connections]
     assert all(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in sockets)
