@@ -5,7 +5,7 @@ import asyncio
 import grpc
 import pytest
 from structlog.testing import capture_logs
-from tests.support.rpc import CallContext, intercept
+from tests.support.rpc import CallContext, intercept, serving
 
 from farpoint_server import request_context
 from farpoint_server.errors import PermissionDeniedError, UnauthenticatedError
@@ -18,36 +18,25 @@ from farpoint_server.transport.tokens import Token, TokenFile
 
 CAMERA, OPS = "c" * 32, "o" * 32
 SAMPLING = "farpoint.v1.SamplingService"
-LIMIT = 1000
+LIMIT = 4 << 20  # gRPC's own
 
 
 @pytest.fixture
-async def call(tmp_path):
-    """Calls a method of any name with a token."""
+def call(tmp_path):
+    """Calls a method of any service with a token."""
     file = tmp_path / "tokens"
     file.write_text(f"camera sample {CAMERA}\nops admin {OPS}\n")
-    interceptors = [RequestInterceptor(InFlight()), AuthInterceptor(TokenFile(file))]
-    options = [("grpc.max_receive_message_length", LIMIT)]
-    server = grpc.aio.server(interceptors=interceptors, options=options)
+    interceptors = RequestInterceptor(InFlight()), AuthInterceptor(TokenFile(file))
 
     async def echo(request, context):  # noqa: ARG001
         return request
 
-    class Everything(grpc.GenericRpcHandler):
-        def service(self, details):  # noqa: ARG002
-            return grpc.unary_unary_rpc_method_handler(echo)
-
-    server.add_generic_rpc_handlers((Everything(),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-
-        async def call(service, *headers, size=5):
-            metadata = [("authorization", header) for header in headers]
+    async def call(service, *headers, size=5):
+        metadata = [("authorization", header) for header in headers]
+        async with serving(echo, *interceptors, method=f"/{service}/M") as channel:
             return await channel.unary_unary(f"/{service}/M")(bytes(size), metadata=metadata)
 
-        yield call
-    await server.stop(None)
+    return call
 
 
 async def refused(call, *arguments, **options):

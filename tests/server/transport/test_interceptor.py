@@ -77,14 +77,6 @@ async def test_calls_are_counted_until_they_end_however_they_end(call, in_flight
     await asyncio.wait_for(in_flight.drain(), 30)
 
 
-async def test_a_drained_server_is_unavailable(call, in_flight):
-    await in_flight.drain()
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call(echo)
-    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert in_flight.calls == 0
-
-
 async def test_a_method_of_one_server_is_not_one_of_another_behind_the_same_interceptor(in_flight):
     interceptor = RequestInterceptor(in_flight)
     codes = []
