@@ -174,12 +174,8 @@ async def test_a_stream_whose_token_is_withdrawn_ends_and_no_other(watched):
     tokens, streams = watched
     other = Token("other", frozenset({"sample"}), b"x")
     tokens.known.add(other)
-    handler = handler_of(wait)
-    calls = []
-    for token in (CAMERA_TOKEN, other):
-        followed = streams.follow("/a.B/C", handler, token)
-        calls.append(asyncio.create_task(followed.stream_stream(None, CallContext())))
-        await asyncio.sleep(0)
+    calls = [begin(streams, wait, token) for token in (CAMERA_TOKEN, other)]
+    await asyncio.sleep(0)
     await polled(tokens)
     assert not any(call.done() for call in calls)
     tokens.known.discard(CAMERA_TOKEN)

@@ -86,30 +86,15 @@ def test_refusals_are_one_line_a_second_with_their_number(monkeypatch):
     }
 
 
-class Context:
-    """As gRPC's: it keeps its callbacks after it has called them."""
-
-    def __init__(self) -> None:
-        self.callbacks = []
-
-    def add_done_callback(self, callback) -> None:
-        self.callbacks.append(callback)
-
-    def peer(self) -> str:
-        return "ipv4:10.1.2.3:5000"
-
-
 async def test_a_call_that_has_ended_is_freed_without_the_garbage_collector():
     admission = Admission(10, 100, 1)
     calls = OpenCalls(InFlight(), None, Outgoing(admission))
-    context = Context()
+    context = CallContext()
     gc.disable()
     try:
         calls.accept(context, None).answer(context, b"answer")
         assert admission.bytes == 6
-        for callback in context.callbacks:
-            callback(context)
-        del callback
+        context.end()
         freed = weakref.ref(context)
         del context
         assert freed() is None

@@ -60,7 +60,7 @@ async def test_a_folder_at_the_path_is_the_reason_and_stays(tmp_path):
 async def test_compressed_messages_are_refused_unless_asked_for(compression):
     """2 MB could unpack to 2 GiB: what is refused is not unpacked."""
     servers = GrpcServers(Settings(listen=["127.0.0.1:0"], compression=compression), [])
-    servers.public.add_generic_rpc_handlers([echo_handler()])
+    servers.public.add_generic_rpc_handlers([handler_of(echo)])
     (address,) = servers.bind().public
     await servers.start()
     async with grpc.aio.insecure_channel(address) as channel:
@@ -85,9 +85,7 @@ async def test_a_connection_of_age_is_replaced_and_no_call_notices():
         peers.add(context.peer())
         return request
 
-    handler = grpc.unary_unary_rpc_method_handler(name_peer)
-    generic = grpc.method_handlers_generic_handler("a.B", {"C": handler})
-    servers.public.add_generic_rpc_handlers([generic])
+    servers.public.add_generic_rpc_handlers([handler_of(name_peer)])
     (address,) = servers.bind().public
     await servers.start()
     async with grpc.aio.insecure_channel(address) as channel:
@@ -96,11 +94,12 @@ async def test_a_connection_of_age_is_replaced_and_no_call_notices():
     await servers.stop(None)
 
 
-def echo_handler():
-    async def echo(request, context):  # noqa: ARG001
-        return request
+async def echo(request, context):  # noqa: ARG001
+    return request
 
-    handler = grpc.unary_unary_rpc_method_handler(echo)
+
+def handler_of(behavior):
+    handler = grpc.unary_unary_rpc_method_handler(behavior)
     return grpc.method_handlers_generic_handler("a.B", {"C": handler})
 
 
@@ -259,7 +258,7 @@ async def call(tmp_path):
     )
     assert servers.admin is not servers.public
     for server in (servers.public, servers.admin):
-        server.add_generic_rpc_handlers([echo_handler()])
+        server.add_generic_rpc_handlers([handler_of(echo)])
     bound = servers.bind()
     addresses = (*bound.public, *bound.admin)
     assert len(addresses) == 3
