@@ -131,7 +131,7 @@ def test_a_new_certificate_is_used_without_a_restart(start, tmp_path):
 
 
 def test_foreign_hosts_and_origins_are_refused_unless_they_are_named(start):
-    """Which they are, test_origins.py says."""
+    """test_browsers.py has every case."""
     allowing = start(*HTTP, "--http-origins", OWN)
     with HttpCaller(allowing) as http:
         for path in ("/healthz", "/metrics"):
