@@ -1,6 +1,6 @@
 """Echo servers, bare gRPC and farpoint-server without kernels: the floor for benchmarks.service.
 
-    python benchmarks/service/echo_server.py bare       gRPC alone: bytes, or protobuf messages
+    python benchmarks/service/echo_server.py bare       gRPC alone, and the messages of protobuf
     python benchmarks/service/echo_server.py farpoint   farpoint-server, all but the kernels
     python benchmarks/service/echo_server.py kernels    farpoint-server as it is
 
@@ -13,50 +13,25 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import grpc
 import numpy as np
 
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import tensor_pb2
 
 UNLIMITED = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
 
-async def _bytes(request: bytes, _: object) -> bytes:
-    return request
-
-
-async def _protobuf(request: pb.SampleRequest, _: object) -> pb.SampleResponse:
+async def _echo(request: pb.SampleRequest, _: object) -> pb.SampleResponse:
     return pb.SampleResponse(points=request.points)
 
 
-async def _indices(request: pb.SampleRequest, _: object) -> pb.SampleResponse:
-    """All that farpoint-server answers to such a request, but for its timings."""
-    count = request.sample_counts[0]
-    rows = tensor_pb2.Tensor(
-        data_type=tensor_pb2.DATA_TYPE_INT32,
-        shape=[count],
-        data=np.arange(count, dtype="<i4").tobytes(),
-    )
-    return pb.SampleResponse(indices=rows, lengths=[count], points=request.points)
-
-
-def _parsed(answer: Callable[..., Any]) -> grpc.RpcMethodHandler:
-    return grpc.unary_unary_rpc_method_handler(
-        answer, pb.SampleRequest.FromString, pb.SampleResponse.SerializeToString
-    )
-
-
 async def bare() -> None:
-    """Methods Bytes, Protobuf and Indices of the service bare.Echo."""
-    methods = {
-        "Bytes": grpc.unary_unary_rpc_method_handler(_bytes),
-        "Protobuf": _parsed(_protobuf),
-        "Indices": _parsed(_indices),
-    }
+    """The method Protobuf of the service bare.Echo."""
+    handler = grpc.unary_unary_rpc_method_handler(
+        _echo, pb.SampleRequest.FromString, pb.SampleResponse.SerializeToString
+    )
+    methods = {"Protobuf": handler}
     server = grpc.aio.server(options=UNLIMITED)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bare.Echo", methods),))
     port = server.add_insecure_port("127.0.0.1:0")

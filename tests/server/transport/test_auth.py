@@ -204,15 +204,15 @@ async def test_a_stream_whose_token_is_withdrawn_ends_and_no_other(watched):
     assert not streams._open
 
 
-async def test_a_stream_that_takes_its_end_slowly_is_told_once(watched):
+async def test_a_stream_that_takes_its_end_slowly_is_cancelled_once(watched):
     tokens, streams = watched
-    told = []
+    cancelled = []
 
     async def slow(request, context):  # noqa: ARG001
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            told.append("cancelled")
+            cancelled.append("cancelled")
             await polled(tokens)
             raise
 
@@ -221,7 +221,7 @@ async def test_a_stream_that_takes_its_end_slowly_is_told_once(watched):
     tokens.known.discard(CAMERA_TOKEN)
     with pytest.raises(UnauthenticatedError):
         await asyncio.wait_for(call, 30)
-    assert told == ["cancelled"]
+    assert cancelled == ["cancelled"]
 
 
 async def test_a_scope_that_is_lost_ends_it_too(watched):

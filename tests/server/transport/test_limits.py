@@ -171,13 +171,6 @@ async def test_what_an_answer_counts(answer, size, counts):
     assert admission.bytes == 0
 
 
-class Peer:
-    """The context of a call."""
-
-    def peer(self) -> str:
-        return "ipv4:192.0.2.1:7"
-
-
 @pytest.fixture
 def cut(monkeypatch):
     """Peers whose connections were closed."""
@@ -196,7 +189,7 @@ def clock(monkeypatch):
 async def test_a_response_counts_until_it_ends():
     admission = Admission(1, 100, 1)
     sending = Outgoing(admission)
-    responses = [sending.hold(Peer(), size) for size in (70, 80)]
+    responses = [sending.hold(CallContext(), size) for size in (70, 80)]
     assert admission.bytes == 150  # bytes that are there are never refused
     for response in responses:
         sending.begin(response)
@@ -207,8 +200,8 @@ async def test_a_response_counts_until_it_ends():
 async def test_a_peer_has_the_timeout_and_the_time_that_the_size_takes(cut, clock):
     refusals: list[str] = []
     sending = Outgoing(Admission(1, 1, 1), 10, bytes_per_s=100, count_refusal=refusals.append)
-    sending.begin(sending.hold(Peer(), 500))
-    sending.hold(Peer(), 0)  # made and not given to gRPC yet: it waits for no peer
+    sending.begin(sending.hold(CallContext(), 500))
+    sending.hold(CallContext(), 0)  # made and not given to gRPC yet: it waits for no peer
     clock[0] += 14.9
     sending._look()
     assert (cut, refusals) == ([], [])
@@ -222,7 +215,7 @@ async def test_a_peer_has_the_timeout_and_the_time_that_the_size_takes(cut, cloc
 
 async def test_a_response_that_was_sent_in_time_cuts_nobody_off(cut, clock):
     sending = Outgoing(Admission(1, 1, 1), 10)
-    response = sending.hold(Peer(), 1)
+    response = sending.hold(CallContext(), 1)
     sending.begin(response)
     sending.end(response)
     clock[0] += 1000
