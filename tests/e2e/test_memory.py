@@ -26,9 +26,8 @@ CLOUD = RANDOM.random((1000, 3), np.float32)
 
 @pytest.fixture(scope="module")
 def admin_server() -> Iterator[RunningServer]:
-    server = RunningServer(*ADMIN)
-    yield server
-    assert server.stop() == 0
+    with RunningServer(*ADMIN) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -110,14 +109,6 @@ def test_get_memory_says_what_the_device_holds(admin):
     assert device.reserved_bytes == device.allocated_bytes + device.idle_bytes
     assert 0 < device.free_bytes <= device.total_bytes
     assert (device.out_of_memory_count, device.refused_count, device.limit_bytes) == (0, 0, 0)
-
-
-async def test_the_asynchronous_client_has_the_same(admin_server):
-    async with farpoint.AsyncClient(admin_server.address) as client:
-        (trim,) = await client.trim_memory()
-        assert trim.device == "cpu"
-        (device,) = (await client.memory()).devices
-        assert device.trims["request"].count >= 1
 
 
 def test_a_trim_waits_for_the_work_but_a_forced_one_goes_ahead_of_the_queue(start):

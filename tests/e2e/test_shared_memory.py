@@ -154,7 +154,8 @@ def test_memory_of_all_callers_is_limited(sharing, client):
 
 def test_a_stream_takes_ranges_and_other_calls_say_that_they_do_not(sharing, client, inline):
     with Lease(client._memory, CallContext(None)) as lease, sharing.server.connected() as stub:
-        points = lease.points_to_tensor([CLOUD])
+        place = shared_memory_pb2.SharedMemoryRange(region=lease.share([CLOUD]))
+        points = tensor_pb2.Tensor(data_type=1, shape=CLOUD.shape, shared_memory=place)
         request = pb.SampleRequest(points=points, sample_counts=[8])
         [answer] = stub.SampleStream(iter([pb.SampleStreamRequest(request=request)]))
         indices = np.frombuffer(answer.response.indices.data, "<i4")

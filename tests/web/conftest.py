@@ -45,9 +45,8 @@ def page(browser: Page) -> Iterator[Page]:
 def server(browser: Page) -> Iterator[RunningServer]:
     """A server with a page, for a browser that is there."""
     del browser
-    running = RunningServer("--http-listen", "127.0.0.1:0")
-    yield running
-    assert running.stop() == 0
+    with RunningServer("--http-listen", "127.0.0.1:0") as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

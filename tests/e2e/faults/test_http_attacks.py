@@ -17,9 +17,8 @@ HEAD = "POST {}Sample HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/{
 
 @pytest.fixture(scope="module")
 def server():
-    server = RunningServer(*HTTP, "--max-message-bytes", str(4 * MIB))
-    yield server
-    assert server.stop() == 0
+    with RunningServer(*HTTP, "--max-message-bytes", str(4 * MIB)) as server:
+        yield server
     errors = [line for line in server.log if line["level"] == "error"]
     assert not errors
 

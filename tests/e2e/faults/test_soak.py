@@ -107,6 +107,7 @@ async def test_the_end_of_a_call_is_judged(behavior, outcome):
         (["CANCELLED"], "late"),
         (["RESOURCE_EXHAUSTED"], "refused"),
         (["OK"], "lost"),
+        ([], "lost"),
     ],
 )
 async def test_a_call_without_an_answer_is_lost_unless_the_server_says_that_it_was_late(
@@ -120,13 +121,6 @@ async def test_a_call_without_an_answer_is_lost_unless_the_server_says_that_it_w
     server.ends["0-1", -1].extend(logged)
     judge_by_log(tally, server)
     assert dict(tally.counts) == {("small", outcome): 1}
-
-
-def test_a_call_that_the_server_never_heard_of_is_lost():
-    tally = Tally()
-    tally.untold.append(("small", "0-1"))
-    judge_by_log(tally, SoakServer())
-    assert dict(tally.counts) == {("small", "lost"): 1}
 
 
 def test_a_request_that_the_server_ends_twice_is_doubled():

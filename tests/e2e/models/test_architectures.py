@@ -94,15 +94,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[RunningServer]:
     special = f"special={folder / 'special.safetensors'}"
-    server = RunningServer("--encoder", special, "--admin-listen", "127.0.0.1:0")
-    yield server
-    assert server.stop() == 0
-
-
-@pytest.fixture(scope="module")
-def client(server: RunningServer) -> Iterator[farpoint.Client]:
-    with farpoint.Client(server.address) as client:
-        yield client
+    with RunningServer("--encoder", special, "--admin-listen", "127.0.0.1:0") as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

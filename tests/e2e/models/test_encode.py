@@ -50,25 +50,18 @@ def encoders(folder) -> dict[str, DensityEncoder]:
 
 
 @pytest.fixture(scope="module")
-def model_server(folder, encoders) -> Iterator[RunningServer]:
+def server(folder, encoders) -> Iterator[RunningServer]:
     flags = ["--admin-listen", "127.0.0.1:0", "--encoder", "default"]
     flags += ["--max-encode-points", str(MOST_POINTS)]
     for name in encoders:
         flags += ["--encoder", f"{name}={folder / name}.safetensors"]
-    server = RunningServer(*flags)
-    yield server
-    assert server.stop() == 0
+    with RunningServer(*flags) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
-def client(model_server) -> Iterator[farpoint.Client]:
-    with farpoint.Client(model_server.address) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def admin(model_server) -> Iterator[farpoint.Client]:
-    with farpoint.Client(model_server.ready["admin_addresses"][0]) as admin:
+def admin(server) -> Iterator[farpoint.Client]:
+    with farpoint.Client(server.ready["admin_addresses"][0]) as admin:
         yield admin
 
 
@@ -133,8 +126,8 @@ def test_map_coordinates_in_float64_are_encoded_as_centered_ones(client):
         np.testing.assert_array_equal(got.points, moved[got.indices])
 
 
-def test_points_come_back_in_the_type_that_was_sent_if_asked_for(model_server):
-    with model_server.connected() as stub:
+def test_points_come_back_in_the_type_that_was_sent_if_asked_for(server):
+    with server.connected() as stub:
         response = stub.Encode(request(CLOUD, lengths=[600, 400], return_points=True))
         plain = stub.Encode(request(CLOUD))
     stage = response.stages[0]
@@ -174,16 +167,16 @@ def health(server: RunningServer, service: str) -> str:
         return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
 
 
-def test_a_model_is_loaded_serves_and_is_unloaded(client, admin, model_server, folder):
+def test_a_model_is_loaded_serves_and_is_unloaded(client, admin, server, folder):
     expected = write_encoder(folder / "extra.safetensors", 3)
-    assert health(model_server, "extra") == "NOT_FOUND"
+    assert health(server, "extra") == "NOT_FOUND"
     model = admin.load_model("extra", str(folder / "extra.safetensors"))
     assert model in client.list_models()
-    assert health(model_server, "extra") == "SERVING"
+    assert health(server, "extra") == "SERVING"
     got = client.encode(CLOUD, model="extra").stages[0].features
     np.testing.assert_allclose(got, features(expected, CLOUD)[0], rtol=1e-4, atol=1e-5)
     admin.unload_model("extra")
-    assert health(model_server, "extra") == "NOT_FOUND"
+    assert health(server, "extra") == "NOT_FOUND"
     with pytest.raises(farpoint.NotFoundError):
         client.encode(CLOUD, model="extra")
     with pytest.raises(farpoint.NotFoundError):
@@ -211,14 +204,14 @@ def wrong_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return named | {"NUL": "a\0b", "folder": str(folder), "long": "x" * (1 << 20)}
 
 
-def test_what_is_no_model_is_refused_with_the_reason(admin, model_server, wrong_files):
+def test_what_is_no_model_is_refused_with_the_reason(admin, server, wrong_files):
     assert len(wrong_files) == 11
     for name, path in wrong_files.items():
         with pytest.raises(farpoint.InvalidArgumentError) as caught:
             admin.load_model("model", path, timeout=60)
         assert caught.value.field == "path", name
         assert len(str(caught.value)) < 1000, name
-    assert not [line for line in model_server.log if line["level"] == "error"]
+    assert not [line for line in server.log if line["level"] == "error"]
 
 
 def test_requests_in_flight_finish_on_the_model_they_began_with(client, admin, folder):
@@ -245,17 +238,17 @@ def test_a_deadline_that_passed_is_an_error(client):
         client.encode(cloud, timeout=0.02)
 
 
-async def test_the_async_client_does_the_same(model_server):
-    async with farpoint.AsyncClient(model_server.address) as client:
+async def test_the_async_client_does_the_same(server):
+    async with farpoint.AsyncClient(server.address) as client:
         encoding = await client.encode(CLOUD, model="tiny")
         assert encoding.stages[-1].counts.sum() == len(CLOUD)
         assert SHIPPED in [model.name for model in await client.list_models()]
 
 
-def test_the_command_writes_the_stages(model_server, folder):
+def test_the_command_writes_the_stages(server, folder):
     np.save(folder / "cloud.npy", CLOUD)
     arguments = ["encode", str(folder / "cloud.npy"), "-o", str(folder / "out.npz")]
-    arguments += ["--server", model_server.address, "--model", "tiny"]
+    arguments += ["--server", server.address, "--model", "tiny"]
     ended = run_farpoint(*arguments)
     assert ended.exit_code == 0, ended.output
     assert "tiny keeps 250, 125 points" in ended.output

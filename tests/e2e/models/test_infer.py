@@ -41,19 +41,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def program_server(folder: Path) -> Iterator[RunningServer]:
+def server(folder: Path) -> Iterator[RunningServer]:
     flags = ["--encoder", "none", "--admin-listen", "127.0.0.1:0"]
     for name in ("alone", *MODULES):
         flags += ["--model", f"{name}={folder / name}.pt2"]
-    server = RunningServer(*flags)
-    yield server
-    assert server.stop() == 0
-
-
-@pytest.fixture(scope="module")
-def client(program_server: RunningServer) -> Iterator[farpoint.Client]:
-    with farpoint.Client(program_server.address) as client:
-        yield client
+    with RunningServer(*flags) as server:
+        yield server
 
 
 def cloud(n: int) -> np.ndarray:
@@ -126,9 +119,9 @@ def test_ragged_requests_from_many_callers_keep_their_own_rows(client):
         np.testing.assert_allclose(answer["pooled"], pooled[0].numpy(), rtol=1e-5, atol=1e-5)
 
 
-async def test_the_asyncio_client_gets_the_same(program_server):
+async def test_the_asyncio_client_gets_the_same(server):
     points = cloud(50)
-    async with farpoint.AsyncClient(program_server.address) as client:
+    async with farpoint.AsyncClient(server.address) as client:
         one = await client.infer("pool", {"xyz": points})
         two = await client.infer("pool", [{"xyz": points}] * 2, outputs=["pooled"])
         assert await client.infer("pool", []) == []
@@ -201,10 +194,10 @@ def test_exported_models_and_encoders_are_not_asked_for_one_another(client):
         client.infer("nothing", {"xyz": cloud(9)})
 
 
-def test_an_administrator_loads_and_unloads_programs(program_server, folder):
-    with farpoint.Client(program_server.ready["admin_addresses"][0]) as admin:
+def test_an_administrator_loads_and_unloads_programs(server, folder):
+    with farpoint.Client(server.ready["admin_addresses"][0]) as admin:
         model = admin.load_model("again", str(folder / "pool.pt2"), timeout=60)
-        with farpoint.Client(program_server.address) as client:
+        with farpoint.Client(server.address) as client:
             assert len(client.infer("again", {"xyz": cloud(3)})["features"]) == 3
             admin.unload_model("again")
             with pytest.raises(farpoint.NotFoundError):
@@ -215,8 +208,8 @@ def test_an_administrator_loads_and_unloads_programs(program_server, folder):
             admin.load_model("bad", str(folder / "bad.pt2"))
 
 
-def test_stock_clients_of_open_inference_use_the_programs_own_names(program_server):
-    client = grpc_client.InferenceServerClient(program_server.address)
+def test_stock_clients_of_open_inference_use_the_programs_own_names(server):
+    client = grpc_client.InferenceServerClient(server.address)
     described = client.get_model_metadata("segmenter")
     assert [(t.name, t.datatype, list(t.shape)) for t in described.inputs] == [
         ("xyz", "FP32", [-1, 3]),

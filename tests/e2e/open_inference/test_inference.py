@@ -83,9 +83,10 @@ def colored_server(tmp_path_factory) -> Iterator[RunningServer]:
     )
     save_encoder(DensityEncoder(config), path)
     flags = ["--encoder", "default", "--encoder", f"colored={path}"]
-    server = RunningServer(*flags, "--max-encode-points", "1000", "--admin-listen", "127.0.0.1:0")
-    yield server
-    assert server.stop() == 0
+    with RunningServer(
+        *flags, "--max-encode-points", "1000", "--admin-listen", "127.0.0.1:0"
+    ) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,8 @@ INFER = "/v2/models/fps/infer"
 
 @pytest.fixture(scope="module")
 def serving() -> Iterator[RunningServer]:
-    server = RunningServer(*HTTP, "--admin-listen", "127.0.0.1:0")
-    yield server
-    assert server.stop() == 0
+    with RunningServer(*HTTP, "--admin-listen", "127.0.0.1:0") as server:
+        yield server
     assert not [line for line in server.log if line["level"] == "error"]
 
 

@@ -2,7 +2,6 @@
 
 import queue
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from typing import Any
 
 import grpc
@@ -52,27 +51,20 @@ def refusal(call: Callable[[], object]) -> tuple[str, str]:
 
 
 @pytest.fixture(scope="module")
-def triton_server() -> Iterator[RunningServer]:
-    server = RunningServer("--encoder", "default", "--admin-listen", "127.0.0.1:00", *HTTP)
-    yield server
-    assert server.stop() == 0
+def server() -> Iterator[RunningServer]:
+    with RunningServer("--encoder", "default", "--admin-listen", "127.0.0.1:00", *HTTP) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
-def stock(triton_server: RunningServer) -> Iterator[Any]:
-    with triton.InferenceServerClient(triton_server.address) as client:
+def stock(server: RunningServer) -> Iterator[Any]:
+    with triton.InferenceServerClient(server.address) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def admin(triton_server: RunningServer) -> Iterator[Any]:
-    with triton.InferenceServerClient(triton_server.ready["admin_addresses"][0]) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def ours(triton_server: RunningServer) -> Iterator[farpoint.Client]:
-    with farpoint.Client(triton_server.address) as client:
+def admin(server: RunningServer) -> Iterator[Any]:
+    with triton.InferenceServerClient(server.ready["admin_addresses"][0]) as client:
         yield client
 
 
@@ -114,18 +106,18 @@ def test_the_models_say_what_they_take_and_give(stock):
     assert text == f"model_name: expected one of fps, {SHIPPED}, got 'resnet'"
 
 
-def test_it_samples(stock, ours):
+def test_it_samples(stock, client):
     result = stock.infer("fps", fps_inputs(), request_id="7", parameters={"start_index": 7})
     assert result.get_response().id == "7"
     for name in ("indices", "distances", "points"):
-        wanted = np.array([getattr(s, name) for s in ours.sample(CLOUD, 20, start=7)])
+        wanted = np.array([getattr(s, name) for s in client.sample(CLOUD, 20, start=7)])
         np.testing.assert_array_equal(result.as_numpy(name), wanted)
     assert result.as_numpy("features") is None
 
 
 @pytest.mark.parametrize("dtype", ["<f8", "<f4", "<f2", "<i1", "<u2", "<i4", "<u8", "?"])
 @pytest.mark.parametrize("one", [False, True], ids=["batch", "one cloud"])
-def test_features_of_any_type_are_sampled_from_a_start(stock, ours, dtype, one):
+def test_features_of_any_type_are_sampled_from_a_start(stock, client, dtype, one):
     features = (FEATURES * 100).astype(dtype)
     starts = np.array([3, 5])
     cloud, features, starts = (
@@ -135,7 +127,7 @@ def test_features_of_any_type_are_sampled_from_a_start(stock, ours, dtype, one):
     names = ["features", "indices", "points"]
     result = stock.infer("fps", made, outputs=[triton.InferRequestedOutput(n) for n in names])
     assert [o.name for o in result.get_response().outputs] == names
-    samples = ours.sample(cloud, 20, start=starts.tolist())
+    samples = client.sample(cloud, 20, start=starts.tolist())
     indices = samples.indices if one else np.array([s.indices for s in samples])
     np.testing.assert_array_equal(result.as_numpy("indices"), indices)
     got = result.as_numpy("features")
@@ -151,17 +143,6 @@ def test_features_without_dimensions_of_their_own(stock):
     labels = np.arange(300, dtype=np.int16)
     result = stock.infer("fps", fps_inputs(CLOUD[0], features=labels))
     np.testing.assert_array_equal(result.as_numpy("features"), result.as_numpy("indices"))
-
-
-def test_a_call_in_the_background(stock, ours):
-    answer: Future[Any] = Future()
-
-    def done(result: Any, error: Exception | None) -> None:
-        answer.set_exception(error) if error else answer.set_result(result)
-
-    stock.async_infer("fps", fps_inputs(), done)
-    indices = np.array([s.indices for s in ours.sample(CLOUD, 20)])
-    np.testing.assert_array_equal(answer.result(60).as_numpy("indices"), indices)
 
 
 @pytest.mark.parametrize(
@@ -211,14 +192,14 @@ def test_a_time_that_is_too_short(stock):
     )
 
 
-def test_statistics_count_every_request_of_a_model(stock, ours):
+def test_statistics_count_every_request_of_a_model(stock, client):
     def fps() -> Any:
         (one,) = stock.get_inference_statistics("fps").model_stats
         return one
 
     before = fps()
     stock.infer("fps", fps_inputs())
-    ours.sample(CLOUD[0], 5)
+    client.sample(CLOUD[0], 5)
     refusal(lambda: stock.infer("fps", fps_inputs(np.full_like(CLOUD, np.nan))))
     after = fps()
     assert (after.name, after.version) == ("fps", "1")
@@ -276,8 +257,8 @@ def test_a_model_is_loaded_from_a_path_in_its_configuration(stock, admin):
     assert text.startswith("parameters[file:1/model]: expected a path on the server")
 
 
-def test_an_administrator_at_the_public_port_learns_where_to_go(ours):
-    for call in (ours.memory, ours.trim_memory, lambda: ours.unload_model("pool")):
+def test_an_administrator_at_the_public_port_learns_where_to_go(client):
+    for call in (client.memory, client.trim_memory, lambda: client.unload_model("pool")):
         with pytest.raises(farpoint.UnimplementedError, match="addresses of --admin-listen alone"):
             call()
 
@@ -298,24 +279,6 @@ def test_what_is_not_there_says_so(stock):
         assert status == "StatusCode.UNIMPLEMENTED"
         assert text.startswith(name)
         assert len(text.split()) > 4
-
-
-# Tested here; the others are not calls.
-CALLS = {
-    *("is_server_live", "is_server_ready", "is_model_ready", "get_server_metadata"),
-    *("get_model_metadata", "get_model_config", "get_model_repository_index", "load_model"),
-    *("unload_model", "get_inference_statistics", "update_trace_settings", "get_trace_settings"),
-    *("update_log_settings", "get_log_settings", "get_system_shared_memory_status"),
-    *("register_system_shared_memory", "unregister_system_shared_memory"),
-    *("get_cuda_shared_memory_status", "register_cuda_shared_memory"),
-    *("unregister_cuda_shared_memory", "infer", "async_infer", "start_stream"),
-    *("async_stream_infer", "stop_stream"),
-}
-
-
-def test_there_is_no_other_call():
-    public = {name for name in dir(triton.InferenceServerClient) if not name.startswith("_")}
-    assert public - CALLS == {"close", "plugin", "register_plugin", "unregister_plugin"}
 
 
 def test_the_contract_is_wire_compatible_with_the_stock_clients():
@@ -373,13 +336,7 @@ def open_stream(stock: Any) -> Iterator[Callable[..., Stream]]:
     stock.stop_stream()
 
 
-@pytest.fixture(scope="module")
-def channel(triton_server: RunningServer) -> Iterator[grpc.Channel]:
-    with grpc.insecure_channel(triton_server.address) as channel:
-        yield channel
-
-
-def test_answers_come_in_the_order_of_the_requests(open_stream, ours):
+def test_answers_come_in_the_order_of_the_requests(open_stream, client):
     """Whichever is done first: large clouds are between small ones."""
     sizes = [100_000, 50, 60_000, 40, 50, 80_000, 40, 30, 20_000, 30, 35, 40]
     clouds = [RANDOM.random((n, 3), np.float32) for n in sizes]
@@ -392,7 +349,7 @@ def test_answers_come_in_the_order_of_the_requests(open_stream, ours):
         response = result.get_response()
         assert response.id == str(i)
         assert response.parameters["triton_final_response"].bool_param
-        np.testing.assert_array_equal(result.as_numpy("indices"), ours.sample(cloud, 30).indices)
+        np.testing.assert_array_equal(result.as_numpy("indices"), client.sample(cloud, 30).indices)
 
 
 def test_a_request_of_a_stream_that_fails_fails_alone(open_stream):
@@ -433,19 +390,19 @@ def test_sequences_are_requests_like_others(open_stream):
     assert answers[0] == answers[1] == answers[2]
 
 
-async def test_the_client_of_asyncio(triton_server, ours):
+async def test_the_client_of_asyncio(server, client):
     aio = pytest.importorskip("tritonclient.grpc.aio")
 
     async def requests() -> Any:
         for count in (3, 4):
             yield {"model_name": "fps", "inputs": fps_inputs(CLOUD, count)}
 
-    async with aio.InferenceServerClient(triton_server.address) as stock:
+    async with aio.InferenceServerClient(server.address) as stock:
         assert (await stock.infer("fps", fps_inputs())).as_numpy("indices").shape == (2, 20)
         answers = [answer async for answer in stock.stream_infer(requests())]
     assert [error for _, error in answers] == [None, None]
     for count, (result, _) in zip((3, 4), answers, strict=True):
-        expected = np.array([s.indices for s in ours.sample(CLOUD, count)])
+        expected = np.array([s.indices for s in client.sample(CLOUD, count)])
         np.testing.assert_array_equal(result.as_numpy("indices"), expected)
 
 
@@ -497,8 +454,8 @@ def http() -> Any:
 
 
 @pytest.fixture
-def over_http(http: Any, triton_server: RunningServer) -> Iterator[Any]:
-    with http.InferenceServerClient(triton_server.ready["http_address"]) as client:
+def over_http(http: Any, server: RunningServer) -> Iterator[Any]:
+    with http.InferenceServerClient(server.ready["http_address"]) as client:
         yield client
 
 
@@ -515,8 +472,8 @@ def http_inputs(http: Any) -> Callable[[bool], list[Any]]:
 
 
 @pytest.fixture(scope="module")
-def wanted(ours: farpoint.Client) -> list[np.ndarray]:
-    return [sample.indices for sample in ours.sample(CLOUD, 20)]
+def wanted(client: farpoint.Client) -> list[np.ndarray]:
+    return [sample.indices for sample in client.sample(CLOUD, 20)]
 
 
 def test_over_http_it_sees_server_and_models(over_http):
@@ -543,12 +500,6 @@ def test_over_http_it_samples(http, over_http, http_inputs, wanted, binary_in, b
     assert result.get_response()["id"] == "mine"
     if outputs is None:
         np.testing.assert_array_equal(result.as_numpy("points")[0], CLOUD[0][wanted[0]])
-
-
-def test_over_http_it_samples_asynchronously(over_http, http_inputs, wanted):
-    requests = [over_http.async_infer("fps", http_inputs(True)) for _ in range(5)]
-    for request in requests:
-        np.testing.assert_array_equal(request.get_result().as_numpy("indices"), wanted)
 
 
 def test_over_http_it_reads_what_failed(http, over_http, http_inputs):
