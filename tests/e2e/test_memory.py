@@ -64,13 +64,6 @@ def looked_at(client: farpoint.Client) -> float:
     return now - device.age_ms / 1e3
 
 
-def metrics(server: RunningServer) -> set[str]:
-    """Lines of /metrics, each a name and a value."""
-    address = server.wait_for(lambda line: line["event"] == "ready")["http_address"]
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
-        return set(answer.read().decode().splitlines())
-
-
 def test_a_burst_is_given_back_when_the_server_is_idle(start):
     """16 requests of 12 MB, each over a connection of its own."""
     server = start(*ADMIN)
@@ -132,9 +125,8 @@ def test_a_trim_waits_for_the_work_but_a_forced_one_goes_ahead_of_the_queue(star
     with farpoint.Client(server.address) as client, ThreadPoolExecutor(5) as callers:
         busy = [callers.submit(client.sample, CLOUD, 9) for _ in range(2)]
         # Both are accepted, and an engine is at one of them.
-        assert wait_until(
-            lambda: {"farpoint_calls 2.0", "farpoint_queue_requests 1.0"} <= metrics(server)
-        )
+        server.wait_for_metric("farpoint_queue_requests", lambda requests: requests == 1)
+        server.wait_for_metric("farpoint_calls", lambda calls: calls == 2)
         with pytest.raises(farpoint.DeadlineExceededError):
             client.trim_memory(timeout=0.5)
         client.trim_memory(force=True)
@@ -144,7 +136,7 @@ def test_a_trim_waits_for_the_work_but_a_forced_one_goes_ahead_of_the_queue(star
             call.result(timeout=2.5)
 
 
-def test_memory_that_runs_out_fails_the_guilty_request_alone(start):
+def test_memory_that_runs_out_fails_its_request_alone(start):
     server = start(*ADMIN, failing=True)
     with farpoint.Client(server.address) as client:
         clouds = [RANDOM.random((size, 3), np.float32) for size in (900, 1300, 1000, 1100)]
@@ -218,7 +210,7 @@ def test_engines_of_one_device_share_its_memory(start):
         *("--device", "cpu,cpu", "--http-listen", "127.0.0.1:0"),
         *("--admin-listen", "127.0.0.1:0"),
     )
-    ready = server.wait_for(lambda line: line["event"] == "ready")
+    ready = server.ready
     with farpoint.Client(server.address) as client, ThreadPoolExecutor(len(CLOUDS)) as callers:
         found = list(callers.map(lambda cloud: client.sample(cloud, 500).indices, CLOUDS))
     expected = furthest_point_sample(torch.from_numpy(CLOUDS), 500)

@@ -170,7 +170,7 @@ def test_two_addresses_and_administration_beside_them_speak_tls(start, tmp_path)
     files = issue(tmp_path / "files")
     flags = ["--listen", "localhost:0", "--admin-listen", "127.0.0.1:00"]
     server = start(*flags, *files.flags(client_ca=files.ca))
-    ready = server.wait_for(lambda line: line["event"] == "ready")
+    ready = server.ready
     tls = farpoint.Tls(*vars(files).values())
     assert len(ready["addresses"]) == 2
     for address in ready["addresses"]:

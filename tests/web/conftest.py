@@ -53,7 +53,7 @@ def server(browser: Page) -> Iterator[RunningServer]:
 @pytest.fixture(scope="session")
 def address(server: RunningServer) -> str:
     """The address of the page."""
-    return str(server.wait_for(lambda line: line["event"] == "ready")["http_address"])
+    return str(server.ready["http_address"])
 
 
 @pytest.fixture(scope="session")

@@ -154,12 +154,6 @@ def test_info_of_a_file(farpoint, tmp_path):
     assert farpoint("info", tmp_path / "none.las").exit_code == 2
 
 
-def test_info_without_a_server(farpoint):
-    result = farpoint("info", "--server", "127.0.0.1:1")
-    assert result.exit_code == 1
-    assert result.stderr.startswith("farpoint: ")
-
-
 @pytest.fixture
 def health_server() -> Iterator[tuple[str, dict[bytes, bytes]]]:
     """A server of grpc.health.v1 in raw bytes: its address, and answers by raw request."""
@@ -205,12 +199,6 @@ def test_health_in_json(health_server, farpoint):
     answers[b""] = HEALTH["SERVING"]
     result = farpoint("health", "--json", server=target)
     assert json.loads(result.stdout) == {"service": "", "status": "SERVING"}
-
-
-def test_health_without_a_server(farpoint):
-    result = farpoint("health", server="127.0.0.1:1")
-    assert result.exit_code == 1
-    assert result.stderr.startswith("farpoint: ")
 
 
 def test_memory_at_a_port_without_administration_names_the_flag(farpoint, server):

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -153,29 +152,6 @@ def test_recordings(tmp_path, kind):
         read_cloud(path, message=3)
     with pytest.raises(farpoint.CloudFileError, match=r"no PointCloud2 on /back; .*: /front"):
         read_cloud(path, topic="/back")
-
-
-def cloud_message(**changes):
-    fields = [
-        SimpleNamespace(name=n, offset=4 * i, datatype=7, count=1) for i, n in enumerate("xyz")
-    ]
-    values = {"height": 1, "width": 2, "fields": fields, "is_bigendian": False}
-    values |= {"point_step": 12, "row_step": 24, "data": np.zeros(24, np.uint8)}
-    return SimpleNamespace(**{**values, **changes})
-
-
-@pytest.mark.parametrize(
-    ("changes", "error"),
-    [
-        ({"width": 3}, "expected 36 bytes of points, got 24"),
-        ({"point_step": 8}, "do not fit in a point of 8 bytes"),
-        ({"height": 2, "row_step": 12}, "row_step is 12, expected 2 points"),
-        ({"fields": [SimpleNamespace(name="x", offset=0, datatype=12, count=1)]}, "has type 12"),
-    ],
-)
-def test_messages_that_contradict_themselves(changes, error):
-    with pytest.raises(ValueError, match=error):
-        farpoint.PackedCloud.from_ros(cloud_message(**changes))
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,7 @@ def load(server: RunningServer, folder: Path) -> Callable[[str], Architecture]:
     @cache
     def load(name: str) -> Architecture:
         export_program(ALL[name].module, ALL[name].manifest, folder / f"{name}.pt2")
-        line = server.wait_for(lambda line: line["event"] == "ready")
-        with farpoint.Client(line["admin_addresses"][0]) as admin:
+        with farpoint.Client(server.ready["admin_addresses"][0]) as admin:
             admin.load_model(name, str(folder / f"{name}.pt2"), timeout=100)
         return ALL[name]
 
@@ -162,7 +161,8 @@ def test_a_served_architecture_answers_as_its_module(client, load, name):
             np.testing.assert_allclose(answer[spec.name], array, rtol=1e-5, atol=1e-5)
 
 
-def test_the_exported_encoder_says_what_encode_says(client, load):
+@pytest.mark.slow
+def test_the_exported_encoder_answers_as_encode(client, load):
     load("encoder")
     points = RANDOM.random((60, 3), np.float32)
     program = client.infer("encoder", {"points": points})

@@ -1,7 +1,7 @@
 """Encode of a real server: what it answers, and models that come and go under it."""
 
-import subprocess
-import sys
+import os
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from safetensors.torch import save_file
 from tests.support.command import run_farpoint
-from tests.support.servers.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer, failed_start
 
 import farpoint
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
 from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
+from farpoint_models.checkpoint import FORMAT
 
 RANDOM = np.random.default_rng(41)
 CLOUD = RANDOM.random((1000, 3), np.float32)
@@ -66,8 +68,7 @@ def client(model_server) -> Iterator[farpoint.Client]:
 
 @pytest.fixture(scope="module")
 def admin(model_server) -> Iterator[farpoint.Client]:
-    line = model_server.wait_for(lambda line: line["event"] == "ready")
-    with farpoint.Client(line["admin_addresses"][0]) as admin:
+    with farpoint.Client(model_server.ready["admin_addresses"][0]) as admin:
         yield admin
 
 
@@ -189,6 +190,37 @@ def test_a_model_is_loaded_serves_and_is_unloaded(client, admin, model_server, f
         admin.unload_model("extra")
 
 
+def header(path: Path, config: str) -> None:
+    save_file({"a": torch.zeros(1)}, path, {"format": FORMAT, "config": config})
+
+
+@pytest.fixture(scope="module")
+def wrong_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("wrong")
+    os.mkfifo(folder / "pipe")
+    os.mkfifo(folder / "pipe.pt2")
+    (folder / "endless.pt2").symlink_to("/dev/zero")
+    with zipfile.ZipFile(folder / "bomb.pt2", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("a/models/model.json", b" " * (64 << 20))
+    header(folder / "deep", "[" * 100_000)
+    header(folder / "deeper than Python goes", "[" * 4000)
+    stages = ",".join(["0.9"] * 100_000)
+    header(folder / "stages", f'{{"rates": [{stages}]}}')
+    (folder / "long header").write_bytes((2**62).to_bytes(8, "little") + b"{")
+    named = {path.name: str(path) for path in folder.iterdir()}
+    return named | {"NUL": "a\0b", "folder": str(folder), "long": "x" * (1 << 20)}
+
+
+def test_what_is_no_model_is_refused_with_the_reason(admin, model_server, wrong_files):
+    assert len(wrong_files) == 11
+    for name, path in wrong_files.items():
+        with pytest.raises(farpoint.InvalidArgumentError) as caught:
+            admin.load_model("model", path, timeout=60)
+        assert caught.value.field == "path", name
+        assert len(str(caught.value)) < 1000, name
+    assert not [line for line in model_server.log if line["level"] == "error"]
+
+
 def test_requests_in_flight_finish_on_the_model_they_began_with(client, admin, folder):
     old = write_encoder(folder / "old.safetensors", 4)
     write_encoder(folder / "new.safetensors", 5)
@@ -207,7 +239,7 @@ def test_requests_in_flight_finish_on_the_model_they_began_with(client, admin, f
         np.testing.assert_allclose(encoding.stages[-1].features, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_a_deadline_that_passed_is_said(client):
+def test_a_deadline_that_passed_is_an_error(client):
     cloud = RANDOM.random((20_000, 3), np.float32)
     with pytest.raises(farpoint.DeadlineExceededError):
         client.encode(cloud, timeout=0.02)
@@ -233,7 +265,7 @@ def test_the_command_writes_the_stages(model_server, folder):
         np.testing.assert_array_equal(arrays["stage0_points"], CLOUD[arrays["stage0_indices"]])
 
 
-def test_an_engine_that_hangs_in_encode_is_seen_told_and_forgiven(start):
+def test_an_engine_that_hangs_in_encode_is_reported_and_recovers(start):
     """Though nobody calls Sample, and though the caller itself waits for less."""
     server = start("--engine-timeout-s", "1", "--encoder", "default", batch_s=3)
     long = np.tile(CLOUD, (2, 1))
@@ -255,9 +287,8 @@ def test_an_engine_that_hangs_in_encode_is_seen_told_and_forgiven(start):
 
 
 def test_an_encoder_that_cannot_be_loaded_keeps_the_server_from_starting(folder):
-    command = [sys.executable, "-m", "farpoint_server", "--listen", "127.0.0.1:0"]
-    command += ["--device", "cpu", "--encoder", f"a={folder / 'nothing.safetensors'}"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 2
-    assert "farpoint-server: model a=" in ended.stderr
-    assert "No such file" in ended.stderr
+    flags = ["--device", "cpu", "--encoder", f"a={folder / 'nothing.safetensors'}"]
+    status, (*_, last) = failed_start(*flags)
+    assert status == 2
+    assert last.startswith("farpoint-server: model a=")
+    assert "No such file" in last

@@ -147,9 +147,8 @@ def test_the_outputs_of_an_encoder_are_chosen_and_points_keep_their_type(colored
 
 
 def test_an_encoder_is_there_as_long_as_it_is_loaded(colored, colored_server):
-    line = colored_server.wait_for(lambda line: line["event"] == "ready")
     named = pb.ModelMetadataRequest(name="second")
-    with farpoint.Client(line["admin_addresses"][0]) as admin:
+    with farpoint.Client(colored_server.ready["admin_addresses"][0]) as admin:
         admin.load_model("second")
         assert colored.ModelReady(pb.ModelReadyRequest(name="second")).ready
         assert colored.ModelMetadata(named).name == "second"

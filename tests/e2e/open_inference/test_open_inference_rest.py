@@ -123,6 +123,12 @@ def test_tokens_hold_and_their_scopes(start, tmp_path):
         assert unload.status == 403
 
 
+def test_models_are_unloaded_and_loaded_where_the_address_is_named(http):
+    for verb, status in (("unload", 400), ("load", 200)):
+        assert post(http, f"/v2/repository/models/{SHIPPED}/{verb}", {}).status == 200
+        assert http.request("GET", f"/v2/models/{SHIPPED}/ready").status == status
+
+
 def test_loading_is_refused_where_the_address_is_not_named(start):
     with HttpCaller(start(*HTTP)) as http:
         answer = post(http, f"/v2/repository/models/{SHIPPED}/unload", {})
