@@ -4,6 +4,7 @@ import asyncio
 import gc
 import socket
 import weakref
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -224,8 +225,11 @@ def test_addresses_of_peers(peer, address):
     assert parse_peer(peer) == address
 
 
-def test_a_peer_without_a_connection_is_not_found():
-    assert not close_connection("ipv4:192.0.2.1:50")
+def test_a_peer_without_a_connection_is_not_found_and_no_descriptor_is_left(tmp_path):
+    with (tmp_path / "file").open("w") as file:
+        assert not close_connection("ipv4:192.0.2.1:50")
+        descriptors = Path("/proc/self/fd").iterdir()
+        assert [path.resolve() for path in descriptors].count(Path(file.name).resolve()) == 1
     assert not close_connection("unix:")
 
 

@@ -18,8 +18,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
+from multiprocessing.connection import wait
 from pathlib import Path
-from select import select
 
 ROOT = Path(__file__).resolve().parents[3]
 REQUEST_BYTES = 1 << 17
@@ -63,7 +63,7 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
     def _status(self, timeout: float | None) -> int | None:
-        if self.returncode is None and select([self._reports], [], [], timeout)[0]:
+        if self.returncode is None and wait([self._reports], timeout):
             self.returncode = os.waitstatus_to_exitcode(int(self._reports.readline()))
             self._reports.close()
         return self.returncode
