@@ -2,12 +2,15 @@
 
 So all meet the same machine. A turn is one call, or as many as fill TURN_SECONDS: a lone short call
 right after another package's would mostly measure how long caches and branch predictors take to
-come back.
+come back. Memory is measured in a process of its own; Linux only.
 """
 
+import multiprocessing
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
 Call = Callable[[], Any]
@@ -37,34 +40,43 @@ class Contender:
         return (time.perf_counter() - begin) / self._calls
 
 
-def interleaved(calls: Mapping[str, Call], rounds: int) -> dict[str, float]:
-    """Median seconds of each contender over `rounds`."""
-    contenders = {name: Contender(call) for name, call in calls.items()}
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, contender in contenders.items():
-            times[name].append(contender.turn())
-    return {name: statistics.median(values) for name, values in times.items()}
+def interleaved(
+    calls: Mapping[str, Call], budget_seconds: float = 2.0, rounds: int | None = None
+) -> dict[str, float]:
+    """Median milliseconds of each contender over `rounds`.
 
-
-def rounds_for(slowest_seconds: float, budget_seconds: float = 2.0) -> int:
-    """An odd number of rounds, 3 to 31, that keeps the slowest contender near the budget."""
-    wanted = int(budget_seconds / max(slowest_seconds, 1e-6))
-    return min(31, max(3, wanted)) | 1
-
-
-def interleaved_by_cost(calls: Mapping[str, Call], budget_seconds: float = 2.0) -> dict[str, float]:
-    """Median seconds of each contender, where a slow one sits out some of the rounds.
-
-    Each has as many turns as `rounds_for` allows its duration, spread evenly over the rounds of the
-    quickest.
+    Without `rounds` each has an odd number of turns, 3 to 31, that keeps it near the budget, spread
+    evenly over the rounds of the quickest.
     """
     contenders = {name: Contender(call) for name, call in calls.items()}
-    rounds = {name: rounds_for(c.seconds, budget_seconds) for name, c in contenders.items()}
-    most = max(rounds.values())
+    turns = {
+        name: rounds or min(31, max(3, int(budget_seconds / max(c.seconds, 1e-6)))) | 1
+        for name, c in contenders.items()
+    }
+    most = max(turns.values())
     times: dict[str, list[float]] = {name: [] for name in calls}
     for i in range(most):
         for name, contender in contenders.items():
-            if (i + 1) * rounds[name] // most > i * rounds[name] // most:
+            if (i + 1) * turns[name] // most > i * turns[name] // most:
                 times[name].append(contender.turn())
-    return {name: statistics.median(values) for name, values in times.items()}
+    return {name: 1e3 * statistics.median(values) for name, values in times.items()}
+
+
+def in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the function returns in a new interpreter."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def resident_bytes(field: str = "VmRSS") -> int:
+    """Memory of this process; VmHWM is its peak."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field))
+
+
+def peak_growth(call: Call) -> int:
+    """Bytes by which the call raises the resident size of this process at its peak."""
+    before = resident_bytes()
+    Path("/proc/self/clear_refs").write_text("5")
+    call()
+    return resident_bytes("VmHWM") - before

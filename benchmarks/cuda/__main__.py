@@ -17,12 +17,11 @@ from typing import Any
 import torch
 
 import farpoint_ops
-from benchmarks.common.machine import describe
 from benchmarks.common.point_sets import cube, lidar
+from benchmarks.common.report import RESULTS, describe
 from benchmarks.cuda import gather_scatter, library, peers
 from benchmarks.cuda.timing import Sampler, step_microseconds
 
-RESULTS = Path(__file__).parents[1] / "results"
 Rows = Iterable[dict[str, Any]]
 # (points, samples), one cloud; those with a target first.
 SIZES = [

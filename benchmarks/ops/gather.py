@@ -2,18 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 import farpoint_ops
-from benchmarks.common.measure import interleaved_by_cost
+from benchmarks.common.measure import interleaved
+from benchmarks.common.report import Row
 
-NAMES = ("torch.gather", "index_select", "gather + sum", "gather + einsum")
 BUDGET_SECONDS = 0.5
 
-Row = dict[str, Any]
 Forward = Callable[[], Tensor]
 
 
@@ -82,7 +81,12 @@ def _training(call: Forward, problem: Problem) -> list[Tensor]:
     return [out, *torch.autograd.grad(out, problem.inputs, torch.ones_like(out))]
 
 
-def rows(problem: Problem) -> Iterator[Row]:
+def rows() -> Iterator[Row]:
+    for problem in problems():
+        yield from _rows(problem)
+
+
+def _rows(problem: Problem) -> Iterator[Row]:
     for step, run in (("forward", _forward), ("forward and backward", _training)):
         calls = {name: partial(run, call, problem) for name, call in problem.calls.items()}
         ours = calls["farpoint"]()
@@ -94,7 +98,7 @@ def rows(problem: Problem) -> Iterator[Row]:
         for threads in (1, 2):
             torch.set_num_threads(threads)
             timed = {name: call for name, call in calls.items() if name not in left_out}
-            ms = {n: 1e3 * s for n, s in interleaved_by_cost(timed, BUDGET_SECONDS).items()}
+            ms = interleaved(timed, BUDGET_SECONDS)
             yield {
                 "op": problem.op,
                 "size": problem.size,

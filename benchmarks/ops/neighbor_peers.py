@@ -12,8 +12,8 @@ import numpy.typing as npt
 import torch
 
 import farpoint_ops
-from benchmarks.common.peer_modules import module
 from benchmarks.common.point_sets import Cloud
+from benchmarks.common.report import module
 
 MODULES = ("scipy", "pykdtree", "torch_cluster", "open3d")
 Numbers = npt.NDArray[Any]
@@ -31,10 +31,6 @@ def _ours(call: Callable[[], Any], read: Callable[[Any], Numbers]) -> Search:
         return call()
 
     return Search(run, read)
-
-
-def _set_open3d_threads(open3d: Any, threads: int) -> None:
-    open3d.utility.set_max_threads(threads)
 
 
 def _openmp_of(package: str) -> Callable[[int], None]:
@@ -87,7 +83,7 @@ def _tensor_searches(x: torch.Tensor, y: torch.Tensor, k: int) -> dict[str, Sear
         points, queries = (open3d.core.Tensor(t.numpy()) for t in (x, y))
 
         def run(threads: int) -> Any:
-            _set_open3d_threads(open3d, threads)
+            open3d.utility.set_max_threads(threads)
             index = open3d.core.nns.NearestNeighborSearch(points)
             index.knn_index()
             return index.knn_search(queries, k)
@@ -144,7 +140,7 @@ def _open3d_ball(open3d: Any, points: Cloud, centers: Cloud, radius: float, k: i
     x, y = open3d.core.Tensor(points), open3d.core.Tensor(centers)
 
     def run(threads: int) -> Any:
-        _set_open3d_threads(open3d, threads)
+        open3d.utility.set_max_threads(threads)
         index = open3d.core.nns.NearestNeighborSearch(x)
         index.hybrid_index(radius)
         return index.hybrid_search(y, radius, k)

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from benchmarks.common.measure import interleaved_by_cost, seconds_of
+from benchmarks.common.measure import interleaved, seconds_of
 from benchmarks.common.point_sets import Cloud, lidar
+from benchmarks.common.report import Row, grouped
 from benchmarks.ops.neighbor_peers import (
     Numbers,
     Search,
@@ -16,17 +17,14 @@ from benchmarks.ops.neighbor_peers import (
     knn_searches,
     nearest_searches,
 )
-from benchmarks.ops.report import grouped
 from farpoint_ops import farthest_point_sample, knn
 
-NAMES = ("scipy", "pykdtree", "torch_cluster", "torch_cluster.nearest", "open3d")
 BUDGET_SECONDS = 1.0
 LONGEST_CALL_SECONDS = 3.0
 K_NEAREST, K_BALL = 16, 32
 # Relative, of a float32 squared distance or of a radius: rounding, with room for its order.
 TOLERANCE = 1e-5
 
-Row = dict[str, Any]
 Checked = Callable[[str], bool]
 
 
@@ -123,11 +121,17 @@ def _take_part(problem: Problem) -> tuple[dict[str, Search], dict[str, str]]:
     return timed, left_out
 
 
-def rows(problem: Problem) -> Iterator[Row]:
+def rows(quick: bool) -> Iterator[Row]:
+    for problem in problems(quick):
+        yield from _rows(problem)
+    torch.set_num_threads(1)
+
+
+def _rows(problem: Problem) -> Iterator[Row]:
     timed, left_out = _take_part(problem)
     for threads in (1, 2):
         calls = {n: partial(s.run, threads) for n, s in timed.items() if threads <= s.most_threads}
-        ms = {n: 1e3 * s for n, s in interleaved_by_cost(calls, BUDGET_SECONDS).items()}
+        ms = interleaved(calls, BUDGET_SECONDS)
         yield {
             "op": problem.op,
             "size": problem.size,
@@ -136,4 +140,3 @@ def rows(problem: Problem) -> Iterator[Row]:
             "peers_ms": ms,
             "left_out": left_out,
         }
-    torch.set_num_threads(1)

@@ -1,6 +1,6 @@
 """Echo servers, bare gRPC and farpoint-server without kernels: the floor for benchmarks.service.
 
-    python benchmarks/service/echo_server.py bare       gRPC alone: bytes, or protobuf messages
+    python benchmarks/service/echo_server.py bare       gRPC alone, and the messages of protobuf
     python benchmarks/service/echo_server.py farpoint   farpoint-server, all but the kernels
     python benchmarks/service/echo_server.py kernels    farpoint-server as it is
 
@@ -13,50 +13,25 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import grpc
 import numpy as np
 
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import tensor_pb2
 
 UNLIMITED = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
 
-async def _bytes(request: bytes, _: object) -> bytes:
-    return request
-
-
-async def _protobuf(request: pb.SampleRequest, _: object) -> pb.SampleResponse:
+async def _echo(request: pb.SampleRequest, _: object) -> pb.SampleResponse:
     return pb.SampleResponse(points=request.points)
 
 
-async def _indices(request: pb.SampleRequest, _: object) -> pb.SampleResponse:
-    """All that farpoint-server answers to such a request, but for its timings."""
-    count = request.sample_counts[0]
-    rows = tensor_pb2.Tensor(
-        data_type=tensor_pb2.DATA_TYPE_INT32,
-        shape=[count],
-        data=np.arange(count, dtype="<i4").tobytes(),
-    )
-    return pb.SampleResponse(indices=rows, lengths=[count], points=request.points)
-
-
-def _parsed(answer: Callable[..., Any]) -> grpc.RpcMethodHandler:
-    return grpc.unary_unary_rpc_method_handler(
-        answer, pb.SampleRequest.FromString, pb.SampleResponse.SerializeToString
-    )
-
-
 async def bare() -> None:
-    """Methods Bytes, Protobuf and Indices of the service bare.Echo."""
-    methods = {
-        "Bytes": grpc.unary_unary_rpc_method_handler(_bytes),
-        "Protobuf": _parsed(_protobuf),
-        "Indices": _parsed(_indices),
-    }
+    """The method Protobuf of the service bare.Echo."""
+    handler = grpc.unary_unary_rpc_method_handler(
+        _echo, pb.SampleRequest.FromString, pb.SampleResponse.SerializeToString
+    )
+    methods = {"Protobuf": handler}
     server = grpc.aio.server(options=UNLIMITED)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bare.Echo", methods),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -83,16 +58,16 @@ def farpoint(*, kernels: bool) -> None:
 
     if not kernels:
         sample.launch = first_rows
-    fixed = ["--listen", "127.0.0.1:0", "--device", "cpu", "--log-format", "json"]
-    sys.argv[1:] = [*fixed, *sys.argv[2:]]
-    errors = _tell_address()
+    os.environ.setdefault("FARPOINT_DEVICE", "cpu")
+    sys.argv[1:] = ["--listen", "127.0.0.1:0", "--log-format", "json", *sys.argv[2:]]
+    errors = _print_address()
     try:
         command.main()
     finally:
         os.dup2(errors, sys.stderr.fileno())
 
 
-def _tell_address() -> int:
+def _print_address() -> int:
     """Prints the address of the log's ready line, after which log lines go nowhere.
 
     Returns:
@@ -107,7 +82,7 @@ def _tell_address() -> int:
         with os.fdopen(read) as lines:
             for line in lines:
                 entry = json.loads(line) if line.startswith("{") else {}
-                if entry.get("event") == "ready":
+                if entry.get("event") == "ready" and "process" not in entry:
                     print(entry["address"], flush=True)
                     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
                 elif entry.get("level") != "info":

@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[1] / "peers"
+from benchmarks.common.report import ROOT
+
+FOLDER = ROOT / "build" / "peers"
 SAMPLER = (
     "fpsample==1.0.2",
     "numpy==2.4.6; python_version >= '3.11'",
@@ -37,14 +39,14 @@ class PeerError(Exception):
     """Why a peer is left out."""
 
 
-def output_of(*command: str, data: bytes = b"") -> str:
-    """The output of a command, given data on standard input.
+def output_of(*command: str) -> str:
+    """The output of a command.
 
     Raises:
         PeerError: it fails, or takes too long.
     """
     try:
-        done = subprocess.run(command, input=data, capture_output=True, timeout=INSTALL_SECONDS)
+        done = subprocess.run(command, capture_output=True, timeout=INSTALL_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise PeerError(f"not done in {INSTALL_SECONDS} s") from error
     if done.returncode:

@@ -1,5 +1,13 @@
-"""Interleaved rounds over several servers: all are SIGSTOPped but the one that is measured."""
+"""Interleaved rounds over several servers: all are SIGSTOPped but the one that is measured.
 
+All servers are up at once, yet those that are not measured are stopped, since some use the CPU when
+no call is under way.
+"""
+
+import argparse
+import os
+import signal
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -8,17 +16,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
 
+from benchmarks.common.report import RESULTS, Row, describe, heading, shown, table, write
 from benchmarks.service.contenders import PROGRAMS, Peer, free_port
-from benchmarks.service.environments import FOLDER, PeerError, python_of
+from benchmarks.service.environments import FOLDER, PeerError, peer_versions, python_of
 from benchmarks.service.load import Contender, load, once
 from benchmarks.service.processes import Server, running
 
 START_SECONDS = 90
-IDLE_SECONDS = 2.0
 
-Row = dict[str, Any]
+COLUMNS = ("mode", "points", "samples", "server", "at", "p50_ms", "p99_ms", "per_s", "cpu_ms")
+
 Probe = Callable[[Peer, Server], Contender]
 
 
@@ -39,24 +47,13 @@ class Fleet:
     servers: dict[str, Server]
     peers: dict[str, Peer] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
-    weights: dict[str, Row] = field(default_factory=dict)
 
     def leave_out(self, name: str, error: Exception) -> None:
         self.left_out[name] = (str(error).strip() or type(error).__name__).splitlines()[0]
         print(f"left out: {name}: {self.left_out[name]}", flush=True)
         del self.peers[name]
-        self.weights.pop(name, None)
         if server := self.servers.pop(name, None):
             server.stop()
-
-    def weigh(self, moment: str) -> None:
-        """Processes, memory and CPU time of each server while nobody calls."""
-        begun = {name: server.cpu_seconds() for name, server in self.servers.items()}
-        time.sleep(IDLE_SECONDS)
-        for name, server in self.servers.items():
-            idle = 100 * (server.cpu_seconds() - begun[name]) / IDLE_SECONDS
-            row = self.weights.setdefault(name, {"server": name, "processes": len(server.tree())})
-            row |= {f"idle_cpu_percent_{moment}": idle, f"memory_mb_{moment}": server.memory_mb()}
 
 
 def _log(peer: Peer) -> Path:
@@ -118,13 +115,11 @@ def fleet(own: dict[str, Server], peers: Sequence[Peer], probe: Probe) -> Iterat
     with ExitStack() as stack:
         ships = Fleet(dict(own), {peer.name: peer for peer in peers})
         _start(ships, stack, probe)
-        ships.weigh("before")
         for server in ships.servers.values():
             server.pause()
         yield ships
         for server in ships.servers.values():
             server.resume()
-        ships.weigh("after")
 
 
 def right(contenders: Sequence[Contender], ships: Fleet) -> list[Contender]:
@@ -136,7 +131,7 @@ def right(contenders: Sequence[Contender], ships: Fleet) -> list[Contender]:
         if error is None:
             kept.append(contender)
         else:
-            _forgive(contender, ships, error)
+            _leave_out(contender, ships, error)
     return kept
 
 
@@ -163,7 +158,7 @@ def _turn(contender: Contender, ships: Fleet, concurrency: int, seconds: float) 
         with contender.server.awake():
             return [load(contender, concurrency, seconds)]
     except Exception as error:
-        _forgive(contender, ships, RuntimeError(f"{concurrency} calls at a time: {error!r}"))
+        _leave_out(contender, ships, RuntimeError(f"{concurrency} calls at a time: {error!r}"))
         return []
 
 
@@ -171,7 +166,51 @@ def _medians(rows: Sequence[Row]) -> Row:
     return {key: median(row[key] for row in rows) for key in rows[0]}
 
 
-def _forgive(contender: Contender, ships: Fleet, error: Exception) -> None:
+def _leave_out(contender: Contender, ships: Fleet, error: Exception) -> None:
     if contender.name not in ships.peers:
         raise error
     ships.leave_out(contender.name, error)
+
+
+class Report:
+    """Rows as they come, and what they were measured with."""
+
+    def __init__(self, effort: Effort) -> None:
+        self.rows: list[Row] = []
+        self._effort = effort
+        self._begun, self._load_average = time.monotonic(), os.getloadavg()
+
+    def measure(self, contenders: list[Contender], ships: Fleet, where: Row) -> None:
+        for concurrency in self._effort.concurrency:
+            rows = rounds_of(contenders, ships, concurrency, self._effort)
+            self.rows += [shown(where | row) for row in rows]
+
+    def publish(
+        self, name: str, options: argparse.Namespace, peers: Sequence[Peer], fleets: Sequence[Fleet]
+    ) -> None:
+        """Prints a table, and writes `name`.json unless the run was a quick one."""
+        left_out = {k: v for ships in fleets for k, v in ships.left_out.items()}
+        report = {
+            "machine": describe("farpoint-server", "grpcio", "protobuf", "numpy", "torch"),
+            "peer_versions": peer_versions(dict.fromkeys(p.environment for p in peers)),
+            "load_average": self._load_average,
+            "minutes": (time.monotonic() - self._begun) / 60,
+            "rounds": self._effort.rounds,
+            "seconds": self._effort.seconds,
+            "rows": self.rows,
+            "left_out": left_out,
+        }
+        print(heading(report["machine"]), *(f"Left out: {k}: {v}." for k, v in left_out.items()))
+        print(table(COLUMNS, ([row.get(key, "") for key in COLUMNS] for row in self.rows)))
+        if folder := options.results or (None if options.quick else RESULTS):
+            write(name, report, folder)
+
+
+def parse_options(doc: str) -> argparse.Namespace:
+    """--quick, --peers and --results; SIGTERM ends the servers too, which may be stopped then."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="one short round of fewer cases")
+    parser.add_argument("--peers", choices=("all", "none"), default="all")
+    parser.add_argument("--results", type=Path, help="default: benchmarks/results, not if --quick")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    return parser.parse_args()

@@ -4,7 +4,7 @@ import asyncio
 import math
 import statistics
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
@@ -113,14 +113,19 @@ async def _load(contender: Contender, concurrency: int, seconds: float) -> dict[
         await asyncio.gather(*(caller() for _ in range(concurrency)))
         elapsed = time.perf_counter() - begun
         cpu = server.cpu_seconds() - cpu
-    ordered = sorted(latencies)
     return {
-        "p50_ms": 1e3 * statistics.median(ordered),
-        "p99_ms": 1e3 * ordered[math.ceil(0.99 * len(ordered)) - 1],
-        "per_s": len(ordered) / elapsed,
-        "cpu_ms": 1e3 * cpu / len(ordered),
-        "calls": len(ordered),
+        **percentiles_ms(latencies),
+        "per_s": len(latencies) / elapsed,
+        "cpu_ms": 1e3 * cpu / len(latencies),
+        "calls": len(latencies),
     }
+
+
+def percentiles_ms(seconds: Sequence[float]) -> dict[str, float]:
+    """p50 and p99."""
+    ordered = sorted(seconds)
+    p99 = ordered[math.ceil(0.99 * len(ordered)) - 1]
+    return {"p50_ms": 1e3 * statistics.median(ordered), "p99_ms": 1e3 * p99}
 
 
 def request(cloud: np.ndarray, samples: int, *, return_points: bool = False) -> bytes:

@@ -10,24 +10,18 @@ has allocated and reserved.
 """
 
 import argparse
-import json
-import os
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import farpoint
-from benchmarks.common.machine import describe
+from benchmarks.common.report import ROOT, Row, describe, write
+from benchmarks.service.load import percentiles_ms
+from benchmarks.service.processes import serving_farpoint
 
-ROOT = Path(__file__).parents[2]
 POINTS, SAMPLES = 1_000_000, 16
 CALLERS = 16
 QUIET_S = 5.0
@@ -37,25 +31,6 @@ MODES = {
     "never": ("--memory-policy", "off"),
     "after each request": ("--memory-policy", "off"),
 }
-Row = dict[str, Any]
-
-
-@contextmanager
-def serving(device: str, *flags: str) -> Iterator[tuple[str, int]]:
-    """Address and process id of a server."""
-    command = [sys.executable, "-m", "farpoint_server", "--device", device, "--log-format", "json"]
-    command += ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", *flags]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    lines = map(json.loads, process.stderr)
-    address = next(line["address"] for line in lines if line["event"] == "ready")
-    reader = threading.Thread(target=lambda: [None for _ in lines], daemon=True)
-    reader.start()
-    try:
-        yield address, process.pid
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 class Watch:
@@ -88,18 +63,13 @@ class Watch:
             )
 
 
-def cpu_seconds(pid: int) -> float:
-    """CPU time of a process, in user and in kernel mode."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def measure(device: str, mode: str, bursts: int) -> Row:
     """The series of one mode, and how long its requests took."""
     cloud = np.random.default_rng(0).random((POINTS, 3), np.float32)
     latencies: list[float] = []
-    with serving(device, *MODES[mode]) as (address, pid), ThreadPoolExecutor(CALLERS) as callers:
-        clients = [farpoint.Client(address) for _ in range(CALLERS)]
+    flags = ("--device", device, "--admin-listen", "127.0.0.1:0", *MODES[mode])
+    with serving_farpoint(*flags) as server, ThreadPoolExecutor(CALLERS) as callers:
+        clients = [farpoint.Client(server.address) for _ in range(CALLERS)]
 
         def call(client: farpoint.Client) -> None:
             begun = time.perf_counter()
@@ -110,21 +80,19 @@ def measure(device: str, mode: str, bursts: int) -> Row:
 
         for client in clients:
             client.sample(cloud[:1000], SAMPLES)
-        watch = Watch(farpoint.Client(address))
+        watch = Watch(farpoint.Client(server.address))
         worked = 0.0
         for _ in range(bursts):
             time.sleep(QUIET_S)
-            begun = cpu_seconds(pid)
+            begun = server.cpu_seconds()
             list(callers.map(call, clients))
-            worked += cpu_seconds(pid) - begun
+            worked += server.cpu_seconds() - begun
         time.sleep(QUIET_S)
         series = watch.stop()
         trims = clients[0].memory().devices[0].trims
-    p50, p99 = (1e3 * float(np.percentile(latencies, q)) for q in (50, 99))
     return {
         "mode": mode,
-        "p50_ms": p50,
-        "p99_ms": p99,
+        **percentiles_ms(latencies),
         "server_cpu_ms": 1e3 * worked / len(latencies),
         "trims": {reason: vars(total) for reason, total in trims.items()},
         "series": series,
@@ -172,11 +140,8 @@ def main() -> None:
         print(summary(rows[-1]))
     report = {"machine": describe("torch", "grpcio"), "device": arguments.device, "rows": rows}
     name = f"memory_{arguments.device.replace(':', '')}"
-    results, images = ROOT / "benchmarks" / "results", ROOT / "docs" / "images"
-    results.mkdir(exist_ok=True)
-    images.mkdir(exist_ok=True)
-    (results / f"{name}.json").write_text(json.dumps(report) + "\n")
-    plot(report, images / f"{name}.png")
+    write(name, report)
+    plot(report, ROOT / "docs" / "images" / f"{name}.png")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Server subprocesses: start, SIGSTOP and SIGCONT, CPU time and memory of the process tree, stop.
+"""Server subprocesses: start, SIGSTOP and SIGCONT, CPU time of the process tree, stop.
 
 A server may be many processes. Its tree is what descends from the one that was started, and what
 is in its session, which still finds those whose parent has ended.
@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 SETTLE_SECONDS = 0.05
+ECHO_SERVER = str(Path(__file__).with_name("echo_server.py"))
 
 
 def _stat(pid: str | int) -> list[str]:
@@ -56,15 +57,6 @@ class Server:
                 fields = _stat(pid)
                 total += (int(fields[11]) + int(fields[12])) / TICKS
         return total
-
-    def memory_mb(self) -> float:
-        """Proportional set size: a page that several processes share counts once."""
-        total = 0
-        for pid in self.tree():
-            with suppress(OSError):
-                lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-                total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-        return total / 1024
 
     def pause(self) -> None:
         self._signal(signal.SIGSTOP)
@@ -122,6 +114,11 @@ def serving(*program: str, variables: Mapping[str, str] | None = None) -> Iterat
         yield server
     finally:
         server.stop()
+
+
+def serving_farpoint(*flags: str) -> AbstractContextManager[Server]:
+    """farpoint-server as it is, on a CPU unless the flags say otherwise."""
+    return serving(ECHO_SERVER, "kernels", *flags)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from contextlib import AsyncExitStack
 
 import grpc
 
-from benchmarks.common.machine import describe
+from benchmarks.common.report import describe
 from benchmarks.soak.callers import COMING, OPTIONS, PATIENCE_S, Caller
 from benchmarks.soak.cases import break_connection, make_cases
 from benchmarks.soak.server import SoakServer

@@ -102,7 +102,7 @@ class Caller:
             await getattr(self, f"_call_{kind}")()
         self._peer.close()
 
-    async def _call_small(self) -> None:
+    async def call_small(self) -> None:
         await self._sample("small", self._chance.choice(self._cases.small))
 
     async def _call_large(self) -> None:
@@ -111,7 +111,7 @@ class Caller:
     async def _call_packed(self) -> None:
         await self._sample("packed", self._chance.choice(self._cases.packed))
 
-    async def _call_http(self) -> None:
+    async def call_http(self) -> None:
         """Connect or REST."""
         path, kind, body, is_right = self._chance.choice(self._cases.http)
         begun, self._made = time.monotonic(), self._made + 1
@@ -177,7 +177,7 @@ class Caller:
         allowed = {Code.NOT_FOUND: "rejected"} if model else {}
         await self._unary_end("encode", call, is_right, allowed)
 
-    async def _call_broken(self) -> None:
+    async def call_broken(self) -> None:
         method, request, code = self._chance.choice(self._broken)
         call = self._unary[method](request, **self._options())
         await self._unary_end("broken", call, lambda _: False, {code: "rejected"})
@@ -224,7 +224,7 @@ class Caller:
         else:
             self._tally.end(kind, outcome, seconds, detail, self._server.interrupts(begun))
 
-    async def _call_stream(self) -> None:
+    async def call_stream(self) -> None:
         """Up to twelve requests, each of which must be answered once, in order."""
         cases = self._chance.choices(self._cases.small, k=self._chance.randrange(1, 13))
         requests = [case.streamed() for case in cases]

@@ -2,39 +2,28 @@
 
 import numpy as np
 import pytest
+from tests.support.brute_force import covering_radius, furthest_points
 from tests.support.clouds import street_scan, ten_scans
 
 from farpoint import InvalidArgumentError
 
 
-def brute_force(cloud, m, start=0):
-    """The definition in float64: clouds here have no near ties."""
-    cloud = np.asarray(cloud, np.float64)
-    nearest = np.full(len(cloud), np.inf)
-    rows = [start]
-    for _ in range(m - 1):
-        nearest = np.minimum(nearest, ((cloud - cloud[rows[-1]]) ** 2).sum(1))
-        rows.append(int(nearest.argmax()))
-    nearest = np.minimum(nearest, ((cloud - cloud[rows[-1]]) ** 2).sum(1))
-    return rows, np.sqrt(nearest.max())
-
-
 def test_one_cloud_gives_one_sample(client, cloud):
     sample = client.sample(cloud, 40)
-    rows, radius = brute_force(cloud, 40)
-    assert sample.indices.tolist() == rows
+    rows = furthest_points(cloud, 40)
+    assert sample.indices.tolist() == rows.tolist()
     assert sample.indices.dtype == np.int64
     assert np.array_equal(sample.points, cloud[rows])
     assert sample.distances.dtype == np.float32
     assert sample.distances.shape == (40,)
-    assert sample.covering_radius == pytest.approx(radius, rel=1e-6)
+    assert sample.covering_radius == pytest.approx(covering_radius(cloud, rows), rel=1e-6)
     assert len(sample) == 40
 
 
 def test_equal_clouds_give_a_list(client, cloud):
     batch = np.stack([cloud, -cloud, cloud * 2])
     samples = client.sample(batch, 10)
-    assert [s.indices.tolist() for s in samples] == [brute_force(c, 10)[0] for c in batch]
+    assert [s.indices.tolist() for s in samples] == [furthest_points(c, 10).tolist() for c in batch]
 
 
 def test_ragged_clouds_with_counts_and_starts_of_their_own(client):

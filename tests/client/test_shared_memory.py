@@ -15,6 +15,7 @@ import pytest
 import farpoint
 from farpoint._connection.call import CallContext
 from farpoint._connection.shared_memory import SHARED_FROM_BYTES, Lease, Region, SharedMemory
+from farpoint._rpcs.sample import SampleRpc
 from farpoint.v1 import sampling_pb2, shared_memory_pb2, tensor_pb2
 
 LARGE = np.random.default_rng(3).normal(size=(SHARED_FROM_BYTES // 12 + 2, 3)).astype("<f4")
@@ -104,19 +105,19 @@ def lease_of(memory: SharedMemory) -> Lease:
 def name_of(memory: SharedMemory, points: np.ndarray = LARGE) -> bytes:
     """Name of the region that one call uses."""
     with lease_of(memory) as lease:
-        return lease.points_to_tensor([points]).shared_memory.region
+        return lease.share([points])
 
 
 def test_a_large_cloud_is_put_where_the_server_reads_it(taker, memory):
     with lease_of(memory) as lease:
-        tensor = lease.points_to_tensor([LARGE, LARGE[::-1], LARGE[:0]])
+        tensor = SampleRpc([LARGE, LARGE[::-1]], 1, lease=lease).head.points
     assert not tensor.data
     np.testing.assert_array_equal(taker.read(tensor), np.concatenate([LARGE, LARGE[::-1]]))
 
 
 def test_a_small_cloud_is_sent(taker, memory, cloud):
     with lease_of(memory) as lease:
-        tensor = lease.points_to_tensor([cloud])
+        tensor = SampleRpc(cloud, 1, lease=lease).head.points
     assert tensor.data == cloud.tobytes()
     assert not tensor.HasField("shared_memory")
     assert not taker.taken
@@ -133,7 +134,7 @@ def test_one_region_serves_call_after_call(memory):
 
 def test_calls_at_the_same_time_have_regions_of_their_own(memory):
     with lease_of(memory) as one, lease_of(memory) as other:
-        names = {lease.points_to_tensor([LARGE]).shared_memory.region for lease in (one, other)}
+        names = {lease.share([LARGE]) for lease in (one, other)}
     assert len(names) == 2
     assert {name_of(memory), name_of(memory)} < names
 
@@ -141,7 +142,7 @@ def test_calls_at_the_same_time_have_regions_of_their_own(memory):
 def test_a_call_that_is_given_up_before_it_is_written_keeps_no_region(memory):
     with lease_of(memory) as lease:
         pass
-    name = lease.points_to_tensor([LARGE]).shared_memory.region
+    name = lease.share([LARGE])
     assert name_of(memory) == name
 
 
@@ -185,7 +186,7 @@ def test_a_region_that_is_too_small_is_replaced(taker, memory):
 def test_closing_takes_every_region_back_those_in_use_when_their_call_ends(taker, memory):
     free = name_of(memory)
     with lease_of(memory) as lease:
-        assert lease.points_to_tensor([LARGE]).shared_memory.region == free
+        assert lease.share([LARGE]) == free
         memory.close()
         assert not taker.has_ended(free)
     assert taker.has_ended(free)
@@ -199,7 +200,7 @@ def test_a_region_of_a_server_that_went_away_is_not_used_again(taker, memory):
 
 def test_a_server_that_restarts_during_a_call_is_unavailable(taker, memory):
     lease = lease_of(memory)
-    lease.points_to_tensor([LARGE])
+    lease.share([LARGE])
     taker.hang_up(b"region 0")
     with pytest.raises(farpoint.UnavailableError, match="restarted"), lease:
         raise farpoint.InvalidArgumentError("unknown", field="points.shared_memory.region")
@@ -207,7 +208,7 @@ def test_a_server_that_restarts_during_a_call_is_unavailable(taker, memory):
 
 def test_other_errors_of_a_call_pass(memory):
     lease = lease_of(memory)
-    lease.points_to_tensor([LARGE])
+    lease.share([LARGE])
     with pytest.raises(farpoint.InvalidArgumentError, match="infinite"), lease:
         raise farpoint.InvalidArgumentError("infinite", field="points.data")
 

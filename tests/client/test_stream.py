@@ -92,7 +92,7 @@ def test_an_empty_stream_has_no_answers(client):
     assert list(client.sample_stream([], 5)) == []
 
 
-def test_a_stream_that_nobody_reads_to_its_end_is_ended(client):
+def test_a_stream_that_is_not_read_to_its_end_is_ended(client):
     def endless():
         while True:
             yield clouds()[0]
@@ -103,7 +103,7 @@ def test_a_stream_that_nobody_reads_to_its_end_is_ended(client):
     assert len(client.sample(clouds()[0], 5)) == 5
 
 
-def test_a_wrong_argument_is_said_at_once(client):
+def test_a_wrong_argument_is_an_error_at_once(client):
     with pytest.raises(farpoint.InvalidArgumentError, match="nonfinite"):
         client.sample_stream([], 5, nonfinite="maybe")
 

@@ -8,6 +8,5 @@ from tests.support.servers.server_process import RunningServer
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[RunningServer]:
-    server = RunningServer("--http-listen", "127.0.0.1:0")
-    yield server
-    assert server.stop() == 0
+    with RunningServer("--http-listen", "127.0.0.1:0") as server:
+        yield server

@@ -3,17 +3,20 @@
 import re
 import shutil
 import subprocess
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.support.pages import ROOT, code_blocks
 from tests.support.robots import recorded_messages
 from tests.support.servers.server_process import RunningServer
 
 import farpoint
 from farpoint import PackedCloud
+from farpoint_ops import farthest_point_sample, knn
 
 NODE_PACKAGES = ("@grpc/grpc-js", "@grpc/proto-loader")
 NODE_FOLDER = ROOT / "build" / "node"
@@ -21,7 +24,13 @@ NODE_FOLDER = ROOT / "build" / "node"
 
 def run_python(page: str, server: RunningServer, **names: Any) -> dict[str, Any]:
     """The names after the blocks of a page have run one after the other."""
-    for block in code_blocks(page, "python"):
+    return run_blocks(page, code_blocks(page, "python"), server, names)
+
+
+def run_blocks(
+    page: str, blocks: list[str], server: RunningServer, names: dict[str, Any]
+) -> dict[str, Any]:
+    for block in blocks:
         run = block.replace("127.0.0.1:50051", server.address)
         exec(compile(run, page, "exec"), names)
     return names
@@ -104,7 +113,7 @@ def test_curl(server: RunningServer) -> None:
     if missing := [name for name in ("bash", "curl", "base64", "od") if not shutil.which(name)]:
         pytest.skip(f"the optional extra {', '.join(missing)}")
     (code,) = code_blocks("clients.md", "bash")
-    http = server.wait_for(lambda line: line["event"] == "ready")["http_address"]
+    http = server.ready["http_address"]
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", code.replace("127.0.0.1:8080", http)],
         cwd=ROOT,
@@ -132,3 +141,50 @@ def _node() -> str:
         if done.returncode:
             pytest.skip(f"the optional extra {' '.join(NODE_PACKAGES)}, not installable by npm")
     return program
+
+
+PAGE = "coming_from.md"
+TEXT = (ROOT / "docs" / PAGE).read_text()
+SHARED, *BLOCKS = code_blocks(PAGE, "python")
+SECTIONS = ("pointnet2_ops", "pointops", "torch_cluster", "pytorch3d", "Open3D", "Triton")
+PAIRS = list(zip(SECTIONS, BLOCKS, strict=True))
+
+
+@pytest.mark.parametrize(("section", "block"), PAIRS, ids=SECTIONS)
+def test_the_block_of_a_section_runs(server: RunningServer, section: str, block: str) -> None:
+    assert f"\n## {section}\n" in TEXT
+    if section == "Triton":
+        pytest.importorskip("tritonclient.grpc", reason="the optional extra tritonclient[grpc]")
+    torch.manual_seed(0)
+    run_blocks(PAGE, [SHARED, block], server, {})
+
+
+MODULES = re.findall(r"^\|[^|]+\| `([\w.]+)` \| ([^|]+) \| [^|]+ \|$", TEXT, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("module", "functions"), MODULES, ids=[m for m, _ in MODULES])
+def test_a_module_has_the_functions_of_its_row(module: str, functions: str) -> None:
+    drop_in = import_module(f"farpoint_ops.compat.{module}")
+    for name in re.findall(r"`([a-zA-Z]\w+)`", functions):
+        assert hasattr(drop_in, name) or hasattr(drop_in, f"{name}_wrapper"), name
+
+
+def test_every_module_has_a_row() -> None:
+    folder = ROOT / "ops/farpoint_ops/compat"
+    public = {p.stem for p in folder.iterdir() if not p.name.startswith("_")}
+    assert {module for module, _ in MODULES} == public | {"pointops.batched"}
+
+
+def test_what_the_answers_have_in_common() -> None:
+    """The rows of the first table, in the ops."""
+    square = torch.tensor([[[0.0, 0], [2, 0], [0, 2], [2, 2], [2, 2]]])
+    indices = farthest_point_sample(square, 5)
+    assert indices.tolist() == [[0, 3, 1, 2, 4]], "from row 0, ties to the lowest, none twice"
+    assert indices.dtype == torch.int32
+    apart = torch.nn.functional.pad(square, (0, 1))
+    assert knn(apart, apart[:, :1], 2)[1].tolist() == [[[0, 4]]], "squared"
+    _, radii = farthest_point_sample(square.double(), 1, return_distances=True)
+    assert radii.dtype == torch.float64
+    assert radii.item() == 8**0.5, "not squared"
+    with pytest.raises(ValueError, match="num_samples: expected 1 to N = 5, got 6"):
+        farthest_point_sample(square, 6)

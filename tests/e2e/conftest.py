@@ -1,4 +1,7 @@
-"""One server for the whole run; tests that stop or overload a server start their own."""
+"""One server for the whole run; tests that stop or overload a server start their own.
+
+A module that needs other flags has a fixture `server` of its own; the clients are then of that.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,11 +27,10 @@ def socket_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def server(socket_path: Path) -> Iterator[RunningServer]:
-    server = RunningServer(
+    with RunningServer(
         "--listen", f"unix:{socket_path}", "--max-message-bytes", str(MESSAGE_BYTES)
-    )
-    yield server
-    assert server.stop() == 0
+    ) as server:
+        yield server
 
 
 @pytest.fixture
@@ -46,19 +48,19 @@ def start() -> Iterator[Callable[..., RunningServer]]:
         server.wait()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def channel(server: RunningServer) -> Iterator[grpc.Channel]:
     with grpc.insecure_channel(server.address) as channel:
         yield channel
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def stub(channel: grpc.Channel) -> sampling_pb2_grpc.SamplingServiceStub:
     """A stub that sends whatever it is given."""
     return sampling_pb2_grpc.SamplingServiceStub(channel)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client(server: RunningServer) -> Iterator[farpoint.Client]:
     with farpoint.Client(server.address) as client:
         yield client

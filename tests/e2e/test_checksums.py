@@ -1,4 +1,4 @@
-"""Damage to an answer on its way is found by checksums, which a server gives to whoever asks."""
+"""Damage to an answer on its way is found by checksums, which a server sends on request."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from farpoint._connection.call import CallContext
 from farpoint._rpcs.sample import SampleRpc
 from farpoint._tensors import Checksums
 from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import sampling_pb2_grpc, tensor_pb2
+from farpoint.v1 import tensor_pb2
 
 RANDOM = np.random.default_rng(8)
 CLOUDS = [RANDOM.random((n, 3)) for n in (300, 500)]
@@ -24,15 +24,8 @@ CLOUDS = [RANDOM.random((n, 3)) for n in (300, 500)]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
-    server = RunningServer("--encoder", "default")
-    yield server
-    assert server.stop() == 0
-
-
-@pytest.fixture(scope="module")
-def stub(server) -> Iterator[sampling_pb2_grpc.SamplingServiceStub]:
-    with server.connected() as stub:
-        yield stub
+    with RunningServer("--encoder", "default") as server:
+        yield server
 
 
 def tensors(message) -> list[tensor_pb2.Tensor]:
@@ -86,7 +79,7 @@ def test_each_tensor_of_each_answer_has_its_checksum_on_request(stub):
             assert one.crc32c == crc_of(one)
 
 
-def test_nobody_pays_who_does_not_ask(stub):
+def test_without_the_option_there_are_no_checksums(stub):
     for answer in answers(stub):
         assert not [one for one in tensors(answer) if one.HasField("crc32c")]
 

@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 from tests.support.brute_force import furthest_points
 from tests.support.messages import sample_request
+from tests.support.servers.server_process import failed_start
 
 import farpoint
 from farpoint.v1 import sampling_pb2_grpc
@@ -26,10 +27,7 @@ CLOUD = RANDOM.normal(size=(1000, 3)).astype(np.float32)
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_answers_every_accepted_request_and_exits_with_0(start, number):
-    # nohup has this process ignore SIGHUP; the server would respect that.
-    before = signal.signal(number, signal.SIG_DFL)
     server = start("--batch-points", "10000", "--drain-grace-s", "2", batch_s=0.6)
-    signal.signal(number, before)
     expected = furthest_points(CLOUD, 40).tolist()
     with server.connected() as stub:
         calls = [stub.Sample.future(sample_request(CLOUD, 40)) for _ in range(50)]
@@ -128,18 +126,11 @@ def test_a_request_is_one_line_in_the_log(stub, server):
     assert line["queue_ms"] >= 0
 
 
-def run_server(*flags, **options):
-    """A server that is expected to end by itself."""
-    command = [sys.executable, "-m", "farpoint_server", *flags]
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-    return subprocess.run(command, text=True, timeout=100, **options)
-
-
 LONG = f"unix:/tmp/{'x' * 150}"
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "reason"),
     [
         (["--listen", "{used}"], "--listen {used}: cannot be bound: Address already in use"),
         (["--listen", LONG], f"--listen {LONG}: cannot be bound: AF_UNIX path too long"),
@@ -148,17 +139,12 @@ LONG = f"unix:/tmp/{'x' * 150}"
         (["--tls-certificate", "no.pem", "--tls-key", "no.key"], "--tls-key no.key: No such file"),
         (["--tokens-file", "none"], "--tokens-file none: No such file or directory"),
         (["--device", "cuda:77"], "--device cuda:77: "),
-        (["--nonsense"], "unrecognized arguments: --nonsense"),
     ],
 )
-def test_what_keeps_a_server_from_starting_is_one_line(server, flags, said):
-    flags = [flag.format(used=server.address) for flag in flags]
-    listen = [] if "--listen" in flags else ["--listen", "127.0.0.1:0"]
-    ended = run_server(*listen, *flags, "--log-format", "json")
-    assert ended.returncode == 2
-    assert ended.stdout == ""
-    *log, last = ended.stderr.splitlines()
-    assert last.startswith(f"farpoint-server: {said.format(used=server.address)}")
+def test_what_keeps_a_server_from_starting_is_one_line(server, flags, reason):
+    status, (*log, last) = failed_start(*(flag.format(used=server.address) for flag in flags))
+    assert status == 2
+    assert last.startswith(f"farpoint-server: {reason.format(used=server.address)}")
     assert {json.loads(line)["event"] for line in log} <= {"allocator"}
 
 
@@ -166,11 +152,10 @@ def test_a_second_server_leaves_the_sockets_of_the_first_alone(start, tmp_path):
     grpc_at, memory_at = f"unix:{tmp_path}/grpc", f"unix:{tmp_path}/memory"
     first = start("--listen", grpc_at, "--shared-memory-listen", memory_at)
     for flag, address in (("--listen", grpc_at), ("--shared-memory-listen", memory_at)):
-        listen = ["--listen", "127.0.0.1:0"] if flag != "--listen" else []
-        ended = run_server(*listen, flag, address)
-        assert ended.returncode == 2
-        said = f"farpoint-server: {flag} {address}: cannot be bound: Address already in use"
-        assert ended.stderr.splitlines()[-1] == said
+        status, lines = failed_start(flag, address)
+        assert status == 2
+        reason = f"farpoint-server: {flag} {address}: cannot be bound: Address already in use"
+        assert lines[-1] == reason
     with farpoint.Client(grpc_at, shared_memory=memory_at) as client:
         assert len(client.sample(CLOUD, 9)) == 9
     first.process.kill()
@@ -198,15 +183,14 @@ def test_a_variable_that_is_no_setting_is_warned_of(start, monkeypatch):
     assert line["variables"] == ["FARPOINT_LISTN (perhaps FARPOINT_LISTEN)"]
 
 
-def test_a_server_whose_log_nobody_reads_goes_on():
+def test_a_server_whose_log_is_not_read_goes_on():
     command = [sys.executable, "-m", "farpoint_server", "--listen", "127.0.0.1:0"]
     command += ["--device", "cpu", "--log-format", "json"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         lines = map(json.loads, iter(process.stderr.readline, ""))
         address = next(line["address"] for line in lines if line["event"] == "ready")
         with farpoint.Client(address) as client:  # a pipe holds 64 KiB
-            requests = [CLOUD[:10]] * 1000
-            for cloud in requests:
-                client.sample(cloud, 1, timeout=60)
+            for _ in range(1000):
+                client.sample(CLOUD[:10], 1, timeout=60)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0

@@ -26,9 +26,8 @@ CLOUD = RANDOM.random((1000, 3), np.float32)
 
 @pytest.fixture(scope="module")
 def admin_server() -> Iterator[RunningServer]:
-    server = RunningServer(*ADMIN)
-    yield server
-    assert server.stop() == 0
+    with RunningServer(*ADMIN) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +61,6 @@ def looked_at(client: farpoint.Client) -> float:
     now = time.monotonic()
     (device,) = client.memory().devices
     return now - device.age_ms / 1e3
-
-
-def metrics(server: RunningServer) -> set[str]:
-    """Lines of /metrics, each a name and a value."""
-    address = server.wait_for(lambda line: line["event"] == "ready")["http_address"]
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
-        return set(answer.read().decode().splitlines())
 
 
 def test_a_burst_is_given_back_when_the_server_is_idle(start):
@@ -119,22 +111,13 @@ def test_get_memory_says_what_the_device_holds(admin):
     assert (device.out_of_memory_count, device.refused_count, device.limit_bytes) == (0, 0, 0)
 
 
-async def test_the_asynchronous_client_has_the_same(admin_server):
-    async with farpoint.AsyncClient(admin_server.address) as client:
-        (trim,) = await client.trim_memory()
-        assert trim.device == "cpu"
-        (device,) = (await client.memory()).devices
-        assert device.trims["request"].count >= 1
-
-
 def test_a_trim_waits_for_the_work_but_a_forced_one_goes_ahead_of_the_queue(start):
     server = start(*ADMIN, *HTTP, "--batch-points", "1000", "--cpu-threads", "1", batch_s=3)
     with farpoint.Client(server.address) as client, ThreadPoolExecutor(5) as callers:
         busy = [callers.submit(client.sample, CLOUD, 9) for _ in range(2)]
         # Both are accepted, and an engine is at one of them.
-        assert wait_until(
-            lambda: {"farpoint_calls 2.0", "farpoint_queue_requests 1.0"} <= metrics(server)
-        )
+        server.wait_for_metric("farpoint_queue_requests", lambda requests: requests == 1)
+        server.wait_for_metric("farpoint_calls", lambda calls: calls == 2)
         with pytest.raises(farpoint.DeadlineExceededError):
             client.trim_memory(timeout=0.5)
         client.trim_memory(force=True)
@@ -144,7 +127,7 @@ def test_a_trim_waits_for_the_work_but_a_forced_one_goes_ahead_of_the_queue(star
             call.result(timeout=2.5)
 
 
-def test_memory_that_runs_out_fails_the_guilty_request_alone(start):
+def test_memory_that_runs_out_fails_its_request_alone(start):
     server = start(*ADMIN, failing=True)
     with farpoint.Client(server.address) as client:
         clouds = [RANDOM.random((size, 3), np.float32) for size in (900, 1300, 1000, 1100)]
@@ -218,7 +201,7 @@ def test_engines_of_one_device_share_its_memory(start):
         *("--device", "cpu,cpu", "--http-listen", "127.0.0.1:0"),
         *("--admin-listen", "127.0.0.1:0"),
     )
-    ready = server.wait_for(lambda line: line["event"] == "ready")
+    ready = server.ready
     with farpoint.Client(server.address) as client, ThreadPoolExecutor(len(CLOUDS)) as callers:
         found = list(callers.map(lambda cloud: client.sample(cloud, 500).indices, CLOUDS))
     expected = furthest_point_sample(torch.from_numpy(CLOUDS), 500)

@@ -63,10 +63,6 @@ def observed(collector):
     server.stop()
 
 
-def http_address(server) -> str:
-    return server.wait_for(lambda line: line["event"] == "ready")["http_address"]
-
-
 def test_a_draining_server_says_so_over_http_and_to_stock_clients(start):
     server = start("--http-listen", "127.0.0.1:0", "--drain-grace-s", "60")
     with grpc.insecure_channel(server.address) as channel:
@@ -75,7 +71,7 @@ def test_a_draining_server_says_so_over_http_and_to_stock_clients(start):
         server.signal(signal.SIGTERM)
         server.wait_for(lambda line: line["event"] == "draining")
         with pytest.raises(urllib.error.HTTPError, match="503") as caught:
-            urllib.request.urlopen(f"http://{http_address(server)}/healthz", timeout=60)
+            urllib.request.urlopen(f"http://{server.ready['http_address']}/healthz", timeout=60)
         caught.value.close()
         assert not inference.ServerReady(pb.ServerReadyRequest()).ready
         assert not inference.ModelReady(pb.ModelReadyRequest(name="fps")).ready
@@ -85,7 +81,7 @@ def test_a_draining_server_says_so_over_http_and_to_stock_clients(start):
 
 def test_half_open_requests_take_neither_threads_nor_all_descriptors(start):
     server = start("--http-listen", "127.0.0.1:0")
-    process, address = server.process.pid, http_address(server)
+    process, address = server.process.pid, server.ready["http_address"]
     threads = len(list(Path(f"/proc/{process}/task").iterdir()))
     prlimit(process, RLIMIT_NOFILE, (400, 400))
     with ExitStack() as stack:

@@ -6,8 +6,6 @@ One server for all of it, in the order of a server's life: each start takes seco
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
 from contextlib import ExitStack, contextmanager
@@ -18,7 +16,7 @@ import numpy as np
 import pytest
 from tests.support.brute_force import furthest_points
 from tests.support.messages import sample_request
-from tests.support.servers.server_process import READY_TIMEOUT_S, RunningServer
+from tests.support.servers.server_process import READY_TIMEOUT_S, RunningServer, failed_start
 
 import farpoint
 from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2, sampling_pb2_grpc
@@ -62,7 +60,7 @@ def pids(server: RunningServer) -> dict[int, int]:
 
 
 def probe(server: RunningServer, path: str) -> bytes:
-    address = server.wait_for(lambda line: line["event"] == "ready")["probe_address"]
+    address = server.ready["probe_address"]
     with urllib.request.urlopen(f"http://{address}{path}", timeout=60) as answer:
         return answer.read()
 
@@ -146,15 +144,8 @@ def test_a_second_server_cannot_join_the_port(server):
     port = int(server.address.rpartition(":")[2])
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
         other.bind(("127.0.0.1", port))
-    flags = ["--listen", server.address, "--processes", "2", "--log-format", "json"]
-    ended = subprocess.run(
-        [sys.executable, "-m", "farpoint_server", *flags],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    said = f"farpoint-server: --listen {server.address}: cannot be bound: Address already in use\n"
-    assert (ended.returncode, ended.stderr) == (2, said)
+    reason = f"farpoint-server: --listen {server.address}: cannot be bound: Address already in use"
+    assert failed_start("--listen", server.address, "--processes", "2") == (2, [reason])
 
 
 def test_a_signal_reaches_all_processes_and_what_they_accepted_is_answered(server):
@@ -179,16 +170,10 @@ def test_a_signal_reaches_all_processes_and_what_they_accepted_is_answered(serve
 
 
 def test_a_process_that_cannot_start_ends_the_server_and_says_why():
-    flags = ["--processes", "2", "--listen", ANY, "--device", "cuda:0", "--log-format", "json"]
-    ended = subprocess.run(
-        [sys.executable, "-m", "farpoint_server", *flags],
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert ended.returncode == 2
-    assert "farpoint-server: --device cuda:0: " in ended.stderr
-    assert '"process failed to start too often"' in ended.stderr
+    status, lines = failed_start("--processes", "2", "--device", "cuda:0")
+    assert status == 2
+    assert any("farpoint-server: --device cuda:0: " in line for line in lines)
+    assert any('"process failed to start too often"' in line for line in lines)
 
 
 def test_processes_end_at_once_with_a_supervisor_that_is_killed():

@@ -32,12 +32,6 @@ def test_a_sample_ends_at_the_radius(client):
         assert_begins(client.sample(points, radius=radius), whole, radius)
 
 
-def test_m_is_the_most(client):
-    points = cloud(600)
-    sample = client.sample(points, 5, radius=0.01)
-    assert sample.indices.tolist() == furthest_points(points, 5).tolist()
-
-
 def test_each_cloud_of_a_batch_ends_by_itself(client):
     scans = [scan[:3000, :3].astype(np.float32) for scan in ten_scans()]
     wholes = client.sample(scans, [len(scan) for scan in scans])
@@ -89,11 +83,6 @@ def test_a_wrong_radius_is_named(client, stub, radius):
     with pytest.raises(Exception, match=r"covering_radius: expected 0 or more, got") as refused:
         stub.Sample(sample_request(cloud(5), 2, covering_radius=radius))
     assert refused.value.code().name == "INVALID_ARGUMENT"
-
-
-def test_neither_a_number_nor_a_radius_is_an_error(client):
-    with pytest.raises(farpoint.InvalidArgumentError, match="give m, the number of points"):
-        client.sample(cloud(5))
 
 
 async def test_a_stream_and_the_client_for_asyncio(server):

@@ -166,11 +166,11 @@ def test_a_server_that_is_open_to_other_machines_says_so(start, tmp_path, flags,
     assert [(line["addresses"], line["missing"]) for line in warnings] == [(["0.0.0.0:0"], missing)]
 
 
-def test_two_addresses_and_administration_beside_them_speak_tls(start, tmp_path):
+def test_two_addresses_and_administration_speak_tls(start, tmp_path):
     files = issue(tmp_path / "files")
     flags = ["--listen", "localhost:0", "--admin-listen", "127.0.0.1:00"]
     server = start(*flags, *files.flags(client_ca=files.ca))
-    ready = server.wait_for(lambda line: line["event"] == "ready")
+    ready = server.ready
     tls = farpoint.Tls(*vars(files).values())
     assert len(ready["addresses"]) == 2
     for address in ready["addresses"]:

@@ -131,7 +131,7 @@ def test_a_draining_server_finishes_what_streams_have_begun(start):
     with server.connected() as stub:
         answers = stub.SampleStream(sensor())
         server.wait_for_metric("farpoint_points_in_flight", lambda points: points == len(SLOW))
-        server.process.terminate()
+        server.signal(15)
         assert next(answers).HasField("response")
         with pytest.raises(grpc.RpcError) as caught:
             next(answers)

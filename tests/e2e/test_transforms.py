@@ -21,9 +21,8 @@ FILES = ["terrain_utm_part.pcd", "street_kitti_part.bin", "spot_cow_part.obj"]
 
 @pytest.fixture(scope="module")
 def server():
-    running = RunningServer()
-    yield running.address
-    assert running.stop() == 0
+    with RunningServer() as running:
+        yield running.address
 
 
 @pytest.fixture

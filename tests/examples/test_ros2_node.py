@@ -34,9 +34,8 @@ def example() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
-    server = RunningServer()
-    yield server
-    assert server.stop() == 0
+    with RunningServer() as server:
+        yield server
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def overlapping(copies: list[tuple[float, float]], kernels: list[tuple[float, fl
     return sum(any(k[0] < c[1] and c[0] < k[1] for k in kernels) for c in copies)
 
 
-def test_copies_of_neighbor_batches_run_beside_the_kernels(pipeline, gate):
+def test_copies_of_neighbor_batches_overlap_the_kernels(pipeline, gate):
     batches = [[RANDOM.random((POINTS, 3), np.float32)] for _ in range(5)]
     run(pipeline, gate, batches[0]).result()
     with profile(activities=BOTH) as profiled:
@@ -87,7 +87,7 @@ def test_copies_of_neighbor_batches_run_beside_the_kernels(pipeline, gate):
     uploads, downloads = (device_events(profiled, f"Memcpy {way}") for way in ("HtoD", "DtoH"))
     assert len(kernels) == len(uploads) == len(downloads) == len(batches)
     beside = overlapping(uploads, kernels), overlapping(downloads, kernels)
-    print(f"\nof {len(batches)} batches {beside} copies ran beside kernels (uploads, downloads)")
+    print(f"\nof {len(batches)} batches {beside} copies ran while kernels did (uploads, downloads)")
     # The first upload and the last download have no neighbor.
     assert min(beside) >= len(batches) - 2
     assert len(device_events(profiled, "Memcpy HtoD (Pinned")) == len(batches)

@@ -52,9 +52,6 @@ def test_what_was_saved_comes_back(encoder: DensityEncoder, file: Path) -> None:
     assert not loaded.training
     for name, tensor in encoder.state_dict().items():
         assert torch.equal(loaded.state_dict()[name], tensor), name
-
-
-def test_the_header_holds_config_and_notes(file: Path) -> None:
     with safe_open(file, "pt") as opened:
         header = opened.metadata()
     assert EncoderConfig.from_json(header["config"]) == CONFIG

@@ -227,6 +227,11 @@ def oversized(path: Path, target: Path) -> None:
     target.write_bytes(content)
 
 
+def with_a_pipe_as_manifest(path: Path, target: Path) -> None:
+    target.write_bytes(path.read_bytes())
+    os.mkfifo(target.with_name("odd.pt2.json"))
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -236,20 +241,15 @@ def oversized(path: Path, target: Path) -> None:
         (broken, "malformed one: Bad CRC-32"),
         (lambda _, target: os.mkfifo(target), "a regular file, got one of another kind"),
         (lambda _, target: target.symlink_to("/dev/zero"), "a regular file"),
+        (with_a_pipe_as_manifest, "a regular file"),
+        (lambda _, target: target.write_bytes(b""), "that is no zip file"),
+        (lambda _, target: target.write_bytes(b"not a zip file"), "that is no zip file"),
     ],
 )
 def test_an_archive_that_would_hang_or_grow_is_refused(segmenter, tmp_path, change, reason):
     change(segmenter, tmp_path / "odd.pt2")
     with pytest.raises(ProgramError, match=reason):
         load_program(tmp_path / "odd.pt2")
-
-
-def test_a_manifest_beside_it_must_be_a_regular_file(segmenter, tmp_path):
-    path = tmp_path / "odd.pt2"
-    path.write_bytes(segmenter.read_bytes())
-    os.mkfifo(tmp_path / "odd.pt2.json")
-    with pytest.raises(ProgramError, match="a regular file"):
-        load_program(path)
 
 
 @pytest.mark.parametrize("content", [b"no JSON", b"\xff\xfe", b"[" * 100_000, b"[]", b"{}"])
@@ -292,13 +292,6 @@ def test_two_records_of_one_name_are_refused(altered):
     """One of them would be checked, and the other one loaded."""
     with pytest.raises(ProgramError, match="got one twice"):
         load_program(altered(**{"Models/Model.json": lambda _: b"{}"}))
-
-
-@pytest.mark.parametrize("content", [b"", b"not a zip file"])
-def test_a_file_that_is_no_archive_is_refused(tmp_path, content):
-    (tmp_path / "a.pt2").write_bytes(content)
-    with pytest.raises(ProgramError, match="that is no zip file"):
-        load_program(tmp_path / "a.pt2")
 
 
 class Specialized(nn.Module):

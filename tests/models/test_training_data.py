@@ -116,7 +116,7 @@ def points(hits: Hits, rays: np.ndarray) -> np.ndarray:
         Pole((10, 0), 1.0, -1, 1, 0.4),
     ],
 )
-def test_the_near_side_is_met_and_what_lies_beside_or_behind_is_not(solid: Shape) -> None:
+def test_the_near_side_is_met_and_what_lies_elsewhere_is_not(solid: Shape) -> None:
     above, below, beside, behind = (10, 0, 3), (10, 0, -3), (10, 5, 0), (-1, 0, 0)
     hits = solid.cast(toward((1, 0, 0), above, below, beside, behind))
     np.testing.assert_allclose(hits.distance, [9, *[np.inf] * 4])

@@ -58,29 +58,29 @@ def test_a_binding_that_does_not_load(libraries: Path, command: str) -> None:
         _load.load()
 
 
-@pytest.mark.parametrize(("cuda", "loaded"), [(None, 1), ("13.0", 2), ("12.8", 2)])
-def test_a_cuda_torch_gets_the_cuda_binding(
-    libraries: Path, monkeypatch: pytest.MonkeyPatch, cuda: str | None, loaded: int
+@pytest.mark.parametrize(
+    ("cuda", "there", "loaded"),
+    [
+        (None, ("2_13", "2_13_cuda", "2_12"), ["2_13"]),
+        ("13.0", ("2_13", "2_13_cuda", "2_12"), ["2_13", "2_13_cuda"]),
+        ("12.8", ("2_13", "2_13_cuda", "2_12"), ["2_13", "2_13_cuda"]),
+        ("13.0", ("2_13",), ["2_13"]),
+    ],
+)
+def test_a_cuda_torch_gets_the_cuda_binding_where_there_is_one(
+    libraries: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cuda: str | None,
+    there: tuple[str, ...],
+    loaded: list[str],
 ) -> None:
-    add(libraries, "2_13", "2_13_cuda", "2_12")
+    add(libraries, *there)
     found: list[str] = []
     monkeypatch.setattr(torch, "__version__", "2.13.1")
     monkeypatch.setattr(torch.version, "cuda", cuda)
     monkeypatch.setattr(torch.ops, "load_library", lambda path: found.append(path.name))
     _load.load()
-    assert found == ["libfarpoint_torch_2_13.so", "libfarpoint_torch_2_13_cuda.so"][:loaded]
-
-
-def test_a_wheel_without_cuda_kernels_loads_in_a_cuda_torch(
-    libraries: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add(libraries, "2_13")
-    found: list[str] = []
-    monkeypatch.setattr(torch, "__version__", "2.13.0")
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(torch.ops, "load_library", lambda path: found.append(path.name))
-    _load.load()
-    assert found == ["libfarpoint_torch_2_13.so"]
+    assert found == [f"libfarpoint_torch_{version}.so" for version in loaded]
 
 
 def test_the_command_names_the_distribution() -> None:

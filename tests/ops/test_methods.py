@@ -81,7 +81,7 @@ def test_the_order_of_the_points_does_not_change_a_mean(device: torch.device) ->
     assert len(means) == 64
 
 
-def test_voxels_that_lie_far_apart_are_told_apart(device: torch.device) -> None:
+def test_voxels_that_lie_far_apart_are_distinct(device: torch.device) -> None:
     """More of them than an int64 numbers, if those between them counted."""
     corners = torch.cartesian_prod(*[torch.arange(3.0) * 2**22] * 3).to(device)
     cloud = torch.cat([corners, corners.flip(0) + 0.5])

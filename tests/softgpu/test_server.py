@@ -199,7 +199,7 @@ def test_what_a_burst_reserved_is_given_back_when_the_server_is_idle(start):
     with farpoint.Client(server.address, timeout=100) as client:
         for n in (400_000, 300_000, 500_000):
             client.sample(RANDOM.random((n, 3), np.float32), 2)
-        address = server.wait_for(lambda line: line["event"] == "ready")["admin_addresses"][0]
+        address = server.ready["admin_addresses"][0]
         with farpoint.Client(address, timeout=60) as admin:
             give_up = time.monotonic() + 60
             while time.monotonic() < give_up:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from tests.support.clouds import cloud_file
 
 RECORDING = "os1_two_scans_part.mcap"

@@ -1,10 +1,14 @@
-"""A call as a gRPC server hands it to a handler, without gRPC."""
+"""Handlers of gRPC: a server of one method, and a call without gRPC."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import grpc
+
+METHOD = "/farpoint.test.Service/Method"
 
 
 class AbortError(Exception):
@@ -68,3 +72,20 @@ async def intercept(interceptor: Any, method: str, handler: Any, *metadata: Any)
 
     details = SimpleNamespace(method=method, invocation_metadata=metadata or None)
     return await interceptor.intercept_service(continuation, details)
+
+
+@asynccontextmanager
+async def serving(
+    behavior: Any, *interceptors: Any, kind: str = "unary_unary", method: str = METHOD
+) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel to a server on a free port whose one method is a coroutine function."""
+    _, service, name = method.split("/")
+    server = grpc.aio.server(interceptors=interceptors)
+    handler = getattr(grpc, f"{kind}_rpc_method_handler")(behavior)
+    generic = grpc.method_handlers_generic_handler(service, {name: handler})
+    server.add_generic_rpc_handlers((generic,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield channel
+    await server.stop(None)

@@ -45,15 +45,14 @@ def page(browser: Page) -> Iterator[Page]:
 def server(browser: Page) -> Iterator[RunningServer]:
     """A server with a page, for a browser that is there."""
     del browser
-    running = RunningServer("--http-listen", "127.0.0.1:0")
-    yield running
-    assert running.stop() == 0
+    with RunningServer("--http-listen", "127.0.0.1:0") as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
 def address(server: RunningServer) -> str:
     """The address of the page."""
-    return str(server.wait_for(lambda line: line["event"] == "ready")["http_address"])
+    return str(server.ready["http_address"])
 
 
 @pytest.fixture(scope="session")

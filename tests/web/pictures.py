@@ -18,7 +18,7 @@ IMAGES = Path("docs") / "images"
 
 def main() -> None:
     server = RunningServer("--http-listen", "127.0.0.1:0")
-    address = server.wait_for(lambda line: line["event"] == "ready")["http_address"]
+    address = server.ready["http_address"]
     with tempfile.TemporaryDirectory() as folder:
         page = Page(Path(folder), size=(1440, 900))
         try:

@@ -21,7 +21,7 @@ def own_server() -> Iterator[RunningServer]:
 
 
 def _http_address(server: RunningServer) -> str:
-    return str(server.wait_for(lambda line: line["event"] == "ready")["http_address"])
+    return str(server.ready["http_address"])
 
 
 def test_a_killed_server_is_noticed_and_its_successor_continues(

@@ -11,10 +11,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tools.docs import links  # noqa: E402
-from tools.docs.contract import read_contract, render_contract  # noqa: E402
 from tools.docs.reference import (  # noqa: E402
     PAGES,
     render_api,
+    render_contract,
     render_metrics,
     render_settings,
 )
@@ -23,7 +23,7 @@ from tools.docs.reference import (  # noqa: E402
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the generated pages and the pages at the top of the repository."""
     generated = {
-        "reference/contract.md": render_contract(read_contract(ROOT / "proto")),
+        "reference/contract.md": render_contract(ROOT / "proto"),
         "reference/settings.md": render_settings(),
         "reference/metrics.md": render_metrics(),
         "decisions/index.md": _decisions(),

@@ -1,6 +1,7 @@
-"""Pages of the reference that are made at build time: API, settings and metrics."""
+"""Pages of the reference that are made at build time: contract, API, settings and metrics."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Metric
@@ -61,6 +62,15 @@ What `/metrics` at `--http-listen` has for Prometheus, made from the objects tha
 | metric | type | labels | |
 |---|---|---|---|
 """
+
+
+def render_contract(proto: Path) -> str:
+    """The files of the contract as they are: their comments are the documentation."""
+    files = [
+        f"## {path.name}\n\n```proto\n{path.read_text()}```\n"
+        for path in sorted(proto.glob("farpoint/v1/*.proto"))
+    ]
+    return "\n".join(["# farpoint.v1\n", *files])
 
 
 def render_api(package: str) -> str:

@@ -11,14 +11,16 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 
 import grpc
-from sampling import answer
+from handler import Sampler
 
+HANDLER = Sampler()
 UNLIMITED = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
 
 async def serve(port: str, pool: ProcessPoolExecutor) -> None:
     async def sample(request: bytes, _: object) -> bytes:
-        return await asyncio.get_running_loop().run_in_executor(pool, answer, request)
+        loop = asyncio.get_running_loop()
+        return (await loop.run_in_executor(pool, HANDLER.answer, [request]))[0]
 
     methods = {"Answer": grpc.unary_unary_rpc_method_handler(sample)}
     server = grpc.aio.server(options=UNLIMITED)

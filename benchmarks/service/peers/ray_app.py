@@ -8,9 +8,11 @@ import threading
 
 import grpc
 import ray
+from handler import Sampler
 from ray import serve
 from ray.serve.config import gRPCOptions
-from sampling import answer
+
+HANDLER = Sampler()
 
 
 class Reply(bytes):
@@ -23,7 +25,7 @@ class Reply(bytes):
 @serve.deployment(max_ongoing_requests=128)
 class Cloud:
     def Answer(self, request: bytes) -> Reply:  # noqa: N802 - the method's name on the wire
-        return Reply(answer(request))
+        return Reply(HANDLER.answer([request])[0])
 
 
 def add_to_server(servicer: object, server: grpc.aio.Server) -> None:

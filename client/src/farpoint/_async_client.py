@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import grpc
@@ -18,7 +17,7 @@ from farpoint._rpcs.encode import EncodeRpc
 from farpoint._rpcs.infer import CONCURRENCY, InferRpc
 from farpoint._rpcs.methods import EncodeOptions, InferOptions, Method, Nonfinite, SampleOptions
 from farpoint._rpcs.sample import SampleRpc
-from farpoint._rpcs.stream import CERTAINLY_ACCEPTED_BYTES, SampleStreamRpc, UploadRpc
+from farpoint._rpcs.stream import CERTAINLY_ACCEPTED_BYTES, SampleStreamRpc, within_limit
 from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike, Counts
 from farpoint.memory import Memory, Trim
 from farpoint.models import Encoding, Inference, Model
@@ -82,7 +81,7 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
                 rpc = await asyncio.to_thread(SampleRpc, *arguments)
             if not rpc.batch.clouds:
                 return []
-            return await self._invoke(await self._within_limit(rpc, context), context)
+            return await self._send(rpc, context)
 
     async def sample_stream(
         self,
@@ -210,25 +209,15 @@ class AsyncClient(BaseClient[grpc.aio.Channel]):
     async def __aenter__(self) -> "AsyncClient":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _within_limit(
-        self, rpc: SampleRpc, context: CallContext
-    ) -> UnaryRpc[Any, Sample | list[Sample]]:
-        """`rpc` itself if the server accepts so large a message, else its upload."""
-        size = rpc.request.ByteSize()
-        if size <= CERTAINLY_ACCEPTED_BYTES:
-            return rpc
-        if self._message_limit is None:
+    async def _send(self, rpc: SampleRpc, context: CallContext) -> Sample | list[Sample]:
+        """As one message where the server accepts so large a one, else as an upload."""
+        if self._message_limit is None and rpc.request.ByteSize() > CERTAINLY_ACCEPTED_BYTES:
             info = await self._invoke(calls.server_info(), context)
             self._message_limit = info.limits.message_bytes
-        return rpc if size <= self._message_limit else UploadRpc(rpc, self._message_limit)
+        return await self._invoke(within_limit(rpc, self._message_limit), context)
 
     async def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
         try:

@@ -99,7 +99,8 @@ class BaseClient(Generic[Channel]):
                     self._arguments.target, self._security, self._balance
                 )
                 self._stubs = Stubs(self._channel)
-                _forks.note(self)
+                _forks.clients.add(self)
+                _forks.has_opened = True
             return self._stubs
 
     def _start(self, timeout: float | None) -> CallContext:
@@ -140,11 +141,6 @@ class _Forks:
         """Channels of the parent, kept for ever: gRPC must not clean them up in a child."""
         self.is_broken = False
         """Whether a call in this process would hang: gRPC's threads are not in a forked child."""
-
-    def note(self, client: BaseClient[Any]) -> None:
-        """The client has opened its channel."""
-        self.clients.add(client)
-        self.has_opened = True
 
     def after_fork_in_child(self) -> None:
         """Channels and shared memory belong to the parent; the clients begin anew."""

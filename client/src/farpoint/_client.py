@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import grpc
@@ -18,7 +17,7 @@ from farpoint._rpcs.encode import EncodeRpc
 from farpoint._rpcs.infer import CONCURRENCY, InferRpc
 from farpoint._rpcs.methods import EncodeOptions, InferOptions, Method, Nonfinite, SampleOptions
 from farpoint._rpcs.sample import SampleRpc
-from farpoint._rpcs.stream import CERTAINLY_ACCEPTED_BYTES, SampleStreamRpc, UploadRpc
+from farpoint._rpcs.stream import CERTAINLY_ACCEPTED_BYTES, SampleStreamRpc, within_limit
 from farpoint._types import Attributes, BatchArray, CloudArray, CloudLike, Counts
 from farpoint.memory import Memory, Trim
 from farpoint.models import Encoding, Inference, Model
@@ -126,7 +125,7 @@ class Client(BaseClient[grpc.Channel]):
             )
             if not rpc.batch.clouds:
                 return []
-            return self._invoke(self._within_limit(rpc, context), context)
+            return self._send(rpc, context)
 
     def sample_stream(
         self,
@@ -315,12 +314,7 @@ class Client(BaseClient[grpc.Channel]):
     def __enter__(self) -> "Client":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _read_stream(
@@ -337,17 +331,12 @@ class Client(BaseClient[grpc.Channel]):
             answers.cancel()
         yield from rpc.finish()
 
-    def _within_limit(
-        self, rpc: SampleRpc, context: CallContext
-    ) -> UnaryRpc[Any, Sample | list[Sample]]:
-        """`rpc` itself if the server accepts so large a message, else its upload."""
-        size = rpc.request.ByteSize()
-        if size <= CERTAINLY_ACCEPTED_BYTES:
-            return rpc
-        if self._message_limit is None:
+    def _send(self, rpc: SampleRpc, context: CallContext) -> Sample | list[Sample]:
+        """As one message where the server accepts so large a one, else as an upload."""
+        if self._message_limit is None and rpc.request.ByteSize() > CERTAINLY_ACCEPTED_BYTES:
             info = self._invoke(calls.server_info(), context)
             self._message_limit = info.limits.message_bytes
-        return rpc if size <= self._message_limit else UploadRpc(rpc, self._message_limit)
+        return self._invoke(within_limit(rpc, self._message_limit), context)
 
     def _invoke(self, rpc: UnaryRpc[Any, Result], context: CallContext) -> Result:
         try:

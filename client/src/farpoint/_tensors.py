@@ -45,11 +45,6 @@ def choose_checksums(wanted: bool | None, is_plain: bool) -> Checksums:
     return Checksums.REQUIRED if wanted else Checksums.OFF
 
 
-def points_to_tensor(clouds: list[Array]) -> pb.Tensor:
-    """The message of clouds (Ni, 3), stacked to (ΣNi, 3) in their common dtype."""
-    return to_tensor(in_common_dtype(clouds))
-
-
 def to_tensor(parts: list[Array]) -> pb.Tensor:
     """Little-endian arrays of one dtype and one row shape, stacked along the first axis."""
     check_payload(sum(part.nbytes for part in parts))

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from farpoint.results import member_name
 from farpoint.v1 import admin_pb2 as pb
-
-_PREFIX = "TRIM_REASON_"
 
 
 @dataclass(frozen=True)
@@ -97,13 +96,10 @@ def read_trims(response: pb.TrimMemoryResponse) -> list[Trim]:
 def _device(message: pb.DeviceMemory) -> DeviceMemory:
     # Every field but one has the same name and meaning here as on the wire.
     values = {field.name: getattr(message, field.name) for field in message.DESCRIPTOR.fields}
-    values["trims"] = {_name(total.reason): _total(total) for total in message.trims}
+    values["trims"] = {
+        member_name(pb.TrimReason, total.reason): _total(total) for total in message.trims
+    }
     return DeviceMemory(**{name: values[name] for name in DeviceMemory.__dataclass_fields__})
-
-
-def _name(reason: int) -> str:
-    names = {int(number): name for name, number in pb.TrimReason.items()}
-    return names.get(reason, str(reason)).removeprefix(_PREFIX).lower()
 
 
 def _total(message: pb.TrimTotal) -> TrimTotal:

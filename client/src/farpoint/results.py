@@ -1,5 +1,6 @@
 """Results of Sample and GetServerInfo as frozen dataclasses: numpy arrays and plain values."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,10 +151,6 @@ def member_name(enum: Any, value: int) -> str:
     """The name of a member without its prefix; the number where a newer server knows more."""
     if value not in enum.values():
         return str(value)
-    prefix = {
-        "SamplingMethod": "SAMPLING_METHOD_",
-        "DataType": "DATA_TYPE_",
-        "TensorScope": "TENSOR_SCOPE_",
-    }
+    prefix = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", enum.DESCRIPTOR.name).upper()
     name: str = enum.Name(value)
-    return name.removeprefix(prefix[enum.DESCRIPTOR.name]).lower()
+    return name.removeprefix(f"{prefix}_").lower()

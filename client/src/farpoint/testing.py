@@ -53,7 +53,7 @@ class LocalServer:
         self.log: list[dict[str, Any]] = []
         self._changed = threading.Condition()
         self._has_ended = False
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.process = self._start(command)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         try:
@@ -108,6 +108,9 @@ class LocalServer:
             return self.process.wait()
         finally:
             self._reader.join(timeout)
+
+    def _start(self, command: list[str]) -> "subprocess.Popen[str]":
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     def _read(self) -> None:
         assert self.process.stderr is not None

@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
@@ -58,16 +59,21 @@ def _close_if(descriptor: int, wanted: tuple[str, int]) -> bool:
     It is duplicated first: a number that is closed meanwhile may be another file's a moment later.
     """
     try:
-        with socket.socket(fileno=os.dup(descriptor)) as connection:
-            if connection.family not in (socket.AF_INET, socket.AF_INET6):
-                return False
-            host, port = connection.getpeername()[:2]
-            if (_plain(host), port) != wanted:
-                return False
-            connection.shutdown(socket.SHUT_RDWR)
-            return True
-    except OSError:  # not a socket, not connected, or closed by now
+        duplicate = os.dup(descriptor)
+    except OSError:  # closed by now
         return False
+    try:
+        connection = socket.socket(fileno=duplicate)
+    except OSError:  # not a socket
+        os.close(duplicate)
+        return False
+    with connection, suppress(OSError):  # not connected
+        if connection.family in (socket.AF_INET, socket.AF_INET6):
+            host, port = connection.getpeername()[:2]
+            if (_plain(host), port) == wanted:
+                connection.shutdown(socket.SHUT_RDWR)
+                return True
+    return False
 
 
 def _plain(host: str) -> str:

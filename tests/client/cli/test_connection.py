@@ -31,7 +31,7 @@ def test_what_stands_behind_the_command_wins(server, farpoint):
     assert result.exit_code == 0
 
 
-def test_a_hint_where_nobody_listens(farpoint, tmp_path):
+def test_a_hint_where_no_server_listens(farpoint, tmp_path):
     source = cloud_file("simple.las")
     result = farpoint("sample", source, "-m", 5, "-o", tmp_path / "a.las", server="127.0.0.1:1")
     assert result.exit_code == 1

@@ -1,4 +1,4 @@
-"""Vertices of meshes; notes say what is left out."""
+"""PLY with faces, PCD with padding; notes say what is left out."""
 
 import struct
 
@@ -7,7 +7,6 @@ import pytest
 
 import farpoint
 from farpoint.io import read_cloud
-from farpoint.io.formats import pcd
 
 POINTS = np.random.default_rng(5).normal(size=(6, 3)).astype(np.float32)
 FACES = np.array([[0, 1, 2], [3, 4, 5], [0, 2, 4]])
@@ -76,51 +75,10 @@ def test_pcd_padded_to_a_page(tmp_path):
 
 def test_compressed_pcd_without_the_padding_that_its_header_names(tmp_path):
     plain = POINTS.T.tobytes()
-    packed = pcd.compress(plain)
+    parts = [plain[at : at + 32] for at in range(0, len(plain), 32)]
+    packed = b"".join(bytes([len(part) - 1]) + part for part in parts)  # nothing repeats
     head = b"FIELDS x y _ z\nSIZE 4 4 1 4\nTYPE F F U F\nCOUNT 1 1 4 1\nPOINTS 6\n"
     sizes = struct.pack("<2I", len(packed), len(plain))
     cloud = read(tmp_path / "a.pcd", head + b"DATA binary_compressed\n" + sizes + packed)
     assert np.array_equal(cloud.points, POINTS)
     assert not cloud.attributes
-
-
-STL_ASCII = "solid a\n{}endsolid a\n"
-FACET = " facet normal 0 0 1\n  outer loop\n{}  endloop\n endfacet\n"
-
-
-def test_stl_in_both_encodings(tmp_path):
-    facets = "".join(
-        FACET.format("".join(f"   vertex {lines([POINTS[i]])}" for i in face)) for face in FACES
-    )
-    triangles = b"".join(bytes(12) + POINTS[face].tobytes() + bytes(2) for face in FACES)
-    binary = b"solid, and yet binary".ljust(80) + struct.pack("<I", 3) + triangles
-    for content in (STL_ASCII.format(facets), binary):
-        cloud = read(tmp_path / "a.stl", content)
-        assert np.array_equal(cloud.points.astype(np.float32), POINTS)  # each corner once
-        assert cloud.notes == ("left out: 3 triangles",)
-    with pytest.raises(farpoint.CloudFileError, match="3 triangles are 234 bytes, got 184"):
-        read(tmp_path / "a.stl", b"x" + binary[1:-50])
-    with pytest.raises(farpoint.CloudFileError, match="cut short"):
-        read(tmp_path / "a.stl", STL_ASCII.format(facets)[:-20])
-
-
-OFFS = {
-    "plain": "OFF\n6 3 0\n" + lines(POINTS) + FACE_LINES,
-    "comments": "OFF # of what\n\n6 3 0\n" + lines(POINTS).replace("\n", " # v\n") + FACE_LINES,
-    "ModelNet": "OFF6 3 0\n" + lines(POINTS) + FACE_LINES,
-}
-
-
-@pytest.mark.parametrize("case", OFFS)
-def test_off(tmp_path, case):
-    cloud = read(tmp_path / "a.off", OFFS[case])
-    assert np.array_equal(cloud.points.astype(np.float32), POINTS)
-    assert cloud.notes == ("left out: 3 faces",)
-
-
-def test_off_with_colors_and_an_off_cut_short(tmp_path):
-    rows = "".join(f"{line} 10 20 {i} 255\n" for i, line in enumerate(lines(POINTS).splitlines()))
-    cloud = read(tmp_path / "a.off", "COFF\n6 0 0\n" + rows)
-    assert cloud.attributes["rgb"].tolist() == [[10, 20, i] for i in range(6)]
-    with pytest.raises(farpoint.CloudFileError, match="6 vertices and 3 faces announced"):
-        read(tmp_path / "a.off", OFFS["plain"][:-12])

@@ -139,28 +139,6 @@ def test_one_of_several_arrays(tmp_path):
         read_cloud(tmp_path / "a.npz", array="scan9")
 
 
-TEXTS = {
-    "a line with the count": "2\n1 2 3\n4 5 6\n",
-    "a count under a comment": "# scanner\n2\n1 2 3\n4 5 6\n",
-    "decimal commas behind semicolons": "1,0;2,0;3,0\n4;5,00;6\n",
-    "decimal commas between blanks": "1,0 2,0\t3,0\n4,0 5,00 6,0\n",
-    "decimal commas under names": "x;y;z\n1,0;2,0;3,0\n4,0;5,0;6,0\n",
-    "easting and northing": "Northing,Easting,Elevation\n2,1,3\n5,4,6\n",
-    "names with units": "X [m];Y [m];Z [m]\n1;2;3\n4;5;6\n",
-    "ParaView": '"Points:0","Points:1","Points:2"\n1,2,3\n4,5,6\n',
-    "commas and blanks": "1, 2, 3\n4,  5,6\n",
-    "old line ends": "1 2 3\r4 5 6\r",
-}
-
-
-@pytest.mark.parametrize("case", TEXTS)
-def test_spellings_of_text(tmp_path, case):
-    (tmp_path / "a.txt").write_text(TEXTS[case], "utf-8", newline="")
-    cloud = read_cloud(tmp_path / "a.txt")
-    assert cloud.points.tolist() == [[1, 2, 3], [4, 5, 6]]
-    assert not cloud.attributes
-
-
 BAD_TEXTS = {
     "3\n1 2 3\n4 5 6\n": "3 points announced, 2 found",
     "1,2,3\n4,,6\n": "column y .* no number: '' at point 1",

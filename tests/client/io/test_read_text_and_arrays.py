@@ -20,6 +20,16 @@ TEXTS = {
     "names in a comment": "//Z X Y\n3 1 2\n6 4 5\n",
     "exponents": "1e0 20e-1 3.0\n4 .5e1 +6\n",
     "a byte order mark": "\ufeff1 2 3\n4 5 6\n",
+    "a line with the count": "2\n1 2 3\n4 5 6\n",
+    "a count under a comment": "# scanner\n2\n1 2 3\n4 5 6\n",
+    "decimal commas behind semicolons": "1,0;2,0;3,0\n4;5,00;6\n",
+    "decimal commas between blanks": "1,0 2,0\t3,0\n4,0 5,00 6,0\n",
+    "decimal commas under names": "x;y;z\n1,0;2,0;3,0\n4,0;5,0;6,0\n",
+    "easting and northing": "Northing,Easting,Elevation\n2,1,3\n5,4,6\n",
+    "names with units": "X [m];Y [m];Z [m]\n1;2;3\n4;5;6\n",
+    "ParaView": '"Points:0","Points:1","Points:2"\n1,2,3\n4,5,6\n',
+    "commas and blanks": "1, 2, 3\n4,  5,6\n",
+    "old line ends": "1 2 3\r4 5 6\r",
 }
 
 

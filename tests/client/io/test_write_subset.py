@@ -126,10 +126,10 @@ def test_a_reference_system_that_a_format_does_not_hold_is_named(tmp_path):
     assert write_subset(tmp_path / "a.las", cloud, np.arange(1)) == ()
 
 
-def test_a_compressed_pcd_stays_compressed(tmp_path):
+def test_a_compressed_pcd_becomes_binary(tmp_path):
     cloud = read_cloud(cloud_file("milk.pcd"))
     write_subset(tmp_path / "a.pcd", cloud, np.arange(8_000))
-    assert b"\nDATA binary_compressed\n" in (tmp_path / "a.pcd").read_bytes()
+    assert b"\nDATA binary\n" in (tmp_path / "a.pcd").read_bytes()
     assert_rows(read_cloud(tmp_path / "a.pcd"), cloud, np.arange(8_000))
 
 

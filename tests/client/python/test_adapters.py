@@ -1,7 +1,5 @@
 """Objects of other libraries as clouds: the real ones where they are installed, else stand-ins."""
 
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -158,13 +156,3 @@ def test_trimesh(check, cloud):
     check(trimesh.PointCloud(points), {}, points)
     check(trimesh.PointCloud(points, colors=COLORS), {"colors": COLORS}, points)
     check(trimesh.Trimesh(points, [[0, 1, 2]], process=False), {}, points)
-
-
-@pytest.mark.parametrize("library", ["pandas", "trimesh", "laspy", "open3d", "torch"])
-def test_no_library_is_imported_for_it(library):
-    program = (
-        "import sys, numpy\nfrom farpoint._arrays import split_batch\n"
-        "split_batch([numpy.eye(3).tolist()], None, own_attributes=True)\n"
-        f"sys.exit({library!r} in sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)

@@ -151,26 +151,22 @@ def loaded(statement: str, *names: str) -> list[str]:
     ).stdout.split()
 
 
-def test_the_client_is_light():
-    heavy = ("torch", "rich", "plyfile", "laspy", "grpc", "numpy", "google.protobuf")
-    assert loaded("import farpoint", *heavy) == []
-    assert loaded("import farpoint; farpoint.Client", *heavy[:4]) == []
+HELP = "from tests.support.command import run_farpoint; run_farpoint('sample', '--help')"
+SAMPLE = "import numpy, farpoint._rpcs.sample as s; s.SampleRpc([numpy.eye(3).tolist()], 1)"
+HEAVY = ("torch", "rich", "plyfile", "laspy")
+LIGHT = {
+    "import farpoint": (*HEAVY, "grpc", "numpy", "google.protobuf"),
+    "import farpoint; farpoint.Client": HEAVY,
+    "import farpoint.io, farpoint.cli, farpoint.transforms": (*HEAVY, "farpoint_ops"),
+    "import farpoint_server.ray_serve.application, farpoint_training.scenes": ("torch",),
+    HELP: ("grpc", "numpy", "google.protobuf"),
+    SAMPLE: (*HEAVY, "pandas", "trimesh", "open3d"),
+}
 
 
-def test_help_waits_for_neither_grpc_nor_numpy():
-    statement = "from tests.support.command import run_farpoint; "
-    statement += "assert run_farpoint('sample', '--help').exit_code == 0"
-    assert loaded(statement, "grpc", "numpy", "google.protobuf") == []
-
-
-@pytest.mark.parametrize("statement", ["import farpoint.cli", "import farpoint.io"])
-def test_no_part_of_it_needs_torch(statement):
-    assert loaded(statement, "torch", "plyfile", "laspy") == []
-
-
-def test_sampling_a_numpy_cloud_loads_no_torch():
-    statement = "import numpy, farpoint._rpcs.sample as s; s.SampleRpc(numpy.eye(3), 1)"
-    assert loaded(statement, "torch") == []
+@pytest.mark.parametrize("statement", LIGHT)
+def test_libraries_are_loaded_with_their_first_use(statement):
+    assert loaded(statement, *LIGHT[statement]) == []
 
 
 def test_type_checkers_see_what_there_is():

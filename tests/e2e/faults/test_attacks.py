@@ -14,6 +14,7 @@ from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.messages import details, sample_request
 from tests.support.servers.raw_http2 import GOAWAY, RawPeer
+from tests.support.servers.server_process import SLOW_POINTS
 
 import farpoint
 from farpoint.v1 import sampling_pb2 as pb
@@ -22,7 +23,6 @@ from farpoint.v1 import sampling_pb2_grpc
 SAMPLE = "/farpoint.v1.SamplingService/Sample"
 CLOUD = np.random.default_rng(5).normal(size=(300, 3)).astype(np.float32)
 RAW_REQUEST = sample_request(CLOUD, 5)
-RAW = RAW_REQUEST.SerializeToString()
 OWN = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
 PATIENCE_S = 60
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -34,12 +34,14 @@ def peers(address: str, count: int, window: int = 0) -> Iterator[list[RawPeer]]:
         yield [stack.enter_context(closing(RawPeer(address, window))) for _ in range(count)]
 
 
-async def ask_at_once(address: str, calls: int, connections: int) -> list[grpc.aio.AioRpcError]:
+async def ask_at_once(
+    address: str, calls: int, connections: int, raw: bytes
+) -> list[grpc.aio.AioRpcError]:
     """The faults of so many calls."""
     channels = [grpc.aio.insecure_channel(address, options=OWN) for _ in range(connections)]
     sends = [channel.unary_unary(SAMPLE) for channel in channels]
     answers = await asyncio.gather(
-        *(sends[i % connections](RAW, timeout=PATIENCE_S) for i in range(calls)),
+        *(sends[i % connections](raw, timeout=PATIENCE_S) for i in range(calls)),
         return_exceptions=True,
     )
     for channel in channels:
@@ -49,8 +51,9 @@ async def ask_at_once(address: str, calls: int, connections: int) -> list[grpc.a
 
 
 def test_a_burst_is_answered_or_refused_with_a_time_to_retry_and_every_refusal_is_counted(start):
-    server = start("--max-caller-rpcs", "8", "--http-listen", "127.0.0.1:0")
-    failed = asyncio.run(ask_at_once(server.address, 4000, 4))
+    server = start("--max-caller-rpcs", "8", "--http-listen", "127.0.0.1:0", batch_s=2)
+    slow = sample_request(np.zeros((SLOW_POINTS, 3), np.float32), 1).SerializeToString()
+    failed = asyncio.run(ask_at_once(server.address, 1000, 4, slow))
     assert {error.code().name for error in failed} == {"RESOURCE_EXHAUSTED"}
     assert all(isinstance(details(error)[0], error_details_pb2.RetryInfo) for error in failed)
     counted = server.metrics()["farpoint_refusals_total{reason=too_many_calls}"]
@@ -86,7 +89,7 @@ def test_rapid_resets_of_one_peer_cancel_no_call_of_another(start):
             thread.join()
 
 
-def test_answers_that_nobody_reads_count_until_their_peers_are_cut_off(start):
+def test_answers_that_are_not_read_count_until_their_peers_are_cut_off(start):
     """Each of 12 peers wants 560 kB for 480 kB, and reads nothing."""
     server = start(
         *("--max-bytes-in-flight", str(4 << 20), "--max-message-bytes", str(4 << 20)),
@@ -106,7 +109,7 @@ def test_answers_that_nobody_reads_count_until_their_peers_are_cut_off(start):
             assert len(client.sample(CLOUD, 5).indices) == 5
 
 
-def test_an_answer_of_a_stream_that_nobody_reads_counts_too(start):
+def test_an_answer_of_a_stream_that_is_not_read_counts_too(start):
     server = start("--send-timeout-s", "0.5", "--http-listen", "127.0.0.1:0")
     cloud = np.random.default_rng(6).normal(size=(20_000, 3)).astype(np.float32)
     request = sample_request(cloud, 20_000, return_points=True)
@@ -120,7 +123,7 @@ def test_an_answer_of_a_stream_that_nobody_reads_counts_too(start):
         server.wait_for_metric("farpoint_bytes_in_flight", lambda size: size == 0)
 
 
-def test_uploads_that_trickle_keep_nobody_out(start):
+def test_uploads_that_trickle_keep_no_other_out(start):
     server = start("--max-points-in-flight", "100000", "--max-request-points", "100000")
     arrived = threading.Event()
 

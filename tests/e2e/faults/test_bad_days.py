@@ -181,7 +181,7 @@ def test_many_large_requests_at_once_stay_within_bounds(start):
     assert resident_mb(server) - before <= 50  # the messages of five of the calls would be more
 
 
-def test_connections_that_send_half_a_message_or_nothing_hold_up_nobody(start):
+def test_connections_that_send_half_a_message_or_nothing_hold_up_no_other(start):
     server = start("--receive-turns", "2")
     host, port = server.address.split(":")
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
@@ -253,7 +253,7 @@ def test_sigterm_under_load_answers_what_was_accepted(start):
     assert codes["UnavailableError"] + codes["CancelledError"] == 8
 
 
-def test_a_hung_engine_is_seen_told_and_forgiven(start):
+def test_a_hung_engine_is_reported_and_recovers(start):
     server = start("--engine-timeout-s", "1", batch_s=6)
     with server.connected() as stub, grpc.insecure_channel(server.address) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
@@ -265,7 +265,7 @@ def test_a_hung_engine_is_seen_told_and_forgiven(start):
         assert len(stub.Sample(sample_request(CLOUD[:9], 5)).indices.data) == 20
 
 
-def test_a_worker_that_a_bug_ends_is_told_and_ends_the_process(start):
+def test_a_worker_that_a_bug_ends_is_reported_and_ends_the_process(start):
     """The batch is larger than what is done on the event loop."""
     server = start(failing=True)
     clouds = [HUGE[:1302], HUGE[:30_000]]

@@ -1,4 +1,7 @@
-"""Each wrong request is answered INVALID_ARGUMENT with the field, and the server goes on."""
+"""A wrong request is answered INVALID_ARGUMENT with the field, and the server goes on.
+
+Every bound of every field is in tests/server/codec.
+"""
 
 from collections.abc import Callable
 
@@ -43,37 +46,21 @@ TEN = tensor(CLOUD)
 BAD = {
     "no points": (change(points=tensor_pb2.Tensor()), "points.data_type", "0|UNSPECIFIED"),
     "unknown type": (change(points=points([10, 3], bytes(120), 99)), "points.data_type", "99"),
-    "integers": (change(points=points([10, 3], bytes(120), 7)), "points.data_type", "INT32"),
     "short data": (change(points=points([10, 3], bytes(119))), "points.data", "119 bytes"),
-    "long data": (change(points=points([10, 3], bytes(121))), "points.data", "120 bytes for"),
-    "flat shape": (change(points=points([30], bytes(120))), "points.shape", "(30,)"),
     "four columns": (change(points=points([10, 4], bytes(160))), "points.shape", "(10, 4)"),
-    "empty cloud": (change(points=points([0, 3], b""), lengths=[]), "points.shape", "(0, 3)"),
-    "negative shape": (change(points=points([-10, -3], bytes(120))), "points.shape", "-10"),
-    "negative rows": (change(points=points([-1, 3], b"")), "points.shape", "(-1, 3)"),
     "overflowing rows": (change(points=points([2**62, 3], b"")), "points.shape", str(2**62)),
-    "many dimensions": (change(points=points([1] * 9999, b"1234")), "points.shape", "(P, 3)"),
     "lengths too short": (change(lengths=[4, 5]), "lengths", "a sum of 9"),
-    "lengths too long": (change(lengths=[9, 9]), "lengths", "a sum of 18"),
     "lengths overflow": (change(lengths=[2**63 - 1, 2**63 - 1]), "lengths[0]", "1 to 10"),
-    "negative length": (change(lengths=[11, -1]), "lengths[0]", "11"),
     "cloud of no points": (change(lengths=[10, 0]), "lengths[1]", "got 0"),
-    "no sample count": (change(sample_counts=[]), "sample_counts", "0 values"),
     "three sample counts": (change(sample_counts=[1, 1, 1]), "sample_counts", "3 values"),
-    "zero samples": (change(sample_counts=[0]), "sample_counts[0]", "got 0"),
-    "negative samples": (change(sample_counts=[1, -5]), "sample_counts[1]", "got -5"),
     "more samples than points": (change(sample_counts=[4, 7]), "sample_counts[1]", "1 to 6"),
     "one count for all": (
         change(sample_counts=[5], lengths=[6, 4]),
         "sample_counts[0]",
         "the points of cloud 1",
     ),
-    "sample count overflow": (change(sample_counts=[2**63 - 1]), "sample_counts[0]", "1 to 4"),
-    "start beyond": (change(start_indices=[0, 6]), "start_indices[1]", "0 to 5"),
     "start negative": (change(start_indices=[-1]), "start_indices[0]", "got -1"),
-    "three starts": (change(start_indices=[0, 0, 0]), "start_indices", "3 values"),
     "unknown method": (change(method=77), "method", "SAMPLING_METHOD_POISSON_DISK, got 77"),
-    "unknown policy": (change(nonfinite_policy=77), "nonfinite_policy", "got 77"),
     "nan": (
         change(points=tensor(NAN)),
         "points.data",
@@ -85,55 +72,15 @@ BAD = {
         "sample_counts[1]",
         "1 to 4, the finite points of cloud 1",
     ),
-    "no finite point": (
-        change(points=tensor(NAN * np.nan), nonfinite_policy=2),
-        "sample_counts[0]",
-        "the finite points of cloud 0",
-    ),
     "attribute rows": (
         change(attributes=[attribute(tensor(CLOUD[:9]))]),
         "attributes[0].values.shape",
         "(10, ...)",
     ),
-    "attribute scalar": (
-        change(attributes=[attribute(points([], bytes(4)))]),
-        "attributes[0].values.shape",
-        "got ()",
-    ),
-    "attribute of negative size": (
-        change(attributes=[attribute(points([10, -1, -1], bytes(40)))]),
-        "attributes[0].values.shape",
-        "no negative size",
-    ),
-    "attribute type": (
-        change(attributes=[attribute(TEN), attribute(points([10], bytes(40), 0), "b")]),
-        "attributes[1].values.data_type",
-        "UNSPECIFIED",
-    ),
     "attribute data": (
         change(attributes=[attribute(points([10, 2**62, 2**62], b""))]),
         "attributes[0].values.data",
         "0 bytes",
-    ),
-    "attribute without name": (
-        change(attributes=[attribute(TEN, "")]),
-        "attributes[0].name",
-        "''",
-    ),
-    "attribute of many dimensions": (
-        change(attributes=[attribute(points([10, *[2**62] * 300], b""))]),
-        "attributes[0].values.shape",
-        "at most 32 dimensions, got 301",
-    ),
-    "attribute of a long name": (
-        change(attributes=[attribute(TEN, "x" * 257)]),
-        "attributes[0].name",
-        "at most 256 characters, got 257",
-    ),
-    "many attributes": (
-        change(attributes=[attribute(points([10, 0], b""), str(i)) for i in range(257)]),
-        "attributes",
-        "at most 256, got 257",
     ),
     "two attributes of a name": (
         change(attributes=[attribute(TEN), attribute(TEN)]),

@@ -85,17 +85,12 @@ ATTACKS = {
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
-    server = RunningServer("--encoder", "default", "--max-message-bytes", str(4 * MESSAGE_BYTES))
-    yield server
-    assert server.stop() == 0
+    with RunningServer(
+        "--encoder", "default", "--max-message-bytes", str(4 * MESSAGE_BYTES)
+    ) as server:
+        yield server
     assert max(len(str(line)) for line in server.log) < 3000
     assert not [line for line in server.log if line["level"] == "error"]
-
-
-@pytest.fixture(scope="module")
-def channel(server: RunningServer) -> Iterator[grpc.Channel]:
-    with grpc.insecure_channel(server.address) as channel:
-        yield channel
 
 
 def resident_mib(server: RunningServer, which: str) -> float:

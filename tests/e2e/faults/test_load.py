@@ -6,17 +6,22 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import numpy as np
 import pytest
-from google.rpc import error_details_pb2, status_pb2
+from google.rpc import error_details_pb2
 from tests.support.brute_force import furthest_points
-from tests.support.messages import array, details, sample_request
+from tests.support.messages import array, details, sample_request, tensor
 from tests.support.servers.server_process import SLOW_POINTS
 
 import farpoint
-from farpoint.v1 import sampling_pb2, sampling_pb2_grpc, tensor_pb2
 from farpoint.v1 import sampling_pb2 as pb
+from farpoint.v1 import sampling_pb2_grpc
 
 RANDOM = np.random.default_rng(3)
 CLOUD = RANDOM.normal(size=(1000, 3)).astype(np.float32)
+EXPECTED = furthest_points(CLOUD, 20).tolist()
+# Seconds on any machine; cancelled long before they are over.
+HUGE = RANDOM.normal(size=(1_500_000, 3)).astype(np.float32)
+HTTP = ("--http-listen", "127.0.0.1:0")
+OWN = [("grpc.use_local_subchannel_pool", 1)]
 
 
 def test_each_of_many_callers_gets_its_own_answer(client):
@@ -32,7 +37,7 @@ def test_each_of_many_callers_gets_its_own_answer(client):
         assert answer == furthest_points(clouds[i], min(20, sizes[i]), i % sizes[i]).tolist()
 
 
-def test_what_does_not_fit_is_refused_at_once_and_told_when_to_retry(start):
+def test_what_does_not_fit_is_refused_at_once_with_a_time_to_retry(start):
     flags = ["--max-points-in-flight", "2000", "--max-request-points", "2000"]
     flags += ["--overload-retry-ms", "70", "--http-listen", "127.0.0.1:0"]
     server = start(*flags, batch_s=60)
@@ -50,12 +55,9 @@ def test_what_does_not_fit_is_refused_at_once_and_told_when_to_retry(start):
         assert not any(call.done() for call in busy)
 
 
-OWN = [("grpc.use_local_subchannel_pool", 1)]
-
-
 def test_a_connection_too_many_is_closed_and_its_place_can_be_taken_later(start):
     server = start("--max-connections", "2")
-    ask = sampling_pb2.GetServerInfoRequest()
+    ask = pb.GetServerInfoRequest()
     channels = [grpc.insecure_channel(server.address, options=OWN) for _ in range(3)]
     stubs = [sampling_pb2_grpc.SamplingServiceStub(channel) for channel in channels]
     for stub in stubs[:2]:
@@ -82,34 +84,19 @@ def test_calls_beyond_the_streams_of_a_connection_wait_in_the_client(start):
     assert all(len(result.indices) == 1 for result in results)
 
 
-SMALL = RANDOM.normal(size=(1000, 3)).astype(np.float32)
-EXPECTED = furthest_points(SMALL, 20).tolist()
-# Seconds on any machine; given up long before they are over.
-HUGE = RANDOM.normal(size=(1_500_000, 3)).astype(np.float32)
-HTTP = ("--http-listen", "127.0.0.1:0")
-
-
-def encode_request(points: int) -> pb.EncodeRequest:
-    cloud = RANDOM.random((points, 3), np.float32)
-    tensor = tensor_pb2.Tensor(
-        data_type=tensor_pb2.DATA_TYPE_FLOAT32, shape=cloud.shape, data=cloud.tobytes()
-    )
-    return pb.EncodeRequest(points=tensor)
-
-
 @pytest.mark.parametrize("long_work", ["Sample", "Encode"])
 def test_small_clouds_are_answered_while_long_work_runs(start, long_work):
     server = start(*HTTP)
     messages = {
         "Sample": lambda: sample_request(HUGE, len(HUGE)),
-        "Encode": lambda: encode_request(300_000),
+        "Encode": lambda: pb.EncodeRequest(points=tensor(RANDOM.random((300_000, 3), np.float32))),
     }
     with server.connected() as other, server.connected() as stub:
         call = getattr(other, long_work).future(messages[long_work]())
         server.wait_for_metric("farpoint_points_in_flight", lambda points: points >= 300_000)
         server.wait_for_metric("farpoint_queue_requests", lambda requests: requests == 0)
         for _ in range(20):
-            answer = stub.Sample(sample_request(SMALL, 20))
+            answer = stub.Sample(sample_request(CLOUD, 20))
             assert array(answer.indices, "<i4").tolist() == EXPECTED
         assert not call.done()
         call.cancel()
@@ -134,15 +121,9 @@ def test_one_caller_cannot_hold_what_the_others_need(start):
             greedy.Sample(sample_request(slow, 5))
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "its share of 2000" in caught.value.details()
-        assert has_retry_info(caught.value)
+        assert isinstance(details(caught.value)[0], error_details_pb2.RetryInfo)
         calls.append(modest.Sample.future(sample_request(slow, 5)))
         held(4)
         for call in calls:
             call.cancel()
     assert server.metrics()["farpoint_refusals_total{reason=caller_share}"] == 1
-
-
-def has_retry_info(error: grpc.RpcError) -> bool:
-    trailers = dict(error.trailing_metadata())
-    status = status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
-    return any(detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR) for detail in status.details)

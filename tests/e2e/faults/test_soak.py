@@ -95,7 +95,7 @@ async def leave(_: bytes, context: Any) -> bytes:
 )
 async def test_the_end_of_a_call_is_judged(behavior, outcome):
     async with caller_of(behavior) as (caller, tally):
-        await caller._call_small()
+        await caller.call_small()
     assert dict(tally.counts) == {("small", outcome): 1}
     assert bool(tally.details) == (outcome != "answered")
 
@@ -107,6 +107,7 @@ async def test_the_end_of_a_call_is_judged(behavior, outcome):
         (["CANCELLED"], "late"),
         (["RESOURCE_EXHAUSTED"], "refused"),
         (["OK"], "lost"),
+        ([], "lost"),
     ],
 )
 async def test_a_call_without_an_answer_is_lost_unless_the_server_says_that_it_was_late(
@@ -114,19 +115,12 @@ async def test_a_call_without_an_answer_is_lost_unless_the_server_says_that_it_w
 ):
     monkeypatch.setattr(callers, "PATIENCE_S", 0.2)
     async with caller_of(never_answer) as (caller, tally):
-        await caller._call_small()
+        await caller.call_small()
     assert not tally.counts
     server = SoakServer()
     server.ends["0-1", -1].extend(logged)
     judge_by_log(tally, server)
     assert dict(tally.counts) == {("small", outcome): 1}
-
-
-def test_a_call_that_the_server_never_heard_of_is_lost():
-    tally = Tally()
-    tally.untold.append(("small", "0-1"))
-    judge_by_log(tally, SoakServer())
-    assert dict(tally.counts) == {("small", "lost"): 1}
 
 
 def test_a_request_that_the_server_ends_twice_is_doubled():
@@ -177,7 +171,7 @@ async def test_the_end_of_a_call_over_http_is_judged(status, body, outcome):
         steady.http_address = f"{host}:{port}"
         async with grpc.aio.insecure_channel("localhost:1") as channel:
             caller = Caller(0, channel, cases, tally, steady)
-            await caller._call_http()
+            await caller.call_http()
             await caller.run(lambda: True)  # which closes its connection
     assert dict(tally.counts) == {("http", outcome): 1}
 
@@ -185,7 +179,7 @@ async def test_the_end_of_a_call_over_http_is_judged(status, body, outcome):
 async def test_a_broken_request_that_is_answered_is_wrong():
     async with caller_of(answer) as (caller, tally):
         while tally.calls < 20:
-            await caller._call_broken()
+            await caller.call_broken()
     # Encode, which this server does not have, is refused with another status than is due.
     assert dict(tally.counts) == {("broken", "wrong"): 20}
 
@@ -207,7 +201,7 @@ async def test_each_request_of_a_stream_is_answered_once_and_in_order(indices_of
 
     async with caller_of(answer, stream) as (caller, tally):
         while tally.calls < 40:
-            await caller._call_stream()
+            await caller.call_stream()
     assert {outcome for _, outcome in tally.counts} == outcomes
 
 

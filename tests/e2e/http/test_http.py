@@ -23,22 +23,15 @@ STATUS = {
 
 
 @pytest.fixture(scope="module")
-def serving():
-    server = RunningServer(*HTTP, "--max-message-bytes", str(4 << 20))
-    yield server
-    assert server.stop() == 0
+def server():
+    with RunningServer(*HTTP, "--max-message-bytes", str(4 << 20)) as server:
+        yield server
 
 
 @pytest.fixture
-def http(serving):
-    with HttpCaller(serving) as http:
+def http(server):
+    with HttpCaller(server) as http:
         yield http
-
-
-@pytest.fixture(scope="module")
-def stub(serving):
-    with serving.connected() as stub:
-        yield stub
 
 
 def same(one, other):
@@ -111,14 +104,14 @@ def test_an_error_is_that_of_grpc_with_its_details(http, stub, request_):
         assert detail["debug"] == json_format.MessageToDict(message)
 
 
-def test_calls_are_logged_and_counted_as_those_of_grpc(serving, http):
+def test_calls_are_logged_and_counted_as_those_of_grpc(server, http):
     name = "farpoint_rpcs_total{code=OK,rpc=farpoint.v1.SamplingService/Sample}"
-    before = serving.metrics().get(name, 0)
+    before = server.metrics().get(name, 0)
     assert http.call("Sample", REQUEST, x_request_id="logged").status == 200
-    line = serving.wait_for(lambda line: line.get("request_id") == "logged")
+    line = server.wait_for(lambda line: line.get("request_id") == "logged")
     assert (line["method"], line["status"], line["protocol"]) == ("Sample", "OK", "connect")
     assert (line["points"], line["samples"]) == (4000, 50)
-    assert serving.metrics()[name] == before + 1
+    assert server.metrics()[name] == before + 1
 
 
 def test_health_is_a_call_too(http):

@@ -64,7 +64,7 @@ def test_certificate_and_token_open_the_service(secured):
 def test_a_probe_needs_neither_tls_nor_certificate_and_finds_nothing_but_health(
     secured, path, expected
 ):
-    probe = secured.server.wait_for(lambda line: line["event"] == "ready")["probe_address"]
+    probe = secured.server.ready["probe_address"]
     connection = http.client.HTTPConnection(probe, timeout=PATIENCE_S)
     connection.request("GET", path)
     answer = connection.getresponse()
@@ -121,7 +121,7 @@ def test_peers_that_never_shake_hands_keep_nobody_out(secured):
 def test_a_new_certificate_is_used_without_a_restart(start, tmp_path):
     files, later = issue(tmp_path / "files"), issue(tmp_path / "later")
     server = start(*files.flags(), *HTTP)
-    ready = server.wait_for(lambda line: line["event"] == "ready")
+    ready = server.ready
     url = f"https://{ready['http_address']}/healthz"
     before, after = (ssl.create_default_context(cafile=str(one.ca)) for one in (files, later))
     # Of its own file: that of the server's authority is replaced as well.
@@ -131,7 +131,7 @@ def test_a_new_certificate_is_used_without_a_restart(start, tmp_path):
 
 
 def test_foreign_hosts_and_origins_are_refused_unless_they_are_named(start):
-    """Which they are, test_origins.py says."""
+    """test_browsers.py has every case."""
     allowing = start(*HTTP, "--http-origins", OWN)
     with HttpCaller(allowing) as http:
         for path in ("/healthz", "/metrics"):

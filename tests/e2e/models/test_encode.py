@@ -1,7 +1,7 @@
 """Encode of a real server: what it answers, and models that come and go under it."""
 
-import subprocess
-import sys
+import os
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from safetensors.torch import save_file
 from tests.support.command import run_farpoint
-from tests.support.servers.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer, failed_start
 
 import farpoint
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
 from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
+from farpoint_models.checkpoint import FORMAT
 
 RANDOM = np.random.default_rng(41)
 CLOUD = RANDOM.random((1000, 3), np.float32)
@@ -48,26 +50,18 @@ def encoders(folder) -> dict[str, DensityEncoder]:
 
 
 @pytest.fixture(scope="module")
-def model_server(folder, encoders) -> Iterator[RunningServer]:
+def server(folder, encoders) -> Iterator[RunningServer]:
     flags = ["--admin-listen", "127.0.0.1:0", "--encoder", "default"]
     flags += ["--max-encode-points", str(MOST_POINTS)]
     for name in encoders:
         flags += ["--encoder", f"{name}={folder / name}.safetensors"]
-    server = RunningServer(*flags)
-    yield server
-    assert server.stop() == 0
+    with RunningServer(*flags) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
-def client(model_server) -> Iterator[farpoint.Client]:
-    with farpoint.Client(model_server.address) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def admin(model_server) -> Iterator[farpoint.Client]:
-    line = model_server.wait_for(lambda line: line["event"] == "ready")
-    with farpoint.Client(line["admin_addresses"][0]) as admin:
+def admin(server) -> Iterator[farpoint.Client]:
+    with farpoint.Client(server.ready["admin_addresses"][0]) as admin:
         yield admin
 
 
@@ -132,8 +126,8 @@ def test_map_coordinates_in_float64_are_encoded_as_centered_ones(client):
         np.testing.assert_array_equal(got.points, moved[got.indices])
 
 
-def test_points_come_back_in_the_type_that_was_sent_if_asked_for(model_server):
-    with model_server.connected() as stub:
+def test_points_come_back_in_the_type_that_was_sent_if_asked_for(server):
+    with server.connected() as stub:
         response = stub.Encode(request(CLOUD, lengths=[600, 400], return_points=True))
         plain = stub.Encode(request(CLOUD))
     stage = response.stages[0]
@@ -173,20 +167,51 @@ def health(server: RunningServer, service: str) -> str:
         return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
 
 
-def test_a_model_is_loaded_serves_and_is_unloaded(client, admin, model_server, folder):
+def test_a_model_is_loaded_serves_and_is_unloaded(client, admin, server, folder):
     expected = write_encoder(folder / "extra.safetensors", 3)
-    assert health(model_server, "extra") == "NOT_FOUND"
+    assert health(server, "extra") == "NOT_FOUND"
     model = admin.load_model("extra", str(folder / "extra.safetensors"))
     assert model in client.list_models()
-    assert health(model_server, "extra") == "SERVING"
+    assert health(server, "extra") == "SERVING"
     got = client.encode(CLOUD, model="extra").stages[0].features
     np.testing.assert_allclose(got, features(expected, CLOUD)[0], rtol=1e-4, atol=1e-5)
     admin.unload_model("extra")
-    assert health(model_server, "extra") == "NOT_FOUND"
+    assert health(server, "extra") == "NOT_FOUND"
     with pytest.raises(farpoint.NotFoundError):
         client.encode(CLOUD, model="extra")
     with pytest.raises(farpoint.NotFoundError):
         admin.unload_model("extra")
+
+
+def header(path: Path, config: str) -> None:
+    save_file({"a": torch.zeros(1)}, path, {"format": FORMAT, "config": config})
+
+
+@pytest.fixture(scope="module")
+def wrong_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("wrong")
+    os.mkfifo(folder / "pipe")
+    os.mkfifo(folder / "pipe.pt2")
+    (folder / "endless.pt2").symlink_to("/dev/zero")
+    with zipfile.ZipFile(folder / "bomb.pt2", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("a/models/model.json", b" " * (64 << 20))
+    header(folder / "deep", "[" * 100_000)
+    header(folder / "deeper than Python goes", "[" * 4000)
+    stages = ",".join(["0.9"] * 100_000)
+    header(folder / "stages", f'{{"rates": [{stages}]}}')
+    (folder / "long header").write_bytes((2**62).to_bytes(8, "little") + b"{")
+    named = {path.name: str(path) for path in folder.iterdir()}
+    return named | {"NUL": "a\0b", "folder": str(folder), "long": "x" * (1 << 20)}
+
+
+def test_what_is_no_model_is_refused_with_the_reason(admin, server, wrong_files):
+    assert len(wrong_files) == 11
+    for name, path in wrong_files.items():
+        with pytest.raises(farpoint.InvalidArgumentError) as caught:
+            admin.load_model("model", path, timeout=60)
+        assert caught.value.field == "path", name
+        assert len(str(caught.value)) < 1000, name
+    assert not [line for line in server.log if line["level"] == "error"]
 
 
 def test_requests_in_flight_finish_on_the_model_they_began_with(client, admin, folder):
@@ -207,23 +232,23 @@ def test_requests_in_flight_finish_on_the_model_they_began_with(client, admin, f
         np.testing.assert_allclose(encoding.stages[-1].features, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_a_deadline_that_passed_is_said(client):
+def test_a_deadline_that_passed_is_an_error(client):
     cloud = RANDOM.random((20_000, 3), np.float32)
     with pytest.raises(farpoint.DeadlineExceededError):
         client.encode(cloud, timeout=0.02)
 
 
-async def test_the_async_client_does_the_same(model_server):
-    async with farpoint.AsyncClient(model_server.address) as client:
+async def test_the_async_client_does_the_same(server):
+    async with farpoint.AsyncClient(server.address) as client:
         encoding = await client.encode(CLOUD, model="tiny")
         assert encoding.stages[-1].counts.sum() == len(CLOUD)
         assert SHIPPED in [model.name for model in await client.list_models()]
 
 
-def test_the_command_writes_the_stages(model_server, folder):
+def test_the_command_writes_the_stages(server, folder):
     np.save(folder / "cloud.npy", CLOUD)
     arguments = ["encode", str(folder / "cloud.npy"), "-o", str(folder / "out.npz")]
-    arguments += ["--server", model_server.address, "--model", "tiny"]
+    arguments += ["--server", server.address, "--model", "tiny"]
     ended = run_farpoint(*arguments)
     assert ended.exit_code == 0, ended.output
     assert "tiny keeps 250, 125 points" in ended.output
@@ -233,7 +258,7 @@ def test_the_command_writes_the_stages(model_server, folder):
         np.testing.assert_array_equal(arrays["stage0_points"], CLOUD[arrays["stage0_indices"]])
 
 
-def test_an_engine_that_hangs_in_encode_is_seen_told_and_forgiven(start):
+def test_an_engine_that_hangs_in_encode_is_reported_and_recovers(start):
     """Though nobody calls Sample, and though the caller itself waits for less."""
     server = start("--engine-timeout-s", "1", "--encoder", "default", batch_s=3)
     long = np.tile(CLOUD, (2, 1))
@@ -255,9 +280,8 @@ def test_an_engine_that_hangs_in_encode_is_seen_told_and_forgiven(start):
 
 
 def test_an_encoder_that_cannot_be_loaded_keeps_the_server_from_starting(folder):
-    command = [sys.executable, "-m", "farpoint_server", "--listen", "127.0.0.1:0"]
-    command += ["--device", "cpu", "--encoder", f"a={folder / 'nothing.safetensors'}"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 2
-    assert "farpoint-server: model a=" in ended.stderr
-    assert "No such file" in ended.stderr
+    flags = ["--device", "cpu", "--encoder", f"a={folder / 'nothing.safetensors'}"]
+    status, (*_, last) = failed_start(*flags)
+    assert status == 2
+    assert last.startswith("farpoint-server: model a=")
+    assert "No such file" in last

@@ -1,8 +1,7 @@
 """Exported models through `Client.infer`, each joined in its way, beside their modules."""
 
+import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 from tests.support.programs import PADDED, RAGGED, Halves, RaggedPool, Segmenter, segmenter_manifest
-from tests.support.servers.server_process import RunningServer
+from tests.support.servers.server_process import RunningServer, failed_start
 from torch import nn
 from tritonclient import grpc as grpc_client
 from tritonclient.utils import np_to_triton_dtype
 
 import farpoint
-from farpoint_models.programs import Batching, Manifest
+from farpoint_models.programs import Batching, Manifest, ProgramError, load_program
 from farpoint_models.programs.export import export_program
 
 RANDOM = np.random.default_rng(5)
@@ -42,19 +41,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def program_server(folder: Path) -> Iterator[RunningServer]:
+def server(folder: Path) -> Iterator[RunningServer]:
     flags = ["--encoder", "none", "--admin-listen", "127.0.0.1:0"]
     for name in ("alone", *MODULES):
         flags += ["--model", f"{name}={folder / name}.pt2"]
-    server = RunningServer(*flags)
-    yield server
-    assert server.stop() == 0
-
-
-@pytest.fixture(scope="module")
-def client(program_server: RunningServer) -> Iterator[farpoint.Client]:
-    with farpoint.Client(program_server.address) as client:
-        yield client
+    with RunningServer(*flags) as server:
+        yield server
 
 
 def cloud(n: int) -> np.ndarray:
@@ -127,9 +119,9 @@ def test_ragged_requests_from_many_callers_keep_their_own_rows(client):
         np.testing.assert_allclose(answer["pooled"], pooled[0].numpy(), rtol=1e-5, atol=1e-5)
 
 
-async def test_the_asyncio_client_gets_the_same(program_server):
+async def test_the_asyncio_client_gets_the_same(server):
     points = cloud(50)
-    async with farpoint.AsyncClient(program_server.address) as client:
+    async with farpoint.AsyncClient(server.address) as client:
         one = await client.infer("pool", {"xyz": points})
         two = await client.infer("pool", [{"xyz": points}] * 2, outputs=["pooled"])
         assert await client.infer("pool", []) == []
@@ -202,11 +194,10 @@ def test_exported_models_and_encoders_are_not_asked_for_one_another(client):
         client.infer("nothing", {"xyz": cloud(9)})
 
 
-def test_an_administrator_loads_and_unloads_programs(program_server, folder):
-    line = program_server.wait_for(lambda line: line["event"] == "ready")
-    with farpoint.Client(line["admin_addresses"][0]) as admin:
+def test_an_administrator_loads_and_unloads_programs(server, folder):
+    with farpoint.Client(server.ready["admin_addresses"][0]) as admin:
         model = admin.load_model("again", str(folder / "pool.pt2"), timeout=60)
-        with farpoint.Client(program_server.address) as client:
+        with farpoint.Client(server.address) as client:
             assert len(client.infer("again", {"xyz": cloud(3)})["features"]) == 3
             admin.unload_model("again")
             with pytest.raises(farpoint.NotFoundError):
@@ -217,8 +208,8 @@ def test_an_administrator_loads_and_unloads_programs(program_server, folder):
             admin.load_model("bad", str(folder / "bad.pt2"))
 
 
-def test_stock_clients_of_open_inference_use_the_programs_own_names(program_server):
-    client = grpc_client.InferenceServerClient(program_server.address)
+def test_stock_clients_of_open_inference_use_the_programs_own_names(server):
+    client = grpc_client.InferenceServerClient(server.address)
     described = client.get_model_metadata("segmenter")
     assert [(t.name, t.datatype, list(t.shape)) for t in described.inputs] == [
         ("xyz", "FP32", [-1, 3]),
@@ -241,9 +232,53 @@ def test_stock_clients_of_open_inference_use_the_programs_own_names(program_serv
 
 def test_a_wrong_program_keeps_the_server_from_starting(folder):
     (folder / "worse.pt2").write_bytes(b"no zip")
-    command = [sys.executable, "-m", "farpoint_server", "--listen", "127.0.0.1:0"]
-    command += ["--device", "cpu", "--encoder", "none", "--model", f"a={folder / 'worse.pt2'}"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 2
-    assert "farpoint-server: model a=" in ended.stderr
-    assert "expected a .pt2 archive, got a file that is no zip file" in ended.stderr
+    flags = ["--device", "cpu", "--encoder", "none", "--model", f"a={folder / 'worse.pt2'}"]
+    status, (*_, last) = failed_start(*flags)
+    assert status == 2
+    assert last.startswith("farpoint-server: model a=")
+    assert "expected a .pt2 archive, got a file that is no zip file" in last
+
+
+def compiled(test):
+    """Marks a test of a program that AOTInductor compiled to machine code."""
+    for mark in (
+        pytest.mark.skipif(
+            "FARPOINT_TEST_AOTI" not in os.environ,
+            reason="compiles C++ for up to a minute; FARPOINT_TEST_AOTI=1 runs it",
+        ),
+        pytest.mark.timeout(500),
+        pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # inside torch
+        pytest.mark.filterwarnings("ignore::FutureWarning"),
+    ):
+        test = mark(test)
+    return test
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("compiled") / "segmenter.pt2"
+    export_program(Segmenter(), segmenter_manifest(), path, compiled=True)
+    return path
+
+
+@compiled
+def test_a_compiled_program_answers_as_its_module(package):
+    clouds = [cloud(n) for n in (40, 8, 40)]
+    colors = [RANDOM.random((len(cloud), 2), np.float32) for cloud in clouds]
+    server = RunningServer("--encoder", "none", "--model", f"compiled={package}")
+    with farpoint.Client(server.address) as client:
+        inputs = [{"xyz": clouds[i], "color": colors[i], "label": i} for i in range(3)]
+        answers = client.infer("compiled", inputs)
+        # What the package itself would read beyond its end.
+        with pytest.raises(farpoint.InvalidArgumentError, match=r"inputs\[color\].shape"):
+            client.infer("compiled", {**inputs[0], "color": colors[1]})
+    assert server.stop() == 0
+    for i, answer in enumerate(answers):
+        for name, array in eager(clouds[i], colors[i], i).items():
+            np.testing.assert_allclose(answer[name], array, rtol=1e-5, atol=1e-5)
+
+
+@compiled
+def test_a_package_for_another_device_is_refused(package):
+    with pytest.raises(ProgramError, match="compiled for cpu, got the device cuda:0"):
+        load_program(package).on(torch.device("cuda:0"))

@@ -83,9 +83,10 @@ def colored_server(tmp_path_factory) -> Iterator[RunningServer]:
     )
     save_encoder(DensityEncoder(config), path)
     flags = ["--encoder", "default", "--encoder", f"colored={path}"]
-    server = RunningServer(*flags, "--max-encode-points", "1000", "--admin-listen", "127.0.0.1:0")
-    yield server
-    assert server.stop() == 0
+    with RunningServer(
+        *flags, "--max-encode-points", "1000", "--admin-listen", "127.0.0.1:0"
+    ) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -147,9 +148,8 @@ def test_the_outputs_of_an_encoder_are_chosen_and_points_keep_their_type(colored
 
 
 def test_an_encoder_is_there_as_long_as_it_is_loaded(colored, colored_server):
-    line = colored_server.wait_for(lambda line: line["event"] == "ready")
     named = pb.ModelMetadataRequest(name="second")
-    with farpoint.Client(line["admin_addresses"][0]) as admin:
+    with farpoint.Client(colored_server.ready["admin_addresses"][0]) as admin:
         admin.load_model("second")
         assert colored.ModelReady(pb.ModelReadyRequest(name="second")).ready
         assert colored.ModelMetadata(named).name == "second"

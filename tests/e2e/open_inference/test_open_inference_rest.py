@@ -19,9 +19,8 @@ INFER = "/v2/models/fps/infer"
 
 @pytest.fixture(scope="module")
 def serving() -> Iterator[RunningServer]:
-    server = RunningServer(*HTTP, "--admin-listen", "127.0.0.1:0")
-    yield server
-    assert server.stop() == 0
+    with RunningServer(*HTTP, "--admin-listen", "127.0.0.1:0") as server:
+        yield server
     assert not [line for line in server.log if line["level"] == "error"]
 
 
@@ -121,6 +120,12 @@ def test_tokens_hold_and_their_scopes(start, tmp_path):
         assert http.request("GET", "/v2", **known).status == 200
         unload = post(http, f"/v2/repository/models/{SHIPPED}/unload", {}, **known)
         assert unload.status == 403
+
+
+def test_models_are_unloaded_and_loaded_where_the_address_is_named(http):
+    for verb, status in (("unload", 400), ("load", 200)):
+        assert post(http, f"/v2/repository/models/{SHIPPED}/{verb}", {}).status == 200
+        assert http.request("GET", f"/v2/models/{SHIPPED}/ready").status == status
 
 
 def test_loading_is_refused_where_the_address_is_not_named(start):

@@ -1,47 +1,70 @@
-"""NVIDIA's own client, unmodified, against a real server: every call that it has."""
+"""NVIDIA's own clients, unmodified, over gRPC and HTTP against a real server: every call."""
 
-from collections.abc import Iterator
-from concurrent.futures import Future
+import queue
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2
-from tests.e2e.open_inference.triton import CLOUD, fps_inputs, refusal, triton
+from tests.support.servers.http_caller import HTTP
 from tests.support.servers.server_process import RunningServer
 
 import farpoint
 from farpoint.inference import open_inference_pb2 as pb
+from farpoint.inference import open_inference_pb2_grpc
+from farpoint_models import weights
+
+triton = pytest.importorskip("tritonclient.grpc", reason="tritonclient[grpc] is not installed")
 
 RANDOM = np.random.default_rng(6)
+CLOUD = RANDOM.normal(size=(2, 300, 3)).astype(np.float32)
 FEATURES = RANDOM.random((2, 300, 5))
 SHIPPED = "density_small"
 
 
-@pytest.fixture(scope="module")
-def triton_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    admin = f"unix:{tmp_path_factory.mktemp('admin')}/socket"
-    server = RunningServer("--encoder", "default", "--admin-listen", admin)
-    yield server
-    assert server.stop() == 0
+def tensor(name: str, array: np.ndarray) -> Any:
+    """An input with the data of an array in the message."""
+    made = triton.InferInput(name, array.shape, datatype_of(array))
+    made.set_data_from_numpy(array)
+    return made
+
+
+def datatype_of(array: np.ndarray) -> str:
+    """The protocol's name of an array's elements."""
+    kinds = {"f": "FP", "i": "INT", "u": "UINT"}
+    return "BOOL" if array.dtype == bool else f"{kinds[array.dtype.kind]}{array.itemsize * 8}"
+
+
+def fps_inputs(cloud: np.ndarray = CLOUD, count: int = 20, **others: np.ndarray) -> list[Any]:
+    """Inputs of the model `fps`."""
+    named = {"points": cloud, "sample_count": np.array([count]), **others}
+    return [tensor(name, array) for name, array in named.items()]
+
+
+def refusal(call: Callable[[], object]) -> tuple[str, str]:
+    """Status and text of a call that has to fail."""
+    with pytest.raises(triton.InferenceServerException) as caught:
+        call()
+    return caught.value.status(), caught.value.message()
 
 
 @pytest.fixture(scope="module")
-def stock(triton_server: RunningServer) -> Iterator[Any]:
-    with triton.InferenceServerClient(triton_server.address) as client:
+def server() -> Iterator[RunningServer]:
+    with RunningServer("--encoder", "default", "--admin-listen", "127.0.0.1:00", *HTTP) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def stock(server: RunningServer) -> Iterator[Any]:
+    with triton.InferenceServerClient(server.address) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def admin(triton_server: RunningServer) -> Iterator[Any]:
-    line = triton_server.wait_for(lambda line: line["event"] == "ready")
-    with triton.InferenceServerClient(line["admin_addresses"][0]) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def ours(triton_server: RunningServer) -> Iterator[farpoint.Client]:
-    with farpoint.Client(triton_server.address) as client:
+def admin(server: RunningServer) -> Iterator[Any]:
+    with triton.InferenceServerClient(server.ready["admin_addresses"][0]) as client:
         yield client
 
 
@@ -83,18 +106,18 @@ def test_the_models_say_what_they_take_and_give(stock):
     assert text == f"model_name: expected one of fps, {SHIPPED}, got 'resnet'"
 
 
-def test_it_samples(stock, ours):
+def test_it_samples(stock, client):
     result = stock.infer("fps", fps_inputs(), request_id="7", parameters={"start_index": 7})
     assert result.get_response().id == "7"
     for name in ("indices", "distances", "points"):
-        wanted = np.array([getattr(s, name) for s in ours.sample(CLOUD, 20, start=7)])
+        wanted = np.array([getattr(s, name) for s in client.sample(CLOUD, 20, start=7)])
         np.testing.assert_array_equal(result.as_numpy(name), wanted)
     assert result.as_numpy("features") is None
 
 
 @pytest.mark.parametrize("dtype", ["<f8", "<f4", "<f2", "<i1", "<u2", "<i4", "<u8", "?"])
 @pytest.mark.parametrize("one", [False, True], ids=["batch", "one cloud"])
-def test_features_of_any_type_are_sampled_from_a_start(stock, ours, dtype, one):
+def test_features_of_any_type_are_sampled_from_a_start(stock, client, dtype, one):
     features = (FEATURES * 100).astype(dtype)
     starts = np.array([3, 5])
     cloud, features, starts = (
@@ -104,7 +127,7 @@ def test_features_of_any_type_are_sampled_from_a_start(stock, ours, dtype, one):
     names = ["features", "indices", "points"]
     result = stock.infer("fps", made, outputs=[triton.InferRequestedOutput(n) for n in names])
     assert [o.name for o in result.get_response().outputs] == names
-    samples = ours.sample(cloud, 20, start=starts.tolist())
+    samples = client.sample(cloud, 20, start=starts.tolist())
     indices = samples.indices if one else np.array([s.indices for s in samples])
     np.testing.assert_array_equal(result.as_numpy("indices"), indices)
     got = result.as_numpy("features")
@@ -120,17 +143,6 @@ def test_features_without_dimensions_of_their_own(stock):
     labels = np.arange(300, dtype=np.int16)
     result = stock.infer("fps", fps_inputs(CLOUD[0], features=labels))
     np.testing.assert_array_equal(result.as_numpy("features"), result.as_numpy("indices"))
-
-
-def test_a_call_in_the_background(stock, ours):
-    answer: Future[Any] = Future()
-
-    def done(result: Any, error: Exception | None) -> None:
-        answer.set_exception(error) if error else answer.set_result(result)
-
-    stock.async_infer("fps", fps_inputs(), done)
-    indices = np.array([s.indices for s in ours.sample(CLOUD, 20)])
-    np.testing.assert_array_equal(answer.result(60).as_numpy("indices"), indices)
 
 
 @pytest.mark.parametrize(
@@ -180,14 +192,14 @@ def test_a_time_that_is_too_short(stock):
     )
 
 
-def test_statistics_count_every_request_of_a_model(stock, ours):
+def test_statistics_count_every_request_of_a_model(stock, client):
     def fps() -> Any:
         (one,) = stock.get_inference_statistics("fps").model_stats
         return one
 
     before = fps()
     stock.infer("fps", fps_inputs())
-    ours.sample(CLOUD[0], 5)
+    client.sample(CLOUD[0], 5)
     refusal(lambda: stock.infer("fps", fps_inputs(np.full_like(CLOUD, np.nan))))
     after = fps()
     assert (after.name, after.version) == ("fps", "1")
@@ -229,8 +241,6 @@ def test_models_are_listed_unloaded_and_loaded_at_the_admin_address(stock, admin
 
 
 def test_a_model_is_loaded_from_a_path_in_its_configuration(stock, admin):
-    from farpoint_models import weights
-
     path = f'{{"parameters": {{"path": {{"string_value": "{weights.DEFAULT}"}}}}}}'
     assert refusal(lambda: admin.load_model("copy"))[0] == "StatusCode.NOT_FOUND"
     admin.load_model("copy", config=path)
@@ -247,8 +257,8 @@ def test_a_model_is_loaded_from_a_path_in_its_configuration(stock, admin):
     assert text.startswith("parameters[file:1/model]: expected a path on the server")
 
 
-def test_an_administrator_at_the_public_port_learns_where_to_go(ours):
-    for call in (ours.memory, ours.trim_memory, lambda: ours.unload_model("pool")):
+def test_an_administrator_at_the_public_port_learns_where_to_go(client):
+    for call in (client.memory, client.trim_memory, lambda: client.unload_model("pool")):
         with pytest.raises(farpoint.UnimplementedError, match="addresses of --admin-listen alone"):
             call()
 
@@ -269,24 +279,6 @@ def test_what_is_not_there_says_so(stock):
         assert status == "StatusCode.UNIMPLEMENTED"
         assert text.startswith(name)
         assert len(text.split()) > 4
-
-
-# Tested here, or in test_triton_stream.py; the others are not calls.
-CALLS = {
-    *("is_server_live", "is_server_ready", "is_model_ready", "get_server_metadata"),
-    *("get_model_metadata", "get_model_config", "get_model_repository_index", "load_model"),
-    *("unload_model", "get_inference_statistics", "update_trace_settings", "get_trace_settings"),
-    *("update_log_settings", "get_log_settings", "get_system_shared_memory_status"),
-    *("register_system_shared_memory", "unregister_system_shared_memory"),
-    *("get_cuda_shared_memory_status", "register_cuda_shared_memory"),
-    *("unregister_cuda_shared_memory", "infer", "async_infer", "start_stream"),
-    *("async_stream_infer", "stop_stream"),
-}
-
-
-def test_there_is_no_other_call():
-    public = {name for name in dir(triton.InferenceServerClient) if not name.startswith("_")}
-    assert public - CALLS == {"close", "plugin", "register_plugin", "unregister_plugin"}
 
 
 def test_the_contract_is_wire_compatible_with_the_stock_clients():
@@ -319,3 +311,198 @@ def assert_subset(ours, theirs):
     nested = {message.name: message for message in theirs.nested_type}
     for message in ours.nested_type:
         assert_subset(message, nested[message.name])
+
+
+class Stream:
+    """A stream of the stock client, whose answers can be waited for."""
+
+    def __init__(self, client: Any, headers: dict[str, str] | None = None) -> None:
+        self.client = client
+        self._answers: queue.Queue[tuple[Any, Any]] = queue.Queue()
+        client.start_stream(
+            lambda result, error: self._answers.put((result, error)), headers=headers
+        )
+
+    def send(self, inputs: list[Any], **options: Any) -> None:
+        self.client.async_stream_infer("fps", inputs, **options)
+
+    def next(self) -> tuple[Any, Any]:
+        return self._answers.get(timeout=60)
+
+
+@pytest.fixture
+def open_stream(stock: Any) -> Iterator[Callable[..., Stream]]:
+    yield lambda **options: Stream(stock, **options)
+    stock.stop_stream()
+
+
+def test_answers_come_in_the_order_of_the_requests(open_stream, client):
+    """Whichever is done first: large clouds are between small ones."""
+    sizes = [100_000, 50, 60_000, 40, 50, 80_000, 40, 30, 20_000, 30, 35, 40]
+    clouds = [RANDOM.random((n, 3), np.float32) for n in sizes]
+    stream = open_stream()
+    for i, cloud in enumerate(clouds):
+        stream.send(fps_inputs(cloud, 30), request_id=str(i))
+    for i, cloud in enumerate(clouds):
+        result, error = stream.next()
+        assert error is None
+        response = result.get_response()
+        assert response.id == str(i)
+        assert response.parameters["triton_final_response"].bool_param
+        np.testing.assert_array_equal(result.as_numpy("indices"), client.sample(cloud, 30).indices)
+
+
+def test_a_request_of_a_stream_that_fails_fails_alone(open_stream):
+    stream = open_stream()
+    for count in (5, 301, 6):
+        stream.send(fps_inputs(CLOUD, count), request_id=str(count))
+    (first, no_error), (nothing, error), (last, none_either) = [stream.next() for _ in range(3)]
+    assert (no_error, nothing, none_either) == (None, None, None)
+    assert error.message() == (
+        "inputs[sample_count][0]: expected 1 to 300, the points of cloud 0, got 301"
+    )
+    assert first.as_numpy("indices").shape == (2, 5)
+    assert last.as_numpy("indices").shape == (2, 6)
+
+
+def test_a_caller_may_have_the_stream_end_with_the_status(open_stream):
+    stream = open_stream(headers={"triton_grpc_error": "true"})
+    stream.send(fps_inputs(CLOUD, 5))
+    stream.send(fps_inputs(CLOUD, 301))
+    assert stream.next()[1] is None
+    error = stream.next()[1]
+    assert error.status() == "StatusCode.INVALID_ARGUMENT"
+    assert error.message().startswith("inputs[sample_count][0]:")
+
+
+def test_sequences_are_requests_like_others(open_stream):
+    """The models keep nothing between requests, so the begin and the end of one mean nothing."""
+    stream = open_stream()
+    for position in range(3):
+        stream.send(
+            fps_inputs(CLOUD, 4),
+            sequence_id=7,
+            sequence_start=position == 0,
+            sequence_end=position == 2,
+            enable_empty_final_response=True,
+        )
+    answers = [stream.next()[0].as_numpy("indices").tolist() for _ in range(3)]
+    assert answers[0] == answers[1] == answers[2]
+
+
+async def test_the_client_of_asyncio(server, client):
+    aio = pytest.importorskip("tritonclient.grpc.aio")
+
+    async def requests() -> Any:
+        for count in (3, 4):
+            yield {"model_name": "fps", "inputs": fps_inputs(CLOUD, count)}
+
+    async with aio.InferenceServerClient(server.address) as stock:
+        assert (await stock.infer("fps", fps_inputs())).as_numpy("indices").shape == (2, 20)
+        answers = [answer async for answer in stock.stream_infer(requests())]
+    assert [error for _, error in answers] == [None, None]
+    for count, (result, _) in zip((3, 4), answers, strict=True):
+        expected = np.array([s.indices for s in client.sample(CLOUD, count)])
+        np.testing.assert_array_equal(result.as_numpy("indices"), expected)
+
+
+def test_a_failure_says_whose_it_is(channel: grpc.Channel):
+    stub = open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
+    wrong = [
+        pb.ModelInferRequest(model_name="fps", id="the-id"),
+        pb.ModelInferRequest(model_name="resnet", id="another"),
+    ]
+    first, second = stub.ModelStreamInfer(iter(wrong))
+    assert first.error_message == "inputs: expected the input 'points', got none of this name"
+    assert (first.infer_response.id, first.infer_response.model_name) == ("the-id", "fps")
+    assert not first.infer_response.outputs
+    assert second.error_message.startswith("model_name: expected one of fps")
+    assert second.infer_response.id == "another"
+
+
+def test_bytes_that_are_no_message_fail_alone(channel: grpc.Channel):
+    stream = channel.stream_stream(
+        "/inference.GRPCInferenceService/ModelStreamInfer",
+        response_deserializer=pb.ModelStreamInferResponse.FromString,
+    )
+    good = pb.ModelInferRequest(model_name="fps", id="good")
+    (first, second) = stream(iter([b"\xff\xff", good.SerializeToString()]))
+    assert first.error_message.startswith("request: expected a serialized message")
+    assert second.infer_response.id == "good"
+
+
+def test_a_draining_server_ends_streams(start):
+    server = start()
+    sent: queue.Queue[pb.ModelInferRequest | None] = queue.Queue()
+    with grpc.insecure_channel(server.address) as channel:
+        stub = open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
+        answers = stub.ModelStreamInfer(iter(sent.get, None))
+        sent.put(pb.ModelInferRequest(model_name="fps"))
+        assert next(answers).error_message
+        assert server.stop() == 0
+        with pytest.raises(grpc.RpcError) as caught:
+            next(answers)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        sent.put(None)
+
+
+@pytest.fixture(scope="module")
+def http() -> Any:
+    # Without geventhttpclient tritonclient.http raises RuntimeError.
+    pytest.importorskip("geventhttpclient", reason="tritonclient[http] is not installed")
+    return pytest.importorskip("tritonclient.http", reason="tritonclient[http] is not installed")
+
+
+@pytest.fixture
+def over_http(http: Any, server: RunningServer) -> Iterator[Any]:
+    with http.InferenceServerClient(server.ready["http_address"]) as client:
+        yield client
+
+
+@pytest.fixture
+def http_inputs(http: Any) -> Callable[[bool], list[Any]]:
+    def inputs(binary: bool) -> list[Any]:
+        made = []
+        for name, array in (("points", CLOUD), ("sample_count", np.array([20]))):
+            made.append(http.InferInput(name, array.shape, datatype_of(array)))
+            made[-1].set_data_from_numpy(array, binary_data=binary)
+        return made
+
+    return inputs
+
+
+@pytest.fixture(scope="module")
+def wanted(client: farpoint.Client) -> list[np.ndarray]:
+    return [sample.indices for sample in client.sample(CLOUD, 20)]
+
+
+def test_over_http_it_sees_server_and_models(over_http):
+    assert over_http.is_server_live()
+    assert over_http.is_server_ready()
+    assert over_http.is_model_ready("fps")
+    assert over_http.is_model_ready("fps", "1")
+    assert not over_http.is_model_ready("none")
+    assert over_http.get_server_metadata()["name"] == "farpoint-server"
+    assert over_http.get_model_metadata("fps")["inputs"][0]["shape"] == [-1, 3]
+    assert over_http.get_model_config("fps")["max_batch_size"] == 0
+    assert over_http.get_inference_statistics("fps")["model_stats"][0]["name"] == "fps"
+    assert "fps" in {model["name"] for model in over_http.get_model_repository_index()}
+
+
+@pytest.mark.parametrize("binary_out", [True, False, None])
+@pytest.mark.parametrize("binary_in", [True, False])
+def test_over_http_it_samples(http, over_http, http_inputs, wanted, binary_in, binary_out):
+    outputs = None
+    if binary_out is not None:
+        outputs = [http.InferRequestedOutput("indices", binary_data=binary_out)]
+    result = over_http.infer("fps", http_inputs(binary_in), outputs=outputs, request_id="mine")
+    np.testing.assert_array_equal(result.as_numpy("indices"), wanted)
+    assert result.get_response()["id"] == "mine"
+    if outputs is None:
+        np.testing.assert_array_equal(result.as_numpy("points")[0], CLOUD[0][wanted[0]])
+
+
+def test_over_http_it_reads_what_failed(http, over_http, http_inputs):
+    with pytest.raises(http.InferenceServerException, match="one of fps") as caught:
+        over_http.infer("none", http_inputs(True))
+    assert caught.value.status() == "404"

@@ -33,21 +33,6 @@ def inputs(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     return xyz, centers, random(device, 2, 5, 80)
 
 
-def test_votenet_arguments_that_change_what_is_returned(
-    inputs: tuple[Tensor, Tensor, Tensor],
-) -> None:
-    xyz, centers, features = inputs
-    module = pointnet2.QueryAndGroup(0.4, 12, ret_grouped_xyz=True, normalize_xyz=True)
-    joined, relative = module(xyz, centers, features)
-    idx = pointnet2.ball_query(0.4, 12, xyz, centers)
-    expected = (group(xyz.mT, idx) - centers.mT[..., None]) / 0.4
-    torch.testing.assert_close(relative, expected)
-    torch.testing.assert_close(joined, torch.cat([expected, group(features, idx)], 1))
-    everything, coordinates = pointnet2.GroupAll(ret_grouped_xyz=True)(xyz, None, features)
-    assert everything.shape == (2, 8, 1, 80)
-    assert torch.equal(coordinates, xyz.mT[:, :, None])
-
-
 @pytest.mark.parametrize("library", ["votenet", "mmcv"])
 def test_groups_are_filled_uniformly(inputs: tuple[Tensor, Tensor, Tensor], library: str) -> None:
     """Every row found is there, nothing else is, and the rest is drawn from all of them."""
@@ -75,20 +60,10 @@ def test_a_count_without_uniform_filling_is_an_error() -> None:
         pointnet2.QueryAndGroup(1.0, 2, ret_unique_cnt=True)
     with pytest.raises(ValueError, match="return_unique_cnt: expected uniform_sample"):
         mmcv.QueryAndGroup(1.0, 2, return_unique_cnt=True)
+    with pytest.raises(ValueError, match="features: expected a tensor where use_xyz is False"):
+        pointnet2.QueryAndGroup(0.3, 6, use_xyz=False)(torch.zeros(1, 4, 3), torch.zeros(1, 2, 3))
     with pytest.raises(ValueError, match="normalize_xyz: expected a max_radius"):
         mmcv.QueryAndGroup(None, 2, normalize_xyz=True)
-
-
-def test_openpcdet_names(device: torch.device) -> None:
-    xyz = random(device, 2, 50, 3)
-    expected = farthest_point_sample(xyz, 9)
-    for sample in (
-        pointnet2.farthest_point_sample,
-        pointnet2.FarthestPointSampling.apply,
-        pointnet2_stack.farthest_point_sample,
-        pointnet2_stack.furthest_point_sample,
-    ):
-        assert torch.equal(sample(xyz, 9), expected)
 
 
 class Stack:
@@ -186,23 +161,6 @@ def test_wrong_counts_are_named(device: torch.device) -> None:
         )
 
 
-def test_functions_of_the_extension(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
-    xyz, centers, features = inputs
-    idx = pointnet2_ext.ball_query(centers, xyz, 0.4, 12)
-    assert torch.equal(idx, pointnet2.ball_query(0.4, 12, xyz, centers))
-    assert torch.equal(pointnet2_ext.group_points(features, idx), group(features, idx))
-    rows = pointnet2_ext.furthest_point_sampling(xyz, 7)
-    gathered = pointnet2_ext.gather_points(features, rows)
-    assert torch.equal(gathered, group(features, rows[..., None])[..., 0])
-    squared, near = pointnet2_ext.three_nn(xyz, centers)
-    weight = random(xyz.device, 2, 80, 3)
-    values = random(xyz.device, 2, 5, 9)
-    expected = (group(values, near) * weight[:, None]).sum(-1)
-    torch.testing.assert_close(pointnet2_ext.three_interpolate(values, near, weight), expected)
-    apart = torch.cdist(xyz.double(), centers.double()).square().sort(-1).values[..., :3]
-    torch.testing.assert_close(squared.double(), apart, rtol=1e-4, atol=1e-6)
-
-
 def test_wrappers_write_to_what_they_are_given(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
     """As OpenPCDet's and PointNeXt's functions call them, with gradients of plain torch."""
     raw, ext = pointnet2_batch_cuda, pointnet2_ext
@@ -247,24 +205,6 @@ def test_wrappers_of_interpolation(inputs: tuple[Tensor, Tensor, Tensor]) -> Non
     grad, weights = torch.zeros(2, 5, 9, device=xyz.device), random(xyz.device, 2, 5, 80)
     raw.three_interpolate_grad_wrapper(2, 5, 80, 9, weights, near, weight, grad)
     torch.testing.assert_close(grad, torch.autograd.grad((expected * weights).sum(), values)[0])
-
-
-def test_mmcv_functions(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
-    xyz, centers, features = inputs
-    nearest = torch.cdist(centers.double(), xyz.double()).topk(5, largest=False).indices
-    assert torch.equal(mmcv.knn(5, xyz, centers).long(), nearest.mT)
-    assert torch.equal(mmcv.knn(5, xyz.mT, centers.mT, True).long(), nearest.mT)
-    shell = mmcv.ball_query(0.2, 0.5, 12, xyz, centers)
-    assert torch.equal(shell, ball_query(xyz, centers, 0.5, 12, min_radius=0.2)[0])
-    module = mmcv.QueryAndGroup(None, 5, return_grouped_xyz=True, return_grouped_idx=True)
-    joined, grouped_xyz, idx = module(xyz, centers, features)
-    assert torch.equal(idx.long(), nearest)
-    assert torch.equal(grouped_xyz, group(xyz.mT, idx))
-    relative = grouped_xyz - centers.mT[..., None]
-    torch.testing.assert_close(joined, torch.cat([relative, group(features, idx)], 1))
-    distance, near = mmcv.three_nn(xyz, centers)
-    assert torch.equal(near, pointnet2.three_nn(xyz, centers)[1])
-    assert distance.shape == (2, 80, 3)
 
 
 def test_mmcv_stacks(device: torch.device) -> None:

@@ -133,7 +133,7 @@ def test_the_edges_of_a_tree(tree: tuple[int, ...], n: int, shape: Shape) -> Non
 @pytest.mark.parametrize("crowd", [0, 16])
 @pytest.mark.parametrize("n", BLOCKS)
 def test_the_edges_of_the_block_kernel(n: int, crowd: int) -> None:
-    """Alone, and beside so many clouds that processors share more than they have schedulers."""
+    """Alone, and with so many clouds that processors share more than they have schedulers."""
     check(uniform, (n, *[40] * crowd), min(n, 8), "block")
 
 

@@ -68,7 +68,7 @@ ROWS = np.array([[0, 0, 0], [1, 1, 1], [NAN, 2, 2], [3, 3, 3], [4, np.inf, 4], [
     ("lengths", "place"),
     [([6], "row 2 of cloud 0"), ([2, 4], "row 0 of cloud 1"), ([3, 3], "row 2 of cloud 0")],
 )
-def test_the_first_row_that_is_not_finite_is_told(lengths, place):
+def test_the_first_row_that_is_not_finite_is_named(lengths, place):
     with pytest.raises(InvalidRequestError) as caught:
         check_finite(ROWS, np.array(lengths), None)
     assert caught.value.field == "points.data"
@@ -110,7 +110,7 @@ def test_a_tensor_has_as_many_bytes_as_its_type_and_shape_say(name, size):
             parse_tensor(good, "t")
 
 
-def test_a_type_that_is_not_in_the_contract_is_told_by_its_number():
+def test_a_type_that_is_not_in_the_contract_is_named_by_its_number():
     assert enum_name(tensor_pb2.DataType, 1) == "DATA_TYPE_FLOAT32"
     assert enum_name(tensor_pb2.DataType, 99) == "99"
     for data_type in (0, 99):

@@ -134,7 +134,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_request_is_told_which_field(case):
+def test_a_wrong_request_is_refused_by_its_field(case):
     made, field = WRONG[case]
     with pytest.raises(InvalidRequestError) as caught:
         parse(made)
@@ -197,19 +197,6 @@ def test_the_messages_are_in_a_pool_of_their_own():
     assert pb.DESCRIPTOR.pool is not descriptor_pool.Default()
 
 
-WIDER = RequestLimits(message_bytes=10_000, points=100, clouds=4)
-
-
-def shaped(shape, count, count_type, outputs) -> pb.ModelInferRequest:
-    made = pb.ModelInferRequest(model_name="fps", id="7", outputs=[{"name": o} for o in outputs])
-    points = np.arange(np.prod(shape), dtype=np.float32)
-    made.inputs.add(name="points", datatype="FP32", shape=shape)
-    made.inputs.add(name="sample_count", datatype=count_type, shape=[1])
-    counts = np.array([count], "<i8" if count_type == "INT64" else "<i4")
-    made.raw_input_contents.extend([points.tobytes(), counts.tobytes()])
-    return made
-
-
 def test_a_model_says_what_it_takes_and_gives():
     said = model_metadata("fps", fps.INPUTS, fps.OUTPUTS)
     assert (said.name, list(said.versions), said.platform) == ("fps", ["1"], "farpoint")
@@ -231,8 +218,11 @@ def test_a_model_says_what_it_takes_and_gives():
     ("shape", "count_type", "sizes"), [((6, 3), "INT64", [2]), ((2, 3, 3), "INT32", [2, 1])]
 )
 def test_the_answer_has_the_dimensions_of_the_request(shape, count_type, sizes):
-    made = shaped(shape, sizes[-1], count_type, ("distances", "indices"))
-    decoded = decode_sample_request(fps.parse_fps_request(whole(made), WIDER))
+    outputs = [{"name": "distances"}, {"name": "indices"}]
+    made = request(np.arange(18, dtype=np.float32), sizes[-1], shape, id="7", outputs=outputs)
+    made.inputs[1].datatype = count_type
+    made.raw_input_contents[1] = np.int64(sizes[-1]).tobytes()[: int(count_type[3:]) // 8]
+    decoded = decode_sample_request(fps.parse_fps_request(whole(made), LIMITS))
     samples = Samples(np.array([1, 4], np.int32), np.array([0.5, 2.5], np.float32))
     answer = fps.serialize_fps_response(made, 0.0, decoded, Outcome(samples, 0, 0))
     assert (answer.model_name, answer.model_version, answer.id) == ("fps", "1", "7")

@@ -234,7 +234,7 @@ def whole(sent: pb.SampleRequest) -> SampleMessage:
     return SampleMessage(sent, None, sent.ByteSize())
 
 
-def test_a_packed_cloud_stands_beside_no_points():
+def test_a_packed_cloud_excludes_points():
     both = request(cloud(), points=tensor(np.zeros((6, 3), np.float32)))
     with pytest.raises(InvalidRequestError, match="nothing beside points"):
         parse_sample_request(whole(both), LIMITS)
@@ -254,7 +254,7 @@ def test_rows_of_an_organized_cloud_count_whether_finite_or_not():
 
 
 @pytest.mark.parametrize(("dtype", "row"), [("int8", 8 + 12), ("int32", 8 + 24)])
-def test_a_response_is_no_larger_than_said(dtype, row):
+def test_a_response_is_no_larger_than_predicted(dtype, row):
     """Its coordinates may be wider than what was sent."""
     columns = [np.arange(4).astype(dtype) for _ in range(3)]
     sent = request(packed(columns, "<", before=0), return_points=True)

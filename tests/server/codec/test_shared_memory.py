@@ -102,7 +102,7 @@ def test_other_files_are_not_taken(regions, tmp_path):
         regions.add(file.fileno())
 
 
-def test_beyond_the_limit_of_all_regions_a_caller_is_told_to_wait(regions, made):
+def test_beyond_the_limit_of_all_regions_a_caller_has_to_wait(regions, made):
     name = regions.add(made(3 * SIZE))
     with pytest.raises(OverloadedError, match=f"shares {3 * SIZE} bytes of at most {4 * SIZE}"):
         regions.add(made(2 * SIZE))

@@ -74,12 +74,9 @@ def test_a_wrong_flag_is_named_and_ends_the_program(capsys, flags, said):
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "[::1]:1", "localhost:1", "unix:/run/a"])
-def test_administration_on_this_machine_needs_nothing_else(address):
-    assert parse(["--admin-listen", address]).admin_listen == (address,)
-
-
-def test_administration_beyond_it_needs_tokens_or_client_certificates():
+def test_administration_beyond_this_machine_needs_tokens_or_client_certificates():
+    for address in ("127.0.0.1:1", "[::1]:1", "localhost:1", "unix:/run/a"):
+        assert parse(["--admin-listen", address]).admin_listen == (address,)
     tls = ["--tls-key", "k.pem", "--tls-certificate", "c.pem", "--tls-client-ca", "a.pem"]
     for guard in (["--tokens-file", "t"], tls):
         parse(["--admin-listen", "0.0.0.0:1", *guard])
@@ -169,7 +166,7 @@ def test_settings_cannot_be_changed():
         Settings().device = "cpu"
 
 
-def test_the_default_model_is_loaded_unless_told_otherwise(monkeypatch):
+def test_the_default_model_is_loaded_unless_the_settings_say_otherwise(monkeypatch):
     assert parse([]).encoder == ("default",)
     assert parse(["--encoder", "none"]).encoder == ()
     assert parse(["--encoder", "a=/x", "--encoder", "default"]).encoder == ("a=/x", "default")

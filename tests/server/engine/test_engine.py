@@ -104,7 +104,7 @@ def test_auto_all_is_the_cpu_and_every_gpu(monkeypatch):
     assert [*map(str, devices.resolve_all(["auto:all"]))] == ["cpu"]
 
 
-def test_a_device_that_is_not_there_is_said_with_the_reason():
+def test_a_missing_device_is_an_error_with_the_reason():
     with pytest.raises(DeviceUnavailableError, match="--device cuda:99: torch"):
         devices.resolve("cuda:99")
 

@@ -114,21 +114,21 @@ async def test_a_forced_trim_waits_for_what_is_on_its_way(on_device):
 
 
 async def test_what_runs_out_of_memory_is_cut_and_answered_as_if_it_had_not(on_device, on_cpu):
-    """Beside a batch that is on its way, too."""
-    requests = [clouds(30, 50, 20, with_distances=True), clouds(90), clouds(10, 60)]
+    """While another batch is on its way, too; the first request is cut into clouds."""
+    requests = [clouds(70, 50, 60, with_distances=True), clouds(90), clouds(10, 60)]
     here = on_device(FakeDevice(most_bytes=2048))
-    answers = await asyncio.gather(*(here.engine.run(SampleBatch(requests)) for _ in range(3)))
+    answers = await asyncio.gather(*(here.engine.run(SampleBatch(requests)) for _ in range(2)))
     expected = await on_cpu.run(SampleBatch(requests))
     for answer in answers:
         assert_same(answer, expected)
-    assert here.memory.snapshot.oom_count == 3
+    assert here.memory.snapshot.oom_count == 2
     (refused,) = await here.engine.run(SampleBatch([clouds(400)]))
     assert isinstance(refused, OverloadedError)
     assert not here.device.races
 
 
 async def test_where_memory_is_scarce_one_batch_waits_for_the_other(on_device):
-    """Predicted to fit alone and not beside another, it is neither cut nor refused."""
+    """Predicted to fit alone and not with another, it is neither cut nor refused."""
     small, large = clouds(1000), clouds(100_000)
     here = on_device(total=48 * MIB, bounded=True)
     here.allocator.allocate(40 * MIB)

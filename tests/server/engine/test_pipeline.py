@@ -35,7 +35,7 @@ class Trip:
         assert len(self.device.pinned_sizes) <= MOST_BUFFERS
         assert self.pipeline.in_flight <= DEPTH
         with self.gate.try_exclusive() as entered:
-            assert not (entered and self.device.pending), "a trim could run beside a forward"
+            assert not (entered and self.device.pending), "a trim could run during a forward"
 
     def end(self) -> None:
         self.pipeline.wait(0)

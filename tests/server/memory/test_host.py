@@ -1,4 +1,4 @@
-"""The real heap of this process, and one whose every byte the test decides."""
+"""Allocators: the heap of this process, counters and environment of torch's, the fake one."""
 
 import ctypes
 from concurrent.futures import ProcessPoolExecutor
@@ -7,8 +7,10 @@ from multiprocessing import get_context
 from types import SimpleNamespace
 
 import pytest
+from tests.support.memory.fake_allocator import FakeAllocator
 
-from farpoint_server.memory import host
+from farpoint_server.memory import environment, host
+from farpoint_server.memory.cuda import read_stats
 from farpoint_server.memory.host import Glibc, Heap, HeapUse, UnknownMalloc, machine_headroom
 from farpoint_server.memory.policy import Thresholds, TrimPolicy
 from farpoint_server.memory.snapshot import Headroom, Reason, Stats
@@ -79,7 +81,7 @@ def check_freed_memory():
 
 @real_heap
 def test_freed_memory_is_releasable_and_a_trim_gives_it_back():
-    """In a process of its own, in which nobody else maps or unmaps memory meanwhile."""
+    """In a process of its own, in which no other thread maps or unmaps memory meanwhile."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         pool.submit(check_freed_memory).result()
 
@@ -183,3 +185,79 @@ def test_an_operator_with_an_opinion_is_left_alone(name):
     library = Library()
     assert Glibc(library).set_options({name: "1"}) == {}
     assert not library.given
+
+
+DEVICE = {
+    "allocated_bytes.all.current": 100,
+    "reserved_bytes.all.current": 1000,
+    "active_bytes.all.current": 150,
+    "inactive_split_bytes.all.current": 250,
+    "segment.all.current": 7,
+    "num_alloc_retries": 1,
+    "num_ooms": 2,
+    "num_device_free": 3,
+    "num_sync_all_streams": 4,
+}
+HOST = {"allocated_bytes.current": 64, "active_bytes.current": 16}
+
+
+def test_native_segments_release_what_is_neither_active_nor_split():
+    stats = read_stats(DEVICE, HOST, expandable=False)
+    assert (stats.idle, stats.releasable, stats.fragmentation) == (900, 600, 0.25)
+    assert (stats.host_reserved, stats.host_releasable) == (64, 48)
+    assert (stats.segments, stats.retries, stats.ooms) == (7, 1, 2)
+    assert (stats.device_frees, stats.stream_syncs) == (3, 4)
+
+
+def test_expandable_segments_release_all_that_is_idle():
+    stats = read_stats(DEVICE, HOST, expandable=True)
+    assert (stats.releasable, stats.split, stats.fragmentation) == (900, 0, 0)
+
+
+def test_missing_keys_count_as_zero_and_the_heap_as_host_memory():
+    assert read_stats({}, {}, expandable=False) == Stats()
+    assert read_stats({}, HOST, expandable=False, heap_releasable=1000).host_releasable == 1048
+
+
+NEW, OLD = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
+
+
+def test_what_is_chosen_is_one_variable():
+    environ = {"PATH": "/bin"}
+    value = environment.settle(environ, expandable=False)
+    assert environ == {"PATH": "/bin", NEW: value}
+    options = environment.parse(value)
+    assert not environment.is_expandable(options)
+    assert not options.keys() & environment.FORBIDDEN.keys()
+
+
+@pytest.mark.parametrize("name", [NEW, OLD])
+def test_the_operator_wins_under_either_name(name):
+    environ = {name: "roundup_power2_divisions:[256:1,>:4], expandable_segments:True"}
+    options = environment.parse(environment.settle(environ, expandable=False))
+    assert list(environ) == [NEW]
+    assert options["roundup_power2_divisions"] == "[256:1,>:4]"
+    assert environment.is_expandable(options)
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({NEW: "a:1", OLD: "b:1"}, f"set {NEW} alone, got {NEW} and {OLD}"),
+        ({OLD: "max_split_size_mb:64"}, f"{OLD}: leave max_split_size_mb unset"),
+        ({NEW: "x:1,garbage_collection_threshold:0.8"}, "garbage_collection_threshold"),
+        ({NEW: "backend:cudaMallocAsync"}, "leave backend native"),
+    ],
+)
+def test_what_the_promise_cannot_stand_is_refused(environ, said):
+    with pytest.raises(environment.AllocatorOptionError, match=said):
+        environment.settle(environ, expandable=False)
+
+
+def test_a_trim_in_flight_or_in_capture_is_an_error():
+    allocator = FakeAllocator(1 << 30)
+    with allocator.forward(), pytest.raises(RuntimeError, match="in flight"):
+        allocator.trim()
+    allocator.in_capture = True
+    with pytest.raises(RuntimeError, match="captured"):
+        allocator.trim()

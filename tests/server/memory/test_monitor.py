@@ -39,11 +39,11 @@ class Engine:
 async def world():
     engine = Engine()
     world = SimpleNamespace(
-        engine=engine, simulation=engine.simulation, told=[], reported=[], waiting=0
+        engine=engine, simulation=engine.simulation, published=[], reported=[], waiting=0
     )
 
     async def on_health(healthy: bool) -> None:
-        world.told.append(healthy)
+        world.published.append(healthy)
 
     world.on_health = on_health
 
@@ -51,7 +51,7 @@ async def world():
         world.reported.append({"event": event, **fields})
 
     world.monitor = MemoryMonitor(
-        [engine], lambda: world.waiting, lambda *told: world.on_health(*told), report, POLL_S
+        [engine], lambda: world.waiting, lambda healthy: world.on_health(healthy), report, POLL_S
     )
     yield world
     await world.monitor.stop()
@@ -65,7 +65,7 @@ async def until(condition: Callable[[], object]) -> None:
     await asyncio.wait_for(wait(), 30)
 
 
-async def test_an_idle_server_is_trimmed_though_nobody_asks_for_anything(world):
+async def test_an_idle_server_is_trimmed_without_any_request(world):
     world.simulation.run(one("a", 900))
     world.monitor.start()
     world.simulation.clock.now += 31
@@ -90,13 +90,13 @@ async def test_health_follows_the_manager_and_returns_after_a_trim(world):
     for number in range(3):
         world.simulation.allocator.fail_at = {world.simulation.allocator.allocations + 1}
         world.simulation.run(one(str(number), 1))
-    await until(lambda: world.told == [False])
+    await until(lambda: world.published == [False])
     world.simulation.clock.now += 11
-    await until(lambda: world.told == [False, True])
+    await until(lambda: world.published == [False, True])
     assert world.reported == []
 
 
-async def test_a_lost_device_is_told_once_and_for_good(world):
+async def test_a_lost_device_is_published_once_and_for_good(world):
     def fail() -> None:
         raise torch.AcceleratorError("CUDA error: unspecified launch failure")
 
@@ -105,7 +105,7 @@ async def test_a_lost_device_is_told_once_and_for_good(world):
     with pytest.raises(DeviceLost):
         world.simulation.run(one("a", 1))
     assert await asyncio.wait_for(world.monitor.lost(), 30) == "device failed"
-    assert world.told == [False]
+    assert world.published == [False]
     assert await world.monitor.trim(world.engine, force=False) is None
 
 
@@ -118,45 +118,45 @@ async def test_a_poll_that_fails_is_reported_and_the_next_one_trims(world):
     await until(lambda: world.simulation.trims("idle"))
     (reported,) = world.reported
     assert (reported["device"], reported["exc_info"]) == ("fake:0", error)
-    assert world.told == []
+    assert world.published == []
 
 
 async def test_a_monitor_whose_polls_keep_failing_gives_up_and_is_not_healthy(world):
     world.engine.errors = [RuntimeError(f"bug {number}") for number in range(1000)]
     world.monitor.start()
     assert await asyncio.wait_for(world.monitor.lost(), 30) == "memory monitor failed"
-    assert world.told == [False]
+    assert world.published == [False]
     assert len(world.reported) == monitor.MAX_FAILURES
     assert not world.engine.memory.is_lost
 
 
-async def test_failures_with_a_good_poll_between_them_are_forgiven(world):
+async def test_failures_with_a_good_poll_between_them_change_nothing(world):
     world.monitor.start()
     for _ in range(monitor.MAX_FAILURES + 5):
         world.engine.errors = [RuntimeError("now and then")]
         reports, taken = len(world.reported), world.engine.memory.snapshot
         await until(lambda reports=reports: len(world.reported) > reports)
         await until(lambda taken=taken: world.engine.memory.snapshot is not taken)
-    assert world.told == []
+    assert world.published == []
 
 
-async def test_a_lost_device_is_told_though_health_cannot_be(world):
+async def test_a_lost_device_ends_the_server_when_health_cannot_be_published(world):
     async def fail(_healthy: bool) -> None:
-        raise RuntimeError("nobody listens")
+        raise RuntimeError("no listener")
 
     world.on_health = fail
     world.engine.errors = [torch.AcceleratorError("CUDA error: unspecified launch failure")]
     world.monitor.start()
     assert await asyncio.wait_for(world.monitor.lost(), 30) == "device failed"
-    assert world.reported[-1]["exc_info"].args == ("nobody listens",)
+    assert world.reported[-1]["exc_info"].args == ("no listener",)
 
 
 async def test_a_server_is_lost_only_with_its_last_device():
     engines = [Engine(), Engine()]
-    told = []
+    published = []
 
     async def on_health(healthy: bool) -> None:
-        told.append(healthy)
+        published.append(healthy)
 
     both = MemoryMonitor(engines, lambda: 0, on_health, poll_s=POLL_S)
     both.start()
@@ -165,8 +165,8 @@ async def test_a_server_is_lost_only_with_its_last_device():
     await until(lambda: engines[0].memory.is_lost)
     calls = engines[1].calls
     await until(lambda: engines[1].calls > calls + 3)
-    assert (lost.done(), told) == (False, [])
+    assert (lost.done(), published) == (False, [])
     engines[1].errors.append(torch.AcceleratorError("CUDA error: gone"))
     assert await asyncio.wait_for(lost, 30) == "device failed"
-    assert told == [False]
+    assert published == [False]
     await both.stop()

@@ -9,7 +9,6 @@ from tests.support.memory.simulation import GIB, MIB, Request, Simulation, one
 from farpoint_server.memory.oom import (
     DeviceLost,
     OutOfMemory,
-    TooLarge,
     is_out_of_memory,
     is_sticky,
 )
@@ -19,7 +18,7 @@ ALLOCATIONS = 5
 
 
 @pytest.mark.parametrize("number", range(1, ALLOCATIONS + 1))
-def test_one_failed_allocation_fails_nobody_and_leaves_nothing_behind(number):
+def test_one_failed_allocation_fails_no_request_and_leaves_nothing_behind(number):
     simulation = Simulation()
     simulation.allocator.fail_at = {number}
     gc.disable()
@@ -32,15 +31,15 @@ def test_one_failed_allocation_fails_nobody_and_leaves_nothing_behind(number):
     assert simulation.manager.snapshot.oom_count == 1
 
 
-@pytest.mark.parametrize("guilty", range(len(BATCH)))
-def test_the_request_that_never_fits_fails_alone(guilty):
+@pytest.mark.parametrize("bad", range(len(BATCH)))
+def test_the_request_that_never_fits_fails_alone(bad):
     simulation = Simulation(total=GIB)
     batch = list(BATCH)
-    batch[guilty] = Request("guilty", (2 * GIB,))
+    batch[bad] = Request("bad", (2 * GIB,))
     answers = simulation.run(*batch)
-    assert isinstance(answers[guilty], OutOfMemory)
-    others = [answer for i, answer in enumerate(answers) if i != guilty]
-    assert others == [request.name for i, request in enumerate(BATCH) if i != guilty]
+    assert isinstance(answers[bad], OutOfMemory)
+    others = [answer for i, answer in enumerate(answers) if i != bad]
+    assert others == [request.name for i, request in enumerate(BATCH) if i != bad]
     assert not simulation.tensors
 
 
@@ -96,13 +95,6 @@ def test_a_sticky_error_loses_the_device_for_good():
     assert simulation.trims("request", *("idle", "hard")) == []
 
 
-def test_work_that_can_never_fit_is_said_to_be_so():
-    simulation = Simulation(total=4 * GIB, limit=GIB, bounded=True)
-    simulation.manager.check(GIB)
-    with pytest.raises(TooLarge, match=f"can give {GIB} at most"):
-        simulation.manager.check(GIB + 1)
-
-
 def test_a_batch_is_cut_where_it_would_take_more_than_half_of_what_is_there():
     simulation = Simulation(total=1000 * MIB, bounded=True)
     sizes = []
@@ -148,22 +140,20 @@ def test_a_request_of_many_clouds_is_cut_where_it_is_predicted_not_to_fit():
     assert simulation.manager.snapshot.refused == 1
 
 
+@pytest.mark.parametrize(
+    ("error", "ran_out", "sticky"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), True, False),
+        (MemoryError(), True, False),
+        (torch.AcceleratorError("CUDA error: an illegal memory access"), False, True),
+        (RuntimeError("shape"), False, False),
+    ],
+)
+def test_running_out_is_recognized_and_not_sticky(error, ran_out, sticky):
+    assert (is_out_of_memory(error), is_sticky(error)) == (ran_out, sticky)
+
+
 def test_torch_running_out_of_host_memory_is_recognized():
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 55)
-    assert is_out_of_memory(caught.value)
-    assert not is_sticky(caught.value)
-
-
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError()])
-def test_running_out_is_not_sticky(error):
-    assert is_out_of_memory(error)
-    assert not is_sticky(error)
-
-
-def test_an_illegal_address_is_sticky_and_a_bug_is_neither():
-    lost = torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
-    assert is_sticky(lost)
-    assert not is_out_of_memory(lost)
-    assert not is_sticky(RuntimeError("shape"))
-    assert not is_out_of_memory(RuntimeError("shape"))
+    assert (is_out_of_memory(caught.value), is_sticky(caught.value)) == (True, False)

@@ -1,19 +1,26 @@
-"""When the policy trims: each threshold at its bound, and what it remembers of a trim."""
+"""Trims at the thresholds of the policy, and memory that a device can give to a batch."""
 
 from dataclasses import asdict
 
 import pytest
+import torch
+from tests.support.memory.fake_allocator import MIB, FakeAllocator
+from tests.support.memory.simulation import Clock
 
+from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.manager import manager_of
+from farpoint_server.memory.oom import Budget, TooLarge
 from farpoint_server.memory.policy import (
     CPU_THRESHOLDS,
     CUDA_THRESHOLDS,
     OomTracker,
+    Options,
     Thresholds,
     TrimPolicy,
 )
 from farpoint_server.memory.snapshot import Headroom, Reason, Stats
 
-MIB, GIB = 1 << 20, 1 << 30
+GIB = 1 << 30
 # Round numbers, so that each bound can be met exactly.
 ROUND = Thresholds(hard_bytes=100, hard_share=0.0, idle_s=30.0, interval_s=10.0, min_trim_bytes=64)
 FULL, FREE = Headroom(50, 10_000), Headroom(5000, 10_000)
@@ -135,3 +142,102 @@ def test_three_times_out_of_memory_within_a_minute_are_unhealthy(times, unhealth
     assert tracker.is_unhealthy == unhealthy
     tracker.after_trim(has_headroom=True)
     assert not tracker.is_unhealthy
+
+
+def device_of(others: int = 0, allocated: int = 0, cached: int = 0) -> FakeAllocator:
+    """A device of 1000 MiB, of which so many MiB are held by others, in use and cached."""
+    device = FakeAllocator(1000 * MIB, others * MIB)
+    blocks = [device.allocate(size * MIB) for size in (allocated, cached) if size]
+    if cached:
+        device.free(blocks[-1])
+    return device
+
+
+def budget_of(
+    device: FakeAllocator, clock: Clock | None = None, limit: int | None = None, reserve: int = 0
+) -> Budget:
+    return Budget(device, limit and limit * MIB, reserve * MIB, clock or Clock())
+
+
+def scarce() -> FakeAllocator:
+    """500 MiB are cached and 400 MiB free, so that more than 500 MiB need both."""
+    return device_of(allocated=100, cached=500)
+
+
+@pytest.mark.parametrize(
+    ("limit", "reserve", "allocated", "capacity"),
+    [
+        (None, 0, 0, 1000),
+        (None, 100, 0, 900),
+        (500, 100, 0, 500),
+        (950, 100, 0, 900),
+        (500, 0, 200, 300),
+        (500, 0, 600, 0),
+    ],
+)
+def test_a_request_must_fit_what_the_device_can_give_at_best(limit, reserve, allocated, capacity):
+    budget = budget_of(device_of(allocated=allocated), limit=limit, reserve=reserve)
+    budget.check(capacity * MIB)
+    with pytest.raises(TooLarge, match=rf"fake:0, which can give {capacity * MIB} at most"):
+        budget.check(capacity * MIB + 1)
+
+
+def test_the_room_is_looked_at_again_when_it_is_a_second_old():
+    device, clock = device_of(others=100), Clock()
+    budget = budget_of(device, clock)
+    device.others = 500 * MIB
+    clock.now += 0.9
+    assert budget.headroom(Stats()).free == 900 * MIB
+    clock.now += 0.1
+    assert budget.headroom(Stats()).free == 500 * MIB
+    device.others = 600 * MIB
+    assert budget.headroom(Stats()).free == 500 * MIB
+    assert budget.headroom(Stats(), max_age_s=0).free == 400 * MIB
+
+
+@pytest.mark.parametrize(("reserved", "free"), [(80, 870), (20, 930), (2000, 0)])
+def test_between_looks_what_this_process_takes_and_gives_back_is_counted(reserved, free):
+    budget = budget_of(device_of(others=50, allocated=50))
+    assert budget.headroom(Stats(reserved=reserved * MIB)).free == free * MIB
+
+
+@pytest.mark.parametrize(
+    ("needed", "begins", "trims"),
+    [(500 * MIB, True, 0), (500 * MIB + 1, True, 1), (900 * MIB, True, 1), (901 * MIB, False, 1)],
+)
+def test_a_batch_that_needs_both_cache_and_free_memory_trims_first(needed, begins, trims):
+    device = scarce()
+    assert budget_of(device).may_begin(needed, device.trim) == begins
+    assert device.trims == trims
+
+
+def test_the_device_is_looked_at_again_before_a_trim_and_after_it():
+    device = scarce()
+    budget = budget_of(device)
+    device.total += 400 * MIB  # others have left
+    assert budget.may_begin(600 * MIB, pytest.fail)
+    device = scarce()
+
+    def trim() -> None:
+        device.trim()
+        device.others = 350 * MIB  # they took what came back
+
+    assert not budget_of(device).may_begin(600 * MIB, trim)
+
+
+@pytest.mark.parametrize(
+    ("limit", "sharers", "expected"), [(None, 1, None), (None, 3, None), (3, 1, 3), (3, 3, 1)]
+)
+def test_processes_that_share_a_cpu_divide_its_limit_and_refuse_nothing_without_one(
+    limit, sharers, expected
+):
+    options = Options(limit_bytes=limit and limit << 30, reserve_bytes=1 << 50)
+    manager = manager_of(torch.device("cpu"), options, Gate(), sharers=sharers)
+    assert manager.snapshot.limit == (expected and expected << 30)
+    assert manager.bounded == (limit is not None)
+    if limit is None:
+        manager.check(1 << 60)
+    else:  # the reserve is a GPU's
+        manager.check(1 << 20)
+        with pytest.raises(TooLarge):
+            manager.check(expected << 30)

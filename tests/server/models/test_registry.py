@@ -69,17 +69,26 @@ async def batcher(engine):
     await batcher.stop()
 
 
-async def test_a_model_is_ready_only_once_it_is_warm(registry, health, path, monkeypatch):
-    may_warm_up = threading.Event()
-    warming_up = threading.Event()
+@pytest.fixture
+def before_warm_up(monkeypatch):
+    """Has a function run before each model is warmed up."""
     warm_up = module.WarmUp.run
 
-    def late(*arguments):
+    def use(before):
+        monkeypatch.setattr(module.WarmUp, "run", lambda *args: (before(), warm_up(*args))[1])
+
+    return use
+
+
+async def test_a_model_is_ready_only_once_it_is_warm(registry, health, path, before_warm_up):
+    may_warm_up = threading.Event()
+    warming_up = threading.Event()
+
+    def wait():
         warming_up.set()
         assert may_warm_up.wait(10)
-        return warm_up(*arguments)
 
-    monkeypatch.setattr(module.WarmUp, "run", late)
+    before_warm_up(wait)
     loading = asyncio.create_task(registry.load("tiny", path))
     assert await asyncio.to_thread(warming_up.wait, 10)
     assert not registry.models
@@ -114,25 +123,22 @@ async def test_a_wrong_file_of_the_settings_keeps_the_server_from_starting(regis
         await registry.load_all([f"a={tmp_path / 'a'}"])
 
 
-async def test_a_device_without_memory_for_a_model_is_overloaded(registry, path, monkeypatch):
-    def run_out(*_):
+async def test_a_device_without_memory_for_a_model_is_overloaded(registry, path, before_warm_up):
+    def run_out():
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(module.WarmUp, "run", run_out)
+    before_warm_up(run_out)
     with pytest.raises(OverloadedError):
         await registry.load("tiny", path)
     assert not registry.models
 
 
-async def test_no_engine_is_trimmed_while_a_model_is_warmed_up(registry, engine, path, monkeypatch):
-    warm_up, seen = module.WarmUp.run, []
-
-    def watched(*arguments):
-        # As a manager of another engine does, which shares the gate.
-        seen.append(engine.memory.trim_if_idle(0))
-        return warm_up(*arguments)
-
-    monkeypatch.setattr(module.WarmUp, "run", watched)
+async def test_no_engine_is_trimmed_while_a_model_is_warmed_up(
+    registry, engine, path, before_warm_up
+):
+    """As a manager of another engine would, which shares the gate."""
+    seen = []
+    before_warm_up(lambda: seen.append(engine.memory.trim_if_idle(0)))
     await registry.load("tiny", path)
     assert seen == [None]
 

@@ -1,4 +1,4 @@
-"""Metrics of calls, batches and memory."""
+"""Metrics of calls, batches and memory; /metrics, /healthz and /readyz."""
 
 import asyncio
 import re
@@ -7,10 +7,13 @@ import grpc
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.applications import Starlette
+from tests.support.rpc import METHOD, serving
+from tests.support.servers.asgi import ask
 
 from farpoint_server import errors
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
-from farpoint_server.observability.http import MergedMetrics
+from farpoint_server.observability.http import MergedMetrics, routes
 from farpoint_server.observability.metrics import (
     CallMetrics,
     Instruments,
@@ -21,7 +24,7 @@ from farpoint_server.request_context import bind
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
 
-RPC = "farpoint.test.Service/Method"
+RPC = METHOD.removeprefix("/")
 
 
 @pytest.fixture
@@ -32,23 +35,13 @@ def registry():
 @pytest.fixture
 async def call(registry):
     """Calls a method that is the given coroutine function."""
-    servers = []
-    meter = CallMetrics(Instruments(registry))
+    interceptor = RequestInterceptor(InFlight(), CallMetrics(Instruments(registry)))
 
-    async def call(behavior, **options):
-        server = grpc.aio.server(interceptors=[RequestInterceptor(InFlight(), meter)])
-        handler = grpc.unary_unary_rpc_method_handler(behavior)
-        service = grpc.method_handlers_generic_handler("farpoint.test.Service", {"Method": handler})
-        server.add_generic_rpc_handlers((service,))
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        servers.append(server)
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            return await channel.unary_unary(f"/{RPC}")(b"", **options)
+    async def call(behavior):
+        async with serving(behavior, interceptor) as channel:
+            return await channel.unary_unary(METHOD)(b"")
 
-    yield call
-    for server in servers:
-        await server.stop(None)
+    return call
 
 
 async def is_counted(registry, code):
@@ -178,3 +171,55 @@ def test_each_series_is_there_for_each_process_and_each_family_once():
     assert values["seconds_sum", one] == 1.5
     assert values["alone", one] == 5
     assert ("alone", zero) not in values
+
+
+class Others:
+    """Other processes, which serve if `health` says so."""
+
+    def __init__(self, health):
+        self._health = health
+
+    async def metrics(self):
+        return None
+
+    async def serve(self):
+        return self._health["others"]
+
+
+@pytest.fixture
+def health():
+    return {"serving": True, "others": False}
+
+
+@pytest.fixture
+def get(health):
+    registry = CollectorRegistry()
+    Counter("farpoint_test", "A test.", registry=registry).inc(3)
+    app = Starlette(routes=routes(registry, lambda: health["serving"], Others(health)))
+
+    async def get(path):
+        answer = await ask(app, path)
+        return answer.status, answer.body.decode()
+
+    return get
+
+
+async def test_metrics_are_what_prometheus_reads(get):
+    status, text = await get("/metrics")
+    samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
+    assert status == 200
+    assert ("farpoint_test_total", 3.0) in [(sample.name, sample.value) for sample in samples]
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+async def test_health_follows_the_server(get, health, path):
+    assert await get(path) == (200, "SERVING\n")
+    health["serving"] = False
+    assert await get(path) == (503, "NOT_SERVING\n")
+    health["others"] = True
+    assert await get(path) == (200, "SERVING\n")
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics/x", "/../etc/passwd"])
+async def test_there_is_nothing_else(get, path):
+    assert (await get(path))[0] == 404

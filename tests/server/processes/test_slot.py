@@ -60,7 +60,7 @@ def test_limits_of_memory_are_shared_out_and_one_large_request_stays_possible():
     assert share(whole, 1) is whole
 
 
-def test_a_process_is_told_its_place_and_settings_once(tmp_path, monkeypatch):
+def test_a_process_reads_its_slot_and_settings_once(tmp_path, monkeypatch):
     file = tmp_path / "farpoint.yaml"
     file.write_text("batch_points: 5\n")
     given = Settings(config=file, device=("cpu", "cuda:1"), tls_key=None, encoder=())

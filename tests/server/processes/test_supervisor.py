@@ -1,8 +1,10 @@
-"""The supervisor with stand-ins for server processes, which do what a file says at each start."""
+"""The supervisor with stand-ins for server processes, and the link of a process to it."""
 
 import asyncio
+import json
 import os
 import signal
+import socket
 import sys
 import tempfile
 from contextlib import asynccontextmanager
@@ -12,7 +14,7 @@ from structlog.testing import capture_logs
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.processes import child, supervisor
-from farpoint_server.processes.child import drain_limit_s
+from farpoint_server.processes.child import Link, drain_limit_s
 from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.supervisor import Supervisor, private_folder
 
@@ -112,14 +114,14 @@ async def test_all_begin_together_and_a_signal_ends_all(run):
         assert await running == 0
 
 
-async def test_a_process_that_left_calls_unanswered_is_told_by_the_exit_status(run):
+async def test_the_exit_status_shows_that_a_process_left_calls_unanswered(run):
     async with run("serve", "unanswered") as (running, log):
         await wait_for(log, "ready")
         os.kill(os.getpid(), signal.SIGINT)
         assert await running == 1
 
 
-async def test_a_process_that_is_ill_for_a_moment_stays(run):
+async def test_a_process_that_is_unhealthy_for_a_moment_stays(run):
     async with run("serve", "sick-3") as (running, log):
         await wait_for(log, "ready")
         await asyncio.wait((running,), timeout=1)
@@ -245,12 +247,6 @@ def test_folders_of_supervisors_that_were_killed_are_removed(tmp_path, monkeypat
     assert [*tmp_path.iterdir()] == [other]
 
 
-async def test_one_failed_start_is_no_reason_to_give_up(run):
-    async with run("serve", "dies exit1 exit1 serve") as (running, log):
-        await wait_for(log, "process ready", 2, process=1)
-        assert not running.done()
-
-
 async def test_a_system_without_room_for_a_process_is_a_failed_start(run, monkeypatch):
     async def no_room(*_, **__):
         raise OSError("Resource temporarily unavailable")
@@ -260,3 +256,53 @@ async def test_a_system_without_room_for_a_process_is_a_failed_start(run, monkey
         assert await running == 1
         (line,) = await wait_for(log, "process not started", process=0)
         assert line["reason"] == "Resource temporarily unavailable"
+
+
+@pytest.fixture
+def link(monkeypatch):
+    """A link of a process that is healthy while `serving` holds something, and its other end."""
+    monkeypatch.setattr(child, "BEAT_S", 0.01)
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    serving = [True]
+    link = Link(theirs.detach(), lambda: bool(serving))
+    yield link, ours, serving
+    ours.close()
+    link._socket.close()  # which a process leaves to its end
+
+
+async def test_beats_say_that_the_process_lives_that_its_loop_runs_and_how_it_is(link):
+    process, ours, serving = link
+    reader, writer = await asyncio.open_connection(sock=ours)
+    process.start()
+    seen = []
+    while len(seen) < 8 or serving:
+        seen.append(json.loads(await asyncio.wait_for(reader.readline(), 60)))
+        if {"event": "beat", "serving": True} in seen:
+            serving.clear()
+    while seen[-1] != {"event": "beat", "serving": False}:
+        seen.append(json.loads(await asyncio.wait_for(reader.readline(), 60)))
+    assert {"event": "alive"} in seen
+    writer.close()
+
+
+async def test_a_warm_process_begins_with_a_byte_and_then_says_what_it_is(link):
+    process, ours, _ = link
+    waiting = asyncio.ensure_future(process.warm())
+    await asyncio.wait((waiting,), timeout=0.05)
+    assert not waiting.done()
+    assert ours.recv(100) == b'{"event": "warm"}\n'
+    ours.send(b"\n")
+    await asyncio.wait_for(waiting, 60)
+    process.ready({"device": "cpu"})
+    assert json.loads(ours.recv(100)) == {
+        **{"event": "ready", "fields": {"device": "cpu"}, "pid": os.getpid()}
+    }
+
+
+def test_a_supervisor_that_does_not_read_or_is_gone_holds_up_nothing(link):
+    process, ours, _ = link
+    for _ in range(100):
+        process.ready({"text": "x" * 10_000})
+    ours.close()
+    process.ready({})

@@ -75,29 +75,42 @@ async def test_a_caller_alone_may_fill_the_server():
 
 
 @pytest.mark.parametrize(
-    ("points", "size", "said"),
+    ("max_bytes", "held", "by_another", "asked", "message"),
     [
-        (4, 1, "holds 2 points of its share of 5 beside others; no room for 4"),
-        (1, 500, "holds 20 bytes of its share of 500 beside others; no room for 500"),
+        (1000, (2, 20), (1, 10), (4, 1), "holds 2 points of its share of 5 beside others; no"),
+        (1000, (2, 20), (1, 10), (1, 500), "holds 20 bytes of its share of 500 beside others; no"),
+        (1000, (2, 20), (1, 10), (3, 1), None),
+        # One request is always within the share.
+        (1000, None, (1, 10), (9, 900), None),
+        # A share of one byte is full with it.
+        (2, (5, 0), (1, 1), (1, 1), "share"),
+        (2, (0, 1), (1, 1), (1, 1), "share"),
+        # Of what it holds none, it may have more than the share.
+        (1000, (0, 1), (1, 1), (9, 1), None),
+        (1000, (1, 0), (1, 1), (1, 900), None),
     ],
 )
-async def test_while_others_call_a_caller_has_its_share_and_no_more(points, size, said):
-    admission = make(caller_share=0.5, retry_ms=70)
-    hold(admission, "a", 2, 20)
-    hold(admission, "b", 1, 10)
-    with pytest.raises(CallerShareError, match=said) as caught:
-        hold(admission, "a", points, size)
+async def test_while_others_call_a_caller_has_its_share_and_no_more(
+    max_bytes, held, by_another, asked, message
+):
+    admission = make(caller_share=0.5, retry_ms=70, max_bytes=max_bytes)
+    hold(admission, "b", *by_another)
+    if held is not None:
+        hold(admission, "a", *held)
+    before = admission.points, admission.bytes
+    if message is None:
+        hold(admission, "a", *asked)
+        assert (admission.points, admission.bytes) == tuple(
+            map(sum, zip(before, asked, strict=True))
+        )
+        return
+    with pytest.raises(CallerShareError, match=message) as caught:
+        hold(admission, "a", *asked)
     assert (caught.value.retry_ms, reason_of(caught.value)) == (70, "caller_share")
-    assert (admission.points, admission.bytes) == (3, 30)
-    hold(admission, "a", 3, 1)
-    hold(admission, "b", 4, 490)
-
-
-async def test_one_request_is_always_within_the_share():
-    admission = make(caller_share=0.1)
-    hold(admission, "a", 1, 10)
-    hold(admission, "b", 9, 900)
-    assert admission.points == 10
+    assert (admission.points, admission.bytes) == before
+    if max_bytes == 2:  # its share is full, which is known before a message is received
+        with called_by("a"), pytest.raises(CallerShareError):
+            admission.check_headroom()
 
 
 async def test_when_the_others_have_left_the_share_is_over():
@@ -158,27 +171,6 @@ async def test_a_request_that_grows_alone_may_go_beyond_the_share_and_leaves_not
         growing = admission.reserve(3, 30)
     with growing, pytest.raises(CallerShareError):
         growing.add(points, size)
-
-
-@pytest.mark.parametrize(
-    "ask", [lambda admission: hold(admission, "a", 1, 1), Admission.check_headroom]
-)
-@pytest.mark.parametrize("held", [(1, 0), (0, 1)])
-async def test_one_point_or_byte_is_something_held(held, ask):
-    admission = Admission(10, 10, 1, caller_share=0.1)
-    hold(admission, "b", 1, 1)
-    hold(admission, "a", *held)
-    with called_by("a"), pytest.raises(CallerShareError):
-        ask(admission)
-
-
-@pytest.mark.parametrize(("held", "asked"), [((0, 1), (9, 1)), ((1, 0), (1, 900))])
-async def test_who_holds_none_of_a_kind_may_ask_for_more_of_it_than_the_share(held, asked):
-    admission = make(caller_share=0.5)
-    hold(admission, "b", 1, 1)
-    hold(admission, "a", *held)
-    hold(admission, "a", *asked)
-    assert admission.points == 1 + held[0] + asked[0]
 
 
 async def test_an_answer_counts_and_is_never_refused():

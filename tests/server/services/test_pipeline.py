@@ -55,7 +55,7 @@ def pipeline(
     return Pipeline(LIMITS, admission, None, FirstRows(), engines, threads)
 
 
-async def test_what_is_wrong_is_told_so_also_where_there_is_no_room():
+async def test_a_wrong_request_is_invalid_also_where_there_is_no_room():
     full = pipeline(max_points=0)
     with pytest.raises(InvalidRequestError):
         parse_sample_request(message(3, 4), full.limits)

@@ -23,11 +23,6 @@ async def test_every_watcher_sees_every_change_also_after_another_left():
     assert (await asyncio.wait_for(next_status, 30)).status == SERVING
 
 
-async def test_an_unknown_service_can_be_watched():
-    watch = Health([]).Watch(health_pb2.HealthCheckRequest(service="later"), None)
-    assert (await anext(watch)).status == SERVICE_UNKNOWN
-
-
 async def test_reports_of_those_who_cannot_wait_are_all_heard():
     health = Health([])
     await health.set_all(serving=True)

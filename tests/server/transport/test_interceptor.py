@@ -1,23 +1,26 @@
 """Each call is accepted, counted, logged once, and ends with the status of its error."""
 
 import asyncio
-from contextlib import asynccontextmanager
+import gc
+import weakref
 from types import SimpleNamespace
+from unittest.mock import AsyncMock, Mock
 
 import grpc
 import pytest
 import structlog
 from structlog.testing import capture_logs
-from tests.support.rpc import AbortError, CallContext, intercept
+from tests.support.rpc import METHOD, AbortError, CallContext, intercept, serving
 
+from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_server import request_context
-from farpoint_server.errors import OverloadedError, TooManyCallsError
+from farpoint_server.codec.tensors import RequestLimits
+from farpoint_server.errors import InvalidRequestError, OverloadedError, TooManyCallsError
 from farpoint_server.scheduling.admission import Admission
+from farpoint_server.services.stream import SampleStream
 from farpoint_server.transport import interceptor as module
 from farpoint_server.transport.interceptor import RequestInterceptor, log_end, request_id_of
 from farpoint_server.transport.limits import WATCHES, CallLimits, InFlight, Outgoing
-
-METHOD = "/farpoint.test.Service/Method"
 
 
 async def fail(request, context):  # noqa: ARG001
@@ -40,22 +43,12 @@ async def in_flight():
 @pytest.fixture
 async def call(in_flight):
     """Calls a method that is the given coroutine function."""
-    servers = []
 
     async def call(behavior, **options):
-        handler = grpc.unary_unary_rpc_method_handler(behavior)
-        server = grpc.aio.server(interceptors=[RequestInterceptor(in_flight)])
-        service = grpc.method_handlers_generic_handler("farpoint.test.Service", {"Method": handler})
-        server.add_generic_rpc_handlers((service,))
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        servers.append(server)
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        async with serving(behavior, RequestInterceptor(in_flight)) as channel:
             return await channel.unary_unary(METHOD)(b"hello", **options)
 
-    yield call
-    for server in servers:
-        await server.stop(None)
+    return call
 
 
 async def test_an_unknown_exception_is_internal_without_its_text_and_logged_once(call):
@@ -84,28 +77,12 @@ async def test_calls_are_counted_until_they_end_however_they_end(call, in_flight
     await asyncio.wait_for(in_flight.drain(), 30)
 
 
-async def test_a_drained_server_is_unavailable(call, in_flight):
-    await in_flight.drain()
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call(echo)
-    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert in_flight.calls == 0
-
-
 async def test_a_method_of_one_server_is_not_one_of_another_behind_the_same_interceptor(in_flight):
     interceptor = RequestInterceptor(in_flight)
     codes = []
-    for method in ("Method", "Other"):
-        server = grpc.aio.server(interceptors=[interceptor])
-        handler = grpc.unary_unary_rpc_method_handler(echo)
-        service = grpc.method_handlers_generic_handler("farpoint.test.Service", {method: handler})
-        server.add_generic_rpc_handlers((service,))
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            call = channel.unary_unary(METHOD)(b"hello")
-            codes.append(await call.code())
-        await server.stop(None)
+    for method in (METHOD, "/farpoint.test.Service/Other"):
+        async with serving(echo, interceptor, method=method) as channel:
+            codes.append(await channel.unary_unary(METHOD)(b"hello").code())
     assert codes == [grpc.StatusCode.OK, grpc.StatusCode.UNIMPLEMENTED]
 
 
@@ -140,7 +117,7 @@ async def test_methods_that_stream_answers_are_guarded_too(in_flight, kind, answ
 
     behavior = answer if answer is write_twice else counted
     with structlog.testing.capture_logs() as log:
-        async with serving(in_flight, kind, behavior) as channel:
+        async with serving(behavior, RequestInterceptor(in_flight), kind=kind) as channel:
             call = getattr(channel, kind)(METHOD)(b"hello" if kind == "unary_stream" else one())
             assert [message async for message in call] == [b"one", b"two"]
             assert len(dict(await call.trailing_metadata())["x-request-id"]) == 32
@@ -152,7 +129,7 @@ async def test_methods_that_stream_answers_are_guarded_too(in_flight, kind, answ
 
 @pytest.mark.parametrize("kind", ["unary_stream", "stream_stream"])
 async def test_an_error_after_the_first_answer_has_its_status(in_flight, kind):
-    async with serving(in_flight, kind, yield_and_fail) as channel:
+    async with serving(yield_and_fail, RequestInterceptor(in_flight), kind=kind) as channel:
         call = getattr(channel, kind)(METHOD)(b"hello" if kind == "unary_stream" else one())
         assert await call.read() == b"one"
         assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -163,27 +140,13 @@ async def one():
     yield b"hello"
 
 
-@asynccontextmanager
-async def serving(in_flight, kind, behavior):
-    """A channel to a server with a method of a kind behind the interceptor."""
-    server = grpc.aio.server(interceptors=[RequestInterceptor(in_flight)])
-    handler = getattr(grpc, f"{kind}_rpc_method_handler")(behavior)
-    service = grpc.method_handlers_generic_handler("farpoint.test.Service", {"Method": handler})
-    server.add_generic_rpc_handlers((service,))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        yield channel
-    await server.stop(None)
-
-
-RPC = "farpoint.test.Service/Method"
+RPC = METHOD.removeprefix("/")
 WATCH = "grpc.health.v1.Health/Watch"
 ID = ("x-request-id", "the-id")
 
 
 class Metrics:
-    """Keeps what it is told."""
+    """Keeps what is reported."""
 
     def __init__(self) -> None:
         self.calls, self.requests, self.refusals = [], [], []
@@ -275,8 +238,8 @@ async def test_a_call_that_fails(clock, metrics, error, code, has_details):
         await call_directly(
             RequestInterceptor(InFlight(), metrics), behavior(clock, error), context
         )
-    said, text, trailers = context.aborted
-    assert (said, trailers["x-request-id"]) == (code, "the-id")
+    status, text, trailers = context.aborted
+    assert (status, trailers["x-request-id"]) == (code, "the-id")
     assert ("grpc-status-details-bin" in trailers) == has_details
     assert "secret" not in text
     assert metrics.calls == [(RPC, code, 1.5)]
@@ -389,7 +352,94 @@ def test_a_request_within_a_call_has_a_line_of_its_own(clock, error):
     assert line.get("error") == ("full" if isinstance(error, OverloadedError) else None)
 
 
-def test_outside_of_a_call_nobody_is_told(clock):  # noqa: ARG001
+def test_outside_of_a_call_only_the_log_has_it(clock):  # noqa: ARG001
     with capture_logs() as log:
         log_end(100.0)
     assert [line["status"] for line in log] == ["OK"]
+
+
+ONE_POINT = sampling_pb2.SampleRequest(
+    points=tensor_pb2.Tensor(data_type=tensor_pb2.DATA_TYPE_FLOAT32, shape=[1, 3], data=bytes(12)),
+    sample_counts=[1],
+)
+
+
+class Message:
+    """The message of the handler; bytes themselves cannot be watched."""
+
+
+async def refuse_message(message):  # noqa: ARG001
+    raise OverloadedError("full", retry_ms=5)
+
+
+async def meet_a_bug(message):
+    raise KeyError(type(message))
+
+
+async def explain(message):
+    try:
+        int(message)
+    except TypeError as error:
+        raise InvalidRequestError("field", "a number", "something else") from error
+
+
+async def wait_for_work_that_fails(message):  # noqa: ARG001
+    work = asyncio.get_running_loop().create_future()
+    work.set_exception(OverloadedError("full", retry_ms=5))
+    await work
+
+
+async def fail_on_another_thread(message):
+    await asyncio.to_thread(int, message)
+
+
+@pytest.fixture
+def without_collector():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize(
+    "fail", [refuse_message, meet_a_bug, explain, wait_for_work_that_fails, fail_on_another_thread]
+)
+@pytest.mark.usefixtures("without_collector")
+async def test_a_failed_call_leaves_nothing_of_its_message(fail):
+    messages = []
+
+    async def behavior(_, context):  # noqa: ARG001
+        message = Message()
+        messages.append(weakref.ref(message))
+        await fail(message)
+
+    interceptor = RequestInterceptor(InFlight())
+    async with serving(behavior, interceptor, kind="stream_unary") as channel:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await channel.unary_unary(METHOD)(b"hello")
+    (message,) = messages
+    assert message() is None
+
+
+@pytest.mark.usefixtures("without_collector")
+async def test_a_failed_request_of_a_stream_leaves_nothing_either():
+    messages = []
+
+    async def answer(*_):
+        message = Message()
+        messages.append(weakref.ref(message))
+        await wait_for_work_that_fails(message)
+
+    request = sampling_pb2.SampleStreamRequest(request=ONE_POINT).SerializeToString()
+    context = AsyncMock(
+        read=AsyncMock(side_effect=[request, grpc.aio.EOF]),
+        invocation_metadata=Mock(return_value=()),
+        time_remaining=Mock(return_value=None),
+    )
+    outgoing = Outgoing(Admission(1, 1, 1))
+    pipeline = Mock(run=answer, limits=RequestLimits(100, 1, 1), regions=None)
+    await SampleStream(context, pipeline, outgoing, 300).run(asyncio.Event())
+    (written,) = context.write.await_args.args
+    assert sampling_pb2.SampleStreamResponse.FromString(written).error.message == "full"
+    (message,) = messages
+    assert message() is None

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import socket
 import weakref
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -86,30 +87,15 @@ def test_refusals_are_one_line_a_second_with_their_number(monkeypatch):
     }
 
 
-class Context:
-    """As gRPC's: it keeps its callbacks after it has called them."""
-
-    def __init__(self) -> None:
-        self.callbacks = []
-
-    def add_done_callback(self, callback) -> None:
-        self.callbacks.append(callback)
-
-    def peer(self) -> str:
-        return "ipv4:10.1.2.3:5000"
-
-
 async def test_a_call_that_has_ended_is_freed_without_the_garbage_collector():
     admission = Admission(10, 100, 1)
     calls = OpenCalls(InFlight(), None, Outgoing(admission))
-    context = Context()
+    context = CallContext()
     gc.disable()
     try:
         calls.accept(context, None).answer(context, b"answer")
         assert admission.bytes == 6
-        for callback in context.callbacks:
-            callback(context)
-        del callback
+        context.end()
         freed = weakref.ref(context)
         del context
         assert freed() is None
@@ -171,13 +157,6 @@ async def test_what_an_answer_counts(answer, size, counts):
     assert admission.bytes == 0
 
 
-class Peer:
-    """The context of a call."""
-
-    def peer(self) -> str:
-        return "ipv4:192.0.2.1:7"
-
-
 @pytest.fixture
 def cut(monkeypatch):
     """Peers whose connections were closed."""
@@ -196,7 +175,7 @@ def clock(monkeypatch):
 async def test_a_response_counts_until_it_ends():
     admission = Admission(1, 100, 1)
     sending = Outgoing(admission)
-    responses = [sending.hold(Peer(), size) for size in (70, 80)]
+    responses = [sending.hold(CallContext(), size) for size in (70, 80)]
     assert admission.bytes == 150  # bytes that are there are never refused
     for response in responses:
         sending.begin(response)
@@ -207,8 +186,8 @@ async def test_a_response_counts_until_it_ends():
 async def test_a_peer_has_the_timeout_and_the_time_that_the_size_takes(cut, clock):
     refusals: list[str] = []
     sending = Outgoing(Admission(1, 1, 1), 10, bytes_per_s=100, count_refusal=refusals.append)
-    sending.begin(sending.hold(Peer(), 500))
-    sending.hold(Peer(), 0)  # made and not given to gRPC yet: it waits for no peer
+    sending.begin(sending.hold(CallContext(), 500))
+    sending.hold(CallContext(), 0)  # made and not given to gRPC yet: it waits for no peer
     clock[0] += 14.9
     sending._look()
     assert (cut, refusals) == ([], [])
@@ -222,7 +201,7 @@ async def test_a_peer_has_the_timeout_and_the_time_that_the_size_takes(cut, cloc
 
 async def test_a_response_that_was_sent_in_time_cuts_nobody_off(cut, clock):
     sending = Outgoing(Admission(1, 1, 1), 10)
-    response = sending.hold(Peer(), 1)
+    response = sending.hold(CallContext(), 1)
     sending.begin(response)
     sending.end(response)
     clock[0] += 1000
@@ -246,8 +225,11 @@ def test_addresses_of_peers(peer, address):
     assert parse_peer(peer) == address
 
 
-def test_a_peer_without_a_connection_is_not_found():
-    assert not close_connection("ipv4:192.0.2.1:50")
+def test_a_peer_without_a_connection_is_not_found_and_no_descriptor_is_left(tmp_path):
+    with (tmp_path / "file").open("w") as file:
+        assert not close_connection("ipv4:192.0.2.1:50")
+        descriptors = Path("/proc/self/fd").iterdir()
+        assert [path.resolve() for path in descriptors].count(Path(file.name).resolve()) == 1
     assert not close_connection("unix:")
 
 

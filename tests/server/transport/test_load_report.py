@@ -1,8 +1,8 @@
 """Load reports in answers."""
 
-import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from tests.support.rpc import METHOD, serving
 
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.transport.interceptor import RequestInterceptor
@@ -93,16 +93,10 @@ async def test_answers_and_refusals_carry_it_and_only_what_the_server_failed_cou
             raise error
         return request
 
-    handler = grpc.unary_unary_rpc_method_handler(behave)
-    server = grpc.aio.server(interceptors=[RequestInterceptor(InFlight(), load=machine.load)])
-    service = grpc.method_handlers_generic_handler("farpoint.test.Service", {"Method": handler})
-    server.add_generic_rpc_handlers((service,))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    interceptor = RequestInterceptor(InFlight(), load=machine.load)
+    async with serving(behave, interceptor) as channel:
         for machine.now in (0.2, 0.4, 1.0, 1.1):
-            await channel.unary_unary("/farpoint.test.Service/Method")(b"hello").code()
-    await server.stop(None)
+            await channel.unary_unary(METHOD)(b"hello").code()
     # gRPC's clients keep the trailer to themselves.
     first, *_, due, last = [dict(context.trailing_metadata()).get(KEY) for context in contexts]
     assert first is None

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import grpc
 import pytest
 import structlog
+from tests.support.rpc import METHOD, serving
 
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.errors import DeadlinePassedError, OverloadedError
@@ -15,12 +16,11 @@ from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
 from farpoint_server.transport.receive import FairSemaphore, Receiver, receive
 
-METHOD = "/farpoint.test.Service/Method"
 NEVER_S = 1000.0
 
 
 class Sender:
-    """The context of a call whose message arrives when it is told to."""
+    """The context of a call whose message arrives when the test says so."""
 
     def __init__(self, arrived: bool = False) -> None:
         self.begun, self.arrived = asyncio.Event(), asyncio.Event()
@@ -125,17 +125,6 @@ async def test_a_turn_that_begins_while_another_lasts_has_its_own_time(monkeypat
     await asyncio.wait(tasks)
 
 
-async def test_who_leaves_when_it_is_its_turn_gives_it_to_the_next():
-    turns, first, last = Receiver(1, turn_s=NEVER_S), Sender(), Sender(arrived=True)
-    one, left, three = start(turns, first), start(turns, Sender()), start(turns, last)
-    await within_30_s(first.begun.wait())
-    first.arrived.set()
-    await one
-    left.cancel()
-    await within_30_s(three)
-    await are_all_free(turns, 1)
-
-
 async def test_a_full_server_receives_nothing():
     sender, admission = Sender(arrived=True), Admission(max_points=1, max_bytes=1, retry_ms=1)
     pipeline = Pipeline(RequestLimits(1, 1, 1), admission, Receiver(1), None, [], None)
@@ -156,15 +145,8 @@ async def channel(turns):
     async def length(_: object, context: grpc.aio.ServicerContext) -> bytes:
         return str(len(await receive(context, turns))).encode()
 
-    server = grpc.aio.server(interceptors=[RequestInterceptor(InFlight())])
-    handler = grpc.stream_unary_rpc_method_handler(length)
-    service = grpc.method_handlers_generic_handler("farpoint.test.Service", {"Method": handler})
-    server.add_generic_rpc_handlers((service,))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with serving(length, RequestInterceptor(InFlight()), kind="stream_unary") as channel:
         yield channel
-    await server.stop(None)
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -172,7 +154,7 @@ async def until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
-async def test_a_caller_who_sends_no_message_is_told_so(channel):
+async def test_a_call_without_a_message_is_refused(channel):
     assert await channel.unary_unary(METHOD)(b"hello") == b"5"
 
     async def nothing():
@@ -194,28 +176,6 @@ async def test_calls_that_break_off_are_cancelled_and_not_wrong(channel):
             call.cancel()
         await asyncio.wait_for(until(lambda: len(log) == 51), 30)
     assert sorted(line["status"] for line in log) == ["CANCELLED"] * 50 + ["OK"]
-
-
-@pytest.mark.parametrize("turns", [Receiver(1, turn_s=0.02, timeout_s=0.04)])
-async def test_callers_who_never_send_are_refused_and_keep_nobody_out(channel):
-    silent = [channel.stream_unary(METHOD)() for _ in range(5)]
-    codes = await asyncio.wait_for(asyncio.gather(*(call.code() for call in silent)), 30)
-    assert codes == [grpc.StatusCode.DEADLINE_EXCEEDED] * 5
-    assert await channel.unary_unary(METHOD)(b"hello", timeout=30) == b"5"
-
-
-class Timers:
-    """An event loop's, which go off when the test says so."""
-
-    def __init__(self, monkeypatch) -> None:
-        self.now, self.set = 0.0, []
-        monkeypatch.setattr("time.monotonic", lambda: self.now)
-        loop = asyncio.get_running_loop()
-        monkeypatch.setattr(loop, "call_later", lambda s, look: self.set.append((s, look)) or 1)
-
-    def go_off(self, now: float) -> None:
-        self.now = now
-        self.set[-1][1]()
 
 
 async def wait_in_line(turns: FairSemaphore, caller: str, served: list[str]) -> None:
@@ -260,4 +220,3 @@ async def test_as_many_as_there_are_turns_go_at_once_and_each_comes_back():
         await asyncio.wait_for(third, 30)
         turns.release()
         turns.release()
-    assert (turns._free, turns._waiting) == (2, {})

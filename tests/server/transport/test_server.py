@@ -1,15 +1,17 @@
-"""Errors of addresses that cannot be bound, and messages that a server takes."""
+"""Addresses that cannot be bound, limits of gRPC, and files of TLS."""
 
 import socket
 
 import grpc
 import pytest
 from structlog.testing import capture_logs
+from tests.support.servers.certificates import issue
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.errors import AddressUnavailableError
+from farpoint_server.errors import AddressUnavailableError, SecretsUnusableError
 from farpoint_server.transport.auth import AuthInterceptor
 from farpoint_server.transport.server import GrpcServers, _why_not
+from farpoint_server.transport.tls import tls_files
 
 
 @pytest.fixture
@@ -58,7 +60,7 @@ async def test_a_folder_at_the_path_is_the_reason_and_stays(tmp_path):
 async def test_compressed_messages_are_refused_unless_asked_for(compression):
     """2 MB could unpack to 2 GiB: what is refused is not unpacked."""
     servers = GrpcServers(Settings(listen=["127.0.0.1:0"], compression=compression), [])
-    servers.public.add_generic_rpc_handlers([echo_handler()])
+    servers.public.add_generic_rpc_handlers([handler_of(echo)])
     (address,) = servers.bind().public
     await servers.start()
     async with grpc.aio.insecure_channel(address) as channel:
@@ -83,9 +85,7 @@ async def test_a_connection_of_age_is_replaced_and_no_call_notices():
         peers.add(context.peer())
         return request
 
-    handler = grpc.unary_unary_rpc_method_handler(name_peer)
-    generic = grpc.method_handlers_generic_handler("a.B", {"C": handler})
-    servers.public.add_generic_rpc_handlers([generic])
+    servers.public.add_generic_rpc_handlers([handler_of(name_peer)])
     (address,) = servers.bind().public
     await servers.start()
     async with grpc.aio.insecure_channel(address) as channel:
@@ -94,11 +94,12 @@ async def test_a_connection_of_age_is_replaced_and_no_call_notices():
     await servers.stop(None)
 
 
-def echo_handler():
-    async def echo(request, context):  # noqa: ARG001
-        return request
+async def echo(request, context):  # noqa: ARG001
+    return request
 
-    handler = grpc.unary_unary_rpc_method_handler(echo)
+
+def handler_of(behavior):
+    handler = grpc.unary_unary_rpc_method_handler(behavior)
     return grpc.method_handlers_generic_handler("a.B", {"C": handler})
 
 
@@ -123,7 +124,7 @@ GIVEN = {
 
 
 @pytest.mark.parametrize("compression", ["off", "on"])
-async def test_what_grpc_is_told(monkeypatch, compression):
+async def test_options_of_grpc(monkeypatch, compression):
     """Its limits, from the settings and from docs/security.md."""
     given, make = [], grpc.aio.server
 
@@ -163,19 +164,18 @@ def test_a_port_that_others_have_just_left_is_not_in_use():
 
 
 @pytest.mark.parametrize(
-    ("listen", "admin", "is_shared", "servers"),
+    ("listen", "admin", "is_shared"),
     [
-        (["localhost:0"], [], None, 1),
-        (["localhost:0", "127.0.0.1:0"], ["127.0.0.1:0"], True, 1),
-        (["127.0.0.1:0"], ["127.0.0.1:0"], True, 1),
-        (["127.0.0.1:0"], ["localhost:0"], False, 2),
+        (["localhost:0"], [], None),
+        (["localhost:0", "127.0.0.1:0"], ["127.0.0.1:0"], True),
+        (["127.0.0.1:0"], ["127.0.0.1:0"], True),
+        (["127.0.0.1:0"], ["localhost:0"], False),
     ],
 )
 async def test_administration_has_a_server_of_its_own_unless_it_shares_addresses(
-    listen, admin, is_shared, servers
+    listen, admin, is_shared
 ):
     both = GrpcServers(Settings(listen=listen, admin_listen=admin), [])
-    assert len(both._servers) == servers
     assert (both.admin is None) == (is_shared is None)
     assert (both.admin is both.public) == (is_shared is True)
     bound = both.bind()
@@ -200,18 +200,19 @@ async def test_tokens_are_watched_while_the_server_runs_and_an_open_server_says_
     file = tmp_path / "tokens"
     file.write_text(f"camera sample {'c' * 32}\n")
     servers = GrpcServers(Settings(listen=["0.0.0.0:0"], tokens_file=file), [])
-    assert isinstance(servers._auth, AuthInterceptor)
+    (auth,) = servers.interceptors
+    assert isinstance(auth, AuthInterceptor)
     servers.bind()
     with capture_logs() as log:
         await servers.start()
     assert [(line["event"], line["log_level"]) for line in log] == [
         ("listening beyond loopback without TLS or tokens", "warning")
     ]
-    watching = servers._auth._watching
+    watching = auth._watching
     assert not watching.done()
     await servers.stop(None)
     assert watching.cancelling() == 1
-    assert GrpcServers(Settings(listen=["127.0.0.1:0"]), [])._auth is None
+    assert GrpcServers(Settings(listen=["127.0.0.1:0"]), []).interceptors == []
 
 
 async def test_a_unix_socket_is_bound_under_its_name(tmp_path):
@@ -220,3 +221,76 @@ async def test_a_unix_socket_is_bound_under_its_name(tmp_path):
     assert servers.bind().public == [address]
     assert (tmp_path / "socket").is_socket()
     await servers.stop(None)
+
+
+def tls_settings(files, **more):
+    return Settings(tls_certificate=files.certificate, tls_key=files.key, **more)
+
+
+def test_without_files_there_is_no_tls():
+    assert tls_files(Settings()) is None
+
+
+def test_files_that_do_not_fit_keep_the_server_from_starting(tmp_path):
+    one, two = issue(tmp_path / "one"), issue(tmp_path / "two")
+    two.key.write_bytes(one.key.read_bytes())
+    with pytest.raises(SecretsUnusableError, match=r"--tls-key .*two/key\.pem: key values mism"):
+        tls_files(tls_settings(two))
+    two.key.write_text("no key")
+    with pytest.raises(SecretsUnusableError, match=r"two/key\.pem"):
+        tls_files(tls_settings(two))
+    two.key.unlink()
+    with pytest.raises(
+        SecretsUnusableError, match=r"^--tls-key .*two/key\.pem: No such file or directory$"
+    ):
+        tls_files(tls_settings(two))
+    with pytest.raises(SecretsUnusableError, match=r"^--tls-client-ca pyproject\.toml: no "):
+        tls_files(tls_settings(one, tls_client_ca="pyproject.toml"))
+
+
+@pytest.fixture
+async def call(tmp_path):
+    """Calls a server of the files in `served` as a client with files of its own."""
+    served = issue(tmp_path / "served")
+    two = ("127.0.0.1:0", "localhost:0")
+    servers = GrpcServers(
+        tls_settings(served, tls_client_ca=served.ca, listen=two, admin_listen=["localhost:00"]), []
+    )
+    assert servers.admin is not servers.public
+    for server in (servers.public, servers.admin):
+        server.add_generic_rpc_handlers([handler_of(echo)])
+    bound = servers.bind()
+    addresses = (*bound.public, *bound.admin)
+    assert len(addresses) == 3
+    await servers.start()
+
+    async def call(files, address=addresses[0]):
+        shown = grpc.ssl_channel_credentials(
+            *(path.read_bytes() for path in (files.ca, files.key, files.certificate))
+        )
+        async with grpc.aio.secure_channel(address, shown) as channel:
+            return await channel.unary_unary("/a.B/C")(b"hello", timeout=60)
+
+    call.served, call.addresses = served, addresses
+    yield call
+    await servers.stop(None)
+
+
+async def test_every_address_has_the_same_files_and_reads_them_again(call, tmp_path):
+    first, renewed = issue(tmp_path / "first"), issue(tmp_path / "renewed")
+    first.replace_with(call.served)
+    assert [await call(first, address) for address in call.addresses] == [b"hello"] * 3
+    call.served.replace_with(renewed)
+    assert [await call(renewed, address) for address in call.addresses] == [b"hello"] * 3
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call(first)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_files_that_are_half_replaced_leave_the_former_ones_in_use(call, tmp_path):
+    first, renewed = issue(tmp_path / "first"), issue(tmp_path / "renewed")
+    first.replace_with(call.served)
+    call.served.key.write_bytes(renewed.key.read_bytes())
+    assert await call(first) == b"hello"
+    call.served.replace_with(renewed)
+    assert await call(renewed) == b"hello"

@@ -151,13 +151,6 @@ def test_a_socket_that_is_left_behind_is_replaced_and_one_in_use_is_not(tmp_path
         assert (tmp_path / "socket").is_socket()
 
 
-def test_another_file_is_left_alone(tmp_path):
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(AddressUnavailableError, match="not a socket"):
-        listen(str(tmp_path / "file"))
-    assert (tmp_path / "file").read_text() == "mine"
-
-
 def test_an_end_closes_every_connection_and_without_an_address_there_is_nothing(call, server, made):
     caller = call()
     assert caller.hand_over(made(SIZE)).region

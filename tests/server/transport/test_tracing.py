@@ -102,7 +102,7 @@ async def test_a_call_that_fails_has_its_status_and_not_its_text(traced, code):
     assert span.attributes["rpc.grpc.status_code"] == 13
 
 
-async def test_a_cancelled_call_is_told_as_one(traced):
+async def test_a_cancelled_call_has_the_status_cancelled(traced):
     async def leave(request, context):  # noqa: ARG001
         raise asyncio.CancelledError
 

@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.support.memory.fake_allocator import MIB, FakeAllocator
+
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager
 from farpoint_server.memory.policy import Thresholds
-from tests.support.memory.fake_allocator import MIB, FakeAllocator
 
 GIB = 1 << 30
 POLICY_REASONS = {"hard", "idle"}

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.message import Message
-
 from tests.support.servers.server_process import RunningServer
 
 PATIENCE_S = 60
@@ -34,8 +33,7 @@ class HttpCaller:
     """One connection to the HTTP port of a server."""
 
     def __init__(self, server: RunningServer, context: ssl.SSLContext | None = None) -> None:
-        ready = server.wait_for(lambda line: line["event"] == "ready")
-        self.host, _, port = ready["http_address"].rpartition(":")
+        self.host, _, port = server.ready["http_address"].rpartition(":")
         self.port = int(port)
         self._peers: list[socket.socket] = []
         self._connection = (

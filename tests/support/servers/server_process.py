@@ -9,10 +9,12 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.support.servers.forked import ForkedProcess
 
 from farpoint.testing import PROGRAM, LocalServer
 from farpoint.v1 import sampling_pb2_grpc
@@ -24,6 +26,14 @@ FAILING_SERVER = str(Path(__file__).with_name("failing_server.py"))
 # Another server than this checkout's: a command that takes its flags, such as `podman run ...`.
 OTHER_SERVER = shlex.split(os.environ.get("FARPOINT_TEST_SERVER", ""))
 DEVICE = os.environ.get("FARPOINT_TEST_DEVICE", "cpu")
+
+
+def failed_start(*flags: str) -> tuple[int, list[str]]:
+    """Exit status and standard error, as lines, of a server that does not start."""
+    listen = [] if "--listen" in flags else ["--listen=127.0.0.1:0"]
+    server = ForkedProcess([*PROGRAM, *listen, "--log-format=json", *flags])
+    with server.stderr as lines:
+        return server.wait(READY_TIMEOUT_S), lines.read().splitlines()
 
 
 class RunningServer(LocalServer):
@@ -40,6 +50,15 @@ class RunningServer(LocalServer):
             pytest.skip("needs a server with code of the tests")
         super().__init__(OTHER_SERVER or program, *flags, f"--device={DEVICE}")
 
+    def _start(self, command: list[str]) -> Any:
+        """A fork of a process that has imported torch, unless the server is another's."""
+        return super()._start(command) if OTHER_SERVER else ForkedProcess(command)
+
+    @property
+    def ready(self) -> dict[str, Any]:
+        """The line of the log that names the addresses."""
+        return self.wait_for(lambda line: line["event"] == "ready")
+
     def wait_for_metric(self, name: str, wanted: Callable[[float], bool]) -> None:
         """Returns when a metric without labels is as wanted; needs the flag --http-listen."""
         give_up = time.monotonic() + READY_TIMEOUT_S
@@ -49,7 +68,7 @@ class RunningServer(LocalServer):
 
     def metrics(self) -> dict[str, float]:
         """Each metric's value, by `name{label=value,...}`; needs the flag --http-listen."""
-        address = self.wait_for(lambda line: line["event"] == "ready")["http_address"]
+        address = self.ready["http_address"]
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
             families = text_string_to_metric_families(answer.read().decode())
             samples = [sample for family in families for sample in family.samples]

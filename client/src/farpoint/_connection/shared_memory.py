@@ -5,13 +5,11 @@ import os
 import socket
 import threading
 from contextlib import suppress
-from types import TracebackType
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from farpoint._connection.call import CallContext
-from farpoint._tensors import in_common_dtype, tensor_header, to_tensor
 from farpoint._types import Array
 from farpoint.errors import (
     DeadlineExceededError,
@@ -21,7 +19,7 @@ from farpoint.errors import (
     UnavailableError,
     from_status,
 )
-from farpoint.v1 import shared_memory_pb2, tensor_pb2
+from farpoint.v1 import shared_memory_pb2
 
 # Below this size a request is as fast without; see docs/decisions/0013.
 SHARED_FROM_BYTES = 1 << 17
@@ -150,16 +148,6 @@ class Lease:
         self._is_writing = False
         self._is_over = False
 
-    def points_to_tensor(self, clouds: list[Array]) -> tensor_pb2.Tensor:
-        """As `_tensors.points_to_tensor`; large clouds are written to a region and referred to."""
-        parts = in_common_dtype(clouds)
-        name = self.share(parts)
-        if name is None:
-            return to_tensor(parts)
-        tensor = tensor_header(parts)
-        tensor.shared_memory.region = name
-        return tensor
-
     def share(self, parts: list[Array]) -> bytes | None:
         """Writes arrays of one dtype and one row shape, stacked, to a region; its name.
 
@@ -185,12 +173,7 @@ class Lease:
     def __enter__(self) -> "Lease":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         unknown = isinstance(error, InvalidArgumentError) and (error.field or "").endswith(
             UNKNOWN_REGION
         )

@@ -8,7 +8,7 @@ from farpoint._arrays import split_batch
 from farpoint._connection.call import CallContext
 from farpoint._rpcs.calls import UnaryRpc
 from farpoint._rpcs.sample import split_rows
-from farpoint._tensors import Checksums, points_to_tensor, to_arrays, to_tensor
+from farpoint._tensors import Checksums, in_common_dtype, to_arrays, to_tensor
 from farpoint._types import Array, CloudAttributes
 from farpoint.errors import InternalError, InvalidArgumentError
 from farpoint.models import Encoding, Stage
@@ -37,7 +37,7 @@ class EncodeRpc(UnaryRpc[pb.EncodeResponse, Encoding | list[Encoding]]):
             return_checksums=checksums.are_wanted,
         )
         if clouds:
-            self.request.points.CopyFrom(points_to_tensor(clouds))
+            self.request.points.CopyFrom(to_tensor(in_common_dtype(clouds)))
             if attributes is not None:
                 columns = _in_common_width(self.batch.attributes)
                 self.request.attributes.CopyFrom(to_tensor(columns))

@@ -25,7 +25,7 @@ from farpoint._rpcs.methods import (
 )
 from farpoint._rpcs.packed_batch import PackedBatch, packed_batch
 from farpoint._rpcs.serialized import SerializedRequest, with_packed_data
-from farpoint._tensors import Checksums, points_to_tensor, to_arrays
+from farpoint._tensors import Checksums, in_common_dtype, tensor_header, to_arrays, to_tensor
 from farpoint._types import Array
 from farpoint.errors import InternalError, InvalidArgumentError
 from farpoint.results import Sample
@@ -83,9 +83,11 @@ class SampleRpc(UnaryRpc[pb.SampleResponse, Sample | list[Sample]]):
             if self.data:
                 self.request = with_packed_data(self.head, self.data)
             return
-        arrays = self.batch.clouds
-        tensor = points_to_tensor(arrays) if lease is None else lease.points_to_tensor(arrays)
-        self.head.points.CopyFrom(tensor)
+        parts = in_common_dtype(self.batch.clouds)
+        region = None if lease is None else lease.share(parts)
+        self.head.points.CopyFrom(to_tensor(parts) if region is None else tensor_header(parts))
+        if region is not None:
+            self.head.points.shared_memory.region = region
 
     def _head(
         self, m: object, start: object, nonfinite: str, radius: float | None, method: Method | None

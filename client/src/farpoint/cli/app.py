@@ -134,7 +134,7 @@ def bench(connection: Connection, **values: Any) -> None:
     Calls are sent when they are due, like those of many independent callers, however
     long answers take. It is a test under full load: other callers will feel it.
     """
-    from farpoint.cli.bench.run import run
+    from farpoint.cli.bench import run
 
     run(connection, arguments.BenchArguments(**values))
 

@@ -142,15 +142,14 @@ class BenchArguments:
     percentile: float = 99.0
     seconds: float = 10.0
     rate: list[float] | None = None
-    first_rate: float = 10.0
     processes: int = 1
     as_json: bool = False
 
     def __post_init__(self) -> None:
-        values = (self.target_ms, self.seconds, self.first_rate, self.processes)
+        values = (self.target_ms, self.seconds, self.processes)
         if min(*values, *(self.rate or [1])) <= 0 or not 1 <= self.percentile <= 100:
             raise InvalidArgumentError(
-                "--target-ms, --seconds, --rate, --first-rate and --processes must be above 0, "
+                "--target-ms, --seconds, --rate and --processes must be above 0, "
                 f"--percentile from 1 to 100, got {self}",
                 field="options",
             )
@@ -169,7 +168,6 @@ BENCH: Options = {
         "--rate PER_S",
         "A rate in calls a second; repeat it for several (rising until the target is missed).",
     ),
-    "first_rate": ("--first-rate PER_S", "The first rate of those that rise (10)."),
     "processes": ("--processes N", "Processes that make calls; one makes some 1 500 a second."),
     "as_json": ("--json", "Print JSON."),
 }

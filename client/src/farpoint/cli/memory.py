@@ -1,4 +1,4 @@
-"""`farpoint memory`: a server's memory as tables or JSON, once or live; trims and snapshots."""
+"""`farpoint memory`: a server's memory as text or JSON, once or live; trims and snapshots."""
 
 import contextlib
 import json
@@ -6,10 +6,6 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-
-from rich.console import Console, Group
-from rich.live import Live
-from rich.table import Table
 
 from farpoint._client import Client
 from farpoint.errors import CloudFileError, FailedPreconditionError
@@ -21,23 +17,17 @@ MIB = 1 << 20
 
 def show(memory: Memory, *, as_json: bool) -> None:
     """Prints the memory once."""
-    if as_json:
-        print(_as_json(memory), flush=True)
-    else:
-        Console().print(_as_tables(memory))
+    print(_as_json(memory) if as_json else _as_text(memory), flush=True)
 
 
 def watch(client: Client, *, as_json: bool) -> None:
-    """Shows the memory until Ctrl-C: in place on a terminal, else one line after the other."""
+    """Shows the memory until Ctrl-C: in place on a terminal, else one after the other."""
+    clear = "\033[H\033[J" if sys.stdout.isatty() and not as_json else ""
     with contextlib.suppress(KeyboardInterrupt):
-        if as_json or not sys.stdout.isatty():
-            while True:
-                print(_as_json(client.memory()), flush=True)
-                time.sleep(INTERVAL_S)
-        with Live(_as_tables(client.memory()), auto_refresh=False) as live:
-            while True:
-                live.update(_as_tables(client.memory()), refresh=True)
-                time.sleep(INTERVAL_S)
+        while True:
+            print(clear, end="")
+            show(client.memory(), as_json=as_json)
+            time.sleep(INTERVAL_S)
 
 
 def trim(client: Client) -> None:
@@ -76,42 +66,32 @@ def _as_json(memory: Memory) -> str:
     return json.dumps(values)
 
 
-def _as_tables(memory: Memory) -> Group:
-    devices = Table("device", "", *map(_name, memory.devices))
-    for name, values in _rows(memory.devices).items():
-        unit = "MiB" if name.endswith("bytes") else ""
-        devices.add_row(name.removesuffix("_bytes").replace("_", " "), unit, *values)
-    devices.add_row("process resident", "MiB", _mib(memory.resident_bytes))
-    return Group(devices, _trims(memory))
-
-
-def _rows(devices: tuple[DeviceMemory, ...]) -> dict[str, list[str]]:
+def _as_text(memory: Memory) -> str:
+    """A line for each value, with a column for each device; then a line for each kind of trim."""
+    rows = [("device", *map(_name, memory.devices))]
     hidden = ("device", "process", "age_ms", "trims", "snapshot")
-    names = [name for name in DeviceMemory.__dataclass_fields__ if name not in hidden]
-    return {name: [_text(name, getattr(device, name)) for device in devices] for name in names}
+    for name in DeviceMemory.__dataclass_fields__:
+        if name not in hidden:
+            title = f"{name.removesuffix('_bytes').replace('_', ' ')}"
+            title += ", MiB" * name.endswith("_bytes")
+            rows.append((title, *(_value(name, getattr(d, name)) for d in memory.devices)))
+    rows.append(("process resident, MiB", _mib(memory.resident_bytes)))
+    lines = [f"{title:26}" + "".join(f"{value:>20}" for value in row) for title, *row in rows]
+    for device in memory.devices:
+        for reason, total in sorted(device.trims.items()):
+            lines.append(
+                f"{_name(device)}: {total.count} trims, {reason}, {total.total_ms:.1f} ms in all, "
+                f"{total.longest_ms:.1f} ms the longest, {_mib(total.returned_bytes)} MiB returned"
+            )
+    return "\n".join(lines)
 
 
-def _text(name: str, value: object) -> str:
+def _value(name: str, value: object) -> str:
     if name == "limit_bytes" and not value:
         return "none"
     if name.endswith("bytes") and isinstance(value, int):
         return _mib(value)
     return f"{value:.2f}" if isinstance(value, float) else str(value)
-
-
-def _trims(memory: Memory) -> Table:
-    table = Table("device", "trims", "count", "total ms", "longest ms", "returned MiB")
-    for device in memory.devices:
-        for reason, total in sorted(device.trims.items()):
-            table.add_row(
-                _name(device),
-                reason,
-                str(total.count),
-                f"{total.total_ms:.1f}",
-                f"{total.longest_ms:.1f}",
-                _mib(total.returned_bytes),
-            )
-    return table
 
 
 def _mib(size: int) -> str:

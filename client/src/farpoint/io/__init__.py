@@ -4,18 +4,19 @@
     sample = client.sample(cloud.points, 1024)
     farpoint.io.write_subset("sampled.laz", cloud, sample.indices)
 
-Read: .npy .npz .ply .pcd .bin (float32 rows) .xyz .txt .csv .pts .obj .off .stl; with the
-extra `las` .las .laz; with the extra `io` also .e57 .parquet .mcap .db3 .bag. What each keeps
-is in docs/files.md. A name that ends in .indices.npy gets the int64 row indices.
+Read: .npy .npz .ply .pcd .bin (float32 rows) .xyz .txt .csv .pts .obj; with the extra `las`
+.las .laz; with the extra `io` also .e57 .parquet .mcap .db3 .bag. What each keeps is in
+docs/files.md. A name that ends in .indices.npy gets the int64 row indices.
 """
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from farpoint.errors import InvalidArgumentError
-from farpoint.io.cloud import Chunks, Cloud, ReadOptions, Rows
+from farpoint.io.cloud import Cloud, ReadOptions, Rows
 from farpoint.io.files import check_target, naming, replacing
 from farpoint.io.registry import (
     INDICES_SUFFIX,
@@ -25,6 +26,9 @@ from farpoint.io.registry import (
     format_name,
     is_indices,
 )
+
+if TYPE_CHECKING:
+    from farpoint.io.formats.las import LasChunks
 
 __all__ = ["INDICES_SUFFIX", "SUFFIXES", "Cloud", "ReadOptions", "read_cloud", "write_subset"]
 
@@ -71,8 +75,8 @@ def read_with(path: Path, options: ReadOptions) -> Cloud:
         return cloud
 
 
-def open_chunks(path: Path, options: ReadOptions, most_points: int) -> Chunks | None:
-    """The points of a LAS, LAZ, COPC or NPY file to be read in parts.
+def open_chunks(path: Path, options: ReadOptions, most_points: int) -> "LasChunks | None":
+    """The points of a LAS, LAZ or COPC file to be read in parts.
 
     Returns:
         None where the file has no more than `most_points` and fits in memory, or its format is
@@ -87,7 +91,7 @@ def open_chunks(path: Path, options: ReadOptions, most_points: int) -> Chunks | 
         module = format_module(path, options.format)
         if not hasattr(module, "open_chunks"):
             return None
-        chunks: Chunks | None = module.open_chunks(path, options)
+        chunks: LasChunks | None = module.open_chunks(path, options)
         if chunks is None or (chunks.count <= most_points and module.fits_in_memory(path)):
             return None
         return chunks

@@ -20,20 +20,6 @@ class Source(Protocol):
         """Writes these rows, in this order, with everything the file had about them."""
 
 
-class Chunks(Protocol):
-    """A file whose points are read a part at a time."""
-
-    @property
-    def count(self) -> int:
-        """Points, as the header announces them."""
-
-    def chunks(self, size: int) -> Iterator[Array]:
-        """Coordinates (size, 3), in the order of the file; the last part may be smaller."""
-
-    def gather(self, rows: Rows, size: int) -> "Cloud":
-        """These rows, in this order, with all that the file has; it is read again for them."""
-
-
 @dataclass(frozen=True, repr=False, eq=False)
 class Cloud:
     """N points and their attributes."""

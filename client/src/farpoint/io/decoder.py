@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,10 +17,13 @@ from farpoint._types import Array
 from farpoint.errors import CloudFileError
 from farpoint.io import open_chunks, read_with, write_subset
 from farpoint.io.budget import limit_process
-from farpoint.io.cloud import Chunks, Cloud, ReadOptions, Rows
+from farpoint.io.cloud import Cloud, ReadOptions, Rows
 from farpoint.io.files import naming
 from farpoint.io.records import colors_of
 from farpoint.io.registry import is_indices
+
+if TYPE_CHECKING:
+    from farpoint.io.formats.las import LasChunks
 
 _START_SECONDS = 60.0
 # A message of a pipe has a length of 31 bits, and is copied.
@@ -96,8 +99,7 @@ class Decoder:
         """Reads a file, or gets ready to read it in chunks of `most_points`."""
         self.start()
         self._path = path
-        answer = self._ask("open", path, options, most_points)
-        return Opened(answer["count"], answer["points"], answer["notes"], answer["unit"])
+        return Opened(**self._ask("open", path, options, most_points))
 
     def chunks(self) -> Iterator[Array]:
         """Coordinates of the chunks, in the order of the file."""
@@ -199,7 +201,7 @@ class Worker:
         self._pipe = pipe
         self._path = Path()
         self._cloud: Cloud | None = None
-        self._chunks: Chunks | None = None
+        self._chunks: LasChunks | None = None
         self._parts: Iterator[Array] = iter(())
         self._chunk_points = 0
 
@@ -212,8 +214,7 @@ class Worker:
             self._parts = iter(self._chunks.chunks(most_points))
             self._answer({"count": self._chunks.count, "notes": (), "unit": None})
             return
-        self._cloud = read_with(path, options)
-        cloud = self._cloud
+        self._cloud = cloud = read_with(path, options)
         known = {"count": len(cloud), "notes": cloud.notes, "unit": cloud.unit}
         self._answer(known, cloud.points)
 

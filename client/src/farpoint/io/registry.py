@@ -20,8 +20,6 @@ _MODULES = {
     ".csv": "text",
     ".pts": "text",
     ".obj": "obj",
-    ".off": "mesh",
-    ".stl": "mesh",
     ".e57": "e57",
     ".parquet": "parquet",
     ".mcap": "bag",

@@ -7,16 +7,28 @@ import ssl
 from types import SimpleNamespace
 
 import pytest
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server as add_health
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
+from tests.support.servers.certificates import issue
 
+from farpoint_server.config.settings import Settings
 from farpoint_server.errors import AddressUnavailableError
+from farpoint_server.scheduling.admission import Admission
+from farpoint_server.transport.health import Health
 from farpoint_server.transport.http import connection
 from farpoint_server.transport.http import server as http_server
+from farpoint_server.transport.http.body import BodyLimits
+from farpoint_server.transport.http.calls import Registries
 from farpoint_server.transport.http.connection import BoundedConnection
-from farpoint_server.transport.http.server import HttpServer
+from farpoint_server.transport.http.server import HttpPort, HttpServer
+from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.limits import InFlight
+from farpoint_server.transport.server import GrpcServers
+from farpoint_server.transport.tls import TlsFiles
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 LARGE = 64 << 20
@@ -55,13 +67,13 @@ async def served():
     host, port = server.address.split(":")
     writers = []
 
-    async def connect(data=b""):
-        reader, writer = await asyncio.open_connection(host, int(port))
+    async def connect(data=b"", **options):
+        reader, writer = await asyncio.open_connection(host, int(port), **options)
         writers.append(writer)
         writer.write(data)
         return reader, writer
 
-    connect.told, connect.server = told, server
+    connect.told, connect.server, connect.state = told, server, server._state
     yield connect
     for writer in writers:
         writer.close()
@@ -84,8 +96,8 @@ async def end_of(reader) -> bytes:
     return data
 
 
-async def status(connect, data=GET) -> bytes:
-    reader, _ = await connect(data)
+async def status(connect, data=GET, **options) -> bytes:
+    reader, _ = await connect(data, **options)
     return (await asyncio.wait_for(reader.readline(), 30)).split()[1]
 
 
@@ -96,10 +108,10 @@ async def test_silent_peers_beyond_the_bound_keep_nobody_out(served):
     assert oldest == [b""] * 50
 
 
-async def test_where_all_are_at_work_a_further_one_is_told_so(served):
+async def test_where_all_are_at_work_a_further_one_is_refused(served):
     request = b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n"
     at_work = [await served(request) for _ in range(MAX_CONNECTIONS)]
-    tasks = served.server._state.tasks
+    tasks = served.state.tasks
     while len(tasks) < MAX_CONNECTIONS:
         await asyncio.sleep(0)
     reader, _ = await served()
@@ -137,7 +149,7 @@ async def test_headers_that_trickle_are_closed(served):
 async def test_a_peer_that_does_not_read_its_answer_is_closed(served):
     reader, writer = await served(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
     writer.transport.pause_reading()
-    while not (connections := served.server._state.connections):
+    while not (connections := served.state.connections):
         await asyncio.sleep(0)
     while connections:
         await asyncio.sleep(0.01)
@@ -156,7 +168,7 @@ async def test_work_of_the_server_has_no_such_limit(served):
 
 async def test_an_answer_under_way_is_still_sent_when_the_server_stops(served):
     reader, _ = await served(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
-    while not served.server._state.tasks:
+    while not served.state.tasks:
         await asyncio.sleep(0)
     stopped = asyncio.ensure_future(served.server.stop())
     await asyncio.sleep(0)
@@ -180,7 +192,7 @@ async def test_the_time_for_an_answer_begins_with_it(served, monkeypatch):
     monkeypatch.setattr(connection.time, "monotonic", lambda: now.s)
     reader, writer = await served(GET)
     assert b"200" in await reader.readline()
-    (one,) = served.server._state.connections
+    (one,) = served.state.connections
     one.close_if_late(now.s)
     now.s += connection.HEADER_TIMEOUT_S
     one.close_if_late(now.s)
@@ -195,9 +207,9 @@ async def test_the_time_for_a_body_begins_when_it_is_looked_at_first(served, mon
     now = SimpleNamespace(s=100.0)
     monkeypatch.setattr(connection.time, "monotonic", lambda: now.s)
     _, writer = await served(POST % (b"read", b"Content-Length: 9\r\n\r\nabc"))
-    while not served.server._state.tasks:
+    while not served.state.tasks:
         await asyncio.sleep(0)
-    (one,) = served.server._state.connections
+    (one,) = served.state.connections
     now.s += 10 * connection.TRANSFER_TIMEOUT_S
     one.close_if_late(now.s)
     assert not one.transport.is_closing()
@@ -249,25 +261,25 @@ async def test_requests_one_after_the_other_are_each_looked_at(served):
     assert (await end_of(reader)).count(b"HTTP/1.1 200 ") == 41
 
 
-@pytest.mark.parametrize("late_s", [0, 6])
+@pytest.mark.parametrize("is_late", [False, True])
 async def test_answers_that_are_not_read_make_room_when_they_are_late_or_of_another_host(
-    served, late_s
+    served, monkeypatch, is_late
 ):
     """256 GETs of the page's script that nobody reads kept everybody out for a minute."""
     request = b"GET /pieces HTTP/1.1\r\nHost: a\r\n\r\n"
     for _ in range(MAX_CONNECTIONS):
         _, writer = await served(request)
         writer.transport.pause_reading()
-    connections = served.server._state.connections
+    connections = served.state.connections
     while len([one for one in connections if one.flow and one.flow.write_paused]) < MAX_CONNECTIONS:
         await asyncio.sleep(0.01)
     assert await end_of((await served())[0]) == connection.BUSY
-    for one in connections:
-        if late_s:
-            one._since -= late_s + one._moved / connection.BYTES_PER_S
-        else:
-            one._host = "192.0.2.1"
-    assert await status(served) == b"200"
+    if is_late:
+        monkeypatch.setattr(connection, "HEADER_TIMEOUT_S", 0)
+        monkeypatch.setattr(connection, "BYTES_PER_S", 1 << 40)
+        assert await status(served) == b"200"
+    else:
+        assert await status(served, local_addr=("127.0.0.2", 0)) == b"200"
 
 
 async def test_many_small_chunks_do_not_hold_the_event_loop(served, monkeypatch):
@@ -293,7 +305,7 @@ async def test_what_is_written_is_sent_at_once_and_not_far_ahead_of_its_reader(s
     """Not only once the peer has confirmed what was written before, which takes 40 ms."""
     await status(served)
     _, _ = await served(GET)
-    while not (connections := served.server._state.connections):
+    while not (connections := served.state.connections):
         await asyncio.sleep(0)
     sockets = [one.transport.get_extra_info("socket") for one in connections]
     assert all(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in sockets)
@@ -339,10 +351,79 @@ async def test_without_an_address_there_is_no_server():
     await server.stop()
 
 
-def test_over_tls_the_address_for_browsers_says_so():
-    server = HttpServer("--http-listen", "127.0.0.1:0", ssl.create_default_context)
-    assert server.url.startswith("https://127.0.0.1:")
-    asyncio.run(server.stop())
+@pytest.mark.parametrize("client_ca", [False, True])
+async def test_the_port_of_a_server_has_its_tls_routes_calls_and_origins(tmp_path, client_ca):
+    files = issue(tmp_path / "tls")
+    settings = Settings(
+        listen=["127.0.0.1:0"],
+        http_listen="127.0.0.1:0",
+        tls_certificate=files.certificate,
+        tls_key=files.key,
+        tls_client_ca=files.ca if client_ca else None,
+    )
+    body_limits = BodyLimits(Admission(10, 1 << 20, 250), None, 1 << 18, 1, gzip=False)
+    port = HttpPort(settings, GrpcServers(settings, [RequestInterceptor(InFlight())]), body_limits)
+    health = health_pb2.DESCRIPTOR.services_by_name["Health"]
+    add_health(Health(["a"]), Registries(port.exchange.calls))
+    await port.serve([Route("/route", answer)], [health])
+    assert port.url == f"https://{port.address}/"
+    check = "POST /grpc.health.v1.Health/Check HTTP/1.1\r\nContent-Type: application/json\r\n"
+    requests = (
+        "GET /route HTTP/1.1\r\n",
+        f"{check}Content-Length: 2\r\n",
+        f"{check}Origin: https://evil.example\r\nContent-Length: 2\r\n",
+    )
+    statuses = []
+    for shows_certificate in (False, True):
+        context = ssl.create_default_context(cafile=files.ca)
+        if shows_certificate:
+            context.load_cert_chain(files.certificate, files.key)
+        for request in requests:
+            reader, writer = await asyncio.open_connection(*port.address.split(":"), ssl=context)
+            body = "{}" if "POST" in request else ""
+            ending = f"Host: localhost\r\nConnection: close\r\n\r\n{body}"
+            writer.write((request + ending).encode())
+            statuses.append((await end_of(reader)).split()[1])
+            writer.close()
+    assert statuses == [b"200", b"401" if client_ca else b"200", b"403", b"200", b"200", b"403"]
+    await port.stop()
+
+
+@pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01\x02\x00", b"GET / HTTP/1.1\r\n\r\n"])
+@pytest.mark.usefixtures("short")
+async def test_a_handshake_that_does_not_end_counts_until_it_is_closed(tmp_path, begun):
+    """A connection is one of the number, and bounded in time, before it is secure."""
+    files = issue(tmp_path / "tls")
+    tls = TlsFiles(files.certificate, files.key, None)
+    server = HttpServer("--http-listen", "127.0.0.1:0", tls.http_context, max_connections=1)
+    await server.start(PlainTextResponse("yes"))
+    host, port = server.address.split(":")
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(begun)
+    await end_of(reader)
+    writer.close()
+    context = ssl.create_default_context(cafile=files.ca)
+    reader, writer = await asyncio.open_connection(host, port, ssl=context)
+    writer.write(GET)
+    assert b"200" in await asyncio.wait_for(reader.readline(), 30)
+    await server.stop()
+    assert (await end_of(reader)).endswith(b"yes")
+    writer.close()
+
+
+async def test_a_stop_waits_for_answers_only_so_long_and_closes_their_connections(served):
+    reader, _ = await served(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+    while not served.state.tasks:
+        await asyncio.sleep(0)
+    await asyncio.wait_for(served.server.stop(0.05), 30)
+    assert await end_of(reader) == b""
+
+
+async def test_an_address_that_is_taken_and_not_served_is_given_back():
+    server = HttpServer("--http-listen", "127.0.0.1:0")
+    await server.stop()
+    again = HttpServer("--http-listen", server.address)
+    await again.stop()
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 import os
 import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
@@ -14,13 +13,11 @@ from farpoint.cli.arguments import SampleArguments
 from farpoint.cli.sample.inputs import exists
 from farpoint.cli.sample.options import Options
 from farpoint.cli.sample.plan import Task, plan_tasks
-from farpoint.cli.sample.work import Done, sample_file
+from farpoint.cli.sample.work import sample_file
 from farpoint.errors import CloudFileError, FarpointError
 from farpoint.io.decoder import Decoder
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from farpoint._client import Client
 
 
@@ -37,8 +34,8 @@ def run(connection: Connection, arguments: SampleArguments) -> int:
         pool = ThreadPool(options, len(tasks))
         stack.callback(pool.close)
         client = stack.enter_context(connection.connect(options.timeout))
-        bar = stack.enter_context(_progress(0 if options.quiet else len(tasks)))
-        futures = pool.run(client, tasks, bar)
+        advance = stack.enter_context(_progress(0 if options.quiet else len(tasks)))
+        futures = pool.run(client, tasks, advance)
         if not several:
             _print(futures[0].result(), options)
             return 0
@@ -54,7 +51,7 @@ def _unfinished(tasks: list[Task], options: Options) -> list[Task]:
     return left
 
 
-def _report(task: Task, future: "Future[Done]", options: Options) -> bool:
+def _report(task: Task, future: "Future[str]", options: Options) -> bool:
     """Prints the line of a task, after those of the tasks before it; whether it was done."""
     source = task.source.location
     try:
@@ -73,9 +70,9 @@ def _report(task: Task, future: "Future[Done]", options: Options) -> bool:
     return False
 
 
-def _print(done: Done, options: Options) -> None:
-    if done.line and not options.quiet:
-        print(done.line)
+def _print(line: str, options: Options) -> None:
+    if line and not options.quiet:
+        print(line)
 
 
 class ThreadPool:
@@ -91,21 +88,20 @@ class ThreadPool:
         self._idle = list(self._decoders)  # append and pop of a list are atomic
         self._threads = ThreadPoolExecutor(workers)
 
-    def run(self, client: "Client", tasks: Sequence[Task], bar: "Bar") -> "list[Future[Done]]":
-        """Begins all tasks; each that ends moves the bar."""
+    def run(
+        self, client: "Client", tasks: Sequence[Task], advance: Callable[[], None]
+    ) -> "list[Future[str]]":
+        """Begins all tasks; each that ends calls `advance`."""
         limit = client.server_info().limits.request_points
-        return [self._threads.submit(self._run, client, task, limit, bar) for task in tasks]
+        return [self._threads.submit(self._run, client, task, limit, advance) for task in tasks]
 
-    def _run(self, client: "Client", task: Task, limit: int, bar: "Bar") -> Done:
+    def _run(self, client: "Client", task: Task, limit: int, advance: Callable[[], None]) -> str:
         decoder = self._idle.pop()
-        points = 0
         try:
-            done = sample_file(client, decoder, task, self._options, limit)
-            points = done.points
-            return done
+            return sample_file(client, decoder, task, self._options, limit)
         finally:
             self._idle.append(decoder)
-            bar.advance(points)
+            advance()
 
     def close(self) -> None:
         """Ends the tasks that run: after Ctrl-C nothing waits for the rest."""
@@ -115,34 +111,11 @@ class ThreadPool:
         self._threads.shutdown(wait=True)
 
 
-class Bar:
-    """Files, points and points per second on one line."""
-
-    def __init__(self, progress: "Progress | None" = None, total: int = 0) -> None:
-        self._progress = progress
-        self._points = 0
-        self._lock = threading.Lock()
-        if progress is not None:
-            self._task = progress.add_task("", total=total, points="0", rate="0")
-
-    def advance(self, points: int) -> None:
-        """One more file is done."""
-        if self._progress is None:
-            return
-        with self._lock:
-            self._points += points
-            elapsed = self._progress.tasks[0].elapsed or 0.0
-            rate = self._points / elapsed if elapsed else 0.0
-            self._progress.update(
-                self._task, advance=1, points=f"{self._points:,}", rate=f"{rate:,.0f}"
-            )
-
-
 @contextmanager
-def _progress(total: int) -> Iterator[Bar]:
-    """A bar on stderr; stdout stays as it is where it is piped."""
+def _progress(total: int) -> Iterator[Callable[[], None]]:
+    """A bar on stderr, and what moves it by a file; stdout stays as it is where it is piped."""
     if total < 2 or not sys.stderr.isatty():
-        yield Bar()
+        yield lambda: None
         return
     from rich import progress as bars
     from rich.console import Console
@@ -150,9 +123,10 @@ def _progress(total: int) -> Iterator[Bar]:
     columns = (
         bars.BarColumn(),
         bars.MofNCompleteColumn(),
-        bars.TextColumn("files, {task.fields[points]} points, {task.fields[rate]} points/s"),
+        bars.TextColumn("files"),
         bars.TimeRemainingColumn(),
     )
     redirect = sys.stdout.isatty()
     with bars.Progress(*columns, console=Console(stderr=True), redirect_stdout=redirect) as shown:
-        yield Bar(shown, total)
+        task = shown.add_task("", total=total)
+        yield lambda: shown.advance(task)

@@ -5,7 +5,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,18 +25,10 @@ if TYPE_CHECKING:
     from farpoint._client import Client
 
 
-@dataclass(frozen=True)
-class Done:
-    """A file that was sampled: the line to print, and how many points it had."""
-
-    line: str
-    points: int
-
-
 def sample_file(
     client: "Client", decoder: Decoder, task: Task, options: Options, limit: int
-) -> Done:
-    """Samples one file and writes the outputs of its task.
+) -> str:
+    """Samples one file and writes the outputs of its task; the line to print.
 
     Args:
         limit: points that `client` takes in one request.
@@ -53,8 +45,8 @@ def sample_file(
             notes = _write(decoder, task, choice, options)
         if task.picture is not None:
             _draw(decoder, opened, choice, task.picture)
-    line = (_as_json if options.as_json else _as_text)(task, opened, choice, opened.notes + notes)
-    return Done("" if task.to_stdout else line, opened.count)
+    render = _as_json if options.as_json else _as_text
+    return "" if task.to_stdout else render(task, opened, choice, opened.notes + notes)
 
 
 def _choose(

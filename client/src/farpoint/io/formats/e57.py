@@ -67,28 +67,3 @@ def _crs(file: Any) -> str | None:
     except Exception:  # the library's own types of error; the node is optional
         return None
     return name if name.lstrip().upper().startswith(("PROJC", "GEOGC", "COMPD", "GEODC")) else None
-
-
-def write(path: Path, cloud: Cloud) -> list[str]:
-    """Writes one scan: coordinates, and intensity and colors where the cloud has them.
-
-    Returns:
-        The names of the attributes that are not written.
-    """
-    pye57 = require("pye57", "E57")
-    data = dict(zip(_AXES, cloud.points.astype(np.float64).T.copy(), strict=True))
-    values = cloud.attributes
-    kept = {"intensity"} & set(values)
-    if kept:
-        data["intensity"] = values["intensity"].astype(np.float64)
-    colors: list[Array] = []
-    if "rgb" in values:
-        kept, colors = kept | {"rgb"}, list(values["rgb"][:, :3].T)
-    elif {"red", "green", "blue"} <= set(values):
-        kept |= {"red", "green", "blue"}
-        colors = [values[name] for name in ("red", "green", "blue")]
-    for name, column in zip(_COLORS, colors, strict=False):
-        data[name] = column.astype(np.uint8 if column.max(initial=0) < 256 else np.uint16)
-    with pye57.E57(str(path), mode="w") as file:
-        file.write_scan_raw(data)
-    return [name for name in values if name not in kept]

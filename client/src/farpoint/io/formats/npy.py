@@ -1,7 +1,6 @@
 """numpy's .npy: (N, 3 or more), organized (H, W, 3 or more), or structured with x, y, z."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -10,7 +9,6 @@ import numpy as np
 from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_magic
 
 from farpoint._types import Array
-from farpoint.io.budget import fits_in_budget
 from farpoint.io.cloud import Cloud, ReadOptions, Rows
 from farpoint.io.records import named_columns, split_records
 
@@ -100,46 +98,3 @@ def write(path: Path, cloud: Cloud) -> list[str]:
     """Writes the coordinates alone: the format has no names for attributes, which are returned."""
     np.save(path, cloud.points)
     return list(cloud.attributes)
-
-
-@dataclass(frozen=True)
-class NpyChunks:
-    """The rows of an array that stays on the disk."""
-
-    array: Array
-    options: ReadOptions
-
-    @property
-    def count(self) -> int:
-        """Points."""
-        return len(self.array)
-
-    def chunks(self, size: int) -> Iterator[Array]:
-        """Coordinates (size, 3) in the array's own type."""
-        for at in range(0, self.count, size):
-            yield cloud_of(np.array(self.array[at : at + size]), self.options).points
-
-    def gather(self, rows: Rows, size: int) -> Cloud:  # noqa: ARG002
-        """These rows, with every column."""
-        return cloud_of(np.array(self.array[rows]), self.options)
-
-
-def open_chunks(path: Path, options: ReadOptions) -> NpyChunks | None:
-    """The rows of a file without having them in memory; None where they are not rows."""
-    with path.open("rb") as stream:
-        check_size(stream, path.stat().st_size)
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
-    if array.dtype.names:
-        return NpyChunks(array.reshape(-1), options)
-    if array.ndim not in (2, 3) or array.shape[-1] < 3 or array.flags.f_contiguous:
-        return None
-    if options.columns and array.shape[-1] != len(options.columns):
-        return None
-    if array.ndim == 2 and not options.columns and _is_transposed(*array.shape):
-        return None
-    return NpyChunks(array.reshape(-1, array.shape[-1]), options)
-
-
-def fits_in_memory(path: Path) -> bool:
-    """Whether the array can be read whole."""
-    return fits_in_budget(path.stat().st_size)

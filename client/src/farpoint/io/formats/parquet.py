@@ -11,9 +11,6 @@ from farpoint.io.cloud import Cloud, ReadOptions, Rows
 from farpoint.io.files import require
 from farpoint.io.records import axis_positions, columns_of
 
-WKB_POINT = np.dtype([("order", "u1"), ("kind", "<u4"), ("xyz", "<f8", 3)])
-WKB_POINT_CODES = (1001, 0x80000001)
-
 
 @dataclass(frozen=True)
 class ParquetSource:
@@ -30,9 +27,6 @@ def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
     """Reads a table: columns of numbers and text become attributes, all are kept for writing."""
     table = require("pyarrow.parquet", "Parquet").read_table(str(path))
     names = table.column_names
-    if (wkb := _point_column(table)) is not None:
-        others = {n: v for n in names if (v := _values(table.column(n))) is not None}
-        return Cloud(_points_of_wkb(table.column(wkb)), others, ParquetSource(table))
     axes = axis_positions(names)
     columns = [_coordinates(table, names[i]) for i in axes]
     others = {
@@ -41,24 +35,6 @@ def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
         if i not in axes and (values := _values(table.column(i))) is not None
     }
     return Cloud(np.stack(columns, axis=1), others, ParquetSource(table))
-
-
-def _point_column(table: Any) -> str | None:
-    """The column of a GeoParquet table that holds points as WKB."""
-    types = require("pyarrow.types", "Parquet")
-    binary = [f.name for f in table.schema if types.is_binary(f.type)]
-    return next((name for name in ("geometry", "xyz", "wkb") if name in binary), None)
-
-
-def _points_of_wkb(column: Any) -> Array:
-    """(N, 3) float64 of little-endian points with z, in the codes of ISO and of PostGIS."""
-    cells = column.to_pylist()
-    if any(cell is None or len(cell) != WKB_POINT.itemsize for cell in cells):
-        raise ValueError("expected points with x, y and z in every row of the geometry")
-    points = np.frombuffer(b"".join(cells), WKB_POINT)
-    if not ((points["order"] == 1) & np.isin(points["kind"], WKB_POINT_CODES)).all():
-        raise ValueError("expected points with x, y and z in every row of the geometry")
-    return points["xyz"]
 
 
 def _coordinates(table: Any, name: str) -> Array:

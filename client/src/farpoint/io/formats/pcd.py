@@ -69,11 +69,12 @@ class PcdSource:
     records: Array
 
     def save(self, path: Path, rows: Rows) -> None:
-        """Writes the rows with all fields, in the encoding of the file."""
-        encode = {"ascii": _as_text, "binary_compressed": _packed}.get(self.header.encoding)
-        header = replace(self.header, points=len(rows))
+        """Writes the rows with all fields, as text where the file is text, else binary."""
+        is_text = self.header.encoding == "ascii"
+        encoding = "ascii" if is_text else "binary"
+        header = replace(self.header, points=len(rows), encoding=encoding)
         chosen = self.records[rows]
-        path.write_bytes(header.render() + (encode(chosen) if encode else chosen.tobytes()))
+        path.write_bytes(header.render() + (_as_text(chosen) if is_text else chosen.tobytes()))
 
 
 def read(path: Path, options: ReadOptions) -> Cloud:  # noqa: ARG001
@@ -173,13 +174,6 @@ def _compressed(body: bytes, header: Header) -> Array:
     return records
 
 
-def _packed(records: Array) -> bytes:
-    """As `_compressed` reads it."""
-    plain = b"".join(records[name].tobytes() for name in records.dtype.names or ())
-    packed = compress(plain)
-    return np.array([len(packed), len(plain)], "<u4").tobytes() + packed
-
-
 def _check_size(found: int, expected: int, unit: str) -> None:
     if found != expected:
         raise ValueError(f"expected {expected} {unit} of points, got {found}")
@@ -200,43 +194,8 @@ def write(path: Path, cloud: Cloud) -> None:
     PcdSource(header, records).save(path, np.arange(len(records)))
 
 
-# LZF, the compression of `binary_compressed` (M. Lehmann, liblzf).
-_MAX_LITERALS, _MAX_DISTANCE, _MAX_LENGTH = 32, 1 << 13, 264
-
-
-def compress(data: bytes) -> bytes:
-    """Data that `decompress` unpacks to `data`."""
-    out = bytearray()
-    latest: dict[bytes, int] = {}
-    begin = at = 0  # of the bytes that are not written yet
-    while at + 3 <= len(data):
-        key = data[at : at + 3]
-        found = latest.get(key, at - _MAX_DISTANCE - 1)
-        latest[key] = at
-        if at - found > _MAX_DISTANCE:
-            at += 1
-            continue
-        _literals(out, data[begin:at])
-        length = 3
-        most = min(_MAX_LENGTH, len(data) - at)
-        while length < most and data[found + length] == data[at + length]:
-            length += 1
-        high, low = divmod(at - found - 1, 256)
-        more = [length - 9] if length >= 9 else []
-        out += bytes([min(length - 2, 7) << 5 | high, *more, low])
-        begin = at = at + length
-    _literals(out, data[begin:])
-    return bytes(out)
-
-
-def _literals(out: bytearray, data: bytes) -> None:
-    for at in range(0, len(data), _MAX_LITERALS):
-        part = data[at : at + _MAX_LITERALS]
-        out += bytes([len(part) - 1]) + part
-
-
 def decompress(data: bytes, size: int) -> bytes:
-    """The `size` bytes that `data` unpacks to."""
+    """The `size` bytes that `data` unpacks to by LZF (M. Lehmann, liblzf)."""
     out = bytearray()
     at = 0
     try:

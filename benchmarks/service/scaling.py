@@ -17,30 +17,87 @@ second are what its bound says.
 """
 
 import argparse
-import json
+import asyncio
+import multiprocessing
 import os
-import sys
-import tempfile
 import time
 from collections import defaultdict
-from contextlib import ExitStack, suppress
+from collections.abc import Callable
+from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-import numpy as np
+import grpc
 
-from benchmarks.common.machine import describe
 from benchmarks.common.point_sets import lidar
-from benchmarks.service.contenders import free_port
-from benchmarks.service.load import SAMPLE, Contender, once, request
-from benchmarks.service.processes import TICKS, Server, running
-from benchmarks.service.scaling.crowd import crowd
+from benchmarks.common.report import Row, shown
+from benchmarks.service.load import SAMPLE, UNLIMITED, percentiles_ms, request
+from benchmarks.service.processes import TICKS, Server, serving_farpoint
 
 # Points and samples of a request. The last two move as many bytes; one of them has no work to do.
 CASES = ((1024, 64), (1024, 1024), (120_000, 1), (120_000, 1024))
-START_S = 120
+OWN_CONNECTION = (*UNLIMITED, ("grpc.use_local_subchannel_pool", 1))
+SPAWN = multiprocessing.get_context("spawn")
 
-Row = dict[str, float]
+
+async def call_all(
+    address: str, data: bytes, callers: int, seconds: float, begin: Callable[[], object]
+) -> Row:
+    """Calls in a closed loop, each caller with a connection: latencies and CPU of this process."""
+    latencies: list[float] = []
+    async with AsyncExitStack() as stack:
+        channels = [
+            await stack.enter_async_context(
+                grpc.aio.insecure_channel(address, options=OWN_CONNECTION)
+            )
+            for _ in range(callers)
+        ]
+        calls = [channel.unary_unary(SAMPLE) for channel in channels]
+        await asyncio.gather(*(call(data) for call in calls))
+        begin()
+        begun, cpu = time.perf_counter(), time.process_time()
+
+        async def caller(call: Any) -> None:
+            sent = begun
+            while sent < begun + seconds:
+                sent = time.perf_counter()
+                await call(data)
+                latencies.append(time.perf_counter() - sent)
+
+        await asyncio.gather(*map(caller, calls))
+        elapsed = time.perf_counter() - begun
+    per_s, cores = len(latencies) / elapsed, (time.process_time() - cpu) / elapsed
+    return {"latencies": latencies, "per_s": per_s, "caller_cores": cores}
+
+
+def _call_in_process(gate: Any, found: Any, *arguments: Any) -> None:
+    def begin() -> None:
+        gate.wait()  # connected
+        gate.wait()  # all are
+
+    found.put(asyncio.run(call_all(*arguments, begin)))
+
+
+def crowd(
+    address: str, data: bytes, callers: int, seconds: float, count: int, look: Callable[[], object]
+) -> Row:
+    """Has callers in `count` processes call at the same time: calls/s, p50 and p99, their cores.
+
+    `look` is called when all are connected and have called once, before they begin. One event loop
+    is as busy as that of the server, so one process of callers would be slow.
+    """
+    gate, found = SPAWN.Barrier(count + 1), SPAWN.Queue()
+    arguments = (gate, found, address, data, callers // count, seconds)
+    for _ in range(count):
+        SPAWN.Process(target=_call_in_process, args=arguments, daemon=True).start()
+    gate.wait()
+    look()
+    gate.wait()
+    seen = [found.get() for _ in range(count)]
+    latencies = [s for each in seen for s in each["latencies"]]
+    sums = {key: sum(each[key] for each in seen) for key in ("per_s", "caller_cores")}
+    return {"calls": len(latencies), **percentiles_ms(latencies), **sums}
 
 
 def threads_of(server: Server) -> dict[tuple[int, int], float]:
@@ -61,42 +118,19 @@ def measure(server: Server, data: bytes, callers: int, seconds: float, cores: in
         look = lambda: before.update(threads_of(server))  # noqa: E731
         row = crowd(server.address, data, callers, seconds, min(cores, callers), look)
         after = threads_of(server)
+    count = max(1, len(server.tree()) - 1)  # of several, one more supervises
     used = {thread: cpu - before.get(thread, 0.0) for thread, cpu in after.items()}
     calls, elapsed = row["calls"], row["calls"] / row["per_s"]
     processes = {pid: max(u for (p, _), u in used.items() if p == pid) for pid, _ in used}
-    busiest = sum(sorted(processes.values())[-count_of(server) :])
-    cpu, loop = sum(used.values()) / calls, busiest / calls
+    cpu, loop = sum(used.values()) / calls, sum(sorted(processes.values())[-count:]) / calls
     return {
         **row,
         "cpu_ms": 1e3 * cpu,
         "busiest_ms": 1e3 * loop,
         "server_cores": sum(used.values()) / elapsed,
         "busiest_share": max(processes.values()) / elapsed,
-        "bound_per_s": min(count_of(server) / loop, cores / cpu),
+        "bound_per_s": min(count / loop, cores / cpu),
     }
-
-
-def count_of(server: Server) -> int:
-    """Server processes: of several one more is there, which supervises."""
-    return max(1, len(server.tree()) - 1)
-
-
-def start(count: int, stack: ExitStack, folder: str) -> Server:
-    """A server of so many processes, ready and stopped."""
-    address = f"127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "farpoint_server", "--listen", address, "--device", "cpu"]
-    command += ["--processes", str(count), "--log-format", "json"]
-    log = Path(folder) / f"{count}.log"
-    server = stack.enter_context(running(command, address, {"FARPOINT_ENCODER": "none"}, log))
-    give_up = time.monotonic() + START_S
-    while '"event": "ready"' not in log.read_text():
-        if time.monotonic() > give_up or server.process.poll() is not None:
-            raise RuntimeError(f"--processes {count} did not start: {log.read_text()[-500:]}")
-        time.sleep(0.1)
-    cloud = lidar(1024)
-    once(Contender("ready", server, SAMPLE, request(cloud, 1), lambda _: None))
-    server.pause()
-    return server
 
 
 def medians(rows: list[Row], base: list[Row]) -> Row:
@@ -105,7 +139,7 @@ def medians(rows: list[Row], base: list[Row]) -> Row:
     for key in ("per_s", "cpu_ms", "bound_per_s"):
         pairs = zip(rows, base, strict=True)
         row[f"{key}_ratio"] = median(a[key] / b[key] for a, b in pairs)
-    return row
+    return {key: round(value, 3) for key, value in row.items()}
 
 
 def main() -> None:
@@ -114,32 +148,26 @@ def main() -> None:
     parser.add_argument("--callers", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--results", type=Path, help="a file for the rows, as JSON")
     options = parser.parse_args()
     counts = [int(count) for count in options.processes.split(",")]
     cores = len(os.sched_getaffinity(0))
-    report = {
-        "machine": describe("farpoint-server", "grpcio", "numpy", "torch"),
-        "load_average": os.getloadavg(),
-        "rows": [],
-    }
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        servers = {count: start(count, stack, folder) for count in counts}
+        flags = ("--encoder", "none", "--processes")
+        servers = {
+            count: stack.enter_context(serving_farpoint(*flags, str(count))) for count in counts
+        }
+        for server in servers.values():
+            server.pause()
         for points, samples in CASES:
-            data = request(lidar(points).astype(np.float32), samples)
+            data = request(lidar(points), samples)
             turns: dict[int, list[Row]] = defaultdict(list)
             for number in range(options.rounds):
                 for count in counts[:: -1 if number % 2 else 1]:
                     turn = measure(servers[count], data, options.callers, options.seconds, cores)
                     turns[count].append(turn)
             for count in counts:
-                row = medians(turns[count], turns[counts[0]])
-                row |= {"points": points, "samples": samples, "processes": count}
-                report["rows"].append(row)
-                print(json.dumps({key: round(value, 3) for key, value in row.items()}), flush=True)
-    if options.results:
-        options.results.write_text(json.dumps(report, indent=1) + "\n")
+                case = {"points": points, "samples": samples, "processes": count}
+                shown(case | medians(turns[count], turns[counts[0]]))
 
 
 if __name__ == "__main__":

@@ -6,14 +6,14 @@ python pytriton_app.py PORT HTTP_PORT METRICS_PORT
 import sys
 
 import numpy as np
-from program import JOIN_SECONDS, JOINED, WORKERS, Model
+from handler import JOIN_SECONDS, JOINED, WORKERS, make_handler
 from pytriton.decorators import batch
 from pytriton.model_config import DynamicBatcher, ModelConfig, Tensor
 from pytriton.triton import Triton, TritonConfig
 
 
 def main(port: int, http_port: int, metrics_port: int) -> None:
-    model = Model()
+    model = make_handler()
 
     @batch
     def infer(cloud: np.ndarray) -> list[np.ndarray]:

@@ -1,1 +1,0 @@
-"""`farpoint bench`: what a server sustains at a latency target."""

@@ -1,0 +1,238 @@
+"""Drop-in calls against plain torch, one a line: what is called, and what it equals.
+
+pointnet2 is pointnet2_utils with VoteNet's and OpenPCDet's additions, batched the pointops of
+D-PCC, pointops those with offsets of Point Transformer and Pointcept.
+"""
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from tests.support.tensors import random
+from torch import Tensor
+
+from farpoint_ops import farthest_point_sample, farthest_point_sample_ragged, reference
+from farpoint_ops.compat import mmcv, pointnet2, pointnet2_ext, pointnet2_stack, pointops
+from farpoint_ops.compat.pointops import batched
+
+LIBRARIES = (mmcv, pointnet2, pointnet2_ext, pointnet2_stack, pointops, batched)
+BATCHED = """
+pointnet2.FurthestPointSampling.apply(xyz, 9) == fps(xyz, 9)
+pointnet2.FarthestPointSampling.apply(xyz, 9) == fps(xyz, 9)
+pointnet2.farthest_point_sample(xyz, 9) == fps(xyz, 9)
+pointnet2_stack.farthest_point_sample(xyz, 9) == fps(xyz, 9)
+pointnet2_stack.furthest_point_sample(xyz, 9) == fps(xyz, 9)
+pointnet2_ext.furthest_point_sampling(xyz, 9) == fps(xyz, 9)
+pointnet2.GatherOperation.apply(features, rows) == ref.gather_points(features, rows)
+pointnet2_ext.gather_points(features, rows) == ref.gather_points(features, rows)
+pointnet2.GroupingOperation.apply(features, ball) == grouped
+pointnet2_ext.group_points(features, ball) == grouped
+batched.grouping_int(labels, ball) == ref.group_points(labels, ball)
+batched.featuregather(features, rows) == ref.gather_points(features, rows)
+batched.featuredistribute(centers, xyz) == ref.knn(centers, xyz, 1)[0][..., 0]
+
+pointnet2.BallQuery.apply(0.3, 6, xyz, centers) == ball
+pointnet2_ext.ball_query(centers, xyz, 0.3, 6) == ball
+mmcv.ball_query(0.2, 0.5, 12, xyz, centers) == ref.ball_query(xyz, centers, 0.5, 12, None, 0.2)[0]
+pointnet2.ball_query(0.3, 6, xyz, centers + 10) == ball * 0
+pointnet2.three_nn(centers, xyz)[0] == ref.knn(xyz, centers, 3)[1].sqrt()
+pointnet2.three_nn(centers, xyz)[1] == ref.knn(xyz, centers, 3)[0]
+pointnet2_ext.three_nn(centers, xyz)[0] == ref.knn(xyz, centers, 3)[1]
+pointnet2_ext.three_nn(centers, xyz)[1] == ref.knn(xyz, centers, 3)[0]
+mmcv.three_nn(centers, xyz)[1] == ref.knn(xyz, centers, 3)[0]
+pointnet2_ext.three_interpolate(few, near, weight) == ref.interpolate(few, near, weight)
+mmcv.knn(5, xyz, centers) == ref.knn(xyz, centers, 5)[0].mT
+mmcv.knn(5, xyz.mT, centers.mT, True) == ref.knn(xyz, centers, 5)[0].mT
+batched.knnquery(7, xyz, centers) == ref.knn(xyz, centers, 7)[0]
+batched.knnquery_heap(7, xyz, centers) == ref.knn(xyz, centers, 7)[0]
+batched.KNNQuery_Heap.apply(7, xyz, centers) == ref.knn(xyz, centers, 7)[0]
+batched.knnquery(3, xyz) == ref.knn(xyz, xyz, 3)[0]
+batched.knnquery_exclude(3, xyz) == ref.knn(xyz, xyz, 4)[0][..., 1:]
+
+pointnet2.QueryAndGroup(0.3, 6)(xyz, centers, features) == cat([relative, grouped], 1)
+pointnet2.QueryAndGroup(0.3, 6, use_xyz=False)(xyz, centers, features) == grouped
+pointnet2.QueryAndGroup(0.3, 6)(xyz, centers) == relative
+pointnet2.QueryAndGroup(0.3, 6, normalize_xyz=True)(xyz, centers) == relative / 0.3
+pointnet2.QueryAndGroup(0.3, 6, ret_grouped_xyz=True)(xyz, centers, features)[1] == relative
+pointnet2.GroupAll()(xyz, None, features) == everything
+pointnet2.GroupAll(ret_grouped_xyz=True)(xyz, None, features)[0] == everything
+pointnet2.GroupAll(ret_grouped_xyz=True)(xyz, None, features)[1] == everything[:, :3]
+batched.GroupAll()(xyz, None) == everything[:, :3]
+batched.GroupAll(use_xyz=False)(xyz, None, features) == everything[:, 3:]
+batched.QueryAndGroup(nsample=6)(xyz, centers, features)[0] == cat([offsets6, features6], 1)
+batched.QueryAndGroup(nsample=6)(xyz, centers, features)[1] == xyz6
+batched.QueryAndGroup(nsample=6, return_idx=True)(xyz, centers, features)[2] == near6.long()
+batched.QueryAndGroup(nsample=6)(xyz, centers, idx=ball)[1] == ref.group_points(xyz.mT, ball)
+batched.QueryAndGroupForKPConv(0.3, 6)(xyz, centers)[2] == ball
+mmcv.QueryAndGroup(None, 6)(xyz, centers, features) == cat([offsets6, features6], 1)
+mmcv.QueryAndGroup(None, 6, return_grouped_xyz=True)(xyz, centers, features)[1] == xyz6
+mmcv.QueryAndGroup(None, 6, return_grouped_idx=True)(xyz, centers, features)[1] == near6
+
+batched.labelstat_ballrange(0.4, xyz, centers, classes) == in_ball(0.4, 40)
+batched.labelstat_and_ballquery(0.3, 6, xyz, centers, classes)[0] == in_ball(0.3, 6)
+batched.labelstat_and_ballquery(0.3, 6, xyz, centers, classes)[1] == ball
+batched.labelstat_idx(6, classes, near6) == near_classes
+"""
+
+
+def batch(device: torch.device) -> dict[str, Any]:
+    """Points (2, 40, 3), centers (2, 9, 3) and what plain torch makes of them."""
+    made = torch.Generator().manual_seed(0)
+    xyz = torch.rand(2, 40, 3, generator=made).to(device)
+    centers, features = xyz[:, 3:12] + 0.01, random(device, 2, 4, 40)
+    classes = torch.nn.functional.one_hot(torch.arange(40, device=device) % 3).int()
+    classes = classes.expand(2, -1, -1).contiguous()
+    ball, _ = reference.ball_query(xyz, centers, 0.3, 6)
+    near6, _ = reference.knn(xyz, centers, 6)
+    xyz6 = reference.group_points(xyz.mT, near6)
+
+    def in_ball(radius: float, k: int) -> Tensor:
+        idx, found = reference.ball_query(xyz, centers, radius, k)
+        members = torch.arange(k, device=device) < found[..., None]
+        grouped = reference.group_points(classes.mT.float(), idx)
+        return (grouped * members[:, None]).sum(3).mT.int()
+
+    return {
+        **{"xyz": xyz, "centers": centers, "features": features, "classes": classes},
+        **{"rows": farthest_point_sample(xyz, 9), "few": random(device, 2, 5, 9)},
+        **{"ball": ball, "grouped": reference.group_points(features, ball)},
+        "relative": reference.group_points(xyz.mT, ball) - centers.mT[..., None],
+        "everything": torch.cat([xyz.mT, features], 1).unsqueeze(2),
+        "labels": torch.arange(80, device=device).view(2, 1, 40),
+        **{"near": reference.knn(centers, xyz, 3)[0], "weight": random(device, 2, 40, 3)},
+        **{"near6": near6, "xyz6": xyz6, "offsets6": xyz6 - centers.mT[..., None]},
+        "features6": reference.group_points(features, near6),
+        "in_ball": in_ball,
+        "near_classes": reference.group_points(classes.mT, near6).sum(3).mT.int(),
+    }
+
+
+WITH_OFFSETS = """
+pointops.farthest_point_sampling(xyz, offset, new_offset) == sampled
+pointops.furthestsampling(xyz, offset, new_offset) == sampled
+pointops.FarthestPointSampling.apply(xyz, offset, new_offset) == sampled
+pointops.FurthestSampling.apply(xyz, offset, new_offset) == sampled
+pointops.knn_query(4, xyz, offset, new_xyz, new_offset)[0] == near
+pointops.knn_query(4, xyz, offset, new_xyz, new_offset)[1] == distance
+pointops.knnquery(4, xyz, new_xyz, offset, new_offset)[0] == near
+pointops.knnquery(4, xyz, new_xyz, offset, new_offset)[1] == distance
+pointops.KNNQuery.apply(4, xyz, offset, new_xyz, new_offset)[0] == near
+pointops.KNNQuery.apply(3, xyz, offset)[0] == nearest(xyz, xyz, 3, SIZES)[0]
+pointops.knnquery(3, xyz, None, offset, offset)[0] == nearest(xyz, xyz, 3, SIZES)[0]
+
+pointops.grouping(near, feat, xyz, new_xyz, with_xyz=True) == both
+pointops.grouping(near, feat, xyz) == both[..., 3:]
+pointops.grouping2(feat, near) == both[..., 3:]
+pointops.Grouping.apply(feat, near) == both[..., 3:]
+pointops.knn_query_and_group(feat, xyz, offset, new_xyz, new_offset, None, 4, True)[0] == both
+pointops.knn_query_and_group(feat, xyz, offset, new_xyz, new_offset, None, 4, True)[1] == near
+pointops.knn_query_and_group(feat, xyz, idx=near)[0] == both[..., 3:]
+pointops.queryandgroup(4, xyz, new_xyz, feat, None, offset, new_offset) == both
+pointops.query_and_group(4, xyz, new_xyz, feat, None, offset, new_offset)[0] == both
+pointops.query_and_group(4, xyz, new_xyz, feat, None, offset, new_offset)[1] == near
+pointops.BallQuery.apply(5, 0.5, 0.1, xyz, offset, new_xyz, new_offset)[0] == shell
+pointops.ball_query_and_group(feat, xyz, offset, new_xyz, new_offset, None, 0.5, 0.1, 5)[1] == shell
+pointops.ball_query_and_group(feat, xyz, offset, new_xyz, new_offset, None, 0.5, 0.1, 5)[0] == there
+
+pointops.subtraction(feat, 2 * feat, own) == feat[:, None] - 2 * feat[own]
+pointops.aggregation(feat, position, share, own) == ((feat[own] + position) * share2).sum(1)
+pointops.offset2batch(offset) == tensor([0] * 30 + [1] * 2 + [2] * 48)
+pointops.batch2offset(pointops.offset2batch(offset)) == offset.int()
+"""
+SIZES, QUERIES = [30, 2, 48], [6, 1, 10]
+
+
+def nearest(xyz: Tensor, new_xyz: Tensor, k: int, queries: list[int]) -> tuple[Tensor, Tensor]:
+    """Rows and distances, with -1 and 1e5 for what the cloud of two lacks."""
+    rows, distances, first = [], [], 0
+    for cloud, asked in zip(xyz.split(SIZES), new_xyz.split(queries), strict=True):
+        found = min(k, len(cloud))
+        idx, squared = reference.knn(cloud[None], asked[None], found)
+        fill = torch.nn.functional.pad
+        rows.append(fill(idx[0] + first, (0, k - found), value=-1))
+        distances.append(fill(squared[0].sqrt(), (0, k - found), value=1e5))
+        first += len(cloud)
+    return torch.cat(rows), torch.cat(distances)
+
+
+def clouds(device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
+    """Clouds of 30, 2 and 48 points, each query near a point of its own cloud."""
+    xyz = torch.rand(80, 3, generator=torch.Generator().manual_seed(0)).to(device)
+    new_xyz = xyz[[*range(6), 30, *range(32, 42)]] + 0.01
+    offset, new_offset = (torch.tensor(n).cumsum(0).to(device, dtype) for n in (SIZES, QUERIES))
+    feat, (near, distance) = random(device, 80, 6), nearest(xyz, new_xyz, 4, QUERIES)
+    relative = xyz[near.long()] - new_xyz[:, None]
+    shell, _ = pointops.ball_query(5, 0.5, 0.1, xyz, offset, new_xyz, new_offset)
+    share = random(device, 80, 3, 2)
+    return {
+        **{"xyz": xyz, "new_xyz": new_xyz, "offset": offset, "new_offset": new_offset},
+        "sampled": farthest_point_sample_ragged(xyz, [0, *offset.tolist()], QUERIES),
+        **{"near": near, "distance": distance, "nearest": nearest, "SIZES": SIZES, "feat": feat},
+        "both": torch.cat([relative, feat[near.long()]], -1) * (near >= 0)[..., None],
+        **{"shell": shell, "there": feat[shell.long()] * (shell >= 0)[..., None]},
+        **{"own": nearest(xyz, xyz, 2, SIZES)[0].long(), "position": random(device, 80, 2, 6)},
+        **{"share": share[:, :2], "share2": share[:, :2].repeat(1, 1, 3)},
+        "tensor": lambda values: torch.tensor(values, device=device),
+    }
+
+
+def check(line: str, names: dict[str, Any]) -> None:
+    libraries = {library.__name__.split(".")[-1]: library for library in LIBRARIES}
+    names |= {"ref": reference, "fps": farthest_point_sample, "cat": torch.cat, **libraries}
+    call, expected = line.split(" == ")
+    torch.testing.assert_close(eval(call, names), eval(expected, names))
+
+
+@pytest.mark.parametrize("line", [line for line in BATCHED.splitlines() if line])
+def test_batched_calls(device: torch.device, line: str) -> None:
+    check(line, batch(device))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("line", [line for line in WITH_OFFSETS.splitlines() if line])
+def test_calls_with_offsets(device: torch.device, line: str, dtype: torch.dtype) -> None:
+    check(line, clouds(device, dtype))
+
+
+def test_functions_of_both_libraries_are_the_same() -> None:
+    for name, twin in (
+        ("furthestsampling", "furthest_point_sample"),
+        ("gathering", "gather_operation"),
+        ("grouping", "grouping_operation"),
+        ("nearestneighbor", "three_nn"),
+        ("interpolation", "three_interpolate"),
+        ("ballquery", "ball_query"),
+    ):
+        assert getattr(batched, name) is getattr(pointnet2, twin)
+
+
+def test_distances_have_no_gradient_and_missing_neighbors_are_infinitely_far(
+    device: torch.device,
+) -> None:
+    names = batch(device)
+    xyz, centers = names["xyz"].requires_grad_(), names["centers"].detach().requires_grad_()
+    assert not pointnet2.three_nn(centers, xyz)[0].requires_grad
+    offset = torch.tensor([80], device=device)
+    assert not pointops.KNNQuery.apply(3, xyz.flatten(0, 1), offset)[1].requires_grad
+    dist, idx = pointnet2.three_nn(xyz, xyz[:, :2])
+    assert (dist[..., 2] == torch.inf).all()
+    assert (idx[..., 2] == 0).all()
+    assert dist[..., :2].isfinite().all()
+    assert batched.knnquery_heap(4, xyz[:, :2], xyz).shape == (2, 40, 4)
+    assert len(batched.QueryAndGroup(0.2, 6)(xyz)) == 2
+
+
+def test_weights_get_their_gradient(device: torch.device) -> None:
+    names = batch(device)
+    leaves = names["few"].requires_grad_(), names["weight"].requires_grad_()
+    results = []
+    for function in (pointnet2.three_interpolate, reference.interpolate):
+        out = function(leaves[0], names["near"], leaves[1])
+        results.append((out, *torch.autograd.grad(out.square().sum(), leaves)))
+    torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("library", [pointops, batched])
+def test_every_listed_name_exists(library: ModuleType) -> None:
+    assert {*library.__all__} <= vars(library).keys()

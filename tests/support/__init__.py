@@ -1,1 +1,0 @@
-"""Support of the tests: clouds, servers in processes of their own, and fakes of devices."""

@@ -1,1 +1,0 @@
-"""Servers in processes of their own, as they are and made to fail, and peers that misbehave."""
