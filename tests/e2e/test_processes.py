@@ -20,7 +20,7 @@ from tests.support.servers.server_process import READY_TIMEOUT_S, RunningServer,
 
 import farpoint
 from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2, sampling_pb2_grpc
-from farpoint_models import weights
+from farpoint_models import DensityEncoder, EncoderConfig, save_encoder, weights
 
 ANY = "127.0.0.1:0"
 CLOUD = np.random.default_rng(3).normal(size=(1000, 3)).astype(np.float32)
@@ -65,9 +65,11 @@ def probe(server: RunningServer, path: str) -> bytes:
         return answer.read()
 
 
-def model_names(channel: grpc.Channel) -> list[str]:
+def models(channel: grpc.Channel) -> dict[str, bytes]:
+    """The description of each model, by name."""
     stub = sampling_pb2_grpc.SamplingServiceStub(channel)
-    return [model.name for model in stub.ListModels(sampling_pb2.ListModelsRequest()).models]
+    listed = stub.ListModels(sampling_pb2.ListModelsRequest()).models
+    return {model.name: model.SerializeToString() for model in listed}
 
 
 def test_another_program_that_shares_a_port_is_in_the_log(server):
@@ -104,12 +106,26 @@ def test_administration_reaches_all_processes(server):
         trims = stub.TrimMemory(admin_pb2.TrimMemoryRequest(force=True)).trims
         assert [trim.process for trim in trims] == [0, 1]
         stub.LoadModel(admin_pb2.LoadModelRequest(name="second", path=str(weights.DEFAULT)))
-        assert {tuple(model_names(channel)) for channel in channels} == {
-            ("density_small", "second")
-        }
+        assert {tuple(models(channel)) for channel in channels} == {("density_small", "second")}
         with pytest.raises(grpc.RpcError) as caught:
             stub.UnloadModel(admin_pb2.UnloadModelRequest(name="nobody"))
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_models_that_are_loaded_at_the_same_time_end_alike_in_all_processes(server, tmp_path):
+    files = [tmp_path / f"{attributes}.safetensors" for attributes in (1, 2)]
+    for attributes, file in enumerate(files, 1):
+        save_encoder(DensityEncoder(EncoderConfig(attributes=attributes)), file)
+    with connections(server) as channels:
+        stubs = [admin_pb2_grpc.AdminServiceStub(channel) for channel in channels]
+        for stub, other in zip(stubs, reversed(stubs), strict=True):
+            loads = [
+                caller.LoadModel.future(admin_pb2.LoadModelRequest(name="twin", path=str(file)))
+                for caller, file in zip((stub, other), files, strict=True)
+            ]
+            assert all(load.result() for load in loads)
+            assert len({models(channel)["twin"] for channel in channels}) == 1
+        stubs[0].UnloadModel(admin_pb2.UnloadModelRequest(name="twin"))
 
 
 def test_a_process_that_is_frozen_is_killed_and_replaced(server):
@@ -121,7 +137,7 @@ def test_a_process_that_is_frozen_is_killed_and_replaced(server):
     old = {line.get("pid") for line in server.log}
     server.wait_for(lambda line: line["event"] == "process ready" and line["pid"] not in old)
     with connections(server) as channels:
-        assert all(model_names(channel) for channel in channels)
+        assert all(models(channel) for channel in channels)
 
 
 def test_a_process_that_is_killed_is_replaced(server):
@@ -134,9 +150,7 @@ def test_a_process_that_is_killed_is_replaced(server):
         assert len(client.sample(SMALL, 9)) == 9
     server.wait_for(lambda line: line["event"] == "process ready" and line["pid"] not in old)
     with connections(server) as channels:
-        assert {tuple(model_names(channel)) for channel in channels} == {
-            ("density_small", "second")
-        }
+        assert {tuple(models(channel)) for channel in channels} == {("density_small", "second")}
     assert pids(server)[1] != before[1]
 
 

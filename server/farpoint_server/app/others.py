@@ -52,7 +52,8 @@ class PeerProcesses:
         """A handler that answers for all processes, given the path and the handler of this one."""
         if self._slot.is_alone:
             return handler
-        return answer_for_all(self._peers, self._slot.index, path, handler)
+        slot = self._slot
+        return answer_for_all(self._peers, slot.index, slot.folder / "lock", path, handler)
 
     async def start(self) -> list[str] | None:
         """Answers the others; the models that they have, None if none of them serves yet."""

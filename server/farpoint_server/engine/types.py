@@ -259,5 +259,4 @@ class Outcome(Generic[Answer]):
     queue_ms: float
     compute_ms: float
     batch_requests: int = 1
-    """Requests of its batch, said with the first answer alone, so that a batch counts once; 0
-    with the others."""
+    """Requests of its batch in the first answer, so that a batch counts once; 0 in the others."""

@@ -40,7 +40,7 @@ class Child:
     Attributes:
         warm: Set once it could serve.
         ready: Set once it serves.
-        fields: What it says of itself then.
+        fields: The fields of its log line "ready".
         process: None until it is started.
     """
 
@@ -108,20 +108,20 @@ class Child:
         reader, writer = await asyncio.open_connection(sock=link)
         try:
             while line := await reader.readline():
-                said = json.loads(line)
+                message = json.loads(line)
                 self._frozen = 0
-                if said["event"] == "beat":
+                if message["event"] == "beat":
                     self._stuck = 0
-                    self._sick = 0 if said["serving"] else self._sick + 1
-                elif said["event"] == "warm":
+                    self._sick = 0 if message["serving"] else self._sick + 1
+                elif message["event"] == "warm":
                     self.warm.set()
                     await may_begin()
                     writer.write(b"\n")
-                elif said["event"] == "ready":
-                    self.fields = said["fields"]
+                elif message["event"] == "ready":
+                    self.fields = message["fields"]
                     self._stuck = self._sick = 0
                     self.ready.set()
-                    log.info("process ready", process=self.index, pid=said["pid"])
+                    log.info("process ready", process=self.index, pid=message["pid"])
         finally:
             writer.close()
 
@@ -149,7 +149,7 @@ class Child:
         return "process is not healthy" if self._sick > MAX_SICK else None
 
 
-# The supervisor kills a process that says nothing for five seconds (child.py).
+# Less than CHECK_S * MAX_FROZEN, after which the supervisor kills a silent process.
 BEAT_S = 1.0
 
 
@@ -158,7 +158,7 @@ class Link:
 
     Args:
         descriptor: Of the socket, as the supervisor has handed it over.
-        is_serving: Whether the process is healthy, which each beat says.
+        is_serving: Whether the process is healthy; sent with each beat.
     """
 
     def __init__(self, descriptor: int, is_serving: Callable[[], bool]) -> None:
@@ -168,31 +168,31 @@ class Link:
         self._beating: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Says from now on that the process is alive, and that its event loop goes round."""
+        """Begins to send signs of life: of the process, and of its event loop."""
         self._beating = asyncio.create_task(self._beat())
         threading.Thread(target=self._live, name="heartbeat", daemon=True).start()
 
     async def warm(self) -> None:
-        """Says that all is ready to serve, and returns once it may: with the slowest one."""
-        self._say("warm")
+        """Reports that all is loaded; returns once all processes are, and this one may serve."""
+        self._send("warm")
         await asyncio.get_running_loop().sock_recv(self._socket, 1)
 
     def ready(self, fields: Mapping[str, Any]) -> None:
-        """Says that calls are answered, and what the line of the log has to say of it."""
-        self._say("ready", fields=fields, pid=os.getpid())
+        """Reports that calls are answered, with the fields of the log line."""
+        self._send("ready", fields=fields, pid=os.getpid())
 
     def _live(self) -> None:
         # On a thread: an event loop may be busy for seconds in a process that is not frozen.
         while True:
-            self._say("alive")
+            self._send("alive")
             time.sleep(BEAT_S)
 
     async def _beat(self) -> None:
         while True:
-            self._say("beat", serving=self._is_serving())
+            self._send("beat", serving=self._is_serving())
             await asyncio.sleep(BEAT_S)
 
-    def _say(self, event: str, **more: Any) -> None:
+    def _send(self, event: str, **more: Any) -> None:
         try:
             self._socket.send(json.dumps({"event": event, **more}).encode() + b"\n")
         except OSError:  # the supervisor does not read, or is gone

@@ -55,7 +55,7 @@ class LogMerger:
         data = os.read(pipe, READ_BYTES)
         rest += data
         if not data:
-            # What a process has begun to say when it died.
+            # The process died in the middle of a line.
             self._write(rest + b"\n" if rest else b"")
             self._selector.unregister(pipe)
             os.close(pipe)

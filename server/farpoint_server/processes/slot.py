@@ -1,4 +1,4 @@
-"""The place of a process among those of one server, and how the supervisor tells it."""
+"""The place of a process among those of one server, passed on by an environment variable."""
 
 import ctypes
 import json
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ProcessSlot:
-    """Which of how many processes this is; the only one, unless a supervisor says otherwise."""
+    """Which of how many processes this is; the only one, unless a supervisor started it."""
 
     index: int = 0
     count: int = 1
@@ -83,7 +83,7 @@ def share(settings: Settings, count: int) -> Settings:
 
 def to_environment(slot: ProcessSlot, settings: Settings) -> dict[str, str]:
     """The variable that makes a program that calls `from_environment` a process of a server."""
-    said = {
+    passed = {
         "index": slot.index,
         "count": slot.count,
         "folder": str(slot.folder),
@@ -91,7 +91,7 @@ def to_environment(slot: ProcessSlot, settings: Settings) -> dict[str, str]:
         "parent": os.getpid(),
         "settings": settings.model_dump(mode="json", exclude={"config"}),
     }
-    return {VARIABLE: json.dumps(said)}
+    return {VARIABLE: json.dumps(passed)}
 
 
 def from_environment(
@@ -104,10 +104,10 @@ def from_environment(
     text = environment.pop(VARIABLE, None)
     if text is None:
         return None
-    said: dict[str, Any] = json.loads(text)
-    settings = Settings(**said["settings"], config=None)
+    passed: dict[str, Any] = json.loads(text)
+    settings = Settings(**passed["settings"], config=None)
     slot = ProcessSlot(
-        said["index"], said["count"], Path(said["folder"]), said["link"], said["parent"]
+        passed["index"], passed["count"], Path(passed["folder"]), passed["link"], passed["parent"]
     )
     return slot, settings
 

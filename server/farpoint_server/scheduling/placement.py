@@ -21,7 +21,7 @@ from farpoint_server.errors import (
 )
 from farpoint_server.scheduling.batcher import Batcher, first_done
 
-# What is said to a caller whom no device could serve: what may pass sooner, before what may not.
+# Errors that move work to another device. Where none is left, the caller gets the first of these.
 MOVES = (OverloadedError, EngineHungError, DeviceFailedError, TooLargeError)
 log = structlog.get_logger("farpoint.scheduling")
 

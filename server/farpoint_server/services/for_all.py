@@ -3,7 +3,11 @@
 State across calls is listed in docs/decisions/0016; what is added there needs a line here.
 """
 
-from collections.abc import Callable, Mapping
+import asyncio
+import fcntl
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -14,6 +18,8 @@ from farpoint_server.services.model_statistics import add_statistics
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.peers import Peers
 
+# Seconds between two attempts to take the lock that another process holds.
+LOCK_POLL_S = 0.02
 Merge = Callable[[Mapping[int, Any]], Message]
 """One answer of those of all processes by index, this one's first."""
 
@@ -66,10 +72,11 @@ METHODS: Mapping[str, tuple[bool, Merge]] = {
 CHANGING = frozenset(method for method, (changes, _) in METHODS.items() if changes)
 
 
-def answer_for_all(peers: Peers, index: int, path: str, handler: Handler) -> Handler:
+def answer_for_all(peers: Peers, index: int, lock: Path, path: str, handler: Handler) -> Handler:
     """A handler that answers a method of METHODS for all processes; another as it is.
 
-    This process answers first, so what it refuses reaches no other one.
+    This process answers first, so what it refuses reaches no other one. Changes of models hold
+    `lock`, a file of all processes: they are made in one order everywhere. Trims may overlap.
     """
     if path not in METHODS:
         return handler
@@ -77,14 +84,28 @@ def answer_for_all(peers: Peers, index: int, path: str, handler: Handler) -> Han
     answer: Any = handler.unary_unary
 
     async def answer_all(request: Message, context: Context) -> Message:
-        own = await answer(request, context)
-        data = request.SerializeToString()
-        if changes:
-            others = await peers.tell(path, data, context.time_remaining())
-        else:
-            others = await peers.ask(path, data)
+        async with _locked(lock) if changes and merge is not _trims else nullcontext():
+            own = await answer(request, context)
+            data = request.SerializeToString()
+            if changes:
+                others = await peers.tell(path, data, context.time_remaining())
+            else:
+                others = await peers.ask(path, data)
         return merge({index: own, **{i: type(own).FromString(raw) for i, raw in others.items()}})
 
     return grpc.unary_unary_rpc_method_handler(
         answer_all, handler.request_deserializer, handler.response_serializer
     )
+
+
+@asynccontextmanager
+async def _locked(path: Path) -> AsyncIterator[None]:
+    """Holds a lock that the kernel releases where its process ends."""
+    with path.open("wb") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(LOCK_POLL_S)
+        yield
