@@ -42,7 +42,7 @@ def gate() -> Gate:
 
 
 @pytest.fixture
-def pipeline(gate: Gate) -> Iterator[Pipeline[torch.Tensor]]:
+def pipeline(gate: Gate) -> Iterator[Pipeline]:
     with torch.cuda.device(DEVICE):
         pipeline = Pipeline(CudaDevice(DEVICE), gate.hold_shared)
         yield pipeline
@@ -56,7 +56,7 @@ def spin(points: torch.Tensor) -> Sequence[torch.Tensor]:
     return (points * 2,)
 
 
-def run(pipeline: Pipeline[torch.Tensor], gate: Gate, batch: Sequence[np.ndarray]) -> Future:
+def run(pipeline: Pipeline, gate: Gate, batch: Sequence[np.ndarray]) -> Future:
     with gate.reading():
         return pipeline.submit([batch], spin, lambda outputs: outputs[0])
 
@@ -180,7 +180,7 @@ def test_an_engine_answers_two_batches_at_a_time_as_a_cpu_does():
                 np.testing.assert_array_equal(got.distances, wanted.distances)
 
 
-def _submitter(pipeline: Pipeline[torch.Tensor], gate: Gate):
+def _submitter(pipeline: Pipeline, gate: Gate):
     """Submits a batch of farthest point sampling, as the server does."""
 
     def submit(batch: SampleBatch) -> Future:

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from farpoint_server.engine.transfer.device import Array, DeviceStream, Event, Kernel
+from farpoint_server.engine.transfer.buffers import Array
+from farpoint_server.engine.transfer.cuda import DeviceStream, Kernel
 
 
 class Race(RuntimeError):  # noqa: N818
@@ -77,7 +78,7 @@ class _Later:
 
 @dataclass
 class FakeDevice:
-    """A `Device` whose tensors are FakeTensors; kernels get torch's, of the CPU.
+    """A `CudaDevice` whose tensors are FakeTensors; kernels get torch's, of the CPU.
 
     Args:
         seed: Of the lots.
@@ -177,9 +178,7 @@ class FakeDevice:
 
         self._give(stream, act)
 
-    def call(
-        self, kernel: Kernel[torch.Tensor], inputs: Sequence[FakeTensor]
-    ) -> Sequence[FakeTensor]:
+    def call(self, kernel: Kernel, inputs: Sequence[FakeTensor]) -> Sequence[FakeTensor]:
         self._ask("call")
         with torch.inference_mode():
             shapes = kernel(*(self.stand_in(_empty(tensor)) for tensor in inputs))
@@ -202,7 +201,7 @@ class FakeDevice:
             self._give(DeviceStream.COMPUTE, act)
         return outputs
 
-    def record(self, stream: DeviceStream) -> Event:
+    def record(self, stream: DeviceStream) -> FakeEvent:
         self._ask("record")
         event = FakeEvent(self)
 
@@ -212,9 +211,8 @@ class FakeDevice:
         self._give(stream, act)
         return event
 
-    def wait(self, stream: DeviceStream, event: Event) -> None:
+    def wait(self, stream: DeviceStream, event: FakeEvent) -> None:
         self._ask("wait")
-        assert isinstance(event, FakeEvent)
         self._give(stream, lambda: None, event)
 
     def run_until(self, event: FakeEvent) -> None:

@@ -64,7 +64,7 @@ class Engine:
         device: torch.device,
         cpu_threads: int,
         memory: Manager | None = None,
-        pipeline: Pipeline[Any] | None = None,
+        pipeline: Pipeline | None = None,
         background: "Engine | None" = None,
         *,
         is_background: bool = False,
@@ -181,7 +181,7 @@ class Engine:
             self.pipeline.stop()
 
     async def _run_in_pipeline(
-        self, batch: Batch[Answer], pipeline: Pipeline[Any]
+        self, batch: Batch[Answer], pipeline: Pipeline
     ) -> list[Answer | ServiceError]:
         begun = await self.call(partial(self._begin, batch, pipeline))
         try:
@@ -189,7 +189,7 @@ class Engine:
         except DeviceLost as error:
             raise _service_error(error) from error
 
-    def _begin(self, batch: Batch[Answer], pipeline: Pipeline[Any]) -> list[Any]:
+    def _begin(self, batch: Batch[Answer], pipeline: Pipeline) -> list[Any]:
         """Overlaps the batch with the one before only where memory allows."""
         fits = self.memory.has_headroom(batch.predicted_bytes)
         pipeline.wait(DEPTH - 1 if fits else 0)
@@ -238,9 +238,7 @@ def _service_error(finding: OutOfMemory | DeviceLost) -> ServiceError:
     return OverloadedError(str(finding), RETRY_MS["memory"])
 
 
-def _pipeline_to(
-    device: torch.device, memory: Manager, passes_others: bool
-) -> Pipeline[torch.Tensor] | None:
+def _pipeline_to(device: torch.device, memory: Manager, passes_others: bool) -> Pipeline | None:
     """None for a CPU, whose memory is the host's own."""
     if device.type != "cuda":
         return None

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 
 from farpoint_ops import random_sample_ragged, voxel_grid_mean, voxel_grid_sample
 from farpoint_server.engine.sample import GPU_LAUNCH_NS, GPU_POINT_NS, MARGIN
-from farpoint_server.engine.transfer.device import Array
+from farpoint_server.engine.transfer.buffers import Array
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import MethodClouds, RandomRows, Samples, SoloWork, halves
 
@@ -84,7 +83,7 @@ class MethodWork(SoloWork[Samples]):
     def run(
         self,
         device: torch.device,  # noqa: ARG002
-        pipeline: Pipeline[Any] | None,
+        pipeline: Pipeline | None,
     ) -> "list[Samples] | Future[list[Samples]]":
         """Its samples. Once it has begun it is finished, whether or not a caller still waits."""
         if self.cancelled[0]:

@@ -5,14 +5,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import torch
 
 import farpoint_ops  # noqa: F401  registers the ops
 from farpoint_server.engine.submit import KernelInputs, submit
-from farpoint_server.engine.transfer.device import Array
+from farpoint_server.engine.transfer.buffers import Array
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import Clouds, Float32s, Float64s, Int32s, Int64s, Samples, halves
 
@@ -135,7 +135,7 @@ class SampleBatch:
     def run(
         self,
         device: torch.device,  # noqa: ARG002
-        pipeline: Pipeline[Any] | None,
+        pipeline: Pipeline | None,
     ) -> "list[Samples] | Future[list[Samples]]":
         """The samples of each request, from one launch for all clouds.
 
@@ -150,7 +150,7 @@ class SampleBatch:
             return [_NOTHING] * len(self)
         return launch(self.requests, self.cancelled)
 
-    def _submit(self, pipeline: Pipeline[Any]) -> "Future[list[Samples]]":
+    def _submit(self, pipeline: Pipeline) -> "Future[list[Samples]]":
         inputs = _kernel_inputs(self.requests)
 
         def answer(outputs: Sequence[Array]) -> list[Samples]:

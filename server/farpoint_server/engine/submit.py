@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
 
-from farpoint_server.engine.transfer.device import Array
+from farpoint_server.engine.transfer.buffers import Array
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import Float32s, Int32s, Int64s
 
@@ -35,7 +35,7 @@ def submit(
     points: Sequence[Float32s],
     inputs: KernelInputs,
     cancelled: Int32s,
-    pipeline: Pipeline[Any],
+    pipeline: Pipeline,
     answer: Callable[[Sequence[Array]], T],
 ) -> "Future[T]":
     """Samples every cloud of a batch.

@@ -165,7 +165,7 @@ class Batch(SliceableBatch, Protocol[Answer]):
         ...
 
     def run(
-        self, device: torch.device, pipeline: Pipeline[Any] | None
+        self, device: torch.device, pipeline: Pipeline | None
     ) -> "list[Answer] | Future[list[Answer]]":
         """The answer to each request, in order, from the thread of the engine that calls.
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 
 from farpoint_models import DensityEncoder
-from farpoint_server.engine.transfer.device import Array
+from farpoint_server.engine.transfer.buffers import Array
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import (
     EncoderInput,
@@ -69,7 +68,7 @@ class EncodeWork(SoloWork[list[StageOutput]]):
         """Bytes of its longest cloud by itself: where memory is short, requests are cut to that."""
         return self._bytes_of(int(self.clouds.lengths.max()))
 
-    def run(self, device: torch.device, pipeline: Pipeline[Any] | None) -> list[list[StageOutput]]:
+    def run(self, device: torch.device, pipeline: Pipeline | None) -> list[list[StageOutput]]:
         """Every stage for all clouds, by the encoder that is on the device."""
         if self.cancelled[0]:
             return [[]]
@@ -99,7 +98,7 @@ class EncodeWork(SoloWork[list[StageOutput]]):
 
 
 def run_encoder(
-    encoder: DensityEncoder, request: EncoderInput, pipeline: Pipeline[Any] | None = None
+    encoder: DensityEncoder, request: EncoderInput, pipeline: Pipeline | None = None
 ) -> list[StageOutput]:
     """Every stage of the encoder for all clouds, in host memory.
 
@@ -131,7 +130,7 @@ def _padded(clouds: EncoderInput, group: Int64s) -> list[Array]:
 
 
 def _run(
-    encoder: DensityEncoder, inputs: Sequence[Array], pipeline: Pipeline[Any] | None
+    encoder: DensityEncoder, inputs: Sequence[Array], pipeline: Pipeline | None
 ) -> Iterator[Sequence[Array]]:
     """Of each stage indices, counts, features, mean distances and lengths, in host memory."""
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import torch
 
@@ -96,7 +96,7 @@ class WarmUp(SoloWork[T]):
         predicted_bytes: 0 is not budgeted.
     """
 
-    forward: Callable[[torch.device, Pipeline[Any] | None], T]
+    forward: Callable[[torch.device, Pipeline | None], T]
     predicted_bytes: int = 0
     point_count: int = WARM_UP_POINTS
 
@@ -106,7 +106,7 @@ class WarmUp(SoloWork[T]):
     def join(self, first: object, second: object) -> None:
         """It is never cut."""
 
-    def run(self, device: torch.device, pipeline: Pipeline[Any] | None) -> list[T]:
+    def run(self, device: torch.device, pipeline: Pipeline | None) -> list[T]:
         """The result of the forward pass."""
         return [self.forward(device, pipeline)]
 
@@ -122,7 +122,7 @@ def _on_device(program: Program, device: torch.device) -> Flat:
 def _warm_up_of(encoder: DensityEncoder) -> WarmUp[DensityEncoder]:
     """A copy that has run once, so that no request pays for what is made lazily."""
 
-    def forward(device: torch.device, _: Pipeline[Any] | None) -> DensityEncoder:
+    def forward(device: torch.device, _: Pipeline | None) -> DensityEncoder:
         ready = copy.deepcopy(encoder).to(device)
         points = torch.rand(1, WARM_UP_POINTS, 3, device=device)
         attributes = torch.zeros(1, ready.config.attributes, WARM_UP_POINTS, device=device)
@@ -138,7 +138,7 @@ def _trial_of(loaded: LoadedProgram) -> WarmUp[tuple[float, int]]:
     request = sample_request(loaded.manifest)
     batch = ProgramBatch(loaded, [request])
 
-    def forward(device: torch.device, pipeline: Pipeline[Any] | None) -> tuple[float, int]:
+    def forward(device: torch.device, pipeline: Pipeline | None) -> tuple[float, int]:
         try:
             batch.run(device, pipeline)
             used = _allocated(device)

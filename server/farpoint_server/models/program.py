@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -159,7 +159,7 @@ class ProgramBatch:
         """The outputs of a request from those of its halves."""
         return {name: _joined(output, second[name]) for name, output in first.items()}
 
-    def run(self, device: torch.device, pipeline: Pipeline[Any] | None) -> list[Outputs]:
+    def run(self, device: torch.device, pipeline: Pipeline | None) -> list[Outputs]:
         """The outputs of each request, by the program that is on the device.
 
         Raises:
@@ -188,7 +188,7 @@ def _run(
     program: LoadedProgram,
     device: torch.device,
     clouds: Sequence[Cloud],
-    pipeline: Pipeline[Any] | None,
+    pipeline: Pipeline | None,
 ) -> list[dict[str, Array]]:
     """The outputs of each cloud, in as few calls as the manifest allows."""
     found: list[dict[str, Array]] = [{} for _ in clouds]
@@ -201,7 +201,7 @@ def _run(
     return found
 
 
-def _call(flat: Flat, inputs: Sequence[Array], pipeline: Pipeline[Any] | None) -> list[Array]:
+def _call(flat: Flat, inputs: Sequence[Array], pipeline: Pipeline | None) -> list[Array]:
     def kernel(*tensors: torch.Tensor) -> list[torch.Tensor]:
         try:
             return [output.detach().contiguous() for output in flat(tensors)]

@@ -20,7 +20,7 @@ from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleBatch, SampleWork
 from farpoint_server.engine.thread import NICENESS, EngineThread, background_threads
-from farpoint_server.engine.transfer.device import DeviceStream
+from farpoint_server.engine.transfer.cuda import DeviceStream
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import Clouds
 from farpoint_server.errors import DeviceUnavailableError, clear_tracebacks

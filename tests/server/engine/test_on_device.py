@@ -12,7 +12,7 @@ from tests.support.scheduling import clouds_of
 
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleBatch
-from farpoint_server.engine.transfer.device import DeviceStream
+from farpoint_server.engine.transfer.cuda import DeviceStream
 from farpoint_server.engine.transfer.pipeline import DEPTH, Pipeline
 from farpoint_server.errors import DeviceFailedError, OverloadedError
 from farpoint_server.memory.gate import Gate

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support.fake_device import FakeDevice, FakeEvent, Race
 
 from farpoint_server.engine.transfer.buffers import MIN_BYTES, PinnedBufferPool
-from farpoint_server.engine.transfer.device import DeviceStream
+from farpoint_server.engine.transfer.cuda import DeviceStream
 from farpoint_server.engine.transfer.pipeline import BUFFERS_PER_TRANSFER, DEPTH, Pipeline
 from farpoint_server.memory.gate import Gate
 

@@ -14,7 +14,7 @@ from tests.support.scheduling import MS, Clock, GatedEngine, settle
 
 from farpoint_server.engine.engine import Engine, check_any
 from farpoint_server.engine.sample import SampleWork
-from farpoint_server.engine.transfer.device import DeviceStream
+from farpoint_server.engine.transfer.cuda import DeviceStream
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import Clouds, EncoderInput
 from farpoint_server.errors import (

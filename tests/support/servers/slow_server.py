@@ -8,7 +8,6 @@ fast the real kernels are thus decides no test.
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from farpoint_models import DensityEncoder
 from farpoint_server import __main__ as command
@@ -31,7 +30,7 @@ def launch_late(requests: Sequence[Clouds], cancelled: Int32s) -> object:
 
 
 def encode_late(
-    encoder: DensityEncoder, request: EncoderInput, pipeline: Pipeline[Any] | None = None
+    encoder: DensityEncoder, request: EncoderInput, pipeline: Pipeline | None = None
 ) -> list[StageOutput]:
     if len(request.points) >= STUBBORN_POINTS:
         time.sleep(SECONDS)

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from torch import Tensor
 
-from farpoint_server.engine.transfer.device import Array, Tensor
-
+Array = npt.NDArray[Any]
 # As torch and the driver align what they give out; the kernels load wide.
 ALIGNMENT = 256
 
@@ -59,14 +60,14 @@ MIN_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class PinnedBuffer(Generic[Tensor]):
+class PinnedBuffer:
     """Some host memory."""
 
     size: int
     memory: Tensor
 
 
-class PinnedBufferPool(Generic[Tensor]):
+class PinnedBufferPool:
     """At most so many buffers, each of a power of two bytes. Not for several threads at once.
 
     Args:
@@ -78,7 +79,7 @@ class PinnedBufferPool(Generic[Tensor]):
         self._pinned = pinned
         self._most = most
         self._in_use = 0
-        self._idle: list[PinnedBuffer[Tensor]] = []
+        self._idle: list[PinnedBuffer] = []
 
     @property
     def count(self) -> int:
@@ -90,7 +91,7 @@ class PinnedBufferPool(Generic[Tensor]):
         """Bytes of idle buffers."""
         return sum(buffer.size for buffer in self._idle)
 
-    def take(self, size: int) -> PinnedBuffer[Tensor]:
+    def take(self, size: int) -> PinnedBuffer:
         """A buffer of at least `size` bytes, whose content means nothing.
 
         Raises:
@@ -102,7 +103,7 @@ class PinnedBufferPool(Generic[Tensor]):
         self._in_use += 1
         return buffer
 
-    def give_back(self, buffer: PinnedBuffer[Tensor]) -> None:
+    def give_back(self, buffer: PinnedBuffer) -> None:
         """Ends a use; no copy may be at the buffer any more."""
         self._in_use -= 1
         self._idle.append(buffer)
@@ -111,14 +112,14 @@ class PinnedBufferPool(Generic[Tensor]):
         """Frees all that are idle."""
         self._idle.clear()
 
-    def _fitting(self, size: int) -> PinnedBuffer[Tensor] | None:
+    def _fitting(self, size: int) -> PinnedBuffer | None:
         fitting = [buffer for buffer in self._idle if buffer.size >= size]
         best = min(fitting, key=lambda buffer: buffer.size, default=None)
         if best is not None:
             self._idle.remove(best)
         return best
 
-    def _new(self, size: int) -> PinnedBuffer[Tensor]:
+    def _new(self, size: int) -> PinnedBuffer:
         if self.count == self._most:
             # None of the idle ones is large enough, so the smallest is missed least.
             self._idle.remove(min(self._idle, key=lambda buffer: buffer.size))

@@ -1,19 +1,31 @@
 """The CUDA device of a transfer: streams, events, pinned memory and copies by torch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from farpoint_server.engine.transfer.device import Array, DeviceStream, Event, Kernel
+from farpoint_server.engine.transfer.buffers import Array
+
+Kernel = Callable[..., Sequence[Tensor]]
+
+
+class DeviceStream(Enum):
+    """A queue of the device: in order by itself, ordered against the others by events alone."""
+
+    UPLOAD = "upload"
+    COMPUTE = "compute"
+    DOWNLOAD = "download"
 
 
 class CudaDevice:
     """Two streams in addition to the one that everything else of the process uses.
 
     That one computes, so that the allocator's cache of kernels stays one pool; streams of torch's
-    do not wait for it by themselves.
+    do not wait for it by themselves. Nothing here waits for the whole device, or a whole stream.
 
     Args:
         device: The GPU.
@@ -32,43 +44,49 @@ class CudaDevice:
             DeviceStream.DOWNLOAD: torch.cuda.Stream(device),  # type: ignore[no-untyped-call]
         }
 
-    def pinned(self, size: int) -> torch.Tensor:
+    def pinned(self, size: int) -> Tensor:
+        """Bytes of the host, page-locked, so that copies need not stop over elsewhere."""
         with torch.cuda.device(self._device):  # else the first GPU would get a context too
             return torch.empty(size, dtype=torch.uint8, pin_memory=True)
 
-    def empty(self, size: int, stream: DeviceStream) -> torch.Tensor:
+    def empty(self, size: int, stream: DeviceStream) -> Tensor:
+        """Bytes of the device, first used by `stream`, which may get them again once dropped."""
         with torch.cuda.stream(self._streams[stream]):
             return torch.empty(size, dtype=torch.uint8, device=self._device)
 
     def view(
-        self, memory: torch.Tensor, begin: int, dtype: "np.dtype[Any]", shape: Sequence[int]
-    ) -> torch.Tensor:
+        self, memory: Tensor, begin: int, dtype: "np.dtype[Any]", shape: Sequence[int]
+    ) -> Tensor:
+        """A part of bytes as an array."""
         size = int(np.prod(shape)) * dtype.itemsize
         of_torch = torch.from_numpy(np.empty(0, dtype)).dtype
         return memory[begin : begin + size].view(of_torch).view(tuple(shape))
 
-    def layout(self, tensor: torch.Tensor) -> "tuple[np.dtype[Any], tuple[int, ...]]":
+    def layout(self, tensor: Tensor) -> "tuple[np.dtype[Any], tuple[int, ...]]":
+        """Type and shape."""
         return torch.empty(0, dtype=tensor.dtype).numpy().dtype, tuple(tensor.shape)
 
-    def array(self, pinned: torch.Tensor) -> Array:
+    def array(self, pinned: Tensor) -> Array:
+        """Host memory itself, to be read and written while no copy is at it."""
         return pinned.numpy()
 
-    def copy(self, target: torch.Tensor, source: torch.Tensor, stream: DeviceStream) -> None:
+    def copy(self, target: Tensor, source: Tensor, stream: DeviceStream) -> None:
+        """Begins a copy between the host and the device, and does not wait for it."""
         with torch.cuda.stream(self._streams[stream]):
             target.copy_(source, non_blocking=True)
 
-    def call(
-        self, kernel: Kernel[torch.Tensor], inputs: Sequence[torch.Tensor]
-    ) -> Sequence[torch.Tensor]:
+    def call(self, kernel: Kernel, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Launches a kernel on the compute stream; its outputs are still to come."""
         with torch.cuda.stream(self._streams[DeviceStream.COMPUTE]), torch.inference_mode():
             return kernel(*inputs)
 
-    def record(self, stream: DeviceStream) -> Event:
+    def record(self, stream: DeviceStream) -> torch.cuda.Event:
+        """The end of what was given to a stream until now."""
         # Blocking: the thread that waits sleeps, where it would otherwise spin on a core.
         event: torch.cuda.Event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         event.record(self._streams[stream])
         return event
 
-    def wait(self, stream: DeviceStream, event: Event) -> None:
-        assert isinstance(event, torch.cuda.Event)
+    def wait(self, stream: DeviceStream, event: torch.cuda.Event) -> None:
+        """Nothing that `stream` is given from now on happens before the event."""
         self._streams[stream].wait_event(event)

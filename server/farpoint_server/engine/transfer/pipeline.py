@@ -18,11 +18,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from farpoint_server.engine.transfer.buffers import (
+    Array,
     Layout,
     PinnedBuffer,
     PinnedBufferPool,
@@ -30,14 +33,7 @@ from farpoint_server.engine.transfer.buffers import (
     joined,
     lay_out,
 )
-from farpoint_server.engine.transfer.device import (
-    Array,
-    Device,
-    DeviceStream,
-    Event,
-    Kernel,
-    Tensor,
-)
+from farpoint_server.engine.transfer.cuda import CudaDevice, DeviceStream, Kernel
 
 # One batch computes, and one is copied. A third would only wait.
 DEPTH = 2
@@ -48,21 +44,21 @@ Hold = Callable[[], Callable[[], None]]
 
 
 @dataclass(eq=False)
-class Transfer(Generic[Tensor]):
+class Transfer:
     """One batch, and all that it keeps until it is complete."""
 
     leave: Callable[[], None]
     """Lets trims in again."""
-    source: PinnedBuffer[Tensor] | None = None
-    target: PinnedBuffer[Tensor] | None = None
+    source: PinnedBuffer | None = None
+    target: PinnedBuffer | None = None
     layout: Layout = field(default_factory=lambda: Layout((), 0))
     """Of what lies in `source`, and later in `target`."""
     inputs: Sequence[Tensor] = ()
     outputs: Sequence[Tensor] = ()
-    done: Event | None = None
+    done: torch.cuda.Event | None = None
 
 
-class Pipeline(Generic[Tensor]):
+class Pipeline:
     """At most two batches in flight on one device. `submit` belongs to the engine's thread.
 
     Args:
@@ -71,7 +67,7 @@ class Pipeline(Generic[Tensor]):
         name: Of the thread that completes transfers.
     """
 
-    def __init__(self, device: Device[Tensor], hold: Hold, name: str = "transfer") -> None:
+    def __init__(self, device: CudaDevice, hold: Hold, name: str = "transfer") -> None:
         self._device = device
         self._hold = hold
         self._buffers = PinnedBufferPool(device.pinned, BUFFERS_PER_TRANSFER * DEPTH)
@@ -87,7 +83,7 @@ class Pipeline(Generic[Tensor]):
     def submit(
         self,
         inputs: Sequence[Sequence[Array]],
-        kernel: Kernel[Tensor],
+        kernel: Kernel,
         finish: Callable[[Sequence[Array]], T],
     ) -> "Future[T]":
         """Begins the transfer of a batch; waits while two are in flight.
@@ -124,8 +120,8 @@ class Pipeline(Generic[Tensor]):
         """Lets the thread end after what is in flight."""
         self._submitted.put(None)
 
-    def _begin(self, inputs: Sequence[Sequence[Array]], kernel: Kernel[Tensor]) -> Transfer[Tensor]:
-        transfer: Transfer[Tensor] = Transfer(self._hold())
+    def _begin(self, inputs: Sequence[Sequence[Array]], kernel: Kernel) -> Transfer:
+        transfer = Transfer(self._hold())
         try:
             self._stage(transfer, inputs)
             self._upload(transfer)
@@ -136,7 +132,7 @@ class Pipeline(Generic[Tensor]):
             raise
         return transfer
 
-    def _stage(self, transfer: Transfer[Tensor], inputs: Sequence[Sequence[Array]]) -> None:
+    def _stage(self, transfer: Transfer, inputs: Sequence[Sequence[Array]]) -> None:
         transfer.layout = lay_out(map(joined, inputs))
         transfer.source = self._buffers.take(transfer.layout.size)
         for target, parts in zip(
@@ -144,7 +140,7 @@ class Pipeline(Generic[Tensor]):
         ):
             fill(self._device.array(target), parts)
 
-    def _upload(self, transfer: Transfer[Tensor]) -> None:
+    def _upload(self, transfer: Transfer) -> None:
         assert transfer.source is not None
         size = transfer.layout.size
         memory = self._device.empty(size, DeviceStream.UPLOAD)
@@ -152,11 +148,11 @@ class Pipeline(Generic[Tensor]):
         staged = self._device.view(transfer.source.memory, 0, np.dtype(np.uint8), (size,))
         self._device.copy(memory, staged, DeviceStream.UPLOAD)
 
-    def _launch(self, transfer: Transfer[Tensor], kernel: Kernel[Tensor]) -> None:
+    def _launch(self, transfer: Transfer, kernel: Kernel) -> None:
         self._device.wait(DeviceStream.COMPUTE, self._device.record(DeviceStream.UPLOAD))
         transfer.outputs = self._device.call(kernel, transfer.inputs)
 
-    def _download(self, transfer: Transfer[Tensor]) -> None:
+    def _download(self, transfer: Transfer) -> None:
         self._device.wait(DeviceStream.DOWNLOAD, self._device.record(DeviceStream.COMPUTE))
         transfer.layout = lay_out(map(self._device.layout, transfer.outputs))
         transfer.target = self._buffers.take(transfer.layout.size)
@@ -165,7 +161,7 @@ class Pipeline(Generic[Tensor]):
             self._device.copy(target, output, DeviceStream.DOWNLOAD)
         transfer.done = self._device.record(DeviceStream.DOWNLOAD)
 
-    def _views(self, memory: Tensor, transfer: Transfer[Tensor]) -> list[Tensor]:
+    def _views(self, memory: Tensor, transfer: Transfer) -> list[Tensor]:
         places = transfer.layout.places
         return [self._device.view(memory, p.begin, p.dtype, p.shape) for p in places]
 
@@ -177,7 +173,7 @@ class Pipeline(Generic[Tensor]):
 
     def _complete(
         self,
-        transfer: Transfer[Tensor],
+        transfer: Transfer,
         finish: Callable[[Sequence[Array]], T],
         answer: "Future[T]",
     ) -> None:
@@ -190,7 +186,7 @@ class Pipeline(Generic[Tensor]):
             self.in_flight -= 1
             self._changed.notify_all()
 
-    def _results(self, transfer: Transfer[Tensor]) -> list[Array]:
+    def _results(self, transfer: Transfer) -> list[Array]:
         assert transfer.done is not None
         assert transfer.target is not None
         transfer.done.synchronize()
@@ -200,14 +196,14 @@ class Pipeline(Generic[Tensor]):
             for view in self._views(transfer.target.memory, transfer)
         ]
 
-    def _abort(self, transfer: Transfer[Tensor]) -> None:
+    def _abort(self, transfer: Transfer) -> None:
         """After a failed submission: what is in the streams already still uses its memory."""
         with suppress(Exception):
             for stream in DeviceStream:
                 self._device.record(stream).synchronize()
         self._release(transfer)
 
-    def _release(self, transfer: Transfer[Tensor]) -> None:
+    def _release(self, transfer: Transfer) -> None:
         transfer.inputs = transfer.outputs = ()
         for buffer in (transfer.source, transfer.target):
             if buffer is not None:
