@@ -12,11 +12,11 @@ import torch
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.monitor import MemoryMonitor
 from farpoint_server.engine.thread import background_threads
 from farpoint_server.memory import environment
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import manager_of
-from farpoint_server.memory.monitor import MemoryMonitor
 from farpoint_server.models.registry import Registry
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.scheduling.batcher import Batcher, first_done

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 import farpoint_ops  # noqa: F401  registers the ops
-from farpoint_server.engine.submit import KernelInputs, submit
 from farpoint_server.engine.transfer.buffers import Array
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import Clouds, Float32s, Float64s, Int32s, Int64s, Samples, halves
@@ -152,15 +151,41 @@ class SampleBatch:
 
     def _submit(self, pipeline: Pipeline) -> "Future[list[Samples]]":
         inputs = _kernel_inputs(self.requests)
+        samples = int(inputs.sample_offsets[-1])
+        longest, most = (int(np.diff(o).max()) for o in (inputs.offsets, inputs.sample_offsets))
 
-        def answer(outputs: Sequence[Array]) -> list[Samples]:
-            if not outputs:
-                return [_NOTHING] * len(self)
-            rows, *distances = outputs
-            return _split(self.requests, rows, distances[0] if distances else None)
+        def kernel(
+            points: torch.Tensor,
+            offsets: torch.Tensor,
+            slots: torch.Tensor,
+            starts: torch.Tensor,
+            radii: torch.Tensor | None = None,
+        ) -> Sequence[torch.Tensor]:
+            if self.cancelled.all():
+                return ()
+            outputs: tuple[torch.Tensor, torch.Tensor] = (
+                torch.ops.farpoint.furthest_point_sample_ragged(
+                    *(points, offsets, slots, starts),
+                    *(samples, longest, most, inputs.with_distances, radii),
+                )
+            )
+            return outputs if inputs.with_distances else outputs[:1]
 
         points = [clouds.points for clouds in self.requests]
-        return submit(points, inputs, self.cancelled, pipeline, answer)
+        arrays: list[Sequence[Array]] = [
+            points,
+            [inputs.offsets],
+            [inputs.sample_offsets],
+            [inputs.starts],
+        ]
+        arrays += [] if inputs.radii is None else [[inputs.radii]]
+        return pipeline.submit(arrays, kernel, self._answers)
+
+    def _answers(self, outputs: Sequence[Array]) -> list[Samples]:
+        if not outputs:
+            return [_NOTHING] * len(self)
+        rows, *distances = outputs
+        return _split(self.requests, rows, distances[0] if distances else None)
 
 
 # A request is predicted three times on its way, and streams repeat their sizes.
@@ -228,8 +253,24 @@ def _part(clouds: Clouds, rows: slice, part: slice) -> Clouds:
     )
 
 
-def _kernel_inputs(requests: Sequence[Clouds]) -> KernelInputs:
-    return KernelInputs(
+@dataclass(frozen=True)
+class _KernelInputs:
+    """Arguments of the kernels other than points, over all clouds of a batch."""
+
+    offsets: Int64s
+    """Shape (B + 1,): first point of each cloud."""
+    sample_offsets: Int64s
+    """Shape (B + 1,): first sample of each cloud."""
+    starts: Int64s
+    """Shape (B,): row of each cloud that is chosen first."""
+    with_distances: bool
+    """Whether any request asked for them."""
+    radii: Float32s | None
+    """Shape (B,): where each cloud ends, negative for none; None if no request has one."""
+
+
+def _kernel_inputs(requests: Sequence[Clouds]) -> _KernelInputs:
+    return _KernelInputs(
         _offsets([clouds.lengths for clouds in requests]),
         _offsets([clouds.sample_counts for clouds in requests]),
         np.ascontiguousarray(_join([clouds.starts for clouds in requests])),

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from farpoint.v1 import admin_pb2
+from farpoint_server.engine.engine import Engine
+from farpoint_server.engine.monitor import MemoryMonitor
 from farpoint_server.errors import RETRY_MS, OverloadedError
-from farpoint_server.memory.monitor import MemoryMonitor, MonitoredEngine
 from farpoint_server.memory.snapshot import MemorySnapshot, Reason, Trims
 from farpoint_server.models.registry import Registry
 from farpoint_server.services.methods import Answer, Methods, unary_methods
@@ -69,7 +70,7 @@ class AdminServicer:
         await self.models.unload(request.name)
         return admin_pb2.UnloadModelResponse()
 
-    async def _trim(self, engine: MonitoredEngine, force: bool) -> admin_pb2.TrimResult:
+    async def _trim(self, engine: Engine, force: bool) -> admin_pb2.TrimResult:
         device = engine.memory.snapshot.device
         trim = await self.monitor.trim(engine, force=force)
         if trim is None:

@@ -11,9 +11,8 @@ from unittest.mock import Mock
 import torch
 
 from farpoint_server import __main__ as command
-from farpoint_server.engine import sample
+from farpoint_server.engine import monitor, sample
 from farpoint_server.engine.types import Clouds, Int32s, Samples
-from farpoint_server.memory import monitor
 from farpoint_server.memory.manager import Manager
 
 OOM_POINTS = 1300

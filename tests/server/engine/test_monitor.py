@@ -9,8 +9,8 @@ import pytest
 import torch
 from tests.support.memory.simulation import MIB, Simulation, one
 
-from farpoint_server.memory import monitor
-from farpoint_server.memory.monitor import MemoryMonitor
+from farpoint_server.engine import monitor
+from farpoint_server.engine.monitor import MemoryMonitor
 from farpoint_server.memory.oom import DeviceLost
 
 POLL_S = 0.005

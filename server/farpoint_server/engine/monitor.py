@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
 
-from farpoint_server.memory.manager import Manager
+from farpoint_server.engine.engine import Engine
 from farpoint_server.memory.trimmer import Report
 
 # Signals are read this often; a trim waits for its level's own time.
@@ -12,22 +11,6 @@ POLL_S = 0.25
 GAP_POLL_S = 0.02
 # A poll that failed may succeed the next time; after so many in a row, five seconds, none will.
 MAX_FAILURES = 20
-
-T = TypeVar("T")
-
-
-class MonitoredEngine(Protocol):
-    """The owner of a device, its thread and its memory manager; see engine/engine.py."""
-
-    memory: Manager
-
-    def call(self, function: Callable[[], T]) -> Awaitable[T]:
-        """Runs a function on the engine's thread, after the batch that is on it."""
-        ...
-
-    def call_behind_long_work(self, function: Callable[[], T]) -> Awaitable[T]:
-        """Runs a function after the long batch that runs now, and before the next one."""
-        ...
 
 
 class MemoryMonitor:
@@ -43,7 +26,7 @@ class MemoryMonitor:
 
     def __init__(
         self,
-        engines: Sequence[MonitoredEngine],
+        engines: Sequence[Engine],
         waiting: Callable[[], int],
         on_health: Callable[[bool], Awaitable[None]],
         report: Report = lambda *_, **__: None,
@@ -74,7 +57,7 @@ class MemoryMonitor:
         await self._ended.wait()
         return "memory monitor failed" if self._gave_up else "device failed"
 
-    async def trim(self, engine: MonitoredEngine, *, force: bool) -> tuple[float, int] | None:
+    async def trim(self, engine: Engine, *, force: bool) -> tuple[float, int] | None:
         """Trims an engine's memory: at the next moment without work, or after the running batch.
 
         Returns:
@@ -92,12 +75,12 @@ class MemoryMonitor:
                 return None
             await asyncio.sleep(GAP_POLL_S)
 
-    async def poll(self, engine: MonitoredEngine) -> None:
+    async def poll(self, engine: Engine) -> None:
         """Has the engine's thread look at its memory, and trim if the policy asks for it."""
         await engine.call(lambda: engine.memory.poll(self._waiting()))
         await self._report_health()
 
-    async def _watch(self, engine: MonitoredEngine) -> None:
+    async def _watch(self, engine: Engine) -> None:
         failures = 0
         while not engine.memory.is_lost and failures < MAX_FAILURES:
             failures = 0 if await self._guard(engine, self.poll(engine)) else failures + 1
@@ -107,7 +90,7 @@ class MemoryMonitor:
         if self._gave_up or all(engine.memory.is_lost for engine in self.engines):
             self._ended.set()
 
-    async def _guard(self, engine: MonitoredEngine, step: Awaitable[None]) -> bool:
+    async def _guard(self, engine: Engine, step: Awaitable[None]) -> bool:
         """Whether a step succeeds; an error is reported, and may mean that the device is lost."""
         try:
             await step
