@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             shift_float64=options.shift_float64,
         )
         module = _module(options.module)
-        program = export_program(module, manifest, options.path, compiled=options.aoti)
+        program = export_program(module, manifest, options.path)
     except (ProgramError, OSError) as error:
         print(f"farpoint export: {error}", file=sys.stderr)
         return 2
@@ -79,9 +79,6 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="the model looks at differences of coordinates alone, so float64 "
         "ones may be shifted to the first point of their cloud",
-    )
-    parser.add_argument(
-        "--aoti", action="store_true", help="compile it for this kind of machine with AOTInductor"
     )
     return parser
 

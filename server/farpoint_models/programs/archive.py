@@ -26,8 +26,9 @@ from farpoint_models.programs.manifest import FILE_NAME, Manifest, ProgramError,
 MAX_JSON = 1 << 26
 ENCRYPTED = 1
 GRAPH = "models/model.json"
+# Compiled code, which torch would load.
+COMPILED = re.compile("data/aotinductor/", re.IGNORECASE)
 EXAMPLE_INPUTS = "data/sample_inputs/model.pt"
-AOTI = "data/aotinductor/model/"
 # torch's names of records that it unpickles: weights of older versions, and objects.
 _PICKLES = re.compile(
     r"(data/(weights|constants)/(.*\.pt|(custom|opaque)_obj_.*)|(.*/)?data\.pkl)", re.IGNORECASE
@@ -50,11 +51,6 @@ class Archive:
     """The folder that all records are in."""
     names: frozenset[str]
     """Of the records, below the root."""
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether it is an AOTInductor package: machine code instead of a graph."""
-        return any(name.startswith(AOTI) for name in self.names)
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -128,12 +124,9 @@ def _checked(path: Path, file: zipfile.ZipFile, size: int) -> Archive:
     root = found[0].split("/")[0] + "/" if found else ""
     archive = Archive(path, file, root, frozenset(name.removeprefix(root) for name in found))
     _refuse_pickles(archive)
-    if archive.is_compiled == (GRAPH in archive.names):
-        raise ProgramError(
-            f"expected {GRAPH} of torch.export or {AOTI} of AOTInductor, got "
-            + ("both" if archive.is_compiled else "neither")
-        )
-    check_ops(_called_ops(archive))
+    if GRAPH not in archive.names or any(map(COMPILED.match, archive.names)):
+        raise ProgramError(f"expected {GRAPH} of torch.export, and no code of AOTInductor")
+    check_ops(_targets(json.loads(archive.read(GRAPH))))
     return archive
 
 
@@ -157,17 +150,6 @@ def check_ops(targets: Iterable[str]) -> list[str]:
             raise ProgramError(f"the graph calls {op}, which is not in this installation")
         found[op] = None
     return list(found)
-
-
-def _called_ops(archive: Archive) -> Iterator[str]:
-    if not archive.is_compiled:
-        yield from _targets(json.loads(archive.read(GRAPH)))
-        return
-    # What a package calls outside of its own code; aten's it may call without saying so.
-    for name in archive.names:
-        if name.startswith(AOTI) and name.endswith(".wrapper.json"):
-            for node in json.loads(archive.read(name)).get("nodes", ()):
-                yield node["node"]["target"]
 
 
 def _targets(graph: Any) -> Iterator[str]:

@@ -34,9 +34,7 @@ SAMPLES = ((2, 33), (1, 97))
 _FIXED = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\] as dynamic .* constant \((\d+)\)")
 
 
-def export_program(
-    module: nn.Module, manifest: Manifest, path: Path, *, compiled: bool = False
-) -> Program:
+def export_program(module: nn.Module, manifest: Manifest, path: Path) -> Program:
     """Writes a .pt2 archive of a module with its manifest, and reads it back.
 
     Args:
@@ -45,8 +43,6 @@ def export_program(
         manifest: What its tensors are; the limits of B, N and P are narrowed to what the graph
             takes.
         path: Of the archive, NAME.pt2.
-        compiled: Whether to write machine code of AOTInductor for this kind of machine, which
-            needs a C++ compiler now and none where it is served.
 
     Returns:
         The program as the server will load it.
@@ -62,7 +58,8 @@ def export_program(
     targets = [_name(node.target) for node in exported.graph.nodes if node.op == "call_function"]
     check_ops(targets)
     manifest = replace(manifest, limits=_limits(exported, manifest))
-    _save(exported, manifest, path, compiled)
+    exported.example_inputs = None  # a pickle otherwise
+    torch.export.save(exported, path, extra_files={FILE_NAME: manifest.to_json()})
     program = load_program(path)
     compare(module, program)
     return program
@@ -174,22 +171,6 @@ def _limits(exported: ExportedProgram, manifest: Manifest) -> dict[str, tuple[in
             ends = [end for end in (most, high) if end is not None]
             limits[name] = max(least, low), min(ends) if ends else None
     return limits
-
-
-def _save(exported: ExportedProgram, manifest: Manifest, path: Path, compiled: bool) -> None:
-    extra = {FILE_NAME: manifest.to_json()}
-    if not compiled:
-        exported.example_inputs = None  # a pickle otherwise
-        torch.export.save(exported, path, extra_files=extra)
-        return
-    from torch.export.pt2_archive._package import package_pt2
-
-    inputs = exported.example_inputs
-    assert inputs is not None
-    files: Any = torch._inductor.aot_compile(
-        exported.module(), inputs[0], options={"aot_inductor.package": True}
-    )
-    package_pt2(str(path), aoti_files=files, extra_files=extra)
 
 
 def _name(target: Any) -> str:

@@ -143,8 +143,8 @@ class ModelSettings(BaseSettings):
     )
     model: Models = Field(
         (),
-        description="Model to load for Infer: NAME=PATH of a .pt2 archive of torch.export or "
-        "AOTInductor, which is code that runs in the server. Repeat the flag, or separate the "
+        description="Model to load for Infer: NAME=PATH of a .pt2 archive of torch.export, "
+        "which is code that runs in the server. Repeat the flag, or separate the "
         "variable by commas.",
     )
     max_encode_points: int = Field(

@@ -1,6 +1,5 @@
 """Exported models through `Client.infer`, each joined in its way, beside their modules."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from tritonclient import grpc as grpc_client
 from tritonclient.utils import np_to_triton_dtype
 
 import farpoint
-from farpoint_models.programs import Batching, Manifest, ProgramError, load_program
+from farpoint_models.programs import Batching, Manifest
 from farpoint_models.programs.export import export_program
 
 RANDOM = np.random.default_rng(5)
@@ -237,48 +236,3 @@ def test_a_wrong_program_keeps_the_server_from_starting(folder):
     assert status == 2
     assert last.startswith("farpoint-server: model a=")
     assert "expected a .pt2 archive, got a file that is no zip file" in last
-
-
-def compiled(test):
-    """Marks a test of a program that AOTInductor compiled to machine code."""
-    for mark in (
-        pytest.mark.skipif(
-            "FARPOINT_TEST_AOTI" not in os.environ,
-            reason="compiles C++ for up to a minute; FARPOINT_TEST_AOTI=1 runs it",
-        ),
-        pytest.mark.timeout(500),
-        pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # inside torch
-        pytest.mark.filterwarnings("ignore::FutureWarning"),
-    ):
-        test = mark(test)
-    return test
-
-
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("compiled") / "segmenter.pt2"
-    export_program(Segmenter(), segmenter_manifest(), path, compiled=True)
-    return path
-
-
-@compiled
-def test_a_compiled_program_answers_as_its_module(package):
-    clouds = [cloud(n) for n in (40, 8, 40)]
-    colors = [RANDOM.random((len(cloud), 2), np.float32) for cloud in clouds]
-    server = RunningServer("--encoder", "none", "--model", f"compiled={package}")
-    with farpoint.Client(server.address) as client:
-        inputs = [{"xyz": clouds[i], "color": colors[i], "label": i} for i in range(3)]
-        answers = client.infer("compiled", inputs)
-        # What the package itself would read beyond its end.
-        with pytest.raises(farpoint.InvalidArgumentError, match=r"inputs\[color\].shape"):
-            client.infer("compiled", {**inputs[0], "color": colors[1]})
-    assert server.stop() == 0
-    for i, answer in enumerate(answers):
-        for name, array in eager(clouds[i], colors[i], i).items():
-            np.testing.assert_allclose(answer[name], array, rtol=1e-5, atol=1e-5)
-
-
-@compiled
-def test_a_package_for_another_device_is_refused(package):
-    with pytest.raises(ProgramError, match="compiled for cpu, got the device cuda:0"):
-        load_program(package).on(torch.device("cuda:0"))
