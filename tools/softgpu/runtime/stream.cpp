@@ -21,7 +21,7 @@ thread_local Accesses* now_running = nullptr;
 // Streams drift apart by a seed, so that a missing wait shows.
 void delay(std::mt19937& random) {
   static const bool seeded = !text_setting("SEED", "").empty();
-  const long most_us = setting("DELAY_US", seeded ? 2000 : 0);
+  static const long most_us = setting("DELAY_US", seeded ? 2000 : 0);
   if (most_us == 0) return;
   usleep(static_cast<useconds_t>(random() % 4 ? random() % (most_us / 8 + 1) : random() % most_us));
 }
