@@ -151,6 +151,7 @@ def test_buffers_are_locked_once_and_given_back(pipeline, gate):
     assert gate.readers == 0
     held = torch.cuda.host_memory_stats()["allocated_bytes.current"]
     pipeline.give_back()
+    torch.cuda.synchronize()
     _empty_host_cache()
     left = torch.cuda.host_memory_stats()["allocated_bytes.current"]
     assert held - left >= BUFFERS_PER_TRANSFER * MIN_BYTES

@@ -52,6 +52,8 @@ class CudaAllocator:
             torch.cuda.empty_cache()
 
     def trim_host(self) -> None:
+        # Buffers that were given back just now are free once their streams have passed that point.
+        torch.cuda.synchronize(self._device)
         _empty_host_cache()
         self._heap.trim()
 

@@ -54,7 +54,7 @@ def test_a_trim_that_insists_holds_new_batches_back_until_those_inside_are_done(
     with ThreadPoolExecutor(2) as threads, ExitStack() as inside:
         assert gate.enter()
         inside.callback(gate.leave)
-        trim = threads.submit(insist, gate, 30)
+        trim = threads.submit(insist, gate, 60)
         while gate.enter():  # until the trim has begun to insist
             gate.leave()
         assert not trim.done()
