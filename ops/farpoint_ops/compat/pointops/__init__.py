@@ -15,7 +15,6 @@ zero. Indices and distances carry no gradient.
 """
 
 import math
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -121,20 +120,29 @@ def ball_query(
     offset: Tensor,
     new_xyz: Tensor | None = None,
     new_offset: Tensor | None = None,
-    *,
-    randomly: bool = False,
 ) -> Found:
     """(n, 3), (B,), (m, 3), (B,) -> rows and distances of points in the shell, (m, nsample).
 
     A point is in it at a distance of at least `min_radius` and less than `max_radius`, or where it
-    coincides with the query. Nearest first, or in a random order; where there are more than
-    nsample, every so many of them, evenly; where there are fewer, -1 fills the places left.
+    coincides with the query. Nearest first; where there are more than nsample, every so many of
+    them, evenly; where there are fewer, -1 fills the places left.
     """
     radii = min_radius, max_radius
-    return _in_shell(nsample, radii, randomly, xyz, *_queries(xyz, offset, new_xyz, new_offset))
+    return _in_shell(nsample, radii, False, xyz, *_queries(xyz, offset, new_xyz, new_offset))
 
 
-random_ball_query = partial(ball_query, randomly=True)
+def random_ball_query(
+    nsample: int,
+    max_radius: float,
+    min_radius: float,
+    xyz: Tensor,
+    offset: Tensor,
+    new_xyz: Tensor | None = None,
+    new_offset: Tensor | None = None,
+) -> Found:
+    """As `ball_query`, with points of the shell in a random order."""
+    radii = min_radius, max_radius
+    return _in_shell(nsample, radii, True, xyz, *_queries(xyz, offset, new_xyz, new_offset))
 
 
 def _in_shell(
