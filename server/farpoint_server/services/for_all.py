@@ -8,7 +8,7 @@ import fcntl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 from google.protobuf.message import Message
@@ -59,39 +59,51 @@ def _statistics(answers: Mapping[int, Any]) -> Any:
     return own
 
 
-# Whether a method changes something, and what is made of the answers.
-METHODS: Mapping[str, tuple[bool, Merge]] = {
-    "/farpoint.v1.AdminService/GetMemory": (False, _memory),
-    "/farpoint.v1.AdminService/TrimMemory": (True, _trims),
-    "/farpoint.v1.AdminService/LoadModel": (True, _first),
-    "/farpoint.v1.AdminService/UnloadModel": (True, _first),
-    "/inference.GRPCInferenceService/ModelStatistics": (False, _statistics),
-    "/inference.GRPCInferenceService/RepositoryModelLoad": (True, _first),
-    "/inference.GRPCInferenceService/RepositoryModelUnload": (True, _first),
+class ForAll(NamedTuple):
+    """A method that is answered for all processes."""
+
+    merge: Merge
+    changes: bool = False
+    """Whether it changes something."""
+    in_order: bool = False
+    """Whether its changes are made in the same order in every process."""
+
+
+CHANGES_MODELS = ForAll(_first, changes=True, in_order=True)
+METHODS: Mapping[str, ForAll] = {
+    "/farpoint.v1.AdminService/GetMemory": ForAll(_memory),
+    "/farpoint.v1.AdminService/TrimMemory": ForAll(_trims, changes=True),
+    "/farpoint.v1.AdminService/LoadModel": CHANGES_MODELS,
+    "/farpoint.v1.AdminService/UnloadModel": CHANGES_MODELS,
+    "/inference.GRPCInferenceService/ModelStatistics": ForAll(_statistics),
+    "/inference.GRPCInferenceService/RepositoryModelLoad": CHANGES_MODELS,
+    "/inference.GRPCInferenceService/RepositoryModelUnload": CHANGES_MODELS,
 }
-CHANGING = frozenset(method for method, (changes, _) in METHODS.items() if changes)
+CHANGING = frozenset(path for path, method in METHODS.items() if method.changes)
 
 
 def answer_for_all(peers: Peers, index: int, lock: Path, path: str, handler: Handler) -> Handler:
     """A handler that answers a method of METHODS for all processes; another as it is.
 
-    This process answers first, so what it refuses reaches no other one. Changes of models hold
-    `lock`, a file of all processes: they are made in one order everywhere. Trims may overlap.
+    This process answers first, so what it refuses reaches no other one. Changes in order hold
+    `lock`, a file of all processes.
     """
     if path not in METHODS:
         return handler
-    changes, merge = METHODS[path]
+    method = METHODS[path]
     answer: Any = handler.unary_unary
 
     async def answer_all(request: Message, context: Context) -> Message:
-        async with _locked(lock) if changes and merge is not _trims else nullcontext():
+        async with _locked(lock) if method.in_order else nullcontext():
             own = await answer(request, context)
             data = request.SerializeToString()
-            if changes:
+            if method.changes:
                 others = await peers.tell(path, data, context.time_remaining())
             else:
                 others = await peers.ask(path, data)
-        return merge({index: own, **{i: type(own).FromString(raw) for i, raw in others.items()}})
+        return method.merge(
+            {index: own, **{i: type(own).FromString(raw) for i, raw in others.items()}}
+        )
 
     return grpc.unary_unary_rpc_method_handler(
         answer_all, handler.request_deserializer, handler.response_serializer

@@ -1,5 +1,7 @@
 """Batches to a GPU and back, on a fake one that is as late as it may be; pinned buffers."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import torch
@@ -111,30 +113,30 @@ def test_a_submission_that_fails_anywhere_leaves_nothing_behind(seed, fails_at, 
     trip.end()
 
 
-def test_the_next_batch_is_uploaded_while_the_kernels_of_one_run():
+@contextmanager
+def two_batches_at(paused):
+    """Two batches, as far as they come while a stream stands still; answered once it goes on."""
     trip = Trip(FakeDevice(hurry=0))
-    trip.device.pause(DeviceStream.COMPUTE)
+    trip.device.pause(paused)
     batches = [batch(100), batch(200)]
     answers = [trip.run(made) for made in batches]
     trip.device.settle()
-    assert trip.device.log == ["upload", "upload"]
-    assert not any(answer.done() for answer in answers)
-    trip.device.resume(DeviceStream.COMPUTE)
+    yield trip.device.log, answers
+    trip.device.resume(paused)
     assert_answers(answers, batches)
     trip.end()
+
+
+def test_the_next_batch_is_uploaded_while_the_kernels_of_one_run():
+    with two_batches_at(DeviceStream.COMPUTE) as (log, answers):
+        assert log == ["upload", "upload"]
+        assert not any(answer.done() for answer in answers)
 
 
 def test_one_batch_is_downloaded_while_the_kernels_of_the_next_run():
-    trip = Trip(FakeDevice(hurry=0))
-    trip.device.pause(DeviceStream.DOWNLOAD)
-    batches = [batch(100), batch(200)]
-    answers = [trip.run(made) for made in batches]
-    trip.device.settle()
-    assert trip.device.log.count("compute") == 2
-    assert "download" not in trip.device.log
-    trip.device.resume(DeviceStream.DOWNLOAD)
-    assert_answers(answers, batches)
-    trip.end()
+    with two_batches_at(DeviceStream.DOWNLOAD) as (log, _):
+        assert log.count("compute") == 2
+        assert "download" not in log
 
 
 def test_buffers_are_used_again_and_given_back_when_asked():

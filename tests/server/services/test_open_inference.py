@@ -86,7 +86,7 @@ def statistics(name: str, count: int, last: int, *sizes: int) -> pb.ModelStatist
 
 
 def test_statistics_of_a_model_are_added_up():
-    _, merge = METHODS["/inference.GRPCInferenceService/ModelStatistics"]
+    merge = METHODS["/inference.GRPCInferenceService/ModelStatistics"].merge
     other = statistics("fps", 5, 70, 2, 4)
     other.model_stats.append(statistics("unloaded", 9, 9).model_stats[0])
     merged = merge({0: statistics("fps", 3, 90, 1, 2), 1: other})
@@ -99,7 +99,7 @@ def test_statistics_of_a_model_are_added_up():
 
 
 def test_memory_is_that_of_each_process_in_their_order():
-    _, merge = METHODS["/farpoint.v1.AdminService/GetMemory"]
+    merge = METHODS["/farpoint.v1.AdminService/GetMemory"].merge
     own, other = (
         admin_pb2.GetMemoryResponse(devices=[{"device": "cpu"}], resident_bytes=bytes_)
         for bytes_ in (5, 7)
