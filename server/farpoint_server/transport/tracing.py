@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from farpoint_server import request_context, version
-from farpoint_server.errors import MissingPackageError
+from farpoint_server.errors import StartError
 from farpoint_server.transport.handlers import Behavior, Context, Handler, kind_of
 from farpoint_server.transport.interceptor import PACKAGES
 
@@ -33,7 +33,7 @@ class TracingInterceptor(grpc.aio.ServerInterceptor):
         endpoint: URL of a collector that takes OTLP over gRPC.
 
     Raises:
-        MissingPackageError: OpenTelemetry is not installed.
+        StartError: OpenTelemetry is not installed.
     """
 
     def __init__(self, endpoint: str) -> None:
@@ -118,7 +118,7 @@ def _provider(endpoint: str) -> "TracerProvider":
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        raise MissingPackageError(
+        raise StartError(
             "--otlp-endpoint: OpenTelemetry is not installed; "
             "pip install 'farpoint-server[tracing]'"
         ) from error

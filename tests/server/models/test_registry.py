@@ -16,9 +16,9 @@ from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.types import EncoderInput
 from farpoint_server.errors import (
     InvalidRequestError,
-    ModelUnusableError,
     NotFoundError,
     OverloadedError,
+    StartError,
 )
 from farpoint_server.models import loading as module
 from farpoint_server.models import trial
@@ -119,7 +119,7 @@ async def test_a_name_that_cannot_be_asked_for_is_refused(registry, path, name):
 
 
 async def test_a_wrong_file_of_the_settings_keeps_the_server_from_starting(registry, tmp_path):
-    with pytest.raises(ModelUnusableError, match=r"model a=.*No such file"):
+    with pytest.raises(StartError, match=r"model a=.*No such file"):
         await registry.load_all([f"a={tmp_path / 'a'}"])
 
 

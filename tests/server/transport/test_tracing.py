@@ -9,13 +9,13 @@ import pytest
 from tests.support.rpc import AbortError, CallContext, intercept
 
 from farpoint_server import request_context
-from farpoint_server.errors import MissingPackageError
+from farpoint_server.errors import StartError
 from farpoint_server.transport.tracing import TracingInterceptor
 
 
 def test_without_opentelemetry_the_server_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    with pytest.raises(MissingPackageError, match=r"farpoint-server\[tracing\]"):
+    with pytest.raises(StartError, match=r"farpoint-server\[tracing\]"):
         TracingInterceptor("http://127.0.0.1:1")
 
 
