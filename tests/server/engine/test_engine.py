@@ -241,12 +241,12 @@ async def test_an_engine_never_does_two_things_at_a_time(engine, batcher):
 
 async def test_neither_a_trim_nor_work_on_the_event_loop_begins_while_the_other_lasts(engine, gate):
     seen = []
-    with gate.try_exclusive() as trims:
+    with gate.exclusive() as trims:
         assert trims
         assert engine.run_inline_if_idle(SampleWork(SMALL)) is None
 
     def try_to_trim() -> None:
-        with gate.try_exclusive() as trims:
+        with gate.exclusive() as trims:
             seen.append(trims)
 
     assert engine.run_inline_if_idle(WatchedWork(SMALL, try_to_trim)) is not None
