@@ -20,7 +20,6 @@ from farpoint_server.observability.metrics import GAUGES, MemoryCollector
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.services.admin import AdminServicer
 from farpoint_server.services.model_statistics import ModelStatistics
-from farpoint_server.services.open_inference.infer_handler import InferHandler
 from farpoint_server.services.open_inference.repository import ModelRepository
 from farpoint_server.services.open_inference.servicer import OpenInferenceServicer
 from farpoint_server.services.pipeline import Pipeline
@@ -46,12 +45,11 @@ def make_services(
     repository = ModelRepository(
         compute.models, statistics, compute.devices, lambda: health.is_serving
     )
-    inference = InferHandler(pipeline, model_limits, repository)
     info = _info(limits, compute)
     streams = transport.in_flight, transport.outgoing, settings.idle_timeout_s
     return Servicers(
         SamplingServicer(pipeline, compute.models, model_limits, info, *streams),
-        OpenInferenceServicer(inference, *streams),
+        OpenInferenceServicer(pipeline, model_limits, repository, *streams),
         AdminServicer(compute.monitor, compute.models, compute.allocator_settings),
         health,
     )

@@ -13,7 +13,7 @@ from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
 from farpoint_models.programs import Batching, Manifest, ProgramError, Role, TensorSpec
 from farpoint_models.programs.export import export_program
 from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.types import EncoderInput
+from farpoint_server.engine.types import ModelInput
 from farpoint_server.errors import (
     InvalidRequestError,
     NotFoundError,
@@ -29,10 +29,10 @@ from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.transport.health import Health
 
 TINY = EncoderConfig(rates=(0.5,), channels=4, hidden=4, neighbors=4, groups=2)
-CLOUD = EncoderInput(
-    np.random.default_rng(0).random((50, 3), np.float32),
-    np.empty((50, 0), np.float32),
+RANDOM = np.random.default_rng(0)
+CLOUD = ModelInput(
     np.array([50]),
+    {name: RANDOM.random((50, n), np.float32) for name, n in (("points", 3), ("attributes", 0))},
 )
 
 

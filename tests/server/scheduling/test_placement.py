@@ -16,7 +16,7 @@ from farpoint_server.engine.engine import Engine, check_any
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.transfer.cuda import DeviceStream
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import Clouds, EncoderInput
+from farpoint_server.engine.types import Clouds, ModelInput
 from farpoint_server.errors import (
     DeadlinePassedError,
     DeviceFailedError,
@@ -212,7 +212,7 @@ async def test_a_deadline_holds_over_all_attempts():
 
 def test_an_encode_that_was_cancelled_is_not_cancelled_elsewhere():
     points = np.zeros((1, 3), np.float32)
-    work = EncodeWork({}, EncoderInput(points, points, np.ones(1, np.int64)))
+    work = EncodeWork({}, ModelInput(np.ones(1, np.int64), {"points": points}))
     work.cancel(0)
     assert (work.cancelled, work.retry_copy().cancelled) == ([True], [False])
 
