@@ -111,7 +111,7 @@ def test_strangers_and_plain_text_do_not_connect(secured):
         ask(http)
 
 
-def test_peers_that_never_shake_hands_keep_nobody_out(secured):
+def test_peers_that_never_shake_hands_keep_no_other_out(secured):
     with secured.http(secured.files) as http:
         for _ in range(300):
             http.send(b"\x16\x03\x01")

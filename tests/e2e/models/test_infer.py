@@ -1,4 +1,4 @@
-"""Exported models through `Client.infer`, each joined in its way, beside their modules."""
+"""Exported models through `Client.infer` answer as their modules, however they are batched."""
 
 import shutil
 from collections.abc import Iterator
@@ -12,8 +12,6 @@ import torch
 from tests.support.programs import PADDED, RAGGED, Halves, RaggedPool, Segmenter, segmenter_manifest
 from tests.support.servers.server_process import RunningServer, failed_start
 from torch import nn
-from tritonclient import grpc as grpc_client
-from tritonclient.utils import np_to_triton_dtype
 
 import farpoint
 from farpoint_models.programs import Batching, Manifest
@@ -89,22 +87,6 @@ def test_clouds_of_any_sizes_are_answered_as_each_by_itself(client):
             np.testing.assert_allclose(answer[name], array, rtol=1e-5, atol=1e-5)
 
 
-def test_padding_is_in_no_answer(client):
-    clouds = [cloud(n) for n in (9, 1, 64, 33)]
-    for points, answer in zip(
-        clouds, client.infer("halves", [{"xyz": c} for c in clouds]), strict=True
-    ):
-        assert answer["counts"] == (len(points) + 1) // 2
-        picks = farpoint_rows(points)
-        np.testing.assert_array_equal(answer["rows"], picks[: int(answer["counts"])])
-
-
-def farpoint_rows(points: np.ndarray) -> np.ndarray:
-    with torch.no_grad():
-        rows, _ = Halves()(torch.from_numpy(points)[None], torch.tensor([len(points)]))
-    return rows[0].numpy()
-
-
 def test_ragged_requests_from_many_callers_keep_their_own_rows(client):
     """Some of them share a call."""
     clouds = [cloud(n) for n in RANDOM.integers(1, 400, 40)]
@@ -171,15 +153,6 @@ def test_every_input_is_sent_whatever_its_name(client):
         client.infer("pool", [cloud(3)])
 
 
-def test_equal_clouds_are_one_request_with_a_dimension_of_clouds(client):
-    points = RANDOM.random((2, 20, 3), np.float32)
-    answer = client.infer("pool", {"xyz": points})
-    for i in range(2):
-        alone = client.infer("pool", {"xyz": points[i]})
-        np.testing.assert_allclose(answer["features"][i], alone["features"], rtol=1e-5, atol=1e-5)
-    assert 0 < answer.timings.compute_ms <= answer.timings.server_ms <= answer.timings.total_ms
-
-
 def test_built_in_sampling_is_a_model_too(client):
     points = cloud(50)
     answer = client.infer("fps", {"points": points, "sample_count": [7]})
@@ -205,28 +178,6 @@ def test_an_administrator_loads_and_unloads_programs(server, folder):
         (folder / "bad.pt2").write_bytes(b"")
         with pytest.raises(farpoint.InvalidArgumentError, match="no zip file"):
             admin.load_model("bad", str(folder / "bad.pt2"))
-
-
-def test_stock_clients_of_open_inference_use_the_programs_own_names(server):
-    client = grpc_client.InferenceServerClient(server.address)
-    described = client.get_model_metadata("segmenter")
-    assert [(t.name, t.datatype, list(t.shape)) for t in described.inputs] == [
-        ("xyz", "FP32", [-1, 3]),
-        ("color", "FP32", [-1, 2]),
-        ("label", "INT64", []),
-    ]
-    points, color = cloud(40).reshape(2, 20, 3), RANDOM.random((2, 20, 2), np.float32)
-    labels = np.array([1, 3])
-    inputs = []
-    for name, array in {"xyz": points, "color": color, "label": labels}.items():
-        datatype = np_to_triton_dtype(array.dtype)
-        inputs.append(grpc_client.InferInput(name, array.shape, datatype))
-        inputs[-1].set_data_from_numpy(array)
-    answer = client.infer("segmenter", inputs)
-    for i in range(2):
-        for name, array in eager(points[i], color[i], int(labels[i])).items():
-            np.testing.assert_allclose(answer.as_numpy(name)[i], array, rtol=1e-5, atol=1e-5)
-    client.close()
 
 
 def test_a_wrong_program_keeps_the_server_from_starting(folder):
