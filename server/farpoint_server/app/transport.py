@@ -13,6 +13,7 @@ from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.request_context import Fields
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.open_inference import rest
+from farpoint_server.transport.auth import Auth
 from farpoint_server.transport.http.body import BodyLimits
 from farpoint_server.transport.http.server import HttpPort, HttpServer
 from farpoint_server.transport.interceptor import RequestInterceptor
@@ -20,6 +21,7 @@ from farpoint_server.transport.limits import CallLimits, InFlight, Outgoing
 from farpoint_server.transport.load_report import LoadReport
 from farpoint_server.transport.server import GrpcServers
 from farpoint_server.transport.shared_memory import SharedMemoryServer
+from farpoint_server.transport.tokens import TokenFile
 
 
 class Transport:
@@ -56,12 +58,13 @@ class Transport:
         self.shared_memory = SharedMemoryServer(settings)
         limits = CallLimits(settings.max_concurrent_rpcs, settings.max_caller_rpcs, retry_ms)
         cores = max(1, devices.available_cores() // slot.count)
-        requests = RequestInterceptor(
+        self._auth = Auth(TokenFile(settings.tokens_file)) if settings.tokens_file else None
+        interceptor = RequestInterceptor(
             *(self.in_flight, telemetry.calls, limits, self.outgoing, settings.idle_timeout_s),
             LoadReport(busy_s, cores) if settings.load_reports == "on" else None,
+            *(self._auth, telemetry.tracing),
         )
-        interceptors = [*telemetry.interceptors, requests]
-        self.servers = GrpcServers(settings, interceptors, is_first=slot.index == 0)
+        self.servers = GrpcServers(settings, interceptor, is_first=slot.index == 0)
         bodies = BodyLimits(
             *(self.admission, self.threads, settings.max_message_bytes),
             settings.max_request_clouds,
@@ -93,6 +96,8 @@ class Transport:
         if warm is not None:
             await warm()
         addresses = addresses or self.servers.bind()
+        if self._auth is not None:
+            self._auth.start()
         await self.servers.start()
         await self.http.serve([*self._telemetry.routes, *rest.routes(self.http.exchange)], services)
         await self._probe.start(Starlette(routes=self._telemetry.health_routes))
@@ -109,6 +114,8 @@ class Transport:
     async def stop(self, grace_s: float) -> None:
         """Closes every connection; calls that are not answered by then are cancelled."""
         await self.servers.stop(grace_s)
+        if self._auth is not None:
+            self._auth.stop()
         await self.http.stop()
         await self._probe.stop()
         self.shared_memory.stop()

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-import grpc
 from prometheus_client import (
     CollectorRegistry,
     Gauge,
@@ -17,7 +16,7 @@ from starlette.routing import Route
 from farpoint_server.config.settings import Settings
 from farpoint_server.observability import http
 from farpoint_server.observability.metrics import CallMetrics, Instruments
-from farpoint_server.transport.tracing import TracingInterceptor
+from farpoint_server.transport.tracing import Tracing, export_to
 
 
 class Telemetry:
@@ -41,13 +40,8 @@ class Telemetry:
         self.instruments = Instruments(self._registry)
         self.calls = CallMetrics(self.instruments)
         endpoint = settings.otlp_endpoint
-        self._tracing = TracingInterceptor(endpoint) if endpoint else None
+        self.tracing = Tracing(export_to(endpoint)) if endpoint else None
         self._is_serving, self._others = is_serving, others
-
-    @property
-    def interceptors(self) -> Sequence[grpc.aio.ServerInterceptor]:
-        """To be outside of RequestInterceptor."""
-        return [self._tracing] if self._tracing else []
 
     @property
     def routes(self) -> Sequence[Route]:
@@ -81,5 +75,5 @@ class Telemetry:
 
     async def stop(self) -> None:
         """Sends the traces that wait. May take a second."""
-        if self._tracing:
-            await asyncio.to_thread(self._tracing.stop)
+        if self.tracing:
+            await asyncio.to_thread(self.tracing.stop)
