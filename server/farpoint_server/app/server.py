@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-import signal
+import socket
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -16,7 +16,7 @@ from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DeviceFailedError
 from farpoint_server.observability.http import health_routes, metrics_route
 from farpoint_server.observability.metrics import CallMetrics, Instruments
-from farpoint_server.processes.child import Link
+from farpoint_server.processes.child import Link, end_signals
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.request_context import Fields
 from farpoint_server.services.registration import SERVICES, health_names
@@ -118,16 +118,16 @@ class App:
 
 
 async def serve(settings: Settings, slot: ProcessSlot) -> bool:
-    """Serves until a signal of `_signals`; returns whether every accepted call was answered.
+    """Serves until a signal; returns whether every accepted call was answered.
 
     Raises:
         StartError: the settings do not fit this machine.
         DeviceFailedError: a device, the scheduler or the memory monitor works no more in this
             process.
     """
-    signals = _signals()
+    signals = end_signals()
     app = App(settings, slot)
-    link = None if slot.is_alone else Link(slot.link, lambda: app.is_serving)
+    link = None if slot.is_alone else Link(socket.socket(fileno=slot.link), lambda: app.is_serving)
     if link is None:
         log.info("ready", **await app.start())
     else:
@@ -151,14 +151,3 @@ async def serve(settings: Settings, slot: ProcessSlot) -> bool:
     complete = drained.done() and drained.result()
     drained.cancel()
     return await app.stop(REFUSAL_S if complete else 0)
-
-
-def _signals() -> asyncio.Queue[signal.Signals]:
-    """Where each SIGTERM, SIGINT and SIGHUP arrives; nohup's wish to ignore the last is kept."""
-    queue: asyncio.Queue[signal.Signals] = asyncio.Queue()
-    numbers = [signal.SIGTERM, signal.SIGINT]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
-    for number in numbers:
-        asyncio.get_running_loop().add_signal_handler(number, queue.put_nowait, number)
-    return queue

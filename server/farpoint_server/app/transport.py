@@ -15,6 +15,7 @@ from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.request_context import Fields
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.open_inference import rest
+from farpoint_server.transport.auth import Auth
 from farpoint_server.transport.http.body import BodyLimits
 from farpoint_server.transport.http.server import HttpPort, HttpServer
 from farpoint_server.transport.interceptor import RequestInterceptor
@@ -22,7 +23,8 @@ from farpoint_server.transport.limits import CallLimits, InFlight, Outgoing
 from farpoint_server.transport.load_report import LoadReport
 from farpoint_server.transport.server import GrpcServers
 from farpoint_server.transport.shared_memory import SharedMemoryServer
-from farpoint_server.transport.tracing import TracingInterceptor
+from farpoint_server.transport.tokens import TokenFile
+from farpoint_server.transport.tracing import Tracing, export_to
 
 
 class Transport:
@@ -58,15 +60,15 @@ class Transport:
         self.shared_memory = SharedMemoryServer(settings)
         limits = CallLimits(settings.max_concurrent_rpcs, settings.max_caller_rpcs, retry_ms)
         cores = max(1, devices.available_cores() // slot.count)
-        requests = RequestInterceptor(
+        self._auth = Auth(TokenFile(settings.tokens_file)) if settings.tokens_file else None
+        endpoint = settings.otlp_endpoint
+        self._tracing = Tracing(export_to(endpoint)) if endpoint else None
+        interceptor = RequestInterceptor(
             *(self.in_flight, metrics, limits, self.outgoing, settings.idle_timeout_s),
             LoadReport(busy_s, cores) if settings.load_reports == "on" else None,
+            *(self._auth, self._tracing),
         )
-        endpoint = settings.otlp_endpoint
-        self._tracing = TracingInterceptor(endpoint) if endpoint else None
-        # Tracing is outside: it needs the handler as it is.
-        interceptors = [self._tracing, requests] if self._tracing else [requests]
-        self.servers = GrpcServers(settings, interceptors, is_first=slot.index == 0)
+        self.servers = GrpcServers(settings, interceptor, is_first=slot.index == 0)
         bodies = BodyLimits(
             *(self.admission, self.threads, settings.max_message_bytes),
             settings.max_request_clouds,
@@ -102,6 +104,8 @@ class Transport:
         if warm is not None:
             await warm()
         addresses = addresses or self.servers.bind()
+        if self._auth is not None:
+            self._auth.start()
         await self.servers.start()
         routes = [metrics, *health, *rest.routes(self.http.exchange)]
         await self.http.serve(routes, services)
@@ -119,6 +123,8 @@ class Transport:
     async def stop(self, grace_s: float) -> None:
         """Closes every connection; calls that are not answered by then are cancelled."""
         await self.servers.stop(grace_s)
+        if self._auth is not None:
+            self._auth.stop()
         await self.http.stop()
         await self._probe.stop()
         self.shared_memory.stop()

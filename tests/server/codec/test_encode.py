@@ -141,22 +141,22 @@ def metadata(config: EncoderConfig) -> v2.ModelMetadataResponse:
 
 
 def test_an_encoder_says_what_it_takes_and_gives():
-    said = metadata(COLORED)
-    assert (said.name, list(said.versions)) == ("m", ["1"])
-    assert [(t.name, t.datatype, list(t.shape)) for t in said.inputs] == [
+    described = metadata(COLORED)
+    assert (described.name, list(described.versions)) == ("m", ["1"])
+    assert [(t.name, t.datatype, list(t.shape)) for t in described.inputs] == [
         ("points", "FP32", [-1, 3]),
         ("attributes", "FP32", [-1, 3]),
     ]
-    assert [(t.name, t.datatype, list(t.shape)) for t in said.outputs] == [
+    assert [(t.name, t.datatype, list(t.shape)) for t in described.outputs] == [
         ("indices_0", "INT32", [-1]),
         ("points_0", "FP32", [-1, 3]),
         ("features_0", "FP32", [-1, 2]),
         ("counts_0", "INT32", [-1]),
         ("mean_distances_0", "FP32", [-1]),
     ]
-    said = metadata(PLAIN)
-    assert [t.name for t in said.inputs] == ["points"]
-    assert [t.name for t in said.outputs][5:7] == ["indices_1", "points_1"]
+    described = metadata(PLAIN)
+    assert [t.name for t in described.inputs] == ["points"]
+    assert [t.name for t in described.outputs][5:7] == ["indices_1", "points_1"]
 
 
 def test_equal_clouds_with_attributes_are_parsed():

@@ -220,8 +220,8 @@ def test_a_batch_that_does_not_fit_with_that_of_the_other_lane_waits_for_it():
     with ThreadPoolExecutor(2) as threads:
         long = threads.submit(simulation.run, one("long", 700))
         assert inside.wait(30)
-        beside = threads.submit(simulation.run, one("beside", 100))
-        assert beside.result(30) == ["beside"]
+        small = threads.submit(simulation.run, one("small", 100))
+        assert small.result(30) == ["small"]
         short = threads.submit(simulation.run, one("short", 600))
         while not simulation.gate.waiting:
             time.sleep(0.001)

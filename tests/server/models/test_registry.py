@@ -156,18 +156,12 @@ class Greedy(nn.Module):
         return (xyz[:, :, :1] * torch.ones(LARGE)).sum((1, 2))
 
 
-async def test_a_program_that_loads_and_runs_is_not_refused(tmp_path):
-    export_program(Segmenter(), segmenter_manifest(), tmp_path / "a.pt2")
-    await try_program(tmp_path / "a.pt2", runs=True)
-
-
 async def test_a_program_that_takes_too_much_memory_is_refused(tmp_path):
     varies = dict.fromkeys((0, 1), torch.export.Dim.DYNAMIC)
     exported = torch.export.export(Greedy(), (torch.zeros(2, 5, 3),), dynamic_shapes=(varies,))
     exported.example_inputs = None
     path = tmp_path / "greedy.pt2"
     torch.export.save(exported, path, extra_files={"farpoint.json": MANIFEST.to_json()})
-    await try_program(path, runs=False)
     with pytest.raises(ProgramError, match="memory"):
         await try_program(path, runs=True)
 
