@@ -288,13 +288,12 @@ async def test_long_work_runs_at_a_lower_priority_and_what_it_starts_too(pair):
     assert inherited == [lower]
 
 
-@pytest.mark.parametrize(("lowers", "threads", "expected"), [(True, 8, 8), (False, 8, 4)])
-def test_without_a_lower_priority_long_work_gets_half_of_the_cores(
-    monkeypatch, lowers, threads, expected
-):
-    monkeypatch.setattr("farpoint_server.engine.thread.can_lower_priority", lambda: lowers)
-    assert background_threads(threads) == expected
-    assert background_threads(1) == 1
+@pytest.mark.parametrize(
+    ("lowered", "threads", "expected"),
+    [(True, 8, 8), (False, 8, 4), (True, 1, 1), (False, 1, 1)],
+)
+def test_without_a_lower_priority_long_work_gets_half_of_the_cores(lowered, threads, expected):
+    assert background_threads(threads, lowered=lowered) == expected
 
 
 async def test_nothing_is_run_inline_in_the_background(pair):
