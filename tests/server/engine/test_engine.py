@@ -27,7 +27,6 @@ from farpoint_server.errors import DeviceUnavailableError, clear_tracebacks
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager, manager_of
 from farpoint_server.memory.policy import Options, Thresholds
-from farpoint_server.scheduling.batcher import Batcher
 
 CPU = torch.device("cpu")
 clouds = partial(clouds_of, np.random.default_rng(4))
@@ -191,14 +190,6 @@ def test_cancelling_a_request_reaches_its_slices_and_halves():
 
 
 SMALL, LARGE = clouds(100), clouds(9000)
-
-
-@pytest.fixture
-async def batcher(engine):
-    batcher = Batcher(engine, batch_points=10_000)
-    batcher.start()
-    yield batcher
-    await batcher.stop()
 
 
 class Runs:
