@@ -48,9 +48,9 @@ def parsed(made: pb.EncodeRequest, config=PLAIN, limits=LIMITS) -> encode.Parsed
 def test_attributes_of_any_float_type_come_with_the_points(dtype):
     made = request(attributes=COLORS.astype(dtype), lengths=[2, 4])
     work = encode.decode_encode_request(parsed(made, COLORED))
-    assert work.points.tolist() == CLOUD.tolist()
-    assert work.attributes.dtype == np.float32
-    assert work.attributes.tolist() == COLORS.tolist()
+    assert work.rows["points"].tolist() == CLOUD.tolist()
+    assert work.rows["attributes"].dtype == np.float32
+    assert work.rows["attributes"].tolist() == COLORS.tolist()
     assert work.lengths.tolist() == [2, 4]
 
 
@@ -164,7 +164,7 @@ def test_equal_clouds_with_attributes_are_parsed():
     work = encoder.parse_encoder_request(whole(made), COLORED, LIMITS)
     assert work.lengths.tolist() == [3, 3]
     assert not work.return_points
-    assert encode.decode_encode_request(work).attributes.tolist() == COLORS.tolist()
+    assert encode.decode_encode_request(work).rows["attributes"].tolist() == COLORS.tolist()
 
 
 def test_attributes_of_another_shape_are_named():
@@ -204,6 +204,6 @@ def test_the_outputs_that_were_asked_for_come_raw_and_in_that_order(dtype):
     # One cloud has no dimension of clouds.
     made = infer(CLOUD, outputs=("counts_0",))
     work = encoder.parse_encoder_request(whole(made), ONE_STAGE, LIMITS)
-    outcome = Outcome([StageOutput(*(value[:1] for value in vars(EVEN).values()))], 0, 0)
+    outcome = Outcome([StageOutput(*(value[:1] for value in EVEN))], 0, 0)
     answer = encoder.serialize_encoder_response(made, "m", ONE_STAGE, work, 0.0, outcome)
     assert [list(o.shape) for o in answer.outputs] == [[1]]

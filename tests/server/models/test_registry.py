@@ -13,12 +13,12 @@ from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
 from farpoint_models.programs import Batching, Manifest, ProgramError, Role, TensorSpec
 from farpoint_models.programs.export import export_program
 from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.types import EncoderInput
+from farpoint_server.engine.types import ModelInput
 from farpoint_server.errors import (
     InvalidRequestError,
-    ModelUnusableError,
     NotFoundError,
     OverloadedError,
+    StartError,
 )
 from farpoint_server.models import loading as module
 from farpoint_server.models import trial
@@ -28,10 +28,10 @@ from farpoint_server.models.trial import try_program
 from farpoint_server.transport.health import Health
 
 TINY = EncoderConfig(rates=(0.5,), channels=4, hidden=4, neighbors=4, groups=2)
-CLOUD = EncoderInput(
-    np.random.default_rng(0).random((50, 3), np.float32),
-    np.empty((50, 0), np.float32),
+RANDOM = np.random.default_rng(0)
+CLOUD = ModelInput(
     np.array([50]),
+    {name: RANDOM.random((50, n), np.float32) for name, n in (("points", 3), ("attributes", 0))},
 )
 
 
@@ -110,7 +110,7 @@ async def test_a_name_that_cannot_be_asked_for_is_refused(registry, path, name):
 
 
 async def test_a_wrong_file_of_the_settings_keeps_the_server_from_starting(registry, tmp_path):
-    with pytest.raises(ModelUnusableError, match=r"model a=.*No such file"):
+    with pytest.raises(StartError, match=r"model a=.*No such file"):
         await registry.load_all([f"a={tmp_path / 'a'}"])
 
 
