@@ -18,7 +18,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 INCLUDE = ROOT / "csrc"
 SOURCES = INCLUDE / "cuda"
-BENCHMARKS = ROOT / "benchmarks" / "cuda"
 BUILD = ROOT / "build" / "cuda"
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 JOBS = 2
@@ -79,13 +78,8 @@ def kernels_in(log: str, source: str, arch: str) -> Iterator[Kernel]:
 
 
 def object_of(source: Path) -> Path:
-    """A source's path without its suffix, as the build names its object.
-
-    Its folders below csrc/cuda, all folders for a benchmark: equal names in two of them are two
-    objects.
-    """
-    root = SOURCES if source.is_relative_to(SOURCES) else ROOT
-    return source.relative_to(root).with_suffix("")
+    """A source's path below csrc/cuda without its suffix, as the build names its object."""
+    return source.relative_to(SOURCES).with_suffix("")
 
 
 def target_of(source: Path, suffix: str) -> Path:
@@ -138,8 +132,7 @@ def main() -> None:
     if nvcc is None:
         print("check_cuda: no nvcc on PATH or in CUDA_HOME, kernels not compiled")
         return
-    sources = [*sorted(SOURCES.rglob("*.cu")), *sorted(BENCHMARKS.rglob("*.cu"))]
-    jobs = [(source, arch) for source in sources for arch in ARCHITECTURES]
+    jobs = [(source, arch) for source in sorted(SOURCES.rglob("*.cu")) for arch in ARCHITECTURES]
     with ThreadPoolExecutor(JOBS) as pool:
         list(pool.map(check_glue, sorted(SOURCES.rglob("*.cpp"))))
         reports = list(pool.map(lambda job: compile_kernels(nvcc, *job), jobs))

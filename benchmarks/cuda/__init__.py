@@ -1,1 +1,1 @@
-"""Benchmarks of the CUDA kernels; needs a GPU and nvcc."""
+"""Benchmarks of the CUDA kernels; needs a GPU."""

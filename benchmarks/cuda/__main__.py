@@ -1,4 +1,4 @@
-"""Benchmarks of the CUDA kernels: gather and scatter, sampling against other kernels.
+"""Benchmarks of the CUDA kernels: gather and scatter, sampling against other packages.
 
 Warm, synchronized, medians of CUDA event times. Sampling is compared per step: a kernel that looks
 at every point in every step takes as long for each, so a slow one may be timed over fewer samples
@@ -19,7 +19,7 @@ import torch
 import farpoint_ops
 from benchmarks.common.point_sets import cube, lidar
 from benchmarks.common.report import RESULTS, describe
-from benchmarks.cuda import gather_scatter, library, peers
+from benchmarks.cuda import gather_scatter, peers
 from benchmarks.cuda.timing import Sampler, step_microseconds
 
 Rows = Iterable[dict[str, Any]]
@@ -80,17 +80,13 @@ def each_size(measure: Callable[[str, torch.Tensor, int], Any], until: float) ->
                 yield measure(shape.__name__, clouds(shape, n, 1), m)
 
 
-def other_samplers() -> dict[str, Sampler]:
-    return {"one_block": library.one_block_fps, **peers.samplers()}
-
-
 def all_sampling(until: float) -> Rows:
-    others = other_samplers()
+    others = peers.samplers()
     return each_size(lambda name, xyz, m: sampling(name, xyz, m, others), until)
 
 
 def batches(until: float) -> Rows:
-    others = other_samplers()
+    others = peers.samplers()
     for n, m in BATCHED:
         for b in BATCHES:
             if time.monotonic() < until:

@@ -1,8 +1,9 @@
-"""Voxel grid, random rows, Poisson disk: the service, both clients, streams, the command."""
+"""Voxel grid, random rows, Poisson disk and a radius: the service, both clients, the command."""
 
 import numpy as np
 import pytest
 import torch
+from tests.support.brute_force import furthest_points
 from tests.support.clouds import ten_scans
 from tests.support.command import run_farpoint
 from tests.support.messages import array, tensor
@@ -103,21 +104,6 @@ def test_rows_that_are_not_finite_are_left_out(client, method):
         client.sample(points * np.float32(np.nan), m, nonfinite="ignore", method=method)
 
 
-def test_a_raw_request_with_points_and_no_seed(stub):
-    points = cloud(60)
-    request = pb.SampleRequest(
-        points=tensor(points),
-        sample_counts=[9],
-        method=pb.SAMPLING_METHOD_RANDOM,
-        return_points=True,
-    )
-    response = stub.Sample(request)
-    rows = array(response.indices, "<i4")
-    assert rows.tolist() == random_rows(points, 9, 0)
-    np.testing.assert_array_equal(array(response.points, "<f4"), points[rows])
-    assert not response.HasField("distances")
-
-
 async def test_streams_and_the_client_for_asyncio(server):
     points = cloud(200)
     expected = voxel_rows(points, 1.0)
@@ -130,32 +116,95 @@ async def test_streams_and_the_client_for_asyncio(server):
             assert item.result().indices.tolist() == expected
 
 
+def assert_begins(short: farpoint.Sample, whole: farpoint.Sample, radius: float) -> None:
+    """`short` is the beginning of `whole` that covers the cloud to the radius first."""
+    count = int((whole.distances <= np.float32(radius)).argmax()) + 1
+    assert short.indices.tolist() == whole.indices[:count].tolist()
+    assert short.distances.tolist() == whole.distances[:count].tolist()
+    assert short.covering_radius <= np.float32(radius)
+
+
+def test_a_sample_ends_at_the_radius(client):
+    points = cloud(600)
+    whole = client.sample(points, 600)
+    for radius in (0.0, float(whole.distances[20]), 1.5, float("inf")):
+        assert_begins(client.sample(points, radius=radius), whole, radius)
+
+
+def test_each_cloud_of_a_batch_ends_by_itself(client):
+    scans = [scan[:3000, :3].astype(np.float32) for scan in ten_scans()]
+    wholes = client.sample(scans, [len(scan) for scan in scans])
+    shorts = client.sample(scans, radius=2.0)
+    assert len({len(short.indices) for short in shorts}) > 1
+    for short, whole in zip(shorts, wholes, strict=True):
+        assert_begins(short, whole, 2.0)
+
+
+def test_coincident_points_of_other_requests_are_all_sampled(client):
+    """A request without a radius that shares the launch does not end at its duplicates."""
+    equal = np.zeros((50, 3), np.float32)
+    pairs = list(client.sample_stream([equal, equal], 50))
+    assert [sorted(item.result().indices.tolist()) for item in pairs] == [list(range(50))] * 2
+    assert len(client.sample(equal, radius=0.0).indices) == 1
+
+
+def test_float64_and_shared_counts_on_the_wire(stub):
+    points = cloud(300).astype(np.float64) + 5e6
+    request = pb.SampleRequest(
+        points=tensor(points), lengths=[100, 200], covering_radius=2.1, return_points=True
+    )
+    response = stub.Sample(request)
+    counts = list(response.lengths)
+    assert len(counts) == 2
+    assert all(1 < count < 100 for count in counts)
+    rows = array(response.indices, "<i4")
+    assert len(rows) == sum(counts)
+    for begin, part in ((0, rows[: counts[0]]), (100, rows[counts[0] :])):
+        one = points[begin : begin + (100 if begin == 0 else 200)]
+        expected = furthest_points((one - one[0]).astype(np.float32), len(part))
+        assert part.tolist() == expected.tolist()
+    within = np.concatenate([rows[: counts[0]], rows[counts[0] :] + 100])
+    np.testing.assert_array_equal(array(response.points, "<f8"), points[within])
+
+
+async def test_a_stream_ends_each_sample_at_the_radius(server):
+    points = cloud(400)
+    async with farpoint.AsyncClient(server.address) as client:
+        whole = await client.sample(points, 400)
+        assert_begins(await client.sample(points, radius=1.8), whole, 1.8)
+        async for item in client.sample_stream([points], radius=1.8):
+            assert_begins(item.result(), whole, 1.8)
+
+
 COMMANDS = {
-    "voxel grid": (["--method", "voxel-grid", "--voxel-size", "1.2"], VoxelGrid(1.2), None),
     "nearest": (
         ["--method", "voxel-grid", "--voxel-size", "1.2", "--select", "nearest-mean"],
-        VoxelGrid(1.2, "nearest_mean"),
-        None,
+        {"method": VoxelGrid(1.2, "nearest_mean")},
     ),
-    "random": (["--method", "random", "-m", "10%", "--seed", "5"], RandomSampling(5), 30),
-    "poisson": (["--method", "poisson-disk", "--radius", "2"], PoissonDisk(2.0), None),
+    "random": (
+        ["--method", "random", "-m", "10%", "--seed", "5"],
+        {"m": 30, "method": RandomSampling(5)},
+    ),
+    "poisson": (["--method", "poisson-disk", "--radius", "2"], {"method": PoissonDisk(2.0)}),
+    "radius": (["--radius", "2"], {"radius": 2.0}),
 }
 
 
 @pytest.mark.parametrize("case", COMMANDS)
 def test_the_command(server, client, tmp_path, case):
-    options, method, m = COMMANDS[case]
+    options, arguments = COMMANDS[case]
     points, source, target = cloud(300), tmp_path / "cloud.npy", tmp_path / "out.npy"
     np.save(source, points)
     command = ["sample", "--server", server.address, str(source), "-o", str(target)]
     done = run_farpoint(*command, *options)
     assert done.exit_code == 0, done.output
-    assert ("covering radius" in done.output) == (case == "poisson")
-    expected = client.sample(points, m, method=method)
+    assert ("covering radius" in done.output) == (case in ("poisson", "radius"))
+    expected = client.sample(points, **arguments)
     np.testing.assert_array_equal(np.load(target), points[expected.indices])
 
 
 WRONG = {
+    "neither a number nor a radius": ([], "-m"),
     "a grid without a size": (["--method", "voxel-grid"], "needs --voxel-size"),
     "a number for a grid": (
         ["--method", "voxel-grid", "--voxel-size", "1", "-m", "5"],

@@ -1,19 +1,16 @@
 """Packed clouds through the client and a server: answered as the unpacked cloud is."""
 
-import asyncio
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.e2e.conftest import MESSAGE_BYTES
 from tests.support.clouds import cloud_file, street_scan
-from tests.support.messages import array
 from tests.support.robots import columns_of, foxglove_message, recorded_messages, ros_message
 
 import farpoint
 from farpoint import PackedCloud
 from farpoint.io import read_cloud
-from farpoint.v1 import sampling_pb2 as pb
 
 RANDOM = np.random.default_rng(9)
 M = 200
@@ -62,38 +59,12 @@ def test_rows_without_a_return_count_in_an_organized_cloud(client):
     assert caught.value.field == "packed_cloud.data"
 
 
-def test_foxglove(client):
-    scan = street_scan()
-    message = foxglove_message(columns_of(scan[:, :3], intensity=scan[:, 3].copy()))
-    sample = client.sample(message, M)
-    check_same(sample, client.sample(scan[:, :3], M))
-    np.testing.assert_array_equal(sample.attributes["intensity"], scan[sample.indices, 3])
-
-
-def test_attributes_of_the_caller_stand_before_the_fields(client):
-    message = recorded_messages()[0]
-    sample = client.sample(message, 5, attributes={"row": np.arange(2048)})
-    np.testing.assert_array_equal(sample.attributes["row"], sample.indices)
-    assert list(sample.attributes) == ["row"]
-
-
-def test_messages_of_one_kind_are_a_batch(client):
+def test_messages_of_one_kind_of_several_and_arrays_are_a_batch(client):
     messages = recorded_messages()
     samples = client.sample(messages, [M, 50])
     for sample, message, m in zip(samples, messages, (M, 50), strict=True):
         check_same(sample, client.sample(message, m))
         assert len(sample.attributes) == 6
-
-
-def test_rows_with_gaps_are_a_batch_too(client):
-    clouds = [RANDOM.normal(size=(n, 3)).astype(np.float32) for n in (60, 90)]
-    gaps = zip(clouds, (0, 9), strict=True)
-    messages = [ros_message(columns_of(cloud), height=6, gap=gap) for cloud, gap in gaps]
-    for sample, cloud in zip(client.sample(messages, 30), clouds, strict=True):
-        check_same(sample, client.sample(cloud, 30))
-
-
-def test_packed_clouds_of_several_kinds_and_arrays_are_a_batch(client):
     points = RANDOM.normal(size=(90, 3)).astype(np.float32)
     batch = [ros_message(columns_of(points)), points, foxglove_message(columns_of(points))]
     for mixed in (batch, [batch[0], ros_message(columns_of(points), order=">")]):
@@ -101,24 +72,12 @@ def test_packed_clouds_of_several_kinds_and_arrays_are_a_batch(client):
             check_same(sample, client.sample(points, 30))
 
 
-async def test_the_async_client_and_the_default_one(client, server, monkeypatch):
-    message = recorded_messages()[0]
-    expected = client.sample(message, M)
-    async with farpoint.AsyncClient(server.address) as other:
-        check_same(await other.sample(message, M), expected)
-    monkeypatch.setenv("FARPOINT_SERVER", server.address)
-    check_same(await asyncio.to_thread(farpoint.sample, message, M), expected)
-
-
-@pytest.mark.parametrize("latest_only", [False, True])
-def test_a_stream_goes_on_after_a_message_that_is_wrong(client, latest_only):
+def test_a_stream_goes_on_after_a_message_that_is_wrong(client):
     first, second = recorded_messages()
     nothing = ros_message(columns_of(np.full((9, 3), np.nan, np.float32)))
     sent = [first, nothing, ros_message({"x": np.zeros(3, np.float32)}), second]
-    items = list(client.sample_stream(sent, 5, latest_only=latest_only))
-    indices = [item.index for item in items]
-    assert latest_only or indices == [0, 1, 2, 3]
-    assert indices[-1] == 3
+    items = list(client.sample_stream(sent, 5))
+    assert [item.index for item in items] == [0, 1, 2, 3]
     for item in items:
         if item.index in (1, 2):
             assert isinstance(item.error, farpoint.InvalidArgumentError)
@@ -155,29 +114,3 @@ def test_shared_memory(start, tmp_path: Path):
         nan = ros_message(columns_of(np.full_like(scan, np.nan)))
         with pytest.raises(farpoint.InvalidArgumentError, match="NaN"):
             client.sample(nan, M)
-
-
-def test_a_raw_caller_gets_points_and_attributes(stub):
-    scan = street_scan()[:, :3]
-    request = pb.SampleRequest(sample_counts=[M], return_points=True, return_checksums=True)
-    request.packed_cloud.CopyFrom(raw_cloud(scan))
-    attribute = request.attributes.add(name="row")
-    attribute.values.data_type, attribute.values.data = (
-        7,
-        np.arange(len(scan), dtype="<i4").tobytes(),
-    )
-    attribute.values.shape.append(len(scan))
-    response = stub.Sample(request)
-    rows = array(response.indices, "<i4")
-    np.testing.assert_array_equal(array(response.points, "<f4"), scan[rows])
-    np.testing.assert_array_equal(array(response.attributes[0].values, "<i4"), rows)
-
-
-def raw_cloud(points: np.ndarray):
-    from farpoint._rpcs.packed_batch import packed_batch
-
-    request = pb.SampleRequest()
-    batch = packed_batch(ros_message(columns_of(points)), None)
-    assert batch is not None
-    request.packed_cloud.data = b"".join(batch.describe(request, None))
-    return request.packed_cloud

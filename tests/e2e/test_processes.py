@@ -108,7 +108,7 @@ def test_administration_reaches_all_processes(server):
         stub.LoadModel(admin_pb2.LoadModelRequest(name="second", path=str(weights.DEFAULT)))
         assert {tuple(models(channel)) for channel in channels} == {("density_small", "second")}
         with pytest.raises(grpc.RpcError) as caught:
-            stub.UnloadModel(admin_pb2.UnloadModelRequest(name="nobody"))
+            stub.UnloadModel(admin_pb2.UnloadModelRequest(name="unknown"))
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 

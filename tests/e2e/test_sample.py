@@ -58,14 +58,6 @@ def test_a_raw_caller_gets_all_that_it_asks_for(stub):
     assert 0 <= timings.queue_ms <= timings.server_ms
 
 
-def test_float16_is_sampled_as_its_float32_values(stub):
-    points = random_cloud(300).astype(np.float16)
-    response = stub.Sample(sample_request(points, 50, return_points=True))
-    rows = furthest_points(points.astype(np.float32), 50)
-    assert array(response.indices, "<i4").tolist() == rows.tolist()
-    np.testing.assert_array_equal(array(response.points, "<f2"), points[rows])
-
-
 def test_bfloat16_is_sampled_as_its_float32_values(stub):
     bits = (random_cloud(300).view(np.uint32) >> 16).astype("<u2")
     points = tensor_pb2.Tensor(
@@ -85,26 +77,3 @@ def test_map_coordinates_sample_as_exactly_as_centered_ones(stub, client):
     assert client.sample(utm, 60).indices.tolist() == expected.tolist()
     response = stub.Sample(sample_request(utm, 60, lengths=[400]))
     np.testing.assert_array_equal(array(response.origins, "<f8"), utm[:1])
-
-
-@pytest.mark.parametrize("dtype", ["<f4", ">f4", "<f8", ">f8", "<f2", ">f2"])
-def test_byte_order_and_strides_of_an_array_do_not_matter(client, dtype):
-    wide = np.zeros((200, 7), dtype)
-    wide[:, ::2][:, :3] = random_cloud(200)
-    points = wide[::-1, ::2][:, :3]
-    expected = furthest_points((points - points[0]).astype(np.float32), 30)
-    if dtype[1:] != "f8":
-        expected = furthest_points(points.astype(np.float32), 30)
-    assert client.sample(points, 30).indices.tolist() == expected.tolist()
-
-
-def test_ignored_rows_are_sampled_around(stub):
-    points = random_cloud(100)
-    points[[0, 7, 50]] = np.nan, np.inf, -np.inf
-    ignore = pb.NONFINITE_POLICY_IGNORE
-    response = stub.Sample(sample_request(points, 97, nonfinite_policy=ignore))
-    assert array(response.indices, "<i4").tolist() == furthest_points(points, 97).tolist()
-
-
-def test_coincident_points_give_distinct_indices(client):
-    assert sorted(client.sample(np.ones((64, 3), np.float32), 64).indices) == list(range(64))

@@ -59,15 +59,15 @@ async def test_certificate_and_token_open_the_service(secured):
 
 
 @pytest.mark.parametrize(
-    ("token", "error", "said"),
+    ("token", "error", "reason"),
     [
         (None, farpoint.UnauthenticatedError, "expected metadata authorization: Bearer TOKEN"),
         ("not-a-known-token", farpoint.UnauthenticatedError, "not known"),
         (OPS, farpoint.PermissionDeniedError, "the token of 'ops' lacks the scope 'sample'"),
     ],
 )
-def test_another_token_does_not(secured, token, error, said):
-    with secured.client(token) as client, pytest.raises(error, match=said) as caught:
+def test_another_token_does_not(secured, token, error, reason):
+    with secured.client(token) as client, pytest.raises(error, match=reason) as caught:
         client.sample(CLOUD, 3)
     line = secured.server.wait_for(lambda line: line.get("request_id") == caught.value.request_id)
     assert line["status"] in ("UNAUTHENTICATED", "PERMISSION_DENIED")

@@ -14,9 +14,7 @@ import farpoint
 from farpoint.transforms import FarthestPointSample
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT / "tests" / "data"
 M = 50
-FILES = ["terrain_utm_part.pcd", "street_kitti_part.bin", "spot_cow_part.obj"]
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +51,6 @@ class Clouds(Dataset):
         return self.transform(data)
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_files_in_their_own_precision(both, file):
-    assert both(farpoint.io.read_cloud(DATA / file).points).shape == (M, 3)
-
-
 @pytest.mark.parametrize("dtype", ["f2", "f4", ">f4", "f8", "i2", "i4", "u8"])
 def test_every_dtype(both, dtype):
     points = np.random.default_rng(0).uniform(0, 30_000, (4000, 3))
@@ -85,23 +78,10 @@ def test_rows_that_are_not_finite(both, server, dtype):
             few(points[:40])
 
 
-def test_a_read_only_and_reversed_cloud(both):
-    points = np.random.default_rng(0).normal(size=(400, 3)).astype("f4")[::-1, ::-1]
-    points.flags.writeable = False
-    both(points)
-
-
 def rows(transform: FarthestPointSample, **options: object) -> torch.Tensor:
     """The rows that a DataLoader's workers choose, (6, M)."""
     loader = DataLoader(Clouds(transform), batch_size=3, **options)
     return torch.cat([batch["row"] for batch in loader])
-
-
-def test_forked_workers_of_a_data_loader_sample_locally():
-    expected = rows(FarthestPointSample(M))
-    assert expected.shape == (6, M)
-    options = {"num_workers": 2, "multiprocessing_context": "fork"}
-    assert torch.equal(rows(FarthestPointSample(M), **options), expected)
 
 
 def test_forked_workers_of_a_data_loader_sample_remotely(server):
@@ -123,27 +103,3 @@ def test_spawned_workers_of_a_data_loader_sample_remotely(server):
     transform = FarthestPointSample(M, server=server)
     kept = rows(transform, num_workers=1, multiprocessing_context="spawn")
     assert torch.equal(kept, rows(FarthestPointSample(M)))
-
-
-def test_one_line_by_the_server_of_the_environment(server, monkeypatch):
-    monkeypatch.setenv("FARPOINT_SERVER", server)
-    points = np.random.default_rng(0).normal(size=(400, 3))
-    expected = FarthestPointSample(M)(points)
-    assert np.array_equal(farpoint.sample(points, M).points, expected)
-
-
-def test_pytorch_geometric(server):
-    geometric = pytest.importorskip(
-        "torch_geometric.data", reason="optional: torch_geometric is not installed"
-    )
-    data = geometric.Data(pos=torch.rand(300, 3), x=torch.arange(300), y=torch.tensor([3]))
-    local = FarthestPointSample(M)(data)
-    remote = FarthestPointSample(M, server=server)(data)
-    assert type(local) is geometric.Data
-    assert torch.equal(local.x, remote.x)
-    assert torch.equal(local.pos, data.pos[local.x])
-    assert local.y is data.y
-    assert local.num_nodes == M
-    assert data.num_nodes == 300
-    with pytest.raises(farpoint.InvalidArgumentError, match="before clouds are joined"):
-        FarthestPointSample(M)(geometric.Batch.from_data_list([data, data]))

@@ -181,6 +181,16 @@ def test_a_real_out_of_memory_recovers_and_the_next_request_succeeds():
     assert manager.snapshot.oom_count == 1
 
 
+def test_no_trim_is_made_while_a_graph_is_captured():
+    manager, graph = new_manager(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        filled = torch.zeros(1000, device=DEVICE)
+        assert manager.trim() is None
+    graph.replay()
+    assert filled.sum() == 0
+    assert manager.trim() is not None
+
+
 def test_the_time_of_a_trim_grows_with_its_segments(record_property):
     """Prints the table that docs/operations.md asks for; run with -s to see it."""
     manager = new_manager()

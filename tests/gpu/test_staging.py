@@ -16,8 +16,9 @@ from farpoint_server.engine.sample import SampleBatch
 from farpoint_server.engine.transfer.buffers import MIN_BYTES
 from farpoint_server.engine.transfer.cuda import CudaDevice
 from farpoint_server.engine.transfer.pipeline import BUFFERS_PER_TRANSFER, Pipeline
-from farpoint_server.memory.cuda import _empty_host_cache
+from farpoint_server.memory.cuda import CudaAllocator
 from farpoint_server.memory.gate import Gate
+from farpoint_server.memory.host import Heap
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -151,8 +152,7 @@ def test_buffers_are_locked_once_and_given_back(pipeline, gate):
     assert gate.readers == 0
     held = torch.cuda.host_memory_stats()["allocated_bytes.current"]
     pipeline.give_back()
-    torch.cuda.synchronize()
-    _empty_host_cache()
+    CudaAllocator(DEVICE, 1.0, expandable=False, heap=Heap()).trim_host()
     left = torch.cuda.host_memory_stats()["allocated_bytes.current"]
     assert held - left >= BUFFERS_PER_TRANSFER * MIN_BYTES
 

@@ -24,8 +24,15 @@ class CallContext:
         trailing: Metadata that goes with a good answer.
     """
 
-    def __init__(self, *messages: Any, peer: str = "ipv4:192.0.2.1:7", silent: bool = False):
+    def __init__(
+        self,
+        *messages: Any,
+        peer: str = "ipv4:192.0.2.1:7",
+        silent: bool = False,
+        metadata: Any = (),
+    ):
         self._messages, self._peer, self._silent = list(messages), peer, silent
+        self._metadata = metadata
         self._callbacks: list[Any] = []
         self.written: list[Any] = []
         self.aborted: tuple[str, str, dict[str, Any]] | None = None
@@ -34,6 +41,9 @@ class CallContext:
 
     def peer(self) -> str:
         return self._peer
+
+    def invocation_metadata(self) -> Any:
+        return self._metadata
 
     def add_done_callback(self, callback: Any) -> None:
         self._callbacks.append(callback)

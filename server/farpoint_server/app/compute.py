@@ -63,7 +63,7 @@ class Compute:
         of_devices = list({engine.device: engine for engine in self.engines}.values())
         self.monitor = MemoryMonitor(
             of_devices,
-            lambda: self.batcher.waiting_requests,
+            self.waiting_requests,
             lambda healthy: health.report("memory", healthy=healthy),
             structlog.get_logger("farpoint.memory").error,
         )
@@ -95,8 +95,13 @@ class Compute:
         for engine in self.engines:
             await engine.start()
         await self.models.load_all(models)
-        self.batcher.start()
+        for batcher in self.batchers:
+            batcher.start()
         self.monitor.start()
+
+    def waiting_requests(self) -> int:
+        """Requests that no engine has begun."""
+        return sum(batcher.waiting_requests for batcher in self.batchers)
 
     def busy_s(self) -> float:
         """Seconds that engines have been at batches, of the device where that is least."""
@@ -104,7 +109,9 @@ class Compute:
 
     async def lost(self) -> str:
         """Returns, with the reason, once only a new process can help."""
-        device = await first_done(self.monitor.lost(), self.batcher.died())
+        device = await first_done(
+            self.monitor.lost(), *(batcher.died() for batcher in self.batchers)
+        )
         if device is not None:
             return device
         await self._health.report("scheduler", healthy=False)
@@ -113,7 +120,8 @@ class Compute:
     async def stop(self) -> None:
         """Takes no more work, and lets the engines' threads end after what they are at."""
         await self.monitor.stop()
-        await self.batcher.stop()
+        for batcher in self.batchers:
+            await batcher.stop()
         for engine in self.engines:
             engine.stop()
 

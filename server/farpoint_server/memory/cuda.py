@@ -46,8 +46,6 @@ class CudaAllocator:
         return Headroom(free, total)
 
     def trim(self) -> None:
-        # Waits here, so that the wait is not taken for the cost of freeing.
-        torch.cuda.synchronize(self._device)
         with torch.cuda.device(self._device):
             torch.cuda.empty_cache()
 

@@ -1,4 +1,4 @@
-"""A process as the supervisor sees it, and its link: heartbeats go up, permission comes down."""
+"""A process of the supervisor, and its link: heartbeats go up, permission comes down."""
 
 import asyncio
 import json
@@ -9,29 +9,38 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.processes.slot import ProcessSlot, to_environment
 
-# Seconds for a process to start, to come back when it is frozen or its event loop stands still, and
-# to become healthy. They are counted in checks, so that no process is killed after the machine
-# slept.
-CHECK_S = 1.0
-MAX_START = 300
-MAX_FROZEN = 3
-MAX_STUCK = 60
-MAX_SICK = 30
-# Beyond what a process gives itself to drain.
-PATIENCE_S = 10.0
 log = structlog.get_logger("farpoint.supervisor")
 
 
-def drain_limit_s(settings: Settings) -> float:
-    """Seconds after which a process that drains is killed."""
-    return settings.drain_grace_s + settings.drain_timeout_s + PATIENCE_S
+class Limits(NamedTuple):
+    """What a process may take before it is ended; seconds, or checks of one `check_s` each.
+
+    Checks are counted instead of time, so that no process is killed after the machine slept.
+    """
+
+    check_s: float = 1.0
+    start: int = 300
+    frozen: int = 3
+    """Checks without a sign of life of the process."""
+    stuck: int = 60
+    """Checks without one of its event loop."""
+    sick: int = 30
+    """Heartbeats of a process that is not healthy."""
+    patience_s: float = 10.0
+    """Beyond what a process gives itself to drain."""
+    pause_s: float = 0.5
+    """Before it is replaced."""
+
+    def drain_s(self, settings: Settings) -> float:
+        """Seconds after which a process that drains is killed."""
+        return settings.drain_grace_s + settings.drain_timeout_s + self.patience_s
 
 
 class Child:
@@ -44,8 +53,8 @@ class Child:
         process: None until it is started.
     """
 
-    def __init__(self, index: int) -> None:
-        self.index = index
+    def __init__(self, index: int, limits: Limits) -> None:
+        self.index, self._limits = index, limits
         self.warm, self.ready = asyncio.Event(), asyncio.Event()
         self.fields: Mapping[str, Any] = {}
         self.process: asyncio.subprocess.Process | None = None
@@ -127,29 +136,30 @@ class Child:
 
     async def _check(self, settings: Settings) -> None:
         while (reason := self._fault()) is None:
-            await asyncio.sleep(CHECK_S)
+            await asyncio.sleep(self._limits.check_s)
             self._starting += not self.warm.is_set()
             # torch loads for seconds, in which nothing else may run.
             if self.warm.is_set():
                 self._frozen += 1
                 self._stuck += 1
         log.error(reason, process=self.index, pid=self.process and self.process.pid)
-        if self._sick > MAX_SICK:
+        if self._sick > self._limits.sick:
             # It may hold calls that it can answer still.
             self.signal(signal.SIGTERM)
-            await asyncio.sleep(drain_limit_s(settings))
+            await asyncio.sleep(self._limits.drain_s(settings))
         self.signal(signal.SIGKILL)
 
     def _fault(self) -> str | None:
         """The fault that the process has had for too long."""
-        if self._starting > MAX_START:
+        limits = self._limits
+        if self._starting > limits.start:
             return "process did not start in time"
-        if self._frozen > MAX_FROZEN or self._stuck > MAX_STUCK:
+        if self._frozen > limits.frozen or self._stuck > limits.stuck:
             return "process does not answer"
-        return "process is not healthy" if self._sick > MAX_SICK else None
+        return "process is not healthy" if self._sick > limits.sick else None
 
 
-# Less than CHECK_S * MAX_FROZEN, after which the supervisor kills a silent process.
+# Less than the checks after which the supervisor kills a silent process.
 BEAT_S = 1.0
 
 
@@ -157,14 +167,16 @@ class Link:
     """One end of a pair of sockets, in the process; lines of JSON go up, and one line comes down.
 
     Args:
-        descriptor: Of the socket, as the supervisor has handed it over.
+        end: The socket, which the supervisor has handed over.
         is_serving: Whether the process is healthy; sent with each beat.
+        beat_s: Seconds between two signs of life.
     """
 
-    def __init__(self, descriptor: int, is_serving: Callable[[], bool]) -> None:
-        self._socket = socket.socket(fileno=descriptor)
-        self._socket.setblocking(False)
-        self._is_serving = is_serving
+    def __init__(
+        self, end: socket.socket, is_serving: Callable[[], bool], beat_s: float = BEAT_S
+    ) -> None:
+        end.setblocking(False)
+        self._socket, self._is_serving, self._beat_s = end, is_serving, beat_s
         self._beating: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -185,15 +197,24 @@ class Link:
         # On a thread: an event loop may be busy for seconds in a process that is not frozen.
         while True:
             self._send("alive")
-            time.sleep(BEAT_S)
+            time.sleep(self._beat_s)
 
     async def _beat(self) -> None:
         while True:
             self._send("beat", serving=self._is_serving())
-            await asyncio.sleep(BEAT_S)
+            await asyncio.sleep(self._beat_s)
 
     def _send(self, event: str, **more: Any) -> None:
         try:
             self._socket.send(json.dumps({"event": event, **more}).encode() + b"\n")
         except OSError:  # the supervisor does not read, or is gone
             return
+
+
+def end_signals() -> "asyncio.Queue[signal.Signals]":
+    """Where SIGTERM, SIGINT and SIGHUP arrive; nohup's wish to ignore the last is kept."""
+    queue: asyncio.Queue[signal.Signals] = asyncio.Queue()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(number, queue.put_nowait, number)
+    return queue

@@ -17,7 +17,7 @@ import structlog
 
 from farpoint_server.config.addresses import is_unix, split_host_port
 from farpoint_server.config.settings import Settings
-from farpoint_server.errors import AddressUnavailableError, StartError
+from farpoint_server.errors import StartError
 
 CHECK_S = 5.0
 LISTENING = "0A"
@@ -34,7 +34,7 @@ class Ports:
         settings: The same with each port 0 replaced.
 
     Raises:
-        AddressUnavailableError: an address is in use, not ours, or not allowed.
+        StartError: an address is in use, not ours, or not allowed.
         StartError: this system does not share ports.
     """
 
@@ -123,7 +123,7 @@ class Ports:
         except OSError as error:
             self.close()
             reason = error.strerror or str(error)
-            raise AddressUnavailableError(f"{flag} {address}: cannot be bound: {reason}") from error
+            raise StartError(f"{flag} {address}: cannot be bound: {reason}") from error
         return f"{address.rpartition(':')[0]}:{port}"
 
 

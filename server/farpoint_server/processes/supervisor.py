@@ -15,14 +15,13 @@ from pathlib import Path
 import structlog
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes.child import Child, drain_limit_s
+from farpoint_server.processes.child import Child, Limits, end_signals
 from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.ports import Ports
 from farpoint_server.processes.slot import ProcessSlot, share
 
-# Seconds before a process that ended is replaced: twice as many each time, until one has lived.
-FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 30.0
-LIVED_S = 60.0
+# A process that has lived so long is replaced at once, one after the other later and later.
+LIVED_S, MAX_PAUSE_S = 60.0, 30.0
 # A replacement that ends again and again before it serves ends the server.
 MAX_FAILED_STARTS = 5
 CANNOT_START, DEVICE_FAILED = 2, 3
@@ -37,13 +36,20 @@ class Supervisor:
         settings: Of the whole server, with ports that are taken.
         merger: Of the log.
         folder: Private, for the sockets between processes.
+        limits: Of each process.
     """
 
-    def __init__(self, settings: Settings, merger: LogMerger, folder: Path) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        merger: LogMerger,
+        folder: Path,
+        limits: Limits = Limits(),  # noqa: B008
+    ) -> None:
         self._count = count = settings.process_count
-        self._drain_s = drain_limit_s(settings)
         self._settings, self._merger, self._folder = share(settings, count), merger, folder
-        self._children = [Child(index) for index in range(count)]
+        self._limits = limits
+        self._children = [Child(index, limits) for index in range(count)]
         self._may_begin, self._stopping = asyncio.Event(), asyncio.Event()
 
     @property
@@ -58,7 +64,7 @@ class Supervisor:
             0 if each process drained, 1 if one did not; what a process ended with that could not
             start.
         """
-        signals = _signals()
+        signals = end_signals()
         keeping = [asyncio.create_task(self._keep(index)) for index in range(self._count)]
         beginning = asyncio.create_task(self._begin())
         passing = asyncio.create_task(self._pass_on(signals))
@@ -68,7 +74,7 @@ class Supervisor:
             self._stopping.set()
             self._signal(signal.SIGTERM)
         beginning.cancel()
-        _, late = await asyncio.wait(keeping, timeout=self._drain_s)
+        _, late = await asyncio.wait(keeping, timeout=self._limits.drain_s(self._settings))
         if late:
             self._signal(signal.SIGKILL)
         statuses = await asyncio.gather(*keeping)
@@ -96,7 +102,7 @@ class Supervisor:
 
     async def _keep(self, index: int) -> int:
         """Keeps one process running; what the last one ended with that counts."""
-        pause, failures = FIRST_PAUSE_S, 0
+        pause, failures = 0.0, 0
         while True:
             child = self._children[index]
             begun = time.monotonic()
@@ -114,12 +120,10 @@ class Supervisor:
             failures = 0 if lived else failures + 1
             if not self._may_begin.is_set() or failures == MAX_FAILED_STARTS:
                 return self._end(index, status)
-            if time.monotonic() - begun > LIVED_S:
-                pause = FIRST_PAUSE_S
+            pause = pause_after(time.monotonic() - begun, pause, self._limits.pause_s)
             if await self._stops_within(pause):
                 return 0
-            pause = min(2 * pause, MAX_PAUSE_S)
-            self._children[index] = Child(index)
+            self._children[index] = Child(index, self._limits)
 
     async def _run(self, child: Child) -> int:
         try:
@@ -150,6 +154,11 @@ class Supervisor:
     def _signal(self, number: signal.Signals) -> None:
         for child in self._children:
             child.signal(number)
+
+
+def pause_after(lived_s: float, before_s: float, first_s: float) -> float:
+    """Seconds before a process that lived so long is replaced, given the pause before it began."""
+    return 0.0 if lived_s > LIVED_S else min(max(2 * before_s, first_s), MAX_PAUSE_S)
 
 
 def supervise(settings: Settings, merger: LogMerger) -> int:
@@ -200,13 +209,3 @@ async def _run(ports: Ports, merger: LogMerger, folder: Path) -> int:
         return await supervisor.run()
     finally:
         watching.cancel()
-
-
-def _signals() -> "asyncio.Queue[signal.Signals]":
-    """Where signals arrive that end the server; nohup's wish to ignore SIGHUP is kept."""
-    queue: asyncio.Queue[signal.Signals] = asyncio.Queue()
-    numbers: Sequence[signal.Signals] = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
-    for number in numbers:
-        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-            asyncio.get_running_loop().add_signal_handler(number, queue.put_nowait, number)
-    return queue

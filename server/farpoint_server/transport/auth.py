@@ -1,20 +1,14 @@
-"""gRPC server interceptor that checks bearer tokens, and ends streams whose token is revoked."""
+"""Bearer tokens of calls: which methods one may call, and streams that end with their token."""
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
-import grpc
-
 from farpoint_server import request_context
-from farpoint_server.errors import (
-    PermissionDeniedError,
-    ServiceError,
-    UnauthenticatedError,
-)
-from farpoint_server.transport.handlers import Behavior, Context, Handler, kind_of, write_all
+from farpoint_server.errors import PermissionDeniedError, ServiceError, UnauthenticatedError
+from farpoint_server.transport.handlers import Behavior, Context
 from farpoint_server.transport.tokens import Token, TokenFile
 
 KEY = "authorization"
@@ -27,51 +21,67 @@ SCOPE_OF_SERVICE = {
 }
 # Of methods that need another scope than their service.
 SCOPE_OF_METHOD = {
-    "/inference.GRPCInferenceService/RepositoryModelLoad": "admin",
-    "/inference.GRPCInferenceService/RepositoryModelUnload": "admin",
+    "inference.GRPCInferenceService/RepositoryModelLoad": "admin",
+    "inference.GRPCInferenceService/RepositoryModelUnload": "admin",
 }
 POLL_S = 1.0
-_token: ContextVar[Token] = ContextVar("token")
+_grant: ContextVar[Token | ServiceError] = ContextVar("grant")
 
 
-class AuthInterceptor(grpc.aio.ServerInterceptor):
-    """Lets a call pass if its token has the scope of its service.
+class Auth:
+    """Lets a call pass if its token has the scope of its method.
 
-    It decides before the message is received. It must be inside of RequestInterceptor, which gives
-    its refusals their status. Streams that are open when their token is revoked are ended.
+    Streams that are open when their token is revoked are ended.
     """
 
-    def __init__(self, tokens: TokenFile) -> None:
-        self._tokens = tokens
-        self._streams = TokenStreams(tokens, scope_of)
+    def __init__(self, tokens: TokenFile, poll_s: float = POLL_S) -> None:
+        self._tokens, self._poll_s = tokens, poll_s
+        self._open: dict[asyncio.Task[Any], tuple[Token, str]] = {}
+        self._revoked: set[asyncio.Task[Any]] = set()
         self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begins to look for revoked tokens."""
-        self._watching = asyncio.create_task(self._streams.watch())
+        self._watching = asyncio.create_task(self._watch())
 
     def stop(self) -> None:
         """Ends that."""
         if self._watching is not None:
             self._watching.cancel()
 
-    async def intercept_service(
-        self,
-        continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[Handler]]",
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler:
-        handler = await continuation(handler_call_details)
-        scope = scope_of(str(handler_call_details.method))
-        if handler is None or scope is None:
-            return handler
+    def identify(self, rpc: str, metadata: Iterable[Any]) -> None:
+        """Looks at the token of the current call, whose name becomes that of the caller."""
+        scope = scope_of(rpc)
+        if scope is None:
+            return
         try:
-            token = self._authorize(handler_call_details.invocation_metadata or (), scope)
+            token = self._authorize(metadata, scope)
         except ServiceError as error:
-            return _refusal(handler, error)
-        request_context.bind(caller=token.name)
-        if not handler.request_streaming:
-            return handler
-        return self._streams.follow(str(handler_call_details.method), handler, token)
+            _grant.set(error)
+        else:
+            _grant.set(token)
+            request_context.bind(caller=token.name)
+
+    def guard(self, rpc: str, behavior: Behavior, *, is_stream: bool) -> Behavior:
+        """A method that raises for a call without the right token, before it is read.
+
+        Args:
+            rpc: "package.Service/Method".
+            behavior: The method.
+            is_stream: Whether the caller streams: then the call ends with its token.
+        """
+        scope = scope_of(rpc)
+        if scope is None:
+            return behavior
+
+        async def authorized(request: Any, context: Context) -> Any:
+            grant = _grant.get()
+            if isinstance(grant, ServiceError):
+                raise grant
+            with self._follow(grant, scope) if is_stream else nullcontext():
+                return await behavior(request, context)
+
+        return authorized
 
     def _authorize(self, metadata: Iterable[Any], scope: str) -> Token:
         shown = _bearer_token(metadata)
@@ -84,70 +94,40 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             raise PermissionDeniedError(f"the token of {token.name!r} lacks the scope {scope!r}")
         return token
 
+    @contextmanager
+    def _follow(self, token: Token, scope: str) -> Iterator[None]:
+        """Within it the current call is cancelled if its token is revoked."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._open[task] = token, scope
+        try:
+            yield
+        except asyncio.CancelledError:
+            if task in self._revoked:
+                raise UnauthenticatedError("the token was revoked") from None
+            raise
+        finally:
+            del self._open[task]
+            self._revoked.discard(task)
 
-class TokenStreams:
-    """The open calls whose callers stream, each with the token that opened it."""
-
-    def __init__(self, tokens: TokenFile, scope_of: Callable[[str], str | None]) -> None:
-        self._tokens = tokens
-        self._scope_of = scope_of
-        self._open: dict[asyncio.Task[Any], tuple[Token, str]] = {}
-        self._revoked: set[asyncio.Task[Any]] = set()
-        self._followed: dict[str, tuple[Handler, Handler]] = {}
-
-    def follow(
-        self, method: str, handler: "grpc.RpcMethodHandler[Any, Any]", token: Token
-    ) -> Handler:
-        """The handler of a call that is about to begin, which ends with its token."""
-        _token.set(token)
-        known, followed = self._followed.get(method, (None, None))
-        if known is not handler:
-            followed = self._wrap(handler, self._scope_of(method) or "")
-            self._followed[method] = handler, followed
-        return followed
-
-    async def watch(self) -> None:
-        """Ends calls whose token is revoked, until it is cancelled."""
+    async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(self._poll_s)
             self._tokens.refresh()
             for task, (token, scope) in list(self._open.items()):
                 if task not in self._revoked and not self._tokens.allows(token, scope):
                     self._revoked.add(task)
                     task.cancel()
 
-    def _wrap(self, handler: "grpc.RpcMethodHandler[Any, Any]", scope: str) -> Handler:
-        kind = kind_of(handler)
-        behavior: Behavior = getattr(handler, kind)
-        if inspect.isasyncgenfunction(behavior):
-            behavior = write_all(behavior)
 
-        async def followed(request: Any, context: Context) -> Any:
-            task = asyncio.current_task()
-            assert task is not None
-            self._open[task] = _token.get(), scope
-            try:
-                return await behavior(request, context)
-            except asyncio.CancelledError:
-                if task in self._revoked:
-                    raise UnauthenticatedError("the token was revoked") from None
-                raise
-            finally:
-                del self._open[task]
-                self._revoked.discard(task)
-
-        make: Callable[..., Handler] = getattr(grpc, f"{kind}_rpc_method_handler")
-        return make(followed, handler.request_deserializer, handler.response_serializer)
-
-
-def scope_of(method: str) -> str | None:
-    """Scope that "/package.Service/Method" needs; None if it is open to all.
+def scope_of(rpc: str) -> str | None:
+    """Scope that "package.Service/Method" needs; None if it is open to all.
 
     A service that is not listed needs admin, so that forgetting to list one opens nothing.
     """
-    if method in SCOPE_OF_METHOD:
-        return SCOPE_OF_METHOD[method]
-    service = method.removeprefix("/").rpartition("/")[0]
+    if rpc in SCOPE_OF_METHOD:
+        return SCOPE_OF_METHOD[rpc]
+    service = rpc.rpartition("/")[0]
     return None if service.startswith(OPEN) else SCOPE_OF_SERVICE.get(service, "admin")
 
 
@@ -158,15 +138,3 @@ def _bearer_token(metadata: Iterable[Any]) -> str | None:
             if scheme.lower() == SCHEME and token:
                 return token.strip()
     return None
-
-
-def _refusal(handler: "grpc.RpcMethodHandler[Any, Any]", error: ServiceError) -> Handler:
-    """A handler that raises without receiving the message."""
-
-    async def refuse(request: Any, context: Context) -> Any:  # noqa: ARG001
-        raise error
-
-    # On the wire a message and a stream of one are the same, and a stream need not be read.
-    if handler.response_streaming:
-        return grpc.stream_stream_rpc_method_handler(refuse)
-    return grpc.stream_unary_rpc_method_handler(refuse)

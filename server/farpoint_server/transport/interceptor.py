@@ -1,4 +1,4 @@
-"""gRPC server interceptor of every call: request id, acceptance, status of errors, one log line.
+"""gRPC server interceptor of every call: request id, token, acceptance, span, status, log line.
 
 Servicers behind it convert, delegate and convert; they catch nothing.
 """
@@ -23,9 +23,12 @@ from farpoint_server.errors import (
     status_of,
 )
 from farpoint_server.request_context import Fields
+from farpoint_server.scheduling.admission import CallSlots
+from farpoint_server.transport.auth import Auth
 from farpoint_server.transport.handlers import Behavior, Context, Handler, adapt, until_idle
-from farpoint_server.transport.limits import CallLimits, InFlight, OpenCalls, Outgoing, RefusalLog
+from farpoint_server.transport.limits import CallLimits, InFlight, OpenCall, Outgoing, RefusalLog
 from farpoint_server.transport.load_report import LoadReport, Trailers
+from farpoint_server.transport.tracing import Tracing
 
 REQUEST_ID_KEY = "x-request-id"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -69,11 +72,13 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         outgoing: Outgoing | None = None,
         idle_s: float = IDLE_S,
         load: LoadReport | None = None,
+        auth: Auth | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
-        self._calls = OpenCalls(in_flight, limits, outgoing)
+        self._in_flight, self._limits, self._outgoing = in_flight, limits, outgoing
         self._metrics = metrics or RequestMetrics()
         self._idle_s = idle_s
-        self._load = load
+        self._load, self._auth, self._tracing = load, auth, tracing
         self._refusals = RefusalLog()
         self._guarded: dict[str, tuple[Handler, Handler]] = {}
 
@@ -83,23 +88,32 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler:
         # The context of the call would make its metadata anew.
-        _request_id.set(request_id_of(handler_call_details.invocation_metadata))
+        metadata = handler_call_details.invocation_metadata or ()
+        _request_id.set(request_id_of(metadata))
         handler = await continuation(handler_call_details)
-        method = str(handler_call_details.method)
         if handler is None:
             return None
-        # A method has one handler as a rule, but a refusal of tokens is one of its own.
-        known, guarded = self._guarded.get(method, (None, None))
+        rpc = str(handler_call_details.method)[1:]
+        if self._auth is not None:
+            self._auth.identify(rpc, metadata)
+        # Servers that share this interceptor may have handlers of their own.
+        known, guarded = self._guarded.get(rpc, (None, None))
         if known is handler:
             return guarded
-        guard = self._guard if method[1:].startswith(PACKAGES) else self._guard_probe
-        guarded = adapt(handler, partial(guard, method[1:]))
-        self._guarded[method] = handler, guarded
+        guarded = adapt(handler, partial(self._guard, rpc, handler.request_streaming))
+        self._guarded[rpc] = handler, guarded
         return guarded
 
-    def _guard(self, rpc: str, behavior: Behavior) -> Behavior:
+    def _guard(self, rpc: str, is_stream: bool, behavior: Behavior) -> Behavior:
+        if self._auth is not None:
+            behavior = self._auth.guard(rpc, behavior, is_stream=is_stream)
+        slots = None if self._limits is None else self._limits.of(rpc)
+        guard = self._guard_request if rpc.startswith(PACKAGES) else self._guard_probe
+        return guard(rpc, slots, behavior)
+
+    def _guard_request(self, rpc: str, slots: CallSlots | None, behavior: Behavior) -> Behavior:
         method, metrics, load = rpc.rpartition("/")[2], self._metrics, self._load
-        end_request, slots = partial(metrics.end_request, rpc), self._calls.slots_of(rpc)
+        end_request, tracing = partial(metrics.end_request, rpc), self._tracing
 
         async def guarded(request: Any, context: Context) -> Any:
             arrived, code, request_id = time.monotonic(), "OK", _request_id.get()
@@ -107,15 +121,17 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
             request_context.begin(end_request, request_id=request_id, method=method)
             request_context.identify(context.peer())
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id), *report))
+            span = tracing and tracing.begin(rpc, context.invocation_metadata())
             try:
-                call = self._calls.accept(context, slots)
+                call = OpenCall(context, self._in_flight, slots, self._outgoing)
                 answer = await behavior(request, context)
+                call.answer(context, answer)
+                log_end(arrived)
+                return answer
             except (asyncio.CancelledError, grpc.aio.InternalError):
                 # The latter where the caller leaves while gRPC sends or receives.
                 code = "CANCELLED"
-                log.info(
-                    "request", status=code, server_ms=round((time.monotonic() - arrived) * 1e3, 3)
-                )
+                log.info("request", status=code, server_ms=_ms(time.monotonic() - arrived))
                 raise asyncio.CancelledError from None
             except Exception as error:
                 code = code_of(error).name
@@ -124,18 +140,16 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
                 if load is not None and code in FAILED_HERE:
                     report = load.count_error()
                 await _abort(context, request_id, error, report)
-            else:
-                call.answer(context, answer)
-                log_end(arrived)
-                return answer
             finally:
                 metrics.end_call(rpc, code, time.monotonic() - arrived)
+                if tracing and span:
+                    tracing.end(span, grpc.StatusCode[code])
 
         return guarded
 
-    def _guard_probe(self, rpc: str, behavior: Behavior) -> Behavior:
+    def _guard_probe(self, rpc: str, slots: CallSlots | None, behavior: Behavior) -> Behavior:
         """For health and reflection: no log line, no metric but that of a refusal."""
-        end_request, slots = partial(self._metrics.end_request, rpc), self._calls.slots_of(rpc)
+        end_request = partial(self._metrics.end_request, rpc)
 
         async def guarded(request: Any, context: Context) -> Any:
             request_id = _request_id.get()
@@ -180,7 +194,7 @@ def log_end(arrived: float, error: Exception | None = None) -> None:
     """
     request, seconds = request_context.variable.get(), time.monotonic() - arrived
     status = "OK" if error is None else code_of(error).name
-    ended = {"event": "request", "status": status, "server_ms": round(seconds * 1e3, 3)}
+    ended = {"event": "request", "status": status, "server_ms": _ms(seconds)}
     if error is None:
         log.info(**ended)
     elif isinstance(error, ServiceError):
@@ -189,6 +203,10 @@ def log_end(arrived: float, error: Exception | None = None) -> None:
         log.error(**ended, exc_info=error)
     if request is not None:
         request.on_end(seconds, error, request.fields)
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1e3, 3)
 
 
 async def _abort(

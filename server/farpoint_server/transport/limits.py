@@ -1,15 +1,15 @@
 """Limits on open calls and on responses that are not read, by caller."""
 
 import asyncio
-import ipaddress
 import math
 import os
 import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from ipaddress import IPv6Address, ip_address
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import structlog
 from google.protobuf.message import Message
@@ -38,23 +38,13 @@ def close_connection(peer: str) -> bool:
 
     Connections of unix sockets have no names, and only Linux lists descriptors: there it is False.
     """
-    wanted = parse_peer(peer)
-    if wanted is None or not os.path.isdir(DESCRIPTORS):
+    if not os.path.isdir(DESCRIPTORS):
         return False
-    return any(_close_if(int(name), wanted) for name in os.listdir(DESCRIPTORS))
+    return any(_close_if(int(name), unquote(peer)) for name in os.listdir(DESCRIPTORS))
 
 
-def parse_peer(peer: str) -> tuple[str, int] | None:
-    """Host and port of "ipv4:HOST:PORT" or "ipv6:[HOST]:PORT"; None of other peers."""
-    kind, _, rest = unquote(peer).partition(":")
-    host, _, port = rest.rpartition(":")
-    if kind not in ("ipv4", "ipv6") or not port.isdigit():
-        return None
-    return _plain(host.strip("[]")), int(port)
-
-
-def _close_if(descriptor: int, wanted: tuple[str, int]) -> bool:
-    """Shuts a descriptor down if it is a connection to the wanted peer.
+def _close_if(descriptor: int, peer: str) -> bool:
+    """Shuts a descriptor down if it is a connection to the peer.
 
     It is duplicated first: a number that is closed meanwhile may be another file's a moment later.
     """
@@ -68,22 +58,24 @@ def _close_if(descriptor: int, wanted: tuple[str, int]) -> bool:
         os.close(duplicate)
         return False
     with connection, suppress(OSError):  # not connected
-        if connection.family in (socket.AF_INET, socket.AF_INET6):
-            host, port = connection.getpeername()[:2]
-            if (_plain(host), port) == wanted:
-                connection.shutdown(socket.SHUT_RDWR)
-                return True
+        is_tcp = connection.family in (socket.AF_INET, socket.AF_INET6)
+        if is_tcp and unquote(peer_name(*connection.getpeername()[:2])) == peer:
+            connection.shutdown(socket.SHUT_RDWR)
+            return True
     return False
 
 
-def _plain(host: str) -> str:
-    """An address in one spelling; 127.0.0.1 on a socket of IPv6 is ::ffff:127.0.0.1."""
+def peer_name(host: str, port: int) -> str:
+    """A peer as gRPC names it, so that a caller is the same one on every port."""
     try:
-        address = ipaddress.ip_address(host)
+        address = ip_address(host.partition("%")[0])
     except ValueError:
-        return host
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return str(mapped or address)
+        return f"{host}:{port}"
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is None:
+            return f"ipv6:{quote(f'[{host}]', safe=':')}:{port}"
+        host = str(address.ipv4_mapped)
+    return f"ipv4:{host}:{port}"
 
 
 class CallLimits:
@@ -203,17 +195,13 @@ class Outgoing:
         self._timer: asyncio.TimerHandle | None = None
 
     def hold(self, context: Context, size: int) -> Response:
-        """Counts a response of the current request, which gRPC is given later."""
-        response = Response(context, request_context.caller.get(), size)
-        self.count(response)
-        return response
-
-    def count(self, response: Response) -> None:
-        """Counts a response until it ends."""
-        self._admission.add_response(response.caller, response.size)
+        """Counts a response of the current request until it ends."""
+        caller = request_context.caller.get()
+        self._admission.add_response(caller, size)
+        return Response(context, caller, size)
 
     def begin(self, response: Response) -> None:
-        """gRPC is given a response that is held; from now on the peer has to read."""
+        """gRPC is given the response; from now on the peer has to read."""
         response.due = time.monotonic() + self._timeout_s + response.size / self._bytes_per_s
         self._responses.add(response)
         # One timer for all; one for each would cost more than all else here.
@@ -245,61 +233,42 @@ class Outgoing:
         log.warning("peer reads too slowly", peer=peer, bytes=response.size, closed=closed)
 
 
-class OpenCalls:
-    """Accepts calls of our own services, within limits if there are some."""
-
-    def __init__(
-        self, in_flight: InFlight, limits: CallLimits | None, outgoing: Outgoing | None
-    ) -> None:
-        self._in_flight = in_flight
-        self._limits = limits
-        self._outgoing = outgoing
-
-    def slots_of(self, rpc: str) -> CallSlots | None:
-        """The slots of "package.Service/Method"."""
-        return None if self._limits is None else self._limits.of(rpc)
-
-    def accept(self, context: Context, slots: CallSlots | None) -> "OpenCall":
-        """Counts a call until gRPC has sent its answer, which a drain has to wait for.
-
-        Raises:
-            DrainingError: the server is shutting down.
-            TooManyCallsError: the caller has no slot.
-        """
-        caller = request_context.caller.get()
-        self._in_flight.enter()
-        call = OpenCall(self._in_flight, slots, caller, self._outgoing)
-        if slots is not None:
-            try:
-                slots.enter(caller)
-            except TooManyCallsError:
-                self._in_flight.leave()
-                raise
-        context.add_done_callback(call.close)  # type: ignore[arg-type]
-        return call
-
-
 class OpenCall:
-    """A call that is accepted."""
+    """A call that counts until gRPC has sent its answer, which a drain has to wait for.
+
+    Raises:
+        DrainingError: the server is shutting down.
+        TooManyCallsError: the caller has no slot.
+    """
 
     __slots__ = ("_caller", "_in_flight", "_outgoing", "_response", "_slots")
 
     def __init__(
-        self, in_flight: InFlight, slots: CallSlots | None, caller: str, outgoing: Outgoing | None
+        self,
+        context: Context,
+        in_flight: InFlight,
+        slots: CallSlots | None,
+        outgoing: Outgoing | None,
     ) -> None:
-        self._in_flight, self._slots, self._caller = in_flight, slots, caller
-        self._outgoing = outgoing
+        self._in_flight, self._slots, self._outgoing = in_flight, slots, outgoing
+        self._caller = request_context.caller.get()
         self._response: Response | None = None
+        in_flight.enter()
+        if slots is not None:
+            try:
+                slots.enter(self._caller)
+            except TooManyCallsError:
+                in_flight.leave()
+                raise
+        context.add_done_callback(self._close)  # type: ignore[arg-type]
 
     def answer(self, context: Context, response: Any) -> None:
         """Counts the response that gRPC is about to send."""
         if self._outgoing is not None and response is not None:
-            self._response = Response(context, self._caller, _size(response))
+            self._response = self._outgoing.hold(context, _size(response))
             self._outgoing.begin(self._response)
-            self._outgoing.count(self._response)
 
-    def close(self, _: Context) -> None:
-        """The call has ended."""
+    def _close(self, _: Context) -> None:
         self._in_flight.leave()
         # Dropped: its context's callbacks hold this object, a circle for the garbage collector.
         response, self._response = self._response, None

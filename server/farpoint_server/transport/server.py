@@ -9,11 +9,9 @@ import structlog
 
 from farpoint_server.config.addresses import is_unix, split_host_port
 from farpoint_server.config.settings import Settings
-from farpoint_server.errors import AddressUnavailableError
-from farpoint_server.transport.auth import AuthInterceptor
+from farpoint_server.errors import StartError
 from farpoint_server.transport.sockets import claim_unix, reason_of
 from farpoint_server.transport.tls import tls_files
-from farpoint_server.transport.tokens import TokenFile
 
 # Bit 0 is "identity" and cannot be cleared. Switching decompression itself off does not: gRPC then
 # unpacks where the message is read. See docs/decisions/0012.
@@ -32,39 +30,35 @@ class Addresses(NamedTuple):
 
 
 class GrpcServers:
-    """Two servers with the same limits, TLS files and tokens.
+    """Two servers with the same limits and TLS files.
 
     Attributes:
         public: Serves `listen`.
         admin: Serves `admin_listen`: the public one if all its addresses are in `listen`, None
             if there are none but that of HTTP.
-        interceptors: Of both, the outermost first.
+        interceptor: Of both.
         tls: Files of TLS; None for plain text.
 
     Args:
         settings: The server's.
-        interceptors: Of both, the outermost first; that of tokens is added inside of them.
+        interceptor: Of both.
         is_first: Whether this is the first of several processes, or the only one.
 
     Raises:
-        SecretsUnusableError: a file of TLS or of tokens cannot be used.
+        StartError: a file of TLS cannot be used.
     """
 
     def __init__(
         self,
         settings: Settings,
-        interceptors: Sequence[grpc.aio.ServerInterceptor],
+        interceptor: grpc.aio.ServerInterceptor,
         *,
         is_first: bool = True,
     ) -> None:
         self._settings = settings
         self.tls = tls_files(settings)
-        self._auth: AuthInterceptor | None = None
-        if settings.tokens_file is not None:
-            self._auth = AuthInterceptor(TokenFile(settings.tokens_file))
-            interceptors = [*interceptors, self._auth]
-        self.interceptors = interceptors
-        self.public = _make_server(settings, interceptors)
+        self.interceptor = interceptor
+        self.public = _make_server(settings, interceptor)
         self.admin: grpc.aio.Server | None = None
         # That of HTTP is not bound here, unless gRPC's has the same name, as 127.0.0.1:0 may be.
         # A unix socket has one process, which answers for all.
@@ -76,13 +70,13 @@ class GrpcServers:
         ]
         if self._admin_listen:
             shared = set(self._admin_listen) <= set(settings.listen)
-            self.admin = self.public if shared else _make_server(settings, interceptors)
+            self.admin = self.public if shared else _make_server(settings, interceptor)
 
     def bind(self) -> Addresses:
         """Binds every address of the settings.
 
         Raises:
-            AddressUnavailableError: one is in use, not ours, or not allowed.
+            StartError: one is in use, not ours, or not allowed.
         """
         named, admin = self._settings.listen, self._admin_listen
         public = [self._bind(self.public, "--listen", address) for address in named]
@@ -95,8 +89,6 @@ class GrpcServers:
 
     async def start(self) -> None:
         """Begins to accept connections."""
-        if self._auth is not None:
-            self._auth.start()
         if (missing := self._settings.unguarded()) is not None:
             log.warning("listening beyond loopback without TLS or tokens", **missing)
         for server in self._servers:
@@ -106,8 +98,6 @@ class GrpcServers:
         """Closes every connection; calls that are not answered in time are cancelled."""
         for server in self._servers:
             await server.stop(grace_s)
-        if self._auth is not None:
-            self._auth.stop()
 
     @property
     def _servers(self) -> Sequence[grpc.aio.Server]:
@@ -128,7 +118,7 @@ class GrpcServers:
                 port = server.add_secure_port(address, self.tls.make_credentials())
         except (OSError, RuntimeError) as error:
             why = reason_of(error) if isinstance(error, OSError) else _why_not(address)
-            raise AddressUnavailableError(f"{flag} {address}: cannot be bound: {why}") from error
+            raise StartError(f"{flag} {address}: cannot be bound: {why}") from error
         return f"{address.rpartition(':')[0]}:{port}"
 
 
@@ -150,14 +140,12 @@ def _why_not(address: str) -> str:
     return "gRPC refused it"
 
 
-def _make_server(
-    settings: Settings, interceptors: Sequence[grpc.aio.ServerInterceptor]
-) -> grpc.aio.Server:
+def _make_server(settings: Settings, interceptor: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
     """A gRPC server with our limits, without services and addresses as yet."""
     ages = ("max_connection_age", "max_connection_age_grace")
     aged = {name: getattr(settings, f"{name}_s") for name in ages}
     return grpc.aio.server(
-        interceptors=interceptors,
+        interceptors=[interceptor],
         # limits.py bounds open calls: gRPC's own refusal has no time to retry and no metric.
         options=(
             # By default gRPC cancels some calls beyond 1 000, and all beyond 3 000, of any caller.

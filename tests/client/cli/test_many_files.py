@@ -1,4 +1,4 @@
-"""Folders, patterns, recordings of what was done, standard input and fsspec."""
+"""Folders, patterns, order, resuming, standard input, interrupts."""
 
 import json
 import os
@@ -145,20 +145,6 @@ def test_standard_input(sample, tmp_path):
     result = sample("-", "--format", ".las", "-m", 5, "-o", tmp_path / "a.ply", stdin=data[:500])
     assert result.exit_code == 2
     assert result.stderr.startswith("farpoint: -: ")
-
-
-def test_paths_of_fsspec(sample, tmp_path):
-    fsspec = pytest.importorskip("fsspec")
-    memory = fsspec.filesystem("memory")
-    for name in NAMES[:2]:
-        memory.pipe_file(f"/scans/{name}", cloud_file(name).read_bytes())
-    result = sample("memory://scans/*", "-m", 5, "-o", "memory://out/")
-    assert result.exit_code == 0, result.output
-    # In the order in which they were done.
-    assert {p["name"] for p in memory.ls("/out")} == {"/out/lamppost.pcd", "/out/simple.las"}
-    memory.get_file("/out/simple.las", str(tmp_path / "a.las"))
-    assert len(read_cloud(tmp_path / "a.las")) == 5
-    assert sample("memory://scans/none.las", "-m", 5, "-o", tmp_path / "b.las").exit_code == 2
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

@@ -39,37 +39,6 @@ def test_e57_of_two_scans_with_poses(tmp_path):
         write_subset(tmp_path / "b.e57", cloud, ROWS)
 
 
-def test_parquet_keeps_every_column(tmp_path):
-    arrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    x, y, z = POINTS.T.copy()
-    names, lists = ["car", None] * 100, [[1, 2]] * 200
-    table = arrow.table({"z": z, "label": names, "x": x, "y": y, "near": lists, "n": range(200)})
-    parquet.write_table(table.replace_schema_metadata({"made": "here"}), tmp_path / "a.parquet")
-    cloud = read_cloud(tmp_path / "a.parquet")
-    assert np.array_equal(cloud.points, POINTS)
-    assert list(cloud.attributes) == ["label", "n"]
-    write_subset(tmp_path / "b.parquet", cloud, ROWS)
-    written = parquet.read_table(tmp_path / "b.parquet")
-    assert written.schema.metadata[b"made"] == b"here"
-    assert written.equals(table.take(ROWS))
-
-
-def test_parquet_from_another_format_and_with_nulls(tmp_path):
-    arrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    cloud = read_cloud(cloud_file("simple.las"))
-    write_subset(tmp_path / "a.parquet", cloud, ROWS)
-    written = read_cloud(tmp_path / "a.parquet")
-    assert np.array_equal(written.points, cloud.points[ROWS])
-    assert np.array_equal(written.attributes["gps_time"], cloud.attributes["gps_time"][ROWS])
-    parquet.write_table(
-        arrow.table({"x": [1.0, None], "y": [1, 2], "z": [1, 2]}), tmp_path / "b.parquet"
-    )
-    with pytest.raises(farpoint.CloudFileError, match="the column x holds 1 nulls"):
-        read_cloud(tmp_path / "b.parquet")
-
-
 def message(typestore, points, order="<", padding=0):
     """PointCloud2 with a hole before its colors, rows of 50 points and bytes behind each row."""
     point = np.dtype(
@@ -156,7 +125,7 @@ def test_recordings(tmp_path, kind):
 
 @pytest.mark.parametrize(
     ("suffix", "package"),
-    [(".e57", "pye57"), (".parquet", "pyarrow"), (".mcap", "rosbags"), (".las", "laspy")],
+    [(".e57", "pye57"), (".mcap", "rosbags"), (".las", "laspy")],
 )
 def test_a_missing_package_is_one_sentence(tmp_path, suffix, package):
     path = tmp_path / f"a{suffix}"

@@ -1,4 +1,4 @@
-"""One or a few peers that would crowd others out; each attack beside honest callers."""
+"""One or a few peers that would crowd others out; honest callers are served during each attack."""
 
 import asyncio
 import socket

@@ -27,8 +27,8 @@ import farpoint
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import sampling_pb2_grpc
 
-# What is said to be at once may take so long where the machine has stalled; the work that would be
-# waited for takes far longer.
+# A call that has nothing to wait for may take this long on a machine that stalled; the work that
+# it might wait for takes far longer.
 PATIENCE_S = 15
 OVERLOAD_S = float(os.environ.get("FARPOINT_OVERLOAD_S", "2"))
 RANDOM = np.random.default_rng(21)
@@ -281,15 +281,3 @@ def test_a_worker_that_a_bug_ends_is_reported_and_ends_the_process(start):
         for event in ("worker died", "scheduler failed")
     )
     assert (len(died), [line["exit_status"] for line in failed]) == (1, [3])
-
-
-def test_two_engines_work_at_the_same_time(start):
-    """One is busy with a huge cloud for a long time; small ones are answered by the other."""
-    server = start("--device", "cpu")
-    assert server.log[-1]["device"] == "cpu, cpu"
-    with server.connected() as stub:
-        huge = stub.Sample.future(sample_request(np.tile(HUGE, (4, 1)), 1_200_000), timeout=60)
-        for _ in range(5):
-            check(stub)
-        assert not huge.done()
-        huge.cancel()

@@ -18,7 +18,6 @@ from farpoint.v1 import tensor_pb2
 CLOUD = np.arange(30, dtype=np.float32).reshape(10, 3)
 NAN = CLOUD.copy()
 NAN[[4, 6], 1] = np.nan, np.inf
-FAR = np.where(np.arange(30).reshape(10, 3) == 16, 1e300, 0)
 
 
 def change(**fields: object) -> Callable[[], pb.SampleRequest]:
@@ -42,50 +41,21 @@ def attribute(values: tensor_pb2.Tensor, name: str = "a") -> tensor_pb2.Attribut
     return tensor_pb2.Attribute(name=name, values=values)
 
 
-TEN = tensor(CLOUD)
 BAD = {
-    "no points": (change(points=tensor_pb2.Tensor()), "points.data_type", "0|UNSPECIFIED"),
     "unknown type": (change(points=points([10, 3], bytes(120), 99)), "points.data_type", "99"),
-    "short data": (change(points=points([10, 3], bytes(119))), "points.data", "119 bytes"),
-    "four columns": (change(points=points([10, 4], bytes(160))), "points.shape", "(10, 4)"),
     "overflowing rows": (change(points=points([2**62, 3], b"")), "points.shape", str(2**62)),
-    "lengths too short": (change(lengths=[4, 5]), "lengths", "a sum of 9"),
     "lengths overflow": (change(lengths=[2**63 - 1, 2**63 - 1]), "lengths[0]", "1 to 10"),
-    "cloud of no points": (change(lengths=[10, 0]), "lengths[1]", "got 0"),
-    "three sample counts": (change(sample_counts=[1, 1, 1]), "sample_counts", "3 values"),
     "more samples than points": (change(sample_counts=[4, 7]), "sample_counts[1]", "1 to 6"),
-    "one count for all": (
-        change(sample_counts=[5], lengths=[6, 4]),
-        "sample_counts[0]",
-        "the points of cloud 1",
-    ),
-    "start negative": (change(start_indices=[-1]), "start_indices[0]", "got -1"),
     "unknown method": (change(method=77), "method", "SAMPLING_METHOD_POISSON_DISK, got 77"),
     "nan": (
         change(points=tensor(NAN)),
         "points.data",
         "2 rows with NaN or infinity, the first at row 0 of cloud 1: (12.0, nan, 14.0)",
     ),
-    "beyond float32": (change(points=tensor(FAR)), "points.data", "1 rows"),
-    "too few finite": (
-        change(points=tensor(NAN), nonfinite_policy=2, sample_counts=[4, 5]),
-        "sample_counts[1]",
-        "1 to 4, the finite points of cloud 1",
-    ),
-    "attribute rows": (
-        change(attributes=[attribute(tensor(CLOUD[:9]))]),
-        "attributes[0].values.shape",
-        "(10, ...)",
-    ),
     "attribute data": (
         change(attributes=[attribute(points([10, 2**62, 2**62], b""))]),
         "attributes[0].values.data",
         "0 bytes",
-    ),
-    "two attributes of a name": (
-        change(attributes=[attribute(TEN), attribute(TEN)]),
-        "attributes[1].name",
-        "'a'",
     ),
     "message over the limit": (
         change(points=points([10, 3], bytes(MESSAGE_BYTES))),
@@ -104,7 +74,7 @@ def test_the_field_is_named_and_the_next_request_is_served(stub, name):
     (bad_request,) = details(caught.value)
     (violation,) = bad_request.field_violations
     assert violation.field == field
-    assert any(part in violation.description for part in text.split("|"))
+    assert text in violation.description
     assert caught.value.details() == f"{field}: {violation.description}"
     assert len(stub.Sample(sample_request(CLOUD, 2)).indices.data) == 8
 

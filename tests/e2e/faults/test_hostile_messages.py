@@ -54,10 +54,7 @@ NAMED_FIELD = packed_cloud_pb2.PackedCloud(
 ATTACKS = {
     "attributes": (SAMPLE, GOOD + attributes(), "attributes"),
     "an attribute's name": (SAMPLE, GOOD + field(7, NAMED), "attributes[0].name"),
-    "a name twice": (SAMPLE, GOOD + field(7, NAMED) * 2, "attributes[0].name"),
     "counts": (SAMPLE, GOOD + field(3, NUMBERS), "sample_counts"),
-    "starts": (SAMPLE, GOOD + field(4, NUMBERS), "start_indices"),
-    "lengths": (SAMPLE, GOOD + field(2, NUMBERS), "lengths"),
     "packed fields": (SAMPLE, field(11, field(1, b"") * 1_000_000), "packed_cloud.fields"),
     "a packed field's name": (
         SAMPLE,
@@ -69,12 +66,9 @@ ATTACKS = {
     "stream": (STREAM, field(1, GOOD + attributes()), "attributes"),
     "upload": (LARGE, field(1, HEAD + attributes()), "attributes"),
     "encode": (ENCODE, GOOD[: -GOOD[::-1].index(b"\x1a") - 1] + field(2, NUMBERS), "lengths"),
-    "encode dimensions": (ENCODE, field(4, field(2, NUMBERS)), "attributes.shape"),
     "few dimensions": (INFER, infer(shape=(2**62,) * 300), "inputs[points].shape"),
-    "inference dimensions": (INFER, infer(shape=(2**62,) * 100_000), "inputs.shape"),
     "inference name": (INFER, infer(name=LONG), "inputs[0].name"),
     "inference inputs": (INFER, infer() + field(5, b"") * 1_000_000, "inputs"),
-    "inference outputs": (INFER, infer() + field(6, field(1, b"indices")) * 200, "outputs"),
     "inference numbers": (
         INFER,
         infer() + field(5, field(5, field(3, NUMBERS))),

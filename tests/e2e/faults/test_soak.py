@@ -42,7 +42,7 @@ class SteadyServer:
 
 @asynccontextmanager
 async def caller_of(sample: Behavior, stream: Any = None) -> AsyncIterator[tuple[Caller, Tally]]:
-    """A caller of a server that answers Sample and SampleStream as it is told to."""
+    """A caller of a server with these handlers of Sample and SampleStream."""
     server, tally = grpc.aio.server(), Tally()
     handlers = {"Sample": grpc.unary_unary_rpc_method_handler(sample)}
     if stream is not None:

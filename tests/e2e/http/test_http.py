@@ -65,14 +65,6 @@ def test_an_answer_is_that_of_grpc_in_either_form(http, stub, method, request_, 
         assert found == [wanted, wanted]
 
 
-def test_json_of_one_cloud_can_be_written_by_hand(http):
-    points = np.array([[0, 0, 0], [1, 0, 0], [5, 0, 0], [2, 0, 0]], np.float32)
-    data = base64.b64encode(points.tobytes()).decode()
-    tensor = {"dataType": "DATA_TYPE_FLOAT32", "shape": [4, 3], "data": data}
-    answer = http.call_json("Sample", {"points": tensor, "sampleCounts": [3]}).json
-    assert np.frombuffer(base64.b64decode(answer["indices"]["data"]), "<i4").tolist() == [0, 2, 3]
-
-
 @pytest.mark.parametrize(
     "request_",
     [

@@ -1,4 +1,4 @@
-"""Published architectures, exported and served beside their modules. Their weights are random."""
+"""Published architectures, exported and served, answer as their modules. Weights are random."""
 
 from collections.abc import Callable, Iterator
 from functools import cache

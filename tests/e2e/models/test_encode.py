@@ -13,11 +13,9 @@ import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from safetensors.torch import save_file
 from tests.support.command import run_farpoint
-from tests.support.servers.server_process import RunningServer, failed_start
+from tests.support.servers.server_process import RunningServer
 
 import farpoint
-from farpoint.v1 import sampling_pb2 as pb
-from farpoint.v1 import tensor_pb2
 from farpoint_models import DensityEncoder, EncoderConfig, save_encoder
 from farpoint_models.checkpoint import FORMAT
 
@@ -115,35 +113,6 @@ def test_a_batch_of_any_sizes_is_encoded_as_each_cloud_by_itself(client):
     assert client.encode([]) == []
 
 
-def test_map_coordinates_in_float64_are_encoded_as_centered_ones(client):
-    moved = CLOUD.astype(np.float64) * 100 + [500_000, 4_649_776, 100]
-    centered = (moved - moved[0]).astype(np.float32)
-    for got, expected in zip(
-        client.encode(moved).stages, client.encode(centered).stages, strict=True
-    ):
-        np.testing.assert_array_equal(got.indices, expected.indices)
-        np.testing.assert_allclose(got.features, expected.features, rtol=1e-3, atol=1e-4)
-        np.testing.assert_array_equal(got.points, moved[got.indices])
-
-
-def test_points_come_back_in_the_type_that_was_sent_if_asked_for(server):
-    with server.connected() as stub:
-        response = stub.Encode(request(CLOUD, lengths=[600, 400], return_points=True))
-        plain = stub.Encode(request(CLOUD))
-    stage = response.stages[0]
-    rows = np.frombuffer(stage.indices.data, np.int32) + np.repeat([0, 600], stage.lengths)
-    assert stage.points.data == CLOUD[rows].tobytes()
-    assert not plain.stages[0].HasField("points")
-
-
-def tensor(array: np.ndarray, data_type: int = tensor_pb2.DATA_TYPE_FLOAT32) -> tensor_pb2.Tensor:
-    return tensor_pb2.Tensor(data_type=data_type, shape=array.shape, data=array.tobytes())
-
-
-def request(points: np.ndarray, **fields: object) -> pb.EncodeRequest:
-    return pb.EncodeRequest(points=tensor(points), **fields)
-
-
 def test_an_unknown_model_is_named_with_those_there_are(client):
     with pytest.raises(farpoint.NotFoundError, match=r"tiny.*got 'huge'"):
         client.encode(CLOUD, model="huge")
@@ -232,12 +201,6 @@ def test_requests_in_flight_finish_on_the_model_they_began_with(client, admin, f
         np.testing.assert_allclose(encoding.stages[-1].features, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_a_deadline_that_passed_is_an_error(client):
-    cloud = RANDOM.random((20_000, 3), np.float32)
-    with pytest.raises(farpoint.DeadlineExceededError):
-        client.encode(cloud, timeout=0.02)
-
-
 async def test_the_async_client_does_the_same(server):
     async with farpoint.AsyncClient(server.address) as client:
         encoding = await client.encode(CLOUD, model="tiny")
@@ -256,32 +219,3 @@ def test_the_command_writes_the_stages(server, folder):
         assert arrays["stage1_features"].shape == (125, 8)
         assert arrays["stage0_counts"].sum() == len(CLOUD)
         np.testing.assert_array_equal(arrays["stage0_points"], CLOUD[arrays["stage0_indices"]])
-
-
-def test_an_engine_that_hangs_in_encode_is_reported_and_recovers(start):
-    """Though nobody calls Sample, and though the caller itself waits for less."""
-    server = start("--engine-timeout-s", "1", "--encoder", "default", batch_s=3)
-    long = np.tile(CLOUD, (2, 1))
-    with (
-        grpc.insecure_channel(server.address) as channel,
-        farpoint.Client(server.address) as client,
-    ):
-        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
-        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
-        with pytest.raises(farpoint.DeadlineExceededError):
-            client.encode(long, timeout=0.8)
-        assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
-        # In the same lane; the engine of short work answers as ever.
-        with server.connected() as stub, pytest.raises(grpc.RpcError) as caught:
-            stub.Encode(request(long))
-        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
-        assert len(client.sample(CLOUD[:9], 5)) == 5
-
-
-def test_an_encoder_that_cannot_be_loaded_keeps_the_server_from_starting(folder):
-    flags = ["--device", "cpu", "--encoder", f"a={folder / 'nothing.safetensors'}"]
-    status, (*_, last) = failed_start(*flags)
-    assert status == 2
-    assert last.startswith("farpoint-server: model a=")
-    assert "No such file" in last

@@ -1,4 +1,4 @@
-"""Exported models through `Client.infer`, each joined in its way, beside their modules."""
+"""Exported models through `Client.infer` answer as their modules, however they are batched."""
 
 import shutil
 from collections.abc import Iterator
@@ -12,8 +12,6 @@ import torch
 from tests.support.programs import PADDED, RAGGED, Halves, RaggedPool, Segmenter, segmenter_manifest
 from tests.support.servers.server_process import RunningServer, failed_start
 from torch import nn
-from tritonclient import grpc as grpc_client
-from tritonclient.utils import np_to_triton_dtype
 
 import farpoint
 from farpoint_models.programs import Batching, Manifest
@@ -91,18 +89,12 @@ def test_clouds_of_any_sizes_are_answered_as_each_by_itself(client):
 
 def test_padding_is_in_no_answer(client):
     clouds = [cloud(n) for n in (9, 1, 64, 33)]
-    for points, answer in zip(
-        clouds, client.infer("halves", [{"xyz": c} for c in clouds]), strict=True
-    ):
+    answers = client.infer("halves", [{"xyz": points} for points in clouds])
+    for points, answer in zip(clouds, answers, strict=True):
         assert answer["counts"] == (len(points) + 1) // 2
-        picks = farpoint_rows(points)
-        np.testing.assert_array_equal(answer["rows"], picks[: int(answer["counts"])])
-
-
-def farpoint_rows(points: np.ndarray) -> np.ndarray:
-    with torch.no_grad():
-        rows, _ = Halves()(torch.from_numpy(points)[None], torch.tensor([len(points)]))
-    return rows[0].numpy()
+        with torch.no_grad():
+            rows, _ = Halves()(torch.from_numpy(points)[None], torch.tensor([len(points)]))
+        np.testing.assert_array_equal(answer["rows"], rows[0, : int(answer["counts"])])
 
 
 def test_ragged_requests_from_many_callers_keep_their_own_rows(client):
@@ -205,28 +197,6 @@ def test_an_administrator_loads_and_unloads_programs(server, folder):
         (folder / "bad.pt2").write_bytes(b"")
         with pytest.raises(farpoint.InvalidArgumentError, match="no zip file"):
             admin.load_model("bad", str(folder / "bad.pt2"))
-
-
-def test_stock_clients_of_open_inference_use_the_programs_own_names(server):
-    client = grpc_client.InferenceServerClient(server.address)
-    described = client.get_model_metadata("segmenter")
-    assert [(t.name, t.datatype, list(t.shape)) for t in described.inputs] == [
-        ("xyz", "FP32", [-1, 3]),
-        ("color", "FP32", [-1, 2]),
-        ("label", "INT64", []),
-    ]
-    points, color = cloud(40).reshape(2, 20, 3), RANDOM.random((2, 20, 2), np.float32)
-    labels = np.array([1, 3])
-    inputs = []
-    for name, array in {"xyz": points, "color": color, "label": labels}.items():
-        datatype = np_to_triton_dtype(array.dtype)
-        inputs.append(grpc_client.InferInput(name, array.shape, datatype))
-        inputs[-1].set_data_from_numpy(array)
-    answer = client.infer("segmenter", inputs)
-    for i in range(2):
-        for name, array in eager(points[i], color[i], int(labels[i])).items():
-            np.testing.assert_allclose(answer.as_numpy(name)[i], array, rtol=1e-5, atol=1e-5)
-    client.close()
 
 
 def test_a_wrong_program_keeps_the_server_from_starting(folder):

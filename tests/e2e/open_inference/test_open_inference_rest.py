@@ -9,8 +9,6 @@ import pytest
 from tests.support.servers.http_caller import HTTP, HttpCaller
 from tests.support.servers.server_process import RunningServer
 
-import farpoint
-
 CLOUD = np.random.default_rng(6).normal(size=(2, 300, 3)).astype(np.float32)
 SHIPPED = "density_small"
 TOKEN = "camera-cameracameracamera-secret"
@@ -22,12 +20,6 @@ def serving() -> Iterator[RunningServer]:
     with RunningServer(*HTTP, "--admin-listen", "127.0.0.1:0") as server:
         yield server
     assert not [line for line in server.log if line["level"] == "error"]
-
-
-@pytest.fixture(scope="module")
-def wanted(serving) -> list[np.ndarray]:
-    with farpoint.Client(serving.address) as client:
-        return [sample.indices for sample in client.sample(CLOUD, 20)]
 
 
 @pytest.fixture
@@ -48,29 +40,6 @@ def post(http: HttpCaller, path: str, fields: Any, binary: bytes = b"", **header
     if binary:
         headers["inference_header_content_length"] = str(len(text))
     return http.request("POST", path, text + binary, **headers)
-
-
-def test_numbers_go_in_and_come_out(http, wanted):
-    answer = post(http, INFER, {"id": "7", "inputs": [points(data=CLOUD.tolist()), COUNT]})
-    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
-    assert answer.json["id"] == "7"
-    outputs = {output["name"]: output for output in answer.json["outputs"]}
-    assert outputs["indices"]["shape"] == [2, 20]
-    found = np.array(outputs["indices"]["data"]).reshape(2, 20)
-    np.testing.assert_array_equal(found, wanted)
-
-
-def test_bytes_go_in_and_come_out_behind_the_json(http, wanted):
-    fields = {
-        "inputs": [points(parameters={"binary_data_size": CLOUD.nbytes}), COUNT],
-        "outputs": [{"name": "indices", "parameters": {"binary_data": True}}],
-    }
-    answer = post(http, INFER, fields, CLOUD.tobytes())
-    size = int(answer.headers["inference-header-content-length"])
-    (output,) = json.loads(answer.body[:size])["outputs"]
-    assert output["parameters"] == {"binary_data_size": 160}
-    found = np.frombuffer(answer.body[size:], "<i4").reshape(2, 20)
-    np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from farpoint_ops import farthest_point_sample, farthest_point_sample_ragged, reference
 
-DIMENSIONS = [1, 2, 4, 5, 7, 8, 9, 16, 17, 31, 64]
 CPU = torch.device("cpu")
 both_dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 
@@ -74,21 +73,21 @@ CLOUDS: dict[str, Callable[[int, int], Tensor]] = {
 @pytest.mark.parametrize("name", CLOUDS)
 @pytest.mark.parametrize(
     ("d", "dtype"),
-    [*((d, torch.float32) for d in DIMENSIONS), *((d, torch.float64) for d in (1, 2, 3, 4, 9, 64))],
+    [*((d, torch.float32) for d in (1, 2, 4, 17, 64)), *((d, torch.float64) for d in (1, 3, 64))],
 )
 def test_other_spaces_equal_the_reference(
     device: torch.device, name: str, d: int, dtype: torch.dtype
 ) -> None:
-    check(CLOUDS[name](203, d).to(dtype), 80, device, start=5)
+    check(CLOUDS[name](101, d).to(dtype), 40, device, start=5)
 
 
 @both_dtypes
-@pytest.mark.parametrize("d", DIMENSIONS)
+@pytest.mark.parametrize("d", [1, 4, 31])
 def test_every_point_of_other_spaces_comes_once(
     device: torch.device, d: int, dtype: torch.dtype
 ) -> None:
-    cloud = holes(150, d).to(device, dtype)
-    cloud[40:60] = cloud[:1]
+    cloud = holes(50, d).to(device, dtype)
+    cloud[20:30] = cloud[:1]
     check_whole(cloud)
 
 
@@ -212,7 +211,7 @@ def test_any_small_cloud_equals_the_reference(
     check(torch.tensor(rows), len(rows), CPU, start % len(rows))
 
 
-SIZES, OFFSETS = [1, 70, 3, 1500, 40], [0, 1, 71, 74, 1574, 1614]
+SIZES, OFFSETS = [1, 70, 3, 600, 40], [0, 1, 71, 74, 674, 714]
 
 
 @pytest.fixture
@@ -225,7 +224,7 @@ def flat(device: torch.device) -> Tensor:
 def test_a_ragged_batch_equals_the_reference(
     device: torch.device, d: int, dtype: torch.dtype
 ) -> None:
-    cloud, counts, start = holes(1614, d).to(dtype), [1, 33, 3, 200, 40], [0, 69, 1, 7, 0]
+    cloud, counts, start = holes(714, d).to(dtype), [1, 33, 3, 60, 40], [0, 69, 1, 7, 0]
     actual = farthest_point_sample_ragged(
         cloud.to(device), OFFSETS, counts, start=start, return_distances=True
     )
@@ -251,7 +250,7 @@ def test_offsets_samples_and_start_may_be_tensors_anywhere(flat: Tensor) -> None
             start=torch.arange(5, dtype=torch.int32, device=where),
         )
         assert torch.equal(actual, expected)
-    one_number = farthest_point_sample_ragged(flat, [0, 71, 74, 1614], 3, start=2)
+    one_number = farthest_point_sample_ragged(flat, [0, 71, 74, 714], 3, start=2)
     assert one_number.tolist()[::3] == [2, 73, 76]
 
 

@@ -23,7 +23,7 @@ from farpoint_server.engine.thread import NICENESS, EngineThread, background_thr
 from farpoint_server.engine.transfer.cuda import DeviceStream
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import Clouds
-from farpoint_server.errors import DeviceUnavailableError, clear_tracebacks
+from farpoint_server.errors import StartError, clear_tracebacks
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager, manager_of
 from farpoint_server.memory.policy import Options, Thresholds
@@ -98,14 +98,14 @@ def test_auto_all_is_the_cpu_and_every_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert [*map(str, devices.resolve_all(["auto:all"]))] == ["cpu", "cuda:0", "cuda:1"]
     assert [*map(str, devices.resolve_all(["cuda:1", "cpu"]))] == ["cuda:1", "cpu"]
-    with pytest.raises(DeviceUnavailableError, match="no more"):
+    with pytest.raises(StartError, match="no more"):
         devices.resolve_all(["cpu", "cuda:2"])
     monkeypatch.setattr(devices, "_why_no_cuda", lambda _: "no driver")
     assert [*map(str, devices.resolve_all(["auto:all"]))] == ["cpu"]
 
 
 def test_a_missing_device_is_an_error_with_the_reason():
-    with pytest.raises(DeviceUnavailableError, match="--device cuda:99: torch"):
+    with pytest.raises(StartError, match="--device cuda:99: torch"):
         devices.resolve("cuda:99")
 
 
@@ -241,12 +241,12 @@ async def test_an_engine_never_does_two_things_at_a_time(engine, batcher):
 
 async def test_neither_a_trim_nor_work_on_the_event_loop_begins_while_the_other_lasts(engine, gate):
     seen = []
-    with gate.try_exclusive() as trims:
+    with gate.exclusive() as trims:
         assert trims
         assert engine.run_inline_if_idle(SampleWork(SMALL)) is None
 
     def try_to_trim() -> None:
-        with gate.try_exclusive() as trims:
+        with gate.exclusive() as trims:
             seen.append(trims)
 
     assert engine.run_inline_if_idle(WatchedWork(SMALL, try_to_trim)) is not None

@@ -241,7 +241,7 @@ def test_the_operator_wins_under_either_name(name):
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
+    ("environ", "message"),
     [
         ({NEW: "a:1", OLD: "b:1"}, f"set {NEW} alone, got {NEW} and {OLD}"),
         ({OLD: "max_split_size_mb:64"}, f"{OLD}: leave max_split_size_mb unset"),
@@ -249,8 +249,8 @@ def test_the_operator_wins_under_either_name(name):
         ({NEW: "backend:cudaMallocAsync"}, "leave backend native"),
     ],
 )
-def test_what_the_promise_cannot_stand_is_refused(environ, said):
-    with pytest.raises(environment.AllocatorOptionError, match=said):
+def test_what_the_promise_cannot_stand_is_refused(environ, message):
+    with pytest.raises(environment.AllocatorOptionError, match=message):
         environment.settle(environ, expandable=False)
 
 

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 import torch
-from tests.support.memory.simulation import GIB, MIB, Request, Simulation, one
+from tests.support.memory.simulation import GIB, MIB, Request, Simulation, Tensor, one
 
 from farpoint_server.memory.oom import (
     DeviceLost,
@@ -62,6 +62,18 @@ def test_the_cache_is_given_back_before_the_second_attempt():
     simulation.allocator.fail_at = {2}
     simulation.run(one("b", 60))
     assert [trim["reason"] for trim in simulation.trims("out_of_memory")] == ["out_of_memory"]
+
+
+def test_memory_in_reference_cycles_is_free_before_the_second_attempt():
+    simulation = Simulation(total=100 * MIB)
+    cycle = [Tensor(simulation.allocator, 60 * MIB)]
+    cycle.append(cycle)
+    del cycle
+    gc.disable()
+    try:
+        assert simulation.run(one("a", 60)) == ["a"]
+    finally:
+        gc.enable()
 
 
 def test_an_error_that_is_not_about_memory_passes_through():

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.memory.fake_allocator import MIB
 from tests.support.memory.simulation import GIB, Request, Simulation, Tensor
@@ -67,6 +67,8 @@ def play(simulation: Simulation, steps: list) -> None:
     simulation.wait(60)
 
 
+# An idle cache in a capture.
+@example([("batch", [Request("r", (900 * MIB,))]), ("capture", True), ("wait", 45.0)])
 @given(STEPS)
 @settings(max_examples=60, deadline=None)
 def test_no_schedule_trims_in_flight_in_capture_or_too_often(steps):

@@ -1,11 +1,10 @@
-"""The log of several processes: whole lines, whoever else writes, and the end of a dead one."""
+"""The log of several processes: whole lines, and the last one of a process that died."""
 
 import os
 import threading
 
 import pytest
 
-from farpoint_server.processes import log
 from farpoint_server.processes.log import LogMerger
 
 
@@ -24,7 +23,7 @@ def output():
     os.close(read)
 
 
-def test_lines_stay_whole_however_long_they_are_and_whoever_else_writes(output):
+def test_lines_of_any_length_stay_whole_while_others_write(output):
     descriptor, lines = output
     merger = LogMerger(descriptor)
 
@@ -48,7 +47,7 @@ def test_lines_stay_whole_however_long_they_are_and_whoever_else_writes(output):
     assert all(len(set(line)) == 1 for line in written)
 
 
-def test_what_a_process_had_begun_to_say_is_a_line_of_its_own(output):
+def test_an_unfinished_line_of_a_process_that_ends_is_a_line_of_its_own(output):
     descriptor, lines = output
     merger = LogMerger(descriptor)
     dying, other = merger.open(), merger.open()
@@ -70,22 +69,17 @@ def test_the_end_does_not_wait_for_a_process_that_stays(output):
     assert lines() == []
 
 
-def test_a_line_without_an_end_is_cut(output, monkeypatch):
-    monkeypatch.setattr(log, "MAX_LINE", 8)
-    monkeypatch.setattr(log, "READ_BYTES", 3)
+def test_a_line_without_an_end_is_cut(output):
     descriptor, lines = output
-    merger = LogMerger(descriptor)
-    endless, other = merger.open(), merger.open()
+    merger = LogMerger(descriptor, max_line=8)
+    endless = merger.open()
     os.write(endless, b"a" * 9)
-    os.write(other, b"b" * 8 + b"\n")
-    os.close(other)
-    merger.close(0.5)
     os.close(endless)
     merger.close(60)
-    assert lines() in ([b"a" * 9 + b"b" * 8], [b"b" * 8, b"a" * 9])
+    assert lines() == [b"a" * 8, b"a"]
 
 
-def test_a_log_that_nobody_reads_any_more_ends_nothing():
+def test_a_log_whose_reader_is_gone_ends_nothing():
     read, write = os.pipe()
     os.close(read)
     merger = LogMerger(write)

@@ -13,58 +13,52 @@ import pytest
 from structlog.testing import capture_logs
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes import child, supervisor
-from farpoint_server.processes.child import Link, drain_limit_s
+from farpoint_server.processes.child import BEAT_S, Limits, Link
 from farpoint_server.processes.log import LogMerger
-from farpoint_server.processes.supervisor import Supervisor, private_folder
+from farpoint_server.processes.supervisor import (
+    FOLDER,
+    Supervisor,
+    pause_after,
+    private_folder,
+)
 
-CHECK_S, MAX_FROZEN, PATIENCE_S = child.CHECK_S, child.MAX_FROZEN, child.PATIENCE_S
 PROGRAM = """
 import json, os, pathlib, signal, socket, sys, time
-said = json.loads(os.environ["_FARPOINT_PROCESS"])
-folder, index = pathlib.Path(sys.argv[1]), said["index"]
+passed = json.loads(os.environ["_FARPOINT_PROCESS"])
+folder, index = pathlib.Path(sys.argv[1]), passed["index"]
 starts = folder / f"starts-{index}"
 starts.open("a").write("+")
 acts = (folder / f"acts-{index}").read_text().split()
 act = acts[min(len(starts.read_text()), len(acts)) - 1]
 if act.startswith("exit"):
     sys.exit(int(act[4:]))
-link = socket.socket(fileno=said["link"])
-def say(**message):
+link = socket.socket(fileno=passed["link"])
+def send(**message):
     link.send(json.dumps(message).encode() + b"\\n")
 if act == "never":
     time.sleep(1000)
-say(event="warm")
+send(event="warm")
 link.recv(1)
 end = 1 if act == "unanswered" else 0
 signal.signal(signal.SIGTERM, signal.SIG_IGN if "deaf" in act else lambda *_: os._exit(end))
-say(event="ready", fields={"device": "cpu", "address": f"of {index}"}, pid=os.getpid())
+send(event="ready", fields={"device": "cpu", "address": f"of {index}"}, pid=os.getpid())
 if act == "dies":
     os.kill(os.getpid(), signal.SIGKILL)
 beat = 0
 while True:
     beat += 1
     if act != "frozen":
-        say(event="alive")
+        send(event="alive")
     if act not in ("frozen", "stuck"):
         # A beat that is well comes after three or four that are sick.
         well = {"sick-3": beat % 4 == 0, "sick-4": beat % 5 == 0}
-        say(event="beat", serving=well.get(act, "sick" not in act))
+        send(event="beat", serving=well.get(act, "sick" not in act))
     time.sleep(0.05)
 """
 
 
-@pytest.fixture(autouse=True)
-def hasty(monkeypatch):
-    """Seconds become hundredths."""
-    monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(child, "CHECK_S", 0.01)
-    # A stand-in on a busy machine may be late.
-    monkeypatch.setattr(child, "MAX_START", 1000)
-    monkeypatch.setattr(child, "MAX_FROZEN", 100)
-    monkeypatch.setattr(child, "MAX_STUCK", 150)
-    monkeypatch.setattr(child, "MAX_SICK", 3)
-    monkeypatch.setattr(child, "PATIENCE_S", -4.5)
+# Seconds become hundredths. A stand-in on a busy machine may be late.
+HASTY = Limits(0.01, start=1000, frozen=100, stuck=150, sick=3, patience_s=-4.5, pause_s=0.01)
 
 
 @pytest.fixture
@@ -76,13 +70,13 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "orig_argv", [sys.executable, "-c", PROGRAM, str(tmp_path)])
 
     @asynccontextmanager
-    async def starter(*acts: str):
+    async def starter(*acts: str, limits: Limits = HASTY):
         for index, each in enumerate(acts):
             (tmp_path / f"acts-{index}").write_text(each)
         merger = LogMerger(sys.stderr.fileno())
         settings = Settings(processes=len(acts), drain_grace_s=0, drain_timeout_s=5)
         with capture_logs() as log:
-            made = Supervisor(settings, merger, tmp_path)
+            made = Supervisor(settings, merger, tmp_path, limits)
             starter.made = made
             running = asyncio.ensure_future(made.run())
             yield running, log
@@ -154,12 +148,11 @@ async def test_a_process_that_does_not_drain_in_time_is_killed(run):
 
 def test_a_drain_has_the_time_of_the_settings_and_some_patience():
     settings = Settings(drain_grace_s=20, drain_timeout_s=300)
-    assert drain_limit_s(settings) == 320 + child.PATIENCE_S
-    assert PATIENCE_S > 0
+    assert Limits().drain_s(settings) == 330
 
 
 @pytest.mark.parametrize(
-    ("act", "said", "status"),
+    ("act", "fault", "status"),
     [
         ("frozen", "process does not answer", -signal.SIGKILL),
         ("stuck", "process does not answer", -signal.SIGKILL),
@@ -168,15 +161,14 @@ def test_a_drain_has_the_time_of_the_settings_and_some_patience():
         ("sick-deaf", "process is not healthy", -signal.SIGKILL),
     ],
 )
-async def test_a_process_that_hangs_or_stays_ill_is_ended_and_replaced(
-    run, monkeypatch, act, said, status
+async def test_a_process_that_hangs_or_stays_unhealthy_is_ended_and_replaced(
+    run, act, fault, status
 ):
-    """The one is killed. The other drains, since it may hold calls that it can answer."""
-    for other, limit in (("frozen", "MAX_STUCK"), ("stuck", "MAX_FROZEN")):
-        if act == other:
-            monkeypatch.setattr(child, limit, 1 << 30)
-    async with run("serve", f"{act} serve") as (running, log):
-        (line,) = await wait_for(log, said, process=1)
+    """A process that hangs is killed. An unhealthy one drains: it may hold calls it can answer."""
+    never = {"frozen": {"stuck": 1 << 30}, "stuck": {"frozen": 1 << 30}}
+    limits = HASTY._replace(**never.get(act, {}))
+    async with run("serve", f"{act} serve", limits=limits) as (running, log):
+        (line,) = await wait_for(log, fault, process=1)
         (ended,) = await wait_for(log, "process ended", process=1)
         assert (ended["pid"], ended["exit_status"]) == (line["pid"], status)
         _, again = await wait_for(log, "process ready", 2, process=1)
@@ -185,18 +177,20 @@ async def test_a_process_that_hangs_or_stays_ill_is_ended_and_replaced(
         assert await running == 0
 
 
-async def test_a_process_that_ends_again_and_again_is_replaced_later_and_later(run, monkeypatch):
-    pauses = []
+@pytest.mark.parametrize(
+    ("lived_s", "before_s", "pause_s"),
+    [(1, 0, 0.5), (1, 0.5, 1), (60, 8, 16), (1, 16, 30), (1, 30, 30), (61, 30, 0)],
+)
+def test_a_process_is_replaced_at_once_or_if_it_did_not_live_later_and_later(
+    lived_s, before_s, pause_s
+):
+    assert pause_after(lived_s, before_s, Limits().pause_s) == pause_s
 
-    async def stops_within(_, seconds):
-        pauses.append(seconds)
-        return len(pauses) == 5
 
-    monkeypatch.setattr(Supervisor, "_stops_within", stops_within)
-    monkeypatch.setattr(supervisor, "MAX_PAUSE_S", 0.05)
+async def test_a_process_that_ends_again_and_again_is_replaced_each_time(run):
     async with run("serve", "dies") as (_, log):
-        await wait_for(log, "process ended", 5, process=1, served=True)
-        assert pauses == [0.01, 0.02, 0.04, 0.05, 0.05]
+        ends = await wait_for(log, "process ended", 4, process=1, served=True)
+        assert len({line["pid"] for line in ends}) == len(ends)
 
 
 @pytest.mark.parametrize(("status", "expected"), [(2, 2), (3, 3), (7, 1)])
@@ -216,10 +210,9 @@ async def test_a_replacement_that_cannot_start_is_tried_five_times(run):
 
 
 @pytest.mark.parametrize(("acts", "expected"), [("never", 1), ("dies never serve", None)])
-async def test_a_start_that_hangs_is_a_failed_one(run, monkeypatch, acts, expected):
+async def test_a_start_that_hangs_is_a_failed_one(run, acts, expected):
     """The first ends the server, one of a replacement is tried again."""
-    monkeypatch.setattr(child, "MAX_START", 100)
-    async with run("serve", acts) as (running, log):
+    async with run("serve", acts, limits=HASTY._replace(start=100)) as (running, log):
         (line,) = await wait_for(log, "process did not start in time", process=1)
         (*_, ended) = await wait_for(log, "process ended", process=1, pid=line["pid"])
         assert (ended["exit_status"], ended["served"]) == (-signal.SIGKILL, False)
@@ -231,12 +224,12 @@ async def test_a_start_that_hangs_is_a_failed_one(run, monkeypatch, acts, expect
 
 def test_a_frozen_process_is_noticed_within_five_seconds():
     """As constants have it, with its last heartbeat just before it froze."""
-    assert (MAX_FROZEN + 1) * CHECK_S + child.BEAT_S <= 5
+    assert (Limits().frozen + 1) * Limits().check_s + BEAT_S <= 5
 
 
 def test_folders_of_supervisors_that_were_killed_are_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left, other = tmp_path / f"{supervisor.FOLDER}left", tmp_path / "farpoint-results"
+    left, other = tmp_path / f"{FOLDER}left", tmp_path / "farpoint-results"
     for folder in (left, other):
         folder.mkdir()
         (folder / "0").touch()
@@ -259,34 +252,34 @@ async def test_a_system_without_room_for_a_process_is_a_failed_start(run, monkey
 
 
 @pytest.fixture
-def link(monkeypatch):
+def link():
     """A link of a process that is healthy while `serving` holds something, and its other end."""
-    monkeypatch.setattr(child, "BEAT_S", 0.01)
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     serving = [True]
-    link = Link(theirs.detach(), lambda: bool(serving))
-    yield link, ours, serving
+    yield Link(theirs, lambda: bool(serving), beat_s=0.01), ours, serving
     ours.close()
-    link._socket.close()  # which a process leaves to its end
+    theirs.close()
 
 
-async def test_beats_say_that_the_process_lives_that_its_loop_runs_and_how_it_is(link):
+async def test_beats_show_that_the_process_lives_that_its_loop_runs_and_its_health(link):
     process, ours, serving = link
     reader, writer = await asyncio.open_connection(sock=ours)
     process.start()
+    alive, healthy, sick = (
+        {"event": "alive"},
+        *({"event": "beat", "serving": serving} for serving in (True, False)),
+    )
     seen = []
-    while len(seen) < 8 or serving:
+    while not (alive in seen and sick in seen):
         seen.append(json.loads(await asyncio.wait_for(reader.readline(), 60)))
-        if {"event": "beat", "serving": True} in seen:
+        if healthy in seen:
             serving.clear()
-    while seen[-1] != {"event": "beat", "serving": False}:
-        seen.append(json.loads(await asyncio.wait_for(reader.readline(), 60)))
-    assert {"event": "alive"} in seen
+    assert seen.index(healthy) < seen.index(sick)
     writer.close()
 
 
-async def test_a_warm_process_begins_with_a_byte_and_then_says_what_it_is(link):
+async def test_a_warm_process_begins_with_a_byte_and_reports_its_fields(link):
     process, ours, _ = link
     waiting = asyncio.ensure_future(process.warm())
     await asyncio.wait((waiting,), timeout=0.05)
@@ -295,12 +288,11 @@ async def test_a_warm_process_begins_with_a_byte_and_then_says_what_it_is(link):
     ours.send(b"\n")
     await asyncio.wait_for(waiting, 60)
     process.ready({"device": "cpu"})
-    assert json.loads(ours.recv(100)) == {
-        **{"event": "ready", "fields": {"device": "cpu"}, "pid": os.getpid()}
-    }
+    ready = {"event": "ready", "fields": {"device": "cpu"}, "pid": os.getpid()}
+    assert json.loads(ours.recv(100)) == ready
 
 
-def test_a_supervisor_that_does_not_read_or_is_gone_holds_up_nothing(link):
+def test_a_supervisor_that_does_not_read_or_is_gone_blocks_nothing(link):
     process, ours, _ = link
     for _ in range(100):
         process.ready({"text": "x" * 10_000})

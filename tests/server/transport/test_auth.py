@@ -1,17 +1,15 @@
-"""Tokens open services by their scope, and calls that stream end with the token they began with."""
+"""Tokens open services by their scope, and calls that stream end with their token."""
 
 import asyncio
 
 import grpc
 import pytest
 from structlog.testing import capture_logs
-from tests.support.rpc import CallContext, intercept, serving
+from tests.support.rpc import AbortError, CallContext, intercept, serving
 
 from farpoint_server import request_context
-from farpoint_server.errors import PermissionDeniedError, UnauthenticatedError
 from farpoint_server.services.registration import ADMIN, HEALTH, PUBLIC
-from farpoint_server.transport import auth as auth_module
-from farpoint_server.transport.auth import AuthInterceptor, TokenStreams, scope_of
+from farpoint_server.transport.auth import Auth, scope_of
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
 from farpoint_server.transport.tokens import Token, TokenFile
@@ -26,14 +24,14 @@ def call(tmp_path):
     """Calls a method of any service with a token."""
     file = tmp_path / "tokens"
     file.write_text(f"camera sample {CAMERA}\nops admin {OPS}\n")
-    interceptors = RequestInterceptor(InFlight()), AuthInterceptor(TokenFile(file))
+    interceptor = RequestInterceptor(InFlight(), auth=Auth(TokenFile(file)))
 
     async def echo(request, context):  # noqa: ARG001
         return request
 
     async def call(service, *headers, size=5):
         metadata = [("authorization", header) for header in headers]
-        async with serving(echo, *interceptors, method=f"/{service}/M") as channel:
+        async with serving(echo, interceptor, method=f"/{service}/M") as channel:
             return await channel.unary_unary(f"/{service}/M")(bytes(size), metadata=metadata)
 
     return call
@@ -92,7 +90,7 @@ async def test_probes_need_no_token(call, service):
 
 def test_every_service_has_its_scope():
     scopes = {
-        service.full_name: scope_of(f"/{service.full_name}/Any")
+        service.full_name: scope_of(f"{service.full_name}/Any")
         for service in (*PUBLIC, *ADMIN, HEALTH)
     }
     assert scopes == {
@@ -103,13 +101,13 @@ def test_every_service_has_its_scope():
     }
 
 
-@pytest.mark.parametrize("method", ["/a.Later/M", "", "/", "//grpc.health.v1.Health/Check", "x"])
+@pytest.mark.parametrize("method", ["a.Later/M", "", "/", "/grpc.health.v1.Health/Check", "x"])
 def test_what_is_not_listed_needs_admin(method):
     assert scope_of(method) == "admin"
 
 
 def test_models_are_loaded_by_administrators_whatever_the_protocol():
-    service = "/inference.GRPCInferenceService"
+    service = "inference.GRPCInferenceService"
     for method in ("RepositoryModelLoad", "RepositoryModelUnload"):
         assert scope_of(f"{service}/{method}") == "admin"
     for method in ("RepositoryIndex", "ModelStreamInfer", "SystemSharedMemoryRegister"):
@@ -120,7 +118,7 @@ CAMERA_TOKEN, OPS_TOKEN = (
     Token("camera", frozenset({"sample"}), b"c"),
     Token("ops", frozenset({"admin"}), b"o"),
 )
-STREAM = "/farpoint.v1.SamplingService/SampleStream"
+STREAM = f"/{SAMPLING}/SampleStream"
 
 
 class Tokens:
@@ -141,27 +139,26 @@ class Tokens:
 
 
 @pytest.fixture
-async def watched(monkeypatch):
-    """Tokens, streams that are watched without a pause, and a function that opens one."""
-    monkeypatch.setattr(auth_module, "POLL_S", 0)
+async def watched():
+    """Tokens that are looked at all the time, and the interceptor that asks for them."""
     tokens = Tokens(CAMERA_TOKEN, OPS_TOKEN)
-    streams = TokenStreams(tokens, lambda _: "sample")
-    watching = asyncio.create_task(streams.watch())
-    yield tokens, streams
-    watching.cancel()
+    auth = Auth(tokens, poll_s=0)
+    auth.start()
+    yield tokens, RequestInterceptor(InFlight(), auth=auth)
+    auth.stop()
 
 
 async def wait(request, context):  # noqa: ARG001
     await asyncio.Event().wait()
 
 
-def handler_of(behavior, kind="stream_stream"):
-    return getattr(grpc, f"{kind}_rpc_method_handler")(behavior, bytes, str)
-
-
-def begin(streams, behavior, token):
-    followed = streams.follow("/a.B/C", handler_of(behavior), token)
-    return asyncio.create_task(followed.stream_stream(None, CallContext()))
+async def begin(interceptor, behavior, token="camera", kind="stream_stream", method=STREAM):
+    """A call in a task of its own, and its context."""
+    request_context.variable.set(None)
+    handler = getattr(grpc, f"{kind}_rpc_method_handler")(behavior, bytes, bytes)
+    guarded = await intercept(interceptor, method, handler, ("authorization", f"Bearer {token}"))
+    run, context = guarded.stream_stream or guarded.stream_unary, CallContext(b"message")
+    return asyncio.create_task(run(None, context)), context
 
 
 async def polled(tokens, times=3):
@@ -170,27 +167,33 @@ async def polled(tokens, times=3):
         await asyncio.wait_for(tokens.looked.wait(), 30)
 
 
-async def test_a_stream_whose_token_is_withdrawn_ends_and_no_other(watched):
-    tokens, streams = watched
+async def revoked(call, context):
+    with pytest.raises(AbortError):
+        await asyncio.wait_for(call, 30)
+    return context.aborted[:2] == ("UNAUTHENTICATED", "the token was revoked")
+
+
+@pytest.mark.parametrize("kind", ["stream_stream", "stream_unary"])
+async def test_a_stream_whose_token_is_revoked_ends_and_no_other(watched, kind):
+    tokens, interceptor = watched
     other = Token("other", frozenset({"sample"}), b"x")
     tokens.known.add(other)
-    calls = [begin(streams, wait, token) for token in (CAMERA_TOKEN, other)]
-    await asyncio.sleep(0)
+    calls = [await begin(interceptor, wait, name, kind) for name in ("camera", "other")]
+    unary, _ = await begin(interceptor, wait, kind="unary_unary")
     await polled(tokens)
-    assert not any(call.done() for call in calls)
+    assert not any(call.done() for call, _ in calls)
     tokens.known.discard(CAMERA_TOKEN)
-    with pytest.raises(UnauthenticatedError, match="the token was revoked"):
-        await asyncio.wait_for(calls[0], 30)
+    assert await revoked(*calls[0])
     await polled(tokens)
-    assert not calls[1].done()
-    calls[1].cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await calls[1]
-    assert not streams._open
+    for call in (calls[1][0], unary):
+        assert not call.done()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
 
 
 async def test_a_stream_that_takes_its_end_slowly_is_cancelled_once(watched):
-    tokens, streams = watched
+    tokens, interceptor = watched
     cancelled = []
 
     async def slow(request, context):  # noqa: ARG001
@@ -201,76 +204,55 @@ async def test_a_stream_that_takes_its_end_slowly_is_cancelled_once(watched):
             await polled(tokens)
             raise
 
-    call = begin(streams, slow, CAMERA_TOKEN)
+    call = await begin(interceptor, slow)
     await asyncio.sleep(0)
     tokens.known.discard(CAMERA_TOKEN)
-    with pytest.raises(UnauthenticatedError):
-        await asyncio.wait_for(call, 30)
+    assert await revoked(*call)
     assert cancelled == ["cancelled"]
 
 
-async def test_a_scope_that_is_lost_ends_it_too(watched):
-    _, streams = watched
-    with pytest.raises(UnauthenticatedError):
-        await asyncio.wait_for(begin(streams, wait, OPS_TOKEN), 30)
+async def test_a_stream_whose_token_loses_its_scope_ends(watched):
+    tokens, interceptor = watched
+    call = await begin(interceptor, wait)
+    await polled(tokens)
+    tokens.known.discard(CAMERA_TOKEN)
+    tokens.known.add(Token("camera", frozenset({"admin"}), b"c"))
+    assert await revoked(*call)
 
 
-async def test_what_a_stream_answers_arrives():
+async def test_a_caller_has_the_name_of_its_token_and_the_answers_of_its_method(watched):
     async def generate(request, context):  # noqa: ARG001
-        yield 1
-        yield 2
+        yield request_context.current().fields["caller"]
+        yield request_context.caller.get()
 
-    async def answer(request, context):  # noqa: ARG001
-        return 3
-
-    streams = TokenStreams(Tokens(), lambda _: None)
-    followed = streams.follow("/a.B/C", handler_of(generate), CAMERA_TOKEN)
-    context = CallContext()
-    await followed.stream_stream(None, context)
-    assert (context.written, followed.request_deserializer) == ([1, 2], bytes)
-    assert followed.response_serializer is str
-    for kind in ("stream_stream", "stream_unary"):
-        followed = streams.follow("/a.B/D", handler_of(answer, kind), CAMERA_TOKEN)
-        assert await getattr(followed, kind)(None, CallContext()) == 3
-    assert not streams._open
+    _, interceptor = watched
+    for kind in ("unary_stream", "stream_stream"):
+        call, context = await begin(interceptor, generate, kind=kind)
+        await call
+        assert context.written == ["camera", "token:camera"]
 
 
-async def test_only_a_caller_who_streams_is_followed_and_named():
-    tokens = Tokens(CAMERA_TOKEN)
-    auth = AuthInterceptor(tokens)
-    shown = ("authorization", "Bearer camera")
-    unary = grpc.unary_unary_rpc_method_handler(wait)
-    request_context.variable.set(None)
-    assert await intercept(auth, STREAM, unary, shown) is unary
-    assert request_context.current().fields["caller"] == "camera"
-    stream = handler_of(wait)
-    assert await intercept(auth, STREAM, stream, shown) is not stream
-    assert await intercept(auth, STREAM, None, shown) is None
-    assert await intercept(auth, "/grpc.health.v1.Health/Check", unary) is unary
-
-
+@pytest.mark.parametrize("kind", ["unary_unary", "stream_stream"])
 @pytest.mark.parametrize(
-    ("metadata", "error"),
+    ("method", "metadata", "code"),
     [
-        ((), UnauthenticatedError),
-        ((("other", "Bearer camera"), ("authorization", b"Bearer camera")), UnauthenticatedError),
-        ((("authorization", "Bearer nobody"),), UnauthenticatedError),
-        ((("authorization", "Bearer ops"),), PermissionDeniedError),
+        (STREAM, (("other", "Bearer camera"),), "UNAUTHENTICATED"),
+        (STREAM, (("authorization", b"Bearer camera"),), "UNAUTHENTICATED"),
+        ("/another.Service/M", (("authorization", "Bearer camera"),), "PERMISSION_DENIED"),
     ],
 )
-@pytest.mark.parametrize("kind", ["unary_unary", "stream_stream"])
-async def test_a_refusal_answers_as_the_method_would(metadata, error, kind):
-    auth = AuthInterceptor(Tokens(CAMERA_TOKEN, OPS_TOKEN))
-    refusing = await intercept(auth, STREAM, handler_of(wait, kind), *metadata)
-    behavior = refusing.stream_stream if kind == "stream_stream" else refusing.stream_unary
-    with pytest.raises(error):
-        await behavior(None, CallContext())
+async def test_a_refusal_reads_no_message(watched, kind, method, metadata, code):
+    handler = getattr(grpc, f"{kind}_rpc_method_handler")(wait)
+    guarded = await intercept(watched[1], method, handler, *metadata)
+    context = CallContext(b"message")
+    with pytest.raises(AbortError):
+        await (guarded.stream_stream or guarded.stream_unary)(None, context)
+    assert (context.aborted[0], await context.read()) == (code, b"message")
 
 
-async def test_tokens_are_looked_at_from_start_to_stop(monkeypatch):
-    monkeypatch.setattr(auth_module, "POLL_S", 0)
+async def test_tokens_are_looked_at_from_start_to_stop():
     tokens = Tokens()
-    auth = AuthInterceptor(tokens)
+    auth = Auth(tokens, poll_s=0)
     auth.stop()
     auth.start()
     await polled(tokens)

@@ -8,10 +8,15 @@ from structlog.testing import capture_logs
 from tests.support.servers.certificates import issue
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.errors import AddressUnavailableError, SecretsUnusableError
-from farpoint_server.transport.auth import AuthInterceptor
+from farpoint_server.errors import StartError
+from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.limits import InFlight
 from farpoint_server.transport.server import GrpcServers, _why_not
 from farpoint_server.transport.tls import tls_files
+
+
+def make(**settings):
+    return GrpcServers(Settings(**settings), RequestInterceptor(InFlight()))
 
 
 @pytest.fixture
@@ -22,14 +27,13 @@ def taken():
 
 async def test_a_port_in_use(taken):
     said = f"--listen {taken}: cannot be bound: Address already in use"
-    with pytest.raises(AddressUnavailableError, match=said):
-        GrpcServers(Settings(listen=[taken]), []).bind()
+    with pytest.raises(StartError, match=said):
+        make(listen=[taken]).bind()
 
 
 async def test_the_flag_is_that_of_the_address(taken):
-    settings = Settings(listen=["127.0.0.1:0"], admin_listen=[taken])
-    with pytest.raises(AddressUnavailableError, match=f"--admin-listen {taken}: .*in use"):
-        GrpcServers(settings, []).bind()
+    with pytest.raises(StartError, match=f"--admin-listen {taken}: .*in use"):
+        make(listen=["127.0.0.1:0"], admin_listen=[taken]).bind()
 
 
 @pytest.mark.parametrize(
@@ -43,23 +47,23 @@ async def test_the_flag_is_that_of_the_address(taken):
     ],
 )
 async def test_other_causes_are_not_called_in_use(address, why):
-    with pytest.raises(AddressUnavailableError, match=why) as caught:
-        GrpcServers(Settings(listen=[address]), []).bind()
+    with pytest.raises(StartError, match=why) as caught:
+        make(listen=[address]).bind()
     assert "in use" not in str(caught.value)
 
 
 async def test_a_folder_at_the_path_is_the_reason_and_stays(tmp_path):
     (tmp_path / "folder").mkdir()
     address = f"unix:{tmp_path}/folder"
-    with pytest.raises(AddressUnavailableError, match=r"--listen unix:.*not a socket"):
-        GrpcServers(Settings(listen=[address]), []).bind()
+    with pytest.raises(StartError, match=r"--listen unix:.*not a socket"):
+        make(listen=[address]).bind()
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 @pytest.mark.parametrize("compression", ["off", "on"])
 async def test_compressed_messages_are_refused_unless_asked_for(compression):
     """2 MB could unpack to 2 GiB: what is refused is not unpacked."""
-    servers = GrpcServers(Settings(listen=["127.0.0.1:0"], compression=compression), [])
+    servers = make(listen=["127.0.0.1:0"], compression=compression)
     servers.public.add_generic_rpc_handlers([handler_of(echo)])
     (address,) = servers.bind().public
     await servers.start()
@@ -78,7 +82,7 @@ async def test_compressed_messages_are_refused_unless_asked_for(compression):
 
 
 async def test_a_connection_of_age_is_replaced_and_no_call_notices():
-    servers = GrpcServers(Settings(listen=["127.0.0.1:0"], max_connection_age_s=0.2), [])
+    servers = make(listen=["127.0.0.1:0"], max_connection_age_s=0.2)
     peers = set()
 
     async def name_peer(request, context):
@@ -126,25 +130,22 @@ GIVEN = {
 @pytest.mark.parametrize("compression", ["off", "on"])
 async def test_options_of_grpc(monkeypatch, compression):
     """Its limits, from the settings and from docs/security.md."""
-    given, make = [], grpc.aio.server
+    given, original = [], grpc.aio.server
 
     def made(interceptors, options):
         given.append(dict(options))
-        return make(interceptors=interceptors, options=options)
+        return original(interceptors=interceptors, options=options)
 
     monkeypatch.setattr(grpc.aio, "server", made)
-    GrpcServers(
-        Settings(
-            max_message_bytes=1 << 20,
-            compression=compression,
-            max_streams=7,
-            max_connections=9,
-            handshake_timeout_s=2000.25,
-            idle_timeout_s=2000.5,
-            max_connection_age_s=2000.75,
-            max_connection_age_grace_s=9.5,
-        ),
-        [],
+    make(
+        max_message_bytes=1 << 20,
+        compression=compression,
+        max_streams=7,
+        max_connections=9,
+        handshake_timeout_s=2000.25,
+        idle_timeout_s=2000.5,
+        max_connection_age_s=2000.75,
+        max_connection_age_grace_s=9.5,
     )
     (options,) = given
     assert options.pop("grpc.compression_enabled_algorithms_bitset", None) == (
@@ -175,7 +176,7 @@ def test_a_port_that_others_have_just_left_is_not_in_use():
 async def test_administration_has_a_server_of_its_own_unless_it_shares_addresses(
     listen, admin, is_shared
 ):
-    both = GrpcServers(Settings(listen=listen, admin_listen=admin), [])
+    both = make(listen=listen, admin_listen=admin)
     assert (both.admin is None) == (is_shared is None)
     assert (both.admin is both.public) == (is_shared is True)
     bound = both.bind()
@@ -196,28 +197,20 @@ async def test_administration_has_a_server_of_its_own_unless_it_shares_addresses
             socket.create_connection(address.split(":"), 30)
 
 
-async def test_tokens_are_watched_while_the_server_runs_and_an_open_server_says_so(tmp_path):
-    file = tmp_path / "tokens"
-    file.write_text(f"camera sample {'c' * 32}\n")
-    servers = GrpcServers(Settings(listen=["0.0.0.0:0"], tokens_file=file), [])
-    (auth,) = servers.interceptors
-    assert isinstance(auth, AuthInterceptor)
+async def test_a_server_that_is_open_to_other_machines_warns_at_its_start():
+    servers = make(listen=["0.0.0.0:0"])
     servers.bind()
     with capture_logs() as log:
         await servers.start()
     assert [(line["event"], line["log_level"]) for line in log] == [
         ("listening beyond loopback without TLS or tokens", "warning")
     ]
-    watching = auth._watching
-    assert not watching.done()
     await servers.stop(None)
-    assert watching.cancelling() == 1
-    assert GrpcServers(Settings(listen=["127.0.0.1:0"]), []).interceptors == []
 
 
 async def test_a_unix_socket_is_bound_under_its_name(tmp_path):
     address = f"unix:{tmp_path}/socket"
-    servers = GrpcServers(Settings(listen=[address]), [])
+    servers = make(listen=[address])
     assert servers.bind().public == [address]
     assert (tmp_path / "socket").is_socket()
     await servers.stop(None)
@@ -234,17 +227,15 @@ def test_without_files_there_is_no_tls():
 def test_files_that_do_not_fit_keep_the_server_from_starting(tmp_path):
     one, two = issue(tmp_path / "one"), issue(tmp_path / "two")
     two.key.write_bytes(one.key.read_bytes())
-    with pytest.raises(SecretsUnusableError, match=r"--tls-key .*two/key\.pem: key values mism"):
+    with pytest.raises(StartError, match=r"--tls-key .*two/key\.pem: key values mism"):
         tls_files(tls_settings(two))
     two.key.write_text("no key")
-    with pytest.raises(SecretsUnusableError, match=r"two/key\.pem"):
+    with pytest.raises(StartError, match=r"two/key\.pem"):
         tls_files(tls_settings(two))
     two.key.unlink()
-    with pytest.raises(
-        SecretsUnusableError, match=r"^--tls-key .*two/key\.pem: No such file or directory$"
-    ):
+    with pytest.raises(StartError, match=r"^--tls-key .*two/key\.pem: No such file or directory$"):
         tls_files(tls_settings(two))
-    with pytest.raises(SecretsUnusableError, match=r"^--tls-client-ca pyproject\.toml: no "):
+    with pytest.raises(StartError, match=r"^--tls-client-ca pyproject\.toml: no "):
         tls_files(tls_settings(one, tls_client_ca="pyproject.toml"))
 
 
@@ -253,9 +244,10 @@ async def call(tmp_path):
     """Calls a server of the files in `served` as a client with files of its own."""
     served = issue(tmp_path / "served")
     two = ("127.0.0.1:0", "localhost:0")
-    servers = GrpcServers(
-        tls_settings(served, tls_client_ca=served.ca, listen=two, admin_listen=["localhost:00"]), []
+    settings = tls_settings(
+        served, tls_client_ca=served.ca, listen=two, admin_listen=["localhost:00"]
     )
+    servers = GrpcServers(settings, RequestInterceptor(InFlight()))
     assert servers.admin is not servers.public
     for server in (servers.public, servers.admin):
         server.add_generic_rpc_handlers([handler_of(echo)])

@@ -1,27 +1,31 @@
-"""Traces that are asked for where they cannot be made."""
+"""Spans of calls, and servers that cannot send them."""
 
 import asyncio
 import sys
 import time
+from contextlib import suppress
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 from tests.support.rpc import AbortError, CallContext, intercept
 
 from farpoint_server import request_context
-from farpoint_server.errors import MissingPackageError
-from farpoint_server.transport.tracing import TracingInterceptor
+from farpoint_server.errors import OverloadedError, StartError
+from farpoint_server.transport.interceptor import RequestInterceptor
+from farpoint_server.transport.limits import InFlight
+from farpoint_server.transport.tracing import Tracing, export_to
 
 
-def test_without_opentelemetry_the_server_says_what_to_install(monkeypatch):
+def test_without_opentelemetry_the_error_names_the_package_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    with pytest.raises(MissingPackageError, match=r"farpoint-server\[tracing\]"):
-        TracingInterceptor("http://127.0.0.1:1")
+    with pytest.raises(StartError, match=r"farpoint-server\[tracing\]"):
+        export_to("http://127.0.0.1:1")
 
 
-def test_a_collector_that_is_away_holds_up_nobody():
+def test_a_collector_that_is_away_delays_nothing():
     pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc")
-    tracing = TracingInterceptor("http://127.0.0.1:1")
+    tracing = Tracing(export_to("http://127.0.0.1:1"))
     begun = time.monotonic()
     tracing.stop()
     assert time.monotonic() - begun < 20
@@ -33,19 +37,25 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 @pytest.fixture
 def traced():
-    """An interceptor whose spans are kept, and those that ended."""
+    """Calls a method with metadata; the call's context, and the spans that have ended."""
     pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc")
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-    kept = InMemorySpanExporter()
-    provider = TracerProvider()
+    kept, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(kept))
-    tracing = TracingInterceptor("http://127.0.0.1:1")
-    tracing._tracer = provider.get_tracer("test")
+    interceptor = RequestInterceptor(InFlight(), tracing=Tracing(provider))
     request_context.variable.set(None)
-    return tracing, kept.get_finished_spans
+
+    async def call(behavior, *metadata, method=f"/{SAMPLE}"):
+        handler = grpc.unary_unary_rpc_method_handler(behavior)
+        guarded = await intercept(interceptor, method, handler, *metadata)
+        with suppress(AbortError, asyncio.CancelledError):
+            await guarded.stream_unary(None, CallContext(b"hello", metadata=metadata))
+        return kept.get_finished_spans()
+
+    return call
 
 
 async def answer(request, context):  # noqa: ARG001
@@ -54,20 +64,18 @@ async def answer(request, context):  # noqa: ARG001
 
 
 async def test_a_call_is_a_span_of_its_callers_trace(traced):
-    tracing, spans = traced
-    handler = grpc.unary_unary_rpc_method_handler(answer, bytes, str)
-    metadata = (("traceparent", PARENT), ("other-bin", b"x"))
-    wrapped = await intercept(tracing, f"/{SAMPLE}", handler, *metadata)
-    assert (wrapped.request_deserializer, wrapped.response_serializer) == (bytes, str)
-    assert await wrapped.unary_unary(b"hello", CallContext()) == b"hello"
-    (span,) = spans()
+    metadata = (("traceparent", PARENT), ("other-bin", b"x"), ("x-request-id", "mine"))
+    with capture_logs() as log:
+        (span,) = await traced(answer, *metadata)
     assert (span.name, span.kind.name, span.status.is_ok) == (SAMPLE, "SERVER", True)
     assert f"{span.parent.span_id:016x}" == "b7ad6b7169203331"
     assert request_context.current().fields["trace_id"] == "0af7651916cd43dd8448eb211c80319c"
+    assert [line["event"] for line in log] == ["request"]
     assert dict(span.attributes) == {
         "rpc.system": "grpc",
         "rpc.service": "farpoint.v1.SamplingService",
         "rpc.method": "Sample",
+        "farpoint.request_id": "mine",
         "farpoint.points": 7,
         "rpc.grpc.status_code": 0,
     }
@@ -77,44 +85,28 @@ async def test_a_call_is_a_span_of_its_callers_trace(traced):
     ("protocol", "system"), [("connect", "connect_rpc"), ("rest", "http"), (None, "grpc")]
 )
 async def test_a_call_is_named_by_the_protocol_that_it_came_with(traced, protocol, system):
-    tracing, spans = traced
     if protocol:
         request_context.bind(protocol=protocol)
-    wrapped = await intercept(tracing, f"/{SAMPLE}", grpc.unary_unary_rpc_method_handler(answer))
-    await wrapped.unary_unary(b"hello", CallContext())
-    assert [span.attributes["rpc.system"] for span in spans()] == [system]
+    (span,) = await traced(answer)
+    assert span.attributes["rpc.system"] == system
 
 
-@pytest.mark.parametrize("code", [grpc.StatusCode.INTERNAL, 13])
-async def test_a_call_that_fails_has_its_status_and_not_its_text(traced, code):
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (KeyError("a secret"), grpc.StatusCode.INTERNAL),
+        (OverloadedError("a secret", 5), grpc.StatusCode.RESOURCE_EXHAUSTED),
+        (asyncio.CancelledError(), grpc.StatusCode.CANCELLED),
+    ],
+)
+async def test_a_call_that_fails_has_its_status_and_not_its_text(traced, error, code):
     async def fail(request, context):  # noqa: ARG001
-        raise AbortError("a secret")
+        raise error
 
-    tracing, spans = traced
-    handler = grpc.unary_unary_rpc_method_handler(fail)
-    context = CallContext()
-    context.code = lambda: code
-    wrapped = await intercept(tracing, f"/{SAMPLE}", handler)
-    with pytest.raises(AbortError):
-        await wrapped.unary_unary(b"hello", context)
-    (span,) = spans()
-    assert (span.parent, span.events, span.status.description) == (None, (), "INTERNAL")
-    assert span.attributes["rpc.grpc.status_code"] == 13
+    (span,) = await traced(fail)
+    assert (span.parent, span.events, span.status.description) == (None, (), code.name)
+    assert span.attributes["rpc.grpc.status_code"] == code.value[0]
 
 
-async def test_a_cancelled_call_has_the_status_cancelled(traced):
-    async def leave(request, context):  # noqa: ARG001
-        raise asyncio.CancelledError
-
-    tracing, spans = traced
-    wrapped = await intercept(tracing, f"/{SAMPLE}", grpc.unary_stream_rpc_method_handler(leave))
-    with pytest.raises(asyncio.CancelledError):
-        await wrapped.unary_stream(b"hello", CallContext())
-    assert [span.status.description for span in spans()] == ["CANCELLED"]
-
-
-async def test_probes_and_methods_that_are_not_there_have_no_span(traced):
-    tracing, _ = traced
-    handler = grpc.unary_unary_rpc_method_handler(answer)
-    assert await intercept(tracing, "/grpc.health.v1.Health/Check", handler) is handler
-    assert await intercept(tracing, f"/{SAMPLE}", None) is None
+async def test_a_probe_has_no_span(traced):
+    assert await traced(answer, method="/grpc.health.v1.Health/Check") == ()

@@ -13,7 +13,7 @@ from farpoint_models import DensityEncoder
 from farpoint_server import __main__ as command
 from farpoint_server.engine import engine, sample
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import Clouds, EncoderInput, Int32s, StageOutput
+from farpoint_server.engine.types import Clouds, Int32s, ModelInput, StageOutput
 from farpoint_server.models import forward
 
 SLOW_POINTS, STUBBORN_POINTS = 1000, 2000
@@ -30,9 +30,9 @@ def launch_late(requests: Sequence[Clouds], cancelled: Int32s) -> object:
 
 
 def encode_late(
-    encoder: DensityEncoder, request: EncoderInput, pipeline: Pipeline | None = None
+    encoder: DensityEncoder, request: ModelInput, pipeline: Pipeline | None = None
 ) -> list[StageOutput]:
-    if len(request.points) >= STUBBORN_POINTS:
+    if request.lengths.sum() >= STUBBORN_POINTS:
         time.sleep(SECONDS)
     return encode(encoder, request, pipeline)
 

@@ -57,8 +57,7 @@ class SampleArguments(ReadArguments):
 _INPUTS: Options = {
     "inputs": (
         "IN...",
-        "Cloud files, folders of them, quoted patterns, paths of fsspec such as "
-        "s3://bucket/scan.laz, or - for standard input.",
+        "Cloud files, folders of them, quoted patterns, or - for standard input.",
     )
 }
 _POINTS: Options = {

@@ -5,7 +5,7 @@
     farpoint.io.write_subset("sampled.laz", cloud, sample.indices)
 
 Read: .npy .npz .ply .pcd .bin (float32 rows) .xyz .txt .csv .pts .obj; with the extra `las`
-.las .laz; with the extra `io` also .e57 .parquet .mcap .db3 .bag. What each keeps is in
+.las .laz; with the extra `io` also .e57 .mcap .db3 .bag. What each keeps is in
 docs/files.md. A name that ends in .indices.npy gets the int64 row indices.
 """
 

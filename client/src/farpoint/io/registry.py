@@ -21,7 +21,6 @@ _MODULES = {
     ".pts": "text",
     ".obj": "obj",
     ".e57": "e57",
-    ".parquet": "parquet",
     ".mcap": "bag",
     ".db3": "bag",
     ".bag": "bag",

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 import grpc
@@ -14,17 +14,12 @@ from farpoint_server.transport.http.context import CallDetails, HttpContext
 from farpoint_server.transport.interceptor import DETAILS_KEY
 
 GenericHandlers: TypeAlias = "Sequence[grpc.GenericRpcHandler]"
-MethodHandlers: TypeAlias = "Mapping[str, grpc.RpcMethodHandler[Any, Any]]"
 
 
 class HandlerRegistry(Protocol):
     """A grpc.aio.Server, or a stand-in, where servicers register their methods."""
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: GenericHandlers) -> None: ...
-
-    def add_registered_method_handlers(
-        self, service_name: str, method_handlers: MethodHandlers
-    ) -> None: ...
 
 
 class Registries:
@@ -38,33 +33,21 @@ class Registries:
         for registry in self._registries:
             registry.add_generic_rpc_handlers(generic_rpc_handlers)
 
-    def add_registered_method_handlers(
-        self, service_name: str, method_handlers: MethodHandlers
-    ) -> None:
-        """As grpc.aio.Server."""
-        for registry in self._registries:
-            registry.add_registered_method_handlers(service_name, method_handlers)
-
 
 class UnaryCalls:
     """Runs single calls of registered methods, each in a task of its own.
 
     Args:
-        interceptors: Those of the gRPC servers, the outermost first.
+        interceptor: That of the gRPC servers.
     """
 
-    def __init__(self, interceptors: Sequence[grpc.aio.ServerInterceptor]) -> None:
-        self._interceptors = interceptors
+    def __init__(self, interceptor: grpc.aio.ServerInterceptor) -> None:
+        self._interceptor = interceptor
         self._handlers: list[grpc.GenericRpcHandler] = []
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: GenericHandlers) -> None:
         """As grpc.aio.Server."""
         self._handlers.extend(generic_rpc_handlers)
-
-    def add_registered_method_handlers(
-        self, service_name: str, method_handlers: MethodHandlers
-    ) -> None:
-        """The generic handlers have them all."""
 
     def start(self, method: str, context: HttpContext, protocol: str) -> "asyncio.Task[bytes]":
         """Begins a call of "/package.Service/Method", which must be registered.
@@ -79,11 +62,12 @@ class UnaryCalls:
 
     def has(self, method: str) -> bool:
         """Whether there is such a method."""
-        return self._find(CallDetails(method, ())) is not None
+        details: Any = CallDetails(method, ())
+        return any(handler.service(details) is not None for handler in self._handlers)
 
     async def _run(self, details: CallDetails, context: HttpContext, protocol: str) -> bytes:
         request_context.bind(protocol=protocol)
-        handler = await self._intercept(details, 0)
+        handler = await self._interceptor.intercept_service(self._find, details)
         if handler is None:
             raise LookupError(details.method)
         context.deserialize = handler.request_deserializer
@@ -94,16 +78,7 @@ class UnaryCalls:
         serialize = handler.response_serializer
         return bytes(answer if serialize is None else serialize(answer))
 
-    async def _intercept(self, details: CallDetails, depth: int) -> Handler:
-        if depth == len(self._interceptors):
-            return self._find(details)
-
-        async def go_on(details: Any) -> Handler:
-            return await self._intercept(details, depth + 1)
-
-        return await self._interceptors[depth].intercept_service(go_on, details)
-
-    def _find(self, details: CallDetails) -> Handler:
+    async def _find(self, details: Any) -> Handler:
         found = (handler.service(details) for handler in self._handlers)
         return next((handler for handler in found if handler is not None), None)
 

@@ -3,12 +3,12 @@
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address
 from typing import Any, NoReturn, TypeAlias
-from urllib.parse import quote
 
 import grpc
 from starlette.types import Scope
+
+from farpoint_server.transport.limits import peer_name
 
 Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]
 
@@ -110,14 +110,5 @@ def metadata_of(scope: Scope) -> Metadata:
 
 
 def peer_of(scope: Scope) -> str:
-    """The peer of an ASGI request, as gRPC names it: a caller is the same one on both ports."""
-    host, port = scope["client"] or ("unknown", 0)
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return f"{host}:{port}"
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is None:
-            return f"ipv6:{quote(f'[{host}]', safe=':')}:{port}"
-        host = str(address.ipv4_mapped)
-    return f"ipv4:{host}:{port}"
+    """The peer of an ASGI request."""
+    return peer_name(*(scope["client"] or ("unknown", 0)))

@@ -15,7 +15,7 @@ from uvicorn.server import ServerState
 
 from farpoint_server.config.addresses import split_host_port
 from farpoint_server.config.settings import Settings
-from farpoint_server.errors import AddressUnavailableError
+from farpoint_server.errors import StartError
 from farpoint_server.transport.http.body import BodyLimits
 from farpoint_server.transport.http.calls import UnaryCalls
 from farpoint_server.transport.http.connect import ConnectApp
@@ -46,7 +46,7 @@ class HttpServer:
         address: The same with the port that was taken.
 
     Raises:
-        AddressUnavailableError: the address cannot be bound.
+        StartError: the address cannot be bound.
     """
 
     def __init__(
@@ -68,9 +68,7 @@ class HttpServer:
         try:
             self._socket = _listen(*split_host_port(address), shared)
         except (OSError, TypeError, ValueError) as error:
-            raise AddressUnavailableError(
-                f"{flag} {address}: cannot be bound: {reason_of(error)}"
-            ) from error
+            raise StartError(f"{flag} {address}: cannot be bound: {reason_of(error)}") from error
         self.address = f"{address.rpartition(':')[0]}:{self._socket.getsockname()[1]}"
 
     @property
@@ -128,17 +126,19 @@ async def _close_late(state: ServerState) -> None:
 
 def _listen(host: str, port: int, shared: bool) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    dual = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if shared:
-        # It listens when this process can answer: until then the others get all connections.
-        listening = socket.socket(family)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if family == socket.AF_INET6:
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not dual)
+    if family == socket.AF_INET6:
+        listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    try:
         listening.bind((host, port))
-    else:
-        listening = socket.create_server((host, port), family=family, dualstack_ipv6=dual)
+        if not shared:  # else when this process can answer: until then the others get connections
+            listening.listen()
+    except OSError:
+        listening.close()
+        raise
     # Connections inherit these. asyncio sets the first only on sockets that name their protocol,
     # which these do not; headers and body would be 40 ms apart.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -153,7 +153,7 @@ class HttpPort(HttpServer):
 
     Args:
         settings: The server's.
-        servers: Whose interceptors and files of TLS are used.
+        servers: Whose interceptor and files of TLS are used.
         limits: Of the bodies of calls.
 
     Attributes:
@@ -161,7 +161,7 @@ class HttpPort(HttpServer):
         page: Files for browsers.
 
     Raises:
-        AddressUnavailableError: the address cannot be bound.
+        StartError: the address cannot be bound.
     """
 
     def __init__(self, settings: Settings, servers: GrpcServers, limits: BodyLimits) -> None:
@@ -174,7 +174,7 @@ class HttpPort(HttpServer):
             max_connections=settings.max_http_connections,
         )
         needs_certificate = tls is not None and tls.requires_client
-        self.exchange = Exchange(UnaryCalls(servers.interceptors), limits, needs_certificate)
+        self.exchange = Exchange(UnaryCalls(servers.interceptor), limits, needs_certificate)
         self.page = PageApp()
         self._origins = settings.http_origins
 

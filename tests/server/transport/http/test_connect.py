@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from structlog.testing import capture_logs
@@ -18,6 +18,7 @@ from farpoint_server import request_context
 from farpoint_server.codec import json_form
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
+from farpoint_server.transport.health import Health
 from farpoint_server.transport.http import exchange as exchange_module
 from farpoint_server.transport.http.body import BodyLimits
 from farpoint_server.transport.http.calls import Registries, UnaryCalls
@@ -37,10 +38,11 @@ STATUSES = (499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503
 SERVING = health_pb2.HealthCheckResponse(status="SERVING").SerializeToString()
 
 
-class Service(health_pb2_grpc.HealthServicer):
+class Service(Health):
     """Does what the name of the service asks for; counts calls that ended."""
 
     def __init__(self) -> None:
+        super().__init__([])
         self.seen, self.ended, self.begun = [], [], asyncio.Event()
 
     async def Check(self, request, context):  # noqa: N802
@@ -60,35 +62,22 @@ class Service(health_pb2_grpc.HealthServicer):
         return health_pb2.HealthCheckResponse(status=int(request.service or 1))
 
 
-class Outer(grpc.aio.ServerInterceptor):
-    """Keeps which interceptor was asked for which method."""
-
-    def __init__(self, name, order):
-        self._name, self._order = name, order
-
-    async def intercept_service(self, continuation, handler_call_details):
-        self._order.append((self._name, handler_call_details.method))
-        return await continuation(handler_call_details)
-
-
 @pytest.fixture
 def port():
     """The application of an HTTP port with a page, a route and the service."""
-    threads, service, order = ThreadPoolExecutor(1), Service(), []
+    threads, service = ThreadPoolExecutor(1), Service()
 
     def make(needs_certificate=False, gzip=False, max_bytes=1 << 18):
         limits = BodyLimits(Admission(10, 1 << 20, 250), threads, max_bytes, 1, gzip)
-        calls = UnaryCalls(
-            [Outer("outer", order), Outer("inner", order), RequestInterceptor(InFlight())]
-        )
-        health_pb2_grpc.add_HealthServicer_to_server(service, Registries(calls))
+        calls = UnaryCalls(RequestInterceptor(InFlight()))
+        service.add_to(Registries(calls))
         health = health_pb2.DESCRIPTOR.services_by_name["Health"]
         connect = ConnectApp(Exchange(calls, limits, needs_certificate), [health])
         route = Route("/route", lambda _: PlainTextResponse("route"))
         make.admission = limits.admission
         return make_app([route], connect, PlainTextResponse("page"))
 
-    make.service, make.order = service, order
+    make.service = service
     yield make
     threads.shutdown()
 
@@ -113,7 +102,6 @@ async def test_a_call_is_answered_in_either_form_with_its_id(port):
     assert peer == "ipv4:192.0.2.1:80"
     assert port.service.fields["protocol"] == "connect"
     assert port.service.ended == ["2"]
-    assert port.order == [("outer", CHECK), ("inner", CHECK)]
     answer = await post(app, b"{}", content_type="Application/JSON; charset=UTF-8")
     assert (answer.status, answer.json) == (200, {"status": "SERVING"})
     assert answer.headers["content-type"] == "application/json"
@@ -158,7 +146,10 @@ async def test_what_is_no_call_is_refused(port, path, headers, status, code):
 async def test_what_is_described_and_not_registered_is_no_call():
     limits = BodyLimits(Admission(1, 1, 1), None, 1, 1, gzip=False)
     health = health_pb2.DESCRIPTOR.services_by_name["Health"]
-    app = ConnectApp(Exchange(UnaryCalls([]), limits, needs_certificate=False), [health])
+    app = ConnectApp(
+        Exchange(UnaryCalls(RequestInterceptor(InFlight())), limits, needs_certificate=False),
+        [health],
+    )
     assert (await post(app, **PROTO)).status == 404
 
 

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 from grpc_health.v1 import health_pb2
-from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server as add_health
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
@@ -16,13 +15,12 @@ from starlette.routing import Route
 from tests.support.servers.certificates import issue
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.errors import AddressUnavailableError
+from farpoint_server.errors import StartError
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http import connection
 from farpoint_server.transport.http import server as http_server
 from farpoint_server.transport.http.body import BodyLimits
-from farpoint_server.transport.http.calls import Registries
 from farpoint_server.transport.http.connection import BoundedConnection
 from farpoint_server.transport.http.server import HttpPort, HttpServer
 from farpoint_server.transport.interceptor import RequestInterceptor
@@ -334,7 +332,7 @@ async def test_each_host_is_served_and_has_an_address_for_browsers(host, url, sh
             other = HttpServer("--http-listen", one.address, shared=True)
             stack.callback(other._socket.close)
         else:
-            with pytest.raises(AddressUnavailableError, match="in use"):
+            with pytest.raises(StartError, match="in use"):
                 HttpServer("--http-listen", one.address)
     for name in ("127.0.0.1", "::1") if host == "[::]" else (host.strip("[]"),):
         reader, writer = await asyncio.open_connection(name, int(port))
@@ -362,9 +360,9 @@ async def test_the_port_of_a_server_has_its_tls_routes_calls_and_origins(tmp_pat
         tls_client_ca=files.ca if client_ca else None,
     )
     body_limits = BodyLimits(Admission(10, 1 << 20, 250), None, 1 << 18, 1, gzip=False)
-    port = HttpPort(settings, GrpcServers(settings, [RequestInterceptor(InFlight())]), body_limits)
+    port = HttpPort(settings, GrpcServers(settings, RequestInterceptor(InFlight())), body_limits)
     health = health_pb2.DESCRIPTOR.services_by_name["Health"]
-    add_health(Health(["a"]), Registries(port.exchange.calls))
+    Health(["a"]).add_to(port.exchange.calls)
     await port.serve([Route("/route", answer)], [health])
     assert port.url == f"https://{port.address}/"
     check = "POST /grpc.health.v1.Health/Check HTTP/1.1\r\nContent-Type: application/json\r\n"
@@ -432,5 +430,5 @@ async def test_an_address_that_is_taken_and_not_served_is_given_back():
 )
 def test_an_address_that_cannot_be_bound_is_named_with_its_flag(address, why):
     said = f"--http-listen {address}: cannot be bound: .*{why}"
-    with pytest.raises(AddressUnavailableError, match=said):
+    with pytest.raises(StartError, match=said):
         HttpServer("--http-listen", address)

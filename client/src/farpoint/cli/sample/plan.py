@@ -16,7 +16,7 @@ class Task:
     """One file to sample.
 
     Attributes:
-        output: a path or URL; None is JSON lines on stdout, or no more than indices or a picture.
+        output: a path; None is JSON lines on stdout, or no more than indices or a picture.
         to_stdout: whether the rows go there.
         picture: where to draw.
         problem: why it cannot be done; the other tasks are.
@@ -83,7 +83,7 @@ def _check(options: Options) -> None:
 
 def _without_outputs(inputs: list[Input], words: list[str], output: str | None) -> list[Input]:
     """Leaves out files that an earlier run wrote into a folder within that of the inputs."""
-    if output is None or not _is_folder(output) or "://" in output:
+    if output is None or not _is_folder(output):
         return inputs
     folder = Path(output).resolve()
     return [
@@ -160,13 +160,12 @@ def _check_outputs(tasks: list[Task], options: Options) -> None:
                     raise ValueError("the output would replace an input")
                 if resolved in seen:
                     raise ValueError("two inputs would be written here")
-                if "://" not in location:
-                    check_target(Path(location))
+                check_target(Path(location))
             seen.add(resolved)
 
 
 def _resolved(location: str) -> str:
-    if "://" in location or location == STDIN:
+    if location == STDIN:
         return location
     with naming(Path(location)):
         try:
@@ -176,7 +175,7 @@ def _resolved(location: str) -> str:
 
 
 def _make_folders(tasks: list[Task]) -> None:
-    local = [task.output for task in tasks if task.output and "://" not in task.output]
+    local = [task.output for task in tasks if task.output]
     pictures = [str(task.picture) for task in tasks if task.picture]
     for folder in sorted({Path(path).parent for path in (*local, *pictures)}):
         with naming(folder):

@@ -5,12 +5,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from farpoint._default import Connection
 from farpoint.cli import failures
 from farpoint.cli.arguments import SampleArguments
-from farpoint.cli.sample.inputs import exists
 from farpoint.cli.sample.options import Options
 from farpoint.cli.sample.plan import Task, plan_tasks
 from farpoint.cli.sample.work import sample_file
@@ -45,7 +45,9 @@ def run(connection: Connection, arguments: SampleArguments) -> int:
 
 def _unfinished(tasks: list[Task], options: Options) -> list[Task]:
     """The tasks of which an output is missing; outputs are never there in part."""
-    left = [task for task in tasks if not all(map(exists, task.outputs(options)))]
+    left = [
+        task for task in tasks if not all(Path(name).exists() for name in task.outputs(options))
+    ]
     if len(left) < len(tasks):
         print(f"{len(tasks) - len(left)} of {len(tasks)} files were done before", file=sys.stderr)
     return left

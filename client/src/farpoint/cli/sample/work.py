@@ -2,7 +2,6 @@
 
 import json
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -13,7 +12,7 @@ import numpy as np
 
 from farpoint._types import Array
 from farpoint.cli.sample.choose import Choice, choose, choose_in_parts
-from farpoint.cli.sample.inputs import local_copy, put_remote
+from farpoint.cli.sample.inputs import local_copy
 from farpoint.cli.sample.options import Options
 from farpoint.cli.sample.plan import Task
 from farpoint.errors import CloudFileError, InvalidArgumentError
@@ -82,16 +81,7 @@ def _write(decoder: Decoder, task: Task, choice: Choice, options: Options) -> tu
     """The indices first: a file that is there when `--resume` looks has them."""
     wanted = [task.indices_path] if options.indices and task.indices_path else []
     wanted += [task.output] if task.output else []
-    local = [Path(name) for name in wanted if "://" not in name]
-    remote = [name for name in wanted if "://" in name]
-    notes = decoder.write(choice.rows, local) if local else ()
-    if remote:
-        with tempfile.TemporaryDirectory(prefix="farpoint-") as folder:
-            parts = [Path(folder) / name.rpartition("/")[2] for name in remote]
-            notes += decoder.write(choice.rows, parts)
-            for part, name in zip(parts, remote, strict=True):
-                put_remote(part, name)
-    return notes
+    return decoder.write(choice.rows, [Path(name) for name in wanted])
 
 
 def _draw(decoder: Decoder, opened: Opened, choice: Choice, path: Path) -> None:
