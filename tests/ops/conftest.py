@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from tests.support import awkward_clouds as shapes
-from tests.support.clouds import street_scan, whole_street_scan
+from tests.support.clouds import street_scan
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
@@ -103,7 +103,6 @@ def _overflow(rng: Rng) -> np.ndarray:
 
 LARGE: dict[str, Callable[[Rng], np.ndarray]] = {
     "scan": lambda _: street_scan()[:, :3],
-    "whole scan": lambda _: whole_street_scan()[:, :3],
     "three levels": lambda rng: rng.normal(size=(70_001, 3)) * [30, 10, 1],
     # Masses of ties in every node of the tree, and across every border between parts.
     "lattice": lambda rng: shapes.lattice(rng, POINTS),
