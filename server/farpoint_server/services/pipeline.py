@@ -112,14 +112,12 @@ class SampleCall(Call[Samples, T]):
         )
 
     def decode(self) -> Any:
-        """As Call."""
         decoded = decode_sample_request(self._request)
         self._request = decoded.request  # what it is a copy of is not kept
         self.serialize = partial(self._to_response, decoded)
         return decoded.work
 
     def least_bytes(self) -> int:
-        """As Call."""
         counts, lengths = self._request.sample_counts, self.lengths
         longest = int(lengths.argmax()) if len(lengths) > 1 else 0
         if self._request.method is not None:
@@ -128,11 +126,9 @@ class SampleCall(Call[Samples, T]):
         return sample_bytes(int(lengths[longest]), 1, samples)
 
     def is_short(self, outcome: Outcome[Samples]) -> bool:
-        """As Call."""
         return response_bytes(self._request, outcome) <= INLINE_BYTES
 
     def describe(self, fields: dict[str, Any], outcome: Outcome[Samples]) -> None:
-        """As Call."""
         fields["samples"] = len(outcome.result.rows)
 
 
