@@ -57,7 +57,7 @@ def test_attributes_of_any_float_type_come_with_the_points(dtype):
 def test_map_coordinates_are_shifted_to_the_first_row_of_each_cloud():
     work = encode.decode_encode_request(parsed(request(CLOUD.astype("f8") + 5e6, lengths=[2, 4])))
     shifted = np.concatenate([CLOUD[:2] - CLOUD[0], CLOUD[2:] - CLOUD[2]])
-    assert work.points.tolist() == shifted.tolist()
+    assert work.rows["points"].tolist() == shifted.tolist()
 
 
 WRONG = {
