@@ -241,5 +241,3 @@ class Outcome(Generic[Answer]):
     result: Answer
     queue_ms: float
     compute_ms: float
-    batch_requests: int = 1
-    """Requests of its batch in the first answer, so that a batch counts once; 0 in the others."""
