@@ -2,6 +2,7 @@
 
 import http.client
 import ssl
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.servers.server_process import RunningServer
 
 CAMERA, OPS = (f"{name}-{name * 6}-secret" for name in ("camera", "opsops"))
 MEMORY = "/farpoint.v1.AdminService/GetMemory"
+OWN = "https://viewer.example"
 
 
 class Secured:
@@ -98,3 +100,37 @@ def test_without_a_certificate_there_are_no_calls_but_health_and_metrics(secured
         assert "client certificate" in answer.json["message"]
         assert http.request("GET", "/healthz").status == 200
         assert b"farpoint_serving 1.0" in http.request("GET", "/metrics").body
+
+
+def test_strangers_and_plain_text_do_not_connect(secured):
+    with secured.http(secured.strange) as http, pytest.raises((ssl.SSLError, ConnectionError)):
+        ask(http)
+    with secured.http(secured.files, trusted=secured.strange) as http, pytest.raises(ssl.SSLError):
+        ask(http)
+    with HttpCaller(secured.server) as http, pytest.raises(ConnectionError):
+        ask(http)
+
+
+def test_a_new_certificate_is_used_without_a_restart(start, tmp_path):
+    files, later = issue(tmp_path / "files"), issue(tmp_path / "later")
+    server = start(*files.flags(), *HTTP)
+    ready = server.ready
+    url = f"https://{ready['http_address']}/healthz"
+    before, after = (ssl.create_default_context(cafile=str(one.ca)) for one in (files, later))
+    # Of its own file: that of the server's authority is replaced as well.
+    assert urllib.request.urlopen(url, timeout=PATIENCE_S, context=before).status == 200
+    files.replace_with(later)
+    assert urllib.request.urlopen(url, timeout=PATIENCE_S, context=after).status == 200
+
+
+def test_foreign_hosts_and_origins_are_refused_unless_they_are_named(start):
+    """test_browsers.py has every case."""
+    allowing = start(*HTTP, "--http-origins", OWN)
+    with HttpCaller(allowing) as http:
+        for path in ("/healthz", "/metrics"):
+            assert http.request("GET", path, host="evil.example").status == 421
+        assert http.call_json("GetServerInfo", {}, host="evil.example").status == 421
+        assert http.call_json("GetServerInfo", {}, origin="https://evil.example").status == 403
+        answered = http.call_json("GetServerInfo", {}, origin=OWN, host="viewer.example")
+        assert answered.status == 200
+        assert answered.headers["access-control-allow-origin"] == OWN

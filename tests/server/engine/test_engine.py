@@ -27,7 +27,6 @@ from farpoint_server.errors import StartError, clear_tracebacks
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager, manager_of
 from farpoint_server.memory.policy import Options, Thresholds
-from farpoint_server.scheduling.batcher import Batcher
 
 CPU = torch.device("cpu")
 clouds = partial(clouds_of, np.random.default_rng(4))
@@ -193,14 +192,6 @@ def test_cancelling_a_request_reaches_its_slices_and_halves():
 SMALL, LARGE = clouds(100), clouds(9000)
 
 
-@pytest.fixture
-async def batcher(engine):
-    batcher = Batcher(engine, batch_points=10_000)
-    batcher.start()
-    yield batcher
-    await batcher.stop()
-
-
 class Runs:
     """Where each batch ran; what is put into `failures` is raised by the next ones."""
 
@@ -288,13 +279,12 @@ async def test_long_work_runs_at_a_lower_priority_and_what_it_starts_too(pair):
     assert inherited == [lower]
 
 
-@pytest.mark.parametrize(("lowers", "threads", "expected"), [(True, 8, 8), (False, 8, 4)])
-def test_without_a_lower_priority_long_work_gets_half_of_the_cores(
-    monkeypatch, lowers, threads, expected
-):
-    monkeypatch.setattr("farpoint_server.engine.thread.can_lower_priority", lambda: lowers)
-    assert background_threads(threads) == expected
-    assert background_threads(1) == 1
+@pytest.mark.parametrize(
+    ("lowered", "threads", "expected"),
+    [(True, 8, 8), (False, 8, 4), (True, 1, 1), (False, 1, 1)],
+)
+def test_without_a_lower_priority_long_work_gets_half_of_the_cores(lowered, threads, expected):
+    assert background_threads(threads, lowered=lowered) == expected
 
 
 async def test_nothing_is_run_inline_in_the_background(pair):

@@ -25,7 +25,6 @@ from farpoint_server.models import trial
 from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.registry import DEFAULT_NAME, Registry
 from farpoint_server.models.trial import try_program
-from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.transport.health import Health
 
 TINY = EncoderConfig(rates=(0.5,), channels=4, hidden=4, neighbors=4, groups=2)
@@ -59,14 +58,6 @@ async def health():
 @pytest.fixture
 async def registry(engine, health):
     return Registry([engine], health)
-
-
-@pytest.fixture
-async def batcher(engine):
-    batcher = Batcher(engine, batch_points=1000)
-    batcher.start()
-    yield batcher
-    await batcher.stop()
 
 
 @pytest.fixture

@@ -58,14 +58,6 @@ async def engine():
 
 
 @pytest.fixture
-async def batcher(engine):
-    batcher = Batcher(engine, batch_points=100)
-    batcher.start()
-    yield batcher
-    await batcher.stop()
-
-
-@pytest.fixture
 async def submit(batcher):
     """Queues clouds of the given sizes, behind one that already runs; returns their tasks."""
 
