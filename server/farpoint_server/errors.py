@@ -1,12 +1,27 @@
 """Exceptions of the server, and the gRPC status of each.
 
-A ServiceError is answered to the caller with its text. A StartError keeps the server from starting
-and is printed without a traceback. Any other exception is a bug: it is logged with its traceback,
-and the caller sees INTERNAL without its text.
+ServiceError                  answered to the caller with its text
+├── InvalidRequestError       the caller must change the request
+├── OverloadedError           the caller may try again later
+│   ├── CallerShareError      it holds its share, and others wait
+│   └── TooManyCallsError     the same: so many calls are open
+├── DeadlinePassedError       the caller no longer waits
+│   └── DeadlineTooCloseError it would not wait long enough; the work was not begun
+├── DrainingError             the caller should use another server
+├── EngineHungError           the same, until the engine is back
+├── DeviceFailedError         the same, until the server has restarted
+├── TooLargeError             the caller must change the request: it can never fit
+├── UnauthenticatedError      the caller must show a token that the server knows
+├── PermissionDeniedError     the caller's token is for something else
+├── UnsupportedError          this server does not do that, or not at this address
+└── NotFoundError             what the request names is not on this server
+StartError                    the server cannot start; printed without a traceback
+
+Any other exception is a bug: it is logged with its traceback, and the caller sees INTERNAL
+without its text.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
@@ -38,8 +53,6 @@ def shortened(text: str) -> str:
 class ServiceError(Exception):
     """A failure whose text is written for the caller."""
 
-    code: ClassVar[grpc.StatusCode]
-
     def details(self) -> Sequence[Message]:
         """Messages of google.rpc that let a program react to the failure."""
         return ()
@@ -53,8 +66,6 @@ class InvalidRequestError(ServiceError):
         expected: What the contract asks for.
         got: What arrived.
     """
-
-    code = grpc.StatusCode.INVALID_ARGUMENT
 
     def __init__(self, field: str, expected: str, got: object) -> None:
         self.field = field
@@ -70,8 +81,6 @@ class InvalidRequestError(ServiceError):
 
 class OverloadedError(ServiceError):
     """The server holds as much work as it may; the request was not queued."""
-
-    code = grpc.StatusCode.RESOURCE_EXHAUSTED
 
     def __init__(self, message: str, retry_ms: int) -> None:
         self.retry_ms = retry_ms
@@ -90,8 +99,6 @@ class TooManyCallsError(OverloadedError):
 class DeadlinePassedError(ServiceError):
     """The caller's deadline passed before the work was done."""
 
-    code = grpc.StatusCode.DEADLINE_EXCEEDED
-
 
 class CallerShareError(OverloadedError):
     """The caller holds as much of the server as it may while others hold or want some."""
@@ -104,58 +111,59 @@ class DeadlineTooCloseError(DeadlinePassedError):
 class DrainingError(ServiceError):
     """The server is shutting down and takes no new requests."""
 
-    code = grpc.StatusCode.UNAVAILABLE
-
 
 class EngineHungError(ServiceError):
     """An engine is at a batch for longer than it may."""
-
-    code = grpc.StatusCode.UNAVAILABLE
 
 
 class DeviceFailedError(ServiceError):
     """A device works no more in this process, which therefore ends."""
 
-    code = grpc.StatusCode.UNAVAILABLE
-
 
 class TooLargeError(ServiceError):
     """The request needs more memory than the device can ever give."""
-
-    code = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 class UnauthenticatedError(ServiceError):
     """The call shows no token, or one that the server does not know."""
 
-    code = grpc.StatusCode.UNAUTHENTICATED
-
 
 class PermissionDeniedError(ServiceError):
     """The token of the call lacks the scope of what it calls."""
-
-    code = grpc.StatusCode.PERMISSION_DENIED
 
 
 class NotFoundError(ServiceError):
     """The request names a model, a version or a region that the server does not have."""
 
-    code = grpc.StatusCode.NOT_FOUND
-
 
 class UnsupportedError(ServiceError):
     """The server does not do what is asked, or not at this address or with these settings."""
-
-    code = grpc.StatusCode.UNIMPLEMENTED
 
 
 class StartError(Exception):
     """The server cannot start with these settings on this machine; names the setting."""
 
 
+# Of a class without a row, that of the class it is derived from.
+STATUS: dict[type[BaseException], grpc.StatusCode] = {
+    InvalidRequestError: grpc.StatusCode.INVALID_ARGUMENT,
+    OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    DeadlinePassedError: grpc.StatusCode.DEADLINE_EXCEEDED,
+    DrainingError: grpc.StatusCode.UNAVAILABLE,
+    EngineHungError: grpc.StatusCode.UNAVAILABLE,
+    DeviceFailedError: grpc.StatusCode.UNAVAILABLE,
+    TooLargeError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
+    PermissionDeniedError: grpc.StatusCode.PERMISSION_DENIED,
+    UnsupportedError: grpc.StatusCode.UNIMPLEMENTED,
+    NotFoundError: grpc.StatusCode.NOT_FOUND,
+    Exception: grpc.StatusCode.INTERNAL,
+}
+
+
 def code_of(error: Exception) -> grpc.StatusCode:
     """The status of an error on the wire; INTERNAL for a bug."""
-    return error.code if isinstance(error, ServiceError) else grpc.StatusCode.INTERNAL
+    return next(STATUS[base] for base in type(error).__mro__ if base in STATUS)
 
 
 def status_of(error: Exception, request_id: str) -> status_pb2.Status:

@@ -79,47 +79,6 @@ def test_coincident_points_do_not_blow_a_gradient_up(encoder: DensityEncoder) ->
     assert xyz.grad.abs().max() < 1e3
 
 
-class Saved:
-    """Bytes that the autograd graph keeps for the backward, each storage once."""
-
-    def __init__(self) -> None:
-        self.sizes: dict[int, int] = {}
-        self.kept: list[Tensor] = []
-
-    def pack(self, tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        self.sizes[storage.data_ptr()] = storage.nbytes()
-        self.kept.append(tensor)  # so that no address is used twice
-        return tensor
-
-    @property
-    def bytes(self) -> int:
-        return sum(self.sizes.values())
-
-
-def run(encoder: DensityEncoder, checkpoint_stages: bool) -> tuple[list[Tensor], int]:
-    xyz, attributes = inputs(400)
-    encoder.checkpoint_stages = checkpoint_stages
-    encoder.zero_grad()
-    saved = Saved()
-    with torch.autograd.graph.saved_tensors_hooks(saved.pack, lambda tensor: tensor):
-        loss = sum(stage.features.square().sum() for stage in encoder(xyz, attributes))
-    loss.backward()
-    grads = [t.grad for t in (xyz, attributes, *encoder.parameters()) if t.grad is not None]
-    return [grad.clone() for grad in grads], saved.bytes
-
-
-def test_checkpointed_stages_give_equal_gradients_from_less_memory(
-    encoder: DensityEncoder,
-) -> None:
-    plain, kept = run(encoder, checkpoint_stages=False)
-    ours, kept_less = run(encoder, checkpoint_stages=True)
-    assert len(ours) == len(plain)
-    for a, b in zip(ours, plain, strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=0)
-    assert kept_less < kept / 4
-
-
 TRACED = EncoderConfig(rates=(0.25, 0.5), channels=8, hidden=8, neighbors=8, groups=2)
 
 
