@@ -98,17 +98,6 @@ def test_after_the_last_of_many_deadlines_the_server_is_idle(start):
     assert codes["DEADLINE_EXCEEDED"] >= 48, codes
 
 
-def test_cancelled_callers_free_the_engine(start):
-    server = start("--batch-points", "300000")
-    with server.connected() as stub:
-        request = sample_request(HUGE, len(HUGE))
-        calls = [stub.Sample.future(request) for _ in range(40)]
-        time.sleep(1)
-        for call in calls:
-            call.cancel()
-        check(stub)
-
-
 def test_random_cancels_lose_and_double_nothing(start):
     server = start(batch_s=0.02)
     chance = random.Random(3)
