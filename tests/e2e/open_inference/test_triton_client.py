@@ -13,7 +13,6 @@ from tests.support.servers.server_process import RunningServer
 
 import farpoint
 from farpoint.inference import open_inference_pb2 as pb
-from farpoint.inference import open_inference_pb2_grpc
 from farpoint_models import weights
 
 triton = pytest.importorskip("tritonclient.grpc", reason="tritonclient[grpc] is not installed")
@@ -365,21 +364,6 @@ def test_a_request_of_a_stream_that_fails_fails_alone_and_is_named(channel: grpc
     assert second.error_message.startswith("request: expected a serialized message")
     assert third.error_message.startswith("model_name: expected one of fps")
     assert third.infer_response.id == "another"
-
-
-def test_a_draining_server_ends_streams(start):
-    server = start()
-    sent: queue.Queue[pb.ModelInferRequest | None] = queue.Queue()
-    with grpc.insecure_channel(server.address) as channel:
-        stub = open_inference_pb2_grpc.GRPCInferenceServiceStub(channel)
-        answers = stub.ModelStreamInfer(iter(sent.get, None))
-        sent.put(pb.ModelInferRequest(model_name="fps"))
-        assert next(answers).error_message
-        assert server.stop() == 0
-        with pytest.raises(grpc.RpcError) as caught:
-            next(answers)
-        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-        sent.put(None)
 
 
 @pytest.fixture(scope="module")
