@@ -157,7 +157,7 @@ HEAVY = ("torch", "rich", "plyfile", "laspy")
 LIGHT = {
     "import farpoint": (*HEAVY, "grpc", "numpy", "google.protobuf"),
     "import farpoint; farpoint.Client": HEAVY,
-    "import farpoint.io, farpoint.cli, farpoint.transforms": (*HEAVY, "farpoint_ops"),
+    "import farpoint.io, farpoint.cli": (*HEAVY, "farpoint_ops"),
     "import farpoint_server.ray_serve.application, farpoint_training.scenes": ("torch",),
     HELP: ("grpc", "numpy", "google.protobuf"),
     SAMPLE: (*HEAVY, "pandas", "trimesh", "open3d"),
