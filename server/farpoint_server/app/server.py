@@ -67,7 +67,7 @@ class App:
             Addresses and devices, for the log.
         """
         addresses = await self._transport.start(SERVICES, self._load, warm)
-        await self._health.set_all(serving=True)
+        self._health.set_all(serving=True)
         return {**addresses, "device": ", ".join(map(str, self._compute.devices))}
 
     async def _load(self) -> None:
@@ -85,7 +85,7 @@ class App:
         """Stops accepting calls, waits for those accepted; whether all were answered in time."""
         in_flight = self._transport.in_flight
         log.info("draining", calls=in_flight.calls)
-        await self._health.set_all(serving=False)
+        self._health.set_all(serving=False)
         await asyncio.sleep(self._settings.drain_grace_s)
         try:
             await asyncio.wait_for(in_flight.drain(), self._settings.drain_timeout_s)
