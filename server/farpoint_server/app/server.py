@@ -14,7 +14,7 @@ from farpoint_server.app.transport import Transport
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DeviceFailedError
 from farpoint_server.observability.setup import Telemetry
-from farpoint_server.processes.child import Link, end_signals
+from farpoint_server.processes.child import Link, on_end_signals
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.request_context import Fields
 from farpoint_server.services.registration import SERVICES, health_names
@@ -115,7 +115,8 @@ async def serve(settings: Settings, slot: ProcessSlot) -> bool:
         DeviceFailedError: a device, the scheduler or the memory monitor works no more in this
             process.
     """
-    signals = end_signals()
+    signals: asyncio.Queue[int] = asyncio.Queue()
+    on_end_signals(signals.put_nowait)
     app = App(settings, slot)
     link = None if slot.is_alone else Link(socket.socket(fileno=slot.link), lambda: app.is_serving)
     if link is None:
