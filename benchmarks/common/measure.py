@@ -68,15 +68,15 @@ def in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
         return pool.submit(function, *arguments).result()
 
 
-def resident_bytes(field: str = "VmRSS") -> int:
-    """Memory of this process; VmHWM is its peak."""
+def _resident_bytes(field: str) -> int:
+    """VmRSS is the memory of this process, VmHWM its peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field))
 
 
 def peak_growth(call: Call) -> int:
     """Bytes by which the call raises the resident size of this process at its peak."""
-    before = resident_bytes()
+    before = _resident_bytes("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")
     call()
-    return resident_bytes("VmHWM") - before
+    return _resident_bytes("VmHWM") - before

@@ -1,4 +1,4 @@
-"""Load benchmark of this checkout's server beside another checkout's, interleaved in one run.
+"""Load benchmark of this checkout's server and another checkout's, interleaved in one run.
 
     python -m benchmarks.service.compare --before PATH [--rounds 15] [--seconds 0.8]
 

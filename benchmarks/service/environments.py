@@ -16,7 +16,7 @@ SAMPLER = (
     "numpy==2.4.6; python_version >= '3.11'",
     "numpy==2.2.6; python_version < '3.11'",
 )
-# What each environment holds beside what these need themselves.
+# Packages of each environment; pip adds what these need.
 REQUIREMENTS = {
     "grpcio": ("grpcio==1.85.1", *SAMPLER),
     # With uvloop from 0.22 on, MLServer's worker processes end as they begin.

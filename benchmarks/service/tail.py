@@ -8,6 +8,7 @@ call in a closed loop with the clouds of CASES. The callers run on the server's 
 
 import argparse
 import asyncio
+import multiprocessing
 import os
 import time
 
@@ -18,30 +19,35 @@ from benchmarks.common.point_sets import POINT_SETS
 from benchmarks.common.report import shown
 from benchmarks.service.load import SAMPLE, UNLIMITED, percentiles_ms, request
 from benchmarks.service.processes import serving_farpoint
-from benchmarks.service.scaling import SPAWN, call_all
 
 # Points, samples and kind of each large cloud.
 CASES = ((4_000_000, 1_000_000, "equal"), (1_000_000, 65_536, "cube"))
 PAUSE_S, WARM_UP_S = 0.01, 3.0
 HEAVY_CALLERS = 3
+SPAWN = multiprocessing.get_context("spawn")
 
 
-async def call_for(address: str, data: bytes, seconds: float) -> list[float]:
-    """Seconds of each call of one caller that pauses after each."""
+async def call_for(address: str, data: bytes, seconds: float, pause_s: float) -> list[float]:
+    """Seconds of each call of one caller, which has a connection and pauses after each call."""
     latencies = []
-    async with grpc.aio.insecure_channel(address, options=UNLIMITED) as channel:
+    options = (*UNLIMITED, ("grpc.use_local_subchannel_pool", 1))
+    async with grpc.aio.insecure_channel(address, options=options) as channel:
         call, end = channel.unary_unary(SAMPLE), time.perf_counter() + seconds
         while (sent := time.perf_counter()) < end:
             await call(data)
             latencies.append(time.perf_counter() - sent)
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(pause_s)
     return latencies
 
 
 def heavy(address: str, case: tuple[int, int, str], seconds: float) -> None:
     points, samples, kind = case
     data = request(POINT_SETS[kind](points), samples)
-    asyncio.run(call_all(address, data, HEAVY_CALLERS, seconds, lambda: None))
+
+    async def call_all() -> None:
+        await asyncio.gather(*(call_for(address, data, seconds, 0) for _ in range(HEAVY_CALLERS)))
+
+    asyncio.run(call_all())
 
 
 def main() -> None:
@@ -56,7 +62,7 @@ def main() -> None:
                 others = SPAWN.Process(target=heavy, args=arguments)
                 others.start()
                 time.sleep(WARM_UP_S)
-            found = asyncio.run(call_for(server.address, small, seconds))
+            found = asyncio.run(call_for(server.address, small, seconds, PAUSE_S))
             row = {"next_to": case, **percentiles_ms(found), "calls": len(found)}
             shown({**row, "load_average": os.getloadavg()[0]})
             if case is not None:

@@ -41,7 +41,7 @@ COMING = "coming"
 Code = grpc.StatusCode
 OPTIONS = (
     ("grpc.max_receive_message_length", -1),
-    # Each attempt is told apart.
+    # One attempt, one status.
     ("grpc.enable_retries", 0),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -83,9 +83,15 @@ class Caller:
     """One of many, with its own chances; `channel` may be shared with others."""
 
     def __init__(
-        self, number: int, channel: grpc.aio.Channel, cases: Cases, tally: Tally, server: SoakServer
+        self,
+        number: int,
+        channel: grpc.aio.Channel,
+        cases: Cases,
+        tally: Tally,
+        server: SoakServer,
+        patience_s: float = PATIENCE_S,
     ) -> None:
-        self._number = number
+        self._number, self._patience_s = number, patience_s
         self._chance = random.Random(number)
         self._cases, self._tally, self._server = cases, tally, server
         self._broken = broken_cases(cases.small[0])
@@ -117,7 +123,7 @@ class Caller:
         begun, self._made = time.monotonic(), self._made + 1
         try:
             post = self._peer.post(self._server.http_address, path, kind, body, self._request_id)
-            status, answer = await asyncio.wait_for(post, PATIENCE_S)
+            status, answer = await asyncio.wait_for(post, self._patience_s)
         except (OSError, EOFError, asyncio.TimeoutError) as error:
             self._peer.close()
             outcome, detail = "lost", f"{type(error).__name__} {error}"
@@ -251,7 +257,7 @@ class Caller:
     async def _judge(
         self, error: grpc.aio.AioRpcError, begun: float, allowed: Mapping[Code, str]
     ) -> tuple[str, str]:
-        """The outcome that a status stands for, and what is to be said if it is a failure."""
+        """The outcome that a status stands for, and the detail of a failure."""
         code, detail = error.code(), f"{error.code().name}: {error.details()}"
         if code in allowed:
             return allowed[code], detail
@@ -268,7 +274,7 @@ class Caller:
     def _options(self, timeout_s: float | None = None) -> dict[str, Any]:
         self._made += 1
         metadata = (("x-request-id", self._request_id),)
-        return {"timeout": timeout_s or PATIENCE_S, "metadata": metadata}
+        return {"timeout": timeout_s or self._patience_s, "metadata": metadata}
 
     @property
     def _request_id(self) -> str:

@@ -59,7 +59,7 @@ def broken_cases(good: SampleCase) -> list[BrokenCase]:
     cases: list[BrokenCase] = [(SAMPLE, r.SerializeToString(), INVALID) for r in requests]
     cases += [(SAMPLE, b"\xff" * 50, INVALID), (SAMPLE, good.request[:-1], INVALID)]
     unknown = pb.EncodeRequest(
-        model="nobody", points=pb.SampleRequest.FromString(good.request).points
+        model="unknown", points=pb.SampleRequest.FromString(good.request).points
     )
     cases.append((ENCODE, unknown.SerializeToString(), grpc.StatusCode.NOT_FOUND))
     cases.append((ENCODE, b"\x0a\xff", INVALID))

@@ -31,7 +31,7 @@ class Tally:
         counts: By kind and outcome.
         points: In all clouds that were answered.
         busy_s: Sum of what all calls lasted.
-        untold: Kind and id of calls that were not told their status; the server's log has it.
+        untold: Kind and id of calls that ended without the server's status, which its log has.
         details: What was wrong with the first few that failed.
     """
 
@@ -95,7 +95,7 @@ def judge_by_log(tally: Tally, server: SoakServer) -> None:
     for kind, request_id in tally.untold:
         statuses = server.ends.get((request_id, -1), [])
         outcome = UNTOLD.get(statuses[0], "lost") if len(statuses) == 1 else "lost"
-        tally.end(kind, outcome, detail=f"told no status, and the server says {statuses}")
+        tally.end(kind, outcome, detail=f"no status, and the server's log has {statuses}")
     for (request_id, index), statuses in server.ends.items():
         for _ in statuses[1:]:
             detail = f"request {index} of call {request_id} ended with {statuses}"
@@ -106,7 +106,7 @@ def growth(server: SoakServer) -> str:
     """Of the longest life: medians of its second and of its last quarter."""
     held = max((life.held for life in server.lives), key=len)
     if len(held) < 4:
-        return "too short to tell"
+        return "too short"
     quarter = len(held) // 4
     parts = held[quarter : 2 * quarter], held[-quarter:]
     texts = []

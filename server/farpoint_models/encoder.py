@@ -1,11 +1,9 @@
 """A density-aware encoder of point clouds."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from farpoint_models.config import EncoderConfig
 from farpoint_models.layers import DensityStage
@@ -50,14 +48,11 @@ class DensityEncoder(nn.Module):
 
     Args:
         config: The shape of the model.
-        checkpoint_stages: Recompute each stage's activations in the backward instead of keeping
-            them: the same gradients from less memory. May be switched at any time.
     """
 
-    def __init__(self, config: EncoderConfig | None = None, *, checkpoint_stages: bool = False):
+    def __init__(self, config: EncoderConfig | None = None):
         super().__init__()
         self.config = config or EncoderConfig()
-        self.checkpoint_stages = checkpoint_stages
         # The constant 1 in front of the attributes gives bare coordinates something to start from.
         self.lift = nn.Conv1d(1 + self.config.attributes, self.config.channels, 1, bias=False)
         self.stages = nn.ModuleList(DensityStage(self.config) for _ in self.config.rates)
@@ -102,7 +97,7 @@ class DensityEncoder(nn.Module):
             picks = picks[:, : sample_count(level.size, rate)]
             samples = level.pick(picks, rate)
             hood = self._collapse(level, samples)
-            features = self._run(stage, features, level.local, picks, hood)
+            features = stage(features, level.local, picks, hood)
             level = replace(samples, counts=hood.counts)
             encoded.append(_stage(xyz, chosen, features, hood, level))
             picks = _first_rows(level)
@@ -125,13 +120,6 @@ class DensityEncoder(nn.Module):
         k = min(self.config.neighbors, level.size)
         padded = level.lengths is not None
         return collapse(level.search, samples.search, level.counts, k, padded=padded)
-
-    def _run(self, stage: nn.Module, *inputs: Any) -> Tensor:
-        if self.checkpoint_stages and torch.is_grad_enabled():
-            kept: Tensor = checkpoint(stage, *inputs, use_reentrant=False, preserve_rng_state=False)
-            return kept
-        features: Tensor = stage(*inputs)
-        return features
 
 
 def _at_least_float32(features: Tensor) -> torch.dtype:

@@ -16,11 +16,6 @@ ServiceError                  answered to the caller with its text
 ├── UnsupportedError          this server does not do that, or not at this address
 └── NotFoundError             what the request names is not on this server
 StartError                    the server cannot start; printed without a traceback
-├── DeviceUnavailableError
-├── AddressUnavailableError
-├── SecretsUnusableError
-├── ModelUnusableError
-└── MissingPackageError
 
 Any other exception is a bug: it is logged with its traceback, and the caller sees INTERNAL
 without its text.
@@ -146,50 +141,29 @@ class UnsupportedError(ServiceError):
 
 
 class StartError(Exception):
-    """The server cannot start with these settings on this machine."""
+    """The server cannot start with these settings on this machine; names the setting."""
 
 
-class DeviceUnavailableError(StartError):
-    """The device of the settings is not on this machine."""
-
-
-class AddressUnavailableError(StartError):
-    """An address of the settings cannot be bound."""
-
-
-class SecretsUnusableError(StartError):
-    """A file of certificates, keys or tokens cannot be used."""
-
-
-class ModelUnusableError(StartError):
-    """A model of the settings cannot be loaded."""
-
-
-class MissingPackageError(StartError):
-    """A setting needs a package that is not installed."""
-
-
-STATUS: dict[type[ServiceError], grpc.StatusCode] = {
+# Of a class without a row, that of the class it is derived from.
+STATUS: dict[type[BaseException], grpc.StatusCode] = {
     InvalidRequestError: grpc.StatusCode.INVALID_ARGUMENT,
     OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    CallerShareError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    TooManyCallsError: grpc.StatusCode.RESOURCE_EXHAUSTED,
     DeadlinePassedError: grpc.StatusCode.DEADLINE_EXCEEDED,
-    DeadlineTooCloseError: grpc.StatusCode.DEADLINE_EXCEEDED,
     DrainingError: grpc.StatusCode.UNAVAILABLE,
-    UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
-    PermissionDeniedError: grpc.StatusCode.PERMISSION_DENIED,
-    NotFoundError: grpc.StatusCode.NOT_FOUND,
-    UnsupportedError: grpc.StatusCode.UNIMPLEMENTED,
     EngineHungError: grpc.StatusCode.UNAVAILABLE,
     DeviceFailedError: grpc.StatusCode.UNAVAILABLE,
     TooLargeError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
+    PermissionDeniedError: grpc.StatusCode.PERMISSION_DENIED,
+    UnsupportedError: grpc.StatusCode.UNIMPLEMENTED,
+    NotFoundError: grpc.StatusCode.NOT_FOUND,
+    Exception: grpc.StatusCode.INTERNAL,
 }
 
 
 def code_of(error: Exception) -> grpc.StatusCode:
     """The status of an error on the wire; INTERNAL for a bug."""
-    return STATUS[type(error)] if isinstance(error, ServiceError) else grpc.StatusCode.INTERNAL
+    return next(STATUS[base] for base in type(error).__mro__ if base in STATUS)
 
 
 def status_of(error: Exception, request_id: str) -> status_pb2.Status:

@@ -38,7 +38,7 @@ def farthest_points(cloud: np.ndarray, m: int, start: int) -> tuple[np.ndarray, 
 
 @dataclass
 class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
-    """Samples; keeps what it received; fails, waits or answers nonsense when told to."""
+    """Samples; keeps what it received; fails, waits or answers nonsense on request."""
 
     failures: list[tuple[grpc.StatusCode, str, bytes]] = field(default_factory=list)
     requests: list[pb.SampleRequest] = field(default_factory=list)
@@ -55,7 +55,7 @@ class NumpyServer(sampling_pb2_grpc.SamplingServiceServicer):
     time_left_s: list[float] = field(default_factory=list)
 
     def fail(self, code: grpc.StatusCode, message: str = "no", details: bytes = b"") -> None:
-        """The next call ends like this; may be said several times."""
+        """The next call ends like this; several are queued."""
         self.failures.append((code, message, details))
 
     def Sample(self, request: pb.SampleRequest, context) -> pb.SampleResponse:  # noqa: N802

@@ -46,7 +46,7 @@ def test_attributes_become_columns_of_float32(attributes):
 
 
 @pytest.mark.parametrize(
-    ("attributes", "said"),
+    ("attributes", "message"),
     [
         ([np.ones((4, 1)), np.ones((2, 2))], r"as many values .* got \[1, 2\]"),
         ([np.ones((4, 1)), np.ones((3, 1))], "one row per point"),
@@ -54,8 +54,8 @@ def test_attributes_become_columns_of_float32(attributes):
         ([np.array(list("abcd")), np.array(list("ab"))], "must be numbers"),
     ],
 )
-def test_wrong_attributes_are_named(attributes, said):
-    with pytest.raises(farpoint.InvalidArgumentError, match=said) as caught:
+def test_wrong_attributes_are_named(attributes, message):
+    with pytest.raises(farpoint.InvalidArgumentError, match=message) as caught:
         EncodeRpc(CLOUDS, None, attributes)
     assert caught.value.field == "attributes"
 

@@ -104,7 +104,6 @@ def test_no_server_is_listening():
         pytest.raises(farpoint.UnavailableError) as raised,
     ):
         client.sample(CLOUD, 1)
-    assert isinstance(raised.value, ConnectionError)
     assert "no server answers at 127.0.0.1:1: `make serve`" in str(raised.value)
 
 
@@ -121,6 +120,7 @@ def test_builtin_kin():
     assert issubclass(farpoint.InvalidArgumentError, ValueError)
     assert issubclass(farpoint.CloudFileError, ValueError)
     assert issubclass(farpoint.DeadlineExceededError, TimeoutError)
+    assert issubclass(farpoint.UnavailableError, ConnectionError)
 
 
 def test_every_exception_survives_a_process_boundary():

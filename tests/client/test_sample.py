@@ -21,9 +21,10 @@ def test_one_cloud_gives_one_sample(client, cloud):
 
 
 def test_equal_clouds_give_a_list(client, cloud):
-    batch = np.stack([cloud, -cloud, cloud * 2])
-    samples = client.sample(batch, 10)
+    batch, values = np.stack([cloud, -cloud, cloud * 2]), np.arange(1500).reshape(3, 500)
+    samples = client.sample(batch, 10, attributes=values)
     assert [s.indices.tolist() for s in samples] == [furthest_points(c, 10).tolist() for c in batch]
+    assert np.array_equal(samples[1].attributes, values[1][samples[1].indices])
 
 
 def test_ragged_clouds_with_counts_and_starts_of_their_own(client):
@@ -33,11 +34,6 @@ def test_ragged_clouds_with_counts_and_starts_of_their_own(client):
     assert [int(s.indices[0]) for s in samples] == [0, 7, 100]
     for sample, scan in zip(samples, scans, strict=True):
         assert np.array_equal(sample.points, scan[sample.indices])
-
-
-def test_one_start_serves_all_clouds(client, cloud):
-    samples = client.sample([cloud, cloud[:100]], 3, start=99)
-    assert [int(s.indices[0]) for s in samples] == [99, 99]
 
 
 def test_a_tuple_is_a_batch_and_rows_are_a_cloud(client, cloud):
@@ -63,9 +59,10 @@ def test_map_coordinates_keep_their_precision(client, cloud):
     assert client.sample(cloud, 5).origin is None
 
 
-def test_each_cloud_has_its_own_origin(client, cloud):
+def test_each_cloud_has_its_own_origin_and_one_start_serves_all(client, cloud):
     far = [cloud + 1e6, cloud[:9] - 1e6]
-    samples = client.sample([np.float64(c) for c in far], 3)
+    samples = client.sample([np.float64(c) for c in far], 3, start=8)
+    assert [int(s.indices[0]) for s in samples] == [8, 8]
     assert [s.origin.tolist() for s in samples] == [c[0].astype(float).tolist() for c in far]
 
 
@@ -105,12 +102,6 @@ def test_attributes_of_a_batch(client, cloud):
         assert np.array_equal(listed[i].attributes, expected)
         assert np.array_equal(named[i].attributes["v"], expected)
         assert np.array_equal(inner[i].attributes["v"], expected)
-
-
-def test_attributes_of_equal_clouds_as_one_array(client, cloud):
-    values = np.arange(1000).reshape(2, 500)
-    samples = client.sample(np.stack([cloud, cloud]), 4, attributes=values)
-    assert np.array_equal(samples[1].attributes, values[1][samples[1].indices])
 
 
 def test_results_are_writable_and_independent(client, cloud):

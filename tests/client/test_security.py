@@ -99,8 +99,8 @@ def test_wrong_files_are_named(files, tmp_path):
             certificate=files.certificate, key=issue(tmp_path / "other").key
         ),
     }
-    for said, tls in wrong.items():
-        with pytest.raises(farpoint.InvalidArgumentError, match=said) as caught:
+    for message, tls in wrong.items():
+        with pytest.raises(farpoint.InvalidArgumentError, match=message) as caught:
             farpoint.Client(FAR, tls=tls)
         assert caught.value.field == "tls"
 

@@ -152,14 +152,14 @@ async def test_a_cancelled_call_that_still_writes_does_not_write_into_another(
     writing, go_on, written = (threading.Event() for _ in range(3))
     write = Region.write
 
-    def write_when_told(region, parts):
+    def write_later(region, parts):
         monkeypatch.setattr(Region, "write", write)
         writing.set()
         go_on.wait(60)
         write(region, parts)
         written.set()
 
-    monkeypatch.setattr(Region, "write", write_when_told)
+    monkeypatch.setattr(Region, "write", write_later)
     first = tensor_pb2.Tensor(data_type=tensor_pb2.DATA_TYPE_INT32, shape=[1], data=bytes(4))
     server.answer = sampling_pb2.SampleResponse(indices=first, distances=first, lengths=[1])
     async with farpoint.AsyncClient(server.target, shared_memory=taker.address) as client:
@@ -214,15 +214,15 @@ def test_other_errors_of_a_call_pass(memory):
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "said"),
+    ("answer", "error", "message"),
     [
         (b"\xff", farpoint.InternalError, "no SharedMemoryGrant"),
         (b"", farpoint.UnavailableError, "closed the connection"),
     ],
 )
-def test_an_answer_without_sense_is_an_error(taker, memory, answer, error, said):
+def test_an_answer_without_sense_is_an_error(taker, memory, answer, error, message):
     taker.answers.append(answer)
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         name_of(memory)
     assert taker.has_ended(b"region 0")
 

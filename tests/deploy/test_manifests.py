@@ -134,7 +134,7 @@ def test_every_family_is_on_the_dashboard_or_named_as_left_out():
     assert not asked & set(LEFT_OUT)
 
 
-def test_panels_lie_beside_one_another():
+def test_panels_do_not_overlap():
     panels = json.loads((DEPLOY / "grafana" / "farpoint.json").read_text())["panels"]
     places: set[tuple[int, int]] = set()
     for panel in panels:

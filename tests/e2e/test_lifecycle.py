@@ -27,7 +27,7 @@ CLOUD = RANDOM.normal(size=(1000, 3)).astype(np.float32)
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_answers_every_accepted_request_and_exits_with_0(start, number):
-    server = start("--batch-points", "10000", "--drain-grace-s", "2", batch_s=0.6)
+    server = start("--batch-points", "10000", "--drain-grace-s", "1", batch_s=0.3)
     expected = furthest_points(CLOUD, 40).tolist()
     with server.connected() as stub:
         calls = [stub.Sample.future(sample_request(CLOUD, 40)) for _ in range(50)]
@@ -41,7 +41,7 @@ def test_a_signal_answers_every_accepted_request_and_exits_with_0(start, number)
 
 
 def test_a_draining_server_says_so_and_takes_nothing_new(start):
-    server = start("--drain-grace-s", "0", *METRICS, batch_s=4)
+    server = start("--drain-grace-s", "0", *METRICS, batch_s=2)
     with grpc.insecure_channel(server.address) as channel:
         stub = sampling_pb2_grpc.SamplingServiceStub(channel)
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
@@ -186,11 +186,11 @@ def test_a_variable_that_is_no_setting_is_warned_of(start, monkeypatch):
 def test_a_server_whose_log_is_not_read_goes_on():
     command = [sys.executable, "-m", "farpoint_server", "--listen", "127.0.0.1:0"]
     command += ["--device", "cpu", "--log-format", "json"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, pipesize=4096) as process:
         lines = map(json.loads, iter(process.stderr.readline, ""))
         address = next(line["address"] for line in lines if line["event"] == "ready")
-        with farpoint.Client(address) as client:  # a pipe holds 64 KiB
-            for _ in range(1000):
+        with farpoint.Client(address) as client:  # each call is a line of some 300 bytes
+            for _ in range(200):
                 client.sample(CLOUD[:10], 1, timeout=60)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0

@@ -112,7 +112,7 @@ def test_get_memory_says_what_the_device_holds(admin):
 
 
 def test_a_trim_waits_for_the_work_but_a_forced_one_goes_ahead_of_the_queue(start):
-    server = start(*ADMIN, *HTTP, "--batch-points", "1000", "--cpu-threads", "1", batch_s=3)
+    server = start(*ADMIN, *HTTP, "--batch-points", "1000", "--cpu-threads", "1", batch_s=2)
     with farpoint.Client(server.address) as client, ThreadPoolExecutor(5) as callers:
         busy = [callers.submit(client.sample, CLOUD, 9) for _ in range(2)]
         # Both are accepted, and an engine is at one of them.
@@ -123,8 +123,8 @@ def test_a_trim_waits_for_the_work_but_a_forced_one_goes_ahead_of_the_queue(star
         client.trim_memory(force=True)
         assert sum(call.done() for call in busy) < 2
         client.trim_memory()
-        for call in busy:  # done on the server; a batch takes 3 s, the way back much less
-            call.result(timeout=2.5)
+        for call in busy:  # done on the server; a batch takes 2 s, the way back much less
+            call.result(timeout=1.5)
 
 
 def test_memory_that_runs_out_fails_its_request_alone(start):

@@ -72,7 +72,7 @@ def test_a_failure_is_one_sentence_and_status_1(
     assert "Traceback" not in done.stderr
 
 
-def test_it_stays_until_it_is_told_to_end_where_that_is_asked(tmp_path: Path) -> None:
+def test_with_stay_it_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     np.save(tmp_path / "good.npy", np.random.default_rng(0).random((9, 3)))
     # A shell's background ignores SIGINT, and a child inherits that.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

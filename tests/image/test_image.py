@@ -17,7 +17,7 @@ CLOUD = np.random.default_rng(5).normal(size=(2000, 3)).astype(np.float32)
 TOKEN = "4e6f7420612073656372657421204e6f7420612073656372657421"
 
 
-def test_it_runs_as_nobody_in_particular_who_may_do_nothing(container):
+def test_it_runs_without_root_without_capabilities_and_without_writing(container):
     assert container.run("id", "-u").strip() == "10001"
     status = container.run("cat", "/proc/1/status")
     assert re.findall(r"Cap(?:Prm|Eff|Bnd):\s+(\w+)", status) == ["0" * 16] * 3

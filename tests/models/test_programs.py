@@ -23,7 +23,7 @@ from farpoint_models.programs import (
     parse_manifest,
 )
 from farpoint_models.programs.__main__ import main
-from farpoint_models.programs.export import compare, export_program
+from farpoint_models.programs.export import export_program
 
 POINTS = TensorSpec("xyz", Role.POINTS, "float32", ("B", "N", 3))
 SCORES = TensorSpec("scores", Role.PER_POINT, "float32", ("B", "N", 4))
@@ -328,9 +328,9 @@ def test_the_command_writes_a_program_that_loads(tmp_path, capsys):
     path = tmp_path / "net.pt2"
     assert main([write_module(tmp_path), str(path), *RIGHT, "--limit", "N=4,99"]) == 0
     assert load_program(path).manifest.limits == {"N": (4, 99), "B": (1, None)}
-    said = capsys.readouterr().out
-    assert "12 parameters; N 4 to 99, B 1 to any" in said
-    assert f"farpoint-server --model net={path}" in said
+    printed = capsys.readouterr().out
+    assert "12 parameters; N 4 to 99, B 1 to any" in printed
+    assert f"farpoint-server --model net={path}" in printed
 
 
 @pytest.mark.parametrize(
@@ -346,11 +346,6 @@ def test_the_command_writes_a_program_that_loads(tmp_path, capsys):
 def test_the_command_says_in_a_line_what_is_wrong(tmp_path, capsys, arguments, reason):
     module = write_module(tmp_path)
     assert main([argument.format(module) for argument in arguments]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("farpoint export: ")
-    assert reason in said
-    assert len(said.splitlines()) == 1
-
-
-def test_what_was_exported_answers_as_the_module(segmenter):
-    assert compare(Segmenter().eval(), load_program(segmenter)) <= 1e-5
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("farpoint export: ")
+    assert reason in line

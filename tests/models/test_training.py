@@ -1,4 +1,4 @@
-"""Training: decided by its seed, resumable at any step, on clouds of any folder."""
+"""Training: decided by its seed, resumable at any step."""
 
 import json
 import re
@@ -15,7 +15,6 @@ from farpoint_training import __main__ as command
 from farpoint_training import report, scenes, sources
 from farpoint_training.probe import probe
 from farpoint_training.reconstruction import Rebuilt, Target, error
-from farpoint_training.sources import cloud_files, read_cloud
 from farpoint_training.trainer import Settings, Trainer
 
 TINY = EncoderConfig(rates=(0.25, 0.25), channels=8, hidden=8, neighbors=8, groups=2)
@@ -44,30 +43,10 @@ def trainer(steps: int = 4, seed: int = 0) -> Trainer:
     return Trainer(Settings(TINY, steps=steps, points=512, seed=seed))
 
 
-def weights(trained: Trainer) -> dict[str, torch.Tensor]:
-    return {name: tensor.clone() for name, tensor in trained.parts.state_dict().items()}
-
-
 def assert_equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
     assert a.keys() == b.keys()
     for name in a:
         assert torch.equal(a[name], b[name]), name
-
-
-def test_a_resumed_run_ends_where_an_uninterrupted_one_does(tmp_path: Path) -> None:
-    straight = trainer()
-    for _ in range(4):
-        straight.step()
-    first = trainer()
-    for _ in range(2):
-        first.step()
-    first.save(tmp_path / "state.safetensors")
-    second = trainer()
-    second.restore(tmp_path / "state.safetensors")
-    assert second.step_count == 2
-    for _ in range(2):
-        second.step()
-    assert_equal(weights(second), weights(straight))
 
 
 def test_a_run_with_other_settings_is_not_resumed(tmp_path: Path) -> None:
@@ -128,52 +107,13 @@ def test_an_interrupted_command_resumes(tmp_path: Path, monkeypatch: pytest.Monk
     [
         (["--resume"], "No such file"),
         (["--hidden", "7"], "hidden: expected a multiple of groups"),
-        (["--data", "{empty}"], "data: expected .bin"),
     ],
 )
 def test_the_command_says_what_is_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str
 ) -> None:
-    flags = [flag.format(empty=tmp_path) for flag in flags]
     assert command.main(["--out", str(tmp_path / "out"), *FLAGS, *flags]) == 2
     assert message in capsys.readouterr().err
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """The same cloud in every format, far from the origin, one row of it not finite."""
-    cloud = np.random.default_rng(0).normal(size=(50, 3)) + np.array([5e5, 5e6, 100])
-    cloud[7] = np.nan
-    np.save(tmp_path / "a.npy", cloud)
-    np.savez(tmp_path / "b.npz", other=np.zeros(1), points=cloud)
-    np.savetxt(tmp_path / "c.xyz", cloud)
-    np.savetxt(tmp_path / "d.txt", np.column_stack([cloud, cloud]))
-    return tmp_path
-
-
-def test_clouds_of_a_folder(folder: Path) -> None:
-    files = cloud_files(folder)
-    assert [file.suffix for file in files] == [".npy", ".npz", ".xyz", ".txt"]
-    expected = read_cloud(files[0])
-    assert expected.shape == (49, 3)
-    assert np.abs(expected).max() < 10
-    for file in files[1:]:
-        np.testing.assert_allclose(read_cloud(file), expected, atol=1e-6)
-    assert sources.folder(folder)(64, np.random.default_rng(0)).shape == (64, 3)
-
-
-def test_a_kitti_scan_is_read(tmp_path: Path) -> None:
-    scan = scenes.lidar_scan(beams=8, columns=32)
-    scan.tofile(tmp_path / "scan.bin")
-    np.testing.assert_allclose(
-        read_cloud(tmp_path / "scan.bin"), scan[:, :3] - scan[0, :3], atol=1e-5
-    )
-
-
-def test_a_file_without_points_is_named(tmp_path: Path) -> None:
-    np.save(tmp_path / "flat.npy", np.zeros(9))
-    with pytest.raises(ValueError, match=r"flat.npy: expected numbers of shape"):
-        read_cloud(tmp_path / "flat.npy")
 
 
 def example(counts: list[float]) -> Target:

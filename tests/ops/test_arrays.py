@@ -58,7 +58,7 @@ def test_what_is_beyond_float32_is_not_finite() -> None:
 
 
 @pytest.mark.parametrize(
-    ("points", "m", "error", "said"),
+    ("points", "m", "error", "message"),
     [
         (CLOUD[:, :2], 1, ValueError, r"shape \(N, 3\), got \[300, 2\]"),
         (CLOUD.astype(complex), 1, ValueError, "got complex128"),
@@ -68,8 +68,8 @@ def test_what_is_beyond_float32_is_not_finite() -> None:
     ],
     ids=["shape", "dtype", "too many", "none", "empty"],
 )
-def test_arguments_that_do_not_fit(points, m, error, said) -> None:
-    with pytest.raises(error, match=said):
+def test_arguments_that_do_not_fit(points, m, error, message) -> None:
+    with pytest.raises(error, match=message):
         sample_array(points, m)
 
 

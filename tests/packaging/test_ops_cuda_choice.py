@@ -56,7 +56,7 @@ def test_cuda_kernels_are_built(
     assert choose(compilers, cuda) == (NVCC if built else None)
 
 
-def test_what_is_left_out_is_said(
+def test_a_build_without_cuda_kernels_names_the_reason(
     compilers: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(compilers, "find_nvcc", lambda: NVCC)

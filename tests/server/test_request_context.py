@@ -7,7 +7,7 @@ import pytest
 from farpoint_server import request_context
 
 
-async def test_what_interceptors_said_belongs_to_the_call():
+async def test_fields_of_interceptors_belong_to_the_call():
     request_context.bind(caller="someone")
     fields = request_context.begin(lambda *_: None, method="Sample").fields
     request_context.bind(points=5)
@@ -16,7 +16,7 @@ async def test_what_interceptors_said_belongs_to_the_call():
 
 async def test_requests_of_a_stream_have_fields_of_their_own():
     ended = []
-    request_context.begin(lambda *told: ended.append(told), method="SampleStream")
+    request_context.begin(lambda *fields: ended.append(fields), method="SampleStream")
 
     async def request(index):
         request_context.fork(request_index=index)

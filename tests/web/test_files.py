@@ -85,14 +85,14 @@ def test_a_bad_file_is_one_sentence_and_the_page_goes_on(
     for name, content in _bad().items():
         (tmp_path / name).write_bytes(content)
         opened.drop(tmp_path / name)
-        said = opened.wait_for_message(without=before)
-        assert said.endswith("."), said
-        assert said.count(". ") == 0, said
-        assert "undefined" not in said
-        assert "Error" not in said
-        assert ("rows of 6" in said) == (name == "six.bin")
-        assert ("farpoint sample" in said) == (name in ("six.bin", "scan.e57"))
-        before = said
+        message = opened.wait_for_message(without=before)
+        assert message.endswith("."), message
+        assert message.count(". ") == 0, message
+        assert "undefined" not in message
+        assert "Error" not in message
+        assert ("rows of 6" in message) == (name == "six.bin")
+        assert ("farpoint sample" in message) == (name in ("six.bin", "scan.e57"))
+        before = message
     opened.drop(DATA / "lamppost.pcd")
     opened.wait_for_sample(200)
     assert opened.message() == ""

@@ -64,10 +64,10 @@ SERVER_TESTS = (
     # Clouds that PTX would be executed for minutes on.
     "-k",
     "not street_scan and not sensor_faster and not reader_who and not recorded_message "
-    "and not foxglove and not in_pieces and not in_flight and not batch_ends_by_itself "
-    "and not deadline_that_passed and not as_exact_as_unpacked "
+    "and not in_pieces and not in_flight and not batch_ends_by_itself "
+    "and not as_exact_as_unpacked "
     # A server that is slow on a CPU alone.
-    "and not hangs_in_encode and not draining_server "
+    "and not draining_server "
     # An index out of range inside a program is an assertion of the device, which is lost.
     "and not (wrong_request and points3)",
 )

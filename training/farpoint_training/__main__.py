@@ -1,9 +1,8 @@
 """Train an encoder without labels.
 
 A decoder rebuilds, from each sample's feature, the points that collapsed into it and how many they
-were. Clouds are procedural shapes and parts of ray-cast LiDAR scans, made on the fly, and parts of
-your own clouds with --data. Interrupt it whenever you like: --resume goes on as if nothing had
-happened.
+were. Clouds are procedural shapes and parts of ray-cast LiDAR scans, made on the fly. Interrupt it
+whenever you like: --resume goes on as if nothing had happened.
 
 Writes OUT/encoder.safetensors, OUT/report.json and OUT/state.safetensors.
 """
@@ -30,7 +29,6 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for what is written")
     parser.add_argument("--resume", action="store_true", help="continue from OUT/state.safetensors")
-    parser.add_argument("--data", type=Path, help="folder of .npy, .npz, .bin, .xyz, .txt clouds")
     parser.add_argument("--steps", type=int, default=Settings.steps)
     parser.add_argument("--points", type=int, default=Settings.points, help="points in a step")
     parser.add_argument("--seed", type=int, default=Settings.seed)
@@ -46,7 +44,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
     encoder = EncoderConfig(
         tuple(args.rates), args.channels, args.hidden, args.neighbors, args.groups
     )
-    return Settings(encoder, args.steps, args.points, args.seed, args.learning_rate, args.data)
+    return Settings(encoder, args.steps, args.points, args.seed, args.learning_rate)
 
 
 def train(trainer: Trainer, state: Path, save_every: int) -> None:

@@ -24,7 +24,7 @@ from farpoint_training.reconstruction import (
     loss,
     target,
 )
-from farpoint_training.sources import Source, batch, folder, scans, shapes
+from farpoint_training.sources import Source, batch, scans, shapes
 
 # Scenes that training may see start here; those of the report elsewhere.
 FIRST_SCENE = 1000
@@ -32,7 +32,7 @@ FIRST_SCENE = 1000
 
 @dataclass(frozen=True)
 class Settings:
-    """Together with the user's folder, all that a run depends on.
+    """All that a run depends on.
 
     Attributes:
         encoder: The model.
@@ -40,7 +40,6 @@ class Settings:
         points: Points in a step, over all its clouds.
         seed: Of weights and data.
         learning_rate: At the start; falls to zero along a cosine.
-        data: Folder of the user's clouds, a third source next to shapes and scans.
     """
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
@@ -48,15 +47,13 @@ class Settings:
     points: int = 4096
     seed: int = 0
     learning_rate: float = 2e-3
-    data: Path | None = None
 
     def sources(self) -> list[Source]:
-        own = [folder(self.data)] if self.data is not None else []
-        return [shapes(), scans(FIRST_SCENE + 100 * self.seed), *own]
+        return [shapes(), scans(FIRST_SCENE + 100 * self.seed)]
 
     def describe(self) -> dict[str, object]:
         """As JSON can hold it."""
-        return asdict(self) | {"data": None if self.data is None else str(self.data)}
+        return asdict(self)
 
 
 CLIP = 1.0

@@ -13,7 +13,7 @@ from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.monitor import MemoryMonitor
-from farpoint_server.engine.thread import background_threads
+from farpoint_server.engine.thread import background_threads, can_lower_priority
 from farpoint_server.memory import environment
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import manager_of
@@ -63,7 +63,7 @@ class Compute:
         of_devices = list({engine.device: engine for engine in self.engines}.values())
         self.monitor = MemoryMonitor(
             of_devices,
-            lambda: self.batcher.waiting_requests,
+            self.waiting_requests,
             lambda healthy: health.report("memory", healthy=healthy),
             structlog.get_logger("farpoint.memory").error,
         )
@@ -95,8 +95,13 @@ class Compute:
         for engine in self.engines:
             await engine.start()
         await self.models.load_all(models)
-        self.batcher.start()
+        for batcher in self.batchers:
+            batcher.start()
         self.monitor.start()
+
+    def waiting_requests(self) -> int:
+        """Requests that no engine has begun."""
+        return sum(batcher.waiting_requests for batcher in self.batchers)
 
     def busy_s(self) -> float:
         """Seconds that engines have been at batches, of the device where that is least."""
@@ -104,7 +109,9 @@ class Compute:
 
     async def lost(self) -> str:
         """Returns, with the reason, once only a new process can help."""
-        device = await first_done(self.monitor.lost(), self.batcher.died())
+        device = await first_done(
+            self.monitor.lost(), *(batcher.died() for batcher in self.batchers)
+        )
         if device is not None:
             return device
         self._health.report("scheduler", healthy=False)
@@ -113,7 +120,8 @@ class Compute:
     async def stop(self) -> None:
         """Takes no more work, and lets the engines' threads end after what they are at."""
         await self.monitor.stop()
-        await self.batcher.stop()
+        for batcher in self.batchers:
+            await batcher.stop()
         for engine in self.engines:
             engine.stop()
 
@@ -142,7 +150,7 @@ def _make_engines(settings: Settings, slot: ProcessSlot, allocator_settings: str
     for device in chosen:
         memory, background = managers[device], None
         if settings.long_work_ms > 0:
-            most = background_threads(threads)
+            most = background_threads(threads, lowered=can_lower_priority())
             background = Engine(device, most, memory, is_background=True, at_once=at_once)
         engines.append(
             Engine(device, threads, memory, None, background, cores=cores, at_once=at_once)

@@ -4,6 +4,8 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 
+from prometheus_client import CollectorRegistry, generate_latest
+
 from farpoint_server.config.limits import DEFAULT
 from farpoint_server.models.registry import Registry
 from farpoint_server.processes.slot import ProcessSlot
@@ -14,22 +16,20 @@ from farpoint_server.transport.peers import SERVICE, Peers, PeerServer
 
 
 class PeerProcesses:
-    """The other processes of this server; none where this one is alone."""
+    """The other processes of this server; none where this one is alone.
 
-    def __init__(self, slot: ProcessSlot) -> None:
-        self._slot = slot
+    Args:
+        slot: This process.
+        registry: Its metrics.
+    """
+
+    def __init__(self, slot: ProcessSlot, registry: CollectorRegistry) -> None:
+        self._slot, self._registry = slot, registry
         self._peers = Peers({index: slot.peer_address(index) for index in slot.others})
         self._server: PeerServer | None = None
-        self._exposition: Callable[[], bytes] = bytes
 
-    def register(
-        self,
-        servicers: Servicers,
-        models: Registry,
-        exposition: Callable[[], bytes],
-    ) -> None:
+    def register(self, servicers: Servicers, models: Registry) -> None:
         """Has the others be answered."""
-        self._exposition = exposition
         if self._slot.is_alone:
             return
         server = PeerServer(self._slot.peer_address(self._slot.index), CHANGING)
@@ -39,7 +39,7 @@ class PeerProcesses:
             return json.dumps(_sources(models)).encode() if server.joined.is_set() else b""
 
         async def metrics() -> bytes:
-            return await asyncio.to_thread(exposition)
+            return await asyncio.to_thread(generate_latest, self._registry)
 
         methods: Mapping[str, Callable[[], Awaitable[bytes]]] = {
             "GetState": state,
@@ -76,7 +76,7 @@ class PeerProcesses:
         """The metrics of every process, by its index; None where this one is alone."""
         if self._slot.is_alone:
             return None
-        own = await asyncio.to_thread(self._exposition)
+        own = await asyncio.to_thread(generate_latest, self._registry)
         texts = {self._slot.index: own, **await self._peers.ask(f"/{SERVICE}/GetMetrics")}
         return {index: text.decode() for index, text in texts.items()}
 

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 import structlog
+from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
 
 from farpoint_server.app.compute import Compute
 from farpoint_server.app.others import PeerProcesses
@@ -13,7 +14,8 @@ from farpoint_server.app.services import add_gauges, make_services
 from farpoint_server.app.transport import Transport
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DeviceFailedError
-from farpoint_server.observability.setup import Telemetry
+from farpoint_server.observability.http import health_routes, metrics_route
+from farpoint_server.observability.metrics import CallMetrics, Instruments
 from farpoint_server.processes.child import Link, on_end_signals
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.request_context import Fields
@@ -36,16 +38,19 @@ class App:
     def __init__(self, settings: Settings, slot: ProcessSlot = ProcessSlot()) -> None:  # noqa: B008
         self._settings = settings
         self._health = health = Health(health_names(settings))
-        self._others = PeerProcesses(slot)
-        self._telemetry = telemetry = Telemetry(settings, lambda: self.is_serving, self._others)
-        metrics = telemetry.instruments.batches_of
-        self._compute = compute = Compute(settings, health, metrics, slot)
-        self._transport = transport = Transport(settings, slot, telemetry, compute.busy_s)
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self._others = PeerProcesses(slot, registry)
+        instruments = Instruments(registry)
+        self._compute = compute = Compute(settings, health, instruments.batches_of, slot)
+        metrics = CallMetrics(instruments)
+        self._transport = transport = Transport(settings, slot, metrics, compute.busy_s)
         services = make_services(settings, compute, transport, health)
         admin_over_http = settings.admin_over_http
         services.add_to(transport.servers, self.calls, admin_over_http, self._others.wrap)
-        self._others.register(services, compute.models, telemetry.exposition)
-        add_gauges(telemetry, compute, transport, health)
+        self._others.register(services, compute.models)
+        add_gauges(registry, compute, transport, health)
 
     @property
     def calls(self) -> UnaryCalls:
@@ -66,9 +71,15 @@ class App:
         Returns:
             Addresses and devices, for the log.
         """
-        addresses = await self._transport.start(SERVICES, self._load, warm)
+        metrics = metrics_route(self._registry, self._others.metrics)
+        health = health_routes(self._serves)
+        addresses = await self._transport.start(SERVICES, metrics, health, self._load, warm)
         self._health.set_all(serving=True)
         return {**addresses, "device": ", ".join(map(str, self._compute.devices))}
+
+    async def _serves(self) -> bool:
+        """Whether this process is healthy, or another one, while the supervisor replaces this."""
+        return self.is_serving or await self._others.serve()
 
     async def _load(self) -> None:
         """Loads the models of the other processes, or those of the settings."""
@@ -102,7 +113,6 @@ class App:
         await self._transport.stop(grace_s)
         await self._others.stop()
         await self._compute.stop()
-        await self._telemetry.stop()
         (log.warning if unanswered else log.info)("stopped", unanswered=unanswered)
         return not unanswered
 

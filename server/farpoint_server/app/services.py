@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 import torch
+from prometheus_client import CollectorRegistry, Gauge
 
 from farpoint.v1 import sampling_pb2
 from farpoint_server import version
@@ -16,11 +17,9 @@ from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
 from farpoint_server.observability.metrics import GAUGES, MemoryCollector
-from farpoint_server.observability.setup import Telemetry
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.services.admin import AdminServicer
 from farpoint_server.services.model_statistics import ModelStatistics
-from farpoint_server.services.open_inference.infer_handler import InferHandler
 from farpoint_server.services.open_inference.repository import ModelRepository
 from farpoint_server.services.open_inference.servicer import OpenInferenceServicer
 from farpoint_server.services.pipeline import Pipeline
@@ -46,12 +45,11 @@ def make_services(
     repository = ModelRepository(
         compute.models, statistics, compute.devices, lambda: health.is_serving
     )
-    inference = InferHandler(pipeline, model_limits, repository)
     info = _info(limits, compute)
     streams = transport.in_flight, transport.outgoing, settings.idle_timeout_s
     return Servicers(
         SamplingServicer(pipeline, compute.models, model_limits, info, *streams),
-        OpenInferenceServicer(inference, *streams),
+        OpenInferenceServicer(pipeline, model_limits, repository, *streams),
         AdminServicer(compute.monitor, compute.models, compute.allocator_settings),
         health,
     )
@@ -76,23 +74,27 @@ def _info(limits: RequestLimits, compute: Compute) -> sampling_pb2.GetServerInfo
 
 
 def add_gauges(
-    telemetry: Telemetry, compute: Compute, transport: Transport, health: Health
+    registry: CollectorRegistry, compute: Compute, transport: Transport, health: Health
 ) -> None:
     """Adds the metrics that are read at each scrape: those of GAUGES and of memory."""
-    batcher, admission = compute.batcher, transport.admission
+    batchers, admission = compute.batchers, transport.admission
     for name, read in (
         ("serving", lambda: health.is_serving),
         ("calls", lambda: transport.in_flight.calls),
         ("points_in_flight", lambda: admission.points),
         ("bytes_in_flight", lambda: admission.bytes),
-        ("queue_requests", lambda: batcher.waiting_requests),
-        ("queue_points", lambda: batcher.waiting_points),
+        ("queue_requests", compute.waiting_requests),
+        ("queue_points", lambda: sum(batcher.waiting_points for batcher in batchers)),
         ("shared_memory_bytes", lambda: transport.shared_memory.regions.size),
     ):
-        telemetry.add_gauge(f"farpoint_{name}", GAUGES[name], read)
-    telemetry.add_device_gauge("farpoint_queue_seconds", GAUGES["queue_seconds"], _waits(compute))
+        Gauge(f"farpoint_{name}", GAUGES[name], registry=registry).set_function(read)
+    queues = Gauge(
+        "farpoint_queue_seconds", GAUGES["queue_seconds"], ("device",), registry=registry
+    )
+    for device, wait_s in _waits(compute).items():
+        queues.labels(device).set_function(wait_s)
     memories = [engine.memory for engine in compute.monitor.engines]
-    telemetry.add_collector(MemoryCollector(lambda: [memory.snapshot for memory in memories]))
+    registry.register(MemoryCollector(lambda: [memory.snapshot for memory in memories]))
 
 
 def _waits(compute: Compute) -> dict[str, Callable[[], float]]:

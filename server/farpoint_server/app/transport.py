@@ -1,14 +1,16 @@
 """How calls get in: the ports of gRPC and HTTP, shared memory, and the limits of all."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from google.protobuf.descriptor import ServiceDescriptor
 from starlette.applications import Starlette
+from starlette.routing import Route
 
 from farpoint_server.config.settings import Settings
 from farpoint_server.engine import devices
-from farpoint_server.observability.setup import Telemetry
+from farpoint_server.observability.metrics import CallMetrics
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.request_context import Fields
 from farpoint_server.scheduling.admission import Admission
@@ -22,6 +24,7 @@ from farpoint_server.transport.load_report import LoadReport
 from farpoint_server.transport.server import GrpcServers
 from farpoint_server.transport.shared_memory import SharedMemoryServer
 from farpoint_server.transport.tokens import TokenFile
+from farpoint_server.transport.tracing import Tracing, export_to
 
 
 class Transport:
@@ -41,10 +44,9 @@ class Transport:
         self,
         settings: Settings,
         slot: ProcessSlot,
-        telemetry: Telemetry,
+        metrics: CallMetrics,
         busy_s: Callable[[], float],
     ) -> None:
-        self._telemetry = telemetry
         retry_ms = settings.overload_retry_ms
         self.in_flight = InFlight()
         self.admission = Admission(
@@ -52,17 +54,19 @@ class Transport:
             *(retry_ms, settings.caller_share),
         )
         self.outgoing = Outgoing(
-            self.admission, settings.send_timeout_s, count_refusal=telemetry.calls.count_refusal
+            self.admission, settings.send_timeout_s, count_refusal=metrics.count_refusal
         )
         self.threads = ThreadPoolExecutor(2, "codec")
         self.shared_memory = SharedMemoryServer(settings)
         limits = CallLimits(settings.max_concurrent_rpcs, settings.max_caller_rpcs, retry_ms)
         cores = max(1, devices.available_cores() // slot.count)
         self._auth = Auth(TokenFile(settings.tokens_file)) if settings.tokens_file else None
+        endpoint = settings.otlp_endpoint
+        self._tracing = Tracing(export_to(endpoint)) if endpoint else None
         interceptor = RequestInterceptor(
-            *(self.in_flight, telemetry.calls, limits, self.outgoing, settings.idle_timeout_s),
+            *(self.in_flight, metrics, limits, self.outgoing, settings.idle_timeout_s),
             LoadReport(busy_s, cores) if settings.load_reports == "on" else None,
-            *(self._auth, telemetry.tracing),
+            *(self._auth, self._tracing),
         )
         self.servers = GrpcServers(settings, interceptor, is_first=slot.index == 0)
         bodies = BodyLimits(
@@ -77,6 +81,8 @@ class Transport:
     async def start(
         self,
         services: Sequence[ServiceDescriptor],
+        metrics: Route,
+        health: Sequence[Route],
         load: Callable[[], Awaitable[None]],
         warm: Callable[[], Awaitable[object]] | None,
     ) -> Fields:
@@ -84,6 +90,8 @@ class Transport:
 
         Args:
             services: That can be called over HTTP.
+            metrics: At the port of HTTP.
+            health: There and at the port of probes.
             load: Awaited when the ports of gRPC are known to be free.
             warm: Awaited after it, before any port is open; None to check the ports first.
 
@@ -99,8 +107,9 @@ class Transport:
         if self._auth is not None:
             self._auth.start()
         await self.servers.start()
-        await self.http.serve([*self._telemetry.routes, *rest.routes(self.http.exchange)], services)
-        await self._probe.start(Starlette(routes=self._telemetry.health_routes))
+        routes = [metrics, *health, *rest.routes(self.http.exchange)]
+        await self.http.serve(routes, services)
+        await self._probe.start(Starlette(routes=health))
         return {
             "address": next(iter(addresses.public), None),
             "addresses": addresses.public,
@@ -120,3 +129,5 @@ class Transport:
         await self._probe.stop()
         self.shared_memory.stop()
         self.threads.shutdown(wait=False)
+        if self._tracing:  # sends the traces that wait, which may take a second
+            await asyncio.to_thread(self._tracing.stop)

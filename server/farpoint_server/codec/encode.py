@@ -19,7 +19,7 @@ from farpoint_server.codec.tensors import (
     read_lengths,
 )
 from farpoint_server.codec.wire import Buffer, length_delimited, serialize_tensor
-from farpoint_server.engine.types import EncoderInput, Int64s, Outcome, StageOutput
+from farpoint_server.engine.types import Int64s, ModelInput, Outcome, StageOutput
 from farpoint_server.errors import InvalidRequestError
 
 ATTRIBUTE_TYPES = tuple(dtype.number for dtype in ATTRIBUTE_DTYPES)
@@ -81,7 +81,7 @@ def _parse_attributes(
     return parse_tensor(tensor, "attributes")
 
 
-def decode_encode_request(request: ParsedEncodeRequest) -> EncoderInput:
+def decode_encode_request(request: ParsedEncodeRequest) -> ModelInput:
     """The clouds in float32, float64 coordinates shifted as for Sample."""
     points, _ = to_float32(request.points, request.lengths)
     check_finite(points, request.lengths, expected="finite coordinates")
@@ -90,7 +90,7 @@ def decode_encode_request(request: ParsedEncodeRequest) -> EncoderInput:
         with np.errstate(over="ignore"):
             attributes = request.attributes.array().astype(np.float32, copy=False)
         check_values(attributes, "attributes")
-    return EncoderInput(points, attributes, request.lengths)
+    return ModelInput(request.lengths, {"points": points, "attributes": attributes})
 
 
 def serialize_encode_response(

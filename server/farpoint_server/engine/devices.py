@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 import farpoint_ops  # noqa: F401  registers the ops, whose kernels are asked for below
-from farpoint_server.errors import DeviceUnavailableError
+from farpoint_server.errors import StartError
 
 ALL = "auto:all"
 
@@ -17,7 +17,7 @@ def resolve(name: str) -> torch.device:
     """The device of the setting `device`: auto, cpu, cuda or cuda:N.
 
     Raises:
-        DeviceUnavailableError: this machine, torch or build of farpoint_ops has no such device.
+        StartError: this machine, torch or build of farpoint_ops has no such device.
     """
     if name == "auto":
         return torch.device("cuda:0" if _why_no_cuda(0) is None else "cpu")
@@ -27,7 +27,7 @@ def resolve(name: str) -> torch.device:
     index = device.index or 0
     reason = _why_no_cuda(index)
     if reason is not None:
-        raise DeviceUnavailableError(f"--device {name}: {reason}")
+        raise StartError(f"--device {name}: {reason}")
     return torch.device("cuda", index)
 
 
@@ -35,7 +35,7 @@ def resolve_all(names: Sequence[str]) -> list[torch.device]:
     """The devices of the setting `device`; auto:all is the CPU and every GPU.
 
     Raises:
-        DeviceUnavailableError: as `resolve`.
+        StartError: as `resolve`.
     """
     chosen = []
     for name in names:

@@ -23,9 +23,9 @@ from farpoint_server.engine.types import Answer, Batch, Clouds, Work
 from farpoint_server.errors import (
     RETRY_MS,
     DeviceFailedError,
-    DeviceUnavailableError,
     OverloadedError,
     ServiceError,
+    StartError,
     TooLargeError,
 )
 from farpoint_server.memory.gate import Gate
@@ -93,7 +93,7 @@ class Engine:
         """Runs a first batch, so that the first request does not pay for what is made lazily.
 
         Raises:
-            DeviceUnavailableError: the kernels hold no code for this GPU.
+            StartError: the kernels hold no code for this GPU.
         """
         _accept_read_only_arrays()
         one = np.ones(1, np.int64)
@@ -102,7 +102,7 @@ class Engine:
         except RuntimeError as error:
             if "no kernel image" not in str(error):
                 raise
-            raise DeviceUnavailableError(
+            raise StartError(
                 f"--device {self.device}: {describe_missing_code(self.device)}"
             ) from error
         if self.background is not None:

@@ -62,12 +62,12 @@ class SharedCores:
                 self._batches -= 1
 
 
-def background_threads(cpu_threads: int) -> int:
+def background_threads(cpu_threads: int, *, lowered: bool) -> int:
     """Threads of long work on a CPU that short work has `cpu_threads` of.
 
-    All of them where they can run behind short work; else half, so that cores are left for it.
+    All of them at a lowered priority; else half, so that cores are left for short work.
     """
-    return cpu_threads if can_lower_priority() else max(1, cpu_threads // 2)
+    return cpu_threads if lowered else max(1, cpu_threads // 2)
 
 
 # The way to the engine's thread and back, which is a task, a future, a queue, and two threads to

@@ -1,6 +1,6 @@
 """Types that the codec, the scheduler and the engines share: arrays of a request, work, batches."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -91,25 +91,31 @@ class Samples(NamedTuple):
 
     def join(self, second: "Samples", points: int) -> "Samples":
         """The answer to a request from those to its halves, of which the first has `points`."""
-        rows = np.concatenate([self.rows, second.rows + np.int32(points)])
-        pairs = zip(self[1:], second[1:], strict=True)
-        return Samples(rows, *(None if a is None else np.concatenate([a, b]) for a, b in pairs))
+        return concatenated([self, second._replace(rows=second.rows + np.int32(points))])
 
 
 @dataclass(frozen=True)
-class EncoderInput:
-    """The clouds of one request to an encoder, one after the other, checked."""
+class ModelInput:
+    """The clouds of one request to a model, one after the other, checked, in the model's types."""
 
-    points: Float32s
-    """Shape (P, 3), finite."""
-    attributes: Float32s
-    """Shape (P, A), as many as the model takes."""
     lengths: Int64s
     """Shape (B,): points of each cloud."""
+    rows: Mapping[str, npt.NDArray[Any]]
+    """By input, the coordinates too: shape (P, ...)."""
+    values: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    """By input: shape (B, ...), one for each cloud."""
+
+    def halves(self) -> "Iterator[ModelInput]":
+        """Two requests of about as many clouds."""
+        for rows, clouds in halves(self.lengths):
+            yield ModelInput(
+                self.lengths[clouds],
+                {name: array[rows] for name, array in self.rows.items()},
+                {name: array[clouds] for name, array in self.values.items()},
+            )
 
 
-@dataclass(frozen=True)
-class StageOutput:
+class StageOutput(NamedTuple):
     """One stage of an encoder for B clouds: the S points it keeps, one cloud after the other."""
 
     lengths: Int64s
@@ -124,29 +130,6 @@ class StageOutput:
     """Shape (S,)."""
 
 
-def concatenate(outputs: Sequence[StageOutput]) -> StageOutput:
-    """The same stage of several clouds as one."""
-    return StageOutput(
-        lengths=np.concatenate([output.lengths for output in outputs]),
-        indices=np.concatenate([output.indices for output in outputs]),
-        features=np.concatenate([output.features for output in outputs]),
-        counts=np.concatenate([output.counts for output in outputs]),
-        mean_distances=np.concatenate([output.mean_distances for output in outputs]),
-    )
-
-
-@dataclass(frozen=True)
-class ProgramInput:
-    """The clouds of one request to a program, checked. Arrays have the program's types."""
-
-    lengths: Int64s
-    """Shape (B,): points of each cloud."""
-    rows: Mapping[str, npt.NDArray[Any]]
-    """By input, the coordinates too: shape (P, ...), one cloud after the other."""
-    values: Mapping[str, npt.NDArray[Any]]
-    """By input: shape (B, ...), one for each cloud."""
-
-
 class ProgramOutput(NamedTuple):
     """One output of a program for the clouds of one request."""
 
@@ -154,6 +137,16 @@ class ProgramOutput(NamedTuple):
     """Shape (R, ...): rows of all clouds; or (B, ...)."""
     lengths: Int64s | None
     """Shape (B,): rows of each cloud; None where each cloud has one value."""
+
+
+Part = TypeVar("Part", bound=tuple[Any, ...])
+
+
+def concatenated(parts: Sequence[Part]) -> Part:
+    """Named tuples of arrays, or of None, as one: each field end to end."""
+    make: Callable[..., Part] = type(parts[0])
+    columns = zip(*parts, strict=True)
+    return make(*(None if column[0] is None else np.concatenate(column) for column in columns))
 
 
 class Batch(SliceableBatch, Protocol[Answer]):

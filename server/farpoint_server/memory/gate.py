@@ -1,7 +1,6 @@
 """Readers-writer lock: batches are readers, trims are writers."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -68,28 +67,15 @@ class Gate:
         return empty
 
     @contextmanager
-    def try_exclusive(self) -> Iterator[bool]:
-        """A trim that does not wait; yields whether it may go ahead."""
-        with self._changed:
-            entered = not self.readers and not self._writing
-            self._writing = self._writing or entered
-        try:
-            yield entered
-        finally:
-            if entered:
-                self._end_writing()
+    def exclusive(self, timeout_s: float = 0) -> Iterator[bool]:
+        """A trim that lets no new batch in while it waits for those inside; by default it gives up.
 
-    @contextmanager
-    def exclusive(self, timeout_s: float) -> Iterator[bool]:
-        """A trim that lets no new batch in while it waits for those inside.
-
-        Must not be used by a thread that is itself reading. Yields whether all left in time.
+        Must not wait on a thread that is itself reading. Yields whether all left in time.
         """
-        deadline = time.monotonic() + timeout_s
         with self._changed:
             self._insisting += 1
             entered = self._changed.wait_for(
-                lambda: not self.readers and not self._writing, deadline - time.monotonic()
+                lambda: not self.readers and not self._writing, timeout_s
             )
             self._insisting -= 1
             self._writing = self._writing or entered
@@ -98,9 +84,6 @@ class Gate:
             yield entered
         finally:
             if entered:
-                self._end_writing()
-
-    def _end_writing(self) -> None:
-        with self._changed:
-            self._writing = False
-            self._changed.notify_all()
+                with self._changed:
+                    self._writing = False
+                    self._changed.notify_all()

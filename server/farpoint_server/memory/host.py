@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -114,18 +114,22 @@ class Heap:
 
     Args:
         malloc: That of this process by default.
+        anonymous: Resident bytes that no file backs.
     """
 
     name = "cpu"
 
-    def __init__(self, malloc: Malloc | None = None) -> None:
+    def __init__(
+        self, malloc: Malloc | None = None, anonymous: Callable[[], int] | None = None
+    ) -> None:
         self._malloc = malloc or detect()
+        self._anonymous = anonymous or anonymous_bytes
         self._rest = 0
         self._settle(used=0)
 
     def stats(self) -> Stats:
         use = self._malloc.use()
-        beyond = anonymous_bytes() - use.used - self._rest
+        beyond = self._anonymous() - use.used - self._rest
         releasable = min(use.free, max(0, beyond))
         return Stats(allocated=use.used, reserved=use.used + releasable, releasable=releasable)
 
@@ -154,7 +158,7 @@ class Heap:
 
         Blocks that were live a moment ago (`used`) and are no more count as releasable.
         """
-        left = anonymous_bytes()
+        left = self._anonymous()
         self._rest = left - max(used, self._malloc.use().used)
 
 

@@ -126,7 +126,7 @@ class Trimmer:
 
     def _trim_if_quiet(self, reason: Reason) -> TrimRecord | None:
         """Trims if no batch is inside the gate; else does nothing and returns None."""
-        with self._gate.try_exclusive() as entered:
+        with self._gate.exclusive() as entered:
             return self._trim(reason) if entered else None
 
     def _trim(self, reason: Reason) -> TrimRecord | None:

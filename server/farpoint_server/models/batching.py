@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
-from farpoint_server.engine.types import Int64s, ProgramInput, ProgramOutput
+from farpoint_server.engine.types import Int64s, ModelInput, ProgramOutput
 
 Array = npt.NDArray[Any]
 # Rows of one call. More do not make a forward pass faster, only larger.
@@ -27,7 +27,7 @@ class Cloud(NamedTuple):
     """By input: shape (...)."""
 
 
-def split(request: ProgramInput) -> list[Cloud]:
+def split(request: ModelInput) -> list[Cloud]:
     """The clouds of a request, not copied."""
     clouds, end = [], 0
     for index, length in enumerate(request.lengths.tolist()):
@@ -149,18 +149,19 @@ def _argument(manifest: Manifest, spec: TensorSpec, clouds: Sequence[Cloud]) -> 
         return np.moveaxis(joined, 0, spec.row_axis)
     if spec.cloud_axis is None:
         return np.moveaxis(arrays[0], 0, spec.row_axis)
-    return np.moveaxis(_padded(arrays, lengths), (0, 1), (spec.cloud_axis, spec.row_axis))
+    return np.moveaxis(padded(arrays, lengths), (0, 1), (spec.cloud_axis, spec.row_axis))
 
 
-def _padded(arrays: Sequence[Array], lengths: Int64s) -> Array:
+def padded(arrays: Sequence[Array], lengths: Int64s) -> Array:
+    """The rows of each cloud (N, ...) as one array (B, N, ...) with zeros behind the short ones."""
     if len(arrays) == 1:
         return arrays[0][None]
     if (lengths == lengths[0]).all():
         return np.stack(arrays)
-    padded = np.zeros((len(arrays), lengths.max(), *arrays[0].shape[1:]), arrays[0].dtype)
-    for target, array in zip(padded, arrays, strict=True):
+    filled = np.zeros((len(arrays), lengths.max(), *arrays[0].shape[1:]), arrays[0].dtype)
+    for target, array in zip(filled, arrays, strict=True):
         target[: len(array)] = array
-    return padded
+    return filled
 
 
 def _parts(

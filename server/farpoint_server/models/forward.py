@@ -9,15 +9,8 @@ import torch
 from farpoint_models import DensityEncoder
 from farpoint_server.engine.transfer.buffers import Array
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import (
-    EncoderInput,
-    Int64s,
-    SoloWork,
-    StageOutput,
-    concatenate,
-    halves,
-)
-from farpoint_server.models.batching import groups
+from farpoint_server.engine.types import ModelInput, SoloWork, StageOutput, concatenated
+from farpoint_server.models.batching import Cloud, groups, padded, split
 
 # Tensors of (samples, neighbors, hidden) that a stage holds at once, as seen on a CPU.
 NEIGHBORHOOD_TENSORS = 8
@@ -39,13 +32,13 @@ class EncodeWork(SoloWork[list[StageOutput]]):
     """
 
     encoders: Mapping[torch.device, DensityEncoder]
-    clouds: EncoderInput
+    clouds: ModelInput
     cost_key: str = "encode"
 
     @property
     def point_count(self) -> int:
         """Points of all clouds."""
-        return len(self.clouds.points)
+        return int(self.clouds.lengths.sum())
 
     @property
     def cost_ns(self) -> int:
@@ -76,18 +69,14 @@ class EncodeWork(SoloWork[list[StageOutput]]):
 
     def halve(self) -> "tuple[EncodeWork, EncodeWork] | None":
         """Two requests of about as many clouds; None for a single cloud."""
-        clouds = self.clouds
-        if len(clouds.lengths) == 1:
+        if len(self.clouds.lengths) == 1:
             return None
-        left, right = (
-            EncoderInput(clouds.points[rows], clouds.attributes[rows], clouds.lengths[part])
-            for rows, part in halves(clouds.lengths)
-        )
-        return replace(self, clouds=left), replace(self, clouds=right)
+        left, right = (replace(self, clouds=half) for half in self.clouds.halves())
+        return left, right
 
     def join(self, first: list[StageOutput], second: list[StageOutput]) -> list[StageOutput]:
         """The stages of a request from those of its halves."""
-        return [concatenate(pair) for pair in zip(first, second, strict=True)]
+        return [concatenated(pair) for pair in zip(first, second, strict=True)]
 
     def _bytes_of(self, rows: int) -> int:
         """Bytes of the first stage, the widest: all points, and the neighborhoods of samples."""
@@ -98,7 +87,7 @@ class EncodeWork(SoloWork[list[StageOutput]]):
 
 
 def run_encoder(
-    encoder: DensityEncoder, request: EncoderInput, pipeline: Pipeline | None = None
+    encoder: DensityEncoder, request: ModelInput, pipeline: Pipeline | None = None
 ) -> list[StageOutput]:
     """Every stage of the encoder for all clouds, in host memory.
 
@@ -107,26 +96,21 @@ def run_encoder(
         request: The clouds.
         pipeline: To the GPU that the encoder is on; None for a CPU.
     """
-    clouds: dict[int, list[StageOutput]] = {}
+    clouds, found = split(request), dict[int, Sequence[StageOutput]]()
     for group in groups(request.lengths):
-        outputs = _run(encoder, _padded(request, group), pipeline)
+        outputs = _run(encoder, _arguments([clouds[cloud] for cloud in group]), pipeline)
         stages = [_split(output) for output in outputs]
-        clouds.update(zip(group.tolist(), map(list, zip(*stages, strict=True)), strict=True))
-    in_order = [clouds[cloud] for cloud in range(len(clouds))]
-    return [concatenate(stages) for stages in zip(*in_order, strict=True)]
+        found.update(zip(group.tolist(), zip(*stages, strict=True), strict=True))
+    in_order = [found[cloud] for cloud in range(len(clouds))]
+    return [concatenated(stages) for stages in zip(*in_order, strict=True)]
 
 
-def _padded(clouds: EncoderInput, group: Int64s) -> list[Array]:
-    """Points, attributes and, where they differ, lengths of some of the clouds."""
-    lengths = clouds.lengths[group]
-    size, width = int(lengths.max()), clouds.attributes.shape[1]
-    points = np.zeros((len(group), size, 3), np.float32)
-    attributes = np.zeros((len(group), size, width), np.float32)
-    begins = (clouds.lengths.cumsum() - clouds.lengths)[group]
-    for i, (begin, length) in enumerate(zip(begins, lengths, strict=True)):
-        points[i, :length] = clouds.points[begin : begin + length]
-        attributes[i, :length] = clouds.attributes[begin : begin + length]
-    return [points, attributes, lengths] if (lengths < size).any() else [points, attributes]
+def _arguments(clouds: Sequence[Cloud]) -> list[Array]:
+    """Points, attributes and, where they differ, lengths of some clouds."""
+    lengths = np.array([cloud.length for cloud in clouds])
+    names = ("points", "attributes")
+    inputs = [padded([cloud.rows[name] for cloud in clouds], lengths) for name in names]
+    return inputs if (lengths == lengths[0]).all() else [*inputs, lengths]
 
 
 def _run(

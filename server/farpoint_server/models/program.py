@@ -11,7 +11,7 @@ import torch
 from farpoint_models.programs import Batching, Manifest
 from farpoint_models.programs.program import Flat
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import ProgramInput, ProgramOutput, halves
+from farpoint_server.engine.types import ModelInput, ProgramOutput, concatenated
 from farpoint_server.errors import InvalidRequestError, shortened
 from farpoint_server.memory.oom import is_out_of_memory, is_sticky
 from farpoint_server.models.batching import (
@@ -57,7 +57,7 @@ class ProgramWork:
     """
 
     program: LoadedProgram
-    request: ProgramInput
+    request: ModelInput
 
     @property
     def cost_key(self) -> str:
@@ -108,7 +108,7 @@ class ProgramBatch:
     def __init__(
         self,
         program: LoadedProgram,
-        requests: Sequence[ProgramInput],
+        requests: Sequence[ModelInput],
         cancelled: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         self.program = program
@@ -142,22 +142,14 @@ class ProgramBatch:
         (request,) = self.requests
         if not _is_cut(self.program, request):
             return None
-        first, second = (
-            ProgramInput(
-                request.lengths[clouds],
-                {name: array[rows] for name, array in request.rows.items()},
-                {name: array[clouds] for name, array in request.values.items()},
-            )
-            for rows, clouds in halves(request.lengths)
+        left, right = (
+            ProgramBatch(self.program, [half], self.cancelled) for half in request.halves()
         )
-        return (
-            ProgramBatch(self.program, [first], self.cancelled),
-            ProgramBatch(self.program, [second], self.cancelled),
-        )
+        return left, right
 
     def join(self, first: Outputs, second: Outputs) -> Outputs:
         """The outputs of a request from those of its halves."""
-        return {name: _joined(output, second[name]) for name, output in first.items()}
+        return {name: concatenated([part, second[name]]) for name, part in first.items()}
 
     def run(self, device: torch.device, pipeline: Pipeline | None) -> list[Outputs]:
         """The outputs of each request, by the program that is on the device.
@@ -177,7 +169,7 @@ class ProgramBatch:
         return answers
 
 
-def _is_cut(program: LoadedProgram, request: ProgramInput) -> bool:
+def _is_cut(program: LoadedProgram, request: ModelInput) -> bool:
     """Whether the clouds of a request may run apart from one another."""
     manifest = program.manifest
     is_whole = manifest.batching is Batching.ALONE and manifest.has_clouds
@@ -218,10 +210,3 @@ def _call(flat: Flat, inputs: Sequence[Array], pipeline: Pipeline | None) -> lis
         return arrays
     with torch.inference_mode():
         return [output.numpy() for output in kernel(*map(torch.from_numpy, inputs))]
-
-
-def _joined(first: ProgramOutput, second: ProgramOutput) -> ProgramOutput:
-    values = np.concatenate([first.values, second.values])
-    if first.lengths is None or second.lengths is None:
-        return ProgramOutput(values, None)
-    return ProgramOutput(values, np.concatenate([first.lengths, second.lengths]))

@@ -12,9 +12,9 @@ from farpoint_server.config.limits import DEFAULT
 from farpoint_server.engine.engine import Engine
 from farpoint_server.errors import (
     InvalidRequestError,
-    ModelUnusableError,
     NotFoundError,
     ServiceError,
+    StartError,
     quoted,
 )
 from farpoint_server.models.loading import LoadedEncoder, LoadedModel, load_model
@@ -101,7 +101,7 @@ class Registry:
         return model
 
     async def load_all(self, specifications: Sequence[str]) -> None:
-        """Loads what the settings name; raises ModelUnusableError."""
+        """Loads what the settings name; raises StartError."""
         for specification in specifications:
             name, _, path = specification.partition("=")
             try:
@@ -110,7 +110,7 @@ class Registry:
                 else:
                     await self.load(name, Path(path), is_tried=False)
             except ServiceError as error:
-                raise ModelUnusableError(f"model {specification}: {error}") from error
+                raise StartError(f"model {specification}: {error}") from error
 
     async def unload(self, name: str) -> None:
         """Unloads a model; requests that use it still hold it. Raises NotFoundError."""

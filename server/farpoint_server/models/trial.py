@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from farpoint_models.programs import Manifest, ProgramError, Role, load_program
-from farpoint_server.engine.types import ProgramInput
+from farpoint_server.engine.types import ModelInput
 from farpoint_server.models.program import LoadedProgram, ProgramBatch
 
 TIMEOUT_S = 120
@@ -75,7 +75,7 @@ def main(path: Path, timeout_s: int, *, runs: bool) -> None:
         print((str(error).strip().splitlines() or [type(error).__name__])[0], end="")
 
 
-def sample_request(manifest: Manifest) -> ProgramInput:
+def sample_request(manifest: Manifest) -> ModelInput:
     """A request that the manifest allows: one random cloud, and zeros for other inputs."""
     length = manifest.within("N", manifest.within("P", PROGRAM_POINTS))
     clouds = manifest.within("B", 1)
@@ -89,7 +89,7 @@ def sample_request(manifest: Manifest) -> ProgramInput:
             rows[spec.name] = np.zeros((clouds * length, *shape), spec.dtype)
         elif spec.role is Role.PER_CLOUD:
             values[spec.name] = np.zeros((clouds, *shape), spec.dtype)
-    return ProgramInput(np.full(clouds, length), rows, values)
+    return ModelInput(np.full(clouds, length), rows, values)
 
 
 def _data_bytes() -> int:

@@ -17,7 +17,7 @@ import structlog
 
 from farpoint_server.config.addresses import is_unix, split_host_port
 from farpoint_server.config.settings import Settings
-from farpoint_server.errors import AddressUnavailableError, StartError
+from farpoint_server.errors import StartError
 from farpoint_server.transport.sockets import reason_of
 
 CHECK_S = 5.0
@@ -35,7 +35,7 @@ class Ports:
         settings: The same with each port 0 replaced.
 
     Raises:
-        AddressUnavailableError: an address is in use, not ours, or not allowed.
+        StartError: an address is in use, not ours, or not allowed.
         StartError: this system does not share ports.
     """
 
@@ -115,7 +115,7 @@ class Ports:
         except OSError as error:
             self.close()
             why = f"{flag} {address}: cannot be bound: {reason_of(error)}"
-            raise AddressUnavailableError(why) from error
+            raise StartError(why) from error
         return f"{address.rpartition(':')[0]}:{port}"
 
 

@@ -108,9 +108,9 @@ class Replica:
         logging.configure(settings)
         from farpoint_server.app.server import App  # and torch, whose allocator is set up by now
 
-        self._app = App(settings)
-        log.info("ready", **await self._app.start())
-        self._lost = asyncio.ensure_future(self._app.lost())
+        self.app = App(settings)
+        log.info("ready", **await self.app.start())
+        self._lost = asyncio.ensure_future(self.app.lost())
 
     async def answers(
         self, method: MethodDescriptor, messages: AsyncIterator[bytes], ray: Any
@@ -118,7 +118,7 @@ class Replica:
         """The answers of a call; one that fails ends with an empty one, which has its status."""
         context = ReplicaContext(ray, messages)
         path = f"/{method.containing_service.full_name}/{method.name}"
-        call = self._app.calls.start(path, context, PROTOCOL)
+        call = self.app.calls.start(path, context, PROTOCOL)
         try:
             async for answer in context.answers(call):
                 context.settle()
@@ -138,7 +138,7 @@ class Replica:
         """Raises RuntimeError for a replica that is of no use; Ray then starts another one."""
         if self._lost.done():
             raise RuntimeError(self._lost.result())
-        if not self._app.is_serving:
+        if not self.app.is_serving:
             raise RuntimeError("an engine hangs, or memory keeps running out")
 
     async def __call__(self, _: object) -> str:

@@ -19,7 +19,7 @@ from farpoint_server.errors import (
     ServiceError,
     TooLargeError,
 )
-from farpoint_server.scheduling.batcher import Batcher, first_done
+from farpoint_server.scheduling.batcher import Batcher
 
 # Errors that move work to another device. Where none is left, the caller gets the first of these.
 MOVES = (OverloadedError, EngineHungError, DeviceFailedError, TooLargeError)
@@ -30,36 +30,13 @@ class Placement:
     """Several devices, each with queues of its own.
 
     Args:
-        batchers: Of one device each; of two that predict the same the first one gets the work.
+        batchers: Of one device each, started; of two that predict the same the first one gets the
+            work.
     """
 
     def __init__(self, batchers: Sequence[Batcher]) -> None:
         self._batchers = batchers
         self._failed: set[int] = set()
-
-    @property
-    def waiting_requests(self) -> int:
-        """Requests that no engine has begun."""
-        return sum(batcher.waiting_requests for batcher in self._batchers)
-
-    @property
-    def waiting_points(self) -> int:
-        """Points of the requests that no engine has begun."""
-        return sum(batcher.waiting_points for batcher in self._batchers)
-
-    def start(self) -> None:
-        """Begins to serve the queues."""
-        for batcher in self._batchers:
-            batcher.start()
-
-    async def stop(self) -> None:
-        """Ends the workers; what still waits is never answered."""
-        for batcher in self._batchers:
-            await batcher.stop()
-
-    async def died(self) -> None:
-        """Returns once a worker ended by a bug."""
-        await first_done(*(batcher.died() for batcher in self._batchers))
 
     async def run(self, work: Work[Answer], timeout_s: float | None) -> Outcome[Answer]:
         """Does work where it is predicted to end first, and where that fails, elsewhere.

@@ -16,7 +16,6 @@ from farpoint_server.codec.open_inference.exported import describe_tensor
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.codec.wire import read_message
 from farpoint_server.codec.wire_limits import limits_of
-from farpoint_server.errors import DrainingError
 from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.loading import LoadedModel
 from farpoint_server.models.program import LoadedProgram
@@ -66,8 +65,7 @@ class SamplingServicer:
     async def sample_stream(self, _: object, context: Context) -> None:
         """SampleStream."""
         stream = SampleStream(context, self.pipeline, self.outgoing, self.idle_s)
-        if not await stream.run(self.in_flight.draining):
-            raise DrainingError("the server is shutting down")
+        await stream.run(self.in_flight.draining)
 
     async def sample_large(self, _: object, context: Context) -> bytes:
         """SampleLarge."""

@@ -21,6 +21,7 @@ from farpoint_server.codec.sample_response import sample_response_chunks
 from farpoint_server.codec.wire import Buffer, length_delimited
 from farpoint_server.errors import (
     DeadlinePassedError,
+    DrainingError,
     InvalidRequestError,
     clear_tracebacks,
     status_of,
@@ -66,13 +67,12 @@ class OrderedStream(ABC):
         self._begun: asyncio.Queue[asyncio.Task[_Answer] | None] = asyncio.Queue()
         self._tasks: set[asyncio.Task[_Answer]] = set()
 
-    async def run(self, draining: asyncio.Event) -> bool:
-        """Answers until the sender ends (True), or until `draining` is set (False).
-
-        In either case what was begun is answered before.
+    async def run(self, draining: asyncio.Event) -> None:
+        """Answers until the sender ends, and what was begun in any case.
 
         Raises:
             DeadlinePassedError: nothing was sent for a long time.
+            DrainingError: `draining` is set.
         """
         # The client's library keeps what it sends for a retry until it sees this.
         await self._context.send_initial_metadata(())
@@ -88,7 +88,8 @@ class OrderedStream(ABC):
                 raise DeadlinePassedError(f"nothing arrived for {self._idle_s:g} s")
             if reader.done():
                 reader.result()
-            return not draining.is_set()
+            if draining.is_set():
+                raise DrainingError("the server is shutting down")
         finally:
             reader.cancel()
             watcher.cancel()

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -43,7 +44,7 @@ async def handle(pipeline: Pipeline, context: Context) -> bytes:
     points, size = upload_size(head, pipeline.limits, pipeline.admission.max_bytes)
     pipeline.admission.check_headroom()
     with pipeline.admission.reserve(0, 0) as reservation:
-        data = await _receive_points(context, points, size, pipeline.limits.clouds, reservation)
+        data = await receive_points(context, points, size, pipeline.limits.clouds, reservation)
         message = SampleMessage(head, data, head.ByteSize())
         request = parse_sample_request(message, pipeline.limits)
         del message, data
@@ -70,8 +71,13 @@ async def _receive_head(context: Context, limits: RequestLimits) -> sampling_pb2
     return message.request
 
 
-async def _receive_points(
-    context: Context, points: int, size: int, clouds: int, reservation: Reservation
+async def receive_points(
+    context: Context,
+    points: int,
+    size: int,
+    clouds: int,
+    reservation: Reservation,
+    clock: Callable[[], float] = time.monotonic,
 ) -> memoryview:
     """The data of so many points, `size` bytes, which `reservation` counts as they arrive.
 
@@ -81,8 +87,8 @@ async def _receive_points(
         OverloadedError: there is no room for what arrived.
     """
     data = np.empty(size, np.uint8)
-    filled, admitted, began = 0, 0, time.monotonic()
-    while (raw := await _receive(context, _patience_s(began, filled))) is not None:
+    filled, admitted, began = 0, 0, clock()
+    while (raw := await _receive(context, _patience_s(clock() - began, filled))) is not None:
         points_data = read_upload_data(raw, clouds)
         if points_data is None:
             raise InvalidRequestError("part", "points_data", "something else")
@@ -99,9 +105,9 @@ async def _receive_points(
     return data.data
 
 
-def _patience_s(began: float, filled: int) -> float:
-    """Seconds to wait for the next message of an upload that began and brought so many bytes."""
-    return min(SILENCE_S, SILENCE_S + filled / BYTES_PER_S - (time.monotonic() - began))
+def _patience_s(elapsed_s: float, filled: int) -> float:
+    """Seconds to wait for the next message of an upload that brought so many bytes meanwhile."""
+    return min(SILENCE_S, SILENCE_S + filled / BYTES_PER_S - elapsed_s)
 
 
 async def _receive(context: Context, patience_s: float = SILENCE_S) -> bytes | None:

@@ -9,7 +9,7 @@ import structlog
 
 from farpoint_server.config.addresses import is_unix, split_host_port
 from farpoint_server.config.settings import Settings
-from farpoint_server.errors import AddressUnavailableError
+from farpoint_server.errors import StartError
 from farpoint_server.transport.sockets import claim_unix, reason_of
 from farpoint_server.transport.tls import tls_files
 
@@ -45,7 +45,7 @@ class GrpcServers:
         is_first: Whether this is the first of several processes, or the only one.
 
     Raises:
-        SecretsUnusableError: a file of TLS cannot be used.
+        StartError: a file of TLS cannot be used.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class GrpcServers:
         """Binds every address of the settings.
 
         Raises:
-            AddressUnavailableError: one is in use, not ours, or not allowed.
+            StartError: one is in use, not ours, or not allowed.
         """
         named, admin = self._settings.listen, self._admin_listen
         public = [self._bind(self.public, "--listen", address) for address in named]
@@ -117,7 +117,7 @@ class GrpcServers:
                 port = server.add_secure_port(address, self.tls.make_credentials())
         except (OSError, RuntimeError) as error:
             why = reason_of(error) if isinstance(error, OSError) else _why_not(address)
-            raise AddressUnavailableError(f"{flag} {address}: cannot be bound: {why}") from error
+            raise StartError(f"{flag} {address}: cannot be bound: {why}") from error
         return f"{address.rpartition(':')[0]}:{port}"
 
 

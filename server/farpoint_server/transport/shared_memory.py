@@ -11,7 +11,6 @@ from farpoint.v1.shared_memory_pb2 import SharedMemoryGrant
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import (
-    AddressUnavailableError,
     InvalidRequestError,
     ServiceError,
     StartError,
@@ -134,7 +133,7 @@ def listen(path: str) -> socket.socket:
     """A listening socket; one that a killed server has left behind is replaced.
 
     Raises:
-        AddressUnavailableError: the path is in use or not allowed.
+        StartError: the path is in use or not allowed.
         StartError: this system has no such sockets.
     """
     if not hasattr(socket, "SOCK_SEQPACKET"):
@@ -146,7 +145,7 @@ def listen(path: str) -> socket.socket:
             listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
-        raise AddressUnavailableError(
+        raise StartError(
             f"--shared-memory-listen unix:{path}: cannot be bound: {reason_of(error)}"
         ) from error
     return listening

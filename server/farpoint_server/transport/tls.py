@@ -7,7 +7,7 @@ from typing import NamedTuple
 import grpc
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.errors import SecretsUnusableError
+from farpoint_server.errors import StartError
 from farpoint_server.transport.reloading import ReloadedFiles
 from farpoint_server.transport.sockets import reason_of
 
@@ -23,7 +23,7 @@ class TlsFiles:
     """Certificate, key and client authorities, as PEM files.
 
     Raises:
-        SecretsUnusableError: a file cannot be read, or certificate and key do not fit.
+        StartError: a file cannot be read, or certificate and key do not fit.
     """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
@@ -33,7 +33,7 @@ class TlsFiles:
         try:
             self._files = ReloadedFiles(paths, lambda: _load(certificate, key, client_ca))
         except (OSError, ValueError) as error:
-            raise SecretsUnusableError(str(error)) from error
+            raise StartError(str(error)) from error
 
     def make_credentials(self) -> grpc.ServerCredentials:
         """New credentials, for one port alone.
@@ -69,7 +69,7 @@ def tls_files(settings: Settings) -> TlsFiles | None:
     """Those of the settings; None where the settings ask for no TLS.
 
     Raises:
-        SecretsUnusableError: as `TlsFiles`.
+        StartError: as `TlsFiles`.
     """
     if settings.tls_certificate is None or settings.tls_key is None:
         return None

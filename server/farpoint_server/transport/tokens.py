@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from farpoint_server.errors import SecretsUnusableError
+from farpoint_server.errors import StartError
 from farpoint_server.transport.reloading import ReloadedFiles
 from farpoint_server.transport.sockets import reason_of
 
@@ -39,7 +39,7 @@ class TokenFile:
     that begin with # do not count.
 
     Raises:
-        SecretsUnusableError: the file cannot be read, or a line is wrong.
+        StartError: the file cannot be read, or a line is wrong.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,7 +48,7 @@ class TokenFile:
                 [path], lambda: parse_tokens(path.read_text()), REVOKE_AFTER_S, ()
             )
         except (OSError, ValueError) as error:
-            raise SecretsUnusableError(f"--tokens-file {path}: {reason_of(error)}") from error
+            raise StartError(f"--tokens-file {path}: {reason_of(error)}") from error
 
     def find(self, shown: str) -> Token | None:
         """The token that a caller shows, in a time that does not depend on which it is."""

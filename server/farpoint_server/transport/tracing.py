@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from farpoint_server import request_context, version
-from farpoint_server.errors import MissingPackageError
+from farpoint_server.errors import StartError
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -70,7 +70,7 @@ def export_to(endpoint: str) -> "TracerProvider":
     """A provider of spans that are sent to a collector which takes OTLP over gRPC.
 
     Raises:
-        MissingPackageError: OpenTelemetry is not installed.
+        StartError: OpenTelemetry is not installed.
     """
     try:
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
@@ -78,7 +78,7 @@ def export_to(endpoint: str) -> "TracerProvider":
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        raise MissingPackageError(
+        raise StartError(
             "--otlp-endpoint: OpenTelemetry is not installed; "
             "pip install 'farpoint-server[tracing]'"
         ) from error

@@ -81,9 +81,9 @@ def test_a_cloud_above_the_server_s_limit_is_sampled_in_parts(sample, server, tm
     words = ["-m", 30, "-o", output, "--indices", "--start", 1_500]
     result = sample(source, *words, "--json")
     assert result.exit_code == 0, result.output
-    said = json.loads(result.stdout)
+    report = json.loads(result.stdout)
     cloud = read_cloud(source)
-    assert (said["exact"], said["parts"]) == (False, -(-len(cloud) // 800))
+    assert (report["exact"], report["parts"]) == (False, -(-len(cloud) // 800))
     rows = rows_of(output)
     assert rows[0] == 1_500
     assert len(set(rows.tolist())) == 30
@@ -92,7 +92,7 @@ def test_a_cloud_above_the_server_s_limit_is_sampled_in_parts(sample, server, tm
     for row in rows:
         distance = np.linalg.norm(cloud.points.astype(float) - cloud.points[row], axis=1)
         nearest = np.minimum(nearest, distance)
-    assert nearest.max() <= said["covering_radius"] * (1 + 1e-5)
+    assert nearest.max() <= report["covering_radius"] * (1 + 1e-5)
     result = sample(source, *words)
     assert "covering radius at most" in result.stdout
     assert "exact for each part, not for the whole" in result.stdout
@@ -102,12 +102,12 @@ def test_more_parts_than_fit_are_reduced_on_the_way(sample, server, points_file,
     server.request_points = 60
     result = sample(points_file, "-m", 25, "-o", tmp_path / "b.npy", "--indices", "--json")
     assert result.exit_code == 0, result.output
-    said = json.loads(result.stdout)
+    report = json.loads(result.stdout)
     rows = rows_of(tmp_path / "b.npy")
     assert len(set(rows.tolist())) == 25
     assert rows[0] == 0
     nearest = np.linalg.norm(POINTS[:, None] - POINTS[rows], axis=2).min(axis=1)
-    assert nearest.max() <= said["covering_radius"] * (1 + 1e-5)
+    assert nearest.max() <= report["covering_radius"] * (1 + 1e-5)
     assert max(request.points.shape[0] for request in server.requests) <= 60
     result = sample(points_file, "-m", 31, "-o", tmp_path / "b.npy")
     assert "-m must be at most half of that, got 31" in result.stderr
@@ -125,7 +125,7 @@ def test_parts_skip_what_is_not_to_be_chosen(sample, server, tmp_path):
     assert ((rows_of(tmp_path / "b.npy") >= 400) & (rows_of(tmp_path / "b.npy") < 700)).all()
 
 
-def test_columns_and_arrays_are_said_on_the_command_line(sample, tmp_path):
+def test_columns_and_arrays_are_named_on_the_command_line(sample, tmp_path):
     rows = np.column_stack([POINTS, np.zeros(1000), np.arange(1000) % 64]).astype("<f4")
     rows.tofile(tmp_path / "a.bin")
     words = [tmp_path / "a.bin", "-m", 5, "-o", tmp_path / "b.ply"]

@@ -66,15 +66,6 @@ def test_rows_that_are_not_finite(sample, server, tmp_path):
     assert server.requests[0].nonfinite_policy == 2
 
 
-def test_the_others_are_done_when_one_of_many_fails(sample, tmp_path):
-    (tmp_path / "empty.csv").touch()
-    good = cloud_file("simple.las")
-    result = sample(tmp_path / "empty.csv", good, "-m", 2, "-o", tmp_path / "out")
-    assert result.exit_code == 1
-    assert result.stderr == f"farpoint: {tmp_path}/empty.csv: 0 points: no line holds numbers\n"
-    assert len(read_cloud(tmp_path / "out" / "simple.las")) == 2
-
-
 def test_failures_in_json_are_objects_like_the_rest(sample, tmp_path):
     (tmp_path / "empty.csv").touch()
     words = ["-m", 2, "-o", tmp_path / "out", "--json"]

@@ -12,7 +12,8 @@ from farpoint.v1 import sampling_pb2 as pb
 
 
 def test_the_server_on_either_side(server, farpoint):
-    for words in (["--server", server.target, "info"], ["info", "--server", server.target]):
+    named = ["--server", server.target]
+    for words in ([*named, "info"], ["info", *named], ["--server", "127.0.0.1:1", "info", *named]):
         result = farpoint(*words, server="127.0.0.1:1")
         assert result.exit_code == 0, result.output
 
@@ -24,11 +25,6 @@ def test_files_of_the_connection_on_either_side(farpoint, tmp_path, flag):
         result = farpoint(*words, server="127.0.0.1:1")
         assert result.exit_code == 2
         assert "absent.pem" in result.stderr or "belong together" in result.stderr
-
-
-def test_what_stands_behind_the_command_wins(server, farpoint):
-    result = farpoint("--server", "127.0.0.1:1", "info", "--server", server.target)
-    assert result.exit_code == 0
 
 
 def test_a_hint_where_no_server_listens(farpoint, tmp_path):

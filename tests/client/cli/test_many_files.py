@@ -165,9 +165,9 @@ def test_an_interrupt_ends_it_and_leaves_no_process_and_no_part(scans, server, t
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=30)
     assert process.returncode in (130, 1)
-    assert b"Traceback" not in said
+    assert b"Traceback" not in errors
     assert not list((tmp_path / "out").glob(".farpoint-*"))
     with pytest.raises(ProcessLookupError):
         probe_for(20, process.pid)

@@ -70,7 +70,7 @@ def test_colors(name, colored):
         assert colors.max() > 128
 
 
-def test_a_picture_beside_an_output_or_alone(sample, tmp_path):
+def test_a_picture_with_an_output_or_alone(sample, tmp_path):
     source, picture = cloud_file("lamppost.pcd"), tmp_path / "a.png"
     result = sample(source, "-m", 50, "-o", tmp_path / "a.ply", "--picture", picture)
     assert result.exit_code == 0, result.output

@@ -135,7 +135,7 @@ def test_a_missing_package_is_one_sentence(tmp_path, suffix, package):
         f"import farpoint\ntry: farpoint.io.read_cloud({str(path)!r})\n"
         "except farpoint.CloudFileError as error: print(error)"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     extra = "las" if suffix == ".las" else "io"
-    assert f"needs the package {package}: pip install 'farpoint[{extra}]'" in said.stdout
-    assert said.stdout.count("\n") == 1
+    assert f"needs the package {package}: pip install 'farpoint[{extra}]'" in done.stdout
+    assert done.stdout.count("\n") == 1

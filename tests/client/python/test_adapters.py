@@ -1,4 +1,4 @@
-"""Objects of other libraries as clouds: the real ones where they are installed, else stand-ins."""
+"""Objects of other libraries as clouds: laspy's own, and stand-ins for the others."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +27,24 @@ def pyg_data(**tensors: object) -> object:
         __getitem__=lambda _, key: tensors[key],
         to_dict=lambda _: dict(tensors),
         is_node_attr=lambda _, key: len(tensors[key]) == rows and key != "edge_index",
+    )
+
+
+def frame(values: np.ndarray, columns: list) -> object:
+    """A data frame of pandas."""
+
+    def columns_of(_: object, key: object) -> SimpleNamespace:
+        names = (
+            [columns.index(name) for name in key] if isinstance(key, list) else columns.index(key)
+        )
+        return SimpleNamespace(to_numpy=lambda: values[:, names])
+
+    return stand_in(
+        "pandas.core.frame",
+        "DataFrame",
+        columns=columns,
+        __getitem__=columns_of,
+        to_numpy=lambda _: values,
     )
 
 
@@ -108,14 +126,14 @@ def test_pytorch_geometric(check, cloud):
     check(pyg_data(pos=cloud, x=COLORS, y=np.array([3]), edge_index=edges), {"x": COLORS})
 
 
-def test_a_batch_of_pytorch_geometric_is_told_to_be_a_list(client, cloud):
+def test_a_batch_of_pytorch_geometric_is_refused_with_what_to_pass(client, cloud):
     batch = type(pyg_data(pos=cloud))
     batch.to_data_list = lambda _: []
     with pytest.raises(farpoint.InvalidArgumentError, match=r"pass batch\.to_data_list\(\)"):
         client.sample(batch(), 3)
 
 
-def test_objects_without_points_are_told_so(client):
+def test_objects_without_points_are_refused(client):
     with pytest.raises(farpoint.InvalidArgumentError, match="no positions"):
         client.sample(open3d_tensors(colors=COLORS), 3)
     with pytest.raises(farpoint.InvalidArgumentError, match="no pos"):
@@ -130,29 +148,13 @@ def test_laspy(check):
 
 
 def test_pandas(check, cloud):
-    pandas = pytest.importorskip("pandas", reason="optional: pandas is not installed")
-    check(pandas.DataFrame(cloud), {})
-    frame = pandas.DataFrame(cloud, columns=["X", "Y", "Z"])
-    check(frame, {})
-    frame.insert(0, "label", COLORS[:, 0])
-    check(frame, {"label": COLORS[:, 0]})
-
-
-def test_the_real_pytorch_geometric(client, check, cloud):
-    data = pytest.importorskip(
-        "torch_geometric.data", reason="optional: torch_geometric is not installed"
-    )
-    torch = pytest.importorskip("torch", reason="optional: torch is not installed")
-    pos, x = torch.from_numpy(cloud), torch.from_numpy(COLORS)
-    one = data.Data(pos=pos, x=x, y=torch.tensor([3]), edge_index=torch.zeros(2, 500, dtype=int))
-    check(one, {"x": COLORS})
-    with pytest.raises(farpoint.InvalidArgumentError, match=r"pass batch\.to_data_list\(\)"):
-        client.sample(data.Batch.from_data_list([one, one]), 3)
+    check(frame(cloud, [0, 1, 2]), {})
+    labelled = np.hstack([COLORS[:, :1], cloud])
+    check(frame(labelled, ["label", "X", "Y", "Z"]), {"label": COLORS[:, 0]})
 
 
 def test_trimesh(check, cloud):
-    trimesh = pytest.importorskip("trimesh", reason="optional: trimesh is not installed")
-    points = cloud.astype(np.float64)
-    check(trimesh.PointCloud(points), {}, points)
-    check(trimesh.PointCloud(points, colors=COLORS), {"colors": COLORS}, points)
-    check(trimesh.Trimesh(points, [[0, 1, 2]], process=False), {}, points)
+    kind = "trimesh.points", "PointCloud"
+    check(stand_in(*kind, vertices=cloud, colors=np.empty((0, 4))), {})
+    check(stand_in(*kind, vertices=cloud, colors=COLORS), {"colors": COLORS})
+    check(stand_in("trimesh.base", "Trimesh", vertices=cloud), {})

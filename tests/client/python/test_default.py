@@ -1,5 +1,7 @@
 """`farpoint.sample` and the environment variables that it heeds."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -23,11 +25,8 @@ def test_one_line_samples_by_the_server_of_the_environment(server, client, cloud
     assert [len(s) for s in farpoint.sample([cloud, cloud], [2, 3])] == [2, 3]
 
 
-def test_without_a_variable_it_is_the_default_server():
-    assert default_client().target == "127.0.0.1:50051"
-
-
 def test_the_connection_is_kept_until_the_environment_changes(monkeypatch):
+    assert default_client().target == "127.0.0.1:50051"
     monkeypatch.setenv("FARPOINT_SERVER", "host:1")
     first = default_client()
     assert default_client() is first
@@ -46,7 +45,7 @@ def test_a_token_and_its_file_go_with_the_call(server, cloud, monkeypatch, tmp_p
     assert server.metadata[-1]["authorization"] == "Bearer second"
 
 
-def test_a_missing_token_file_is_told_so(cloud, monkeypatch, tmp_path):
+def test_a_missing_token_file_is_named(cloud, monkeypatch, tmp_path):
     monkeypatch.setenv("FARPOINT_TOKEN_FILE", str(tmp_path / "missing"))
     with pytest.raises(farpoint.InvalidArgumentError, match=r"token file .*missing: No such file"):
         farpoint.sample(cloud, 1)
@@ -62,4 +61,5 @@ def test_a_missing_token_file_is_told_so(cloud, monkeypatch, tmp_path):
 )
 def test_tls_as_for_the_command_line(monkeypatch, name, value, tls):
     monkeypatch.setenv(f"FARPOINT_{name}", value)
-    assert default_client()._arguments.tls == tls
+    expected = farpoint.Client("127.0.0.1:50051", tls=tls)
+    assert pickle.dumps(default_client()) == pickle.dumps(expected)

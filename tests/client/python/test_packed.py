@@ -147,12 +147,12 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_contradicts_itself_is_said(case):
-    changes, said = WRONG[case]
+def test_what_contradicts_itself_is_an_error(case):
+    changes, error = WRONG[case]
     message = ros_message(columns_of(POINTS))
     for name, value in changes.items():
         setattr(message, name, value)
-    with pytest.raises(farpoint.InvalidArgumentError, match=said) as caught:
+    with pytest.raises(farpoint.InvalidArgumentError, match=error) as caught:
         PackedCloud.from_ros(message)
     assert caught.value.field.startswith("packed_cloud")
 
@@ -165,7 +165,7 @@ def test_a_foxglove_cloud_of_parts_of_points():
 
 
 @pytest.mark.parametrize(
-    ("message", "said"),
+    ("message", "error"),
     [
         (ros_message({"x": POINTS[:, 0].copy()}), "x, y and z once each, got x"),
         (ros_message(columns_of(POINTS > 0)), "the field x must be one number per point, got 1 of"),
@@ -178,8 +178,8 @@ def test_a_foxglove_cloud_of_parts_of_points():
         ),
     ],
 )
-def test_a_cloud_that_cannot_be_sampled_is_not_sent(client, server, message, said):
-    with pytest.raises(farpoint.InvalidArgumentError, match=said):
+def test_a_cloud_that_cannot_be_sampled_is_not_sent(client, server, message, error):
+    with pytest.raises(farpoint.InvalidArgumentError, match=error):
         client.sample(message, 1)
     assert not server.requests
 

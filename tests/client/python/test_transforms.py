@@ -133,7 +133,7 @@ def test_few_points_are_an_error_or_all_kept(server, cloud):
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         ({"color": np.ones((9, 3))}, r"got the keys \['color'\]"),
         ({"coord": np.ones((9, 3)), "offset": [3, 8]}, "up to 9, got"),
@@ -144,13 +144,13 @@ def test_few_points_are_an_error_or_all_kept(server, cloud):
     ],
     ids=["no coordinates", "offset", "no offset", "columns", "tuple", "edges"],
 )
-def test_data_that_do_not_fit_are_told_so(transform, data, said):
-    with pytest.raises(farpoint.InvalidArgumentError, match=said):
+def test_data_that_do_not_fit_are_refused(transform, data, message):
+    with pytest.raises(farpoint.InvalidArgumentError, match=message):
         transform(data)
 
 
 @pytest.mark.parametrize("arguments", [{"m": 0}, {"m": 3, "fewer": "pad"}])
-def test_arguments_that_do_not_fit_are_told_so(arguments):
+def test_arguments_that_do_not_fit_are_refused(arguments):
     with pytest.raises(farpoint.InvalidArgumentError):
         FarthestPointSample(**arguments)
 
@@ -161,7 +161,7 @@ def test_a_pickled_transform_samples_alike(transform, cloud):
     assert np.array_equal(twin(cloud), transform(cloud))
 
 
-def test_without_the_ops_it_is_said_what_to_install(cloud, monkeypatch):
+def test_without_the_ops_the_error_says_what_to_install(cloud, monkeypatch):
     for name in ("farpoint_ops", "farpoint_ops.arrays"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match="needs the package farpoint-ops"):

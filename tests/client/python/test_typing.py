@@ -132,9 +132,9 @@ def test_every_form_of_input_has_its_result(check):
 
 @pytest.mark.slow
 def test_wrong_points_and_keywords_are_refused(check):
-    status, said = check(WRONG)
+    status, output = check(WRONG)
     assert status == 1
-    assert "Found 5 errors" in said
+    assert "Found 5 errors" in output
 
 
 REPORT = """

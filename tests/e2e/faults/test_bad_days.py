@@ -254,7 +254,7 @@ def test_sigterm_under_load_answers_what_was_accepted(start):
 
 
 def test_a_hung_engine_is_reported_and_recovers(start):
-    server = start("--engine-timeout-s", "1", batch_s=6)
+    server = start("--engine-timeout-s", "1", batch_s=3)
     with server.connected() as stub, grpc.insecure_channel(server.address) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING

@@ -41,7 +41,9 @@ class SteadyServer:
 
 
 @asynccontextmanager
-async def caller_of(sample: Behavior, stream: Any = None) -> AsyncIterator[tuple[Caller, Tally]]:
+async def caller_of(
+    sample: Behavior, stream: Any = None, patience_s: float = 60
+) -> AsyncIterator[tuple[Caller, Tally]]:
     """A caller of a server with these handlers of Sample and SampleStream."""
     server, tally = grpc.aio.server(), Tally()
     handlers = {"Sample": grpc.unary_unary_rpc_method_handler(sample)}
@@ -52,7 +54,7 @@ async def caller_of(sample: Behavior, stream: Any = None) -> AsyncIterator[tuple
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=callers.OPTIONS) as channel:
-        yield Caller(0, channel, CASES, tally, SteadyServer()), tally
+        yield Caller(0, channel, CASES, tally, SteadyServer(), patience_s), tally
     await server.stop(None)
 
 
@@ -111,10 +113,9 @@ async def test_the_end_of_a_call_is_judged(behavior, outcome):
     ],
 )
 async def test_a_call_without_an_answer_is_lost_unless_the_server_says_that_it_was_late(
-    logged, outcome, monkeypatch
+    logged, outcome
 ):
-    monkeypatch.setattr(callers, "PATIENCE_S", 0.2)
-    async with caller_of(never_answer) as (caller, tally):
+    async with caller_of(never_answer, patience_s=0.2) as (caller, tally):
         await caller.call_small()
     assert not tally.counts
     server = SoakServer()

@@ -111,13 +111,6 @@ def test_strangers_and_plain_text_do_not_connect(secured):
         ask(http)
 
 
-def test_peers_that_never_shake_hands_keep_no_other_out(secured):
-    with secured.http(secured.files) as http:
-        for _ in range(300):
-            http.send(b"\x16\x03\x01")
-        assert ask(http).status == 200
-
-
 def test_a_new_certificate_is_used_without_a_restart(start, tmp_path):
     files, later = issue(tmp_path / "files"), issue(tmp_path / "later")
     server = start(*files.flags(), *HTTP)

@@ -133,6 +133,12 @@ def test_features_of_any_type_are_sampled_from_a_start(stock, client, dtype, one
     np.testing.assert_array_equal(points, np.array([c for _, c in expected]))
 
 
+def test_features_without_dimensions_of_their_own(stock):
+    labels = np.arange(300, dtype=np.int16)
+    result = stock.infer("fps", fps_inputs(CLOUD[0], features=labels))
+    np.testing.assert_array_equal(result.as_numpy("features"), result.as_numpy("indices"))
+
+
 @pytest.mark.parametrize(
     ("others", "text"),
     [

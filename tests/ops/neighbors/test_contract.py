@@ -12,8 +12,8 @@ from farpoint_ops import ball_query, count_points, knn, nearest_sample, referenc
 
 def queries_near(cloud: Tensor) -> Tensor:
     """Some of the points themselves, others near them, and one that is not finite."""
-    beside = cloud[-60:] * 1.001 + 0.01
-    return torch.cat([cloud[:60], beside, cloud[:1] + torch.inf])[None]
+    near = cloud[-60:] * 1.001 + 0.01
+    return torch.cat([cloud[:60], near, cloud[:1] + torch.inf])[None]
 
 
 @pytest.mark.parametrize("k", [1, 2, 9, 40])

@@ -1,4 +1,4 @@
-"""Coordinates in each type as float32, and what is said of rows that are not finite."""
+"""Coordinates in each type as float32, and errors of rows that are not finite."""
 
 import numpy as np
 import pytest

@@ -48,16 +48,16 @@ def parsed(made: pb.EncodeRequest, config=PLAIN, limits=LIMITS) -> encode.Parsed
 def test_attributes_of_any_float_type_come_with_the_points(dtype):
     made = request(attributes=COLORS.astype(dtype), lengths=[2, 4])
     work = encode.decode_encode_request(parsed(made, COLORED))
-    assert work.points.tolist() == CLOUD.tolist()
-    assert work.attributes.dtype == np.float32
-    assert work.attributes.tolist() == COLORS.tolist()
+    assert work.rows["points"].tolist() == CLOUD.tolist()
+    assert work.rows["attributes"].dtype == np.float32
+    assert work.rows["attributes"].tolist() == COLORS.tolist()
     assert work.lengths.tolist() == [2, 4]
 
 
 def test_map_coordinates_are_shifted_to_the_first_row_of_each_cloud():
     work = encode.decode_encode_request(parsed(request(CLOUD.astype("f8") + 5e6, lengths=[2, 4])))
     shifted = np.concatenate([CLOUD[:2] - CLOUD[0], CLOUD[2:] - CLOUD[2]])
-    assert work.points.tolist() == shifted.tolist()
+    assert work.rows["points"].tolist() == shifted.tolist()
 
 
 WRONG = {
@@ -141,22 +141,22 @@ def metadata(config: EncoderConfig) -> v2.ModelMetadataResponse:
 
 
 def test_an_encoder_says_what_it_takes_and_gives():
-    said = metadata(COLORED)
-    assert (said.name, list(said.versions)) == ("m", ["1"])
-    assert [(t.name, t.datatype, list(t.shape)) for t in said.inputs] == [
+    described = metadata(COLORED)
+    assert (described.name, list(described.versions)) == ("m", ["1"])
+    assert [(t.name, t.datatype, list(t.shape)) for t in described.inputs] == [
         ("points", "FP32", [-1, 3]),
         ("attributes", "FP32", [-1, 3]),
     ]
-    assert [(t.name, t.datatype, list(t.shape)) for t in said.outputs] == [
+    assert [(t.name, t.datatype, list(t.shape)) for t in described.outputs] == [
         ("indices_0", "INT32", [-1]),
         ("points_0", "FP32", [-1, 3]),
         ("features_0", "FP32", [-1, 2]),
         ("counts_0", "INT32", [-1]),
         ("mean_distances_0", "FP32", [-1]),
     ]
-    said = metadata(PLAIN)
-    assert [t.name for t in said.inputs] == ["points"]
-    assert [t.name for t in said.outputs][5:7] == ["indices_1", "points_1"]
+    described = metadata(PLAIN)
+    assert [t.name for t in described.inputs] == ["points"]
+    assert [t.name for t in described.outputs][5:7] == ["indices_1", "points_1"]
 
 
 def test_equal_clouds_with_attributes_are_parsed():
@@ -164,7 +164,7 @@ def test_equal_clouds_with_attributes_are_parsed():
     work = encoder.parse_encoder_request(whole(made), COLORED, LIMITS)
     assert work.lengths.tolist() == [3, 3]
     assert not work.return_points
-    assert encode.decode_encode_request(work).attributes.tolist() == COLORS.tolist()
+    assert encode.decode_encode_request(work).rows["attributes"].tolist() == COLORS.tolist()
 
 
 def test_attributes_of_another_shape_are_named():
@@ -204,6 +204,6 @@ def test_the_outputs_that_were_asked_for_come_raw_and_in_that_order(dtype):
     # One cloud has no dimension of clouds.
     made = infer(CLOUD, outputs=("counts_0",))
     work = encoder.parse_encoder_request(whole(made), ONE_STAGE, LIMITS)
-    outcome = Outcome([StageOutput(*(value[:1] for value in vars(EVEN).values()))], 0, 0)
+    outcome = Outcome([StageOutput(*(value[:1] for value in EVEN))], 0, 0)
     answer = encoder.serialize_encoder_response(made, "m", ONE_STAGE, work, 0.0, outcome)
     assert [list(o.shape) for o in answer.outputs] == [[1]]

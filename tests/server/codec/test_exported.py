@@ -15,7 +15,7 @@ from farpoint_server.codec.open_inference.exported import (
 )
 from farpoint_server.codec.open_inference.message import read_infer_message
 from farpoint_server.codec.tensors import RequestLimits
-from farpoint_server.engine.types import ProgramInput
+from farpoint_server.engine.types import ModelInput
 from farpoint_server.errors import InvalidRequestError
 
 LIMITS = RequestLimits(1 << 20, 10_000, 4)
@@ -40,7 +40,7 @@ def request(**changes: object) -> pb.ModelInferRequest:
     return made
 
 
-def decode(made: pb.ModelInferRequest, manifest: Manifest = SEGMENTER) -> ProgramInput:
+def decode(made: pb.ModelInferRequest, manifest: Manifest = SEGMENTER) -> ModelInput:
     message = read_infer_message(made.SerializeToString())
     return decode_exported_request(parse_exported_request(message, manifest, LIMITS), manifest)
 

@@ -91,11 +91,11 @@ def test_outputs_are_json_or_binary_as_is_asked(fields, in_binary):
     samples = Samples(np.array([1, 4, 9], np.int32), np.array([0.5, 2.5, 0], np.float32))
     response = fps.serialize_fps_response(read.request, 0.0, decoded, Outcome(samples, 0, 0))
     text, chunks = rest.write_rest_response(read.request, response)
-    said = json.loads(text)
-    assert (said["model_name"], said["model_version"]) == ("fps", "1")
+    answered = json.loads(text)
+    assert (answered["model_name"], answered["model_version"]) == ("fps", "1")
     rest_of = memoryview(b"".join(chunks))
     found = {}
-    for output in said["outputs"]:
+    for output in answered["outputs"]:
         dtype = {"INT32": "<i4", "FP32": "<f4"}[output["datatype"]]
         size = output.get("parameters", {}).get("binary_data_size")
         assert (output["name"] in in_binary) == (size is not None) == ("data" not in output)

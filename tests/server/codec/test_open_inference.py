@@ -190,23 +190,26 @@ def test_typed_contents_of_any_size_are_those_numbers(points, datatype, field, r
 
 
 def test_the_messages_are_in_a_pool_of_their_own():
-    """So that a package which brings the same protocol can be loaded beside them, as it is here
-    where NVIDIA's client is installed."""
+    """So that a package with the same protocol can be loaded too, as NVIDIA's client is here."""
     with pytest.raises(KeyError):
         descriptor_pool.Default().FindFileByName(pb.DESCRIPTOR.name)
     assert pb.DESCRIPTOR.pool is not descriptor_pool.Default()
 
 
 def test_a_model_says_what_it_takes_and_gives():
-    said = model_metadata("fps", fps.INPUTS, fps.OUTPUTS)
-    assert (said.name, list(said.versions), said.platform) == ("fps", ["1"], "farpoint")
-    assert [(t.name, t.datatype, list(t.shape)) for t in said.inputs] == [
+    described = model_metadata("fps", fps.INPUTS, fps.OUTPUTS)
+    assert (described.name, list(described.versions), described.platform) == (
+        "fps",
+        ["1"],
+        "farpoint",
+    )
+    assert [(t.name, t.datatype, list(t.shape)) for t in described.inputs] == [
         ("points", "FP32", [-1, 3]),
         ("sample_count", "INT64", [1]),
         ("features", "FP32", [-1, -1]),
         ("start", "INT64", [1]),
     ]
-    assert [(t.name, t.datatype, list(t.shape)) for t in said.outputs] == [
+    assert [(t.name, t.datatype, list(t.shape)) for t in described.outputs] == [
         ("indices", "INT32", [-1]),
         ("distances", "FP32", [-1]),
         ("points", "FP32", [-1, 3]),

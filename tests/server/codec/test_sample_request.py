@@ -53,7 +53,7 @@ def request(points: int | tensor_pb2.Tensor = 4, **fields) -> pb.SampleRequest:
 
 
 def cut(sent: pb.SampleRequest) -> SampleMessage:
-    """As it arrives if it is large: the points' data beside it."""
+    """As it arrives if it is large: the points' data apart."""
     size, data = sent.ByteSize(), sent.points.data
     rest = pb.SampleRequest()
     rest.CopyFrom(sent)

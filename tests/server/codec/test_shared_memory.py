@@ -79,7 +79,7 @@ def _mapped() -> int:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"sealed": False}, "expected a memfd with F_SEAL_SHRINK"),
         ({"size": 0}, "expected a memfd of at least one byte"),
@@ -87,8 +87,8 @@ def _mapped() -> int:
         ({"size": 0, "flags": getattr(os, "MFD_HUGETLB", 0)}, "of ordinary pages"),
     ],
 )
-def test_memory_that_could_end_the_server_is_not_taken(regions, made, options, said):
-    with pytest.raises(InvalidRequestError, match=said):
+def test_memory_that_could_end_the_server_is_not_taken(regions, made, options, message):
+    with pytest.raises(InvalidRequestError, match=message):
         regions.add(made(**{"size": SIZE, **options}))
     assert regions.size == _mapped() == 0
 

@@ -1,4 +1,4 @@
-"""Settings: where they come from, which source wins, and what a mistake is told."""
+"""Settings: where they come from, which source wins, and errors of wrong ones."""
 
 import pytest
 import torch
@@ -39,7 +39,7 @@ def test_devices_may_be_repeated_or_separated_by_commas():
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         (["--listen", "nowhere"], "expected HOST:PORT or unix:PATH, got 'nowhere'"),
         (["--listen", "a:70000"], "got 'a:70000'"),
@@ -67,11 +67,11 @@ def test_devices_may_be_repeated_or_separated_by_commas():
         (["--nonsense", "1"], "--nonsense"),
     ],
 )
-def test_a_wrong_flag_is_named_and_ends_the_program(capsys, flags, said):
+def test_a_wrong_flag_is_named_and_ends_the_program(capsys, flags, message):
     with pytest.raises(SystemExit) as caught:
         parse(flags)
     assert caught.value.code == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_administration_beyond_this_machine_needs_tokens_or_client_certificates():
@@ -91,7 +91,7 @@ def test_a_key_of_the_file_that_is_no_setting_is_an_error(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"listen: [a", "not YAML: while parsing"),
         (b"- 1\n", "expected keys and values, got a list"),
@@ -99,7 +99,7 @@ def test_a_key_of_the_file_that_is_no_setting_is_an_error(capsys, tmp_path):
         (None, "Is a directory"),
     ],
 )
-def test_a_file_that_is_no_mapping_is_one_line(monkeypatch, capsys, tmp_path, content, said):
+def test_a_file_that_is_no_mapping_is_one_line(monkeypatch, capsys, tmp_path, content, message):
     file = tmp_path / "farpoint.yaml"
     file.mkdir() if content is None else file.write_bytes(content)
     monkeypatch.setenv("FARPOINT_CONFIG", str(file))
@@ -108,7 +108,7 @@ def test_a_file_that_is_no_mapping_is_one_line(monkeypatch, capsys, tmp_path, co
     assert caught.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"farpoint-server: --config (or FARPOINT_CONFIG) {file}: ")
-    assert said in line
+    assert message in line
 
 
 def test_a_variable_that_is_no_setting_is_named_without_its_value():

@@ -23,11 +23,10 @@ from farpoint_server.engine.thread import NICENESS, EngineThread, background_thr
 from farpoint_server.engine.transfer.cuda import DeviceStream
 from farpoint_server.engine.transfer.pipeline import Pipeline
 from farpoint_server.engine.types import Clouds
-from farpoint_server.errors import DeviceUnavailableError, clear_tracebacks
+from farpoint_server.errors import StartError, clear_tracebacks
 from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import Manager, manager_of
 from farpoint_server.memory.policy import Options, Thresholds
-from farpoint_server.scheduling.batcher import Batcher
 
 CPU = torch.device("cpu")
 clouds = partial(clouds_of, np.random.default_rng(4))
@@ -98,14 +97,14 @@ def test_auto_all_is_the_cpu_and_every_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert [*map(str, devices.resolve_all(["auto:all"]))] == ["cpu", "cuda:0", "cuda:1"]
     assert [*map(str, devices.resolve_all(["cuda:1", "cpu"]))] == ["cuda:1", "cpu"]
-    with pytest.raises(DeviceUnavailableError, match="no more"):
+    with pytest.raises(StartError, match="no more"):
         devices.resolve_all(["cpu", "cuda:2"])
     monkeypatch.setattr(devices, "_why_no_cuda", lambda _: "no driver")
     assert [*map(str, devices.resolve_all(["auto:all"]))] == ["cpu"]
 
 
 def test_a_missing_device_is_an_error_with_the_reason():
-    with pytest.raises(DeviceUnavailableError, match="--device cuda:99: torch"):
+    with pytest.raises(StartError, match="--device cuda:99: torch"):
         devices.resolve("cuda:99")
 
 
@@ -193,14 +192,6 @@ def test_cancelling_a_request_reaches_its_slices_and_halves():
 SMALL, LARGE = clouds(100), clouds(9000)
 
 
-@pytest.fixture
-async def batcher(engine):
-    batcher = Batcher(engine, batch_points=10_000)
-    batcher.start()
-    yield batcher
-    await batcher.stop()
-
-
 class Runs:
     """Where each batch ran; what is put into `failures` is raised by the next ones."""
 
@@ -241,12 +232,12 @@ async def test_an_engine_never_does_two_things_at_a_time(engine, batcher):
 
 async def test_neither_a_trim_nor_work_on_the_event_loop_begins_while_the_other_lasts(engine, gate):
     seen = []
-    with gate.try_exclusive() as trims:
+    with gate.exclusive() as trims:
         assert trims
         assert engine.run_inline_if_idle(SampleWork(SMALL)) is None
 
     def try_to_trim() -> None:
-        with gate.try_exclusive() as trims:
+        with gate.exclusive() as trims:
             seen.append(trims)
 
     assert engine.run_inline_if_idle(WatchedWork(SMALL, try_to_trim)) is not None
@@ -288,13 +279,12 @@ async def test_long_work_runs_at_a_lower_priority_and_what_it_starts_too(pair):
     assert inherited == [lower]
 
 
-@pytest.mark.parametrize(("lowers", "threads", "expected"), [(True, 8, 8), (False, 8, 4)])
-def test_without_a_lower_priority_long_work_gets_half_of_the_cores(
-    monkeypatch, lowers, threads, expected
-):
-    monkeypatch.setattr("farpoint_server.engine.thread.can_lower_priority", lambda: lowers)
-    assert background_threads(threads) == expected
-    assert background_threads(1) == 1
+@pytest.mark.parametrize(
+    ("lowered", "threads", "expected"),
+    [(True, 8, 8), (False, 8, 4), (True, 1, 1), (False, 1, 1)],
+)
+def test_without_a_lower_priority_long_work_gets_half_of_the_cores(lowered, threads, expected):
+    assert background_threads(threads, lowered=lowered) == expected
 
 
 async def test_nothing_is_run_inline_in_the_background(pair):

@@ -36,7 +36,7 @@ class Trip:
         assert not self.device.races
         assert len(self.device.pinned_sizes) <= MOST_BUFFERS
         assert self.pipeline.in_flight <= DEPTH
-        with self.gate.try_exclusive() as entered:
+        with self.gate.exclusive() as entered:
             assert not (entered and self.device.pending), "a trim could run during a forward"
 
     def end(self) -> None:

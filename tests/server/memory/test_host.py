@@ -57,12 +57,13 @@ class ScriptedMalloc:
         if self.events:
             self.events.pop(0)()
 
+    def anonymous(self):
+        return 40 * MIB + self.live + self.cached
+
 
 @pytest.fixture
-def malloc(monkeypatch):
-    malloc = ScriptedMalloc()
-    monkeypatch.setattr(host, "anonymous_bytes", lambda: 40 * MIB + malloc.live + malloc.cached)
-    return malloc
+def malloc():
+    return ScriptedMalloc()
 
 
 def check_freed_memory():
@@ -87,7 +88,7 @@ def test_freed_memory_is_releasable_and_a_trim_gives_it_back():
 
 
 def test_memory_that_others_free_while_a_trim_runs_goes_with_it(malloc):
-    tended = Heap(malloc)
+    tended = Heap(malloc, malloc.anonymous)
     malloc.free(30 * MIB)
     malloc.events = [lambda: malloc.free(20 * MIB)]
     tended.trim()
@@ -95,7 +96,7 @@ def test_memory_that_others_free_while_a_trim_runs_goes_with_it(malloc):
 
 
 def test_memory_that_others_free_just_after_a_trim_is_seen_and_trimmed_later(malloc):
-    tended = Heap(malloc)
+    tended = Heap(malloc, malloc.anonymous)
     malloc.free(30 * MIB)
     before = tended.stats()
     malloc.events = [lambda: None, lambda: malloc.free(20 * MIB)]
@@ -241,7 +242,7 @@ def test_the_operator_wins_under_either_name(name):
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
+    ("environ", "message"),
     [
         ({NEW: "a:1", OLD: "b:1"}, f"set {NEW} alone, got {NEW} and {OLD}"),
         ({OLD: "max_split_size_mb:64"}, f"{OLD}: leave max_split_size_mb unset"),
@@ -249,8 +250,8 @@ def test_the_operator_wins_under_either_name(name):
         ({NEW: "backend:cudaMallocAsync"}, "leave backend native"),
     ],
 )
-def test_what_the_promise_cannot_stand_is_refused(environ, said):
-    with pytest.raises(environment.AllocatorOptionError, match=said):
+def test_what_the_promise_cannot_stand_is_refused(environ, message):
+    with pytest.raises(environment.AllocatorOptionError, match=message):
         environment.settle(environ, expandable=False)
 
 

@@ -27,9 +27,9 @@ def insist(gate: Gate, timeout_s: float) -> bool:
 
 def test_a_trim_gives_up_while_a_batch_is_inside():
     gate = Gate()
-    with gate.reading(), gate.try_exclusive() as entered:
+    with gate.reading(), gate.exclusive() as entered:
         assert not entered
-    with gate.try_exclusive() as entered, gate.try_exclusive() as again:
+    with gate.exclusive() as entered, gate.exclusive() as again:
         assert (entered, again) == (True, False)
 
 
@@ -41,7 +41,7 @@ def test_a_batch_waits_for_the_trim_that_runs():
             order.append("batch")
 
     with ThreadPoolExecutor(1) as threads:
-        with gate.try_exclusive():
+        with gate.exclusive():
             reader = threads.submit(read)
             assert not gate.enter()
             order.append("trim")
@@ -73,7 +73,7 @@ def test_batches_never_starve_under_trims_that_do_not_stop():
 
     def trim() -> None:
         while not stop.is_set():
-            with gate.try_exclusive() as entered:
+            with gate.exclusive() as entered:
                 if entered and gate.readers:
                     overlaps.append(gate.readers)
             stop.wait(0)
@@ -104,10 +104,10 @@ def test_a_batch_that_does_not_wait_counts_until_it_leaves(how):
     else:
         with gate.reading():
             leave = gate.hold_shared()
-    with gate.try_exclusive() as entered:
+    with gate.exclusive() as entered:
         assert not entered
     leave()
-    with gate.try_exclusive() as entered:
+    with gate.exclusive() as entered:
         assert entered
     assert gate.readers == 0
 
@@ -220,8 +220,8 @@ def test_a_batch_that_does_not_fit_with_that_of_the_other_lane_waits_for_it():
     with ThreadPoolExecutor(2) as threads:
         long = threads.submit(simulation.run, one("long", 700))
         assert inside.wait(30)
-        beside = threads.submit(simulation.run, one("beside", 100))
-        assert beside.result(30) == ["beside"]
+        small = threads.submit(simulation.run, one("small", 100))
+        assert small.result(30) == ["small"]
         short = threads.submit(simulation.run, one("short", 600))
         while not simulation.gate.waiting:
             time.sleep(0.001)

@@ -14,7 +14,7 @@ from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.thread import FEW_CORES_NS
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import EncoderInput, ProgramInput
+from farpoint_server.engine.types import ModelInput
 from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.memory.gate import Gate
 from farpoint_server.models.batching import CALL_ROWS, arguments, calls, groups, split
@@ -60,12 +60,12 @@ def program(manifest: Manifest, runs=None, name: str = "mine") -> LoadedProgram:
     return LoadedProgram(name, manifest, {CPU: runs or Runs()}, 0, 1.0)
 
 
-def request(*lengths: int) -> ProgramInput:
+def request(*lengths: int) -> ModelInput:
     points = np.random.default_rng(sum(lengths)).random((sum(lengths), 3), np.float32)
-    return ProgramInput(np.array(lengths), {"xyz": points}, {})
+    return ModelInput(np.array(lengths), {"xyz": points}, {})
 
 
-def check(requests: Sequence[ProgramInput], answers) -> None:
+def check(requests: Sequence[ModelInput], answers) -> None:
     """Every request got the sums of its own clouds, and its own rows."""
     for asked, answer in zip(requests, answers, strict=True):
         clouds = np.split(asked.rows["xyz"], np.cumsum(asked.lengths)[:-1])
@@ -194,13 +194,10 @@ def encoder() -> DensityEncoder:
     return DensityEncoder(config).eval()
 
 
-def clouds(*lengths: int) -> EncoderInput:
+def clouds(*lengths: int) -> ModelInput:
     total = sum(lengths)
-    return EncoderInput(
-        RANDOM.random((total, 3), np.float32),
-        RANDOM.random((total, 1), np.float32),
-        np.array(lengths),
-    )
+    points, attributes = (RANDOM.random((total, width), np.float32) for width in (3, 1))
+    return ModelInput(np.array(lengths), {"points": points, "attributes": attributes})
 
 
 def run(work: EncodeWork):
@@ -229,9 +226,8 @@ def test_clouds_come_back_in_the_order_of_the_request(encoder):
     whole = run_encoder(encoder, together)
     ends = together.lengths.cumsum()
     for cloud, (begin, end) in enumerate(zip(ends - together.lengths, ends, strict=True)):
-        alone = EncoderInput(
-            together.points[begin:end], together.attributes[begin:end], np.array([end - begin])
-        )
+        rows = {name: array[begin:end] for name, array in together.rows.items()}
+        alone = ModelInput(np.array([end - begin]), rows)
         for got, expected in zip(whole, run_encoder(encoder, alone), strict=True):
             stop = got.lengths.cumsum()[cloud]
             part = slice(stop - got.lengths[cloud], stop)
@@ -248,7 +244,7 @@ def test_a_device_is_given_the_same_and_answers_the_same(encoder):
         with gate.reading():
             on_device = run_encoder(encoder, request, pipeline)
         for got, expected in zip(on_device, run_encoder(encoder, request), strict=True):
-            for name, value in vars(expected).items():
+            for name, value in expected._asdict().items():
                 np.testing.assert_array_equal(getattr(got, name), value, err_msg=name)
     pipeline.wait(0)
     assert not device.races

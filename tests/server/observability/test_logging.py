@@ -147,7 +147,7 @@ def test_a_reader_who_is_gone_is_no_error():
     end, start = os.pipe()
     os.close(end)
     writer = LineWriter(start, text_of)
-    writer.write({"event": "nobody"})
+    writer.write({"event": "unread"})
     writer.close(5)
 
 

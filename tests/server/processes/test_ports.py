@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.errors import AddressUnavailableError, StartError
+from farpoint_server.errors import StartError
 from farpoint_server.processes.ports import Ports
 
 ANY = "127.0.0.1:0"
@@ -84,7 +84,7 @@ def test_a_port_in_use_is_refused_even_if_its_owner_would_share_it(shares):
     with socket.create_server(("127.0.0.1", 0), reuse_port=shares) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         said = f"--probe-listen {address}: cannot be bound: Address already in use"
-        with pytest.raises(AddressUnavailableError, match=said):
+        with pytest.raises(StartError, match=said):
             Ports(Settings(listen=[ANY], probe_listen=address))
 
 

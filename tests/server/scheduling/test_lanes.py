@@ -125,13 +125,13 @@ async def test_a_deadline_that_is_clearly_predicted_to_pass_is_refused_at_once(l
 
 
 async def test_callers_of_a_lane_that_hangs_get_an_error_and_the_other_lane_serves():
-    said: list[bool] = []
-    lanes = TwoLanes(Watchdog(0.02, said.append))
+    reports: list[bool] = []
+    lanes = TwoLanes(Watchdog(0.02, reports.append))
     with capture_logs() as logs:
         for task in await lanes.submit(LONG, LONG):
             with pytest.raises(EngineHungError):
                 await task
-    assert said == [False]
+    assert reports == [False]
     assert [line["event"] for line in logs] == ["engine hung"]
     assert lanes.long.running.cancelled.tolist() == [1]
     with pytest.raises(EngineHungError):
@@ -140,7 +140,7 @@ async def test_callers_of_a_lane_that_hangs_get_an_error_and_the_other_lane_serv
     assert await sizes_of(await lanes.submit(SHORT)) == [SHORT]
     with capture_logs() as logs:
         lanes.long.gate.set()
-        while said != [False, True]:
+        while reports != [False, True]:
             await asyncio.sleep(0.001)
     assert [line["event"] for line in logs] == ["engine recovered"]
     assert await sizes_of(await lanes.submit(LONG)) == [LONG]

@@ -16,7 +16,7 @@ from farpoint_server.engine.engine import Engine, check_any
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.transfer.cuda import DeviceStream
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import Clouds, EncoderInput
+from farpoint_server.engine.types import Clouds, ModelInput
 from farpoint_server.errors import (
     DeadlinePassedError,
     DeviceFailedError,
@@ -72,7 +72,12 @@ class Devices:
             )
         ]
         self.placement = Placement(self.batchers)
-        self.placement.start()
+        for batcher in self.batchers:
+            batcher.start()
+
+    async def stop(self) -> None:
+        for batcher in self.batchers:
+            await batcher.stop()
 
     async def submit(self, work, timeout_s: float | None = None) -> asyncio.Task:
         task = asyncio.create_task(self.placement.run(work, timeout_s))
@@ -98,7 +103,7 @@ def clock():
 async def devices(clock):
     devices = Devices(clock=clock)
     yield devices
-    await devices.placement.stop()
+    await devices.stop()
 
 
 async def test_one_cloud_goes_to_the_cpu_and_many_to_a_gpu(devices):
@@ -156,7 +161,7 @@ async def test_what_runs_and_waits_at_a_device_that_hangs_moves_to_others():
         await asyncio.sleep(0.001)
     await (await devices.submit(ONE))
     assert devices.given[0] == 2
-    await devices.placement.stop()
+    await devices.stop()
 
 
 async def test_a_batch_that_is_late_keeps_others_away_before_it_counts_as_hung(devices, clock):
@@ -202,12 +207,12 @@ async def test_a_deadline_holds_over_all_attempts():
         with pytest.raises(DeadlinePassedError):
             await task
     assert sum(devices.given) == 2
-    await devices.placement.stop()
+    await devices.stop()
 
 
 def test_an_encode_that_was_cancelled_is_not_cancelled_elsewhere():
     points = np.zeros((1, 3), np.float32)
-    work = EncodeWork({}, EncoderInput(points, points, np.ones(1, np.int64)))
+    work = EncodeWork({}, ModelInput(np.ones(1, np.int64), {"points": points}))
     work.cancel(0)
     assert (work.cancelled, work.retry_copy().cancelled) == ([True], [False])
 
@@ -218,8 +223,9 @@ async def test_real_engines_give_the_same_samples_on_whatever_device():
     gpu = Engine(torch.device("cpu"), 1, pipeline=Pipeline(device, lambda: lambda: None, "t"))
     engines = [Engine(torch.device("cpu"), 1), gpu]
     batchers = [Batcher(engine, 1 << 20) for engine in engines]
+    for batcher in batchers:
+        batcher.start()
     placement = Placement(batchers)
-    placement.start()
     points = np.random.default_rng(1).normal(size=(3000, 3)).astype(np.float32)
     one = np.ones(1, np.int64)
     work = SampleWork(Clouds(points, 3000 * one, 3000 * one, one - 1))
@@ -227,7 +233,8 @@ async def test_real_engines_give_the_same_samples_on_whatever_device():
     rows = [outcome.result.rows.tolist() for outcome in outcomes]
     assert rows == [rows[0]] * 4
     assert DeviceStream.COMPUTE.value in device.log
-    await placement.stop()
+    for batcher in batchers:
+        await batcher.stop()
     for engine in engines:
         engine.stop()
 

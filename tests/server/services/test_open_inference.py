@@ -59,19 +59,19 @@ def test_statistics_count_requests_clouds_and_batches():
         )
         one.statistics.noted.append(ended)
     one.statistics.fail("fps", time.monotonic_ns())
-    (said,) = one.describe_statistics("fps", "").model_stats
-    assert (said.inference_count, said.execution_count) == (6, 2)
-    stats = said.inference_stats
+    (counted,) = one.describe_statistics("fps", "").model_stats
+    assert (counted.inference_count, counted.execution_count) == (6, 2)
+    stats = counted.inference_stats
     assert (stats.success.count, stats.fail.count) == (3, 1)
     assert (stats.success.ns, stats.compute_input.ns, stats.compute_output.ns) == (27, 6, 9)
     assert (stats.queue.ns, stats.compute_infer.ns) == (1_500_000, 6_000_000)
     assert [
-        (b.batch_size, b.compute_infer.count, b.compute_infer.ns) for b in said.batch_stats
+        (b.batch_size, b.compute_infer.count, b.compute_infer.ns) for b in counted.batch_stats
     ] == [
         (1, 1, 2_000_000),
         (2, 1, 2_000_000),
     ]
-    assert abs(said.last_inference / 1e3 - time.time()) < 60
+    assert abs(counted.last_inference / 1e3 - time.time()) < 60
     one.statistics.forget("fps")
     assert one.describe_statistics("", "").model_stats[0].inference_count == 0
 

@@ -1,7 +1,7 @@
 """The steps of a sampling request: validated before it is admitted, converted where it is cheap."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,12 +10,10 @@ from tests.support.memory.fake_allocator import FakeAllocator
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint.v1 import tensor_pb2
-from farpoint_server.codec.coordinates import decode_sample_request
 from farpoint_server.codec.sample_request import SampleMessage, parse_sample_request
 from farpoint_server.codec.sample_response import serialize_sample_response
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.engine import Engine
-from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, OverloadedError, TooLargeError
 from farpoint_server.memory.gate import Gate
@@ -41,8 +39,8 @@ class FirstRows:
         return Outcome(Samples(rows, np.zeros(len(rows), np.float32)), 0, 0)
 
 
-def message(points: int, samples: int, **fields) -> SampleMessage:
-    data = np.zeros((points, 3), np.float32).tobytes()
+def message(points: int, samples: int, cloud: np.ndarray | None = None, **fields) -> SampleMessage:
+    data = (np.zeros((points, 3), np.float32) if cloud is None else cloud).tobytes()
     tensor = tensor_pb2.Tensor(data_type=1, shape=[points, 3], data=data)
     request = pb.SampleRequest(points=tensor, sample_counts=[samples], **fields)
     return SampleMessage(request, None, request.ByteSize())
@@ -63,53 +61,42 @@ async def test_a_wrong_request_is_invalid_also_where_there_is_no_room():
         await full.run(SampleCall(parse_sample_request(message(3, 2), LIMITS), lambda *_: []), None)
 
 
-async def test_a_sample_that_no_engine_can_hold_is_refused_before_it_is_decoded(monkeypatch):
+async def test_a_sample_that_no_engine_can_hold_is_refused_before_it_is_decoded():
     memory = Manager(FakeAllocator(1 << 20), Thresholds(), Gate(), bounded=True)
     engine = Engine(torch.device("cpu"), 1, memory)
-    monkeypatch.delattr("farpoint_server.services.pipeline.decode_sample_request")
-    call = SampleCall(parse_sample_request(message(LARGE, 5), LIMITS), lambda *_: [])
+    nan = np.full((LARGE, 3), np.nan, np.float32)
+    call = SampleCall(parse_sample_request(message(LARGE, 5, nan), LIMITS), lambda *_: [])
     with pytest.raises(TooLargeError):
         await pipeline(1 << 20, None, engine).run(call, None)
     engine.stop()
 
 
+class Threads(ThreadPoolExecutor):
+    """One thread; counts what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.count = 0
+
+    def submit(self, *arguments):
+        self.count += 1
+        return super().submit(*arguments)
+
+
 @pytest.mark.parametrize(
-    ("points", "samples", "elsewhere"),
-    [(9, 5, []), (LARGE, 5, ["decode"]), (LARGE, LARGE, ["decode", "serialize"])],
+    ("points", "samples", "fields", "elsewhere"),
+    [
+        (9, 5, {}, 0),
+        (LARGE, 5, {}, 1),  # to decode
+        (LARGE, LARGE, {}, 2),  # and to serialize
+        (9, 5, {"covering_radius": 1}, 0),
+        (INLINE_RADIUS_POINTS + 1, 5, {"covering_radius": 1}, 1),  # to compute its cost
+    ],
 )
-async def test_only_what_is_large_leaves_the_event_loop(points, samples, elsewhere, monkeypatch):
-    here, seen = threading.get_ident(), []
-
-    def serialize(*arguments):
-        if threading.get_ident() != here:
-            seen.append("serialize")
-        return serialize_sample_response(0.0, *arguments)
-
-    def decode(request):
-        if threading.get_ident() != here:
-            seen.append("decode")
-        return decode_sample_request(request)
-
-    monkeypatch.setattr("farpoint_server.services.pipeline.decode_sample_request", decode)
-    request = parse_sample_request(message(points, samples), LIMITS)
-    with ThreadPoolExecutor(1) as threads:
-        data = await pipeline(1 << 20, threads).run(SampleCall(request, serialize), None)
-    assert seen == elsewhere
+async def test_only_what_takes_long_leaves_the_event_loop(points, samples, fields, elsewhere):
+    request = parse_sample_request(message(points, samples, **fields), LIMITS)
+    call = SampleCall(request, partial(serialize_sample_response, 0.0))
+    with Threads() as threads:
+        data = await pipeline(1 << 20, threads).run(call, None)
+    assert threads.count == elsewhere
     assert len(pb.SampleResponse.FromString(data).indices.data) == 4 * samples
-
-
-@pytest.mark.parametrize(("points", "elsewhere"), [(9, False), (INLINE_RADIUS_POINTS + 1, True)])
-async def test_the_cost_of_a_radius_is_computed_off_the_event_loop_where_it_takes_long(
-    points, elsewhere, monkeypatch
-):
-    here, seen = threading.get_ident(), []
-
-    def work(clouds):
-        seen.append(threading.get_ident() != here)
-        return SampleWork(clouds)
-
-    monkeypatch.setattr("farpoint_server.codec.coordinates.SampleWork", work)
-    request = parse_sample_request(message(points, 5, covering_radius=1.0), LIMITS)
-    with ThreadPoolExecutor(1) as threads:
-        await pipeline(1 << 20, threads).run(SampleCall(request, lambda *_: []), None)
-    assert seen == [elsewhere]

@@ -1,52 +1,42 @@
 """How an upload is admitted and how slowly it may come, by a clock of our own."""
 
-import asyncio
-
 import grpc
 import pytest
 
 from farpoint.v1 import sampling_pb2 as pb
 from farpoint_server.errors import CallerShareError, DeadlinePassedError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
-from farpoint_server.services import upload
+from farpoint_server.services.upload import BYTES_PER_S, receive_points
 
 
 class Sender:
     """The context of an upload: each message comes after so many seconds of the clock."""
 
     def __init__(self, clock: list[float], *messages: tuple[float, bytes]) -> None:
-        self._clock, self._messages = clock, iter(messages)
+        self._seconds, self._messages = clock, iter(messages)
+
+    def clock(self) -> float:
+        return self._seconds[0]
 
     async def read(self) -> bytes:
         seconds, data = next(self._messages, (0.0, b""))
-        self._clock[0] += seconds
+        self._seconds[0] += seconds
         return pb.SampleLargeRequest(points_data=data).SerializeToString() if data else grpc.aio.EOF
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    """A timeout that is not positive ends a wait at once, as it does in asyncio."""
-    now = [100.0]
-    monkeypatch.setattr("farpoint_server.services.upload.time.monotonic", lambda: now[0])
-
-    async def wait_for(awaited, timeout):
-        if timeout <= 0:
-            awaited.close()
-            raise asyncio.TimeoutError
-        return await awaited
-
-    monkeypatch.setattr("farpoint_server.services.upload.asyncio.wait_for", wait_for)
-    return now
+def clock():
+    return [100.0]
 
 
 POINTS = 1000
 SIZE = 12_000
 
 
-async def receive(sender: Sender, admission: Admission) -> bytes:
+async def receive(sender: Sender, admission: Admission, size: int = SIZE) -> bytes:
     with admission.reserve(0, 0) as hold:
-        data = await upload._receive_points(sender, POINTS, SIZE, 1, hold)
-        assert (admission.points, admission.bytes) == (POINTS, SIZE)
+        data = await receive_points(sender, POINTS, size, 1, hold, sender.clock)
+        assert (admission.points, admission.bytes) == (POINTS, size)
         return bytes(data)
 
 
@@ -83,7 +73,7 @@ async def test_one_upload_may_have_more_than_a_share_and_a_second_may_not(clock)
 async def receive_in_halves(clock: list[float], admission: Admission) -> None:
     with admission.reserve(0, 0) as hold:
         sender = Sender(clock, (0, bytes(6000)), (0, bytes(6000)))
-        await upload._receive_points(sender, POINTS, SIZE, 1, hold)
+        await receive_points(sender, POINTS, SIZE, 1, hold, sender.clock)
 
 
 async def test_an_upload_has_a_least_rate_whatever_its_pauses_are(clock):
@@ -94,7 +84,7 @@ async def test_an_upload_has_a_least_rate_whatever_its_pauses_are(clock):
     assert clock[0] < 100 + 3 * 29
 
 
-async def test_an_upload_at_the_least_rate_is_received(clock, monkeypatch):
-    monkeypatch.setattr(upload, "BYTES_PER_S", 100)
-    steady = [(10.0, bytes(1000))] * 12
-    assert await receive(Sender(clock, *steady), Admission(1000, SIZE, 1)) == bytes(SIZE)
+async def test_an_upload_at_the_least_rate_is_received(clock):
+    steady, size = [(10.0, bytes(10 * BYTES_PER_S))] * 4, 40 * BYTES_PER_S
+    admission = Admission(1000, size, 1)
+    assert await receive(Sender(clock, *steady), admission, size) == bytes(size)

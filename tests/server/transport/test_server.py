@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from tests.support.servers.certificates import issue
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.errors import AddressUnavailableError, SecretsUnusableError
+from farpoint_server.errors import StartError
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
 from farpoint_server.transport.server import GrpcServers, _why_not
@@ -27,12 +27,12 @@ def taken():
 
 async def test_a_port_in_use(taken):
     said = f"--listen {taken}: cannot be bound: Address already in use"
-    with pytest.raises(AddressUnavailableError, match=said):
+    with pytest.raises(StartError, match=said):
         make(listen=[taken]).bind()
 
 
 async def test_the_flag_is_that_of_the_address(taken):
-    with pytest.raises(AddressUnavailableError, match=f"--admin-listen {taken}: .*in use"):
+    with pytest.raises(StartError, match=f"--admin-listen {taken}: .*in use"):
         make(listen=["127.0.0.1:0"], admin_listen=[taken]).bind()
 
 
@@ -47,7 +47,7 @@ async def test_the_flag_is_that_of_the_address(taken):
     ],
 )
 async def test_other_causes_are_not_called_in_use(address, why):
-    with pytest.raises(AddressUnavailableError, match=why) as caught:
+    with pytest.raises(StartError, match=why) as caught:
         make(listen=[address]).bind()
     assert "in use" not in str(caught.value)
 
@@ -55,7 +55,7 @@ async def test_other_causes_are_not_called_in_use(address, why):
 async def test_a_folder_at_the_path_is_the_reason_and_stays(tmp_path):
     (tmp_path / "folder").mkdir()
     address = f"unix:{tmp_path}/folder"
-    with pytest.raises(AddressUnavailableError, match=r"--listen unix:.*not a socket"):
+    with pytest.raises(StartError, match=r"--listen unix:.*not a socket"):
         make(listen=[address]).bind()
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
@@ -227,17 +227,15 @@ def test_without_files_there_is_no_tls():
 def test_files_that_do_not_fit_keep_the_server_from_starting(tmp_path):
     one, two = issue(tmp_path / "one"), issue(tmp_path / "two")
     two.key.write_bytes(one.key.read_bytes())
-    with pytest.raises(SecretsUnusableError, match=r"--tls-key .*two/key\.pem: key values mism"):
+    with pytest.raises(StartError, match=r"--tls-key .*two/key\.pem: key values mism"):
         tls_files(tls_settings(two))
     two.key.write_text("no key")
-    with pytest.raises(SecretsUnusableError, match=r"two/key\.pem"):
+    with pytest.raises(StartError, match=r"two/key\.pem"):
         tls_files(tls_settings(two))
     two.key.unlink()
-    with pytest.raises(
-        SecretsUnusableError, match=r"^--tls-key .*two/key\.pem: No such file or directory$"
-    ):
+    with pytest.raises(StartError, match=r"^--tls-key .*two/key\.pem: No such file or directory$"):
         tls_files(tls_settings(two))
-    with pytest.raises(SecretsUnusableError, match=r"^--tls-client-ca pyproject\.toml: no "):
+    with pytest.raises(StartError, match=r"^--tls-client-ca pyproject\.toml: no "):
         tls_files(tls_settings(one, tls_client_ca="pyproject.toml"))
 
 

@@ -12,7 +12,7 @@ from tests.support.memory.objects import MemoryObjects
 from farpoint.v1 import shared_memory_pb2
 from farpoint_server.codec.shared_memory import Regions
 from farpoint_server.config.settings import Settings
-from farpoint_server.errors import AddressUnavailableError
+from farpoint_server.errors import StartError
 from farpoint_server.transport.shared_memory import SharedMemoryServer, listen
 
 SIZE = 8192
@@ -145,7 +145,7 @@ def test_connections_are_limited(call, regions, made):
 def test_a_socket_that_is_left_behind_is_replaced_and_one_in_use_is_not(tmp_path):
     path = str(tmp_path / "socket")
     said = "--shared-memory-listen unix:"
-    with listen(path), pytest.raises(AddressUnavailableError, match=said):
+    with listen(path), pytest.raises(StartError, match=said):
         listen(path)
     with listen(path):
         assert (tmp_path / "socket").is_socket()

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import structlog
 
-from farpoint_server.errors import SecretsUnusableError
+from farpoint_server.errors import StartError
 from farpoint_server.transport import reloading
 from farpoint_server.transport import tokens as tokens_module
 from farpoint_server.transport.reloading import ReloadedFiles
@@ -219,7 +219,7 @@ def test_a_wrong_line_is_an_error_that_quotes_no_token(case):
 
 
 def test_a_missing_file_keeps_the_server_from_starting(tmp_path):
-    with pytest.raises(SecretsUnusableError, match=r"--tokens-file .*no-file"):
+    with pytest.raises(StartError, match=r"--tokens-file .*no-file"):
         TokenFile(tmp_path / "no-file")
 
 

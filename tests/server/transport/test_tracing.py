@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from tests.support.rpc import AbortError, CallContext, intercept
 
 from farpoint_server import request_context
-from farpoint_server.errors import MissingPackageError, OverloadedError
+from farpoint_server.errors import OverloadedError, StartError
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
 from farpoint_server.transport.tracing import Tracing, export_to
@@ -19,7 +19,7 @@ from farpoint_server.transport.tracing import Tracing, export_to
 
 def test_without_opentelemetry_the_error_names_the_package_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    with pytest.raises(MissingPackageError, match=r"farpoint-server\[tracing\]"):
+    with pytest.raises(StartError, match=r"farpoint-server\[tracing\]"):
         export_to("http://127.0.0.1:1")
 
 

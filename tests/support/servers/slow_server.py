@@ -1,24 +1,21 @@
 """A farpoint-server whose kernels take their time: seconds per batch, the first argument.
 
 Sampling is as good as ever; a batch of 1000 points or more only begins later, unless all of its
-callers give up meanwhile; one of 2000 points or more does not even look, nor does an encoder. How
-fast the real kernels are thus decides no test.
+callers give up meanwhile; one of 2000 points or more does not even look. How fast the real kernels
+are thus decides no test.
 """
 
 import sys
 import time
 from collections.abc import Sequence
 
-from farpoint_models import DensityEncoder
 from farpoint_server import __main__ as command
 from farpoint_server.engine import engine, sample
-from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import Clouds, EncoderInput, Int32s, StageOutput
-from farpoint_server.models import forward
+from farpoint_server.engine.types import Clouds, Int32s
 
 SLOW_POINTS, STUBBORN_POINTS = 1000, 2000
 SECONDS = float(sys.argv.pop(1))
-launch, encode = sample.launch, forward.run_encoder
+launch = sample.launch
 
 
 def launch_late(requests: Sequence[Clouds], cancelled: Int32s) -> object:
@@ -29,19 +26,11 @@ def launch_late(requests: Sequence[Clouds], cancelled: Int32s) -> object:
     return launch(requests, cancelled)
 
 
-def encode_late(
-    encoder: DensityEncoder, request: EncoderInput, pipeline: Pipeline | None = None
-) -> list[StageOutput]:
-    if len(request.points) >= STUBBORN_POINTS:
-        time.sleep(SECONDS)
-    return encode(encoder, request, pipeline)
-
-
 def nothing_is_small(_cores: int) -> int:
     """The event loop must not wait for what takes its time."""
     return -1
 
 
-sample.launch, forward.run_encoder = launch_late, encode_late
+sample.launch = launch_late
 engine.inline_limit_ns = nothing_is_small
 command.main()

@@ -17,7 +17,7 @@ export const SUFFIXES = [
 export type Suffix = (typeof SUFFIXES)[number];
 
 /** Read by `farpoint sample` alone. */
-const CONVERTED = ["npz", "off", "stl", "e57", "parquet", "mcap", "db3", "bag"];
+const CONVERTED = ["npz", "e57", "mcap", "db3", "bag"];
 
 /** What a browser can hold in one piece, next to the cloud that is made of it. */
 const MAX_BYTES = 1 << 30;

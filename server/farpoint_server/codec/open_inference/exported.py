@@ -24,7 +24,7 @@ from farpoint_server.codec.open_inference.tensors import (
     requested_outputs,
 )
 from farpoint_server.codec.tensors import RequestLimits, TensorView
-from farpoint_server.engine.types import Int64s, Outcome, ProgramInput, ProgramOutput
+from farpoint_server.engine.types import Int64s, ModelInput, Outcome, ProgramOutput
 from farpoint_server.errors import InvalidRequestError
 
 SCOPES = {
@@ -82,14 +82,14 @@ def parse_exported_request(
     return ParsedExportedRequest(flat, extra, lengths, wanted)
 
 
-def decode_exported_request(request: ParsedExportedRequest, manifest: Manifest) -> ProgramInput:
+def decode_exported_request(request: ParsedExportedRequest, manifest: Manifest) -> ModelInput:
     """The clouds in the types of the model; raises InvalidRequestError."""
     rows = {manifest.points.name: _decode_points(request, manifest.points)}
     values: dict[str, npt.NDArray[Any]] = {}
     for spec in manifest.extra_inputs:
         array = _convert(request.inputs[spec.name], spec)
         (rows if spec.role is Role.PER_POINT else values)[spec.name] = array
-    return ProgramInput(request.lengths, rows, values)
+    return ModelInput(request.lengths, rows, values)
 
 
 def serialize_exported_response(

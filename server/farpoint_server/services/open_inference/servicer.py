@@ -1,14 +1,32 @@
-"""gRPC servicer of inference.GRPCInferenceService, the Open Inference Protocol v2."""
+"""gRPC servicer of inference.GRPCInferenceService, the Open Inference Protocol v2.
 
+It serves the model `fps`, encoders and exported models in the way that farpoint.v1 does.
+"""
+
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
 
 import grpc
 
 from farpoint.inference import open_inference_pb2 as pb
-from farpoint_server import version
-from farpoint_server.errors import DrainingError
+from farpoint_server import request_context, version
+from farpoint_server.codec.encode import decode_encode_request
+from farpoint_server.codec.open_inference import encoder, exported, fps
+from farpoint_server.codec.open_inference.message import InferMessage, read_infer_message
+from farpoint_server.codec.tensors import RequestLimits
+from farpoint_server.codec.wire import Buffer
+from farpoint_server.errors import InvalidRequestError, clear_tracebacks, status_of
+from farpoint_server.models.forward import EncodeWork
+from farpoint_server.models.loading import LoadedEncoder
+from farpoint_server.models.program import LoadedProgram, ProgramWork
 from farpoint_server.services.methods import Answer, Handler, Methods, refusals, unary_methods
-from farpoint_server.services.open_inference.infer_handler import InferHandler, InferStream
+from farpoint_server.services.open_inference.repository import ModelRepository
+from farpoint_server.services.pipeline import Call, Pipeline, SampleCall
+from farpoint_server.services.stream import OrderedStream
+from farpoint_server.transport import interceptor
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.limits import InFlight, Outgoing
 
@@ -31,26 +49,53 @@ UNSUPPORTED = {
         for method in ("Status", "Register", "Unregister")
     },
 }
+TIMEOUT = "timeout"
+# Metadata of a call by which Triton's clients ask for a status instead of `error_message`.
+STATUS_KEY = "triton_grpc_error"
+FINAL = "triton_final_response"
+InferCall: TypeAlias = Call[Any, pb.ModelInferResponse]
 
 
 @dataclass(frozen=True)
 class OpenInferenceServicer:
-    """Serves models through the handler, and describes them from its repository."""
+    """Serves the models of its repository, and describes them."""
 
-    handler: InferHandler
+    pipeline: Pipeline
+    model_limits: RequestLimits
+    repository: ModelRepository
     in_flight: InFlight
     outgoing: Outgoing
     idle_s: float
 
     async def infer(self, _: object, context: Context) -> pb.ModelInferResponse:
         """ModelInfer."""
-        return await self.handler.handle(context)
+        arrived = time.monotonic()
+        message = read_infer_message(await self.pipeline.receive(context))
+        return await self.answer(message, arrived, context.time_remaining())
 
     async def stream_infer(self, _: object, context: Context) -> None:
         """ModelStreamInfer."""
-        stream = InferStream(context, self.handler, self.outgoing, self.idle_s)
-        if not await stream.run(self.in_flight.draining):
-            raise DrainingError("the server is shutting down")
+        await InferStream(context, self).run(self.in_flight.draining)
+
+    async def answer(
+        self, message: InferMessage, arrived: float, timeout_s: float | None
+    ) -> pb.ModelInferResponse:
+        """The response to a message; raises ServiceError."""
+        request, most = message.request, self.pipeline.limits.message_bytes
+        model = self.repository.find(request.model_name, request.model_version)
+        if message.size > most:
+            expected = f"a message of at most {most} bytes"
+            raise InvalidRequestError("raw_input_contents", expected, f"{message.size} bytes")
+        timeout_s = _least_timeout(request, timeout_s)
+        if model is None:
+            parsed = fps.parse_fps_request(message, self.pipeline.limits)
+            serialize = partial(fps.serialize_fps_response, request, arrived)
+            call: InferCall = SampleCall(parsed, serialize)
+        elif isinstance(model, LoadedProgram):
+            call = _call_exported(model, message, arrived, self.model_limits)
+        else:
+            call = _call_encoder(model, message, arrived, self.model_limits)
+        return await self.pipeline.run(call, timeout_s)
 
     def inference(self) -> Methods:
         """Handlers that run models; they read messages themselves, when there is headroom."""
@@ -66,7 +111,7 @@ class OpenInferenceServicer:
 
     def descriptions(self) -> Methods:
         """Handlers that describe the server and its models; an unknown model is not ready."""
-        models = self.handler.repository
+        models = self.repository
         metadata = pb.ServerMetadataResponse(
             name="farpoint-server", version=version(), extensions=EXTENSIONS
         )
@@ -84,9 +129,90 @@ class OpenInferenceServicer:
 
     def administration(self) -> Methods:
         """Handlers that load and unload models."""
-        models = self.handler.repository
+        models = self.repository
         answers: dict[str, Answer] = {
             "RepositoryModelLoad": models.load,
             "RepositoryModelUnload": models.unload,
         }
         return unary_methods(DESCRIPTOR, answers)
+
+
+class InferStream(OrderedStream):
+    """The state of one ModelStreamInfer: each request as in ModelInfer, errors in the answers."""
+
+    def __init__(self, context: Context, servicer: OpenInferenceServicer) -> None:
+        super().__init__(context, servicer.outgoing, servicer.idle_s)
+        self._servicer = servicer
+        metadata = dict(context.invocation_metadata() or ())
+        self._fails_with_status = metadata.get(STATUS_KEY) == "true"
+
+    async def _handle(self, index: int, raw: bytes, arrived: float) -> Sequence[Buffer]:
+        """The ModelStreamInferResponse to one request; what fails fails it alone."""
+        request_context.fork(request_index=index)
+        message: InferMessage | None = None
+        try:
+            message = read_infer_message(raw)
+            timeout_s = self._context.time_remaining()
+            answer = await self._servicer.answer(message, arrived, timeout_s)
+        except Exception as error:
+            if self._fails_with_status:  # which the end of the call is logged with
+                raise
+            interceptor.log_end(arrived, error)
+            clear_tracebacks(error)
+            return [self._failure(message, error).SerializeToString()]
+        interceptor.log_end(arrived)
+        answer.parameters[FINAL].bool_param = True
+        return [pb.ModelStreamInferResponse(infer_response=answer).SerializeToString()]
+
+    def _failure(
+        self, message: InferMessage | None, error: Exception
+    ) -> pb.ModelStreamInferResponse:
+        answer = pb.ModelInferResponse()
+        if message is not None:
+            answer.id, answer.model_name = message.request.id, message.request.model_name
+        answer.parameters[FINAL].bool_param = True
+        text = status_of(error, self._request_id).message
+        return pb.ModelStreamInferResponse(error_message=text, infer_response=answer)
+
+
+def _call_encoder(
+    model: LoadedEncoder, message: InferMessage, arrived: float, limits: RequestLimits
+) -> InferCall:
+    parsed = encoder.parse_encoder_request(message, model.config, limits)
+    return Call(
+        *(model.name, parsed.lengths, message.size),
+        lambda: EncodeWork(
+            model.encoders, decode_encode_request(parsed), cost_key=f"encode {model.name}"
+        ),
+        partial(
+            encoder.serialize_encoder_response,
+            *(message.request, model.name, model.config, parsed, arrived),
+        ),
+    )
+
+
+def _call_exported(
+    model: LoadedProgram, message: InferMessage, arrived: float, limits: RequestLimits
+) -> InferCall:
+    parsed = exported.parse_exported_request(message, model.manifest, limits)
+    return Call(
+        *(model.name, parsed.lengths, message.size),
+        lambda: ProgramWork(model, exported.decode_exported_request(parsed, model.manifest)),
+        partial(
+            exported.serialize_exported_response,
+            *(message.request, model.name, model.manifest, parsed, arrived),
+        ),
+    )
+
+
+def _least_timeout(request: pb.ModelInferRequest, timeout_s: float | None) -> float | None:
+    """The time of the call, or that of Triton's parameter, in microseconds, if it is less."""
+    if TIMEOUT not in request.parameters:
+        return timeout_s
+    value = request.parameters[TIMEOUT]
+    microseconds = value.int64_param or value.uint64_param
+    if microseconds < 0:
+        raise InvalidRequestError(f"parameters[{TIMEOUT}]", "microseconds", microseconds)
+    if microseconds == 0:
+        return timeout_s
+    return min(microseconds / 1e6, float("inf") if timeout_s is None else timeout_s)

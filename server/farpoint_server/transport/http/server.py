@@ -15,7 +15,7 @@ from uvicorn.server import ServerState
 
 from farpoint_server.config.addresses import split_host_port
 from farpoint_server.config.settings import Settings
-from farpoint_server.errors import AddressUnavailableError
+from farpoint_server.errors import StartError
 from farpoint_server.transport.http.body import BodyLimits
 from farpoint_server.transport.http.calls import UnaryCalls
 from farpoint_server.transport.http.connect import ConnectApp
@@ -46,7 +46,7 @@ class HttpServer:
         address: The same with the port that was taken.
 
     Raises:
-        AddressUnavailableError: the address cannot be bound.
+        StartError: the address cannot be bound.
     """
 
     def __init__(
@@ -68,9 +68,7 @@ class HttpServer:
         try:
             self._socket = _listen(*split_host_port(address), shared)
         except (OSError, ValueError) as error:
-            raise AddressUnavailableError(
-                f"{flag} {address}: cannot be bound: {reason_of(error)}"
-            ) from error
+            raise StartError(f"{flag} {address}: cannot be bound: {reason_of(error)}") from error
         self.address = f"{address.rpartition(':')[0]}:{self._socket.getsockname()[1]}"
 
     @property
@@ -163,7 +161,7 @@ class HttpPort(HttpServer):
         page: Files for browsers.
 
     Raises:
-        AddressUnavailableError: the address cannot be bound.
+        StartError: the address cannot be bound.
     """
 
     def __init__(self, settings: Settings, servers: GrpcServers, limits: BodyLimits) -> None:

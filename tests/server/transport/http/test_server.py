@@ -15,7 +15,7 @@ from starlette.routing import Route
 from tests.support.servers.certificates import issue
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.errors import AddressUnavailableError
+from farpoint_server.errors import StartError
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http import connection
@@ -332,7 +332,7 @@ async def test_each_host_is_served_and_has_an_address_for_browsers(host, url, sh
             other = HttpServer("--http-listen", one.address, shared=True)
             stack.callback(other._socket.close)
         else:
-            with pytest.raises(AddressUnavailableError, match="in use"):
+            with pytest.raises(StartError, match="in use"):
                 HttpServer("--http-listen", one.address)
     for name in ("127.0.0.1", "::1") if host == "[::]" else (host.strip("[]"),):
         reader, writer = await asyncio.open_connection(name, int(port))
@@ -430,5 +430,5 @@ async def test_an_address_that_is_taken_and_not_served_is_given_back():
 )
 def test_an_address_that_cannot_be_bound_is_named_with_its_flag(address, why):
     said = f"--http-listen {address}: cannot be bound: .*{why}"
-    with pytest.raises(AddressUnavailableError, match=said):
+    with pytest.raises(StartError, match=said):
         HttpServer("--http-listen", address)
