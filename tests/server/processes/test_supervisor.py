@@ -215,12 +215,12 @@ async def test_a_replacement_that_cannot_start_is_tried_five_times(run):
 @pytest.mark.parametrize(("acts", "expected"), [("never", 1), ("dies never serve", None)])
 async def test_a_start_that_hangs_is_a_failed_one(run, acts, expected):
     """The first ends the server, one of a replacement is tried again."""
-    async with run("serve", acts, limits=HASTY._replace(start=100)) as (running, log):
-        (line,) = await wait_for(log, "process did not start in time", process=1)
-        (*_, ended) = await wait_for(log, "process ended", process=1, pid=line["pid"])
+    async with run(acts, limits=HASTY._replace(start=200)) as (running, log):
+        (line,) = await wait_for(log, "process did not start in time", process=0)
+        (*_, ended) = await wait_for(log, "process ended", process=0, pid=line["pid"])
         assert (ended["exit_status"], ended["served"]) == (-signal.SIGKILL, False)
         if expected is None:
-            await wait_for(log, "process ready", 2, process=1)
+            await wait_for(log, "process ready", 2, process=0)
         else:
             assert await running == expected
 
