@@ -18,7 +18,6 @@ from farpoint_ops import furthest_point_sample
 from farpoint_server.memory.policy import CPU_THRESHOLDS
 
 ADMIN = ("--admin-listen", "127.0.0.1:0")
-HTTP = ("--http-listen", "127.0.0.1:0")
 MIB = 1 << 20
 RANDOM = np.random.default_rng(23)
 CLOUD = RANDOM.random((1000, 3), np.float32)
@@ -111,22 +110,6 @@ def test_get_memory_says_what_the_device_holds(admin):
     assert (device.out_of_memory_count, device.refused_count, device.limit_bytes) == (0, 0, 0)
 
 
-def test_a_trim_waits_for_the_work_but_a_forced_one_goes_ahead_of_the_queue(start):
-    server = start(*ADMIN, *HTTP, "--batch-points", "1000", "--cpu-threads", "1", batch_s=2)
-    with farpoint.Client(server.address) as client, ThreadPoolExecutor(5) as callers:
-        busy = [callers.submit(client.sample, CLOUD, 9) for _ in range(2)]
-        # Both are accepted, and an engine is at one of them.
-        server.wait_for_metric("farpoint_queue_requests", lambda requests: requests == 1)
-        server.wait_for_metric("farpoint_calls", lambda calls: calls == 2)
-        with pytest.raises(farpoint.DeadlineExceededError):
-            client.trim_memory(timeout=0.5)
-        client.trim_memory(force=True)
-        assert sum(call.done() for call in busy) < 2
-        client.trim_memory()
-        for call in busy:  # done on the server; a batch takes 2 s, the way back much less
-            call.result(timeout=1.5)
-
-
 def test_memory_that_runs_out_fails_its_request_alone(start):
     server = start(*ADMIN, failing=True)
     with farpoint.Client(server.address) as client:
@@ -148,17 +131,6 @@ def test_a_device_that_fails_for_good_ends_the_process_with_its_own_status(start
         client.sample(cloud, 9)
     assert server.wait() == 3
     assert any(line["event"] == "device failed" for line in server.log)
-
-
-def test_a_memory_monitor_that_cannot_go_on_ends_the_process(start):
-    server = start(*ADMIN, failing=True)
-    with farpoint.Client(server.address) as client:
-        client.sample(RANDOM.random((1303, 3), np.float32), 9)
-    assert server.wait() == 3
-    failed = [line for line in server.log if line["event"] == "memory poll failed"]
-    assert len(failed) == 3
-    assert all("RuntimeError: a bug" in line["exception"] for line in failed)
-    assert any(line["event"] == "memory monitor failed" for line in server.log)
 
 
 def test_what_can_never_fit_is_refused_at_once(start):

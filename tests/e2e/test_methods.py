@@ -54,10 +54,15 @@ def test_means_stand_for_their_voxels(client, dtype):
     assert sample.attributes.tolist() == sample.indices.tolist()
 
 
-def test_each_cloud_of_a_batch_has_a_grid_of_its_own(client):
-    scans = [scan[:2000, :3].astype(np.float32) for scan in ten_scans()]
-    for scan, sample in zip(scans, client.sample(scans, method=VoxelGrid(2.0)), strict=True):
-        assert sample.indices.tolist() == voxel_rows(scan, 2.0)
+def test_rows_that_are_not_finite_are_refused_or_left_out(client):
+    points = cloud(120)
+    points[::3] = [np.nan, 0, np.inf]
+    with pytest.raises(farpoint.InvalidArgumentError, match="40 rows with NaN or infinity"):
+        client.sample(points, 80, method=RandomSampling(4))
+    sample = client.sample(points, 80, nonfinite="ignore", method=RandomSampling(4))
+    assert sample.indices.tolist() == random_rows(points, 80, 4)
+    grid = client.sample(points, nonfinite="ignore", method=VoxelGrid(1.5))
+    assert grid.indices.tolist() == voxel_rows(points, 1.5)
 
 
 def test_random_rows_are_those_of_the_ops_and_of_numpy(client):
@@ -84,24 +89,6 @@ def test_poisson_disks_are_a_sample_to_the_radius(client, dtype):
     apart = np.linalg.norm(chosen[:, None] - chosen, axis=2) + np.eye(len(chosen)) * 9
     assert apart.min() > 1.1 - 1e-5
     assert len(client.sample(points, 3, start=7, method=PoissonDisk(1.1))) == 3
-
-
-@pytest.mark.parametrize("method", [VoxelGrid(1.5, "nearest_mean"), RandomSampling(4)])
-def test_rows_that_are_not_finite_are_left_out(client, method):
-    points = cloud(120)
-    points[::3] = [np.nan, 0, np.inf]
-    m = 80 if isinstance(method, RandomSampling) else None
-    with pytest.raises(farpoint.InvalidArgumentError, match="40 rows with NaN or infinity"):
-        client.sample(points, m, method=method)
-    sample = client.sample(points, m, nonfinite="ignore", method=method)
-    expected = (
-        random_rows(points, 80, 4)
-        if isinstance(method, RandomSampling)
-        else voxel_rows(points, 1.5, "nearest_mean")
-    )
-    assert sample.indices.tolist() == expected
-    with pytest.raises(farpoint.InvalidArgumentError, match="finite points of cloud 0"):
-        client.sample(points * np.float32(np.nan), m, nonfinite="ignore", method=method)
 
 
 async def test_streams_and_the_client_for_asyncio(server):

@@ -9,14 +9,13 @@ import socket
 import time
 import urllib.request
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import grpc
 import numpy as np
 import pytest
 from tests.support.brute_force import furthest_points
 from tests.support.messages import sample_request
-from tests.support.servers.server_process import READY_TIMEOUT_S, RunningServer, failed_start
+from tests.support.servers.server_process import READY_TIMEOUT_S, RunningServer
 
 import farpoint
 from farpoint.v1 import admin_pb2, admin_pb2_grpc, sampling_pb2, sampling_pb2_grpc
@@ -128,18 +127,6 @@ def test_models_that_are_loaded_at_the_same_time_end_alike_in_all_processes(serv
         stubs[0].UnloadModel(admin_pb2.UnloadModelRequest(name="twin"))
 
 
-def test_a_process_that_is_frozen_is_killed_and_replaced(server):
-    before = pids(server)
-    os.kill(before[0], signal.SIGSTOP)
-    frozen = time.monotonic()
-    server.wait_for(lambda line: line["event"] == "process does not answer")
-    assert time.monotonic() - frozen < 20, "five seconds on a quiet machine"
-    old = {line.get("pid") for line in server.log}
-    server.wait_for(lambda line: line["event"] == "process ready" and line["pid"] not in old)
-    with connections(server) as channels:
-        assert all(models(channel) for channel in channels)
-
-
 def test_a_process_that_is_killed_is_replaced(server):
     """It then knows the models of later; the other one serves meanwhile."""
     before, old = pids(server), {line.get("pid") for line in server.log}
@@ -152,14 +139,6 @@ def test_a_process_that_is_killed_is_replaced(server):
     with connections(server) as channels:
         assert {tuple(models(channel)) for channel in channels} == {("density_small", "second")}
     assert pids(server)[1] != before[1]
-
-
-def test_a_second_server_cannot_join_the_port(server):
-    port = int(server.address.rpartition(":")[2])
-    with socket.socket() as other, pytest.raises(OSError, match="in use"):
-        other.bind(("127.0.0.1", port))
-    reason = f"farpoint-server: --listen {server.address}: cannot be bound: Address already in use"
-    assert failed_start("--listen", server.address, "--processes", "2") == (2, [reason])
 
 
 def test_a_signal_reaches_all_processes_and_what_they_accepted_is_answered(server):
@@ -181,30 +160,3 @@ def test_a_signal_reaches_all_processes_and_what_they_accepted_is_answered(serve
         **{"event": "stopped", "processes": 2, "exit_status": 0, "level": "info"},
         "timestamp": "",
     }
-
-
-def test_a_process_that_cannot_start_ends_the_server_and_says_why():
-    status, lines = failed_start("--processes", "2", "--device", "cuda:0")
-    assert status == 2
-    assert any("farpoint-server: --device cuda:0: " in line for line in lines)
-    assert any('"process failed to start too often"' in line for line in lines)
-
-
-def test_processes_end_at_once_with_a_supervisor_that_is_killed():
-    server = RunningServer("--processes", "2")
-    children = pids(server).values()
-    server.process.kill()
-    server.wait()
-    give_up = time.monotonic() + READY_TIMEOUT_S
-    while any(is_alive(child) for child in children):
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
-    assert not [line for line in server.log if line["event"] == "draining"]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"

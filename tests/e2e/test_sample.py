@@ -58,17 +58,6 @@ def test_a_raw_caller_gets_all_that_it_asks_for(stub):
     assert 0 <= timings.queue_ms <= timings.server_ms
 
 
-def test_bfloat16_is_sampled_as_its_float32_values(stub):
-    bits = (random_cloud(300).view(np.uint32) >> 16).astype("<u2")
-    points = tensor_pb2.Tensor(
-        data_type=tensor_pb2.DATA_TYPE_BFLOAT16, shape=bits.shape, data=bits.tobytes()
-    )
-    response = stub.Sample(pb.SampleRequest(points=points, sample_counts=[50], return_points=True))
-    rows = furthest_points((bits.astype(np.uint32) << 16).view(np.float32), 50)
-    assert array(response.indices, "<i4").tolist() == rows.tolist()
-    np.testing.assert_array_equal(array(response.points, "<u2"), bits[rows])
-
-
 def test_map_coordinates_sample_as_exactly_as_centered_ones(stub, client):
     lattice = RANDOM.integers(0, 2000, (400, 3)) / 128  # exact wherever they are shifted to
     utm = lattice + np.array([512_701, 5_403_550, 295.25])

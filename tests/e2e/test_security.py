@@ -6,7 +6,6 @@ from pathlib import Path
 import grpc
 import numpy as np
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.support.messages import sample_request
 from tests.support.servers.certificates import Files, issue
 from tests.support.servers.server_process import RunningServer
@@ -103,12 +102,6 @@ def test_administration_is_on_its_own_port_with_its_own_scope(secured):
     ):
         with farpoint.Client(secured.admin, token=token) as client, pytest.raises(error):
             client.memory()
-
-
-def test_health_needs_no_token(secured):
-    with grpc.insecure_channel(secured.admin) as channel:
-        health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
-        assert health.status == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_an_open_stream_ends_with_its_token(start, tmp_path):

@@ -62,19 +62,6 @@ def test_bytes_that_are_no_request_and_a_stream_request_without_one_fail_alone(c
     assert codes == [3, 0, 3, 0]
 
 
-def test_each_request_of_a_stream_is_a_line_in_the_log(stub, server):
-    requests = [stream_request(CLOUDS[0], 5), stream_request(CLOUDS[0], 0)]
-    list(stub.SampleStream(iter(requests), metadata=[("x-request-id", "in-a-stream")]))
-
-    def lines(index):
-        return lambda line: (
-            line.get("request_id") == "in-a-stream" and line.get("request_index") == index
-        )
-
-    assert server.wait_for(lines(0))["status"] == "OK"
-    assert server.wait_for(lines(1))["status"] == "INVALID_ARGUMENT"
-
-
 def test_a_reader_who_does_not_read_slows_the_sender_down(start):
     server = start()
     taken = 0

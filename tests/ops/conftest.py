@@ -38,7 +38,7 @@ def _random(rng: Rng) -> np.ndarray:
 
 def _lattice(rng: Rng) -> np.ndarray:
     """Every distance ties with many others."""
-    grid = np.stack(np.meshgrid(*[np.arange(11)] * 3), -1).reshape(-1, 3)
+    grid = np.stack(np.meshgrid(*[np.arange(10)] * 3), -1).reshape(-1, 3)
     return rng.permutation(grid)
 
 

@@ -39,6 +39,16 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+async def until(condition: Callable[[], object]) -> None:
+    """Waits for what another thread or task does."""
+
+    async def poll() -> None:
+        while not condition():
+            await asyncio.sleep(0.002)
+
+    await asyncio.wait_for(poll(), 30)
+
+
 def cloud(points: int) -> SampleWork:
     """Work of one cloud, of which one sample is wanted."""
     one = np.ones(1, np.int64)

@@ -29,15 +29,12 @@ class Readiness(Protocol):
 
     def knows(self, service: str) -> bool:
         """Whether there is such a service."""
-        ...
 
     def know(self, service: str) -> None:
         """Adds a service."""
-        ...
 
     def forget(self, service: str) -> None:
         """Takes a service away."""
-        ...
 
 
 class Registry:

@@ -58,16 +58,21 @@ async def caller_of(
     await server.stop(None)
 
 
-async def answer(_: bytes, __: Any) -> bytes:
-    return RIGHT.SerializeToString()
+def answering(data: bytes) -> Behavior:
+    async def answer(_: bytes, __: Any) -> bytes:
+        return data
+
+    return answer
 
 
-async def answer_wrongly(_: bytes, __: Any) -> bytes:
-    return WRONG.SerializeToString()
+def refusing(code: grpc.StatusCode) -> Behavior:
+    """Without a time to retry after."""
 
+    async def refuse(_: bytes, context: Any) -> bytes:
+        await context.abort(code, "full")
+        raise AssertionError
 
-async def answer_garbage(_: bytes, __: Any) -> bytes:
-    return b"\xff"
+    return refuse
 
 
 async def never_answer(_: bytes, __: Any) -> bytes:
@@ -75,24 +80,17 @@ async def never_answer(_: bytes, __: Any) -> bytes:
     raise AssertionError
 
 
-async def refuse_without_a_time(_: bytes, context: Any) -> bytes:
-    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
-    raise AssertionError
-
-
-async def leave(_: bytes, context: Any) -> bytes:
-    await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
-    raise AssertionError
+answer = answering(RIGHT.SerializeToString())
 
 
 @pytest.mark.parametrize(
     ("behavior", "outcome"),
     [
         (answer, "answered"),
-        (answer_wrongly, "wrong"),
-        (answer_garbage, "wrong"),
-        (refuse_without_a_time, "wrong"),
-        (leave, "wrong"),
+        (answering(WRONG.SerializeToString()), "wrong"),
+        (answering(b"\xff"), "wrong"),
+        (refusing(grpc.StatusCode.RESOURCE_EXHAUSTED), "wrong"),
+        (refusing(grpc.StatusCode.UNAVAILABLE), "wrong"),
     ],
 )
 async def test_the_end_of_a_call_is_judged(behavior, outcome):

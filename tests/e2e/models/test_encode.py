@@ -113,11 +113,6 @@ def test_a_batch_of_any_sizes_is_encoded_as_each_cloud_by_itself(client):
     assert client.encode([]) == []
 
 
-def test_an_unknown_model_is_named_with_those_there_are(client):
-    with pytest.raises(farpoint.NotFoundError, match=r"tiny.*got 'huge'"):
-        client.encode(CLOUD, model="huge")
-
-
 def test_models_are_listed_the_default_first(client):
     models = client.list_models()
     assert [model.name for model in models[:3]] == [SHIPPED, "tiny", "colored"]

@@ -51,7 +51,6 @@ def post(http: HttpCaller, path: str, fields: Any, binary: bytes = b"", **header
         ("GET", "/v2/models/fps", 200),
         ("GET", "/v2/models/fps/versions/1", 200),
         ("GET", "/v2/models/fps/versions/1/config", 200),
-        ("GET", "/v2/models/fps/versions/1/stats", 200),
         ("GET", "/v2/models/fps/ready", 200),
         ("GET", "/v2/models/none/ready", 400),
         ("GET", "/v2/models/none", 404),

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.clouds import street_scan, ten_scans, whole_street_scan
+from tests.support.clouds import street_scan, whole_street_scan
 from tests.support.tensors import assert_same, random
 from torch import Tensor
 
@@ -229,15 +229,6 @@ def test_a_ragged_batch_equals_the_reference(
         cloud.to(device), OFFSETS, counts, start=start, return_distances=True
     )
     assert_same(actual, reference.furthest_point_sample_ragged(cloud, OFFSETS, counts, start))
-
-
-def test_a_ragged_batch_of_real_scans(device: torch.device) -> None:
-    scans = [torch.from_numpy(scan[:, :3].copy()) for scan in ten_scans()]
-    offsets = torch.tensor([0, *map(len, scans)]).cumsum(0)
-    counts, xyz = [10 + 5 * b for b in range(10)], torch.cat(scans)
-    actual = farthest_point_sample_ragged(xyz.to(device), offsets, counts, return_distances=True)
-    expected = reference.furthest_point_sample_ragged(xyz, offsets.tolist(), counts, [0] * 10)
-    assert_same(actual, expected)
 
 
 def test_offsets_samples_and_start_may_be_tensors_anywhere(flat: Tensor) -> None:

@@ -17,19 +17,21 @@ def view(array: np.ndarray, data_type: int) -> TensorView:
     return TensorView(data_type, array.shape, array.tobytes())
 
 
-def test_every_bfloat16_is_the_upper_half_of_a_float32():
-    halves = np.arange(3 << 16, dtype=np.uint32).astype(np.uint16).reshape(-1, 3)
-    widened, origins = to_float32(view(halves, BFLOAT16), np.array([len(halves)]))
-    assert origins is None
-    assert (widened.view(np.uint32) == halves.astype(np.uint32) << 16).all()
+HALVES = np.arange(3 << 16, dtype=np.uint32).astype(np.uint16).reshape(-1, 3)
 
 
-def test_every_float16_becomes_the_same_number_in_float32():
-    halves = np.arange(3 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16).reshape(-1, 3)
-    widened, origins = to_float32(view(halves, FLOAT16), np.array([len(halves)]))
+@pytest.mark.parametrize(
+    ("data_type", "expected"),
+    [
+        (BFLOAT16, (HALVES.astype(np.uint32) << 16).view(np.float32)),
+        (FLOAT16, HALVES.view(np.float16).astype(np.float32)),
+    ],
+)
+def test_every_half_becomes_the_same_number_in_float32(data_type, expected):
+    widened, origins = to_float32(view(HALVES, data_type), np.array([len(HALVES)]))
     assert origins is None
     assert widened.dtype == np.float32
-    np.testing.assert_array_equal(widened, halves.astype(np.float32))
+    np.testing.assert_array_equal(widened.view(np.uint32), expected.view(np.uint32))
 
 
 def test_float32_is_not_copied_on_its_way_to_the_engine():

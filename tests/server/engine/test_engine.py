@@ -14,7 +14,7 @@ import pytest
 import torch
 from tests.support.fake_device import FakeDevice
 from tests.support.memory.fake_allocator import FakeAllocator
-from tests.support.scheduling import WatchedBatch, WatchedWork, clouds_of
+from tests.support.scheduling import WatchedBatch, WatchedWork, clouds_of, until
 
 from farpoint_server.engine import devices
 from farpoint_server.engine.engine import Engine
@@ -170,12 +170,10 @@ async def test_nothing_of_a_function_is_kept_while_the_thread_waits(thread, func
     except ValueError as error:
         clear_tracebacks(error)
     del work, answer
-    give_up = time.monotonic() + 30
-    while kept() is not None and time.monotonic() < give_up:  # the thread may be slow to go on
-        await asyncio.sleep(0.001)
-    found = kept()
-    gc.enable()
-    assert found is None
+    try:
+        await until(lambda: kept() is None)  # the thread may be slow to go on
+    finally:
+        gc.enable()
 
 
 def test_cancelling_a_request_reaches_its_slices_and_halves():
@@ -351,8 +349,7 @@ async def test_on_a_gpu_short_work_passes_long_work_on_a_stream_of_its_own():
     batch = SampleBatch([clouds(300), clouds(200)])
     long = asyncio.ensure_future(background.run(batch))
     short = await asyncio.wait_for(engine.run(batch), 30)
-    while not pipelines[0].in_flight:  # the other engine's thread may be slow to begin
-        await asyncio.sleep(0.001)
+    await until(lambda: pipelines[0].in_flight)  # the other engine's thread may be slow to begin
     assert not long.done()
     assert await engine.call(lambda: memory.trim_if_idle(0)) is None
     devices[0].resume(DeviceStream.COMPUTE)

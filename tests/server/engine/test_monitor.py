@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from tests.support.memory.simulation import MIB, Simulation, one
+from tests.support.scheduling import until
 
 from farpoint_server.engine import monitor
 from farpoint_server.engine.monitor import MemoryMonitor
@@ -52,14 +53,6 @@ async def world():
     )
     yield world
     await world.monitor.stop()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async def wait() -> None:
-        while not condition():
-            await asyncio.sleep(0.002)
-
-    await asyncio.wait_for(wait(), 30)
 
 
 async def test_an_idle_server_is_trimmed_without_any_request(world):

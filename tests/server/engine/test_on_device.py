@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.support.fake_device import FakeDevice
 from tests.support.memory.fake_allocator import MIB, FakeAllocator
-from tests.support.scheduling import clouds_of
+from tests.support.scheduling import clouds_of, until
 
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.sample import SampleBatch
@@ -64,14 +64,6 @@ def assert_same(got, expected) -> None:
         assert (a.distances is None) == (b.distances is None)
         if b.distances is not None:
             np.testing.assert_array_equal(a.distances, b.distances)
-
-
-async def until(condition) -> None:
-    async def poll() -> None:
-        while not condition():
-            await asyncio.sleep(0.002)
-
-    await asyncio.wait_for(poll(), 20)
 
 
 async def test_answers_are_those_of_a_cpu_with_two_batches_at_a_time(on_device, on_cpu):

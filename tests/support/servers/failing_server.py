@@ -2,23 +2,20 @@
 
 A batch with a cloud of OOM_POINTS runs out of memory; one with a cloud of LOST_POINTS meets an
 error after which a GPU works no more; one with a cloud of MISCOUNTED_POINTS has one answer too few,
-as only a bug could make it. After one of UNWATCHED_POINTS memory cannot be polled.
+as only a bug could make it.
 """
 
 from collections.abc import Sequence
-from unittest.mock import Mock
 
 import torch
 
 from farpoint_server import __main__ as command
-from farpoint_server.engine import monitor, sample
+from farpoint_server.engine import sample
 from farpoint_server.engine.types import Clouds, Int32s, Samples
-from farpoint_server.memory.manager import Manager
 
 OOM_POINTS = 1300
 LOST_POINTS = 1301
 MISCOUNTED_POINTS = 1302
-UNWATCHED_POINTS = 1303
 launch = sample.launch
 
 
@@ -28,13 +25,10 @@ def launch_and_fail(requests: Sequence[Clouds], cancelled: Int32s) -> list[Sampl
         raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
     if OOM_POINTS in lengths:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
-    if UNWATCHED_POINTS in lengths:
-        Manager.poll = Mock(side_effect=RuntimeError("a bug"))
     answers = launch(requests, cancelled)
     return answers[1:] if MISCOUNTED_POINTS in requests[0].lengths else answers
 
 
 if __name__ == "__main__":
     sample.launch = launch_and_fail
-    monitor.MAX_FAILURES = 3
     command.main()

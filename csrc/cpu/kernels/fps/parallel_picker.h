@@ -195,10 +195,9 @@ class alignas(64) PartitionWorker {
   Node boxes_;
   int64_t sampled_here_ = 0, published_here_ = 0, next_check_at_ = 0;
   // Read by the threads at other workers while this one advances.
-  alignas(64) std::atomic<Key> next_{
-      kBeforeAll};                     // no sample before this one is taken any more; 0: none
-  std::atomic<int64_t> published_{0};  // border samples
-  std::atomic<int64_t> sampled_{0};    // samples
+  alignas(64) std::atomic<Key> next_{kBeforeAll};  // none before it is taken any more; 0: none
+  std::atomic<int64_t> published_{0};              // border samples
+  std::atomic<int64_t> sampled_{0};                // samples
   std::atomic<int> held_{0};
 };
 

@@ -1,4 +1,4 @@
-// Farthest point search over a tree, and by brute force. Both pickers offer
+// Farthest point search over a tree, and by brute force. The pickers offer
 //   Sample farthest() const    the farthest point now, the lowest row on a tie
 //   void apply(const Sample&)  that point becomes a sample
 #pragma once
@@ -132,7 +132,7 @@ class TreePicker {
       const Node& node = tree_.root()[r];
       const uint32_t bits = (r < 4 ? low >> 16 * r : high >> 16 * (r - 4)) & 0xffff;
       if (bits == 0) continue;
-      const int lane = lowest_index(bits, node.index);
+      const int lane = lowest_index(bits, node.index, node.index);
       if (node.index[lane] < best.index) best = sample_of(node, lane);
     }
     return best;
@@ -145,6 +145,64 @@ class TreePicker {
   int32_t* touched_[kMaxLevels];
   int32_t* changed_[kMaxLevels];
   int changed_count_[kMaxLevels];  // above level 0
+};
+
+// A tree of two nodes, all of whose leaves one mask names. Most samples change no leaf but the one
+// they come from, so the next sample is sought among the other leaves before that one is updated:
+// the processor goes ahead with it.
+class PairPicker {
+ public:
+  explicit PairPicker(Tree& tree) : nodes_(tree.root()), leaves_(tree.leaves) {
+    for (float& bound : bounds_) bound = kInfinity;
+    bounds_[2 * kFan] = -1;
+    next_ = search(kNone);
+  }
+
+  Sample farthest() const { return next_; }
+
+  [[gnu::always_inline]] void apply(const Sample& sample) {
+    const Point s = sample.at;
+    const int own = leaf_;
+    const Sample other = search(own);
+    const Touched a = touched_children(nodes_[0], s), b = touched_children(nodes_[1], s);
+    const uint32_t some = a.some | b.some << kFan;
+    const uint32_t changed = a.farthest | b.farthest << kFan;
+    bool is_next = update(own, s) < other.distance;
+    for (uint32_t bits = changed & ~(1u << own); bits; bits &= bits - 1) {
+      update(__builtin_ctz(bits), s);
+      is_next = false;
+    }
+    next_ = is_next ? other : search(kNone);
+    for (uint32_t bits = some & ~changed; bits; bits &= bits - 1) {
+      update_distances(leaves_[__builtin_ctz(bits)], s);
+    }
+  }
+
+ private:
+  static constexpr int kNone = -1;
+
+  // Returns the distance of the leaf's farthest point.
+  [[gnu::always_inline]] float update(int leaf, const Point& s) {
+    const Farthest f = update_leaf(leaves_[leaf], s);
+    set_farthest(nodes_[leaf / kFan], leaf % kFan, f);
+    return f.distance;
+  }
+
+  // The farthest point outside of leaf `except`.
+  [[gnu::always_inline]] Sample search(int except) {
+    const float* bounds = bounds_ + 2 * kFan - except;
+    const Lanes a = min(load(nodes_[0].farthest), load(bounds));
+    const Lanes b = min(load(nodes_[1].farthest), load(bounds + kFan));
+    const Lanes want = broadcast(largest(max(a, b)));
+    leaf_ = lowest_index(equal(a, want) | equal(b, want) << kFan, nodes_[0].index, nodes_[1].index);
+    return sample_of(nodes_[leaf_ / kFan], leaf_ % kFan);
+  }
+
+  Node* const nodes_;
+  Leaf* const leaves_;
+  float bounds_[4 * kFan + 1];  // infinite but for the middle, which leaves out one leaf
+  int leaf_;                    // of the next sample
+  Sample next_;
 };
 
 // Goes over every point for every sample: no preparation, best for few points or few samples.

@@ -54,6 +54,10 @@ inline int64_t sample(const FpsJob& job) {
     parts.run();
     return sample_with(job, parts);
   }
+  if (tree.shape.nodes[0] == 2) {
+    PairPicker picker(tree);
+    return sample_with(job, picker);
+  }
   build_upper_levels(tree);
   TreePicker picker(tree);
   return sample_with(job, picker);

@@ -52,7 +52,8 @@ class NearestOne {
     const float squared = smallest(min(a, b));
     if (squared > reach()) return;
     const Lanes want = broadcast(squared);
-    const int lane = lowest_index(equal(a, want) | equal(b, want) << 16, leaf.index);
+    const int lane =
+        lowest_index(equal(a, want) | equal(b, want) << 16, leaf.index, leaf.index + 16);
     const uint64_t key = key_of(squared, leaf.index[lane]);
     best_ = key < best_ ? key : best_;
   }

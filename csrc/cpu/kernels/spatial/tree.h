@@ -53,20 +53,19 @@ inline void set_farthest(Node& n, int lane, const Farthest& f) {
   n.at[2][lane] = f.z;
 }
 
-// The set bit whose index is lowest; one bit is by far the common case, except in a lattice.
-inline int lowest_index(uint32_t bits, const int32_t* index) {
+// The set bit whose index is lowest, of 16 at `low` and 16 at `high`; one bit is by far the common
+// case, except in a lattice.
+inline int lowest_index(uint32_t bits, const int32_t* low, const int32_t* high) {
   if (__builtin_expect((bits & (bits - 1)) == 0, 1)) return __builtin_ctz(bits);
-  const uint32_t low = bits & 0xffff, high = bits >> 16;
-  if (high == 0) return lowest_lane(low, index);
-  const int second = 16 + lowest_lane(high, index + 16);
-  if (low == 0) return second;
-  const int first = lowest_lane(low, index);
-  return index[first] < index[second] ? first : second;
+  const uint32_t first = bits & 0xffff, second = bits >> 16;
+  if (first == 0) return 16 + lowest_lane(second, high);
+  const int a = lowest_lane(first, low), b = second ? lowest_lane(second, high) : 0;
+  return second == 0 || low[a] < high[b] ? a : 16 + b;
 }
 
 inline Farthest farthest_of(const Node& n) {
   const Lanes f = load(n.farthest);
-  return farthest_of(n, lowest_index(equal(f, broadcast(largest(f))), n.index));
+  return farthest_of(n, lowest_index(equal(f, broadcast(largest(f))), n.index, n.index));
 }
 
 // The squared distance from a point to the box of each child.
@@ -121,7 +120,7 @@ inline Farthest update_leaf(Leaf& leaf, const Point& s) {
   const Lanes a = update_distances(leaf, 0, s), b = update_distances(leaf, 16, s);
   const float best = largest(max(a, b));
   const Lanes want = broadcast(best);
-  const int k = lowest_index(equal(a, want) | equal(b, want) << 16, leaf.index);
+  const int k = lowest_index(equal(a, want) | equal(b, want) << 16, leaf.index, leaf.index + 16);
   return {best, leaf.index[k], leaf.x[k], leaf.y[k], leaf.z[k]};
 }
 
@@ -165,7 +164,6 @@ inline void set_empty(Node& n, int lane) {
 // One buffer for a whole cloud, acquired and released at once.
 class Arena {
  public:
-  Arena() = default;
   explicit Arena(size_t bytes) : buffer_(acquire_buffer(bytes)) {}
   ~Arena() { release_buffer(buffer_); }
   Arena(const Arena&) = delete;
@@ -185,7 +183,7 @@ class Arena {
 
  private:
   static constexpr size_t kCacheLine = 64;
-  Buffer buffer_ = {};
+  const Buffer buffer_;
   size_t used_ = 0;
 };
 
