@@ -19,7 +19,6 @@ from farpoint_server.engine import devices
 from farpoint_server.observability.metrics import GAUGES, MemoryCollector
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.services.admin import AdminServicer
-from farpoint_server.services.model_statistics import ModelStatistics
 from farpoint_server.services.open_inference.repository import ModelRepository
 from farpoint_server.services.open_inference.servicer import OpenInferenceServicer
 from farpoint_server.services.pipeline import Pipeline
@@ -37,14 +36,11 @@ def make_services(
         settings.max_message_bytes, settings.max_request_points, settings.max_request_clouds
     )
     model_limits = replace(limits, points=min(limits.points, settings.max_encode_points))
-    statistics = ModelStatistics()
     pipeline = Pipeline(
         *(limits, transport.admission, Receiver(settings.receive_turns), compute.batcher),
-        *(compute.engines, transport.threads, transport.shared_memory.regions, statistics),
+        *(compute.engines, transport.threads, transport.shared_memory.regions),
     )
-    repository = ModelRepository(
-        compute.models, statistics, compute.devices, lambda: health.is_serving
-    )
+    repository = ModelRepository(compute.models, compute.devices, lambda: health.is_serving)
     info = _info(limits, compute)
     streams = transport.in_flight, transport.outgoing, settings.idle_timeout_s
     return Servicers(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
+from farpoint.inference import open_inference_pb2
 from farpoint_server.codec.tensors import MAX_ATTRIBUTES, MAX_DIMENSIONS, MAX_PACKED_FIELDS
 from farpoint_server.codec.wire import (
     BYTES,
@@ -109,20 +110,29 @@ def _count(bound: Bound, path: str, held: dict[int, int], number: int, size: int
             raise InvalidRequestError(f"{path}{bound.name}", expected, got)
 
 
+# More than any model of Open Inference has; others are then named as wrong.
+MAX_INPUTS = 16
+MAX_OUTPUTS = 256
 _MAX_REPEATED = {
     "shape": MAX_DIMENSIONS,
     "attributes": MAX_ATTRIBUTES,
     "fields": MAX_PACKED_FIELDS,
+    "inputs": MAX_INPUTS,
+    "outputs": MAX_OUTPUTS,
+    "raw_input_contents": MAX_INPUTS,
+    "parameters": 64,
+    # Points come in floats. Of others there is one.
+    **{field.name: 16 for field in open_inference_pb2.InferTensorContents.DESCRIPTOR.fields},
 }
-# Not doubles: numbers of eight bytes take no more in memory than on the wire.
+# Not floats: they take no more in memory than on the wire.
 _VARINTS = (
-    *(FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_INT64),
+    *(FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_BOOL),
     *(FieldDescriptor.CPPTYPE_UINT32, FieldDescriptor.CPPTYPE_UINT64),
 )
 
 
 @lru_cache(32)
-def limits_of(kind: type[Message], clouds: int) -> Check:
+def limits_of(kind: type[Message], clouds: int = 1) -> Check:
     """The check of messages of one kind, about at most so many clouds."""
     return partial(check_limits, bounds=_bounds_of(kind.DESCRIPTOR, clouds))
 
@@ -135,6 +145,8 @@ def _bounds_of(message: Any, clouds: int) -> Bounds:
         if field.message_type is not None:
             name = "" if field.name == "request" else field.name
             bounds[field.number] = Bound(name, most, inside=_bounds_of(field.message_type, clouds))
+        elif most is not None and field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+            bounds[field.number] = Bound(field.name, most)
         elif most is not None and field.cpp_type in _VARINTS:
             bounds[field.number] = Bound(field.name, numbers=most)
     return bounds

@@ -44,12 +44,10 @@ class MethodWork(SoloWork[Samples]):
 
     @property
     def point_count(self) -> int:
-        """Points of all clouds."""
         return len(self.clouds.points)
 
     @property
     def cost_ns(self) -> int:
-        """Nanoseconds that it is predicted to take on one core."""
         return METHOD_NS + POINT_NS[self.cost_key] * self.point_count
 
     @property
@@ -59,7 +57,6 @@ class MethodWork(SoloWork[Samples]):
 
     @property
     def predicted_bytes(self) -> int:
-        """Bytes that it takes on the device."""
         return method_bytes(self.point_count)
 
     def halve(self) -> "tuple[MethodWork, MethodWork] | None":
@@ -77,7 +74,6 @@ class MethodWork(SoloWork[Samples]):
         return replace(self, clouds=MethodClouds(points, clouds.lengths[part], counts, method))
 
     def join(self, first: Samples, second: Samples) -> Samples:
-        """The answer to a request from those to its halves, of which this is the first."""
         return first.join(second, self.point_count)
 
     def run(

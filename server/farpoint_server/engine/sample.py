@@ -70,7 +70,6 @@ class SampleWork:
 
     @staticmethod
     def batch(requests: "Sequence[SampleWork]") -> "SampleBatch":
-        """The requests as one batch."""
         return SampleBatch([request.clouds for request in requests])
 
 
@@ -128,7 +127,6 @@ class SampleBatch:
         return left, right
 
     def join(self, first: Samples, second: Samples) -> Samples:
-        """The answer to a request from those to its halves, of which this is the first."""
         return first.join(second, self.point_count)
 
     def run(

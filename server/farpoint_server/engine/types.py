@@ -155,7 +155,6 @@ class Batch(SliceableBatch, Protocol[Answer]):
     @property
     def point_count(self) -> int:
         """Points of all clouds."""
-        ...
 
     def run(
         self, device: torch.device, pipeline: Pipeline | None
@@ -169,11 +168,9 @@ class Batch(SliceableBatch, Protocol[Answer]):
         Returns:
             Answers in host memory, or a future of them from the pipeline.
         """
-        ...
 
     def cancel(self, index: int) -> None:
         """Leaves the request at `index` unfinished, where that is still possible."""
-        ...
 
 
 class Work(Protocol[Answer]):
@@ -182,36 +179,29 @@ class Work(Protocol[Answer]):
     @property
     def batch_key(self) -> Hashable:
         """Requests with the same key may run as one batch; None is a batch by itself."""
-        ...
 
     @property
     def cost_key(self) -> str:
         """Requests with the same key share the correction of their predicted time."""
-        ...
 
     @property
     def point_count(self) -> int:
         """Points of all clouds."""
-        ...
 
     @property
     def cost_ns(self) -> int:
         """Nanoseconds that it is predicted to take on a CPU."""
-        ...
 
     @property
     def gpu_cost_ns(self) -> int:
         """The same on a GPU that has nothing else to do, with the copies there and back."""
-        ...
 
     def retry_copy(self) -> "Work[Answer]":
         """The same request for another engine, not cancelled."""
-        ...
 
     @staticmethod
     def batch(requests: Sequence[Any]) -> Batch[Answer]:
         """A batch of requests with the same key, or of the only one."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -251,5 +241,3 @@ class Outcome(Generic[Answer]):
     result: Answer
     queue_ms: float
     compute_ms: float
-    batch_requests: int = 1
-    """Requests of its batch in the first answer, so that a batch counts once; 0 in the others."""

@@ -54,23 +54,18 @@ class SliceableBatch(Protocol):
     @property
     def predicted_bytes(self) -> int:
         """Bytes that it takes on the device at most, inputs and answers included."""
-        ...
 
     def __len__(self) -> int:
         """Requests."""
-        ...
 
     def __getitem__(self: Batch, requests: slice) -> Batch:
         """A batch of some of the requests."""
-        ...
 
     def halve(self: Batch) -> tuple[Batch, Batch] | None:
         """Two parts of a batch of one request; None where it cannot be cut."""
-        ...
 
     def join(self, first: Any, second: Any) -> Any:
         """The answer to a halved request from those to its halves, of which this is the first."""
-        ...
 
 
 def run_in_halves(

@@ -57,27 +57,21 @@ class Allocator(Protocol):
 
     def stats(self) -> Stats:
         """The counters now; cheap."""
-        ...
 
     def headroom(self) -> Headroom:
         """Free bytes over all processes; a driver call, so not for every request."""
-        ...
 
     def trim(self) -> None:
         """Gives every releasable byte of the device back. Waits for the device."""
-        ...
 
     def trim_host(self) -> None:
         """Gives cached host memory back."""
-        ...
 
     def capturing(self) -> bool:
         """Whether a CUDA graph is being captured, when a trim would be illegal."""
-        ...
 
     def snapshot(self) -> bytes | None:
         """Every segment and block, pickled for torch's viewer; None where there is none."""
-        ...
 
 
 class Reason(str, Enum):

@@ -37,17 +37,14 @@ class EncodeWork(SoloWork[list[StageOutput]]):
 
     @property
     def point_count(self) -> int:
-        """Points of all clouds."""
         return int(self.clouds.lengths.sum())
 
     @property
     def cost_ns(self) -> int:
-        """Nanoseconds that it is predicted to take on one core."""
         return FORWARD_NS + int(BYTE_NS * self._bytes_of(self.point_count))
 
     @property
     def gpu_cost_ns(self) -> int:
-        """The same on a GPU."""
         return self.cost_ns // GPU_SPEED
 
     @property
@@ -75,7 +72,6 @@ class EncodeWork(SoloWork[list[StageOutput]]):
         return left, right
 
     def join(self, first: list[StageOutput], second: list[StageOutput]) -> list[StageOutput]:
-        """The stages of a request from those of its halves."""
         return [concatenated(pair) for pair in zip(first, second, strict=True)]
 
     def _bytes_of(self, rows: int) -> int:

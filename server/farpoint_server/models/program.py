@@ -71,12 +71,10 @@ class ProgramWork:
 
     @property
     def point_count(self) -> int:
-        """Points of all clouds."""
         return int(self.request.lengths.sum())
 
     @property
     def cost_ns(self) -> int:
-        """Nanoseconds that it is predicted to take."""
         return PROGRAM_NS + int(self.program.row_ns * self.point_count)
 
     @property
@@ -98,7 +96,6 @@ class ProgramWork:
 
     @staticmethod
     def batch(requests: "Sequence[ProgramWork]") -> "ProgramBatch":
-        """The requests as one batch."""
         return ProgramBatch(requests[0].program, [work.request for work in requests])
 
 
@@ -118,7 +115,6 @@ class ProgramBatch:
 
     @property
     def point_count(self) -> int:
-        """Points of all clouds."""
         return sum(int(request.lengths.sum()) for request in self.requests)
 
     @property
@@ -148,7 +144,6 @@ class ProgramBatch:
         return left, right
 
     def join(self, first: Outputs, second: Outputs) -> Outputs:
-        """The outputs of a request from those of its halves."""
         return {name: concatenated([part, second[name]]) for name, part in first.items()}
 
     def run(self, device: torch.device, pipeline: Pipeline | None) -> list[Outputs]:

@@ -265,7 +265,7 @@ class Lane:
         compute_s = self._clock() - begun
         self.busy_s += compute_s / self.engine.depth
         self._metrics.seconds(compute_s)
-        is_complete, batch_requests = True, len(jobs)
+        is_complete = True
         # Paired before any is answered: with a wrong number no answer can be matched.
         for job, answer in [*zip(jobs, answers, strict=True)]:
             if isinstance(answer, ServiceError):
@@ -275,8 +275,7 @@ class Lane:
                 is_complete = False
             else:
                 queue_ms = (begun - job.accepted) * 1e3
-                job.answer.set_result(Outcome(answer, queue_ms, compute_s * 1e3, batch_requests))
-                batch_requests = 0
+                job.answer.set_result(Outcome(answer, queue_ms, compute_s * 1e3))
         # A request that was cancelled, or refused for its memory, did not take its time.
         if is_complete:
             self._costs.observe([job.work for job in jobs], compute_s * 1e9)

@@ -14,7 +14,6 @@ import grpc
 from google.protobuf.message import Message
 
 from farpoint_server.services.methods import Handler
-from farpoint_server.services.model_statistics import add_statistics
 from farpoint_server.transport.handlers import Context
 from farpoint_server.transport.peers import Peers
 
@@ -49,16 +48,6 @@ def _by_process(answers: Mapping[int, Any], field: str) -> Any:
     return merged
 
 
-def _statistics(answers: Mapping[int, Any]) -> Any:
-    own, *others = answers.values()
-    models = {model.name: model for model in own.model_stats}
-    for other in others:
-        for model in other.model_stats:
-            if model.name in models:
-                add_statistics(models[model.name], model)
-    return own
-
-
 class ForAll(NamedTuple):
     """A method that is answered for all processes."""
 
@@ -75,7 +64,6 @@ METHODS: Mapping[str, ForAll] = {
     "/farpoint.v1.AdminService/TrimMemory": ForAll(_trims, changes=True),
     "/farpoint.v1.AdminService/LoadModel": CHANGES_MODELS,
     "/farpoint.v1.AdminService/UnloadModel": CHANGES_MODELS,
-    "/inference.GRPCInferenceService/ModelStatistics": ForAll(_statistics),
     "/inference.GRPCInferenceService/RepositoryModelLoad": CHANGES_MODELS,
     "/inference.GRPCInferenceService/RepositoryModelUnload": CHANGES_MODELS,
 }

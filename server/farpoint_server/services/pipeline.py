@@ -1,4 +1,4 @@
-"""The steps of every request: receive, admit, decode, schedule, serialize, count.
+"""The steps of every request: receive, admit, decode, schedule, serialize.
 
 Sample, SampleStream, SampleLarge, Encode and ModelInfer differ in how they parse a message. What
 they make of it is a `Call`, which takes the rest of the way here.
@@ -16,7 +16,6 @@ from typing import Any, Generic, TypeVar
 from farpoint.v1.tensor_pb2 import DATA_TYPE_FLOAT32
 from farpoint_server import request_context
 from farpoint_server.codec.coordinates import DecodedSampleRequest, decode_sample_request
-from farpoint_server.codec.open_inference.fps import NAME
 from farpoint_server.codec.sample_request import (
     ParsedSampleRequest,
     parse_sample_request,
@@ -31,9 +30,8 @@ from farpoint_server.engine.sample import sample_bytes
 from farpoint_server.engine.types import Answer, Int64s, Outcome, Samples
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.placement import Scheduler
-from farpoint_server.services.model_statistics import MAX_NOTED, ModelStatistics, RequestRecord
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.receive import Receiver, receive
+from farpoint_server.transport.receive import Receiver
 
 # Less is decoded or serialized on the event loop, 0.12 ms for a megabyte: the way to another thread
 # costs more CPU, and gRPC itself copies every message there.
@@ -101,7 +99,7 @@ class SampleCall(Call[Samples, T]):
     ) -> None:
         self._request, self._to_response = request, to_response
         tensor, shared_bytes = request.points, request.shared_bytes
-        self.model, self.lengths, self.points = NAME, request.lengths, tensor.shape[0]
+        self.lengths, self.points = request.lengths, tensor.shape[0]
         self.size = request.message_bytes + shared_bytes
         is_float32 = type(tensor) is TensorView and tensor.data_type == DATA_TYPE_FLOAT32
         is_used_as_is = is_float32 and tensor.is_aligned
@@ -112,14 +110,12 @@ class SampleCall(Call[Samples, T]):
         )
 
     def decode(self) -> Any:
-        """As Call."""
         decoded = decode_sample_request(self._request)
         self._request = decoded.request  # what it is a copy of is not kept
         self.serialize = partial(self._to_response, decoded)
         return decoded.work
 
     def least_bytes(self) -> int:
-        """As Call."""
         counts, lengths = self._request.sample_counts, self.lengths
         longest = int(lengths.argmax()) if len(lengths) > 1 else 0
         if self._request.method is not None:
@@ -128,11 +124,9 @@ class SampleCall(Call[Samples, T]):
         return sample_bytes(int(lengths[longest]), 1, samples)
 
     def is_short(self, outcome: Outcome[Samples]) -> bool:
-        """As Call."""
         return response_bytes(self._request, outcome) <= INLINE_BYTES
 
     def describe(self, fields: dict[str, Any], outcome: Outcome[Samples]) -> None:
-        """As Call."""
         fields["samples"] = len(outcome.result.rows)
 
 
@@ -148,7 +142,6 @@ class Pipeline:
         engines: One of them gets a request.
         threads: Where large messages are decoded and serialized.
         regions: Shared memory that requests to sample may refer to.
-        statistics: Where requests are counted.
     """
 
     limits: RequestLimits
@@ -158,7 +151,6 @@ class Pipeline:
     engines: Sequence[Engine]
     threads: ThreadPoolExecutor
     regions: Regions = field(default_factory=Regions)
-    statistics: ModelStatistics = field(default_factory=ModelStatistics)
 
     async def sample(self, _: object, context: Context) -> bytes:
         """Sample: the serialized SampleResponse to the one message of a call."""
@@ -174,7 +166,7 @@ class Pipeline:
     async def receive(self, context: Context) -> bytes:
         """The one message of a call; raises ServiceError without headroom for it."""
         self.admission.check_headroom()
-        return await receive(context, self.receiving)
+        return await self.receiving.receive(context)
 
     async def run(
         self, call: Call[Any, T], timeout_s: float | None, *, is_admitted: bool = False
@@ -186,42 +178,24 @@ class Pipeline:
             timeout_s: Seconds that the caller will still wait; None for ever.
             is_admitted: Whether the caller has it count already.
         """
-        begun = time.monotonic_ns()
-        admission = self.admission
-        try:
-            with nullcontext() if is_admitted else admission.reserve(call.points, call.size):
-                return await self._run(call, timeout_s, begun)
-        except BaseException:
-            self.statistics.fail(call.model, begun)
-            raise
-
-    async def _run(self, call: Call[Any, T], timeout_s: float | None, begun: int) -> T:
         current, loop = request_context.variable.get(), asyncio.get_running_loop()
         is_bounded = all(engine.memory.bounded for engine in self.engines)
         fields = {} if current is None else current.fields
-        fields["points"], fields["clouds"] = call.points, len(call.lengths)
-        least_bytes = call.least_bytes() if is_bounded else None
-        if least_bytes is not None:
-            check_any(self.engines, least_bytes)
-        if call.is_small:
-            work = call.decode()
-        else:
-            work = await loop.run_in_executor(self.threads, call.decode)
-        if is_bounded and least_bytes is None:
-            check_any(self.engines, work.least_bytes)
-        decoded = time.monotonic_ns()
-        outcome = await self.batcher.run(work, timeout_s)
-        computed = time.monotonic_ns()
-        call.describe(fields, outcome)
-        waited, took = outcome.queue_ms, outcome.compute_ms
-        fields["queue_ms"], fields["compute_ms"] = round(waited, 3), round(took, 3)
-        if call.is_short(outcome):
-            response = call.serialize(outcome)
-        else:
-            response = await loop.run_in_executor(self.threads, call.serialize, outcome)
-        counted = call.model, len(call.lengths), outcome.batch_requests, waited, took
-        ended = RequestRecord(*counted, begun, decoded, computed, time.monotonic_ns())
-        self.statistics.noted.append(ended)
-        if len(self.statistics.noted) >= MAX_NOTED:
-            self.statistics.count()
-        return response
+        with nullcontext() if is_admitted else self.admission.reserve(call.points, call.size):
+            fields["points"], fields["clouds"] = call.points, len(call.lengths)
+            least_bytes = call.least_bytes() if is_bounded else None
+            if least_bytes is not None:
+                check_any(self.engines, least_bytes)
+            if call.is_small:
+                work = call.decode()
+            else:
+                work = await loop.run_in_executor(self.threads, call.decode)
+            if is_bounded and least_bytes is None:
+                check_any(self.engines, work.least_bytes)
+            outcome = await self.batcher.run(work, timeout_s)
+            call.describe(fields, outcome)
+            fields["queue_ms"] = round(outcome.queue_ms, 3)
+            fields["compute_ms"] = round(outcome.compute_ms, 3)
+            if call.is_short(outcome):
+                return call.serialize(outcome)
+            return await loop.run_in_executor(self.threads, call.serialize, outcome)

@@ -39,7 +39,6 @@ def repository(http: HttpCaller, verb: str, **headers: str) -> Answer:
         ("GET", "/v2/models/fps", 200),
         ("GET", "/v2/models/fps/versions/1", 200),
         ("GET", "/v2/models/fps/versions/1/config", 200),
-        ("GET", "/v2/models/fps/versions/1/stats", 200),
         ("GET", "/v2/models/fps/ready", 200),
         ("GET", "/v2/models/none/ready", 400),
         ("GET", "/v2/models/none", 404),

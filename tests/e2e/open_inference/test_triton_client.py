@@ -72,7 +72,7 @@ def test_the_server_says_what_it_is(stock):
     assert stock.is_server_ready()
     metadata = stock.get_server_metadata(as_json=True)
     assert metadata["name"] == "farpoint-server"
-    assert {"model_repository", "model_configuration", "statistics"} <= set(metadata["extensions"])
+    assert {"model_repository", "model_configuration"} <= set(metadata["extensions"])
     assert not any("shared_memory" in name for name in metadata["extensions"])
 
 
@@ -183,30 +183,6 @@ def test_a_time_that_is_too_short(stock):
         "StatusCode.INVALID_ARGUMENT",
         "parameters[timeout]: expected microseconds, got -1",
     )
-
-
-def test_statistics_count_every_request_of_a_model(stock, client):
-    def fps() -> Any:
-        (one,) = stock.get_inference_statistics("fps").model_stats
-        return one
-
-    before = fps()
-    stock.infer("fps", fps_inputs())
-    client.sample(CLOUD[0], 5)
-    refusal(lambda: stock.infer("fps", fps_inputs(np.full_like(CLOUD, np.nan))))
-    after = fps()
-    assert (after.name, after.version) == ("fps", "1")
-    assert after.inference_count - before.inference_count == 3  # clouds
-    assert after.execution_count - before.execution_count == 2
-    assert after.last_inference >= before.last_inference > 0 or before.last_inference == 0
-    was, now = before.inference_stats, after.inference_stats
-    for phase in ("success", "queue", "compute_input", "compute_infer", "compute_output"):
-        assert getattr(now, phase).count - getattr(was, phase).count == 2, phase
-    assert now.fail.count - was.fail.count == 1
-    assert now.success.ns - was.success.ns >= now.compute_infer.ns - was.compute_infer.ns > 0
-    assert sum(b.compute_infer.count for b in after.batch_stats) == after.execution_count
-    assert {s.name for s in stock.get_inference_statistics().model_stats} == {"fps", SHIPPED}
-    assert refusal(lambda: stock.get_inference_statistics("x"))[0] == "StatusCode.NOT_FOUND"
 
 
 def test_models_are_listed_unloaded_and_loaded_at_the_admin_address(stock, admin):
@@ -429,7 +405,6 @@ def test_over_http_it_sees_server_and_models(over_http):
     assert over_http.get_server_metadata()["name"] == "farpoint-server"
     assert over_http.get_model_metadata("fps")["inputs"][0]["shape"] == [-1, 3]
     assert over_http.get_model_config("fps")["max_batch_size"] == 0
-    assert over_http.get_inference_statistics("fps")["model_stats"][0]["name"] == "fps"
     assert "fps" in {model["name"] for model in over_http.get_model_repository_index()}
 
 

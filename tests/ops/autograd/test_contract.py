@@ -166,14 +166,6 @@ def test_what_is_kept_lives_from_forward_to_backward_and_the_rest_not_at_all(
         assert all(r() is None for r, _ in references)
 
 
-def test_a_graph_that_is_dropped_frees_all(device: torch.device, case: Case) -> None:
-    arguments = case.with_gradients(Make(device))
-    references = [weakref.ref(a) for a in tensors(arguments)]
-    out = case(*arguments)
-    del arguments, out
-    assert all(r() is None for r in references)
-
-
 def test_a_saved_tensor_that_changed_is_noticed(device: torch.device, case: Case) -> None:
     for position, derivative in case.derivatives.items():
         for kept in set(derivative.arguments) - {position}:
@@ -240,26 +232,6 @@ def test_empty_inputs_have_empty_gradients(device: torch.device, case: Case, emp
         assert out.numel() > 0 or not grad.any()
 
 
-SHAPES = [{}, {"b": 3, "c": 5, "n": 9, "m": 7, "k": 3}, {"b": 4, "c": 6, "n": 10, "m": 8, "k": 4}]
-
-
-def test_compile_with_static_then_dynamic_shapes(device: torch.device, case: Case) -> None:
-    """New shapes are compiled for any shape, once."""
-    torch._dynamo.reset()
-    from torch._dynamo.testing import CompileCounterWithBackend  # seconds to import
-
-    counter = CompileCounterWithBackend("aot_eager")
-    compiled = torch.compile(case.__call__, fullgraph=True, backend=counter)
-    for shape in SHAPES:
-        expected = gradients(case, case.with_gradients(Make(device, **shape)))
-        arguments = case.with_gradients(Make(device, **shape))
-        out = compiled(*arguments)
-        weight = torch.linspace(-1, 1, out.numel(), device=device).reshape(out.shape)
-        wanted = [arguments[p] for p in case.derivatives]
-        assert_equal((out, *torch.autograd.grad(out, wanted, weight)), expected)
-    assert counter.frame_count == 2
-
-
 def test_compiled_autograd(device: torch.device, case: Case) -> None:
     torch._dynamo.reset()
     expected = gradients(case, case.with_gradients(Make(device)))
@@ -273,18 +245,6 @@ def test_autocast_changes_neither_values_nor_dtypes(device: torch.device, case: 
     expected = gradients(case, case.with_gradients(Make(device)))
     with torch.autocast(device.type, dtype=torch.bfloat16):
         assert_equal(gradients(case, case.with_gradients(Make(device))), expected)
-
-
-def test_inductor(device: torch.device) -> None:
-    """Both passes are nothing but ops of ours, so that no C++ compiler is waited for."""
-    torch._dynamo.reset()
-    case = DIFFERENTIABLE["gather"]
-    compiled = torch.compile(case.__call__, fullgraph=True)
-    expected = gradients(case, case.with_gradients(Make(device)))
-    arguments = case.with_gradients(Make(device))
-    out = compiled(*arguments)
-    weight = torch.linspace(-1, 1, out.numel(), device=device).reshape(out.shape)
-    assert_equal((out, *torch.autograd.grad(out, arguments[0], weight)), expected)
 
 
 @contextlib.contextmanager
@@ -305,18 +265,6 @@ def test_repeated_indices_are_summed_in_one_order(device: torch.device) -> None:
     with deterministic_algorithms():
         results = [ops.scatter_points(values.to(device), idx.to(device), 5) for _ in range(5)]
     assert all(torch.equal(result.cpu(), expected) for result in results)
-
-
-@pytest.mark.parametrize("name", WITHOUT_GRADIENT)
-def test_indices_counts_and_sampling_distances_have_no_gradient(
-    device: torch.device, name: str
-) -> None:
-    arguments = WITHOUT_GRADIENT[name](Make(device))
-    for argument in tensors(arguments):
-        argument.requires_grad_(argument.is_floating_point())
-    outputs = getattr(ops, name)(*arguments)
-    for output in tensors(outputs if isinstance(outputs, tuple) else (outputs,)):
-        assert not output.requires_grad
 
 
 def test_sampling_stops_the_gradient_of_a_chain(device: torch.device) -> None:
@@ -434,17 +382,6 @@ def test_every_op_declares_itself_compilable() -> None:
     names = {n for n in torch._C._dispatch_get_all_op_names() if n.startswith("farpoint::")}
     public = [n.removeprefix("farpoint::") for n in names if not n.startswith("farpoint::_")]
     assert all(torch.Tag.pt2_compliant_tag in getattr(ops, n).default.tags for n in public)
-
-
-def test_meta_tensors_have_shapes_and_dtypes() -> None:
-    meta = torch.device("meta")
-    idx, radii = ops.furthest_point_sample(torch.empty(2, 9, 3, device=meta), 4, None, None, True)
-    assert idx.dtype == torch.int32
-    assert radii.dtype == torch.float32
-    assert idx.shape == radii.shape == (2, 4)
-    features = torch.empty(2, 5, 9, device=meta, dtype=torch.float16)
-    assert gather_points(features, idx).shape == (2, 5, 4)
-    assert gather_points(features, idx).dtype == torch.float16
 
 
 def test_inference_mode(device: torch.device) -> None:

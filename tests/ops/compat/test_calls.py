@@ -25,9 +25,10 @@ pointnet2_stack.farthest_point_sample(xyz, 9) == fps(xyz, 9)
 pointnet2_stack.furthest_point_sample(xyz, 9) == fps(xyz, 9)
 pointnet2_ext.furthest_point_sampling(xyz, 9) == fps(xyz, 9)
 pointnet2.GatherOperation.apply(features, rows) == ref.gather_points(features, rows)
-pointnet2_ext.gather_points(features, rows) == ref.gather_points(features, rows)
+pointnet2_ext.gather_points(features, rows) == ref.gather_points(features, rows).detach()
 pointnet2.GroupingOperation.apply(features, ball) == grouped
-pointnet2_ext.group_points(features, ball) == grouped
+pointnet2.GroupingOperation.apply(features, ball).sub_(1) == grouped - 1
+pointnet2_ext.group_points(features, ball) == grouped.detach()
 batched.grouping_int(labels, ball) == ref.group_points(labels, ball)
 batched.featuregather(features, rows) == ref.gather_points(features, rows)
 batched.featuredistribute(centers, xyz) == ref.knn(centers, xyz, 1)[0][..., 0]
@@ -36,12 +37,13 @@ pointnet2.BallQuery.apply(0.3, 6, xyz, centers) == ball
 pointnet2_ext.ball_query(centers, xyz, 0.3, 6) == ball
 mmcv.ball_query(0.2, 0.5, 12, xyz, centers) == ref.ball_query(xyz, centers, 0.5, 12, None, 0.2)[0]
 pointnet2.ball_query(0.3, 6, xyz, centers + 10) == ball * 0
-pointnet2.three_nn(centers, xyz)[0] == ref.knn(xyz, centers, 3)[1].sqrt()
+pointnet2.three_nn(centers, xyz)[0] == ref.knn(xyz, centers, 3)[1].sqrt().detach()
 pointnet2.three_nn(centers, xyz)[1] == ref.knn(xyz, centers, 3)[0]
-pointnet2_ext.three_nn(centers, xyz)[0] == ref.knn(xyz, centers, 3)[1]
+pointnet2_ext.three_nn(centers, xyz)[0] == ref.knn(xyz, centers, 3)[1].detach()
 pointnet2_ext.three_nn(centers, xyz)[1] == ref.knn(xyz, centers, 3)[0]
 mmcv.three_nn(centers, xyz)[1] == ref.knn(xyz, centers, 3)[0]
-pointnet2_ext.three_interpolate(few, near, weight) == ref.interpolate(few, near, weight)
+pointnet2_ext.three_interpolate(few, near, weight) == interpolated.detach()
+pointnet2.three_interpolate(few, near, weight) == interpolated
 mmcv.knn(5, xyz, centers) == ref.knn(xyz, centers, 5)[0].mT
 mmcv.knn(5, xyz.mT, centers.mT, True) == ref.knn(xyz, centers, 5)[0].mT
 batched.knnquery(7, xyz, centers) == ref.knn(xyz, centers, 7)[0]
@@ -79,13 +81,15 @@ batched.labelstat_idx(6, classes, near6) == near_classes
 def batch(device: torch.device) -> dict[str, Any]:
     """Points (2, 40, 3), centers (2, 9, 3) and what plain torch makes of them."""
     made = torch.Generator().manual_seed(0)
-    xyz = torch.rand(2, 40, 3, generator=made).to(device)
-    centers, features = xyz[:, 3:12] + 0.01, random(device, 2, 4, 40)
+    xyz = torch.rand(2, 40, 3, generator=made).to(device).requires_grad_()
+    centers, features = xyz[:, 3:12] + 0.01, random(device, 2, 4, 40).requires_grad_()
     classes = torch.nn.functional.one_hot(torch.arange(40, device=device) % 3).int()
     classes = classes.expand(2, -1, -1).contiguous()
     ball, _ = reference.ball_query(xyz, centers, 0.3, 6)
     near6, _ = reference.knn(xyz, centers, 6)
     xyz6 = reference.group_points(xyz.mT, near6)
+    few, weight = random(device, 2, 5, 9), random(device, 2, 40, 3)
+    near = reference.knn(centers, xyz, 3)[0]
 
     def in_ball(radius: float, k: int) -> Tensor:
         idx, found = reference.ball_query(xyz, centers, radius, k)
@@ -95,12 +99,13 @@ def batch(device: torch.device) -> dict[str, Any]:
 
     return {
         **{"xyz": xyz, "centers": centers, "features": features, "classes": classes},
-        **{"rows": farthest_point_sample(xyz, 9), "few": random(device, 2, 5, 9)},
+        **{"rows": farthest_point_sample(xyz, 9), "few": few.requires_grad_()},
         **{"ball": ball, "grouped": reference.group_points(features, ball)},
         "relative": reference.group_points(xyz.mT, ball) - centers.mT[..., None],
         "everything": torch.cat([xyz.mT, features], 1).unsqueeze(2),
         "labels": torch.arange(80, device=device).view(2, 1, 40),
-        **{"near": reference.knn(centers, xyz, 3)[0], "weight": random(device, 2, 40, 3)},
+        **{"near": near, "weight": weight.requires_grad_()},
+        "interpolated": reference.interpolate(few, near, weight),
         **{"near6": near6, "xyz6": xyz6, "offsets6": xyz6 - centers.mT[..., None]},
         "features6": reference.group_points(features, near6),
         "in_ball": in_ball,
@@ -158,30 +163,54 @@ def nearest(xyz: Tensor, new_xyz: Tensor, k: int, queries: list[int]) -> tuple[T
 
 def clouds(device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
     """Clouds of 30, 2 and 48 points, each query near a point of its own cloud."""
-    xyz = torch.rand(80, 3, generator=torch.Generator().manual_seed(0)).to(device)
+    xyz = torch.rand(80, 3, generator=torch.Generator().manual_seed(0)).to(device).requires_grad_()
     new_xyz = xyz[[*range(6), 30, *range(32, 42)]] + 0.01
     offset, new_offset = (torch.tensor(n).cumsum(0).to(device, dtype) for n in (SIZES, QUERIES))
-    feat, (near, distance) = random(device, 80, 6), nearest(xyz, new_xyz, 4, QUERIES)
+    feat, (near, distance) = (
+        random(device, 80, 6).requires_grad_(),
+        nearest(xyz, new_xyz, 4, QUERIES),
+    )
     relative = xyz[near.long()] - new_xyz[:, None]
     shell, _ = pointops.ball_query(5, 0.5, 0.1, xyz, offset, new_xyz, new_offset)
-    share = random(device, 80, 3, 2)
+    share = random(device, 80, 2, 2).requires_grad_()
     return {
         **{"xyz": xyz, "new_xyz": new_xyz, "offset": offset, "new_offset": new_offset},
         "sampled": farthest_point_sample_ragged(xyz, [0, *offset.tolist()], QUERIES),
-        **{"near": near, "distance": distance, "nearest": nearest, "SIZES": SIZES, "feat": feat},
+        **{
+            "near": near,
+            "distance": distance.detach(),
+            "nearest": nearest,
+            "SIZES": SIZES,
+            "feat": feat,
+        },
         "both": torch.cat([relative, feat[near.long()]], -1) * (near >= 0)[..., None],
         **{"shell": shell, "there": feat[shell.long()] * (shell >= 0)[..., None]},
-        **{"own": nearest(xyz, xyz, 2, SIZES)[0].long(), "position": random(device, 80, 2, 6)},
-        **{"share": share[:, :2], "share2": share[:, :2].repeat(1, 1, 3)},
+        **{
+            "own": nearest(xyz, xyz, 2, SIZES)[0].long(),
+            "position": random(device, 80, 2, 6).requires_grad_(),
+        },
+        **{"share": share, "share2": share.repeat(1, 1, 3)},
         "tensor": lambda values: torch.tensor(values, device=device),
     }
 
 
+def gradients(out: Tensor, leaves: list[Tensor]) -> list[Tensor]:
+    """Of a weighted sum of the output; zeros where none reaches a leaf."""
+    if not out.requires_grad:
+        return [torch.zeros_like(leaf) for leaf in leaves]
+    weights = torch.linspace(-1, 1, out.numel(), device=out.device).view(out.shape)
+    return torch.autograd.grad(out, leaves, weights, retain_graph=True, materialize_grads=True)
+
+
 def check(line: str, names: dict[str, Any]) -> None:
+    """The same values, and the same gradients of all that has one."""
+    leaves = [v for v in names.values() if isinstance(v, Tensor) and v.is_leaf and v.requires_grad]
     libraries = {library.__name__.split(".")[-1]: library for library in LIBRARIES}
     names |= {"ref": reference, "fps": farthest_point_sample, "cat": torch.cat, **libraries}
     call, expected = line.split(" == ")
-    torch.testing.assert_close(eval(call, names), eval(expected, names))
+    actual, wanted = eval(call, names), eval(expected, names)
+    torch.testing.assert_close(actual, wanted)
+    torch.testing.assert_close(gradients(actual, leaves), gradients(wanted, leaves))
 
 
 @pytest.mark.parametrize("line", [line for line in BATCHED.splitlines() if line])
@@ -207,30 +236,14 @@ def test_functions_of_both_libraries_are_the_same() -> None:
         assert getattr(batched, name) is getattr(pointnet2, twin)
 
 
-def test_distances_have_no_gradient_and_missing_neighbors_are_infinitely_far(
-    device: torch.device,
-) -> None:
-    names = batch(device)
-    xyz, centers = names["xyz"].requires_grad_(), names["centers"].detach().requires_grad_()
-    assert not pointnet2.three_nn(centers, xyz)[0].requires_grad
-    offset = torch.tensor([80], device=device)
-    assert not pointops.KNNQuery.apply(3, xyz.flatten(0, 1), offset)[1].requires_grad
+def test_missing_neighbors_are_infinitely_far(device: torch.device) -> None:
+    xyz = batch(device)["xyz"]
     dist, idx = pointnet2.three_nn(xyz, xyz[:, :2])
     assert (dist[..., 2] == torch.inf).all()
     assert (idx[..., 2] == 0).all()
     assert dist[..., :2].isfinite().all()
     assert batched.knnquery_heap(4, xyz[:, :2], xyz).shape == (2, 40, 4)
     assert len(batched.QueryAndGroup(0.2, 6)(xyz)) == 2
-
-
-def test_weights_get_their_gradient(device: torch.device) -> None:
-    names = batch(device)
-    leaves = names["few"].requires_grad_(), names["weight"].requires_grad_()
-    results = []
-    for function in (pointnet2.three_interpolate, reference.interpolate):
-        out = function(leaves[0], names["near"], leaves[1])
-        results.append((out, *torch.autograd.grad(out.square().sum(), leaves)))
-    torch.testing.assert_close(*results)
 
 
 @pytest.mark.parametrize("library", [pointops, batched])

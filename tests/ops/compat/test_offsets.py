@@ -32,18 +32,6 @@ def new_xyz(xyz: Tensor) -> Tensor:
     return xyz[rows] + 0.01
 
 
-def test_grouping_gives_zeros_for_neighbors_that_do_not_exist(
-    xyz: Tensor, new_xyz: Tensor, offset: Tensor, new_offset: Tensor
-) -> None:
-    feat = torch.rand(80, 5).to(xyz).requires_grad_()
-    idx, _ = pointops.knn_query(4, xyz, offset, new_xyz, new_offset)
-    grouped = pointops.grouping(idx, feat, xyz, new_xyz)
-    expected = feat[idx.long()] * (idx >= 0)[..., None]
-    assert torch.equal(grouped, expected)
-    (actual,) = torch.autograd.grad(grouped.sum(), feat)
-    assert torch.equal(actual, torch.autograd.grad(expected.sum(), feat)[0])
-
-
 def test_dilation_takes_every_other_neighbor(
     xyz: Tensor, new_xyz: Tensor, offset: Tensor, new_offset: Tensor
 ) -> None:

@@ -221,19 +221,6 @@ async def test_a_batch_whose_callers_have_left_is_still_watched(engine):
     await batcher.stop()
 
 
-async def test_the_requests_of_a_batch_are_counted_by_one_of_them(batcher, engine):
-    """So that batches that are counted by their answers are counted once."""
-    alone = asyncio.ensure_future(batcher.run(cloud(1), None))
-    await settle()
-    together = [asyncio.ensure_future(batcher.run(cloud(n), None)) for n in (2, 3, 4)]
-    given_up = together.pop(0)
-    await settle()
-    given_up.cancel()
-    engine.gate.set()
-    assert (await alone).batch_requests == 1
-    assert [outcome.batch_requests for outcome in await asyncio.gather(*together)] == [2, 0]
-
-
 SECOND_NS = 1000 * MS
 
 

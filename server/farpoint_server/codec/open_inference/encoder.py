@@ -20,6 +20,7 @@ from farpoint_server.codec.open_inference.tensors import (
     parse_inputs,
     parse_points,
     requested_outputs,
+    rows_of,
 )
 from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.engine.types import Outcome, StageOutput
@@ -66,7 +67,7 @@ def parse_encoder_request(
         if sent.shape != shape:
             expected = f"{shape}, since the model takes {config.attributes} with each point"
             raise InvalidRequestError(f"{sent.field}.shape", expected, sent.shape)
-        attributes = sent.rows(shape[:-1])
+        attributes = rows_of(sent, shape[:-1])
     return ParsedEncodeRequest(points, attributes, lengths, return_points=False)
 
 

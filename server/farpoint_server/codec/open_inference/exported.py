@@ -8,20 +8,26 @@ import numpy as np
 import numpy.typing as npt
 
 from farpoint.inference import open_inference_pb2 as pb
-from farpoint.v1 import sampling_pb2
+from farpoint.v1 import sampling_pb2, tensor_pb2
 from farpoint_models.programs import Batching, Manifest, Role, TensorSpec
 from farpoint_server.codec.coordinates import check_finite, check_values, to_float32
-from farpoint_server.codec.dtypes import ELEMENT_TYPES, INFERENCE_TYPES, dtype_named, widened
+from farpoint_server.codec.dtypes import (
+    DTYPES,
+    ELEMENT_TYPES,
+    INFERENCE_TYPES,
+    dtype_named,
+    widened,
+)
 from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.tensors import (
     POINT_TYPES,
-    InputTensor,
     Sizes,
     is_batched,
     make_response,
     parse_inputs,
     parse_points,
     requested_outputs,
+    rows_of,
 )
 from farpoint_server.codec.tensors import RequestLimits, TensorView
 from farpoint_server.engine.types import Int64s, ModelInput, Outcome, ProgramOutput
@@ -129,10 +135,11 @@ def _shape(spec: TensorSpec) -> list[int]:
     return [*rows, *_row_shape(spec)]
 
 
-def _check_points(points: InputTensor, lengths: Int64s, manifest: Manifest) -> None:
+def _check_points(points: TensorView, lengths: Int64s, manifest: Manifest) -> None:
     """Raises InvalidRequestError for types and sizes of clouds that the model does not take."""
     spec, field = manifest.points, f"{points.field}.shape"
-    if points.datatype == "FP64" and spec.dtype != "float64" and not manifest.shift_float64:
+    is_double = points.data_type == tensor_pb2.DATA_TYPE_FLOAT64
+    if is_double and spec.dtype != "float64" and not manifest.shift_float64:
         expected = f"{spec.dtype.upper()}, since the model sees coordinates as they are"
         raise InvalidRequestError(f"{points.field}.datatype", expected, "FP64")
     sizes = {"N": (int(lengths[0]), "points of a cloud"), "P": (int(lengths.sum()), "points")}
@@ -145,22 +152,24 @@ def _check_points(points: InputTensor, lengths: Int64s, manifest: Manifest) -> N
             raise InvalidRequestError(field, expected, size)
 
 
-def _parse_input(tensor: InputTensor, spec: TensorSpec, leading: Sequence[int]) -> TensorView:
+def _parse_input(tensor: TensorView, spec: TensorSpec, leading: Sequence[int]) -> TensorView:
     """A row for each point, or for each cloud; raises InvalidRequestError for another."""
     if spec.role is Role.PER_POINT:
-        view, what = tensor.rows(leading), "point"
+        view, what = rows_of(tensor, leading), "point"
         shape = (view.shape[0], *spec.row_shape)
     else:  # of points without a dimension of clouds, the row of the cloud itself
-        view = tensor.view(tensor.shape if len(leading) > 1 else (1, *tensor.shape))
+        view = tensor if len(leading) > 1 else tensor._replace(shape=(1, *tensor.shape))
         what, shape = "cloud", (leading[0] if len(leading) > 1 else 1, *spec.row_shape)
     if view.shape != shape:
         expected = f"{shape}, a row for each {what}"
         raise InvalidRequestError(f"{tensor.field}.shape", expected, view.shape)
-    sent = np.dtype(np.float32) if tensor.datatype == "BF16" else ELEMENT_TYPES[view.data_type]
+    is_bfloat16 = view.data_type == tensor_pb2.DATA_TYPE_BFLOAT16
+    sent = np.dtype(np.float32) if is_bfloat16 else ELEMENT_TYPES[view.data_type]
     are_floats = sent.kind == np.dtype(spec.dtype).kind == "f"
     if not (are_floats or np.can_cast(sent, spec.dtype, "safe")):
         expected = f"a type that fits {spec.dtype}"
-        raise InvalidRequestError(f"{tensor.field}.datatype", expected, tensor.datatype)
+        got = next(dtype.inference for dtype in DTYPES if dtype.number == view.data_type)
+        raise InvalidRequestError(f"{tensor.field}.datatype", expected, got)
     return view
 
 

@@ -12,7 +12,6 @@ from farpoint_server.codec.dtypes import INFERENCE_TYPES
 from farpoint_server.codec.open_inference.message import InferMessage
 from farpoint_server.codec.open_inference.tensors import (
     POINT_TYPES,
-    InputTensor,
     Sizes,
     datatype_of,
     is_batched,
@@ -20,10 +19,11 @@ from farpoint_server.codec.open_inference.tensors import (
     parse_inputs,
     parse_points,
     requested_outputs,
+    rows_of,
 )
 from farpoint_server.codec.sample_request import ParsedSampleRequest
 from farpoint_server.codec.sample_response import rows_within
-from farpoint_server.codec.tensors import RequestLimits, check_range
+from farpoint_server.codec.tensors import RequestLimits, TensorView, check_range
 from farpoint_server.engine.types import Int64s, Outcome, Samples
 from farpoint_server.errors import InvalidRequestError, quoted
 
@@ -64,7 +64,7 @@ def parse_fps_request(message: InferMessage, limits: RequestLimits) -> ParsedSam
     check_range(count, 1, lengths, "inputs[sample_count]", "the points of cloud {}")
     wanted = requested_outputs(request, _known_outputs(request))
     leading = inputs["points"].shape[:-1]
-    features = tuple((n, inputs[n].rows(leading)) for n in ("features",) if n in inputs)
+    features = tuple((n, rows_of(inputs[n], leading)) for n in ("features",) if n in inputs)
     return ParsedSampleRequest(
         points=view,
         attributes=features,
@@ -117,7 +117,7 @@ def _known_outputs(request: pb.ModelInferRequest) -> list[str]:
 
 
 def _starts(
-    request: pb.ModelInferRequest, inputs: Mapping[str, InputTensor], lengths: Int64s
+    request: pb.ModelInferRequest, inputs: Mapping[str, TensorView], lengths: Int64s
 ) -> Int64s:
     """Shape (1,) or (B,), from the input or from the parameter; 0 without either."""
     field, starts = "inputs[start]", np.zeros(1, np.int64)
@@ -135,8 +135,8 @@ def _starts(
     return starts
 
 
-def _integers(tensor: InputTensor) -> Int64s:
-    return np.frombuffer(tensor.data, INFERENCE_TYPES[tensor.datatype].numpy).astype(np.int64)
+def _integers(tensor: TensorView) -> Int64s:
+    return tensor.array().reshape(-1).astype(np.int64)
 
 
 def _ignore_nonfinite(request: pb.ModelInferRequest) -> bool:

@@ -1,16 +1,14 @@
 """ModelInferRequest messages: data of tensors, raw or typed, is cut out of the received bytes."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from farpoint.inference import open_inference_pb2 as pb
 from farpoint_server.codec import wire
-from farpoint_server.codec.tensors import MAX_DIMENSIONS
 from farpoint_server.codec.wire import Buffer, UnusualError, cut, length_delimited, walk
-from farpoint_server.codec.wire_limits import Bound, Bounds, check_limits
+from farpoint_server.codec.wire_limits import limits_of
 
 _Request, _Input, _Contents = (
     pb.ModelInferRequest,
@@ -19,39 +17,7 @@ _Request, _Input, _Contents = (
 )
 # Elements of one type, whose packed bytes are those of a raw tensor.
 _FLOATS = {"fp32_contents": "<f4", "fp64_contents": "<f8"}
-# More than any model has; others are then named as wrong.
-MAX_INPUTS = 16
-MAX_OUTPUTS = 256
-MAX_PARAMETERS = 64
-# Points come in floats, which take as much memory as bytes of the message. Of others there is one.
-_MAX_OTHERS = 16
-
-
-def _bounds() -> Bounds:
-    others = {
-        field.number: Bound(field.name, _MAX_OTHERS)
-        if field.name == "bytes_contents"
-        else Bound(field.name, numbers=_MAX_OTHERS)
-        for field in _Contents.DESCRIPTOR.fields
-        if field.name not in _FLOATS
-    }
-    input_: Bounds = {
-        _Input.SHAPE_FIELD_NUMBER: Bound("shape", numbers=MAX_DIMENSIONS),
-        _Input.PARAMETERS_FIELD_NUMBER: Bound("parameters", MAX_PARAMETERS),
-        _Input.CONTENTS_FIELD_NUMBER: Bound("contents", inside=others),
-    }
-    number = _Request.InferRequestedOutputTensor.PARAMETERS_FIELD_NUMBER
-    output: Bounds = {number: Bound("parameters", MAX_PARAMETERS)}
-    return {
-        _Request.PARAMETERS_FIELD_NUMBER: Bound("parameters", MAX_PARAMETERS),
-        _Request.INPUTS_FIELD_NUMBER: Bound("inputs", MAX_INPUTS, inside=input_),
-        _Request.OUTPUTS_FIELD_NUMBER: Bound("outputs", MAX_OUTPUTS, inside=output),
-        _Request.RAW_INPUT_CONTENTS_FIELD_NUMBER: Bound("raw_input_contents", MAX_INPUTS),
-    }
-
-
-BOUNDS = _bounds()
-_check = partial(check_limits, bounds=BOUNDS)
+_check = limits_of(_Request)
 
 
 class InferMessage(NamedTuple):

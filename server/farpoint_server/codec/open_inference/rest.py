@@ -19,9 +19,9 @@ from farpoint_server.codec.open_inference.json_values import (
     tensor_bytes,
     tensor_numbers,
 )
-from farpoint_server.codec.open_inference.message import MAX_INPUTS, MAX_OUTPUTS
 from farpoint_server.codec.tensors import MAX_DIMENSIONS
 from farpoint_server.codec.wire import Buffer, length_delimited
+from farpoint_server.codec.wire_limits import MAX_INPUTS, MAX_OUTPUTS
 from farpoint_server.errors import InvalidRequestError
 
 ALL_BINARY = "binary_data_output"

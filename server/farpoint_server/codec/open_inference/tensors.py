@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,44 +29,11 @@ Sizes = Mapping[str, tuple[str, Sequence[int]]]
 """Datatype and shape of each input or output for one cloud, -1 where any size will do."""
 
 
-@dataclass(frozen=True)
-class InputTensor:
-    """An input whose data is as long as its shape says."""
-
-    name: str
-    datatype: str
-    shape: tuple[int, ...]
-    data: Buffer
-
-    @property
-    def field(self) -> str:
-        """Its path in the request."""
-        return f"inputs[{self.name}]"
-
-    def view(self, shape: Sequence[int]) -> TensorView:
-        """It in another shape of as many elements."""
-        number = INFERENCE_TYPES[self.datatype].number
-        return parse_tensor(tensor_pb2.Tensor(data_type=number, shape=shape), self.field, self.data)
-
-    def rows(self, leading: Sequence[int]) -> TensorView:
-        """One row for each point of all clouds, (P, ...).
-
-        Args:
-            leading: The shape of the points without its last size, which this one has to begin
-                with.
-        """
-        split = len(leading)
-        if self.shape[:split] != tuple(leading):
-            expected = f"({', '.join(map(str, leading))}, ...), a row for each point"
-            raise InvalidRequestError(f"{self.field}.shape", expected, self.shape)
-        return self.view([math.prod(leading), *self.shape[split:]])
-
-
 def parse_inputs(
     message: InferMessage,
     wanted: Mapping[str, Iterable[str]],
     optional: Mapping[str, Iterable[str]] | None = None,
-) -> Mapping[str, InputTensor]:
+) -> Mapping[str, TensorView]:
     """The inputs of a request, by name.
 
     Args:
@@ -95,7 +61,7 @@ def parse_inputs(
     }
 
 
-def parse_points(points: InputTensor, limits: RequestLimits) -> tuple[TensorView, Int64s]:
+def parse_points(points: TensorView, limits: RequestLimits) -> tuple[TensorView, Int64s]:
     """The points of all clouds, (P, 3), and the length of each; raises InvalidRequestError."""
     shape, field = points.shape, f"{points.field}.shape"
     if len(shape) not in (2, 3) or shape[-1] != 3:
@@ -105,7 +71,21 @@ def parse_points(points: InputTensor, limits: RequestLimits) -> tuple[TensorView
         raise InvalidRequestError(field, f"1 to {limits.clouds} clouds", shape)
     if not 1 <= clouds * shape[-2] <= limits.points:
         raise InvalidRequestError(field, f"1 to {limits.points} points", shape)
-    return points.rows(shape[:-1]), np.full(clouds, shape[-2])
+    return rows_of(points, shape[:-1]), np.full(clouds, shape[-2])
+
+
+def rows_of(tensor: TensorView, leading: Sequence[int]) -> TensorView:
+    """One row for each point of all clouds, (P, ...); raises InvalidRequestError.
+
+    Args:
+        tensor: An input.
+        leading: The shape of the points without its last size, with which that of the input begins.
+    """
+    split = len(leading)
+    if tensor.shape[:split] != tuple(leading):
+        expected = f"({', '.join(map(str, leading))}, ...), a row for each point"
+        raise InvalidRequestError(f"{tensor.field}.shape", expected, tensor.shape)
+    return tensor._replace(shape=(math.prod(leading), *tensor.shape[split:]), field=POINTS)
 
 
 def requested_outputs(request: pb.ModelInferRequest, known: Iterable[str]) -> list[str]:
@@ -169,7 +149,7 @@ def _refuse_shared_memory(parameters: Mapping[str, pb.InferParameter], field: st
         raise UnsupportedError(f"{field}.parameters[{SHARED_MEMORY}]: {text}")
 
 
-def _parse_input(message: InferMessage, index: int, name: str, types: Iterable[str]) -> InputTensor:
+def _parse_input(message: InferMessage, index: int, name: str, types: Iterable[str]) -> TensorView:
     tensor = message.request.inputs[index]
     field = f"inputs[{name}]"
     _refuse_shared_memory(tensor.parameters, field)
@@ -183,7 +163,9 @@ def _parse_input(message: InferMessage, index: int, name: str, types: Iterable[s
     if len(data) != size:
         expected = f"{size} bytes for {shape} of {tensor.datatype}"
         raise InvalidRequestError(f"{field}.contents", expected, f"{len(data)} bytes")
-    return InputTensor(name, tensor.datatype, shape, data)
+    number = INFERENCE_TYPES[tensor.datatype].number
+    view = parse_tensor(tensor_pb2.Tensor(data_type=number, shape=shape), field, data)
+    return view._replace(field=field)
 
 
 def _data(message: InferMessage, index: int, field: str) -> Buffer:

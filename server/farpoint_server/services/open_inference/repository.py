@@ -16,7 +16,6 @@ from farpoint_server.errors import InvalidRequestError, NotFoundError, Unsupport
 from farpoint_server.models.loading import LoadedModel
 from farpoint_server.models.program import LoadedProgram
 from farpoint_server.models.registry import Registry
-from farpoint_server.services.model_statistics import ModelStatistics
 
 READY, UNAVAILABLE = "READY", "UNAVAILABLE"
 CONFIG = "config"
@@ -28,7 +27,6 @@ class ModelRepository:
     """The model `fps`, which is always there, and the models of the registry."""
 
     registry: Registry
-    statistics: ModelStatistics
     devices: Sequence[torch.device]
     is_serving: Callable[[], bool]
 
@@ -68,13 +66,6 @@ class ModelRepository:
         optional = fps.OPTIONAL if name == fps.NAME else ()
         return model_config(self.metadata(name, version), optional, self.devices)
 
-    def describe_statistics(self, name: str, version: str) -> pb.ModelStatisticsResponse:
-        """The statistics of a model, or of all for an empty name; raises NotFoundError."""
-        if name:
-            self.find(name, version)
-        names = [name] if name else self.names
-        return pb.ModelStatisticsResponse(model_stats=map(self.statistics.of, names))
-
     def index(self, request: pb.RepositoryIndexRequest) -> pb.RepositoryIndexResponse:
         """Every model that is loaded, or was, or can be without a path."""
         _check_repository(request.repository_name)
@@ -108,7 +99,6 @@ class ModelRepository:
                 )
             path = self.registry.sources[name]
         await self.registry.load(name, path)
-        self.statistics.forget(name)
         return pb.RepositoryModelLoadResponse()
 
     async def unload(
@@ -120,7 +110,6 @@ class ModelRepository:
         if name == fps.NAME:
             raise InvalidRequestError("model_name", "a loaded model", "'fps', which is built in")
         await self.registry.unload(name)
-        self.statistics.forget(name)
         return pb.RepositoryModelUnloadResponse()
 
 

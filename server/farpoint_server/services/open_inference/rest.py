@@ -30,11 +30,9 @@ PATHS = (
     ("GET", "/v2", "ServerMetadata"),
     ("GET", "/v2/health/live", "ServerLive"),
     ("GET", "/v2/health/ready", "ServerReady"),
-    ("GET", "/v2/models/stats", "ModelStatistics"),
     ("GET", "/v2/models/{name}[/versions/{version}]", "ModelMetadata"),
     ("GET", "/v2/models/{name}[/versions/{version}]/ready", "ModelReady"),
     ("GET", "/v2/models/{name}[/versions/{version}]/config", "ModelConfig"),
-    ("GET", "/v2/models/{name}[/versions/{version}]/stats", "ModelStatistics"),
     ("POST", "/v2/models/{name}[/versions/{version}]/infer", "ModelInfer"),
     ("POST", "/v2/repository/index", "RepositoryIndex"),
     ("POST", "/v2/repository/models/{model_name}/load", "RepositoryModelLoad"),
@@ -77,7 +75,6 @@ class _RestForm:
     protocol = "rest"
 
     def refuse(self, status: status_pb2.Status) -> Answer:
-        """As Form."""
         body = json_form.dump({"error": status.message})
         return Answer(HTTP_STATUS[CODES[status.code]], (("content-type", JSON),), body)
 
@@ -94,7 +91,6 @@ class CallForm(_RestForm):
         self._method, self._path = method, path
 
     def read(self, body: bytes) -> bytes:
-        """As Form."""
         text = json_values.read_json(memoryview(body)) if body else {}
         fields = dict(json_values.check_object(text, "request"))
         if "parameters" in fields:
@@ -103,7 +99,6 @@ class CallForm(_RestForm):
         return json_form.parse(fields | dict(self._path), self._request).SerializeToString()
 
     def write(self, raw: bytes) -> Answer:
-        """As Form."""
         answer = plain(self._response.FromString(raw))
         is_true = answer.get(TRUTH[self._method]) if self._method in TRUTH else True
         shown = answer[WHOLE[self._method]] if self._method in WHOLE else answer
@@ -120,7 +115,6 @@ class InferForm(_RestForm):
         self._request = pb.ModelInferRequest()
 
     def read(self, body: bytes) -> bytes:
-        """As Form."""
         size = self._json_size
         if size is not None and not (size.isascii() and size.isdigit() and len(size) < 20):
             raise InvalidRequestError(
@@ -134,7 +128,6 @@ class InferForm(_RestForm):
         return serialize_rest_request(self._request, raw)
 
     def write(self, raw: bytes) -> Answer:
-        """As Form."""
         text, binary = write_rest_response(self._request, pb.ModelInferResponse.FromString(raw))
         if not binary:
             return Answer(200, (("content-type", JSON),), text)

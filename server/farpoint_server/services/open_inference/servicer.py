@@ -35,12 +35,12 @@ EXTENSIONS = (
     "model_repository",
     "model_repository(unload_dependents)",
     "model_configuration",
-    "statistics",
     "parameters",
     "binary_tensor_data",
 )
 # Calls of Triton that are no part of our contract, and the text of their refusal.
 UNSUPPORTED = {
+    "ModelStatistics": "/metrics at --http-listen has counts and times of each model",
     "TraceSetting": "traces are set up by --otlp-endpoint when the server starts",
     "LogSettings": "the log is set up by --log-level and --log-format when the server starts",
     **{
@@ -122,7 +122,6 @@ class OpenInferenceServicer:
             "ModelReady": lambda r: pb.ModelReadyResponse(ready=models.is_ready(r.name, r.version)),
             "ModelMetadata": lambda r: models.metadata(r.name, r.version),
             "ModelConfig": lambda r: models.config(r.name, r.version),
-            "ModelStatistics": lambda r: models.describe_statistics(r.name, r.version),
             "RepositoryIndex": models.index,
         }
         return unary_methods(DESCRIPTOR, answers)
