@@ -1,1 +1,1 @@
-"""Benchmark of a served program beside the same program in other model servers; needs Linux."""
+"""Benchmark of a served program and the same program in other model servers; needs Linux."""

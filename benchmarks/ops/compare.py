@@ -1,4 +1,4 @@
-"""Benchmark of this checkout's CPU ops beside another checkout's, in alternating subprocess turns.
+"""Benchmark of this checkout's CPU ops and another checkout's, in alternating subprocess turns.
 
     python -m benchmarks.ops.compare --before PATH [--rounds 15]
 

@@ -13,7 +13,7 @@ from farpoint_ops._arguments import Integers, check_tensor, to_list
 
 # Places within a voxel that a mean is taken of: sums of 2^31 of them fit an int64.
 _PLACES = 2**30
-# Numbers of voxels that are told apart by one int64: nearly always.
+# Up to so many cells one int64 is a key; a grid of more is rare.
 _MOST_KEYS = 2**62
 
 

@@ -63,8 +63,8 @@ def choose_nvcc(torches: Sequence[TorchPackage]) -> Path | None:
     """nvcc where the CUDA kernels are to be built; None for the CPU kernels alone.
 
     FARPOINT_CUDA=1 builds them, 0 does not, and auto, the default, does where torch is a CUDA
-    build, nvcc is there and so is a GPU: an nvcc by chance beside PyPI's torch costs nobody ten
-    minutes.
+    build and both nvcc and a GPU are there: nvcc alone does not mean that ten minutes of compiling
+    are wanted.
     """
     wanted, nvcc = os.environ.get("FARPOINT_CUDA", "auto"), find_nvcc()
     if wanted not in ("auto", "0", "1"):

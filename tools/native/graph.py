@@ -24,7 +24,7 @@ CXX_FLAGS = (
     "-std=c++20 -O3 -fPIC -fwrapv -DNDEBUG -fvisibility=hidden -ffp-contract=off "
     "-Wall -Wextra -Werror=return-type -Wno-maybe-uninitialized -Wno-uninitialized"
 )
-# at::parallel_for is OpenMP in a header. The linker is not told of a library of it: the functions
+# at::parallel_for is OpenMP in a header. No library of it is linked: the functions
 # come with libtorch_cpu.so, so that ops run on torch's threads and need no libgomp of the system.
 BINDING_FLAGS = "-fopenmp"
 NVCC_FLAGS = "-std=c++17 -O3 -lineinfo -Xcompiler -fPIC,-fvisibility=hidden"

@@ -1,7 +1,7 @@
 """Drop-in for the point cloud ops of ``mmcv.ops``, as MMDetection3D calls them.
 
 Change ``from mmcv.ops import …`` to ``from farpoint_ops.compat.mmcv import …``. Coordinates are
-(B, N, 3), features (B, C, N), indices int32. With numbers of points of each cloud beside them
+(B, N, 3), features (B, C, N), indices int32. With the number of points of each cloud
 (`…_batch_cnt`) batches are flat, as in `farpoint_ops.compat.pointnet2_stack`.
 """
 

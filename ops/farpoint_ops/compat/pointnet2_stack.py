@@ -2,7 +2,7 @@
 
 Change ``from …pointnet2_stack import pointnet2_utils as pointnet2_stack_utils`` to
 ``from farpoint_ops.compat import pointnet2_stack as pointnet2_stack_utils``. A batch is flat, with
-the number of points of each cloud beside it (`batch_cnt`, integers). Features are (N, C).
+the number of points of each cloud in `batch_cnt` (integers). Features are (N, C).
 """
 
 from itertools import accumulate

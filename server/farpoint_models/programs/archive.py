@@ -55,13 +55,13 @@ class Archive:
     @cached_property
     def manifest(self) -> Manifest:
         """That of the file next to it, or else that in it; raises ProgramError."""
-        beside = self.path.with_name(f"{self.path.name}.json")
-        if beside.exists():
-            with open_regular(beside, ProgramError) as file:
+        sidecar = self.path.with_name(f"{self.path.name}.json")
+        if sidecar.exists():
+            with open_regular(sidecar, ProgramError) as file:
                 return parse_manifest(file.read(MAX_JSON))
         if f"extra/{FILE_NAME}" not in self.names:
             raise ProgramError(
-                f"expected a manifest, {beside.name} or {FILE_NAME} in the extra files of the "
+                f"expected a manifest, {sidecar.name} or {FILE_NAME} in the extra files of the "
                 "archive, got neither: farpoint export writes one"
             )
         return parse_manifest(self.read(f"extra/{FILE_NAME}"))

@@ -59,7 +59,7 @@ def test_a_recorded_message():
         "x, y, z, intensity, t, reflectivity, ring, noise, range)"
     )
     assert np.unique(cloud.records["ring"]).tolist() == [0, 16, 32, 48]
-    # 0.001 m is the resolution of the sensor, which gives the distance beside the coordinates.
+    # 0.001 m is the resolution of the sensor, which gives the distance as well.
     ranges = np.linalg.norm(cloud.points, axis=1)
     assert abs(ranges - cloud.attributes["range"] / 1000).max() < 0.05
 

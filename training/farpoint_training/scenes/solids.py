@@ -169,7 +169,7 @@ class Building:
         point = distance[:, None] * rays
         middle = (np.floor(point[row, across] / self.bay) + 0.5) * self.bay
         floor = self.ground + np.floor((point[:, 2] - self.ground) / self.storey) * self.storey
-        beside = np.abs(point[row, across] - middle) < WINDOW_WIDTH / 2
+        within = np.abs(point[row, across] - middle) < WINDOW_WIDTH / 2
         level = (point[:, 2] > floor + SILL) & (point[:, 2] < floor + LINTEL)
 
         sideways, upwards = _never_zero(rays[row, across]), _never_zero(rays[:, 2])
@@ -177,7 +177,7 @@ class Building:
         lid = np.where(upwards > 0, floor + LINTEL, floor + SILL)
         to_glass = distance + WINDOW_DEPTH / np.abs(rays[row, inwards])
         to_frame = np.minimum(side / sideways, lid / upwards)
-        through = beside & level
+        through = within & level
         end = np.where(through, np.minimum(to_glass, to_frame), distance)
         return end, through & (to_glass < to_frame)
 
