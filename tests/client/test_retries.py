@@ -66,13 +66,6 @@ def test_what_changes_the_server_is_never_repeated(admin, call, attempts):
     assert admin.attempts == attempts
 
 
-async def test_an_async_client_does_not_repeat_it_either(admin):
-    async with farpoint.AsyncClient(admin.target, timeout=30) as client:
-        with pytest.raises(farpoint.UnavailableError):
-            await client.trim_memory()
-    assert admin.attempts == {"TrimMemory": 1}
-
-
 def test_an_upload_is_never_repeated(client, server, cloud):
     server.message_bytes = 1 << 20
     server.fail(grpc.StatusCode.UNAVAILABLE)

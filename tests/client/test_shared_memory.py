@@ -8,7 +8,6 @@ import socket
 import threading
 from collections.abc import Iterator
 
-import grpc
 import numpy as np
 import pytest
 
@@ -218,21 +217,19 @@ def test_other_errors_of_a_call_pass(memory):
     [
         (b"\xff", farpoint.InternalError, "no SharedMemoryGrant"),
         (b"", farpoint.UnavailableError, "closed the connection"),
+        (
+            Grant(error={"code": 8, "message": "full"}).SerializeToString(),
+            farpoint.ResourceExhaustedError,
+            "full",
+        ),
     ],
+    ids=["nonsense", "none", "a refusal"],
 )
-def test_an_answer_without_sense_is_an_error(taker, memory, answer, error, message):
+def test_an_answer_without_a_region_is_the_error_of_the_call(taker, memory, answer, error, message):
     taker.answers.append(answer)
     with pytest.raises(error, match=message):
         name_of(memory)
     assert taker.has_ended(b"region 0")
-
-
-def test_a_refusal_is_the_error_that_it_would_be_of_a_call(taker, memory):
-    grant = Grant()
-    grant.error.code, grant.error.message = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], "full"
-    taker.answers.append(grant.SerializeToString())
-    with pytest.raises(farpoint.ResourceExhaustedError, match="full"):
-        name_of(memory)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "/run/farpoint", ""])
