@@ -89,7 +89,7 @@ class Child:
                 # Ctrl-C reaches all that is in the terminal's foreground; the second one cuts off.
                 start_new_session=True,
             )
-        except OSError:
+        except BaseException:
             ours.close()
             raise
         finally:

@@ -61,16 +61,17 @@ class Ports:
         for taken in self._sockets:
             taken.close()
 
-    async def watch(self, pids: Callable[[], Iterable[int]]) -> None:
+    async def watch(self, pids: Callable[[], Iterable[int]], check_s: float = CHECK_S) -> None:
         """Logs each foreign socket that listens on our ports, until it is cancelled.
 
         Args:
             pids: The processes of the server now.
+            check_s: Seconds between two looks.
         """
         logged: set[int] = set()
         before: dict[int, int] = {}
         while True:
-            await asyncio.sleep(CHECK_S)
+            await asyncio.sleep(check_s)
             found = await asyncio.to_thread(self.foreign, pids)
             # A socket of a process that ends just then is gone at the next look.
             for inode in (found.keys() & before.keys()) - logged:

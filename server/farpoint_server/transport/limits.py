@@ -214,9 +214,10 @@ class Outgoing:
         self._admission.remove(response.caller, 0, response.size)
 
     def _set_timer(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._timeout_s / 4, self._look)
+        self._timer = asyncio.get_running_loop().call_later(self._timeout_s / 4, self.look)
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Called by the timer: cuts peers off whose time is over."""
         now = time.monotonic()
         for response in self._responses:
             if now >= response.due and not response.is_cut:

@@ -97,10 +97,10 @@ class Receiver:
         return bytes(message)
 
     def _set_timer(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._turn_s, self._look)
+        self._timer = asyncio.get_running_loop().call_later(self._turn_s, self.look)
 
-    def _look(self) -> None:
-        """Ends turns that have lasted too long, and cancels messages that come too slowly."""
+    def look(self) -> None:
+        """Called by the timer: ends turns that last too long, and cancels late messages."""
         now = time.monotonic()
         for reading in self._readings:
             if now - reading.began >= self._turn_s:

@@ -61,7 +61,7 @@ def test_systems_that_share_no_ports_are_refused(monkeypatch, name):
         Ports(Settings(listen=[ANY]))
 
 
-def test_nobody_is_connected_to_a_port_that_is_only_held():
+def test_a_port_that_is_only_held_takes_no_connection():
     ports = Ports(Settings(listen=[ANY]))
     place = "127.0.0.1", port_of(ports.settings.listen[0])
     with pytest.raises(ConnectionRefusedError):
@@ -83,8 +83,8 @@ def test_administration_on_the_port_of_http_stays_there():
 def test_a_port_in_use_is_refused_even_if_its_owner_would_share_it(shares):
     with socket.create_server(("127.0.0.1", 0), reuse_port=shares) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
-        said = f"--probe-listen {address}: cannot be bound: Address already in use"
-        with pytest.raises(StartError, match=said):
+        expected = f"--probe-listen {address}: cannot be bound: Address already in use"
+        with pytest.raises(StartError, match=expected):
             Ports(Settings(listen=[ANY], probe_listen=address))
 
 
@@ -108,16 +108,33 @@ def test_a_foreign_socket_at_our_port_is_found_and_none_of_ours(host):
     ports.close()
 
 
-async def test_a_foreign_socket_is_logged_once_and_one_of_a_process_that_ends_is_not(monkeypatch):
-    """The first of these sockets is gone at the second look."""
-    looks = [{1: 80}, {2: 80}, {2: 80, 3: 81}, {2: 80, 3: 81}, {2: 80, 3: 81}]
-    ports = Ports(Settings(listen=[ANY]))
-    monkeypatch.setattr("farpoint_server.processes.ports.CHECK_S", 0)
-    monkeypatch.setattr(ports, "foreign", lambda _: looks.pop(0))
-    with capture_logs() as log, pytest.raises(IndexError):
-        await ports.watch(lambda: [])
+async def test_a_foreign_socket_is_logged_once_and_one_that_ends_at_once_is_not():
+    ports = Ports(Settings(listen=[ANY, "127.0.0.2:0"]))
+    first, second = (address.split(":") for address in ports.settings.listen)
+    listening, looks = [socket.create_server((first[0], int(first[1])), reuse_port=True)], []
+
+    def pids():
+        """Asked at each look at which a socket is found."""
+        looks.append(1)
+        if len(looks) == 1:  # by then this one is gone
+            listening.pop().close()
+            listening.append(socket.create_server((second[0], int(second[1])), reuse_port=True))
+        return [] if len(looks) < 5 else asked_too_often
+
+    asked_too_often = None
+    with capture_logs() as log, pytest.raises(TypeError):
+        await ports.watch(pids, check_s=0)
     assert [(line["event"], line["port"]) for line in log] == [
-        ("another program listens on a port of this server", 80),
-        ("another program listens on a port of this server", 81),
+        ("another program listens on a port of this server", int(second[1]))
     ]
+    listening.pop().close()
     ports.close()
+
+
+def test_a_port_with_lingering_connections_is_free():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        host, port = listening.getsockname()
+        with socket.create_connection((host, port)) as caller:
+            listening.accept()[0].close()
+            assert caller.recv(1) == b""
+    Ports(Settings(listen=[f"{host}:{port}"])).close()

@@ -254,6 +254,25 @@ async def test_a_system_without_room_for_a_process_is_a_failed_start(run, monkey
         assert line["reason"] == "Resource temporarily unavailable"
 
 
+async def test_a_bug_ends_every_process_and_is_raised(run, monkeypatch):
+    start, calls, started = asyncio.create_subprocess_exec, [], []
+
+    async def start_one(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) > 1:
+            while not started:
+                await asyncio.sleep(0.01)
+            raise KeyError("bug")
+        started.append(await start(*arguments, **options))
+        return started[0]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_one)
+    async with run("serve", "serve") as (running, _):
+        with pytest.raises(KeyError, match="bug"):
+            await running
+        assert await asyncio.wait_for(started[0].wait(), 30) == -signal.SIGTERM
+
+
 @pytest.fixture
 def link():
     """A link of a process that is healthy while `serving` holds something, and its other end."""

@@ -184,23 +184,23 @@ async def test_a_peer_has_the_timeout_and_the_time_that_the_size_takes(cut, cloc
     sending.begin(sending.hold(CallContext(), 500))
     sending.hold(CallContext(), 0)  # made and not given to gRPC yet: it waits for no peer
     clock[0] += 14.9
-    sending._look()
+    sending.look()
     assert (cut, refusals) == ([], [])
     clock[0] += 0.2
     with structlog.testing.capture_logs() as log:
-        sending._look()
-        sending._look()
+        sending.look()
+        sending.look()
     assert (cut, refusals) == (["ipv4:192.0.2.1:7"], ["send_timeout"])
     assert [(line["event"], line["bytes"]) for line in log] == [("peer reads too slowly", 500)]
 
 
-async def test_a_response_that_was_sent_in_time_cuts_nobody_off(cut, clock):
+async def test_a_response_that_was_sent_in_time_ends_no_connection(cut, clock):
     sending = Outgoing(Admission(1, 1, 1), 10)
     response = sending.hold(CallContext(), 1)
     sending.begin(response)
     sending.end(response)
     clock[0] += 1000
-    sending._look()
+    sending.look()
     assert cut == []
 
 

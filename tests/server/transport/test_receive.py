@@ -1,7 +1,8 @@
-"""How messages take turns to come in, and what happens to those that do not come."""
+"""Turns of messages that come in, and messages that do not come."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 
 import grpc
 import pytest
@@ -14,9 +15,7 @@ from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
-from farpoint_server.transport.receive import FairSemaphore, Receiver
-
-NEVER_S = 1000.0
+from farpoint_server.transport.receive import TIMEOUT_S, TURN_S, FairSemaphore, Receiver
 
 
 class Sender:
@@ -52,74 +51,73 @@ async def are_all_free(turns: Receiver, count: int) -> None:
     await within_30_s(*tasks)
 
 
-async def test_messages_take_turns():
-    turns, first, second = Receiver(1, turn_s=NEVER_S), Sender(), Sender(arrived=True)
-    one, two = start(turns, first), start(turns, second)
+@pytest.fixture
+def clock(monkeypatch):
+    now = SimpleNamespace(s=100.0)
+    monkeypatch.setattr("time.monotonic", lambda: now.s)
+    return now
+
+
+async def test_messages_take_turns_and_a_sender_who_leaves_gives_its_turn_back(clock):  # noqa: ARG001
+    turns, first, left, last = Receiver(1), Sender(), Sender(), Sender(arrived=True)
+    one, two, three = (start(turns, sender) for sender in (first, left, last))
     await within_30_s(first.begun.wait())
-    assert not second.begun.is_set()
+    assert not left.begun.is_set()
     first.arrived.set()
-    await within_30_s(one, two)
+    await within_30_s(one, left.begun.wait())
+    assert not last.begun.is_set()
+    two.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await two
+    await within_30_s(three)
     await are_all_free(turns, 1)
 
 
-async def test_slow_senders_do_not_keep_others_out_and_give_each_turn_back_once():
-    turns, quick = Receiver(1, turn_s=0.01), Sender(arrived=True)
-    slow = [start(turns, Sender()) for _ in range(3)]
-    await within_30_s(start(turns, quick))
-    for task in slow:
+async def test_slow_senders_do_not_keep_others_out_and_give_each_turn_back_once(clock):
+    turns, quick = Receiver(1), Sender(arrived=True)
+    senders = [Sender() for _ in range(3)]
+    slow, answered = [start(turns, sender) for sender in senders], start(turns, quick)
+    for sender in senders:
+        await within_30_s(sender.begun.wait())
+        assert not answered.done()
+        clock.s += TURN_S
+        turns.look()
+    await within_30_s(answered)
+    senders[0].arrived.set()
+    assert await asyncio.wait_for(slow[0], 30) == b"message"
+    for task in slow[1:]:
         task.cancel()
     await asyncio.wait(slow)
-    turns._turn_s = NEVER_S
     await are_all_free(turns, 1)
 
 
-async def test_a_slow_sender_whose_message_arrives_after_all_is_served():
-    turns, slow, next_one = Receiver(1, turn_s=0.01), Sender(), Sender(arrived=True)
-    task = start(turns, slow)
-    await within_30_s(start(turns, next_one))
-    slow.arrived.set()
-    assert await asyncio.wait_for(task, 30) == b"message"
-
-
-async def test_a_message_that_takes_too_long_is_refused():
-    turns = Receiver(1, turn_s=0.01, timeout_s=0.02)
+async def test_a_message_that_takes_too_long_is_refused(clock):
+    turns, sender = Receiver(1), Sender()
+    task = start(turns, sender)
+    await within_30_s(sender.begun.wait())
+    for seconds in (TIMEOUT_S - 0.1, 0.1):
+        assert not task.done()
+        clock.s += seconds
+        turns.look()
+        await asyncio.sleep(0)
     with pytest.raises(DeadlinePassedError, match="did not arrive in time"):
-        await asyncio.wait_for(start(turns, Sender()), 30)
-    turns._turn_s = NEVER_S
+        await asyncio.wait_for(task, 30)
     await are_all_free(turns, 1)
 
 
-async def test_a_sender_who_leaves_gives_its_turn_back():
-    turns, left = Receiver(1, turn_s=NEVER_S), Sender()
-    task = start(turns, left)
-    await within_30_s(left.begun.wait())
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await are_all_free(turns, 1)
-
-
-async def test_a_turn_that_begins_while_another_lasts_has_its_own_time(monkeypatch):
-    """The clock is ours, so nothing here hangs on the machine's speed."""
-    now = 0.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    turns, first, second, third = Receiver(2, turn_s=1.0), *(Sender() for _ in range(3))
-    tasks = [start(turns, first)]
-    await within_30_s(first.begun.wait())
-    now = 0.6
-    tasks += [start(turns, sender) for sender in (second, third)]
-    await within_30_s(second.begun.wait())
-    now = 1.2
-    turns._look()
-    await within_30_s(third.begun.wait())
-    fourth = Sender()
-    tasks.append(start(turns, fourth))
-    turns._look()
-    await asyncio.sleep(0)
-    assert not fourth.begun.is_set()
-    now = 1.7
-    turns._look()
-    await within_30_s(fourth.begun.wait())
+async def test_a_turn_that_begins_while_another_lasts_has_its_own_time(clock):
+    turns, senders = Receiver(2), [Sender() for _ in range(4)]
+    tasks = [start(turns, senders[0])]
+    await within_30_s(senders[0].begun.wait())
+    clock.s += 0.6 * TURN_S
+    tasks += [start(turns, sender) for sender in senders[1:]]
+    await within_30_s(senders[1].begun.wait())
+    for moment, begun in ((1.2, 3), (1.2, 3), (1.7, 4)):
+        clock.s = 100 + moment * TURN_S
+        turns.look()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert sum(sender.begun.is_set() for sender in senders) == begun
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
@@ -194,7 +192,7 @@ async def test_callers_take_turns_however_many_of_their_calls_wait():
     assert "".join(served) == "abcabaa"
 
 
-async def test_who_leaves_the_line_or_at_its_turn_takes_no_turn_away():
+async def test_a_caller_that_leaves_before_or_at_its_turn_takes_no_turn_away():
     turns, served = FairSemaphore(1), []
     await turns.acquire("first")
     a, b, c = (asyncio.create_task(wait_in_line(turns, caller, served)) for caller in "abc")

@@ -11,7 +11,7 @@ from farpoint_server.config.settings import Settings
 from farpoint_server.errors import StartError
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
-from farpoint_server.transport.server import GrpcServers, _why_not
+from farpoint_server.transport.server import GrpcServers
 from farpoint_server.transport.tls import tls_files
 
 
@@ -26,8 +26,8 @@ def taken():
 
 
 async def test_a_port_in_use(taken):
-    said = f"--listen {taken}: cannot be bound: Address already in use"
-    with pytest.raises(StartError, match=said):
+    expected = f"--listen {taken}: cannot be bound: Address already in use"
+    with pytest.raises(StartError, match=expected):
         make(listen=[taken]).bind()
 
 
@@ -107,39 +107,16 @@ def handler_of(behavior):
     return grpc.method_handlers_generic_handler("a.B", {"C": handler})
 
 
-GIVEN = {
-    "grpc.server.max_pending_requests": 32768,
-    "grpc.server.max_pending_requests_hard_limit": 32768,
-    "grpc.max_receive_message_length": 1 << 21,
-    "grpc.max_send_message_length": -1,
-    "grpc.max_concurrent_streams": 7,
-    "grpc.max_allowed_incoming_connections": 9,
-    "grpc.so_reuseport": 0,
-    "grpc.server_handshake_timeout_ms": 2_000_250,
-    "grpc.max_connection_idle_ms": 2_000_500,
-    "grpc.max_connection_age_ms": 2_000_750,
-    "grpc.max_connection_age_grace_ms": 9_500,
-    "grpc.keepalive_time_ms": 30_000,
-    "grpc.keepalive_timeout_ms": 10_000,
-    "grpc.keepalive_permit_without_calls": 1,
-    "grpc.http2.min_ping_interval_without_data_ms": 1_000,
-    "grpc.http2.max_ping_strikes": 10,
-}
-
-
-@pytest.mark.parametrize("compression", ["off", "on"])
-async def test_options_of_grpc(monkeypatch, compression):
-    """Its limits, from the settings and from docs/security.md."""
-    given, original = [], grpc.aio.server
+async def test_options_of_grpc_have_the_limits_of_the_settings(monkeypatch):
+    given, original = {}, grpc.aio.server
 
     def made(interceptors, options):
-        given.append(dict(options))
+        given.update(options)
         return original(interceptors=interceptors, options=options)
 
     monkeypatch.setattr(grpc.aio, "server", made)
     make(
         max_message_bytes=1 << 20,
-        compression=compression,
         max_streams=7,
         max_connections=9,
         handshake_timeout_s=2000.25,
@@ -147,21 +124,16 @@ async def test_options_of_grpc(monkeypatch, compression):
         max_connection_age_s=2000.75,
         max_connection_age_grace_s=9.5,
     )
-    (options,) = given
-    assert options.pop("grpc.compression_enabled_algorithms_bitset", None) == (
-        1 if compression == "off" else None
-    )
-    assert options == GIVEN
-
-
-def test_a_port_that_others_have_just_left_is_not_in_use():
-    """Its connections linger; a server may bind it all the same."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        address = listening.getsockname()
-        with socket.create_connection(address) as caller:
-            listening.accept()[0].close()
-            assert caller.recv(1) == b""
-    assert _why_not(f"127.0.0.1:{address[1]}") == "gRPC refused it"
+    assert given.items() >= {
+        ("grpc.max_receive_message_length", 1 << 21),
+        ("grpc.max_concurrent_streams", 7),
+        ("grpc.max_allowed_incoming_connections", 9),
+        ("grpc.so_reuseport", 0),
+        ("grpc.server_handshake_timeout_ms", 2_000_250),
+        ("grpc.max_connection_idle_ms", 2_000_500),
+        ("grpc.max_connection_age_ms", 2_000_750),
+        ("grpc.max_connection_age_grace_ms", 9_500),
+    }
 
 
 @pytest.mark.parametrize(

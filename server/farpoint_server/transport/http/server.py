@@ -44,6 +44,7 @@ class HttpServer:
 
     Attributes:
         address: The same with the port that was taken.
+        state: Connections, and the tasks of requests.
 
     Raises:
         StartError: the address cannot be bound.
@@ -60,7 +61,7 @@ class HttpServer:
     ) -> None:
         self.address, self._tls, self._max_connections = address, tls, max_connections
         self._socket: socket.socket | None = None
-        self._state = ServerState()
+        self.state = ServerState()
         self._server: asyncio.Server | None = None
         self._sweep: asyncio.Task[None] | None = None
         if address is None:
@@ -97,19 +98,19 @@ class HttpServer:
         )
         config.load()
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: BoundedConnection(config, self._state, self._max_connections, self._tls),
+            lambda: BoundedConnection(config, self.state, self._max_connections, self._tls),
             sock=self._socket,
         )
-        self._sweep = asyncio.create_task(_close_late(self._state))
+        self._sweep = asyncio.create_task(_close_late(self.state))
 
     async def stop(self, grace_s: float = STOP_S) -> None:
         """Closes the port, waits for answers under way, and closes every connection."""
         if self._server is not None and self._sweep is not None:
             self._server.close()
             self._sweep.cancel()
-            if self._state.tasks:
-                await asyncio.wait(list(self._state.tasks), timeout=grace_s)
-            for connection in list(self._state.connections):
+            if self.state.tasks:
+                await asyncio.wait(list(self.state.tasks), timeout=grace_s)
+            for connection in list(self.state.connections):
                 connection.transport.close()
         elif self._socket is not None:
             self._socket.close()

@@ -94,6 +94,7 @@ async def test_gzip_is_unpacked_in_steps_and_counts_with_its_packed_bytes(
     seen = []
 
     def convert(raw):
+        assert admission.points == 0
         seen.append(admission.bytes)
         return raw
 

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,9 +21,9 @@ from farpoint_server.errors import InvalidRequestError, OverloadedError
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http import exchange as exchange_module
-from farpoint_server.transport.http.body import BodyLimits
+from farpoint_server.transport.http.body import INLINE_BYTES, BodyLimits
 from farpoint_server.transport.http.calls import HttpContext, Registries, UnaryCalls
-from farpoint_server.transport.http.connect import ConnectApp
+from farpoint_server.transport.http.connect import ConnectApp, ProtoForm
 from farpoint_server.transport.http.exchange import Exchange
 from farpoint_server.transport.http.server import make_app
 from farpoint_server.transport.http.status import error
@@ -46,7 +47,7 @@ class Service(Health):
 
     async def Check(self, request, context):  # noqa: N802
         context.add_done_callback(lambda _: self.ended.append(request.service))
-        self.seen.append((dict(context.invocation_metadata()), context.peer()))
+        self.seen.append((context.invocation_metadata(), context.peer()))
         self.fields = dict(request_context.current().fields)
         self.begun.set()
         match request.service:
@@ -73,7 +74,7 @@ def port():
         health = health_pb2.DESCRIPTOR.services_by_name["Health"]
         connect = ConnectApp(Exchange(calls, limits, needs_certificate), [health])
         route = Route("/route", lambda _: PlainTextResponse("route"))
-        make.admission = limits.admission
+        make.admission, make.limits, make.calls = limits.admission, limits, calls
         return make_app([route], connect, PlainTextResponse("page"))
 
     make.service = service
@@ -97,7 +98,7 @@ async def test_a_call_is_answered_in_either_form_with_its_id(port):
         **{"content-type": "application/proto", "content-length": "2", "x-request-id": "mine"}
     }
     ((metadata, peer),) = port.service.seen
-    assert (metadata["x-request-id"], metadata["a"]) == ("mine", "b")
+    assert {("x-request-id", "mine"), ("a", "b")} < {*metadata}
     assert peer == "ipv4:192.0.2.1:80"
     assert port.service.fields["protocol"] == "connect"
     assert port.service.ended == ["2"]
@@ -105,6 +106,37 @@ async def test_a_call_is_answered_in_either_form_with_its_id(port):
     assert (answer.status, answer.json) == (200, {"status": "SERVING"})
     assert answer.headers["content-type"] == "application/json"
     assert len(answer.headers["x-request-id"]) == 32
+    answer = await post(app, x_request_id="x" * 129, **PROTO)
+    ids = [value for name, value in port.service.seen[-1][0] if name == "x-request-id"]
+    assert ids == [answer.headers["x-request-id"]]
+
+
+@pytest.mark.parametrize("read", [None, bytes])
+async def test_a_large_answer_of_another_form_is_written_on_a_thread(port, read):
+    async def large(request, context):  # noqa: ARG001
+        return request + bytes(INLINE_BYTES)
+
+    port()
+    handler = grpc.unary_unary_rpc_method_handler(large)
+    port.calls.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("a.B", {"C": handler}),)
+    )
+    threads = []
+
+    class OtherForm(ProtoForm):
+        def write(self, raw):
+            threads.append(threading.current_thread() is threading.main_thread())
+            return super().write(raw)
+
+    form = OtherForm()
+    form.read = read
+    exchange = Exchange(port.calls, port.limits, needs_certificate=False)
+
+    async def app(scope, receive, send):
+        await exchange.run(scope, receive, send, "/a.B/C", form)
+
+    assert len((await post(app, b"a")).body) == INLINE_BYTES + 1
+    assert threads == [read is None]
 
 
 async def test_files_and_routes_are_no_calls(port):

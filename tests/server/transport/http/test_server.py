@@ -1,4 +1,4 @@
-"""Peers of the HTTP port that say nothing, trickle, do not read, or are too many."""
+"""The HTTP port: peers that are silent, trickle, do not read or are too many; addresses and TLS."""
 
 import asyncio
 import contextlib
@@ -51,11 +51,11 @@ async def pieces(_):
 
 @pytest.fixture
 async def served():
-    """Connects to a server whose "/" answers at once and whose "/wait" when told so."""
-    told = asyncio.Event()
+    """Connects to a server whose "/" answers at once and whose "/wait" once `go` is set."""
+    go = asyncio.Event()
 
     async def wait(_):
-        await told.wait()
+        await go.wait()
         return PlainTextResponse("at last")
 
     routes = [Route(f"/{app.__name__}", app) for app in (wait, large, pieces)]
@@ -71,7 +71,7 @@ async def served():
         writer.write(data)
         return reader, writer
 
-    connect.told, connect.server, connect.state = told, server, server._state
+    connect.go, connect.server, connect.state = go, server, server.state
     yield connect
     for writer in writers:
         writer.close()
@@ -99,7 +99,7 @@ async def status(connect, data=GET, **options) -> bytes:
     return (await asyncio.wait_for(reader.readline(), 30)).split()[1]
 
 
-async def test_silent_peers_beyond_the_bound_keep_nobody_out(served):
+async def test_silent_peers_beyond_the_bound_make_room(served):
     silent = [await served(b"GET / HT") for _ in range(MAX_CONNECTIONS + 50)]
     assert await status(served) == b"200"
     oldest = [await end_of(reader) for reader, _ in silent[:50]]
@@ -114,7 +114,7 @@ async def test_where_all_are_at_work_a_further_one_is_refused(served):
         await asyncio.sleep(0)
     reader, _ = await served()
     assert await end_of(reader) == connection.BUSY
-    served.told.set()
+    served.go.set()
     for reader, _ in at_work:
         assert b"200" in await reader.readline()
 
@@ -160,7 +160,7 @@ async def test_work_of_the_server_has_no_such_limit(served):
     reader, _ = await served(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
     end = asyncio.ensure_future(end_of(reader))
     await asyncio.wait((end,), timeout=1)
-    served.told.set()
+    served.go.set()
     assert b"at last" in await end
 
 
@@ -170,7 +170,7 @@ async def test_an_answer_under_way_is_still_sent_when_the_server_stops(served):
         await asyncio.sleep(0)
     stopped = asyncio.ensure_future(served.server.stop())
     await asyncio.sleep(0)
-    served.told.set()
+    served.go.set()
     await stopped
     assert b"at last" in await end_of(reader)
 
@@ -263,7 +263,7 @@ async def test_requests_one_after_the_other_are_each_looked_at(served):
 async def test_answers_that_are_not_read_make_room_when_they_are_late_or_of_another_host(
     served, monkeypatch, is_late
 ):
-    """256 GETs of the page's script that nobody reads kept everybody out for a minute."""
+    """256 unread GETs of the page's script kept all others out for a minute."""
     request = b"GET /pieces HTTP/1.1\r\nHost: a\r\n\r\n"
     for _ in range(MAX_CONNECTIONS):
         _, writer = await served(request)
@@ -327,13 +327,11 @@ async def test_each_host_is_served_and_has_an_address_for_browsers(host, url, sh
     taken, _, port = one.address.rpartition(":")
     assert (taken, one.url) == (host, url.format(port))
     await one.start(PlainTextResponse("yes"))
-    with contextlib.ExitStack() as stack:
-        if shared:  # by processes of the server
-            other = HttpServer("--http-listen", one.address, shared=True)
-            stack.callback(other._socket.close)
-        else:
-            with pytest.raises(StartError, match="in use"):
-                HttpServer("--http-listen", one.address)
+    if shared:  # by processes of the server
+        await HttpServer("--http-listen", one.address, shared=True).stop()
+    else:
+        with pytest.raises(StartError, match="in use"):
+            HttpServer("--http-listen", one.address)
     for name in ("127.0.0.1", "::1") if host == "[::]" else (host.strip("[]"),):
         reader, writer = await asyncio.open_connection(name, int(port))
         writer.write(GET)
@@ -429,6 +427,6 @@ async def test_an_address_that_is_taken_and_not_served_is_given_back():
     [("127.0.0.1:port", "invalid literal"), ("192.0.2.1:0", "Cannot assign requested address")],
 )
 def test_an_address_that_cannot_be_bound_is_named_with_its_flag(address, why):
-    said = f"--http-listen {address}: cannot be bound: .*{why}"
-    with pytest.raises(StartError, match=said):
+    expected = f"--http-listen {address}: cannot be bound: .*{why}"
+    with pytest.raises(StartError, match=expected):
         HttpServer("--http-listen", address)
