@@ -83,6 +83,7 @@ QUICK_TESTS = (
     "or (edges and not 70001 and not 327 and uniform)"
 )
 MEMORY = "test_memory and not nothing_ and not policy or locked_once or two_batches"
+OPS = "cuda and not inductor and not test_load"
 KERNELS = "not large and not 70001 and not 327"
 QUICK = Stage(
     "quick",
@@ -94,10 +95,10 @@ STAGES = (
     Stage("runtime", (*PYTEST, "tests/softgpu", "--ignore", "tests/softgpu/test_kernels.py")),
     Stage("planted", (*PYTEST, "tests/softgpu/test_kernels.py")),
     Stage("kernels", (*PYTEST, "tests/ops/cuda", "-k", KERNELS), SMALL, may_find=UNUSED),
-    # Inductor needs Triton, which compiles for a device.
+    # Inductor needs Triton, which compiles for a device; the loader's tests need an installed wheel.
     Stage(
         "ops",
-        (*PYTEST, "tests/ops", "--ignore", "tests/ops/cuda", "-k", "cuda and not inductor"),
+        (*PYTEST, "tests/ops", "--ignore", "tests/ops/cuda", "-k", OPS),
         may_find=UNUSED,
     ),
     # Of tests/gpu, what measures no time and needs no large clouds: tests/softgpu/test_staging.py
