@@ -49,18 +49,6 @@ rows = torch.empty(1000, 3, device="cuda")
 import farpoint_ops
 farpoint_ops.furthest_point_sample(rows[None], 5).cpu()
 """
-FREED = """
-import farpoint_ops
-points = torch.rand(1, 1000, 3, device="cuda")
-view = torch.empty(0, device="cuda")
-view.set_(points.untyped_storage(), 0, points.shape, points.stride())
-{free}
-torch.cuda.synchronize()
-try:
-    print(farpoint_ops.furthest_point_sample(view, 5).cpu())
-except RuntimeError as error:
-    print(error)
-"""
 LEAK = """
 address = ctypes.c_void_p()
 assert runtime.cudaMalloc(ctypes.byref(address), ctypes.c_size_t(1000)) == 0

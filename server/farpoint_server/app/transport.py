@@ -49,20 +49,18 @@ class Transport:
     ) -> None:
         retry_ms = settings.overload_retry_ms
         self.in_flight = InFlight()
-        self.admission = Admission(
+        self.admission = admission = Admission(
             *(settings.max_points_in_flight, settings.max_bytes_in_flight),
             *(retry_ms, settings.caller_share),
         )
-        self.outgoing = Outgoing(
-            self.admission, settings.send_timeout_s, count_refusal=metrics.count_refusal
-        )
+        refused = metrics.count_refusal
+        self.outgoing = Outgoing(admission, settings.send_timeout_s, count_refusal=refused)
         self.threads = ThreadPoolExecutor(2, "codec")
         self.shared_memory = SharedMemoryServer(settings)
         limits = CallLimits(settings.max_concurrent_rpcs, settings.max_caller_rpcs, retry_ms)
         cores = max(1, devices.available_cores() // slot.count)
         self._auth = Auth(TokenFile(settings.tokens_file)) if settings.tokens_file else None
-        endpoint = settings.otlp_endpoint
-        self._tracing = Tracing(export_to(endpoint)) if endpoint else None
+        self._tracing = Tracing(export_to(url)) if (url := settings.otlp_endpoint) else None
         interceptor = RequestInterceptor(
             *(self.in_flight, metrics, limits, self.outgoing, settings.idle_timeout_s),
             LoadReport(busy_s, cores) if settings.load_reports == "on" else None,
@@ -70,7 +68,7 @@ class Transport:
         )
         self.servers = GrpcServers(settings, interceptor, is_first=slot.index == 0)
         bodies = BodyLimits(
-            *(self.admission, self.threads, settings.max_message_bytes),
+            *(admission, self.threads, settings.max_message_bytes),
             settings.max_request_clouds,
             gzip=settings.compression == "on",
         )

@@ -158,7 +158,6 @@ def test_a_row_step_of_zero_is_that_of_rows_side_by_side():
     assert parse_packed(cloud(row_step=0, data=bytes(96)), LIMITS).layout.row_step == 48
 
 
-EXTRA = ("i", 12, "float32")
 WRONG = {
     "no width": ({"width": 0}, "width", "1 to 1000"),
     "a huge width": ({"width": LARGEST}, "width", "1 to 1000"),
