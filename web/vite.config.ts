@@ -4,7 +4,7 @@ import { defineConfig, type Plugin } from "vite";
 
 const PACKAGES = ["three", "@bufbuild/protobuf", "laz-perf", "@fontsource-variable/inter"];
 
-/** Writes the licenses of what is bundled beside it. */
+/** Writes the licenses of what is bundled with it. */
 function licenses(): Plugin {
   const text = (name: string): string => {
     const { version } = JSON.parse(readFileSync(`node_modules/${name}/package.json`, "utf8"));

@@ -63,7 +63,7 @@ def interleaved(
 
 
 def in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What the function returns in a new interpreter."""
+    """The function's result in a new interpreter."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 

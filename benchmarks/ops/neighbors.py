@@ -108,7 +108,7 @@ def problems(quick: bool) -> Iterator[Problem]:
 
 
 def _take_part(problem: Problem) -> tuple[dict[str, Search], dict[str, str]]:
-    """Who is timed, and why the others are not."""
+    """The peers that are timed, and the reason for each that is not."""
     timed, left_out = {"farpoint": problem.searches["farpoint"]}, {}
     for name, search in problem.searches.items():
         seconds = seconds_of(partial(search.run, 1))

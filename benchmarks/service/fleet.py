@@ -32,7 +32,7 @@ Probe = Callable[[Peer, Server], Contender]
 
 @dataclass(frozen=True)
 class Effort:
-    """How often and how long each contender is measured, at how many callers and sample counts."""
+    """Repeats, seconds, callers and sample counts of a measurement."""
 
     rounds: int
     seconds: float

@@ -1,4 +1,4 @@
-"""All that the callers of a soak send, with the right answers and statuses."""
+"""Requests of a soak, with the right answers and statuses."""
 
 import asyncio
 import random
@@ -112,7 +112,7 @@ class EncodeCase:
 
 @dataclass(frozen=True)
 class Cases:
-    """All that the callers send, but for what is broken."""
+    """Valid requests of each kind."""
 
     small: Sequence[SampleCase]
     large: Sequence[SampleCase]

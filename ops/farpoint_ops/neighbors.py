@@ -128,7 +128,7 @@ def nearest_sample(
 
 
 def count_points(assignment: Tensor, num_samples: int) -> Tensor:
-    """How many points each sample was assigned: the sizes of the collapsed sets.
+    """Number of points assigned to each sample: the sizes of the collapsed sets.
 
     Args:
         assignment: Samples (B, N), int32 or int64, as `nearest_sample` returns them; -1 is not

@@ -83,7 +83,7 @@ def voxel_grid_mean(
 
 
 class _Grid:
-    """Which voxel each finite point is in.
+    """The voxel of each finite point.
 
     Attributes:
         rows: Rows (P,) of the finite points, ascending; the others are in no voxel.

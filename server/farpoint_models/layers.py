@@ -96,7 +96,7 @@ class NeighborhoodAttention(nn.Module):
 
 
 class PositionEmbedding(nn.Module):
-    """Where the collapsed set lies around its sample: directions and distances."""
+    """Directions and distances of the collapsed set from its sample."""
 
     def __init__(self, channels: int, hidden: int, groups: int):
         super().__init__()

@@ -14,7 +14,7 @@ Count = TypeVar("Count", int, Tensor)
 
 
 def sample_count(points: Count, rate: float) -> Count:
-    """How many of `points` a stage keeps: ceil(points * rate), of an int or of a tensor of them.
+    """Number of `points` that a stage keeps: ceil(points * rate), of an int or a tensor.
 
     The rate is taken as the nearest fraction with a denominator up to 10 000, since torch.export
     can reason about integers of any size but not about rounding.
@@ -61,7 +61,7 @@ class Level:
         return Level(search, gather_points(self.local, rows), counts, sizes)._with_padding()
 
     def real(self) -> Tensor | None:
-        """Which rows are not padding, bool (B, N)."""
+        """Mask of rows that are not padding, bool (B, N)."""
         if self.lengths is None:
             return None
         rows = torch.arange(self.size, device=self.search.device)

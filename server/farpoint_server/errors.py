@@ -117,7 +117,7 @@ class EngineHungError(ServiceError):
 
 
 class DeviceFailedError(ServiceError):
-    """A device works no more in this process, which therefore ends."""
+    """A device no longer works in this process, which therefore ends."""
 
 
 class TooLargeError(ServiceError):

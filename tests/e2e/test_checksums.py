@@ -29,7 +29,7 @@ def server() -> Iterator[RunningServer]:
 
 
 def tensors(message) -> list[tensor_pb2.Tensor]:
-    """All that are anywhere in an answer and are there."""
+    """Every checksum in an answer."""
     found = []
     for field, value in message.ListFields():
         if field.type != field.TYPE_MESSAGE:

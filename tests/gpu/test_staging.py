@@ -72,7 +72,7 @@ def device_events(profiled: profile, name: str) -> list[tuple[float, float]]:
 
 
 def overlapping(copies: list[tuple[float, float]], kernels: list[tuple[float, float]]) -> int:
-    """How many of the copies ran while one of the kernels did."""
+    """Number of copies that ran while one of the kernels did."""
     return sum(any(k[0] < c[1] and c[0] < k[1] for k in kernels) for c in copies)
 
 
@@ -87,10 +87,12 @@ def test_copies_of_neighbor_batches_overlap_the_kernels(pipeline, gate):
     kernels = device_events(profiled, "spin")
     uploads, downloads = (device_events(profiled, f"Memcpy {way}") for way in ("HtoD", "DtoH"))
     assert len(kernels) == len(uploads) == len(downloads) == len(batches)
-    beside = overlapping(uploads, kernels), overlapping(downloads, kernels)
-    print(f"\nof {len(batches)} batches {beside} copies ran while kernels did (uploads, downloads)")
+    overlaps = overlapping(uploads, kernels), overlapping(downloads, kernels)
+    print(
+        f"\nof {len(batches)} batches {overlaps} copies ran while kernels did (uploads, downloads)"
+    )
     # The first upload and the last download have no neighbor.
-    assert min(beside) >= len(batches) - 2
+    assert min(overlaps) >= len(batches) - 2
     assert len(device_events(profiled, "Memcpy HtoD (Pinned")) == len(batches)
 
 

@@ -101,5 +101,5 @@ def test_copies_of_neighbor_batches_run_beside_the_kernels(run, tmp_path):
     for way in ("copy to device", "copy from device"):
         copies = [span for span in spans if span[2].startswith(way)]
         assert len(copies) == len(kernels) == 5
-        beside = sum(any(k[0] < c[1] and c[0] < k[1] for k in kernels) for c in copies)
-        assert beside >= 3  # the first upload and the last download have no neighbor
+        overlaps = sum(any(k[0] < c[1] and c[0] < k[1] for k in kernels) for c in copies)
+        assert overlaps >= 3  # the first upload and the last download have no neighbor

@@ -14,7 +14,7 @@ from farpoint.cli.app import main
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended."""
+    """The result of a command."""
 
     exit_code: int
     stdout: str
@@ -22,7 +22,7 @@ class Result:
 
     @property
     def output(self) -> str:
-        """All that was printed."""
+        """The whole output."""
         return self.stdout + self.stderr
 
 

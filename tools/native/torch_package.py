@@ -47,7 +47,7 @@ def read_package(root: Path) -> TorchPackage:
 
 
 def _candidates() -> list[Path]:
-    """Where this Python's torch may be.
+    """Folders in which this Python's torch may be.
 
     pip builds in an isolated environment, whose import path leaves out what is installed, but
     under the same interpreter, whose folders of packages are known.

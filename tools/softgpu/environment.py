@@ -68,8 +68,8 @@ def make_environment() -> None:
 def find_cuda() -> Path:
     """The folder of the CUDA toolkit."""
     nvcc = shutil.which("nvcc")
-    beside = Path(nvcc).resolve().parents[1] if nvcc else None
-    for home in (os.environ.get("CUDA_HOME"), beside, "/usr/local/cuda"):
+    toolkit = Path(nvcc).resolve().parents[1] if nvcc else None
+    for home in (os.environ.get("CUDA_HOME"), toolkit, "/usr/local/cuda"):
         if home and (Path(home) / "include" / "cuda_runtime_api.h").is_file():
             return Path(home)
     sys.exit("gpu-soft: needs the CUDA toolkit 13: put nvcc on PATH or name it in CUDA_HOME")

@@ -1,6 +1,6 @@
 """Prepares torch for the software CUDA runtime as soon as it is imported.
 
-Installed beside torch in the runtime's environment, whose Python imports it at its start.
+Installed with torch in the runtime's environment, whose Python imports it at its start.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-// Blocks of torch's caching allocator, told to the runtime: it cannot see them in its own calls.
+// Blocks of torch's caching allocator, reported to the runtime: its own calls do not show them.
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include "softgpu.h"

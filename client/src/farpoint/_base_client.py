@@ -108,7 +108,7 @@ class BaseClient(Generic[Channel]):
         return start_call(timeout, self._timeout, self.target)
 
     def _end(self) -> Channel | None:
-        """The channel, which is to be closed, if one was opened; the client takes no more calls."""
+        """The channel to close, if one was opened; the client takes no more calls."""
         with self._lock:
             self._is_closed = True
             channel, self._channel, self._stubs = self._channel, None, None

@@ -15,7 +15,7 @@ from farpoint.v1 import tensor_pb2
 
 @dataclass(frozen=True)
 class Timings:
-    """Where a call's time went, in milliseconds. The clouds of one batch share one."""
+    """Time of each step of a call, in milliseconds. The clouds of one batch share one."""
 
     queue_ms: float
     """In the server, from acceptance to the start of the work."""
@@ -91,7 +91,7 @@ class StreamedSample:
     """The answer to one cloud of a stream: a sample, or why there is none."""
 
     index: int
-    """Which cloud of the stream, from 0."""
+    """Index of the cloud in the stream, from 0."""
     sample: Sample | None
     error: FarpointError | None
 

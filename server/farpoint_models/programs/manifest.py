@@ -55,7 +55,7 @@ class TensorSpec:
 
     @property
     def row_axis(self) -> int | None:
-        """Where points or samples are; None for what has none."""
+        """Axis of points or samples; None for a tensor without one."""
         names = {ROWS, ALL_ROWS}
         if self.role is Role.PER_SAMPLE:
             names = {d for d in self.shape if isinstance(d, str)} - {CLOUDS}
@@ -63,7 +63,7 @@ class TensorSpec:
 
     @property
     def cloud_axis(self) -> int | None:
-        """Where clouds are; None for a program of one cloud, and where they lie end to end."""
+        """Axis of clouds; None for a program of one cloud, and where they lie end to end."""
         return self.shape.index(CLOUDS) if CLOUDS in self.shape else None
 
     @property
@@ -83,7 +83,7 @@ E = TypeVar("E", bound=Enum)
 
 
 class Batching(str, Enum):
-    """Which requests may run as one call of the program."""
+    """Bounds of the requests that may run as one call of the program."""
 
     RAGGED = "ragged"
     """Any: rows of all clouds end to end, and offsets."""
@@ -252,7 +252,7 @@ def _check_tensor(manifest: Manifest, spec: TensorSpec, kind: str, roles: set[Ro
 
 
 def _expected_dimensions(manifest: Manifest, spec: TensorSpec) -> Iterable[tuple[str, ...]]:
-    """Which named dimensions a tensor may have."""
+    """Named dimensions that a tensor may have."""
     if manifest.is_ragged:
         by_role: Mapping[Role, Sequence[tuple[str, ...]]] = {
             Role.OFFSETS: [(OFFSETS,), (CLOUDS,)],

@@ -30,7 +30,7 @@ MAX_AT_ONCE = 8
 
 
 class Compute:
-    """All that runs requests once they are arrays; needs no network.
+    """Engines, schedulers and models: they run requests that are arrays; no network.
 
     Attributes:
         devices: One for each engine.

@@ -85,7 +85,7 @@ class PeerProcesses:
         return bool(self._peers) and await self._peers.serve()
 
     async def stop(self) -> None:
-        """Answers them no more."""
+        """Stops answering them."""
         if self._server is not None:
             await self._server.stop()
 

@@ -122,7 +122,7 @@ async def serve(settings: Settings, slot: ProcessSlot) -> bool:
 
     Raises:
         StartError: the settings do not fit this machine.
-        DeviceFailedError: a device, the scheduler or the memory monitor works no more in this
+        DeviceFailedError: a device, the scheduler or the memory monitor no longer works in this
             process.
     """
     signals: asyncio.Queue[int] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""How calls get in: the ports of gRPC and HTTP, shared memory, and the limits of all."""
+"""Transports: the ports of gRPC and HTTP, shared memory, and the limits of all."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

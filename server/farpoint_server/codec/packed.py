@@ -20,7 +20,7 @@ _FLOAT32, _FLOAT64 = tensor_pb2.DATA_TYPE_FLOAT32, tensor_pb2.DATA_TYPE_FLOAT64
 
 
 class Axis(NamedTuple):
-    """Where the numbers of one coordinate lie in a record."""
+    """Offset and type of one coordinate in a record."""
 
     data_type: int
     offset: int
@@ -41,7 +41,7 @@ class Layout(NamedTuple):
 
     @property
     def points(self) -> int:
-        """How many there are, finite or not."""
+        """Number of points, finite or not."""
         return self.width * self.height
 
     @property
@@ -252,7 +252,7 @@ def parse_packed(
     arrived = len(data)
     if cloud.HasField("shared_memory"):
         if regions is None or arrived:
-            expected = "nothing beside data" if arrived else "data itself in this call"
+            expected = "nothing but data" if arrived else "data itself in this call"
             raise InvalidRequestError(f"{PACKED}.shared_memory", expected, "a range")
         found = regions.find(cloud.shared_memory, layout.size, PACKED)
         return PackedView(layout, found, is_shared=True)

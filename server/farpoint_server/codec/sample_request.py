@@ -73,7 +73,7 @@ class ParsedSampleRequest(NamedTuple):
     return_distances: bool
     return_checksums: bool = False
     covering_radius: float | None = None
-    """Where the sampling of each cloud ends; None for its number of samples alone."""
+    """Stop criterion of each cloud; None for its number of samples alone."""
     method: Method | None = None
     """None for the farthest points."""
 
@@ -174,7 +174,7 @@ def _parse_points(
     """The points of a request, whose coordinates are still to be looked at."""
     if request.HasField("packed_cloud"):
         if request.HasField("points"):
-            raise InvalidRequestError(PACKED, "nothing beside points", "both")
+            raise InvalidRequestError(PACKED, "nothing but points", "both")
         return parse_packed(request.packed_cloud, limits, data, regions)
     check_points(request.points, limits)
     return parse_tensor(request.points, "points", data, regions)

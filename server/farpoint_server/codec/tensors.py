@@ -98,7 +98,7 @@ def parse_tensor(
     arrived = len(data)
     if tensor.HasField("shared_memory"):
         if regions is None or arrived:
-            expected = "nothing beside data" if arrived else "data itself in this call"
+            expected = "nothing but data" if arrived else "data itself in this call"
             raise InvalidRequestError(f"{field}.shared_memory", expected, "a range")
         found = regions.find(tensor.shared_memory, size, field)
         return TensorView(data_type, shape, found, is_shared=True)
@@ -188,7 +188,7 @@ def read_starts(values: Sequence[int], lengths: Int64s) -> Int64s:
 
 
 def read_covering_radius(request: sampling_pb2.SampleRequest) -> float | None:
-    """Where sampling ends, if the request says; raises InvalidRequestError."""
+    """Stop criterion of a request, if it has one; raises InvalidRequestError."""
     if not request.HasField("covering_radius"):
         return None
     if not request.covering_radius >= 0:

@@ -33,7 +33,7 @@ NUMBER_BITS = 7 * NUMBER_BYTES
 
 
 class Bound(NamedTuple):
-    """How much of one field a message may hold, over all of its occurrences."""
+    """Limit on one field of a message, over all of its occurrences."""
 
     name: str
     """Of the field, for errors; empty for one that is not named in the path of what is in it."""
@@ -66,7 +66,7 @@ def check_limits(message: memoryview, bounds: Bounds) -> None:
 
 
 def _check(message: memoryview, bounds: Bounds, path: str, fields: int) -> int:
-    """How many of the `fields` that there may still be are left after those of a message."""
+    """Number of the remaining `fields` that is left after those of a message."""
     at, end = 0, len(message)
     held: dict[int, int] = {}
     while at < end:

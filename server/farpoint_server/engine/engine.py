@@ -115,7 +115,7 @@ class Engine:
         answered with an error.
 
         Raises:
-            DeviceFailedError: the device works no more; while it is awaited.
+            DeviceFailedError: the device no longer works; while it is awaited.
         """
         if self.pipeline is None:
             forward = methodcaller("run", self.device, None)

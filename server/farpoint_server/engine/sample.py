@@ -278,7 +278,7 @@ def _kernel_inputs(requests: Sequence[Clouds]) -> _KernelInputs:
 
 
 def _radii(requests: Sequence[Clouds]) -> Float32s | None:
-    """Where each cloud ends, negative for one that has no covering radius."""
+    """Stop radius of each cloud, negative for one that has none."""
     if all(clouds.covering_radius is None for clouds in requests):
         return None
     given = [-1.0 if c.covering_radius is None else c.covering_radius for c in requests]

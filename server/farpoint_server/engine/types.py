@@ -34,7 +34,7 @@ class Clouds:
     """Shape (B,): row of each cloud, from its own first row, that is chosen first."""
     with_distances: bool = False
     covering_radius: float | None = None
-    """Where the sampling of each cloud ends; None for its number of samples alone."""
+    """Stop criterion of each cloud; None for its number of samples alone."""
 
 
 class VoxelGrid(NamedTuple):

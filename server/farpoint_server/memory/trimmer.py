@@ -71,7 +71,7 @@ class Trimmer:
         self._trims: dict[Reason, Trims] = {}
         self._before_host_trim: list[Callable[[], None]] = []
         self.is_lost = False
-        """Whether the device works no more in this process."""
+        """Whether the device no longer works in this process."""
         self._snapshot = self._look()
 
     @property
@@ -85,7 +85,7 @@ class Trimmer:
         self._before_host_trim.append(give_back)
 
     def failed(self, error: Exception) -> Exception:
-        """The meaning of a batch's error: DeviceLost if the device works no more."""
+        """The meaning of a batch's error: DeviceLost if the device no longer works."""
         if not is_sticky(error):
             return error
         self.is_lost = True

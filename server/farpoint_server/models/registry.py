@@ -25,7 +25,7 @@ log = structlog.get_logger("farpoint.models")
 
 
 class Readiness(Protocol):
-    """Where each model is a service of its own name, which is ready once it is known."""
+    """Health of each model, as a service of its own name."""
 
     def knows(self, service: str) -> bool:
         """Whether there is such a service."""
@@ -54,7 +54,7 @@ class Registry:
 
     @property
     def models(self) -> list[LoadedModel]:
-        """All that are ready; the first is the one for requests that name none."""
+        """Models that are ready; the first serves requests that name none."""
         return list(self._models.values())
 
     def get(self, name: str) -> LoadedModel:

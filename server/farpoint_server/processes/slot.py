@@ -25,7 +25,7 @@ class ProcessSlot:
     index: int = 0
     count: int = 1
     folder: Path = Path()
-    """Where each process has a socket that the others ask it by."""
+    """Folder of the sockets by which processes call each other."""
     link: int = -1
     """File descriptor of the socket to the supervisor."""
     parent: int = 0
@@ -37,7 +37,7 @@ class ProcessSlot:
         return self.count == 1
 
     def peer_address(self, index: int) -> str:
-        """Where a process answers the others."""
+        """Address at which a process answers the others."""
         return f"unix:{self.folder / str(index)}"
 
     @property

@@ -113,7 +113,7 @@ class Admission:
     def _check_share(self, has_more: bool, unit: str, inside: int, more: int, most: int) -> None:
         """Refuses what goes beyond a caller's share, if other requests of its hold some of that."""
         if has_more and inside + more > most:
-            message = f"this caller holds {inside} {unit} of its share of {most} beside others"
+            message = f"this caller holds {inside} {unit} of its share of {most}"
             raise CallerShareError(f"{message}; no room for {more} more", self._retry_ms)
 
     def _has_others(self, caller: str) -> bool:

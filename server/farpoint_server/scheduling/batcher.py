@@ -111,7 +111,7 @@ class Batcher:
             DeadlinePassedError: the work was not done in time, or is predicted not to be.
             OverloadedError: there is not enough memory now.
             EngineHungError: the engine does not answer.
-            DeviceFailedError: the device works no more.
+            DeviceFailedError: the device no longer works.
         """
         short, engine = self._short, self._short.engine
         is_small = work.cost_ns <= engine.inline_ns and not short.queue.count

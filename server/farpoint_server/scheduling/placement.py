@@ -1,4 +1,4 @@
-"""Which of several devices runs a request: the one that is predicted to have it done first.
+"""Placement of requests on several devices: the one that is predicted to have it done first.
 
 Copies count: a single cloud in host memory is sampled sooner by a core than by a GPU, whose samples
 follow one another as well and take longer each; many clouds at a time are the GPU's. What a device

@@ -24,7 +24,7 @@ Merge = Callable[[Mapping[int, Any]], Message]
 
 
 def _first(answers: Mapping[int, Any]) -> Any:
-    """Where all answer the same."""
+    """The merged answer of processes that answer alike."""
     return next(iter(answers.values()))
 
 

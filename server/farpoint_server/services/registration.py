@@ -22,7 +22,7 @@ HEALTH: ServiceDescriptor = health_pb2.DESCRIPTOR.services_by_name["Health"]
 PUBLIC = (sampling.DESCRIPTOR, open_inference.DESCRIPTOR)
 ADMIN = (admin.DESCRIPTOR,)
 SERVICES = (*PUBLIC, *ADMIN, HEALTH)
-"""All that can be called over HTTP, where it is registered."""
+"""Methods that can be called over HTTP, where registered."""
 ADMIN_ALONE = " is answered at the addresses of --admin-listen alone"
 Wrap: TypeAlias = Callable[[str, Handler], Handler]
 """Given the path of a method and its handler: what is registered instead."""

@@ -88,7 +88,7 @@ class CallLimits:
     Args:
         total: Requests open at a time.
         per_caller: Those of one caller; None for half of them.
-        retry_ms: Milliseconds that a refused caller is told to wait.
+        retry_ms: Milliseconds after which a refused caller may try again.
     """
 
     def __init__(self, total: int, per_caller: int | None, retry_ms: int) -> None:

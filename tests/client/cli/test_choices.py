@@ -1,4 +1,4 @@
-"""Which points: shares, small clouds, no-returns, what is not finite, and clouds in parts."""
+"""Choice of points: shares, small clouds, no-returns, non-finite points, clouds in parts."""
 
 import json
 

@@ -172,7 +172,7 @@ def test_features_that_were_not_sent_cannot_be_asked_for(stock):
 def test_a_start_is_given_once(stock):
     made = fps_inputs(start=np.array([1]))
     text = refusal(lambda: stock.infer("fps", made, parameters={"start_index": 1}))[1]
-    assert text == "parameters[start_index]: expected none beside the input 'start', got both"
+    assert text == "parameters[start_index]: expected none with the input 'start', got both"
 
 
 def test_a_time_that_is_too_short(stock):

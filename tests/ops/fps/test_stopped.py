@@ -188,6 +188,6 @@ def test_any_exception_of_a_handler_comes_out(xyz: Tensor) -> None:
 
 
 def test_the_op_itself_says_that_it_was_interrupted(xyz: Tensor) -> None:
-    """Where no Python of ours is around it, as in a compiled graph."""
+    """Without Python of ours around it, as in a compiled graph."""
     with signal_after(0.2), pytest.raises(RuntimeError, match="interrupted, as a signal handler"):
         ops.furthest_point_sample(xyz[None], len(xyz))

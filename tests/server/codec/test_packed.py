@@ -235,7 +235,7 @@ def whole(sent: pb.SampleRequest) -> SampleMessage:
 
 def test_a_packed_cloud_excludes_points():
     both = request(cloud(), points=tensor(np.zeros((6, 3), np.float32)))
-    with pytest.raises(InvalidRequestError, match="nothing beside points"):
+    with pytest.raises(InvalidRequestError, match="nothing but points"):
         parse_sample_request(whole(both), LIMITS)
 
 

@@ -137,7 +137,7 @@ def test_an_unknown_region_is_refused(regions, made, name):
 def test_data_and_a_range_are_one_too_many(regions, made):
     both = tensor(regions.add(made(SIZE)), 0)
     both.data = CLOUD.tobytes()
-    with pytest.raises(InvalidRequestError, match="expected nothing beside data") as caught:
+    with pytest.raises(InvalidRequestError, match="expected nothing but data") as caught:
         parse_sample_request(message(both), LIMITS, regions)
     assert caught.value.field == "points.shared_memory"
 

@@ -191,7 +191,7 @@ SMALL, LARGE = clouds(100), clouds(9000)
 
 
 class Runs:
-    """Where each batch ran; what is put into `failures` is raised by the next ones."""
+    """The device of each batch; the next ones raise what is put into `failures`."""
 
     def __init__(self) -> None:
         self.here: list[bool] = []

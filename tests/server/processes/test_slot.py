@@ -1,4 +1,4 @@
-"""Which part of a machine and of the limits is one process's."""
+"""One process's share of a machine and of the limits."""
 
 import os
 import signal

@@ -72,8 +72,8 @@ async def test_a_caller_alone_may_fill_the_server():
 @pytest.mark.parametrize(
     ("max_bytes", "held", "by_another", "asked", "message"),
     [
-        (1000, (2, 20), (1, 10), (4, 1), "holds 2 points of its share of 5 beside others; no"),
-        (1000, (2, 20), (1, 10), (1, 500), "holds 20 bytes of its share of 500 beside others; no"),
+        (1000, (2, 20), (1, 10), (4, 1), "holds 2 points of its share of 5; no"),
+        (1000, (2, 20), (1, 10), (1, 500), "holds 20 bytes of its share of 500; no"),
         (1000, (2, 20), (1, 10), (3, 1), None),
         # One request is always within the share.
         (1000, None, (1, 10), (9, 900), None),

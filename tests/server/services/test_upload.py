@@ -1,4 +1,4 @@
-"""How an upload is admitted and how slowly it may come, by a clock of our own."""
+"""Admission and slowest rate of an upload, by a clock of our own."""
 
 import grpc
 import pytest

@@ -1,7 +1,7 @@
 """A farpoint-server on a device that fails as a GPU does.
 
 A batch with a cloud of OOM_POINTS runs out of memory; one with a cloud of LOST_POINTS meets an
-error after which a GPU works no more; one with a cloud of MISCOUNTED_POINTS has one answer too few,
+error that loses the GPU for good; one with a cloud of MISCOUNTED_POINTS has one answer too few,
 as only a bug could make it.
 """
 

@@ -21,7 +21,7 @@ constexpr double kCyclesPerMs = 1.7e6;
 std::unordered_map<const void*, Function>& functions =
     *new std::unordered_map<const void*, Function>;
 
-// The executor's library lies beside this one.
+// The executor's library lies in the same folder as this one.
 struct Executor {
   std::unordered_map<std::string, const SoftgpuKernel*> kernels;
   decltype(&softgpu_run) run = nullptr;

@@ -162,7 +162,7 @@ class Building:
         return hits
 
     def _through_windows(self, rays: Array, distance: Array, normal: Array) -> tuple[Array, Array]:
-        """Where rays that meet a wall end: on the wall, or where they leave a window's hollow."""
+        """Ends of rays that meet a wall: on the wall, or where they leave a window's hollow."""
         row = np.arange(len(rays))
         across = (np.abs(normal[:, 0]) > 0.5).astype(int)  # axis of the window's width
         inwards = 1 - across

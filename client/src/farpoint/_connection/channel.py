@@ -61,7 +61,7 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
 
 @dataclass(frozen=True)
 class Balance:
-    """Which server gets a call, and how many calls may be repeated."""
+    """The service config: load balancing over servers, and retry throttling."""
 
     policy: LoadBalancing = "round_robin"
     retry_budget: int = DEFAULT_BUDGET

@@ -15,7 +15,7 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Tls:
-    """How a server is recognized over TLS, and with mTLS the client too. Files are PEM.
+    """TLS and mTLS settings. Files are PEM.
 
     Args:
         ca: the authorities that are trusted; None trusts those that gRPC brings along.

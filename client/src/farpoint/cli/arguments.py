@@ -16,7 +16,7 @@ Select: TypeAlias = Literal["first", "nearest-mean"]
 
 @dataclass(frozen=True, kw_only=True)
 class ReadArguments:
-    """How files are read."""
+    """Options of reading files."""
 
     input_format: str | None = None
     columns: str | None = None

@@ -83,7 +83,7 @@ class Arrivals:
 
 @dataclass
 class Measured:
-    """How calls went.
+    """Outcomes and latencies of calls.
 
     Attributes:
         latency_ms: from when each was due until its answer; infinite for one that failed.

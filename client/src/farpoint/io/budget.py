@@ -1,4 +1,4 @@
-"""How much memory a decoder may take, asked before it takes it."""
+"""Memory budget of a decoder, checked before each allocation."""
 
 import sys
 from pathlib import Path

@@ -71,7 +71,7 @@ class LazyColumns(Mapping[str, Array]):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a file is to be read; the defaults leave it to the file.
+    """Options of reading a file; the defaults leave it to the file.
 
     Attributes:
         format: the suffix to go by, for example ".laz", instead of the file's own.

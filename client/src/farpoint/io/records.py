@@ -29,7 +29,7 @@ _WIDE = ("xyz", "points", "position", "positions", "coord", "coords", "coordinat
 
 
 def axis_positions(names: list[str]) -> list[int]:
-    """Where x, y and z are among the names, in any case, also as easting, northing, elevation."""
+    """Indices of x, y and z among the names, in any case, also as easting, northing, elevation."""
     plain = [_without_unit(name) for name in names]
     for first, second, thirds in _SPELLINGS:
         third = next((name for name in thirds if name in plain), None)

@@ -47,7 +47,7 @@ class PackedField:
     dtype: DTypeLike
     """Of any byte order: that of the cloud counts."""
     count: int = 1
-    """How many; 0 means 1."""
+    """Number of elements; 0 means 1."""
 
 
 def ros_fields(message: PointCloud2Like) -> list[PackedField]:

@@ -1,4 +1,4 @@
-"""Where a cloud is seen from, and the part of the image plane that it fills."""
+"""The camera of a picture, and the part of the image plane that the cloud fills."""
 
 from dataclasses import dataclass
 

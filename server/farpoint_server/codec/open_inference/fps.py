@@ -129,7 +129,7 @@ def _starts(
     if "start_index" in request.parameters:
         field = "parameters[start_index]"
         if "start" in inputs:
-            raise InvalidRequestError(field, "none beside the input 'start'", "both")
+            raise InvalidRequestError(field, "none with the input 'start'", "both")
         starts = np.array([request.parameters["start_index"].int64_param])
     check_range(starts, 0, lengths - 1, field, "the points of cloud {}")
     return starts

@@ -174,7 +174,7 @@ def _data(message: InferMessage, index: int, field: str) -> Buffer:
     if message.raw:
         if is_typed:
             raise InvalidRequestError(
-                f"{field}.contents", "none beside raw_input_contents", "elements"
+                f"{field}.contents", "none with raw_input_contents", "elements"
             )
         return message.raw[index]
     type_ = INFERENCE_TYPES[tensor.datatype]

@@ -16,7 +16,7 @@ ALIGNMENT = 256
 
 @dataclass(frozen=True)
 class Place:
-    """Where an array lies."""
+    """Offset and shape of an array."""
 
     begin: int
     dtype: "np.dtype[Any]"

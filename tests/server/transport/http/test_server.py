@@ -86,7 +86,7 @@ def short(monkeypatch):
 
 
 async def end_of(reader) -> bytes:
-    """All that comes until the server closes the connection."""
+    """All bytes until the server closes the connection."""
     data = b""
     with contextlib.suppress(ConnectionResetError):
         while part := await asyncio.wait_for(reader.read(1 << 16), 30):

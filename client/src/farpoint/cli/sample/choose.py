@@ -81,7 +81,7 @@ def candidates(points: Array, options: Options, begin: int) -> Rows:
 
 
 def _amount(usable: int, options: Options) -> int:
-    """How many to choose of so many rows."""
+    """The number of rows to choose."""
     m = options.amount.of(usable)
     if options.all_if_fewer and m > usable > 0:
         return usable

@@ -19,7 +19,7 @@ _DECODER_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Amount:
-    """How many points to choose: a number, or a share of those that may be chosen."""
+    """Number of points to choose, or a share of those that may be chosen."""
 
     count: int | None = None
     share: float = 1.0
@@ -118,7 +118,7 @@ def _method(given: SampleArguments) -> Method | None:
 
 
 def read_options(given: ReadArguments) -> ReadOptions:
-    """How the command line has files read."""
+    """Read options from the command line."""
     columns = None if given.columns is None else tuple(map(str.strip, given.columns.split(",")))
     try:
         return ReadOptions(
