@@ -133,6 +133,13 @@ async def test_a_signal_at_the_start_ends_processes_that_wait(run, tmp_path):
         assert await running == 0
 
 
+async def test_a_signal_ends_the_wait_before_a_replacement(run):
+    async with run("serve", "dies", limits=HASTY._replace(pause_s=1000)) as (running, log):
+        await wait_for(log, "process ended", process=1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 0
+
+
 async def test_a_process_that_does_not_drain_in_time_is_killed(run):
     async with run("serve", "deaf") as (running, log):
         await wait_for(log, "ready")
