@@ -136,7 +136,7 @@ async def test_a_signal_at_the_start_ends_processes_that_wait(run, tmp_path):
 async def test_a_signal_ends_the_wait_before_a_replacement(run):
     async with run("serve", "dies", limits=HASTY._replace(pause_s=1000)) as (running, log):
         await wait_for(log, "process ended", process=1)
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGHUP)
         assert await running == 0
 
 
