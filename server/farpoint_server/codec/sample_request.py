@@ -82,11 +82,6 @@ class ParsedSampleRequest(NamedTuple):
     shared_bytes: int = 0
     """Bytes of its tensors that are still to be copied from the caller's memory."""
 
-    def owned(self) -> "ParsedSampleRequest":
-        """With everything copied that the caller could still change."""
-        attributes = tuple((name, values.owned()) for name, values in self.attributes)
-        return self._replace(points=self.points.owned(), attributes=attributes, shared_bytes=0)
-
 
 def read_sample_message(raw: Buffer, clouds: int) -> SampleMessage:
     """Parses a serialized SampleRequest of at most so many clouds; raises InvalidRequestError."""

@@ -222,9 +222,10 @@ class Lane:
             if self.queue.count and (has_room or self.queue.has_full_batch):
                 jobs = self.queue.take_batch()
             if not jobs:
-                self.queue.arrived.clear()
-                await self.queue.arrived.wait()
+                await self.queue.arrived.get()
                 continue
+            if self.queue.count:
+                self.queue.wake()
             self._running += 1
             try:
                 await self._run(jobs)

@@ -241,7 +241,7 @@ def test_what_was_sent_in_the_message_is_not_copied():
     sent = request(attributes=[attribute("a", 4), attribute("b", 4, 2)])
     parsed = parse_sample_request(whole(sent), LIMITS)
     assert parsed.shared_bytes == 0
-    assert parsed.owned().points.data is parsed.points.data
+    assert parsed.points.owned().data is parsed.points.data
 
 
 NUMBERS = st.integers(1, 3) | st.integers(-1, 5) | st.integers(-(2**63), 2**63 - 1)
