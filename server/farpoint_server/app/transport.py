@@ -61,8 +61,7 @@ class Transport:
         limits = CallLimits(settings.max_concurrent_rpcs, settings.max_caller_rpcs, retry_ms)
         cores = max(1, devices.available_cores() // slot.count)
         self._auth = Auth(TokenFile(settings.tokens_file)) if settings.tokens_file else None
-        endpoint = settings.otlp_endpoint
-        self._tracing = Tracing(export_to(endpoint)) if endpoint else None
+        self._tracing = Tracing(export_to(url)) if (url := settings.otlp_endpoint) else None
         interceptor = RequestInterceptor(
             *(self.in_flight, metrics, limits, self.outgoing, settings.idle_timeout_s),
             LoadReport(busy_s, cores) if settings.load_reports == "on" else None,
@@ -70,8 +69,12 @@ class Transport:
         )
         self.servers = GrpcServers(settings, interceptor, is_first=slot.index == 0)
         bodies = BodyLimits(
-            *(self.admission, self.threads, settings.max_message_bytes),
-            settings.max_request_clouds,
+            *(
+                self.admission,
+                self.threads,
+                settings.max_message_bytes,
+                settings.max_request_clouds,
+            ),
             gzip=settings.compression == "on",
         )
         self.http = HttpPort(settings, self.servers, bodies)
