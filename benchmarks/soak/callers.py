@@ -24,18 +24,6 @@ INTERRUPTIONS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 BROKEN_WRITE = grpc.StatusCode.INTERNAL, "Internal error from Core"
 PATIENCE_S = 60.0
 SERVICE = "/farpoint.v1.SamplingService/"
-CHANCES = {
-    "small": 60,
-    "large": 4,
-    "upload": 2,
-    "stream": 6,
-    "encode": 2,
-    "packed": 8,
-    "http": 12,
-    "cancelled": 8,
-    "expired": 8,
-    "broken": 8,
-}
 # A model that is loaded and unloaded all the time.
 COMING = "coming"
 Code = grpc.StatusCode
@@ -100,21 +88,33 @@ class Caller:
         self._stream = channel.stream_stream(SERVICE + "SampleStream")
         self._peer = HttpPeer()
         self._made = 0
+        self._chances: dict[Callable[[], Awaitable[None]], int] = {
+            self.call_small: 60,
+            self.call_large: 4,
+            self.call_upload: 2,
+            self.call_stream: 6,
+            self.call_encode: 2,
+            self.call_packed: 8,
+            self.call_http: 12,
+            self.call_cancelled: 8,
+            self.call_expired: 8,
+            self.call_broken: 8,
+        }
 
     async def run(self, is_over: Callable[[], bool]) -> None:
         """Calls until it is over."""
         while not is_over():
-            (kind,) = self._chance.choices(list(CHANCES), list(CHANCES.values()))
-            await getattr(self, f"_call_{kind}")()
+            (call,) = self._chance.choices(list(self._chances), list(self._chances.values()))
+            await call()
         self._peer.close()
 
     async def call_small(self) -> None:
         await self._sample("small", self._chance.choice(self._cases.small))
 
-    async def _call_large(self) -> None:
+    async def call_large(self) -> None:
         await self._sample("large", self._chance.choice(self._cases.large))
 
-    async def _call_packed(self) -> None:
+    async def call_packed(self) -> None:
         await self._sample("packed", self._chance.choice(self._cases.packed))
 
     async def call_http(self) -> None:
@@ -138,15 +138,15 @@ class Caller:
             outcome = "interrupted"
         if outcome != "answered":
             await asyncio.sleep(0.1)
-        self._end("http", outcome, begun, detail)
+        self._end("http", outcome, detail)
 
-    async def _call_expired(self) -> None:
+    async def call_expired(self) -> None:
         case = self._chance.choice([*self._cases.small, *self._cases.large])
         timeout_s = self._chance.choice((0.001, 0.02, 0.2))
         allowed = {Code.DEADLINE_EXCEEDED: "expired"}
         await self._sample("expired", case, allowed, timeout_s)
 
-    async def _call_cancelled(self) -> None:
+    async def call_cancelled(self) -> None:
         case = self._chance.choice([*self._cases.small, *self._cases.large])
         cancel_s = self._chance.uniform(0, 0.2)
         await self._sample("cancelled", case, {Code.CANCELLED: "cancelled"}, cancel_s=cancel_s)
@@ -164,16 +164,14 @@ class Caller:
             asyncio.get_running_loop().call_later(cancel_s, call.cancel)
 
         def is_right(answer: bytes) -> bool:
-            self._tally.points += case.point_count
             return case.is_right(pb.SampleResponse.FromString(answer))
 
         await self._unary_end(kind, call, is_right, allowed or {})
 
-    async def _call_encode(self) -> None:
+    async def call_encode(self) -> None:
         case = self._chance.choice(self._cases.encode)
 
         def is_right(answer: bytes) -> bool:
-            self._tally.points += case.point_count
             return case.is_right(pb.EncodeResponse.FromString(answer))
 
         # The second model comes and goes.
@@ -188,14 +186,13 @@ class Caller:
         call = self._unary[method](request, **self._options())
         await self._unary_end("broken", call, lambda _: False, {code: "rejected"})
 
-    async def _call_upload(self) -> None:
+    async def call_upload(self) -> None:
         """Each fourth breaks off in the middle."""
         messages, case = self._chance.choice(self._cases.uploads)
         is_whole = self._chance.random() < 0.75
         sent = messages if is_whole else messages[: self._chance.randrange(1, len(messages))]
 
         def is_right(answer: bytes) -> bool:
-            self._tally.points += case.point_count
             response = pb.SampleLargeResponse.FromString(answer).response
             return is_whole and case.is_right(response)
 
@@ -220,15 +217,13 @@ class Caller:
             if Code.CANCELLED not in allowed:
                 raise
             outcome = "cancelled"
-        self._end(kind, outcome, begun, detail)
+        self._end(kind, outcome, detail)
 
-    def _end(self, kind: str, outcome: str, begun: float, detail: str) -> None:
-        seconds = time.monotonic() - begun
+    def _end(self, kind: str, outcome: str, detail: str) -> None:
         if outcome == "untold":
             self._tally.untold.append((kind, self._request_id))
-            self._tally.busy_s += seconds
         else:
-            self._tally.end(kind, outcome, seconds, detail, self._server.interrupts(begun))
+            self._tally.end(kind, outcome, detail)
 
     async def call_stream(self) -> None:
         """Up to twelve requests, each of which must be answered once, in order."""
@@ -244,13 +239,11 @@ class Caller:
                     return
                 outcome, detail = judge_streamed(answer, cases[answered], answered)
                 self._tally.end(kind, outcome, detail=detail)
-                self._tally.points += cases[answered].point_count * (outcome == "answered")
                 answered += 1
         except grpc.aio.AioRpcError as error:
             outcome, detail = await self._judge(error, begun, {})
-            self._end(kind, outcome, begun, detail)
+            self._end(kind, outcome, detail)
             return
-        self._tally.busy_s += time.monotonic() - begun
         for index in range(answered, len(cases)):
             self._tally.end(kind, "lost", detail=f"request {index} of a stream that ended well")
 

@@ -96,7 +96,6 @@ class EncodeCase:
     indices: tuple[bytes, ...]
     counts: tuple[bytes, ...]
     features: tuple[np.ndarray, ...]
-    point_count: int
 
     def is_right(self, answer: pb.EncodeResponse) -> bool:
         """Indices and counts bit for bit; features as near as sums in another order are."""
@@ -221,5 +220,4 @@ def _encode_case(cloud: np.ndarray) -> EncodeCase:
         indices=tuple(own.tobytes() for own in indices),
         counts=tuple(stage.counts[0].numpy().tobytes() for stage in stages),
         features=tuple(stage.features[0].mT.numpy().ravel() for stage in stages),
-        point_count=len(cloud),
     )

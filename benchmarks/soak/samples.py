@@ -33,7 +33,6 @@ class SampleCase:
     points: bytes
     radii: tuple[float, ...]
     """Covering radius of each cloud."""
-    point_count: int
 
     def is_right(self, answer: pb.SampleResponse) -> bool:
         """Indices, lengths and points bit for bit; radii as near as float32 is."""
@@ -78,7 +77,6 @@ def sample_case(
         indices=np.concatenate(rows).astype("<i4").tobytes(),
         points=np.concatenate(chosen).tobytes() if extras else b"",
         radii=radii if extras else (),
-        point_count=len(flat),
     )
 
 

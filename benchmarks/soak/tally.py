@@ -1,7 +1,6 @@
-"""Results of a soak: how each call ended, latencies, faults, and growth of the processes."""
+"""Results of a soak: how each call ended, faults, and growth of the processes."""
 
 import statistics
-from array import array
 from collections import Counter
 
 from benchmarks.soak.server import SoakServer
@@ -29,33 +28,18 @@ class Tally:
 
     Attributes:
         counts: By kind and outcome.
-        points: In all clouds that were answered.
-        busy_s: Sum of what all calls lasted.
         untold: Kind and id of calls that ended without the server's status, which its log has.
         details: What was wrong with the first few that failed.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
-        self.points = 0
-        self.busy_s = 0.0
         self.untold: list[tuple[str, str]] = []
         self.details: list[str] = []
-        self._small_s = array("f")
 
-    def end(
-        self,
-        kind: str,
-        outcome: str,
-        seconds: float = 0.0,
-        detail: str = "",
-        is_interrupted: bool = False,
-    ) -> None:
-        """Counts one call, which a fault of its server may have made longer."""
+    def end(self, kind: str, outcome: str, detail: str = "") -> None:
+        """Counts one call."""
         self.counts[kind, outcome] += 1
-        self.busy_s += seconds
-        if kind == "small" and outcome == "answered" and not is_interrupted:
-            self._small_s.append(seconds)
         if outcome in FAILURES and len(self.details) < MOST_DETAILS:
             self.details.append(f"{kind} {outcome}: {detail}")
 
@@ -66,13 +50,6 @@ class Tally:
     def total(self, outcome: str) -> int:
         """Of all kinds."""
         return sum(count for (_, ended), count in self.counts.items() if ended == outcome)
-
-    def small_ms(self) -> tuple[float, float]:
-        """Median and 99th percentile of the small calls that were answered."""
-        if len(self._small_s) < 2:
-            return 0.0, 0.0
-        cuts = statistics.quantiles(self._small_s, n=100)
-        return 1e3 * cuts[49], 1e3 * cuts[98]
 
     def table(self) -> str:
         """A line for each kind, a column for each outcome."""
@@ -117,14 +94,10 @@ def growth(server: SoakServer) -> str:
 
 
 def report(tally: Tally, server: SoakServer, faults: Counter[str], seconds: float) -> str:
-    """All that a run has to say."""
-    median, p99 = tally.small_ms()
+    """All results of a run."""
     lines = [
         tally.table(),
-        f"load      {seconds:.0f} s, {tally.calls} calls "
-        f"({tally.calls / seconds:.0f}/s), {tally.busy_s / seconds:.1f} at a time, "
-        f"{tally.points / seconds / 1e6:.2f} M points/s; small: p50 {median:.0f} ms, "
-        f"p99 {p99:.0f} ms",
+        f"load      {seconds:.0f} s, {tally.calls} calls ({tally.calls / seconds:.0f}/s)",
         f"survived  {', '.join(f'{count} {name}' for name, count in faults.items())}",
         f"growth    {growth(server)}",
         ", ".join(f"{outcome} {tally.total(outcome)}" for outcome in FAILURES),

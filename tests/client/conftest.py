@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import grpc
 import numpy as np
 import pytest
+from tests.support.brute_force import furthest_points, squared_distances
 
 import farpoint
 from farpoint.v1 import sampling_pb2 as pb
@@ -22,18 +23,11 @@ TYPES = {
 
 
 def farthest_points(cloud: np.ndarray, m: int, start: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices and covering distances by the definition; rows that are not finite never count."""
-    finite = np.isfinite(cloud).all(1)
-    nearest = np.where(finite, np.inf, -1.0).astype(np.float32)
-    row = start if finite[start] else int(finite.argmax())
-    indices, distances = [], []
-    for _ in range(m):
-        indices.append(row)
-        step = ((cloud - cloud[row]) ** 2).sum(1, dtype=np.float32)
-        nearest[finite] = np.minimum(nearest, step)[finite]
-        distances.append(np.sqrt(nearest.max()))
-        row = int(nearest.argmax())
-    return np.array(indices, "<i4"), np.array(distances, "<f4")
+    """Rows by the definition, and how far the points are from them at most after each."""
+    rows, finite = furthest_points(cloud, m, start), cloud[np.isfinite(cloud).all(1)]
+    squared = np.stack([squared_distances(finite, cloud[row]) for row in rows])
+    radii = np.sqrt(np.minimum.accumulate(squared).max(1))
+    return rows.astype("<i4"), radii.astype("<f4")
 
 
 @dataclass

@@ -83,7 +83,7 @@ class Compute:
     def _report_engine(self, index: int, healthy: bool) -> None:
         """While another engine is left, the server serves."""
         (self._hung.discard if healthy else self._hung.add)(index)
-        self._health.report_soon("engines", healthy=len(self._hung) < len(self.engines))
+        self._health.report("engines", healthy=len(self._hung) < len(self.engines))
 
     async def start(self, models: Sequence[str]) -> None:
         """Runs a first batch on each device, loads the models, and takes work from now on.
@@ -113,7 +113,7 @@ class Compute:
         )
         if device is not None:
             return device
-        await self._health.report("scheduler", healthy=False)
+        self._health.report("scheduler", healthy=False)
         return "scheduler failed"
 
     async def stop(self) -> None:

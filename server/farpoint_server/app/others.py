@@ -36,7 +36,7 @@ class PeerProcesses:
         servicers.add_to_peers(server.registry)
 
         async def state() -> bytes:
-            return json.dumps(_sources(models)).encode() if server.has_joined else b""
+            return json.dumps(_sources(models)).encode() if server.joined.is_set() else b""
 
         async def metrics() -> bytes:
             return await asyncio.to_thread(generate_latest, self._registry)
@@ -70,7 +70,7 @@ class PeerProcesses:
     def join(self) -> None:
         """The models are loaded: changes that came meanwhile are made now."""
         if self._server is not None:
-            self._server.join()
+            self._server.joined.set()
 
     async def metrics(self) -> Mapping[int, str] | None:
         """The metrics of every process, by its index; None where this one is alone."""

@@ -16,7 +16,7 @@ from farpoint_server.config.settings import Settings
 from farpoint_server.errors import DeviceFailedError
 from farpoint_server.observability.http import health_routes, metrics_route
 from farpoint_server.observability.metrics import CallMetrics, Instruments
-from farpoint_server.processes.child import Link, end_signals
+from farpoint_server.processes.child import Link, on_end_signals
 from farpoint_server.processes.slot import ProcessSlot
 from farpoint_server.request_context import Fields
 from farpoint_server.services.registration import SERVICES, health_names
@@ -45,7 +45,7 @@ class App:
         instruments = Instruments(registry)
         self._compute = compute = Compute(settings, health, instruments.batches_of, slot)
         metrics = CallMetrics(instruments)
-        self._transport = transport = Transport(settings, slot, metrics, compute.busy_s)
+        self._transport = transport = Transport(settings, slot, metrics, compute)
         services = make_services(settings, compute, transport, health)
         admin_over_http = settings.admin_over_http
         services.add_to(transport.servers, self.calls, admin_over_http, self._others.wrap)
@@ -74,7 +74,7 @@ class App:
         metrics = metrics_route(self._registry, self._others.metrics)
         health = health_routes(self._serves)
         addresses = await self._transport.start(SERVICES, metrics, health, self._load, warm)
-        await self._health.set_all(serving=True)
+        self._health.set_all(serving=True)
         return {**addresses, "device": ", ".join(map(str, self._compute.devices))}
 
     async def _serves(self) -> bool:
@@ -96,7 +96,7 @@ class App:
         """Stops accepting calls, waits for those accepted; whether all were answered in time."""
         in_flight = self._transport.in_flight
         log.info("draining", calls=in_flight.calls)
-        await self._health.set_all(serving=False)
+        self._health.set_all(serving=False)
         await asyncio.sleep(self._settings.drain_grace_s)
         try:
             await asyncio.wait_for(in_flight.drain(), self._settings.drain_timeout_s)
@@ -125,7 +125,8 @@ async def serve(settings: Settings, slot: ProcessSlot) -> bool:
         DeviceFailedError: a device, the scheduler or the memory monitor works no more in this
             process.
     """
-    signals = end_signals()
+    signals: asyncio.Queue[int] = asyncio.Queue()
+    on_end_signals(signals.put_nowait)
     app = App(settings, slot)
     link = None if slot.is_alone else Link(socket.socket(fileno=slot.link), lambda: app.is_serving)
     if link is None:

@@ -28,7 +28,7 @@ class MemoryMonitor:
         self,
         engines: Sequence[Engine],
         waiting: Callable[[], int],
-        on_health: Callable[[bool], Awaitable[None]],
+        on_health: Callable[[bool], object],
         report: Report = lambda *_, **__: None,
         poll_s: float = POLL_S,
     ) -> None:
@@ -107,4 +107,4 @@ class MemoryMonitor:
         healthy = devices and not self._gave_up
         if healthy != self._healthy:
             self._healthy = healthy
-            await self._on_health(healthy)
+            self._on_health(healthy)

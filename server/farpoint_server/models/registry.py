@@ -30,10 +30,10 @@ class Readiness(Protocol):
     def knows(self, service: str) -> bool:
         """Whether there is such a service."""
 
-    async def know(self, service: str) -> None:
+    def know(self, service: str) -> None:
         """Adds a service."""
 
-    async def forget(self, service: str) -> None:
+    def forget(self, service: str) -> None:
         """Takes a service away."""
 
 
@@ -93,7 +93,7 @@ class Registry:
         self._check_name(name)
         model = self._models[name] = await load_model(name, path, self._engines, is_tried=is_tried)
         self.sources[name] = path
-        await self._readiness.know(name)
+        self._readiness.know(name)
         log.info("model loaded", model=name, path=str(path or DEFAULT))
         return model
 
@@ -112,7 +112,7 @@ class Registry:
     async def unload(self, name: str) -> None:
         """Unloads a model; requests that use it still hold it. Raises NotFoundError."""
         del self._models[self.get(name).name]
-        await self._readiness.forget(name)
+        self._readiness.forget(name)
         log.info("model unloaded", model=name)
 
     def _check_name(self, name: str) -> None:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import structlog
@@ -63,7 +64,7 @@ class Child:
 
     async def run(
         self,
-        slot: Callable[[int], ProcessSlot],
+        slot: ProcessSlot,
         settings: Settings,
         log_descriptor: int,
         may_begin: Callable[[], Awaitable[object]],
@@ -71,20 +72,20 @@ class Child:
         """Starts the program that this one is as a process of the server; its exit status.
 
         Args:
-            slot: Of the process, given the descriptor of its link.
+            slot: Of the process, without its link.
             settings: Its own.
             log_descriptor: Its standard error; closed here once it has it.
             may_begin: Awaited before it may serve.
         """
         ours, theirs = socket.socketpair()
-        environment = {**os.environ, **to_environment(slot(theirs.fileno()), settings)}
+        slot = replace(slot, link=theirs.fileno())
         try:
             self.process = await asyncio.create_subprocess_exec(
                 *(sys.executable, *sys.orig_argv[1:]),
                 stdin=asyncio.subprocess.DEVNULL,
                 stderr=log_descriptor,
                 pass_fds=(theirs.fileno(),),
-                env=environment,
+                env={**os.environ, **to_environment(slot, settings)},
                 # Ctrl-C reaches all that is in the terminal's foreground; the second one cuts off.
                 start_new_session=True,
             )
@@ -96,8 +97,8 @@ class Child:
             os.close(log_descriptor)
         if self._signal is not None:
             self.signal(self._signal)
-        tasks = [asyncio.create_task(self._listen(ours, may_begin))]
-        tasks.append(asyncio.create_task(self._check(settings)))
+        steps = (self._listen(ours, may_begin), self._check(settings))
+        tasks = [asyncio.create_task(step) for step in steps]
         try:
             return await self.process.wait()
         finally:
@@ -211,10 +212,8 @@ class Link:
             return
 
 
-def end_signals() -> "asyncio.Queue[signal.Signals]":
-    """Where SIGTERM, SIGINT and SIGHUP arrive; nohup's wish to ignore the last is kept."""
-    queue: asyncio.Queue[signal.Signals] = asyncio.Queue()
+def on_end_signals(act: Callable[[signal.Signals], object]) -> None:
+    """Has a function called for SIGTERM, SIGINT, and SIGHUP unless nohup has it ignored."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-            asyncio.get_running_loop().add_signal_handler(number, queue.put_nowait, number)
-    return queue
+            asyncio.get_running_loop().add_signal_handler(number, act, number)

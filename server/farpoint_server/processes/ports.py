@@ -1,4 +1,4 @@
-"""Ports that the processes of a server will share, held by the supervisor for as long as it lives.
+"""Ports that the processes of a server share, held by the supervisor for as long as it lives.
 
 Its sockets are bound and do not listen, so the kernel gives them no connection; but no other user
 can take the port while a process is replaced, and port 0 is the same one for all. Another program
@@ -8,7 +8,7 @@ of the same user can share it, and then gets a part of the connections: that is 
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import structlog
 from farpoint_server.config.network import is_unix, split_host_port
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import StartError
+from farpoint_server.transport.sockets import reason_of
 
 CHECK_S = 5.0
 LISTENING = "0A"
@@ -42,20 +43,17 @@ class Ports:
         if not hasattr(socket, "SO_REUSEPORT") or not hasattr(socket, "SO_INCOMING_CPU"):
             raise StartError("--processes above 1 needs Linux")
         self._sockets: list[socket.socket] = []
-        calls: dict[str, str] = {}
-        for flag, addresses in (
-            ("--listen", settings.listen),
-            ("--admin-listen", self._of_grpc(settings)),
-        ):
-            for address in addresses:
-                if address not in calls:
-                    calls[address] = self._take(flag, address)
-        taken: dict[str, Any] = {"listen": tuple(calls[a] for a in settings.listen)}
+        taken: dict[str, Any] = {}
+        grpc = {a: self._take("--listen", a) for a in dict.fromkeys(settings.listen)}
         for name in ("http_listen", "probe_listen"):
             address = getattr(settings, name)
             taken[name] = address and self._take(f"--{name.replace('_', '-')}", address)
-        http = {settings.http_listen: taken["http_listen"]}
-        taken["admin_listen"] = tuple(calls.get(a) or http[a] for a in settings.admin_listen)
+        known: dict[Any, str] = {settings.http_listen: taken["http_listen"], **grpc}
+        for address in settings.admin_listen:
+            if address not in known:
+                known[address] = self._take("--admin-listen", address)
+        taken["listen"] = tuple(grpc[a] for a in settings.listen)
+        taken["admin_listen"] = tuple(known[a] for a in settings.admin_listen)
         self.settings = settings.model_copy(update=taken)
 
     def close(self) -> None:
@@ -95,12 +93,6 @@ class Ports:
             found.pop(known, None)
         return found
 
-    @staticmethod
-    def _of_grpc(settings: Settings) -> Sequence[str]:
-        """Addresses of administration that are not only that of HTTP."""
-        admin, http = settings.admin_listen, settings.http_listen
-        return [a for a in admin if a in settings.listen or a != http]
-
     def _take(self, flag: str, address: str) -> str:
         if is_unix(address):
             return address
@@ -122,8 +114,8 @@ class Ports:
                 port = taken.getsockname()[1]
         except OSError as error:
             self.close()
-            reason = error.strerror or str(error)
-            raise StartError(f"{flag} {address}: cannot be bound: {reason}") from error
+            why = f"{flag} {address}: cannot be bound: {reason_of(error)}"
+            raise StartError(why) from error
         return f"{address.rpartition(':')[0]}:{port}"
 
 

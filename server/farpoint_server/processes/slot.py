@@ -1,4 +1,4 @@
-"""The place of a process among those of one server, passed on by an environment variable."""
+"""The slot of a process among those of one server, passed on by an environment variable."""
 
 import ctypes
 import json
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ProcessSlot:
-    """Which of how many processes this is; the only one, unless a supervisor started it."""
+    """The index of a process and its server's count of them; alone without a supervisor."""
 
     index: int = 0
     count: int = 1
@@ -83,14 +83,8 @@ def share(settings: Settings, count: int) -> Settings:
 
 def to_environment(slot: ProcessSlot, settings: Settings) -> dict[str, str]:
     """The variable that makes a program that calls `from_environment` a process of a server."""
-    passed = {
-        "index": slot.index,
-        "count": slot.count,
-        "folder": str(slot.folder),
-        "link": slot.link,
-        "parent": os.getpid(),
-        "settings": settings.model_dump(mode="json", exclude={"config"}),
-    }
+    place = (slot.index, slot.count, str(slot.folder), slot.link, os.getpid())
+    passed = {"slot": place, "settings": settings.model_dump(mode="json", exclude={"config"})}
     return {VARIABLE: json.dumps(passed)}
 
 
@@ -105,11 +99,9 @@ def from_environment(
     if text is None:
         return None
     passed: dict[str, Any] = json.loads(text)
+    index, count, folder, link, parent = passed["slot"]
     settings = Settings(**passed["settings"], config=None)
-    slot = ProcessSlot(
-        passed["index"], passed["count"], Path(passed["folder"]), passed["link"], passed["parent"]
-    )
-    return slot, settings
+    return ProcessSlot(index, count, Path(folder), link, parent), settings
 
 
 def end_with_parent(parent: int) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import fcntl
-import os
 import shutil
 import signal
 import tempfile
@@ -15,10 +14,11 @@ from pathlib import Path
 import structlog
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes.child import Child, Limits, end_signals
+from farpoint_server.processes.child import Child, Limits, on_end_signals
 from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.ports import Ports
 from farpoint_server.processes.slot import ProcessSlot, share
+from farpoint_server.transport.sockets import locked
 
 # A process that has lived so long is replaced at once, one after the other later and later.
 LIVED_S, MAX_PAUSE_S = 60.0, 30.0
@@ -33,7 +33,7 @@ class Supervisor:
     """Keeps a process in each slot until a signal.
 
     Args:
-        settings: Of the whole server, with ports that are taken.
+        ports: That are taken, with the settings of the whole server.
         merger: Of the log.
         folder: Private, for the sockets between processes.
         limits: Of each process.
@@ -41,21 +41,16 @@ class Supervisor:
 
     def __init__(
         self,
-        settings: Settings,
+        ports: Ports,
         merger: LogMerger,
         folder: Path,
         limits: Limits = Limits(),  # noqa: B008
     ) -> None:
-        self._count = count = settings.process_count
-        self._settings, self._merger, self._folder = share(settings, count), merger, folder
-        self._limits = limits
+        self._count = count = ports.settings.process_count
+        self._settings = share(ports.settings, count)
+        self._ports, self._merger, self._folder, self._limits = ports, merger, folder, limits
         self._children = [Child(index, limits) for index in range(count)]
         self._may_begin, self._stopping = asyncio.Event(), asyncio.Event()
-
-    @property
-    def pids(self) -> Sequence[int]:
-        """Of the processes that are running."""
-        return [child.process.pid for child in self._children if child.process is not None]
 
     async def run(self) -> int:
         """Serves until a signal, which every process gets; the exit status.
@@ -64,24 +59,25 @@ class Supervisor:
             0 if each process drained, 1 if one did not; what a process ended with that could not
             start.
         """
-        signals = end_signals()
+        on_end_signals(self._stop)
         keeping = [asyncio.create_task(self._keep(index)) for index in range(self._count)]
         beginning = asyncio.create_task(self._begin())
-        passing = asyncio.create_task(self._pass_on(signals))
+        watching = asyncio.create_task(self._ports.watch(self._pids))
         stopped = asyncio.create_task(self._stopping.wait())
         await asyncio.wait([stopped, *keeping], return_when=asyncio.FIRST_COMPLETED)
         if not self._stopping.is_set():  # a bug ended one of them, and is raised below
-            self._stopping.set()
-            self._signal(signal.SIGTERM)
+            self._stop(signal.SIGTERM)
         beginning.cancel()
         _, late = await asyncio.wait(keeping, timeout=self._limits.drain_s(self._settings))
         if late:
-            self._signal(signal.SIGKILL)
-        statuses = await asyncio.gather(*keeping)
-        passing.cancel()
-        status = max(statuses)
+            self._stop(signal.SIGKILL)
+        status = max(await asyncio.gather(*keeping))
+        watching.cancel()
         log.info("stopped", processes=self._count, exit_status=status)
         return status
+
+    def _pids(self) -> Sequence[int]:
+        return [child.process.pid for child in self._children if child.process is not None]
 
     async def _begin(self) -> None:
         """At the start no port is open until all are ready, so that no load falls on the first."""
@@ -93,12 +89,6 @@ class Supervisor:
         fields = [child.fields for child in self._children]
         names = dict.fromkeys(str(each["device"]) for each in fields)
         log.info("ready", **{**fields[0], "device": ", ".join(names)}, processes=self._count)
-
-    async def _pass_on(self, signals: "asyncio.Queue[signal.Signals]") -> None:
-        while True:
-            number = await signals.get()
-            self._stopping.set()
-            self._signal(number)
 
     async def _keep(self, index: int) -> int:
         """Keeps one process running; what the last one ended with that counts."""
@@ -127,12 +117,9 @@ class Supervisor:
 
     async def _run(self, child: Child) -> int:
         try:
-            return await child.run(
-                lambda link: ProcessSlot(child.index, self._count, self._folder, link),
-                self._settings,
-                self._merger.open(),
-                self._may_begin.wait,
-            )
+            slot = ProcessSlot(child.index, self._count, self._folder)
+            log_descriptor, may_begin = self._merger.open(), self._may_begin.wait
+            return await child.run(slot, self._settings, log_descriptor, may_begin)
         except OSError as error:  # of memory, processes or descriptors
             log.error("process not started", process=child.index, reason=str(error))
             return 1
@@ -140,8 +127,7 @@ class Supervisor:
     def _end(self, index: int, status: int) -> int:
         """A process that cannot start, as the first or again and again, ends the server."""
         log.error("process failed to start too often", process=index, exit_status=status)
-        self._stopping.set()
-        self._signal(signal.SIGTERM)
+        self._stop(signal.SIGTERM)
         return status if status in (CANNOT_START, DEVICE_FAILED) else 1
 
     async def _stops_within(self, seconds: float) -> bool:
@@ -151,7 +137,8 @@ class Supervisor:
             return False
         return True
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _stop(self, number: signal.Signals) -> None:
+        self._stopping.set()
         for child in self._children:
             child.signal(number)
 
@@ -170,7 +157,7 @@ def supervise(settings: Settings, merger: LogMerger) -> int:
     ports = Ports(settings)
     try:
         with private_folder() as folder:
-            return asyncio.run(_run(ports, merger, folder))
+            return asyncio.run(Supervisor(ports, merger, folder).run())
     finally:
         ports.close()
 
@@ -179,33 +166,14 @@ def supervise(settings: Settings, merger: LogMerger) -> int:
 def private_folder() -> Iterator[Path]:
     """A folder that is locked while it is used; those that killed supervisors left are removed."""
     for left in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
-        with contextlib.suppress(OSError), _locked(left, fcntl.LOCK_NB):
+        with contextlib.suppress(OSError), locked(left, fcntl.LOCK_NB):
             shutil.rmtree(left, ignore_errors=True)
     while True:
         folder = Path(tempfile.mkdtemp(prefix=FOLDER))
-        with _locked(folder):
+        with locked(folder):
             if folder.exists():  # another supervisor may have taken it for one that is left
                 try:
                     yield folder
                 finally:
                     shutil.rmtree(folder, ignore_errors=True)
                 return
-
-
-@contextmanager
-def _locked(folder: Path, flags: int = 0) -> Iterator[None]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | flags)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-async def _run(ports: Ports, merger: LogMerger, folder: Path) -> int:
-    supervisor = Supervisor(ports.settings, merger, folder)
-    watching = asyncio.create_task(ports.watch(lambda: supervisor.pids))
-    try:
-        return await supervisor.run()
-    finally:
-        watching.cancel()

@@ -15,7 +15,7 @@ from farpoint_server.errors import status_of
 from farpoint_server.memory import environment, host
 from farpoint_server.observability import logging
 from farpoint_server.ray_serve.application import METHODS
-from farpoint_server.transport.http.context import HttpContext
+from farpoint_server.transport.http.calls import HttpContext
 from farpoint_server.transport.interceptor import REQUEST_ID_KEY, request_id_of
 
 PROTOCOL = "ray"

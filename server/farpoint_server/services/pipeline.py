@@ -31,7 +31,7 @@ from farpoint_server.engine.types import Answer, Int64s, Outcome, Samples
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Scheduler
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.receive import Receiver, receive
+from farpoint_server.transport.receive import Receiver
 
 # Less is decoded or serialized on the event loop, 0.12 ms for a megabyte: the way to another thread
 # costs more CPU, and gRPC itself copies every message there.
@@ -166,7 +166,7 @@ class Pipeline:
     async def receive(self, context: Context) -> bytes:
         """The one message of a call; raises ServiceError without headroom for it."""
         self.admission.check_headroom()
-        return await receive(context, self.receiving)
+        return await self.receiving.receive(context)
 
     async def run(
         self, call: Call[Any, T], timeout_s: float | None, *, is_admitted: bool = False

@@ -26,45 +26,37 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         self._status = dict.fromkeys(("", *services), NOT_SERVING)
         self._serving = False
         self._troubles: set[str] = set()
-        self._changed = asyncio.Condition()
-        self._reports: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
 
-    async def set_all(self, serving: bool) -> None:
+    def set_all(self, serving: bool) -> None:
         """Sets every service's status, which all watchers get."""
         self._serving = serving
-        await self._publish()
+        self._publish()
 
-    async def report(self, source: str, *, healthy: bool) -> None:
+    def report(self, source: str, *, healthy: bool) -> None:
         """While any source reports trouble, nothing is SERVING."""
         (self._troubles.discard if healthy else self._troubles.add)(source)
-        await self._publish()
-
-    def report_soon(self, source: str, *, healthy: bool) -> None:
-        """As `report`, for callers on the event loop that cannot await."""
-        report = asyncio.create_task(self.report(source, healthy=healthy))
-        # The event loop holds its tasks weakly, and a second report may come before this one ends.
-        self._reports.add(report)
-        report.add_done_callback(self._reports.discard)
+        self._publish()
 
     def knows(self, service: str) -> bool:
         """Whether there is such a service."""
         return service in self._status
 
-    async def know(self, service: str) -> None:
+    def know(self, service: str) -> None:
         """Adds a service, which is as healthy as the others."""
         self._status.setdefault(service, NOT_SERVING)
-        await self._publish()
+        self._publish()
 
-    async def forget(self, service: str) -> None:
+    def forget(self, service: str) -> None:
         """Takes a service away; its watchers see SERVICE_UNKNOWN."""
         self._status.pop(service, None)
-        await self._publish()
+        self._publish()
 
-    async def _publish(self) -> None:
+    def _publish(self) -> None:
         status = SERVING if self._serving and not self._troubles else NOT_SERVING
-        async with self._changed:
-            self._status = dict.fromkeys(self._status, status)
-            self._changed.notify_all()
+        self._status = dict.fromkeys(self._status, status)
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def Check(  # noqa: N802
         self, request: health_pb2.HealthCheckRequest, context: Context
@@ -80,10 +72,9 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
         sent: int | None = None
         while True:
-            async with self._changed:
-                while self._of(request.service) == sent:
-                    await self._changed.wait()
-                sent = self._of(request.service)
+            while self._of(request.service) == sent:
+                await self._changed.wait()
+            sent = self._of(request.service)
             yield health_pb2.HealthCheckResponse(status=sent)
 
     @property

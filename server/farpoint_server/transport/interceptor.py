@@ -54,8 +54,6 @@ class RequestMetrics:
         self, rpc: str, seconds: float, error: Exception | None, fields: Fields
     ) -> None: ...
 
-    def count_refusal(self, reason: str) -> None: ...
-
 
 class RequestInterceptor(grpc.aio.ServerInterceptor):
     """Wraps the calls of the services in PACKAGES, and bounds those of health and reflection.

@@ -70,8 +70,8 @@ class Peers:
                 if error.code() is grpc.StatusCode.NOT_FOUND:  # what shall go is gone
                     answers[index] = b""
                 elif error.code() is not grpc.StatusCode.UNAVAILABLE:
-                    said = f"process {index} of this server did not follow: {error.details()}"
-                    raise OverloadedError(said, RETRY_MS) from error
+                    why = f"process {index} of this server did not follow: {error.details()}"
+                    raise OverloadedError(why, RETRY_MS) from error
         return answers
 
     async def serve(self) -> bool:
@@ -89,29 +89,24 @@ class Peers:
             return await call(request, timeout=timeout_s, metadata=tuple(metadata))
 
 
-class PeerServer:
-    """Server of a process for the others; servicers register here as at the other servers.
+class PeerServer(grpc.aio.ServerInterceptor):
+    """Server of a process for the others, whose callers it takes for its own.
 
     Args:
-        address: unix:PATH in a private folder; None for a process that is alone.
-        changing: Methods that change something. They wait until `join` is called.
+        address: unix:PATH in a private folder.
+        changing: Methods that change something. They wait for `joined`.
+
+    Attributes:
+        joined: Set once the state of the others is known here.
+        registry: Servicers register here as at the other servers.
     """
 
-    def __init__(self, address: str | None, changing: Collection[str]) -> None:
-        self._address = address
-        self._joined = asyncio.Event()
-        interceptors = (RequestInterceptor(InFlight()), _PeerInterceptor(self._joined, changing))
+    def __init__(self, address: str, changing: Collection[str]) -> None:
+        self._address, self._changing = address, changing
+        self.joined = asyncio.Event()
+        interceptors = (RequestInterceptor(InFlight()), self)
         self._server = grpc.aio.server(interceptors=interceptors, options=OPTIONS)
-
-    @property
-    def has_joined(self) -> bool:
-        """Whether `join` was called."""
-        return self._joined.is_set()
-
-    @property
-    def registry(self) -> HandlerRegistry:
-        """Where to register."""
-        return self._server
+        self.registry: HandlerRegistry = self._server
 
     def add(self, methods: Mapping[str, Callable[[], Awaitable[bytes]]]) -> None:
         """Adds methods of SERVICE, which take nothing."""
@@ -120,25 +115,13 @@ class PeerServer:
         self._server.add_generic_rpc_handlers((generic,))
 
     async def start(self) -> None:
-        """Begins to answer; changes wait for `join`."""
-        if self._address is not None:
-            self._server.add_insecure_port(self._address)
-            await self._server.start()
-
-    def join(self) -> None:
-        """The state of the others is known here: changes are made at once."""
-        self._joined.set()
+        """Begins to answer."""
+        self._server.add_insecure_port(self._address)
+        await self._server.start()
 
     async def stop(self) -> None:
         """Closes the socket."""
         await self._server.stop(None)
-
-
-class _PeerInterceptor(grpc.aio.ServerInterceptor):
-    """Takes the other process's caller for one's own; holds changes back until `joined`."""
-
-    def __init__(self, joined: asyncio.Event, changing: Collection[str]) -> None:
-        self._joined, self._changing = joined, changing
 
     async def intercept_service(
         self,
@@ -146,7 +129,7 @@ class _PeerInterceptor(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler:
         if handler_call_details.method in self._changing:
-            await self._joined.wait()
+            await self.joined.wait()
         metadata: Sequence[Any] = handler_call_details.invocation_metadata or ()
         for key, value in metadata:
             if key == CALLER_KEY:

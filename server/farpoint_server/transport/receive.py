@@ -70,11 +70,12 @@ class Receiver:
         self._readings: set[_Reading] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def read(self, context: Context) -> Any:
-        """The next message of a call, or EOF, in a turn that is waited for.
+    async def receive(self, context: Context) -> bytes:
+        """The bytes of the first message of a call, in a turn that is waited for.
 
         Raises:
             DeadlinePassedError: it did not arrive in time.
+            InvalidRequestError: the caller sent no message.
         """
         await self._turns.acquire(request_context.caller.get())
         reading = _Reading()
@@ -83,7 +84,7 @@ class Receiver:
         if self._timer is None:
             self._set_timer()
         try:
-            return await context.read()
+            message: Any = await context.read()
         except asyncio.CancelledError:
             if reading.timed_out:
                 raise DeadlinePassedError("the message did not arrive in time") from None
@@ -91,6 +92,9 @@ class Receiver:
         finally:
             self._readings.remove(reading)
             reading.end_turn(self._turns)
+        if message is grpc.aio.EOF:
+            await read_end(context)
+        return bytes(message)
 
     def _set_timer(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._turn_s, self._look)
@@ -128,16 +132,3 @@ class _Reading:
         if self._task is not None and not self.timed_out:
             self.timed_out = True
             self._task.cancel()
-
-
-async def receive(context: Context, turns: Receiver) -> bytes:
-    """The bytes of the first message of a call whose handler reads for itself.
-
-    Raises:
-        DeadlinePassedError: the message did not arrive in time.
-        InvalidRequestError: the caller sent no message.
-    """
-    raw = await turns.read(context)
-    if raw is grpc.aio.EOF:
-        await read_end(context)
-    return bytes(raw)

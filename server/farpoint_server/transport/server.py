@@ -101,8 +101,7 @@ class GrpcServers:
 
     @property
     def _servers(self) -> Sequence[grpc.aio.Server]:
-        separate = self.admin is not None and self.admin is not self.public
-        return (self.public, self.admin) if separate and self.admin else (self.public,)
+        return [*dict.fromkeys(filter(None, (self.public, self.admin)))]
 
     def _bind(self, server: grpc.aio.Server, flag: str, address: str) -> str:
         """Binds an address in plain text or, if it is HOST:PORT, with TLS."""

@@ -45,6 +45,7 @@ class SharedMemoryServer:
             settings.overload_retry_ms,
         )
         self.address = settings.shared_memory_listen
+        self._path = Path((self.address or "").removeprefix("unix:"))
         self._max_connections = settings.max_connections
         self._listening: socket.socket | None = None
         self._inode: int | None = None
@@ -57,24 +58,24 @@ class SharedMemoryServer:
             StartError: the address cannot be bound, or this system has no such memory.
         """
         if self.address is not None:
-            self._listening = listen(self.address.removeprefix("unix:"))
+            self._listening = listen(str(self._path))
             self._inode = self._inode_of_path()
             threading.Thread(target=self._accept, args=(self._listening,), daemon=True).start()
 
     def stop(self) -> None:
         """Ends every connection and removes the socket, unless it is another server's by now."""
-        if self._listening is None or self.address is None:
+        if self._listening is None:
             return
         listening, self._listening = self._listening, None
         if self._inode_of_path() == self._inode:
-            Path(self.address.removeprefix("unix:")).unlink(missing_ok=True)
+            self._path.unlink(missing_ok=True)
         for one in (listening, *self._connections):
             with suppress(OSError):  # already ended
                 one.shutdown(socket.SHUT_RDWR)
 
     def _inode_of_path(self) -> int | None:
         try:
-            return os.stat(str(self.address).removeprefix("unix:")).st_ino
+            return self._path.stat().st_ino
         except OSError:
             return None
 

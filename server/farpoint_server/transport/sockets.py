@@ -6,7 +6,7 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 
@@ -20,7 +20,9 @@ def claim_unix(path: str) -> Iterator[None]:
     Raises:
         OSError: a server may listen there, or the path is no socket's.
     """
-    with _locked(Path(path).parent):
+    with ExitStack() as stack:
+        with suppress(OSError):  # it may not be read, or its file system has no locks
+            stack.enter_context(locked(Path(path).parent.resolve()))
         with suppress(FileNotFoundError):
             if not stat.S_ISSOCK(os.stat(path).st_mode):
                 raise FileExistsError(errno.EEXIST, "a file that is not a socket exists there")
@@ -30,22 +32,21 @@ def claim_unix(path: str) -> Iterator[None]:
 
 def reason_of(error: Exception) -> str:
     """Why an address cannot be bound, in the system's words, without Python's additions."""
-    said = getattr(error, "strerror", None) or str(error)
-    return said.partition(" (while attempting")[0]
+    text = getattr(error, "strerror", None) or str(error)
+    return text.partition(" (while attempting")[0]
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Holds the lock of a folder, if it may be read; the kernel ends it with the process."""
-    descriptor = None
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    if descriptor is None:
-        yield
-        return
+def locked(folder: Path, flags: int = 0) -> Iterator[None]:
+    """Holds the lock of a folder, which the kernel ends with the process.
+
+    Args:
+        folder: It must not be a link.
+        flags: LOCK_NB to raise BlockingIOError instead of waiting.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | flags)
         yield
     finally:
         os.close(descriptor)

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 from tests.support.clouds import cloud_file
+from tests.support.robots import columns_of, ros_message
 
 import farpoint
 from farpoint.io import read_cloud, write_subset
@@ -39,40 +40,18 @@ def test_e57_of_two_scans_with_poses(tmp_path):
         write_subset(tmp_path / "b.e57", cloud, ROWS)
 
 
-def message(typestore, points, order="<", padding=0):
-    """PointCloud2 with a hole before its colors, rows of 50 points and bytes behind each row."""
-    point = np.dtype(
-        {
-            "names": ["x", "y", "z", "rgb", "t"],
-            "formats": [f"{order}f4"] * 3 + [f"{order}u4", f"{order}f8"],
-            "offsets": [0, 4, 8, 16, 20],
-            "itemsize": 32,
-        }
-    )
-    records = np.zeros(200, point)
-    for i, axis in enumerate("xyz"):
-        records[axis] = points[:, i]
-    records["rgb"], records["t"] = 0x00FF8001, np.arange(200)
-    width = 50
-    rows = np.zeros((200 // width, width * 32 + padding), np.uint8)
-    rows[:, : width * 32] = records.view(np.uint8).reshape(-1, width * 32)
+def message(typestore, points, order, padding):
+    """A PointCloud2 of the types of rosbags, with colors and times, in rows of 50 points."""
+    columns = columns_of(points, rgb=np.full(200, 0x00FF8001, np.uint32), t=np.arange(200.0))
+    made = vars(ros_message(columns, height=4, order=order, gap=padding))
     types = typestore.types
-    field = types["sensor_msgs/msg/PointField"]
+    field, header = (types[name] for name in ("sensor_msgs/msg/PointField", "std_msgs/msg/Header"))
+    fields = [field(**vars(each)) for each in made.pop("fields")]
+    extra = {"seq": 0} if "seq" in header.__dataclass_fields__ else {}
     stamp = types["builtin_interfaces/msg/Time"](0, 0)
-    extra = {"seq": 0} if "seq" in types["std_msgs/msg/Header"].__dataclass_fields__ else {}
-    header = types["std_msgs/msg/Header"](stamp=stamp, frame_id="lidar", **extra)
-    codes = {"x": 7, "y": 7, "z": 7, "rgb": 6, "t": 8}
-    return types["sensor_msgs/msg/PointCloud2"](
-        header=header,
-        height=200 // width,
-        width=width,
-        fields=[field(n, point.fields[n][1], code, 1) for n, code in codes.items()],
-        is_bigendian=order == ">",
-        point_step=32,
-        row_step=rows.shape[1],
-        data=rows.reshape(-1),
-        is_dense=True,
-    )
+    head = header(stamp=stamp, frame_id="lidar", **extra)
+    cloud = types["sensor_msgs/msg/PointCloud2"]
+    return cloud(header=head, fields=fields, is_dense=True, **made)
 
 
 def write_recording(writer, typestore, serialize, clouds):

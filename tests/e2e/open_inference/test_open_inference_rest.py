@@ -2,17 +2,14 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.servers.http_caller import HTTP, HttpCaller
+from tests.support.servers.http_caller import HTTP, Answer, HttpCaller
 from tests.support.servers.server_process import RunningServer
 
-CLOUD = np.random.default_rng(6).normal(size=(2, 300, 3)).astype(np.float32)
 SHIPPED = "density_small"
 TOKEN = "camera-cameracameracamera-secret"
-INFER = "/v2/models/fps/infer"
 
 
 @pytest.fixture(scope="module")
@@ -28,18 +25,9 @@ def http(serving) -> Iterator[HttpCaller]:
         yield http
 
 
-def points(**fields: Any) -> dict[str, Any]:
-    return {"name": "points", "shape": list(CLOUD.shape), "datatype": "FP32", **fields}
-
-
-COUNT = {"name": "sample_count", "shape": [1], "datatype": "INT64", "data": [20]}
-
-
-def post(http: HttpCaller, path: str, fields: Any, binary: bytes = b"", **headers: str):
-    text = fields if isinstance(fields, bytes) else json.dumps(fields).encode()
-    if binary:
-        headers["inference_header_content_length"] = str(len(text))
-    return http.request("POST", path, text + binary, **headers)
+def repository(http: HttpCaller, verb: str, **headers: str) -> Answer:
+    """Loads or unloads the shipped encoder."""
+    return http.request("POST", f"/v2/repository/models/{SHIPPED}/{verb}", b"{}", **headers)
 
 
 @pytest.mark.parametrize(
@@ -66,15 +54,16 @@ def test_paths_have_their_statuses(http, verb, path, status):
 
 
 def test_many_numbers_are_answered_in_binary_alone(http):
-    cloud = np.random.default_rng(1).normal(size=(50_000, 3)).astype(np.float32)
-    count = {**COUNT, "data": [50_000]}
-    tensor = {"name": "points", "shape": [50_000, 3], "datatype": "FP32"}
-    fields = {"inputs": [{**tensor, "parameters": {"binary_data_size": cloud.nbytes}}, count]}
-    answer = post(http, INFER, fields, cloud.tobytes())
-    assert answer.status == 400
-    assert "binary_data for more than 131072 numbers" in answer.json["error"]
-    fields["parameters"] = {"binary_data_output": True}
-    assert post(http, INFER, fields, cloud.tobytes()).status == 200
+    cloud = np.random.default_rng(1).random((50_000, 3), np.float32)
+    points = {"name": "points", "datatype": "FP32", "shape": cloud.shape}
+    points["parameters"] = {"binary_data_size": cloud.nbytes}
+    count = {"name": "sample_count", "datatype": "INT64", "shape": [1], "data": [50_000]}
+    for more, status in (({}, 400), ({"parameters": {"binary_data_output": True}}, 200)):
+        text = json.dumps({"inputs": [points, count], **more}).encode()
+        size = {"inference_header_content_length": str(len(text))}
+        answer = http.request("POST", "/v2/models/fps/infer", text + cloud.tobytes(), **size)
+        assert answer.status == status
+        assert (status == 200) or "binary_data for more than 131072 numbers" in answer.json["error"]
 
 
 def test_tokens_hold_and_their_scopes(start, tmp_path):
@@ -86,18 +75,17 @@ def test_tokens_hold_and_their_scopes(start, tmp_path):
         known = {"authorization": f"Bearer {TOKEN}"}
         assert http.request("GET", "/v2").status == 401
         assert http.request("GET", "/v2", **known).status == 200
-        unload = post(http, f"/v2/repository/models/{SHIPPED}/unload", {}, **known)
-        assert unload.status == 403
+        assert repository(http, "unload", **known).status == 403
 
 
 def test_models_are_unloaded_and_loaded_where_the_address_is_named(http):
     for verb, status in (("unload", 400), ("load", 200)):
-        assert post(http, f"/v2/repository/models/{SHIPPED}/{verb}", {}).status == 200
+        assert repository(http, verb).status == 200
         assert http.request("GET", f"/v2/models/{SHIPPED}/ready").status == status
 
 
 def test_loading_is_refused_where_the_address_is_not_named(start):
     with HttpCaller(start(*HTTP)) as http:
-        answer = post(http, f"/v2/repository/models/{SHIPPED}/unload", {})
+        answer = repository(http, "unload")
         assert answer.status == 501
         assert "--admin-listen" in answer.json["error"]

@@ -45,16 +45,6 @@ def test_a_batch_is_equal_clouds():
     assert not parsed.ignore_nonfinite
 
 
-def test_typed_contents_mean_the_same_as_raw_ones():
-    made = request()
-    made.ClearField("raw_input_contents")
-    made.inputs[0].contents.fp32_contents.extend(CLOUD.reshape(-1))
-    made.inputs[1].contents.int64_contents.append(3)
-    typed, raw = parse(made), parse(request())
-    assert typed.points.array().tolist() == raw.points.array().tolist()
-    assert typed.sample_counts == raw.sample_counts
-
-
 @pytest.mark.parametrize("order", [("indices",), ("distances", "indices")])
 def test_inputs_may_come_in_any_order_and_outputs_are_chosen(order):
     made = request(outputs=[{"name": name} for name in order])

@@ -43,10 +43,7 @@ async def world():
         engine=engine, simulation=engine.simulation, published=[], reported=[], waiting=0
     )
 
-    async def on_health(healthy: bool) -> None:
-        world.published.append(healthy)
-
-    world.on_health = on_health
+    world.on_health = world.published.append
 
     def report(event: str, **fields: object) -> None:
         world.reported.append({"event": event, **fields})
@@ -134,7 +131,7 @@ async def test_failures_with_a_good_poll_between_them_change_nothing(world):
 
 
 async def test_a_lost_device_ends_the_server_when_health_cannot_be_published(world):
-    async def fail(_healthy: bool) -> None:
+    def fail(_healthy: bool) -> None:
         raise RuntimeError("no listener")
 
     world.on_health = fail
@@ -147,11 +144,7 @@ async def test_a_lost_device_ends_the_server_when_health_cannot_be_published(wor
 async def test_a_server_is_lost_only_with_its_last_device():
     engines = [Engine(), Engine()]
     published = []
-
-    async def on_health(healthy: bool) -> None:
-        published.append(healthy)
-
-    both = MemoryMonitor(engines, lambda: 0, on_health, poll_s=POLL_S)
+    both = MemoryMonitor(engines, lambda: 0, published.append, poll_s=POLL_S)
     both.start()
     lost = asyncio.ensure_future(both.lost())
     engines[0].errors.append(torch.AcceleratorError("CUDA error: gone"))

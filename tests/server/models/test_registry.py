@@ -51,7 +51,7 @@ def engine():
 @pytest.fixture
 async def health():
     health = Health(["fps"])
-    await health.set_all(serving=True)
+    health.set_all(serving=True)
     return health
 
 

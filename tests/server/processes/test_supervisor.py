@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from farpoint_server.config.settings import Settings
 from farpoint_server.processes.child import BEAT_S, Limits, Link
 from farpoint_server.processes.log import LogMerger
+from farpoint_server.processes.ports import Ports
 from farpoint_server.processes.supervisor import (
     FOLDER,
     Supervisor,
@@ -24,15 +25,15 @@ from farpoint_server.processes.supervisor import (
 
 PROGRAM = """
 import json, os, pathlib, signal, socket, sys, time
-passed = json.loads(os.environ["_FARPOINT_PROCESS"])
-folder, index = pathlib.Path(sys.argv[1]), passed["index"]
+index, _, _, link, _ = json.loads(os.environ["_FARPOINT_PROCESS"])["slot"]
+folder = pathlib.Path(sys.argv[1])
 starts = folder / f"starts-{index}"
 starts.open("a").write("+")
 acts = (folder / f"acts-{index}").read_text().split()
 act = acts[min(len(starts.read_text()), len(acts)) - 1]
 if act.startswith("exit"):
     sys.exit(int(act[4:]))
-link = socket.socket(fileno=passed["link"])
+link = socket.socket(fileno=link)
 def send(**message):
     link.send(json.dumps(message).encode() + b"\\n")
 if act == "never":
@@ -74,16 +75,19 @@ def run(tmp_path, monkeypatch):
         for index, each in enumerate(acts):
             (tmp_path / f"acts-{index}").write_text(each)
         merger = LogMerger(sys.stderr.fileno())
-        settings = Settings(processes=len(acts), drain_grace_s=0, drain_timeout_s=5)
+        ports = Ports(
+            Settings(
+                listen=["127.0.0.1:0"], processes=len(acts), drain_grace_s=0, drain_timeout_s=5
+            )
+        )
         with capture_logs() as log:
-            made = Supervisor(settings, merger, tmp_path, limits)
-            starter.made = made
-            running = asyncio.ensure_future(made.run())
+            running = asyncio.ensure_future(Supervisor(ports, merger, tmp_path, limits).run())
             yield running, log
             if not running.done():
                 os.kill(os.getpid(), signal.SIGTERM)
                 await running
         merger.close(10)
+        ports.close()
 
     return starter
 
@@ -102,8 +106,7 @@ async def test_all_begin_together_and_a_signal_ends_all(run):
     async with run("serve", "serve", "serve") as (running, log):
         (ready,) = await wait_for(log, "ready")
         assert (ready["address"], ready["processes"], ready["device"]) == ("of 0", 3, "cpu")
-        started = await wait_for(log, "process ready", 3)
-        assert {*run.made.pids} == {line["pid"] for line in started}
+        await wait_for(log, "process ready", 3)
         os.kill(os.getpid(), signal.SIGTERM)
         assert await running == 0
 
@@ -212,12 +215,12 @@ async def test_a_replacement_that_cannot_start_is_tried_five_times(run):
 @pytest.mark.parametrize(("acts", "expected"), [("never", 1), ("dies never serve", None)])
 async def test_a_start_that_hangs_is_a_failed_one(run, acts, expected):
     """The first ends the server, one of a replacement is tried again."""
-    async with run("serve", acts, limits=HASTY._replace(start=100)) as (running, log):
-        (line,) = await wait_for(log, "process did not start in time", process=1)
-        (*_, ended) = await wait_for(log, "process ended", process=1, pid=line["pid"])
+    async with run(acts, limits=HASTY._replace(start=200)) as (running, log):
+        (line,) = await wait_for(log, "process did not start in time", process=0)
+        (*_, ended) = await wait_for(log, "process ended", process=0, pid=line["pid"])
         assert (ended["exit_status"], ended["served"]) == (-signal.SIGKILL, False)
         if expected is None:
-            await wait_for(log, "process ready", 2, process=1)
+            await wait_for(log, "process ready", 2, process=0)
         else:
             assert await running == expected
 

@@ -14,7 +14,7 @@ from farpoint_server.scheduling.admission import Admission
 from farpoint_server.services.pipeline import Pipeline
 from farpoint_server.transport.interceptor import RequestInterceptor
 from farpoint_server.transport.limits import InFlight
-from farpoint_server.transport.receive import FairSemaphore, Receiver, receive
+from farpoint_server.transport.receive import FairSemaphore, Receiver
 
 NEVER_S = 1000.0
 
@@ -34,7 +34,7 @@ class Sender:
 
 
 def start(turns: Receiver, sender: Sender) -> "asyncio.Task[bytes]":
-    return asyncio.create_task(turns.read(sender))
+    return asyncio.create_task(turns.receive(sender))
 
 
 async def within_30_s(*awaited: Awaitable[object]) -> None:
@@ -143,7 +143,7 @@ async def channel(turns):
     """To a server whose one method receives for itself."""
 
     async def length(_: object, context: grpc.aio.ServicerContext) -> bytes:
-        return str(len(await receive(context, turns))).encode()
+        return str(len(await turns.receive(context))).encode()
 
     async with serving(length, RequestInterceptor(InFlight()), kind="stream_unary") as channel:
         yield channel

@@ -1,19 +1,118 @@
-"""Methods of a gRPC server, called without HTTP/2: the same handlers, interceptors and limits."""
+"""Methods of a gRPC server, called without HTTP/2: the same handlers, interceptor and limits."""
 
 import asyncio
 import contextvars
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeAlias, cast
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
 import grpc
 from google.rpc import status_pb2
 
 from farpoint_server import request_context
 from farpoint_server.transport.handlers import Context, Handler, kind_of
-from farpoint_server.transport.http.context import CallDetails, HttpContext
 from farpoint_server.transport.interceptor import DETAILS_KEY
 
 GenericHandlers: TypeAlias = "Sequence[grpc.GenericRpcHandler]"
+Metadata: TypeAlias = tuple[tuple[str, str | bytes], ...]
+
+
+@dataclass
+class CallDetails:
+    """A call for interceptors, as grpc.HandlerCallDetails."""
+
+    method: str
+    invocation_metadata: Metadata
+
+
+class HttpContext:
+    """One call, with the part of grpc.aio.ServicerContext that interceptors and handlers use.
+
+    Args:
+        metadata: Headers of the request, names in lower case.
+        peer: As gRPC names it.
+        deadline: Of the caller, in seconds of time.monotonic; None for never.
+        receive: Receives the serialized message.
+
+    Attributes:
+        deserialize: Applied to the message, as the method's handler wants it.
+        message: Of the status of an aborted call.
+        trailers: Metadata of the answer or of the status.
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        peer: str,
+        deadline: float | None,
+        receive: Callable[[], Awaitable[bytes]],
+    ) -> None:
+        self._metadata = metadata
+        self._peer = peer
+        self._deadline = deadline
+        self._receive: Callable[[], Awaitable[bytes]] | None = receive
+        self._callbacks: list[Callable[[Any], None]] = []
+        self._code = grpc.StatusCode.OK
+        self.message = ""
+        self.trailers: Metadata = ()
+        self.deserialize: Callable[[bytes], Any] | None = None
+
+    async def read(self) -> Any:
+        """The message at the first call, and EOF from then on."""
+        if self._receive is None:
+            return grpc.aio.EOF
+        receive, self._receive = self._receive, None
+        message = await receive()
+        return message if self.deserialize is None else self.deserialize(message)
+
+    async def abort(
+        self, code: grpc.StatusCode, details: str = "", trailing_metadata: Metadata = ()
+    ) -> NoReturn:
+        """Ends the call with a status."""
+        self._code, self.message, self.trailers = code, details, trailing_metadata
+        raise grpc.aio.AbortError(code, details)
+
+    async def send_initial_metadata(self, _: Metadata) -> None:
+        """Headers are sent with the answer."""
+
+    def set_trailing_metadata(self, trailing_metadata: Metadata) -> None:
+        """Sets metadata of the answer."""
+        self.trailers = trailing_metadata
+
+    def invocation_metadata(self) -> Metadata:
+        """Headers of the request."""
+        return self._metadata
+
+    def peer(self) -> str:
+        """The caller's address."""
+        return self._peer
+
+    def code(self) -> grpc.StatusCode:
+        """The status of the call."""
+        return self._code
+
+    def status(self) -> status_pb2.Status:
+        """Code, message and details of an aborted call, as in gRPC's trailers."""
+        for key, value in self.trailers:
+            if key == DETAILS_KEY and isinstance(value, bytes):
+                return status_pb2.Status.FromString(value)
+        code: int = self._code.value[0]
+        return status_pb2.Status(code=code, message=self.message)
+
+    def time_remaining(self) -> float | None:
+        """Seconds until the deadline; None without one."""
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        """Has a function called when the answer is sent or dropped."""
+        self._callbacks.append(callback)
+
+    def close(self) -> None:
+        """The answer is sent or dropped."""
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
 
 
 class HandlerRegistry(Protocol):
@@ -81,12 +180,3 @@ class UnaryCalls:
     async def _find(self, details: Any) -> Handler:
         found = (handler.service(details) for handler in self._handlers)
         return next((handler for handler in found if handler is not None), None)
-
-
-def status_of_abort(context: HttpContext) -> status_pb2.Status:
-    """Code, message and details of an aborted call, as in gRPC's trailers."""
-    for key, value in context.trailers:
-        if key == DETAILS_KEY and isinstance(value, bytes):
-            return status_pb2.Status.FromString(bytes(value))
-    code: int = context.code().value[0]
-    return status_pb2.Status(code=code, message=context.message)

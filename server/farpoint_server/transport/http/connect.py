@@ -64,8 +64,8 @@ class ConnectApp:
             for service in services
             for method in service.methods
         }
-        self._exchange = exchange
-        self._json: dict[str, JsonForm] = {}
+        self._exchange, clouds = exchange, exchange.limits.clouds
+        self._json = {path: JsonForm(method, clouds) for path, method in self._methods.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, headers = scope["path"], Headers(scope=scope)
@@ -75,7 +75,7 @@ class ConnectApp:
             return
         timeout = headers.get("connect-timeout-ms")
         timeout_s = None if timeout is None else int(timeout) / 1e3
-        form = ProtoForm() if _content_type(headers) == PROTO else self._json_form(path)
+        form = ProtoForm() if _content_type(headers) == PROTO else self._json[path]
         await self._exchange.run(scope, receive, send, path, form, timeout_s)
 
     def _check(self, verb: str, path: str, headers: Mapping[str, str]) -> Answer | None:
@@ -102,11 +102,6 @@ class ConnectApp:
             text = f"connect-timeout-ms: expected up to {TIMEOUT_DIGITS} digits"
             return error(Code.INVALID_ARGUMENT, f"{text}, got {quoted(timeout)}")
         return None
-
-    def _json_form(self, path: str) -> JsonForm:
-        if path not in self._json:
-            self._json[path] = JsonForm(self._methods[path], self._exchange.limits.clouds)
-        return self._json[path]
 
 
 def _content_type(headers: Mapping[str, str]) -> str:

@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from farpoint_server.errors import ServiceError, quoted, status_of
 from farpoint_server.transport.http.body import Body, BodyLimits
-from farpoint_server.transport.http.calls import UnaryCalls, status_of_abort
-from farpoint_server.transport.http.context import HttpContext, metadata_of, peer_of
+from farpoint_server.transport.http.calls import HttpContext, UnaryCalls
 from farpoint_server.transport.interceptor import REQUEST_ID_KEY, request_id_of
+from farpoint_server.transport.limits import peer_name
 
 # Given to the socket at a time; more waits until the peer has read most of it.
 PIECE_BYTES = 1 << 16
@@ -79,14 +79,13 @@ class Exchange:
         if refused is not None:
             await send_all(send, form.refuse(refused))
             return
-        metadata = metadata_of(scope)
-        request_id = request_id_of(metadata)
-        named = ((REQUEST_ID_KEY, request_id),)
-        metadata = (*(pair for pair in metadata if pair[0] != REQUEST_ID_KEY), *named)
-        body = Body(receive, Headers(scope=scope), self.limits)
+        headers, peer = Headers(scope=scope), peer_name(*(scope["client"] or ("unknown", 0)))
+        named = ((REQUEST_ID_KEY, request_id_of(headers.items())),)
+        metadata = (*(pair for pair in headers.items() if pair[0] != REQUEST_ID_KEY), *named)
+        body = Body(receive, headers, self.limits)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         context = HttpContext(
-            metadata, peer_of(scope), deadline, lambda: body.read(form.read, form.max_bytes)
+            metadata, peer, deadline, lambda: body.read(form.read, form.max_bytes)
         )
         try:
             call = self.calls.start(method, context, form.protocol)
@@ -138,7 +137,7 @@ class Exchange:
             raw = call.result()
             return form.write(raw) if form.read is None else await body.run(form.write, raw)
         except grpc.aio.AbortError:
-            return form.refuse(status_of_abort(context))
+            return form.refuse(context.status())
         except Exception as error:  # of the form: those of handlers have their status by now
             if not isinstance(error, ServiceError):
                 log.error("request", status="INTERNAL", exc_info=error)

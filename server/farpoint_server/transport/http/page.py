@@ -18,17 +18,12 @@ INDEX = "/index.html"
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
-    ".mjs": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
-    ".json": "application/json",
     ".txt": "text/plain; charset=utf-8",
     ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".ico": "image/x-icon",
     ".woff2": "font/woff2",
     ".wasm": "application/wasm",
     ".bin": "application/octet-stream",
-    ".ply": "application/octet-stream",
 }
 POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; "

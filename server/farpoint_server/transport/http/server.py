@@ -67,7 +67,7 @@ class HttpServer:
             return
         try:
             self._socket = _listen(*split_host_port(address), shared)
-        except (OSError, TypeError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise StartError(f"{flag} {address}: cannot be bound: {reason_of(error)}") from error
         self.address = f"{address.rpartition(':')[0]}:{self._socket.getsockname()[1]}"
 

@@ -21,14 +21,13 @@ from farpoint_server.scheduling.admission import Admission
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http import exchange as exchange_module
 from farpoint_server.transport.http.body import BodyLimits
-from farpoint_server.transport.http.calls import Registries, UnaryCalls
+from farpoint_server.transport.http.calls import HttpContext, Registries, UnaryCalls
 from farpoint_server.transport.http.connect import ConnectApp
-from farpoint_server.transport.http.context import HttpContext, peer_of
 from farpoint_server.transport.http.exchange import Exchange
 from farpoint_server.transport.http.server import make_app
 from farpoint_server.transport.http.status import error
 from farpoint_server.transport.interceptor import RequestInterceptor
-from farpoint_server.transport.limits import InFlight
+from farpoint_server.transport.limits import InFlight, peer_name
 
 CHECK = "/grpc.health.v1.Health/Check"
 PROTO, JSON = {"content_type": "application/proto"}, {"content_type": "application/json"}
@@ -287,11 +286,11 @@ def context(deadline=None, body=b"message"):
         (("2001:db8::7", 80), "ipv6:%5B2001:db8::7%5D:80", "ipv6:2001:db8::/64"),
         (("127.0.0.1", 80), "ipv4:127.0.0.1:80", "ipv4:127.0.0.1:80"),
         (("::1", 80), "ipv6:%5B::1%5D:80", "ipv6:%5B::1%5D:80"),
-        (None, "unknown:0", "unknown:0"),
+        (("unknown", 0), "unknown:0", "unknown:0"),
     ],
 )
 def test_a_caller_is_the_same_one_as_over_grpc(client, peer, caller):
-    assert peer_of({"client": client}) == peer
+    assert peer_name(*client) == peer
     assert request_context.address_of(peer) == caller
 
 
