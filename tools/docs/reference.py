@@ -14,7 +14,7 @@ from farpoint_server.observability.metrics import GAUGES, Instruments, MemoryCol
 PAGES = {
     "farpoint": (
         "The client, without torch. `pip install farpoint`.",
-        ("farpoint", "farpoint.errors", "farpoint.io", "farpoint.transforms"),
+        ("farpoint", "farpoint.errors", "farpoint.io"),
     ),
     "farpoint_ops": (
         "The ops for PyTorch, without gRPC. `pip install farpoint-ops`.",

@@ -86,13 +86,12 @@ def _pyg(data: Any) -> tuple[Any, Attributes]:
         )
     if data.pos is None:
         raise InvalidArgumentError("the Data has no pos", field="points")
-    return data.pos, {key: data[key] for key in per_point_keys(data) if key != "pos"}
-
-
-def per_point_keys(data: Any) -> list[str]:
-    """Keys of a PyTorch Geometric `Data` whose tensors have one row per point."""
-    values: Mapping[str, Any] = data.to_dict()
-    return [key for key in values if data.is_node_attr(key) and hasattr(values[key], "shape")]
+    others: Mapping[str, Any] = {k: v for k, v in data.to_dict().items() if k != "pos"}
+    return data.pos, {
+        key: value
+        for key, value in others.items()
+        if data.is_node_attr(key) and hasattr(value, "shape")
+    }
 
 
 _ADAPTERS: dict[tuple[str, str], Adapter] = {

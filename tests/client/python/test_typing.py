@@ -44,48 +44,38 @@ class PointCloud2:
 
 
 def sync(
-    client: Client, points: NDArray[np.float32], tensor: Tensor, cloud: Cloud, data: Data
+    client: Client, points: NDArray[np.float32], tensor: Tensor, cloud: Cloud, data: Data,
+    message: PointCloud2, packed: PackedCloud,
 ) -> None:
-    one, batch = np.zeros((100, 3)), np.zeros((2, 100, 3))
-    assert_type(client.sample(points, 4), Sample)
-    assert_type(client.sample(one, 4, attributes={"a": one}), Sample)
-    assert_type(client.sample(one.astype(np.float32), 4, start=1), Sample)
+    batch = np.zeros((2, 100, 3))
+    assert_type(client.sample(points, 4, attributes={"a": points}, start=1), Sample)
+    assert_type(client.sample(np.zeros((100, 3)), 4), Sample)
     assert_type(client.sample(tensor, 4), Sample)
     assert_type(client.sample(cloud, 4), Sample)
     assert_type(client.sample(data, 4), Sample)
+    assert_type(client.sample(message, 4), Sample)
+    assert_type(client.sample(packed, 4), Sample)
     assert_type(client.sample([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], 1), Sample)
     assert_type(client.sample(batch, 4), list[Sample])
     assert_type(client.sample([points, points], [3, 4]), list[Sample])
-    assert_type(client.sample((one, one), 4), list[Sample])
+    assert_type(client.sample((points, points), 4), list[Sample])
     assert_type(client.sample([tensor], 4), list[Sample])
-    assert_type(client.sample([cloud], 4), list[Sample])
-    assert_type(client.encode(points), Encoding)
-    assert_type(client.encode(one, model="encoder"), Encoding)
-    assert_type(client.encode(tensor), Encoding)
+    assert_type(client.sample([message, message], 4), list[Sample])
+    assert_type(client.encode(tensor, model="encoder"), Encoding)
     assert_type(client.encode(batch), list[Encoding])
     assert_type(client.encode([points]), list[Encoding])
-    assert_type(farpoint.sample(points, 4), Sample)
-    assert_type(farpoint.sample(batch, 4), list[Sample])
-    assert_type(farpoint.sample([points], 4), list[Sample])
-
-
-def robots(client: Client, message: PointCloud2, cloud: PackedCloud) -> None:
-    assert_type(client.sample(message, 4), Sample)
-    assert_type(client.sample(cloud, 4), Sample)
-    assert_type(client.sample([message, message], 4), list[Sample])
     assert_type(farpoint.sample(message, 4), Sample)
+    assert_type(farpoint.sample([points], 4), list[Sample])
     assert_type(PackedCloud.from_ros(message), PackedCloud)
     client.sample_stream(iter([message]), 4)
 
 
 async def awaited(client: AsyncClient, points: NDArray[np.float32], cloud: Cloud) -> None:
     batch = np.zeros((2, 100, 3))
-    assert_type(await client.sample(points, 4), Sample)
     assert_type(await client.sample(cloud, 4), Sample)
     assert_type(await client.sample(batch, 4), list[Sample])
     assert_type(await client.sample([points], 4), list[Sample])
     assert_type(await client.encode(points), Encoding)
-    assert_type(await client.encode(batch), list[Encoding])
     assert_type(await client.encode([points]), list[Encoding])
 """
 
@@ -157,7 +147,7 @@ HEAVY = ("torch", "rich", "plyfile", "laspy")
 LIGHT = {
     "import farpoint": (*HEAVY, "grpc", "numpy", "google.protobuf"),
     "import farpoint; farpoint.Client": HEAVY,
-    "import farpoint.io, farpoint.cli, farpoint.transforms": (*HEAVY, "farpoint_ops"),
+    "import farpoint.io, farpoint.cli": (*HEAVY, "farpoint_ops"),
     "import farpoint_server.ray_serve.application, farpoint_training.scenes": ("torch",),
     HELP: ("grpc", "numpy", "google.protobuf"),
     SAMPLE: (*HEAVY, "pandas", "trimesh", "open3d"),

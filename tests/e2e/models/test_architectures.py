@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from benchmarks.models.pointnet2 import PointNet2Classifier, PointNet2PartSegmenter
+from benchmarks.models.pointnet2 import PointNet2Classifier
 from tests.support.servers.server_process import RunningServer
 from torch import Tensor, nn
 
@@ -21,7 +21,7 @@ SAMPLES = (64, 16)
 RANDOM = np.random.default_rng(9)
 POINTS = TensorSpec("points", Role.POINTS, "float32", ("B", "N", 3))
 LENGTHS = TensorSpec("lengths", Role.LENGTHS, "int64", ("B",))
-CATEGORY = TensorSpec("category", Role.PER_CLOUD, "int64", ("B",))
+LOGITS = TensorSpec("logits", Role.PER_CLOUD, "float32", ("B", 10))
 ENCODER = EncoderConfig(rates=(0.25,), channels=8, hidden=8, neighbors=8, groups=2)
 
 
@@ -44,10 +44,6 @@ class Architecture(NamedTuple):
     """Points of the clouds that are asked."""
 
 
-def logits(role: Role, *shape: int | str) -> tuple[TensorSpec]:
-    return (TensorSpec("logits", role, "float32", ("B", *shape)),)
-
-
 def per_sample(name: str, dtype: str, *shape: int | str) -> TensorSpec:
     return TensorSpec(name, Role.PER_SAMPLE, dtype, ("B", *shape), counts="kept")
 
@@ -65,13 +61,8 @@ def architectures() -> dict[str, Architecture]:
     return {
         "classifier": Architecture(
             PointNet2Classifier(10, 0.125, SAMPLES),
-            Manifest(padded, (POINTS, LENGTHS), logits(Role.PER_CLOUD, 10), least),
+            Manifest(padded, (POINTS, LENGTHS), (LOGITS,), least),
             (100, 64),
-        ),
-        "parts": Architecture(
-            PointNet2PartSegmenter(6, 4, 0.125, SAMPLES),
-            Manifest(padded, (POINTS, CATEGORY, LENGTHS), logits(Role.PER_POINT, 6, "N"), least),
-            (80, 120),
         ),
         "encoder": Architecture(
             Stages(DensityEncoder(ENCODER)),
@@ -116,11 +107,8 @@ def inputs_of(manifest: Manifest, sizes: tuple[int, ...]) -> dict[str, list[np.n
     """Random ones of each cloud, points among them, rows first."""
     found = {}
     for spec in (manifest.points, *manifest.extra_inputs):
-        if spec.role is Role.PER_CLOUD:
-            found[spec.name] = [np.array(i % 4) for i in range(len(sizes))]
-        else:
-            width = spec.row_shape[0]
-            found[spec.name] = [RANDOM.random((n, width), np.float32) for n in sizes]
+        width = spec.row_shape[0]
+        found[spec.name] = [RANDOM.random((n, width), np.float32) for n in sizes]
     return found
 
 

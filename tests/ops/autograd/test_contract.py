@@ -370,7 +370,7 @@ SAMPLES: dict[str, Callable[[torch.device], tuple[str, Any]]] = {
 def test_opcheck(device: torch.device, name: str) -> None:
     if name in DIFFERENTIABLE:
         case = DIFFERENTIABLE[name]
-        torch.library.opcheck(case.op, case.with_gradients(Make(device)))
+        torch.library.opcheck(case.op, case.with_gradients(Make(device, torch.float64)))
         return
     op, arguments = (
         SAMPLES[name](device) if name in SAMPLES else (name, WITHOUT_GRADIENT[name](Make(device)))
