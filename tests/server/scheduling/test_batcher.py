@@ -215,10 +215,11 @@ async def test_work_behind_a_line_that_no_caller_waits_for_is_done(engine):
     lane = Lane(engine, queue, Watchdog(None), 0, CostModel(), BatchMetrics(), Clock())
     late, stayed = (Job(cloud(points), loop.create_future()) for points in (10, 500))
     late.answer.cancel()
-    for job in (late, stayed):
-        queue.add(job)
     engine.gate.set()
     lane.start()
+    await settle()
+    for job in (late, stayed):
+        queue.add(job)
     assert (await asyncio.wait_for(stayed.answer, 10)).result.rows[0] == 500
     await lane.stop()
 
