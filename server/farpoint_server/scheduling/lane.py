@@ -236,6 +236,7 @@ class Lane:
                     job.fail(error)
                 raise
             self._running -= 1
+            del jobs  # nothing of a batch is kept while the worker waits
 
     async def _run(self, jobs: Sequence[Job]) -> None:
         begun = self._clock()
