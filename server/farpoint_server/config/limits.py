@@ -194,7 +194,7 @@ class MemorySettings(BaseSettings):
     )
 
     def memory_options(self) -> Options:
-        """The same, in bytes, as the memory manager takes them."""
+        """These settings as options of the memory manager, in bytes."""
         limit = self.memory_limit_mib
         return Options(
             idle_s=self.memory_idle_s,
