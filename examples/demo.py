@@ -3,7 +3,7 @@
     python examples/demo.py [CLOUD] [--stay]
 
 CLOUD is any file that docs/files.md lists. Without one, a LiDAR scan is ray-cast. Everything is
-written to the folder demo/. With --stay the server stays until Ctrl-C, for a look at its page.
+written to the folder demo/. With --stay the server and its page stay until Ctrl-C.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from farpoint.testing import LocalServer, serve
 
 OUTPUT = Path("demo")
 SAMPLES = 4096
-# A cloud that a small CPU needs minutes for is still a fair thing to try.
+# A large cloud can take minutes on a small CPU.
 TIMEOUT_S = 600
 
 
@@ -37,7 +37,7 @@ def main(path: Path | None, stay: bool, console: Console) -> None:
     OUTPUT.mkdir(exist_ok=True)
     console.print("Starting farpoint-server …")
     with ThreadPoolExecutor(1) as meanwhile:
-        cloud = meanwhile.submit(lambda: read_cloud(path or _cast_scan(console)))
+        cloud = meanwhile.submit(lambda: read_cloud(path) if path else _cast_scan(console))
         with serve("--http-listen=127.0.0.1:0") as server:
             _sample(server, cloud.result(), stay, console)
 
@@ -53,21 +53,19 @@ def _sample(server: LocalServer, cloud: Cloud, stay: bool, console: Console) -> 
     console.print(_report(cloud, finite, sample, info))
     console.print(*_write(cloud, finite, sample), sep="\n", soft_wrap=True)
     if stay and server.page is not None:
-        console.print(f"Look at {server.page}; Ctrl-C ends it.", soft_wrap=True)
+        console.print(f"Open {server.page}; Ctrl-C stops the server.", soft_wrap=True)
         signal.pause()
     else:
-        console.print("make demo STAY=1 keeps the server, with a page for clouds of your own.")
+        console.print("make demo STAY=1 keeps the server running, with a page for your own clouds.")
 
 
-def _cast_scan(console: Console) -> Path:
-    from farpoint_training.scenes import (
-        lidar_scan,
-    )  # of a checkout; a cloud of one's own needs none
+def _cast_scan(console: Console) -> Cloud:
+    from farpoint_training.scenes import lidar_scan  # only in a checkout
 
     console.print("Ray-casting a LiDAR scan of a street …")
     path = OUTPUT / "scan.bin"
     lidar_scan().tofile(path)
-    return path
+    return replace(read_cloud(path), unit="metre")
 
 
 def _report(
@@ -75,11 +73,10 @@ def _report(
 ) -> Table:
     took = sample.timings
     skipped = len(cloud) - int(finite.sum())
-    table = Table(title="What came back", show_header=False, title_justify="left")
+    table = Table(title="Result", show_header=False, title_justify="left")
     table.add_row("points in", f"{len(cloud):,}" + f" ({skipped:,} not finite)" * bool(skipped))
     table.add_row("points out", f"{len(sample):,}")
-    unit = cloud.unit or "in the unit of the file, which names none"
-    table.add_row("covering radius", f"{sample.covering_radius:.4g}, {unit}")
+    table.add_row("covering radius", f"{sample.covering_radius:.4g} {cloud.unit or ''}")
     table.add_row("time in queue", f"{took.queue_ms:.2f} ms")
     table.add_row("time in compute", f"{took.compute_ms:.2f} ms")
     table.add_row("time on the wire", f"{took.wire_ms:.2f} ms")
@@ -104,13 +101,15 @@ def _write(cloud: Cloud, finite: np.ndarray, sample: farpoint.Sample) -> list[st
         unit=cloud.unit,
     )
     names = ", ".join(numeric) or "no attributes"
-    return [f"{ply}: the samples, with {names}", f"{png}: before and after"]
+    return [f"{ply}: the samples, with {names}", f"{png}: the cloud next to its sample"]
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("cloud", nargs="?", type=Path)
-    parser.add_argument("--stay", action="store_true", help="until Ctrl-C, with the page")
+    parser.add_argument(
+        "--stay", action="store_true", help="keep the server and its page until Ctrl-C"
+    )
     # As an exception, so that the server is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:

@@ -71,7 +71,7 @@ def _caption(points: int, samples: int, radius: float | None, unit: str | None, 
     tail = f"of one of the {samples:,} samples"
     start = f"Every one of the {points:,} points lies {within} {radius:.3g}"
     if unit is None:
-        return f"{start} {tail}, in the unit of the file, which names none"
+        return f"{start} units {tail}"
     plural = unit.replace("foot", "feet") if "foot" in unit else f"{unit}s"
     return f"{start} {plural} {tail}"
 
