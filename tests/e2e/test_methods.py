@@ -3,16 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from tests.support.brute_force import furthest_points
 from tests.support.clouds import ten_scans
 from tests.support.command import run_farpoint
-from tests.support.messages import array, tensor
 from tests.support.method_references import random_rows, voxel_means, voxel_rows
 
 import farpoint
 import farpoint_ops
 from farpoint import PoissonDisk, RandomSampling, VoxelGrid
-from farpoint.v1 import sampling_pb2 as pb
 
 RANDOM = np.random.default_rng(3)
 UTM = np.array([448_262.3, 5_411_932.7, 120.1])
@@ -133,34 +130,6 @@ def test_coincident_points_of_other_requests_are_all_sampled(client):
     pairs = list(client.sample_stream([equal, equal], 50))
     assert [sorted(item.result().indices.tolist()) for item in pairs] == [list(range(50))] * 2
     assert len(client.sample(equal, radius=0.0).indices) == 1
-
-
-def test_float64_and_shared_counts_on_the_wire(stub):
-    points = cloud(300).astype(np.float64) + 5e6
-    request = pb.SampleRequest(
-        points=tensor(points), lengths=[100, 200], covering_radius=2.1, return_points=True
-    )
-    response = stub.Sample(request)
-    counts = list(response.lengths)
-    assert len(counts) == 2
-    assert all(1 < count < 100 for count in counts)
-    rows = array(response.indices, "<i4")
-    assert len(rows) == sum(counts)
-    for begin, part in ((0, rows[: counts[0]]), (100, rows[counts[0] :])):
-        one = points[begin : begin + (100 if begin == 0 else 200)]
-        expected = furthest_points((one - one[0]).astype(np.float32), len(part))
-        assert part.tolist() == expected.tolist()
-    within = np.concatenate([rows[: counts[0]], rows[counts[0] :] + 100])
-    np.testing.assert_array_equal(array(response.points, "<f8"), points[within])
-
-
-async def test_a_stream_ends_each_sample_at_the_radius(server):
-    points = cloud(400)
-    async with farpoint.AsyncClient(server.address) as client:
-        whole = await client.sample(points, 400)
-        assert_begins(await client.sample(points, radius=1.8), whole, 1.8)
-        async for item in client.sample_stream([points], radius=1.8):
-            assert_begins(item.result(), whole, 1.8)
 
 
 COMMANDS = {

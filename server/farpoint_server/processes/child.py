@@ -17,6 +17,7 @@ import structlog
 from farpoint_server.config.settings import Settings
 from farpoint_server.processes.slot import ProcessSlot, to_environment
 
+UNHEALTHY = "process is not healthy"
 log = structlog.get_logger("farpoint.supervisor")
 
 
@@ -97,7 +98,7 @@ class Child:
             os.close(log_descriptor)
         if self._signal is not None:
             self.signal(self._signal)
-        steps = (self._listen(ours, may_begin), self._check(settings))
+        steps = (self._listen(ours), self._begin(ours, may_begin), self._watch(settings))
         tasks = [asyncio.create_task(step) for step in steps]
         try:
             return await self.process.wait()
@@ -112,52 +113,58 @@ class Child:
         if self.process is not None and self.process.returncode is None:
             self.process.send_signal(number)
 
-    async def _listen(
-        self, link: socket.socket, may_begin: Callable[[], Awaitable[object]]
-    ) -> None:
+    def hear(self, message: Mapping[str, Any]) -> None:
+        """Takes in a message of the process."""
+        self._frozen = 0
+        if message["event"] == "beat":
+            self._stuck = 0
+            # A process that loads or waits for the others is not healthy yet.
+            is_well = message["serving"] or not self.ready.is_set()
+            self._sick = 0 if is_well else self._sick + 1
+        elif message["event"] == "warm":
+            self.warm.set()
+        elif message["event"] == "ready":
+            self.fields = message["fields"]
+            self.ready.set()
+            log.info("process ready", process=self.index, pid=message["pid"])
+
+    def check(self) -> str | None:
+        """Counts one more check; the fault that the process has had for too long."""
+        limits = self._limits
+        # torch loads for seconds, in which nothing else may run.
+        if not self.warm.is_set():
+            self._starting += 1
+            return "process did not start in time" if self._starting > limits.start else None
+        self._frozen += 1
+        self._stuck += 1
+        if self._frozen > limits.frozen or self._stuck > limits.stuck:
+            return "process does not answer"
+        return UNHEALTHY if self._sick > limits.sick else None
+
+    async def _listen(self, link: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=link)
         try:
             while line := await reader.readline():
-                message = json.loads(line)
-                self._frozen = 0
-                if message["event"] == "beat":
-                    self._stuck = 0
-                    self._sick = 0 if message["serving"] else self._sick + 1
-                elif message["event"] == "warm":
-                    self.warm.set()
-                    await may_begin()
-                    writer.write(b"\n")
-                elif message["event"] == "ready":
-                    self.fields = message["fields"]
-                    self._stuck = self._sick = 0
-                    self.ready.set()
-                    log.info("process ready", process=self.index, pid=message["pid"])
+                self.hear(json.loads(line))
         finally:
             writer.close()
 
-    async def _check(self, settings: Settings) -> None:
-        while (reason := self._fault()) is None:
+    async def _begin(self, link: socket.socket, may_begin: Callable[[], Awaitable[object]]) -> None:
+        await self.warm.wait()
+        await may_begin()
+        link.send(b"\n")
+
+    async def _watch(self, settings: Settings) -> None:
+        reason = None
+        while reason is None:
             await asyncio.sleep(self._limits.check_s)
-            self._starting += not self.warm.is_set()
-            # torch loads for seconds, in which nothing else may run.
-            if self.warm.is_set():
-                self._frozen += 1
-                self._stuck += 1
+            reason = self.check()
         log.error(reason, process=self.index, pid=self.process and self.process.pid)
-        if self._sick > self._limits.sick:
+        if reason == UNHEALTHY:
             # It may hold calls that it can answer still.
             self.signal(signal.SIGTERM)
             await asyncio.sleep(self._limits.drain_s(settings))
         self.signal(signal.SIGKILL)
-
-    def _fault(self) -> str | None:
-        """The fault that the process has had for too long."""
-        limits = self._limits
-        if self._starting > limits.start:
-            return "process did not start in time"
-        if self._frozen > limits.frozen or self._stuck > limits.stuck:
-            return "process does not answer"
-        return "process is not healthy" if self._sick > limits.sick else None
 
 
 # Less than the checks after which the supervisor kills a silent process.

@@ -183,17 +183,3 @@ def test_exported_models_and_encoders_are_not_asked_for_one_another(client):
         client.encode(cloud(9), model="pool")
     with pytest.raises(farpoint.NotFoundError, match="alone, segmenter, pool, halves"):
         client.infer("nothing", {"xyz": cloud(9)})
-
-
-def test_an_administrator_loads_and_unloads_programs(server, folder):
-    with farpoint.Client(server.ready["admin_addresses"][0]) as admin:
-        model = admin.load_model("again", str(folder / "pool.pt2"), timeout=60)
-        with farpoint.Client(server.address) as client:
-            assert len(client.infer("again", {"xyz": cloud(3)})["features"]) == 3
-            admin.unload_model("again")
-            with pytest.raises(farpoint.NotFoundError):
-                client.infer("again", {"xyz": cloud(3)})
-        assert model.parameter_count == 86
-        (folder / "bad.pt2").write_bytes(b"")
-        with pytest.raises(farpoint.InvalidArgumentError, match="no zip file"):
-            admin.load_model("bad", str(folder / "bad.pt2"))

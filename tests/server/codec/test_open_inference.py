@@ -36,6 +36,16 @@ def changed(change):
     return made
 
 
+def with_input(name, values, **parameters):
+    made = request()
+    datatype = f"{'FP' if values.dtype.kind == 'f' else 'INT'}{8 * values.itemsize}"
+    made.inputs.add(name=name, datatype=datatype, shape=values.shape)
+    made.raw_input_contents.append(values.tobytes())
+    for key, value in parameters.items():
+        made.parameters[key].int64_param = value
+    return made
+
+
 def test_a_batch_is_equal_clouds():
     parsed = parse(request(shape=(2, 5, 3)))
     assert parsed.lengths.tolist() == [5, 5]
@@ -111,6 +121,15 @@ WRONG = {
         changed(lambda r: r.parameters["start_index"].__setattr__("int64_param", 10)),
         "parameters[start_index][0]",
     ),
+    "a start of its own beyond": (with_input("start", np.array([10])), "inputs[start][0]"),
+    "starts of other clouds": (with_input("start", np.array([1, 2, 3])), "inputs[start].shape"),
+    "two starts": (
+        with_input("start", np.array([1]), start_index=1),
+        "parameters[start_index]",
+    ),
+    "features of fewer rows": (with_input("features", CLOUD[1:]), "inputs[features].shape"),
+    "one feature": (with_input("features", np.ones(1, "f4")), "inputs[features].shape"),
+    "features that were not sent": (request(outputs=[{"name": "features"}]), "outputs[0].name"),
     "unknown policy": (
         changed(lambda r: r.parameters["nonfinite_policy"].__setattr__("string_param", "x")),
         "parameters[nonfinite_policy]",
