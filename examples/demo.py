@@ -3,7 +3,7 @@
     python examples/demo.py [CLOUD] [--stay]
 
 CLOUD is any file that docs/files.md lists. Without one, a LiDAR scan is ray-cast. Everything is
-written to the folder demo/. With --stay the server stays until Ctrl-C, for a look at its page.
+written to the folder demo/. With --stay the server and its page stay until Ctrl-C.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from farpoint.testing import LocalServer, serve
 
 OUTPUT = Path("demo")
 SAMPLES = 4096
-# A cloud that a small CPU needs minutes for is still a fair thing to try.
+# A large cloud can take minutes on a small CPU.
 TIMEOUT_S = 600
 
 
@@ -35,7 +35,7 @@ def main(path: Path | None, stay: bool) -> None:
     OUTPUT.mkdir(exist_ok=True)
     print("Starting farpoint-server …")
     with ThreadPoolExecutor(1) as meanwhile:
-        cloud = meanwhile.submit(lambda: read_cloud(path or _cast_scan()))
+        cloud = meanwhile.submit(lambda: read_cloud(path) if path else _cast_scan())
         with serve("--http-listen=127.0.0.1:0") as server:
             _sample(server, cloud.result(), stay)
 
@@ -51,21 +51,19 @@ def _sample(server: LocalServer, cloud: Cloud, stay: bool) -> None:
     _report(cloud, finite, sample, info)
     print(*_write(cloud, finite, sample), sep="\n")
     if stay and server.page is not None:
-        print(f"Look at {server.page}; Ctrl-C ends it.", flush=True)
+        print(f"Open {server.page}; Ctrl-C stops the server.", flush=True)
         signal.pause()
     else:
-        print("make demo STAY=1 keeps the server, with a page for clouds of your own.")
+        print("make demo STAY=1 keeps the server running, with a page for your own clouds.")
 
 
-def _cast_scan() -> Path:
-    from farpoint_training.scenes import (
-        lidar_scan,
-    )  # of a checkout; a cloud of one's own needs none
+def _cast_scan() -> Cloud:
+    from farpoint_training.scenes import lidar_scan  # only in a checkout
 
     print("Ray-casting a LiDAR scan of a street …")
     path = OUTPUT / "scan.bin"
     lidar_scan().tofile(path)
-    return path
+    return replace(read_cloud(path), unit="metre")
 
 
 def _report(
@@ -73,11 +71,10 @@ def _report(
 ) -> None:
     took = sample.timings
     skipped = len(cloud) - int(finite.sum())
-    unit = cloud.unit or "in the unit of the file, which names none"
     rows = {
         "points in": f"{len(cloud):,}" + f" ({skipped:,} not finite)" * bool(skipped),
         "points out": f"{len(sample):,}",
-        "covering radius": f"{sample.covering_radius:.4g}, {unit}",
+        "covering radius": f"{sample.covering_radius:.4g} {cloud.unit or ''}",
         "time in queue": f"{took.queue_ms:.2f} ms",
         "time in compute": f"{took.compute_ms:.2f} ms",
         "time on the wire": f"{took.wire_ms:.2f} ms",
@@ -103,13 +100,15 @@ def _write(cloud: Cloud, finite: np.ndarray, sample: farpoint.Sample) -> list[st
         unit=cloud.unit,
     )
     names = ", ".join(numeric) or "no attributes"
-    return [f"{ply}: the samples, with {names}", f"{png}: before and after"]
+    return [f"{ply}: the samples, with {names}", f"{png}: the cloud next to its sample"]
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("cloud", nargs="?", type=Path)
-    parser.add_argument("--stay", action="store_true", help="until Ctrl-C, with the page")
+    parser.add_argument(
+        "--stay", action="store_true", help="keep the server and its page until Ctrl-C"
+    )
     # As an exception, so that the server is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:

@@ -28,9 +28,9 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-# Milliseconds after which a refused caller may try again, by what it waits for. That of a full
-# server is the setting `overload_retry_ms`.
-RETRY_MS = {"memory": 1000, "trim": 1000, "processes": 1000}
+# Milliseconds after which a refused caller may try again. That of a full server is the setting
+# `overload_retry_ms`.
+RETRY_MS = 1000
 QUOTED_CHARACTERS = 64
 TEXT_CHARACTERS = 512
 

@@ -60,8 +60,10 @@ def before_after(
 def _caption(points: int, samples: int, radius: float | None, unit: str | None) -> str:
     if radius is None:
         return f"{samples:,} of {points:,} points"
-    distance = f"{radius:.3g}" if unit is None else f"{radius:.3g} ({unit})"
-    return f"Every one of the {points:,} points lies within {distance} of one of the samples"
+    unit = "unit" if unit is None else unit
+    units = unit.replace("foot", "feet") if "foot" in unit else f"{unit}s"
+    start = f"Every one of the {points:,} points lies within {radius:.3g} {units}"
+    return f"{start} of one of the {samples:,} samples"
 
 
 def _panel(figure: Any, place: int, title: str, frame: Array) -> Any:

@@ -19,9 +19,8 @@ from farpoint_server.memory.gate import Gate
 from farpoint_server.memory.manager import manager_of
 from farpoint_server.models.registry import Registry
 from farpoint_server.processes.slot import ProcessSlot
-from farpoint_server.scheduling.batcher import Batcher, first_done
+from farpoint_server.scheduling.batcher import Batcher, Placement, Scheduler, first_done
 from farpoint_server.scheduling.lane import BatchMetrics, CostModel, Watchdog
-from farpoint_server.scheduling.placement import Placement, Scheduler
 from farpoint_server.transport.health import Health
 
 Metrics: TypeAlias = Callable[[str], BatchMetrics]

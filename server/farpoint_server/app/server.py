@@ -45,7 +45,7 @@ class App:
         instruments = Instruments(registry)
         self._compute = compute = Compute(settings, health, instruments.batches_of, slot)
         metrics = CallMetrics(instruments)
-        self._transport = transport = Transport(settings, slot, metrics, compute.busy_s)
+        self._transport = transport = Transport(settings, slot, metrics, compute)
         services = make_services(settings, compute, transport, health)
         admin_over_http = settings.admin_over_http
         services.add_to(transport.servers, self.calls, admin_over_http, self._others.wrap)

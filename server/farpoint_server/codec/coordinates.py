@@ -40,7 +40,9 @@ class DecodedSampleRequest(NamedTuple):
 def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
     """Work for the engine; the coordinates are validated here."""
     if request.shared_bytes or not request.points.is_aligned:
-        request = request.owned()
+        attributes = tuple((name, values.owned()) for name, values in request.attributes)
+        sent = request.points.owned()
+        request = request._replace(points=sent, attributes=attributes, shared_bytes=0)
     if request.method is not None:
         return DecodedSampleRequest(request, MethodWork(_for_method(request, request.method)), None)
     lengths, counts = request.lengths, request.sample_counts

@@ -14,7 +14,7 @@ from farpoint_server.codec.tensors import (
     RequestLimits,
     TensorView,
     check_points,
-    enum_name,
+    check_type,
     parse_tensor,
     read_lengths,
 )
@@ -74,10 +74,7 @@ def _parse_attributes(
     if shape != (points, channels):
         expected = f"{(points, channels)}, since the model takes {channels} with each point"
         raise InvalidRequestError("attributes.shape", expected, shape)
-    if tensor.data_type not in ATTRIBUTE_TYPES:
-        names = ", ".join(enum_name(tensor_pb2.DataType, t) for t in ATTRIBUTE_TYPES)
-        got = enum_name(tensor_pb2.DataType, tensor.data_type)
-        raise InvalidRequestError("attributes.data_type", f"one of {names}", got)
+    check_type(tensor, ATTRIBUTE_TYPES, "attributes")
     return parse_tensor(tensor, "attributes")
 
 

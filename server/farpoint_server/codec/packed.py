@@ -9,7 +9,7 @@ import numpy.typing as npt
 from farpoint.v1 import packed_cloud_pb2, tensor_pb2
 from farpoint_server.codec.dtypes import ELEMENT_TYPES, POINT_TYPES, DataType, widened
 from farpoint_server.codec.shared_memory import Regions
-from farpoint_server.codec.tensors import MAX_NAME, MAX_PACKED_FIELDS, RequestLimits, enum_name
+from farpoint_server.codec.tensors import MAX_NAME, MAX_PACKED_FIELDS, RequestLimits, type_name
 from farpoint_server.codec.wire import Buffer, tensor_chunks
 from farpoint_server.engine.types import Int32s
 from farpoint_server.errors import InvalidRequestError, quoted
@@ -104,8 +104,8 @@ def _span(field: packed_cloud_pb2.PackedField, i: int, step: int) -> tuple[int, 
         raise InvalidRequestError(f"{path}.name", expected, len(field.name))
     element = ELEMENT_TYPES.get(field.data_type)
     if element is None:
-        name = enum_name(tensor_pb2.DataType, field.data_type)
-        raise InvalidRequestError(f"{path}.data_type", "a DataType of the contract", name)
+        expected = "a DataType of the contract"
+        raise InvalidRequestError(f"{path}.data_type", expected, type_name(field.data_type))
     most = step // element.itemsize
     if field.count > most:
         expected = f"at most {most}, which fill the point_step of {step} bytes"

@@ -1,9 +1,9 @@
 """farpoint.v1.Tensor messages as numpy arrays: data type, shape and data are validated."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ MAX_PACKED_FIELDS = 256
 MAX_NAME = 256
 # The row that is chosen first, where a request does not say.
 _FIRST_ROW = np.zeros(1, np.int64)
+_TYPE_NAMES: dict[int, str] = {number: name for name, number in tensor_pb2.DataType.items()}
 
 
 @dataclass(frozen=True)
@@ -33,15 +34,16 @@ class RequestLimits:
     clouds: int
 
 
-class Enum(Protocol):
-    """A generated enum class."""
+def type_name(number: int) -> str:
+    """Name of a DataType for a message; its number if the contract has no such."""
+    return _TYPE_NAMES.get(number, str(number))
 
-    def items(self) -> Iterable[tuple[str, Any]]: ...
 
-
-def enum_name(enum: Enum, value: int) -> str:
-    """Name of an enum's value for a message; its number if the contract has no such value."""
-    return next((name for name, number in enum.items() if number == value), str(value))
+def check_type(tensor: tensor_pb2.Tensor, types: Sequence[int], field: str) -> None:
+    """Raises InvalidRequestError for a tensor of another type than these."""
+    if tensor.data_type not in types:
+        expected = f"one of {', '.join(map(type_name, types))}"
+        raise InvalidRequestError(f"{field}.data_type", expected, type_name(tensor.data_type))
 
 
 class TensorView(NamedTuple):
@@ -94,7 +96,7 @@ def parse_tensor(
         regions: Where it may refer to instead of having data; None where it may not.
     """
     data = tensor.data if data is None else data
-    data_type, shape, size = _head(tensor, field)
+    data_type, shape, size = parse_head(tensor, field)
     arrived = len(data)
     if tensor.HasField("shared_memory"):
         if regions is None or arrived:
@@ -103,7 +105,7 @@ def parse_tensor(
         found = regions.find(tensor.shared_memory, size, field)
         return TensorView(data_type, shape, found, is_shared=True)
     if arrived != size:
-        expected = f"{size} bytes for {shape} of {enum_name(tensor_pb2.DataType, data_type)}"
+        expected = f"{size} bytes for {shape} of {type_name(data_type)}"
         raise InvalidRequestError(f"{field}.data", expected, f"{arrived} bytes")
     # An object's own bytes begin at a boundary of every type.
     is_aligned = (
@@ -128,10 +130,7 @@ def check_shape(sizes: Sequence[int], field: str) -> tuple[int, ...]:
 
 def check_points(points: tensor_pb2.Tensor, limits: RequestLimits) -> None:
     """Checks the type and the shape of the points; raises InvalidRequestError."""
-    if points.data_type not in POINT_TYPES:
-        names = ", ".join(enum_name(tensor_pb2.DataType, t) for t in POINT_TYPES)
-        got = enum_name(tensor_pb2.DataType, points.data_type)
-        raise InvalidRequestError("points.data_type", f"one of {names}", got)
+    check_type(points, POINT_TYPES, "points")
     shape = points.shape
     if len(shape) != 2 or shape[1] != 3:
         raise InvalidRequestError("points.shape", "(P, 3)", tuple(shape[:MAX_DIMENSIONS]))
@@ -139,18 +138,13 @@ def check_points(points: tensor_pb2.Tensor, limits: RequestLimits) -> None:
         raise InvalidRequestError("points.shape", f"1 to {limits.points} points", tuple(shape))
 
 
-def data_bytes(tensor: tensor_pb2.Tensor, field: str) -> int:
-    """Bytes of the elements of a tensor; raises InvalidRequestError if its head is wrong."""
-    return _head(tensor, field)[2]
-
-
-def _head(tensor: tensor_pb2.Tensor, field: str) -> tuple[DataType, tuple[int, ...], int]:
-    """Type and shape of a tensor, and the bytes of its elements."""
+def parse_head(tensor: tensor_pb2.Tensor, field: str) -> tuple[DataType, tuple[int, ...], int]:
+    """Type and shape of a tensor, and the bytes of its elements; raises InvalidRequestError."""
     data_type = tensor.data_type
     element = ELEMENT_TYPES.get(data_type)
     if element is None:
-        name = enum_name(tensor_pb2.DataType, data_type)
-        raise InvalidRequestError(f"{field}.data_type", "a DataType of the contract", name)
+        expected = "a DataType of the contract"
+        raise InvalidRequestError(f"{field}.data_type", expected, type_name(data_type))
     shape = check_shape(tensor.shape, field)
     # Python integers: a product that overflows 64 bits must not look small.
     return data_type, shape, math.prod(shape) * element.itemsize

@@ -109,27 +109,23 @@ def _split_text(value: Any) -> Any:
     return tuple(item.strip() for item in value.split(",")) if isinstance(value, str) else value
 
 
-def _check_model(model: str) -> str:
-    name, _, path = model.partition("=")
-    if not (name and path):
-        raise ValueError(f"expected NAME=PATH, got {model!r}")
-    return model
+def _check_models(models: tuple[str, ...], expected: str = "NAME=PATH") -> tuple[str, ...]:
+    for model in models:
+        name, _, path = model.partition("=")
+        if not (name and path):
+            raise ValueError(f"expected {expected}, got {model!r}")
+    return models
 
 
 def _check_encoders(encoders: tuple[str, ...]) -> tuple[str, ...]:
-    for encoder in encoders:
-        name, _, path = encoder.partition("=")
-        if encoder not in (DEFAULT, NONE) and not (name and path):
-            raise ValueError(f"expected NAME=PATH, default or none, got {encoder!r}")
+    given = tuple(encoder for encoder in encoders if encoder not in (DEFAULT, NONE))
+    _check_models(given, "NAME=PATH, default or none")
     return tuple(encoder for encoder in encoders if encoder != NONE)
 
 
-Models: TypeAlias = Annotated[
-    tuple[Annotated[str, AfterValidator(_check_model)], ...], NoDecode, BeforeValidator(_split_text)
-]
-Encoders: TypeAlias = Annotated[
-    tuple[str, ...], NoDecode, BeforeValidator(_split_text), AfterValidator(_check_encoders)
-]
+_Items: TypeAlias = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_text)]
+Models: TypeAlias = Annotated[_Items, AfterValidator(lambda models: _check_models(models))]
+Encoders: TypeAlias = Annotated[_Items, AfterValidator(_check_encoders)]
 
 
 class ModelSettings(BaseSettings):

@@ -19,9 +19,16 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from farpoint_server.config.addresses import Addresses, is_local, is_unix, split_commas
 from farpoint_server.config.limits import MemorySettings, ModelSettings, RequestSettings
-from farpoint_server.config.network import AccessSettings, ConnectionSettings, HttpSettings
+from farpoint_server.config.network import (
+    AccessSettings,
+    Addresses,
+    ConnectionSettings,
+    HttpSettings,
+    is_local,
+    is_unix,
+    split_commas,
+)
 
 # Of `--processes auto`. An event loop keeps one core busy, its kernels and decoding another; beyond
 # 16 the network or the device is the bound as a rule, and each process takes memory.

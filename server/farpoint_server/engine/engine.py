@@ -235,7 +235,7 @@ def _service_error(finding: OutOfMemory | DeviceLost) -> ServiceError:
         return DeviceFailedError("the device failed; the server restarts")
     if isinstance(finding, TooLarge):
         return TooLargeError(str(finding))
-    return OverloadedError(str(finding), RETRY_MS["memory"])
+    return OverloadedError(str(finding), RETRY_MS)
 
 
 def _pipeline_to(device: torch.device, memory: Manager, passes_others: bool) -> Pipeline | None:

@@ -102,7 +102,7 @@ class MemoryMonitor:
         return True
 
     async def _report_health(self) -> None:
-        # The work of one that is not goes to another (scheduling/placement.py).
+        # The work of one that is not goes to another (Placement).
         devices = any(engine.memory.snapshot.healthy for engine in self.engines)
         healthy = devices and not self._gave_up
         if healthy != self._healthy:

@@ -64,10 +64,6 @@ class SampleWork:
         longest = int(self.clouds.sample_counts.max())
         return GPU_LAUNCH_NS + GPU_POINT_NS * self.point_count + GPU_SAMPLE_NS * longest
 
-    def retry_copy(self) -> "SampleWork":
-        """Itself: a batch has the flags of cancelled requests."""
-        return self
-
     @staticmethod
     def batch(requests: "Sequence[SampleWork]") -> "SampleBatch":
         return SampleBatch([request.clouds for request in requests])

@@ -196,9 +196,6 @@ class Work(Protocol[Answer]):
     def gpu_cost_ns(self) -> int:
         """The same on a GPU that has nothing else to do, with the copies there and back."""
 
-    def retry_copy(self) -> "Work[Answer]":
-        """The same request for another engine, not cancelled."""
-
     @staticmethod
     def batch(requests: Sequence[Any]) -> Batch[Answer]:
         """A batch of requests with the same key, or of the only one."""
@@ -212,15 +209,11 @@ class SoloWork(Generic[Answer]):
     """Shared with its halves."""
     batch_key: ClassVar[None] = None
 
-    def retry_copy(self: Solo) -> Solo:
-        """The same request, not cancelled."""
-        return replace(self, cancelled=[False])
-
     @staticmethod
     def batch(requests: Sequence[Solo]) -> Solo:
-        """The only request."""
+        """The only request, with a flag of its own: what was cancelled may run elsewhere."""
         (request,) = requests
-        return request
+        return replace(request, cancelled=[False])
 
     def __len__(self) -> int:
         return 1

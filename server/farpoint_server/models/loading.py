@@ -15,8 +15,9 @@ from farpoint_models.programs import ProgramError, load_program
 from farpoint_models.programs.program import Flat, Program
 from farpoint_server.engine.engine import Engine
 from farpoint_server.engine.transfer.pipeline import Pipeline
-from farpoint_server.engine.types import SoloWork
+from farpoint_server.engine.types import ModelInput, SoloWork
 from farpoint_server.errors import InvalidRequestError, ServiceError, shortened
+from farpoint_server.models.forward import EncodeWork
 from farpoint_server.models.program import ROW_BYTES, LoadedProgram, ProgramBatch
 from farpoint_server.models.trial import sample_request, try_program
 
@@ -38,6 +39,10 @@ class LoadedEncoder:
     def parameters(self) -> int:
         """Trained numbers."""
         return sum(p.numel() for p in next(iter(self.encoders.values())).parameters())
+
+    def work(self, clouds: ModelInput) -> EncodeWork:
+        """A request."""
+        return EncodeWork(self.encoders, clouds, cost_key=f"encode {self.name}")
 
 
 LoadedModel: TypeAlias = LoadedEncoder | LoadedProgram

@@ -82,10 +82,6 @@ class ProgramWork:
         """The same on a GPU: the first call on the server's device has set the time of a row."""
         return self.cost_ns
 
-    def retry_copy(self) -> "ProgramWork":
-        """Itself: a batch has the flags of cancelled requests."""
-        return self
-
     @property
     def least_bytes(self) -> int:
         """Bytes of what a request is cut to where memory is short."""

@@ -140,10 +140,10 @@ class _Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            fields: EventDict = {"event": record.getMessage()}
+            event = record.getMessage()
         except Exception:  # of arguments that do not fit the message
-            self.handleError(record)
-            return
+            event = str(record.msg)
+        fields: EventDict = {"event": event}
         if record.exc_info:
             fields["exc_info"] = record.exc_info
         self.write(_fields_of(record.levelname.lower(), fields))

@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from farpoint_server.config.addresses import is_unix, split_host_port
+from farpoint_server.config.network import is_unix, split_host_port
 from farpoint_server.config.settings import Settings
 from farpoint_server.errors import StartError
 from farpoint_server.transport.sockets import reason_of

@@ -167,7 +167,7 @@ def private_folder() -> Iterator[Path]:
     """A folder that is locked while it is used; those that killed supervisors left are removed."""
     for left in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
         with contextlib.suppress(OSError), locked(left, fcntl.LOCK_NB):
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(left)
     while True:
         folder = Path(tempfile.mkdtemp(prefix=FOLDER))
         with locked(folder):

@@ -65,6 +65,16 @@ LIES = {
         [(107, "<I", 4_000_000_000)],
         "announced in . chunks",
     ),
+    "position of chunks": (
+        "plane_state_plane_feet.laz",
+        [(878, "<q", 59_337)],
+        "chunks is announced at 59337, the file has 59344",
+    ),
+    "chunks": (
+        "plane_state_plane_feet.laz",
+        [(59_334, "<I", 1 << 31)],
+        "2147483648 chunks announced",
+    ),
     "extended": (
         "image_lattice_part.las",
         [(243, "<I", 1 << 30), (235, "<Q", 99)],
