@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from farpoint._connection.targets import DEFAULT_TIMEOUT_S
 from farpoint._default import Connection
 from farpoint.cli import arguments, failures
 from farpoint.cli.connection import Options, Parser, split_connection
@@ -31,23 +30,6 @@ def sample(connection: Connection, **values: Any) -> int:
     from farpoint.cli.sample.run import run
 
     return int(run(connection, arguments.SampleArguments(**values)) > 0)
-
-
-def encode(
-    connection: Connection,
-    source: Path,
-    output: Path,
-    model: str = "",
-    attribute: list[str] | None = None,
-    timeout: float = DEFAULT_TIMEOUT_S,
-    as_json: bool = False,
-) -> None:
-    """Run an encoder on a cloud file and write the points and features of each of its stages."""
-    from farpoint.cli import server
-
-    server.check_output(output)
-    with connection.connect(timeout) as client:
-        server.encode(client, source, output, model, attribute or [], as_json=as_json)
 
 
 def models(connection: Connection, timeout: float = 10.0, as_json: bool = False) -> None:
@@ -108,7 +90,6 @@ def health(
 
 def memory(
     connection: Connection,
-    watch: bool = False,
     trim: bool = False,
     snapshot: Path | None = None,
     timeout: float = 10.0,
@@ -122,8 +103,6 @@ def memory(
             view.trim(client)
         if snapshot is not None:
             view.save_snapshot(client, snapshot)
-        elif watch:
-            view.watch(client, as_json=as_json)
         else:
             view.show(client.memory(), as_json=as_json)
 
@@ -153,16 +132,6 @@ def export(words: list[str]) -> int:
 
 _COMMON: Options = {"timeout": _TIMEOUT, "as_json": _JSON}
 _OPTIONS: dict[Command, Options] = {
-    encode: {
-        "source": ("IN", "Cloud file."),
-        "output": ("-o --output OUT", "Output file of arrays: OUT.npz."),
-        "model": ("--model NAME", "Encoder to run (the first)."),
-        "attribute": (
-            "--attribute NAME",
-            "Attribute of the file to pass to the encoder; repeat it for several.",
-        ),
-        **_COMMON,
-    },
     models: _COMMON,
     load: {
         "name": ("NAME", "Name of the model in later calls."),
@@ -173,7 +142,6 @@ _OPTIONS: dict[Command, Options] = {
     info: {"file": ("FILE", "Cloud file; without one, the server."), **_COMMON},
     health: {"service": ("--service NAME", "Full name of a service (all)."), **_COMMON},
     memory: {
-        "watch": ("--watch", "Show it repeatedly until Ctrl-C."),
         "trim": ("--trim", "First make the server return cached memory."),
         "snapshot": (
             "--snapshot FILE",
@@ -184,7 +152,7 @@ _OPTIONS: dict[Command, Options] = {
 }
 _COMMANDS: dict[str, Callable[..., Any]] = {
     command.__name__: command
-    for command in (sample, info, health, models, encode, load, unload, memory, bench, export)
+    for command in (sample, info, health, models, load, unload, memory, bench, export)
 }
 
 
