@@ -18,7 +18,7 @@ DESCRIPTOR = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 
 @dataclass(frozen=True)
 class AdminServicer:
-    """Answers from the snapshots of the memory managers, has them trim, and has models loaded."""
+    """Serves memory snapshots, trims, and loading of models."""
 
     monitor: MemoryMonitor
     models: Registry

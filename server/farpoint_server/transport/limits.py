@@ -34,7 +34,7 @@ log = structlog.get_logger("farpoint.rpc")
 
 
 def close_connection(peer: str) -> bool:
-    """Shuts the connection of `context.peer()` down; whether it was found.
+    """Shuts down the connection of `context.peer()`; whether it was found.
 
     Connections of unix sockets have no names, and only Linux lists descriptors: there it is False.
     """
@@ -44,7 +44,7 @@ def close_connection(peer: str) -> bool:
 
 
 def _close_if(descriptor: int, peer: str) -> bool:
-    """Shuts a descriptor down if it is a connection to the peer.
+    """Shuts down a descriptor if it is a connection to the peer.
 
     It is duplicated first: a number that is closed meanwhile may be another file's a moment later.
     """
@@ -66,7 +66,7 @@ def _close_if(descriptor: int, peer: str) -> bool:
 
 
 def peer_name(host: str, port: int) -> str:
-    """A peer as gRPC names it, so that a caller is the same one on every port."""
+    """A peer in gRPC's form, so that a caller is the same on every port."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
@@ -108,14 +108,14 @@ class CallLimits:
 
 
 class RefusalLog:
-    """Logs refused calls: a line a second at most, with their number since the line before."""
+    """Logs refused calls: at most one line a second, with their number since the last line."""
 
     def __init__(self) -> None:
         self._count = 0
         self._logged = -LOG_INTERVAL_S
 
     def add(self, error: TooManyCallsError) -> None:
-        """Counts a refused call, and logs it if none was logged in this second."""
+        """Counts a refused call and logs it unless one was logged in this second."""
         self._count += 1
         now = time.monotonic()
         if now - self._logged >= LOG_INTERVAL_S:
@@ -124,7 +124,7 @@ class RefusalLog:
 
 
 class InFlight:
-    """Counts calls, so that a draining server knows when the last one is answered."""
+    """Counts calls, so that a drain knows when the last one is answered."""
 
     def __init__(self) -> None:
         self._calls = 0
@@ -135,7 +135,7 @@ class InFlight:
 
     @property
     def calls(self) -> int:
-        """Calls that are accepted and not yet answered."""
+        """Accepted and unanswered calls."""
         return self._calls
 
     def enter(self) -> None:
@@ -146,19 +146,19 @@ class InFlight:
         self._idle.clear()
 
     def leave(self) -> None:
-        """Ends a call that was accepted."""
+        """Ends an accepted call."""
         self._calls -= 1
         if self._calls == 0:
             self._idle.set()
 
     async def drain(self) -> None:
-        """Accepts nothing more, and returns when the last call is answered."""
+        """Accepts no more calls and waits until the last one is answered."""
         self.draining.set()
         await self._idle.wait()
 
 
 class Response:
-    """A response that has to be read by `due`, in seconds of time.monotonic."""
+    """A response that must be read by `due`, in seconds of time.monotonic."""
 
     __slots__ = ("caller", "context", "due", "is_cut", "size")
 
@@ -169,7 +169,7 @@ class Response:
 
 
 class Outgoing:
-    """Responses that are made and not yet sent.
+    """Responses that are not yet sent.
 
     A peer has `timeout_s` and the time of the size at `bytes_per_s`; then its connection is closed,
     with all of its calls. gRPC has sent a response once HTTP/2's flow control has let all of it
@@ -201,7 +201,7 @@ class Outgoing:
         return Response(context, caller, size)
 
     def begin(self, response: Response) -> None:
-        """gRPC is given the response; from now on the peer has to read."""
+        """Starts the time in which the peer must read: gRPC has the response."""
         response.due = time.monotonic() + self._timeout_s + response.size / self._bytes_per_s
         self._responses.add(response)
         # One timer for all; one for each would cost more than all else here.
@@ -209,7 +209,7 @@ class Outgoing:
             self._set_timer()
 
     def end(self, response: Response) -> None:
-        """A response is sent, or given up."""
+        """Ends a response that is sent or dropped."""
         self._responses.discard(response)
         self._admission.remove(response.caller, 0, response.size)
 
@@ -217,7 +217,7 @@ class Outgoing:
         self._timer = asyncio.get_running_loop().call_later(self._timeout_s / 4, self.look)
 
     def look(self) -> None:
-        """Called by the timer: cuts peers off whose time is over."""
+        """Called by the timer: disconnects peers whose time is over."""
         now = time.monotonic()
         for response in self._responses:
             if now >= response.due and not response.is_cut:
@@ -235,7 +235,7 @@ class Outgoing:
 
 
 class OpenCall:
-    """A call that counts until gRPC has sent its answer, which a drain has to wait for.
+    """Counts a call until gRPC has sent its answer, for which a drain waits.
 
     Raises:
         DrainingError: the server is shutting down.

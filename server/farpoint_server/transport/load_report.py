@@ -1,4 +1,4 @@
-"""Report of the server's load in each answer, by which clients choose among servers (ORCA).
+"""Reports of the server's load in each answer, for clients that balance over servers (ORCA).
 
 An OrcaLoadReport (xds.data.orca.v3) in the trailer `endpoint-load-metrics-bin`, as gRFC A51 has it;
 grpcio offers nothing to make one. gRPC's policy `weighted_round_robin` gives a server calls in
@@ -19,7 +19,7 @@ Trailers = tuple[tuple[str, str | bytes], ...]
 
 
 class LoadReport:
-    """Calls, failures and use of one process over the last half second.
+    """Calls, failures and utilization of one process over the last half second.
 
     Its utilization is the share of its `cores` that it uses, or of the time that its engines are at
     a batch if that is more, as on a GPU.
@@ -43,14 +43,14 @@ class LoadReport:
         self._trailers: Trailers = ()
 
     def count(self) -> Trailers:
-        """Counts a call that arrived; the report of the last period, nothing in the first."""
+        """Counts an arrived call and returns the report of the last period, if any."""
         self._calls += 1
         if (now := self._clock()) >= self._began + PERIOD_S:
             self._measure(now)
         return self._trailers
 
     def count_error(self) -> Trailers:
-        """Counts a call as failed here, where another server might serve it."""
+        """Counts a call that failed here and might succeed on another server."""
         self._errors += 1
         return self._trailers
 

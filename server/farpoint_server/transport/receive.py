@@ -1,4 +1,4 @@
-"""Receives the one message of a unary call: a few at a time, each within a time limit."""
+"""Receives the message of unary calls: a few at a time, each within a time limit."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ TIMEOUT_S = 120.0
 
 
 class FairSemaphore:
-    """A semaphore that callers take in turn: one with many waiters holds up no other."""
+    """A semaphore that is fair between callers."""
 
     def __init__(self, count: int) -> None:
         self._free = count
@@ -26,7 +26,7 @@ class FairSemaphore:
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     async def acquire(self, caller: str) -> None:
-        """Takes a turn, which is waited for if none is free."""
+        """Waits for a turn."""
         if self._free:
             self._free -= 1
             return
@@ -40,7 +40,7 @@ class FairSemaphore:
             raise
 
     def release(self) -> None:
-        """Gives a turn back, or on to the next caller."""
+        """Releases a turn, or passes it to the next caller."""
         while self._waiting:
             caller, turns = next(iter(self._waiting.items()))
             turn = turns.popleft()
@@ -55,7 +55,7 @@ class FairSemaphore:
 
 
 class Receiver:
-    """Lets a few messages come in at a time; flow control holds the others back at their senders.
+    """Receives a few messages at a time; flow control delays the others.
 
     While a message is received it lies in memory twice, in gRPC and in Python, and its size is
     unknown. A slow one gives its turn to others after `turn_s` (up to twice as long), so that slow
@@ -71,7 +71,7 @@ class Receiver:
         self._timer: asyncio.TimerHandle | None = None
 
     async def receive(self, context: Context) -> bytes:
-        """The bytes of the first message of a call, in a turn that is waited for.
+        """Waits for a turn and returns the bytes of the first message of a call.
 
         Raises:
             DeadlinePassedError: it did not arrive in time.

@@ -1,4 +1,4 @@
-"""Unix socket paths that other servers may listen on, and why an address cannot be bound."""
+"""Unix socket paths, which other servers may use, and reasons why an address cannot be bound."""
 
 import errno
 import fcntl
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @contextmanager
 def claim_unix(path: str) -> Iterator[None]:
-    """Within it the path can be bound: what a killed server left behind is removed.
+    """A block in which the path can be bound; removes what a killed server left behind.
 
     A lock on the folder lets servers that start together bind one after the other: a socket that is
     bound and not yet listening looks like such a leftover.
@@ -31,14 +31,14 @@ def claim_unix(path: str) -> Iterator[None]:
 
 
 def reason_of(error: Exception) -> str:
-    """Why an address cannot be bound, in the system's words, without Python's additions."""
+    """Why an address cannot be bound, in the words of the system."""
     text = getattr(error, "strerror", None) or str(error)
     return text.partition(" (while attempting")[0]
 
 
 @contextmanager
 def locked(folder: Path, flags: int = 0) -> Iterator[None]:
-    """Holds the lock of a folder, which the kernel ends with the process.
+    """Holds the lock of a folder, which the kernel releases with the process.
 
     Args:
         folder: It must not be a link.
