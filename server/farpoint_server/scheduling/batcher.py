@@ -246,7 +246,7 @@ class Placement:
                 if isinstance(error, DeviceFailedError):
                     self._failed.add(at)
                 if left:
-                    log.warning("work moves to another device", device=at, error=str(error))
+                    log.warning("work moved to another device", device=at, error=str(error))
         raise min(refusals, key=_rank, default=DeviceFailedError("no device is left"))
 
 

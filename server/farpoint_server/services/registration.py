@@ -23,7 +23,7 @@ PUBLIC = (sampling.DESCRIPTOR, open_inference.DESCRIPTOR)
 ADMIN = (admin.DESCRIPTOR,)
 SERVICES = (*PUBLIC, *ADMIN, HEALTH)
 """Methods that can be called over HTTP, where registered."""
-ADMIN_ALONE = " is answered at the addresses of --admin-listen alone"
+ADMIN_ALONE = " is served only at the addresses of --admin-listen"
 Wrap: TypeAlias = Callable[[str, Handler], Handler]
 """Given the path of a method and its handler: what is registered instead."""
 

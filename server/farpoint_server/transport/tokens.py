@@ -81,7 +81,7 @@ def parse_tokens(text: str) -> Sequence[Token]:
         if not words or words[0].startswith("#"):
             continue
         if len(words) != 3 or words[0] in tokens:
-            raise ValueError(f"line {number}: expected NAME SCOPES TOKEN with a name of its own")
+            raise ValueError(f"line {number}: expected NAME SCOPES TOKEN with a unique name")
         scopes = frozenset(words[1].split(","))
         if not scopes <= SCOPES:
             raise ValueError(f"line {number}: expected scopes of {', '.join(sorted(SCOPES))}")

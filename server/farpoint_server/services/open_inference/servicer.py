@@ -42,7 +42,7 @@ UNSUPPORTED = {
     "TraceSetting": "traces are set up by --otlp-endpoint when the server starts",
     "LogSettings": "the log is set up by --log-level and --log-format when the server starts",
     **{
-        f"{kind}SharedMemory{method}": "tensors come in the message; this server maps no memory"
+        f"{kind}SharedMemory{method}": "send tensors in the message: only farpoint.v1 shares memory"
         for kind in ("System", "Cuda")
         for method in ("Status", "Register", "Unregister")
     },
