@@ -198,7 +198,7 @@ def test_what_is_not_there_says_so(stock):
         (stock.get_log_settings, "LogSettings"),
         (lambda: stock.update_log_settings({"log_verbose_level": 1}), "LogSettings"),
         (lambda: stock.register_cuda_shared_memory("x", b"aGFuZGxl", 0, 8), "CudaShared"),
-        (stock.unregister_cuda_shared_memory, "CudaSharedMemoryUnregister: tensors come"),
+        (stock.unregister_cuda_shared_memory, "CudaSharedMemoryUnregister: send tensors"),
         (lambda: stock.register_system_shared_memory("x", "/x", 8), "SystemSharedMemoryRegister"),
         (stock.get_system_shared_memory_status, "SystemSharedMemoryStatus"),
         (stock.unregister_system_shared_memory, "SystemSharedMemoryUnregister"),
