@@ -57,30 +57,28 @@ def bind(**fields: Any) -> None:
     current().fields.update(fields)
 
 
-def begin(on_end: OnEnd, **fields: Any) -> RequestContext:
-    """Begins the request of an RPC, with the fields that its interceptors have bound already."""
+def begin(on_end: OnEnd, peer: str, **fields: Any) -> None:
+    """Begins the request of an RPC, with the fields that its interceptors have bound already.
+
+    Its caller has the name of its token, or else of its address.
+
+    Args:
+        on_end: Of the request.
+        peer: As gRPC names it; see `address_of`.
+        fields: More of them.
+    """
     known = variable.get()
     if known is not None:
         fields = known.fields | fields
-    request = RequestContext(fields, on_end)
-    variable.set(request)
-    return request
+    token = fields.get("caller")
+    caller.set(address_of(peer) if token is None else f"{TOKEN_PREFIX}{token}")
+    variable.set(RequestContext(fields, on_end))
 
 
 def fork(**fields: Any) -> None:
     """Begins a request within an RPC: from now on the current task has fields of its own."""
     request = current()
     variable.set(RequestContext(request.fields | fields, request.on_end))
-
-
-def identify(peer: str) -> None:
-    """Names the caller of the current request: by its token, or else by its address.
-
-    Args:
-        peer: As gRPC names it; see `address_of`.
-    """
-    token = current().fields.get("caller")
-    caller.set(address_of(peer) if token is None else f"{TOKEN_PREFIX}{token}")
 
 
 @lru_cache(4096)

@@ -182,8 +182,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         async def guarded(request: Any, context: Context) -> Any:
             arrived, code, request_id = time.monotonic(), "OK", _request_id.get()
             report = () if load is None else load.count()
-            request_context.begin(end_request, request_id=request_id, method=method)
-            request_context.identify(context.peer())
+            request_context.begin(end_request, context.peer(), request_id=request_id, method=method)
             context.set_trailing_metadata(((REQUEST_ID_KEY, request_id), *report))
             span = tracing and tracing.begin(rpc, context.invocation_metadata())
             try:
@@ -217,8 +216,8 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
 
         async def guarded(request: Any, context: Context) -> Any:
             request_id = _request_id.get()
-            request_context.begin(end_request, request_id=request_id)
-            caller = request_context.address_of(context.peer())
+            request_context.begin(end_request, context.peer(), request_id=request_id)
+            caller = request_context.caller.get()
             try:
                 if slots is not None:
                     slots.enter(caller)

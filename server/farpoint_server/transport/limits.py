@@ -273,12 +273,12 @@ class OpenCall:
 
     def _close(self, _: Context) -> None:
         self._in_flight.leave()
+        if self._slots is not None:
+            self._slots.leave(self._caller)
         # Dropped: its context's callbacks hold this object, a circle for the garbage collector.
         response, self._response = self._response, None
         if self._outgoing is not None and response is not None:
             self._outgoing.end(response)
-        if self._slots is not None:
-            self._slots.leave(self._caller)
 
 
 def _size(response: Any) -> int:
