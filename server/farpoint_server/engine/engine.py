@@ -1,4 +1,4 @@
-"""Engine of one device: threads that run batches and all else that touches the device."""
+"""Engine of one device: threads that run batches and everything else on the device."""
 
 import asyncio
 import os
@@ -52,7 +52,7 @@ MANY_CORES_NS = 250_000
 
 @dataclass(eq=False)
 class _Call:
-    """One function on its way there, and its result on the way back."""
+    """A function for the thread, and its result."""
 
     function: Callable[[], Any] | None
     answer: "asyncio.Future[Any]"
@@ -100,11 +100,11 @@ class EngineThread:
 
     @property
     def calls(self) -> int:
-        """Calls that have not ended; the number does not change until the event loop goes on."""
+        """Unfinished calls; constant until the event loop continues."""
         return self._unsettled
 
     def call(self, function: Callable[[], T]) -> "asyncio.Future[T]":
-        """The result of the function, which runs after those that were given before.
+        """Runs a function after those submitted earlier, and returns its result.
 
         If the future is cancelled before, the function does not run.
         """
@@ -114,7 +114,7 @@ class EngineThread:
         return answer
 
     def stop(self) -> None:
-        """Lets the thread end after what it was given."""
+        """Ends the thread after the submitted functions."""
         self._calls.put(None)
 
     def _run(self) -> None:
@@ -140,7 +140,7 @@ class EngineThread:
 
 @dataclass(frozen=True)
 class _Pending(Generic[Answer]):
-    """The answer to one request of a batch that is on its way to a GPU and back."""
+    """The answer to one request of a batch in flight on a GPU."""
 
     answers: "Future[list[Answer]]"
     place: int
@@ -192,7 +192,7 @@ class Engine:
         self._threads = [EngineThread(name, prepare) for _ in range(at_once)]
 
     async def start(self) -> None:
-        """Runs a first batch, so that the first request does not pay for what is made lazily.
+        """Runs a first batch, so that the first request does not wait for lazy initialization.
 
         Raises:
             StartError: the kernels hold no code for this GPU.
@@ -227,7 +227,7 @@ class Engine:
         return self._run_in_pipeline(batch, self.pipeline)
 
     def run_inline_if_idle(self, work: Work[Answer]) -> Answer | None:
-        """The answer to small work, at once and on the event loop; None if it has to wait.
+        """Runs small work at once on the event loop; None if it must wait.
 
         What fails here is left to `run`, which knows what the failure means.
         """
@@ -242,18 +242,18 @@ class Engine:
         return answers[0] if isinstance(answers, list) else None
 
     def check(self, predicted_bytes: int) -> None:
-        """Raises TooLargeError for work that this device can never do."""
+        """Raises TooLargeError for work that can never fit this device."""
         try:
             self.memory.check(predicted_bytes)
         except TooLarge as error:
             raise _service_error(error) from error
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Runs a function on a thread of the engine, after the batch that is on it."""
+        """Runs a function on a thread of the engine after its current batch."""
         return await self._threads[0].call(function)
 
     async def call_behind_long_work(self, function: Callable[[], T]) -> T:
-        """Runs a function once the long batch that runs now has ended, before the next one.
+        """Runs a function after the current long batch, before the next one.
 
         A trim that waits for all batches holds new ones back meanwhile. From here it waits for
         short ones alone.
@@ -274,7 +274,7 @@ class Engine:
         return await asyncio.shield(threads[0].call(alone))
 
     def stop(self) -> None:
-        """Lets the threads end after the batches that they are at."""
+        """Ends the threads after their current batches."""
         if self.background is not None:
             self.background.stop()
         for thread in self._threads:
@@ -292,7 +292,7 @@ class Engine:
             raise _service_error(error) from error
 
     def _begin(self, batch: Batch[Answer], pipeline: Pipeline) -> list[Any]:
-        """Overlaps the batch with the one before only where memory allows."""
+        """Overlaps the batch with the previous one only if memory allows."""
         fits = self.memory.has_headroom(batch.predicted_bytes)
         pipeline.wait(DEPTH - 1 if fits else 0)
         return self.memory.run(batch, partial(self._forward, batch), _service_error)
@@ -322,7 +322,7 @@ class Engine:
 
 
 def check_any(engines: Sequence[Engine], predicted_bytes: int) -> None:
-    """Raises TooLargeError for work that none of the engines can ever do."""
+    """Raises TooLargeError for work that can never fit any engine."""
     for engine in engines[:-1]:
         with suppress(TooLargeError):
             engine.check(predicted_bytes)
@@ -349,7 +349,7 @@ def _pipeline_to(device: torch.device, memory: Manager, passes_others: bool) -> 
 
 
 def _accept_read_only_arrays() -> None:
-    """Has torch give its one warning about arrays that it must not write; the kernels only read.
+    """Consumes torch's single warning about read-only arrays; the kernels only read.
 
     A message's bytes are read-only, and torch warns of such memory once in a process.
     """
@@ -364,12 +364,12 @@ def inline_limit_ns(cores: int) -> int:
 
 
 def can_lower_priority() -> bool:
-    """Whether a single thread can be given a lower priority: niceness is per thread on Linux."""
+    """Whether one thread can get a lower priority: niceness is per thread on Linux."""
     return sys.platform == "linux"
 
 
 def lower_priority() -> None:
-    """Has the calling thread, and those that it starts from now on, run behind others."""
+    """Lowers the priority of the calling thread and of threads that it starts."""
     if can_lower_priority():
         thread = threading.get_native_id()
         niceness = os.getpriority(os.PRIO_PROCESS, thread)
@@ -385,7 +385,7 @@ def prepare_thread(cpu_threads: int, is_background: bool) -> None:
 
 
 class SharedCores:
-    """The cores of batches that run at a time: a batch alone has all, and others with it a part.
+    """The cores of concurrent batches: a single batch has all of them, several share them.
 
     Most models gain little from a second thread, so several batches are worth more than one.
     """
@@ -394,7 +394,7 @@ class SharedCores:
         self._cores, self._batches, self._lock = cores, 0, threading.Lock()
 
     def run(self, batch: Callable[[], T]) -> T:
-        """Runs a batch on the calling thread, with as many threads as it may have now."""
+        """Runs a batch on the calling thread with its current share of threads."""
         with self._lock:
             self._batches += 1
             threads = max(1, self._cores // self._batches)
@@ -408,7 +408,7 @@ class SharedCores:
 
 
 def background_threads(cpu_threads: int, *, lowered: bool) -> int:
-    """Threads of long work on a CPU that short work has `cpu_threads` of.
+    """Threads of long work on a CPU whose short work has `cpu_threads`.
 
     All of them at a lowered priority; else half, so that cores are left for short work.
     """

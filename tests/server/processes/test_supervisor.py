@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from farpoint_server.config.settings import Settings
-from farpoint_server.processes.child import BEAT_S, Child, Limits, Link
+from farpoint_server.processes.child import BEAT_S, Child, Limits, Link, on_end_signals
 from farpoint_server.processes.log import LogMerger
 from farpoint_server.processes.ports import Ports
 from farpoint_server.processes.supervisor import (
@@ -129,6 +129,26 @@ async def test_a_signal_at_the_start_ends_processes_that_wait(run, tmp_path):
     async with run("never", "never") as (running, _):
         while len([*tmp_path.glob("starts-*")]) < 2:
             await asyncio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 0
+
+
+@pytest.mark.parametrize(
+    ("hangup", "expected"), [(signal.SIG_DFL, signal.SIGHUP), (signal.SIG_IGN, signal.SIGTERM)]
+)
+async def test_a_hangup_is_a_signal_unless_nohup_has_it_ignored(hangup, expected):
+    former, got = signal.signal(signal.SIGHUP, hangup), asyncio.Queue()
+    on_end_signals(got.put_nowait)
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        os.kill(os.getpid(), number)
+    assert await got.get() == expected
+    asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+    signal.signal(signal.SIGHUP, former)
+
+
+async def test_a_signal_ends_the_wait_before_a_replacement(run):
+    async with run("serve", "dies", limits=HASTY._replace(pause_s=1000)) as (running, log):
+        await wait_for(log, "process ended", process=1)
         os.kill(os.getpid(), signal.SIGTERM)
         assert await running == 0
 
