@@ -9,12 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from farpoint_ops import (
-    ball_query,
-    furthest_point_sample,
-    gather_points,
-    group_points,
-)
+from farpoint_ops import ball_query, furthest_point_sample, gather_points, group_points
 
 
 def shared_mlp(channels: Sequence[int], dimensions: int = 2) -> nn.Sequential:

@@ -133,6 +133,7 @@ def test_reflection_lists_and_describes_every_service(channel, version):
 def test_the_server_says_what_it_is(client):
     info = client.server_info()
     assert [device.name for device in info.devices] == ["cpu"]
+    assert info.methods == ("farthest_point", "voxel_grid", "random", "poisson_disk")
     assert info.limits.message_bytes == 4 << 20
 
 

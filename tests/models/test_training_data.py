@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from farpoint_training import families
-from farpoint_training.families import (
-    FAMILIES,
-    revolve,
-    sample_shape,
-    triangles,
-    tube,
-)
+from farpoint_training.families import FAMILIES, revolve, sample_shape, triangles, tube
 from farpoint_training.scenes import lidar_scan
 from farpoint_training.scenes.solids import (
     GLASS,

@@ -54,9 +54,7 @@ def eager(points: np.ndarray, color: np.ndarray, label: int) -> dict[str, np.nda
     """The segmenter itself on one cloud, rows first."""
     with torch.no_grad():
         outputs = MODULES["segmenter"][0](
-            torch.from_numpy(points)[None],
-            torch.from_numpy(color).mT[None],
-            torch.tensor([label]),
+            torch.from_numpy(points)[None], torch.from_numpy(color).mT[None], torch.tensor([label])
         )
     scores, samples, logits = (outputs[name][0].numpy() for name in ("scores", "samples", "logits"))
     return {"scores": scores.T, "samples": samples, "logits": logits}

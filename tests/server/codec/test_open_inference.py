@@ -80,18 +80,12 @@ WRONG = {
     "no inputs": (pb.ModelInferRequest(), "inputs"),
     "an unknown input": (changed(lambda r: r.inputs.add(name="x")), "inputs[2].name"),
     "one input twice": (changed(lambda r: r.inputs.add(name="points")), "inputs[2].name"),
-    "too few raw contents": (
-        changed(lambda r: r.raw_input_contents.pop()),
-        "raw_input_contents",
-    ),
+    "too few raw contents": (changed(lambda r: r.raw_input_contents.pop()), "raw_input_contents"),
     "raw and typed": (
         changed(lambda r: r.inputs[0].contents.fp32_contents.append(1)),
         "inputs[points].contents",
     ),
-    "neither": (
-        changed(lambda r: r.ClearField("raw_input_contents")),
-        "inputs[points].contents",
-    ),
+    "neither": (changed(lambda r: r.ClearField("raw_input_contents")), "inputs[points].contents"),
     "bytes that do not fit": (request(shape=(9, 3)), "inputs[points].contents"),
     "overflowing shape": (request(shape=(2**62, 3)), "inputs[points].contents"),
     "negative shape": (request(shape=(-10, -3)), "inputs[points].shape"),
@@ -123,10 +117,7 @@ WRONG = {
     ),
     "a start of its own beyond": (with_input("start", np.array([10])), "inputs[start][0]"),
     "starts of other clouds": (with_input("start", np.array([1, 2, 3])), "inputs[start].shape"),
-    "two starts": (
-        with_input("start", np.array([1]), start_index=1),
-        "parameters[start_index]",
-    ),
+    "two starts": (with_input("start", np.array([1]), start_index=1), "parameters[start_index]"),
     "features of fewer rows": (with_input("features", CLOUD[1:]), "inputs[features].shape"),
     "one feature": (with_input("features", np.ones(1, "f4")), "inputs[features].shape"),
     "features that were not sent": (request(outputs=[{"name": "features"}]), "outputs[0].name"),

@@ -11,11 +11,7 @@ from tests.support.scheduling import MS, Clock, GatedEngine, cloud, settle
 
 from farpoint_server.engine.sample import SampleWork
 from farpoint_server.engine.types import Samples
-from farpoint_server.errors import (
-    DeadlinePassedError,
-    DeadlineTooCloseError,
-    OverloadedError,
-)
+from farpoint_server.errors import DeadlinePassedError, DeadlineTooCloseError, OverloadedError
 from farpoint_server.scheduling.batcher import Batcher
 from farpoint_server.scheduling.lane import BatchMetrics, CostModel, Lane, Watchdog
 from farpoint_server.scheduling.queue import Job, JobQueue
