@@ -11,9 +11,9 @@ from grpc_health.v1 import health_pb2  # type: ignore[import-untyped]
 from farpoint_server.codec.open_inference import fps
 from farpoint_server.config.settings import Settings
 from farpoint_server.services import admin, sampling
-from farpoint_server.services.methods import Handler, Methods, refusals
 from farpoint_server.services.open_inference import servicer as open_inference
 from farpoint_server.transport import reflection
+from farpoint_server.transport.handlers import Method, Methods, refusals
 from farpoint_server.transport.health import Health
 from farpoint_server.transport.http.calls import HandlerRegistry, Registries, UnaryCalls
 from farpoint_server.transport.server import GrpcServers
@@ -24,7 +24,7 @@ ADMIN = (admin.DESCRIPTOR,)
 SERVICES = (*PUBLIC, *ADMIN, HEALTH)
 """Methods that can be called over HTTP, where registered."""
 ADMIN_ALONE = " is answered at the addresses of --admin-listen alone"
-Wrap: TypeAlias = Callable[[str, Handler], Handler]
+Wrap: TypeAlias = Callable[[str, Method], Method]
 """Given the path of a method and its handler: what is registered instead."""
 
 
