@@ -1,4 +1,4 @@
-"""Train an encoder without labels.
+"""Trains an encoder without labels.
 
 A decoder rebuilds, from each sample's feature, the points that collapsed into it and how many they
 were. Clouds are procedural shapes and parts of ray-cast LiDAR scans, made on the fly. Interrupt it
@@ -48,7 +48,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 
 def train(trainer: Trainer, state: Path, save_every: int) -> None:
-    """Run to the last step; the state is saved on the way, at the end and when interrupted."""
+    """Runs to the last step; saves the state regularly, at the end and when interrupted."""
     steps = trainer.settings.steps
     try:
         update = progress(steps)

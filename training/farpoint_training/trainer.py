@@ -32,7 +32,7 @@ FIRST_SCENE = 1000
 
 @dataclass(frozen=True)
 class Settings:
-    """All that a run depends on.
+    """Settings of a run.
 
     Attributes:
         encoder: The model.
@@ -52,7 +52,7 @@ class Settings:
         return [shapes(), scans(FIRST_SCENE + 100 * self.seed)]
 
     def describe(self) -> dict[str, object]:
-        """As JSON can hold it."""
+        """The settings as JSON values."""
         return asdict(self)
 
 
@@ -60,7 +60,7 @@ CLIP = 1.0
 
 
 class Trainer:
-    """An encoder with its decoder, and the baseline, a decoder that sees no features."""
+    """An encoder with its decoder, and the baseline, a decoder without features."""
 
     def __init__(self, settings: Settings):
         torch.manual_seed(settings.seed)
@@ -97,7 +97,7 @@ class Trainer:
     def rebuild(
         self, xyz: Tensor, encoded: tuple[EncodedStage, ...]
     ) -> Iterator[tuple[Target, Rebuilt, Rebuilt]]:
-        """For each stage the target, what the decoder makes of it, and what the baseline does."""
+        """Target, decoder output and baseline output of each stage."""
         pairs = zip(self.decoder(encoded), self.baseline(encoded), strict=True)
         for stage, decoder, pair in zip(encoded, self.decoder.stages, pairs, strict=True):
             yield (target(xyz, stage, cast("StageDecoder", decoder)), *pair)
@@ -107,7 +107,7 @@ class Trainer:
         return self.settings.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
 
     def save(self, path: Path) -> None:
-        """Everything that resuming needs; replaces `path` in one move."""
+        """Saves the state for resuming; replaces `path` atomically."""
         tensors = {f"weights.{name}": t for name, t in self.parts.state_dict().items()}
         for index, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{key}": value for key, value in state.items()}
@@ -118,7 +118,7 @@ class Trainer:
         partial.replace(path)
 
     def restore(self, path: Path) -> None:
-        """Continue where `save` was called.
+        """Continues from a saved state.
 
         Raises:
             CheckpointError: The run had other settings, or a tensor does not fit.
