@@ -1,4 +1,4 @@
-"""Train an encoder without labels.
+"""Trains an encoder without labels.
 
 A decoder rebuilds, from each sample's feature, the points that collapsed into it and how many they
 were. Clouds are procedural shapes and parts of ray-cast LiDAR scans, made on the fly.

@@ -27,7 +27,7 @@ FIRST_SCENE = 1000
 
 @dataclass(frozen=True)
 class Settings:
-    """All that a run depends on.
+    """Settings of a run.
 
     Attributes:
         encoder: The model.
@@ -47,7 +47,7 @@ class Settings:
         return [shapes(), scans(FIRST_SCENE + 100 * self.seed)]
 
     def describe(self) -> dict[str, object]:
-        """As JSON can hold it."""
+        """The settings as JSON values."""
         return asdict(self)
 
 
@@ -55,7 +55,7 @@ CLIP = 1.0
 
 
 class Trainer:
-    """An encoder with its decoder, and the baseline, a decoder that sees no features."""
+    """An encoder with its decoder, and the baseline, a decoder without features."""
 
     def __init__(self, settings: Settings):
         torch.manual_seed(settings.seed)
@@ -92,7 +92,7 @@ class Trainer:
     def rebuild(
         self, xyz: Tensor, encoded: tuple[EncodedStage, ...]
     ) -> Iterator[tuple[Target, Rebuilt, Rebuilt]]:
-        """For each stage the target, what the decoder makes of it, and what the baseline does."""
+        """Target, decoder output and baseline output of each stage."""
         pairs = zip(self.decoder(encoded), self.baseline(encoded), strict=True)
         for stage, decoder, pair in zip(encoded, self.decoder.stages, pairs, strict=True):
             yield (target(xyz, stage, cast("StageDecoder", decoder)), *pair)
