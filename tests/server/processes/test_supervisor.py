@@ -106,7 +106,8 @@ async def test_all_begin_together_and_a_signal_ends_all(run):
     async with run("serve", "serve", "last") as (running, log):
         (ready,) = await wait_for(log, "ready")
         assert (ready["address"], ready["processes"], ready["device"]) == ("of 0", 3, "cpu")
-        await wait_for(log, "process ready", 3)
+        pids = [line["pid"] for line in await wait_for(log, "process ready", 3)]
+        assert [os.getsid(pid) for pid in pids] == pids  # Ctrl-C in a terminal reaches none
         os.kill(os.getpid(), signal.SIGTERM)
         assert await running == 0
 
