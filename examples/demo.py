@@ -14,8 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 import farpoint
 from farpoint.io import Cloud, read_cloud, write_subset
@@ -33,16 +31,16 @@ class DemoError(Exception):
     """The demo cannot go on."""
 
 
-def main(path: Path | None, stay: bool, console: Console) -> None:
+def main(path: Path | None, stay: bool) -> None:
     OUTPUT.mkdir(exist_ok=True)
-    console.print("Starting farpoint-server …")
+    print("Starting farpoint-server …")
     with ThreadPoolExecutor(1) as meanwhile:
-        cloud = meanwhile.submit(lambda: read_cloud(path) if path else _cast_scan(console))
+        cloud = meanwhile.submit(lambda: read_cloud(path) if path else _cast_scan())
         with serve("--http-listen=127.0.0.1:0") as server:
-            _sample(server, cloud.result(), stay, console)
+            _sample(server, cloud.result(), stay)
 
 
-def _sample(server: LocalServer, cloud: Cloud, stay: bool, console: Console) -> None:
+def _sample(server: LocalServer, cloud: Cloud, stay: bool) -> None:
     finite = np.isfinite(cloud.points).all(axis=1)
     if not finite.any():
         raise DemoError("the cloud has no point with finite coordinates")
@@ -50,19 +48,19 @@ def _sample(server: LocalServer, cloud: Cloud, stay: bool, console: Console) -> 
     with farpoint.Client(server.address) as client:
         info = client.server_info()
         sample = client.sample(cloud.points, m, nonfinite="ignore", timeout=TIMEOUT_S)
-    console.print(_report(cloud, finite, sample, info))
-    console.print(*_write(cloud, finite, sample), sep="\n", soft_wrap=True)
+    _report(cloud, finite, sample, info)
+    print(*_write(cloud, finite, sample), sep="\n")
     if stay and server.page is not None:
-        console.print(f"Open {server.page}; Ctrl-C stops the server.", soft_wrap=True)
+        print(f"Open {server.page}; Ctrl-C stops the server.", flush=True)
         signal.pause()
     else:
-        console.print("make demo STAY=1 keeps the server running, with a page for your own clouds.")
+        print("make demo STAY=1 keeps the server running, with a page for your own clouds.")
 
 
-def _cast_scan(console: Console) -> Cloud:
+def _cast_scan() -> Cloud:
     from farpoint_training.scenes import lidar_scan  # only in a checkout
 
-    console.print("Ray-casting a LiDAR scan of a street …")
+    print("Ray-casting a LiDAR scan of a street …")
     path = OUTPUT / "scan.bin"
     lidar_scan().tofile(path)
     return replace(read_cloud(path), unit="metre")
@@ -70,19 +68,20 @@ def _cast_scan(console: Console) -> Cloud:
 
 def _report(
     cloud: Cloud, finite: np.ndarray, sample: farpoint.Sample, info: farpoint.ServerInfo
-) -> Table:
+) -> None:
     took = sample.timings
     skipped = len(cloud) - int(finite.sum())
-    table = Table(title="Result", show_header=False, title_justify="left")
-    table.add_row("points in", f"{len(cloud):,}" + f" ({skipped:,} not finite)" * bool(skipped))
-    table.add_row("points out", f"{len(sample):,}")
-    table.add_row("covering radius", f"{sample.covering_radius:.4g} {cloud.unit or ''}")
-    table.add_row("time in queue", f"{took.queue_ms:.2f} ms")
-    table.add_row("time in compute", f"{took.compute_ms:.2f} ms")
-    table.add_row("time on the wire", f"{took.wire_ms:.2f} ms")
-    table.add_row("device", ", ".join(f"{d.name} ({d.description})" for d in info.devices))
-    table.add_row("server", f"farpoint-server {info.version}, torch {info.torch_version}")
-    return table
+    rows = {
+        "points in": f"{len(cloud):,}" + f" ({skipped:,} not finite)" * bool(skipped),
+        "points out": f"{len(sample):,}",
+        "covering radius": f"{sample.covering_radius:.4g} {cloud.unit or ''}",
+        "time in queue": f"{took.queue_ms:.2f} ms",
+        "time in compute": f"{took.compute_ms:.2f} ms",
+        "time on the wire": f"{took.wire_ms:.2f} ms",
+        "device": ", ".join(f"{d.name} ({d.description})" for d in info.devices),
+        "server": f"farpoint-server {info.version}, torch {info.torch_version}",
+    }
+    print(*(f"  {name:16}  {value}" for name, value in rows.items()), sep="\n")
 
 
 def _write(cloud: Cloud, finite: np.ndarray, sample: farpoint.Sample) -> list[str]:
@@ -114,7 +113,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         given = parser.parse_args()
-        main(given.cloud, given.stay, Console(highlight=False))
+        main(given.cloud, given.stay)
     except (DemoError, farpoint.FarpointError, OSError) as error:
         sys.exit(f"The demo failed: {error}")
     except KeyboardInterrupt:

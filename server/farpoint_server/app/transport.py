@@ -81,7 +81,7 @@ class Transport:
         load: Callable[[], Awaitable[None]],
         warm: Callable[[], Awaitable[object]] | None,
     ) -> Fields:
-        """Opens every port once calls can be answered.
+        """Opens every port; calls must be answerable.
 
         Args:
             services: That can be called over HTTP.
@@ -116,7 +116,7 @@ class Transport:
         }
 
     async def stop(self, grace_s: float) -> None:
-        """Closes every connection; calls that are not answered by then are cancelled."""
+        """Closes every connection and cancels unanswered calls."""
         await self.servers.stop(grace_s)
         if self._auth is not None:
             self._auth.stop()

@@ -29,7 +29,7 @@ _HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32
 
 
 class DecodedSampleRequest(NamedTuple):
-    """The work of one request, and what its response needs."""
+    """The work of one request, and the data for its response."""
 
     request: ParsedSampleRequest
     work: SampleWork | MethodWork
@@ -58,7 +58,7 @@ def decode_sample_request(request: ParsedSampleRequest) -> DecodedSampleRequest:
 
 
 def _for_method(request: ParsedSampleRequest, method: Method) -> MethodClouds:
-    """Coordinates as they were sent, wider at most: nothing is computed from their differences."""
+    """Coordinates as sent, or widened."""
     lengths, counts = request.lengths, request.sample_counts
     points, is_grid = _widened(request.points), isinstance(method, VoxelGrid)
     needed = None
@@ -78,7 +78,7 @@ def _broadcast(values: Int64s, clouds: int) -> Int64s:
 def to_float32(
     points: TensorView | PackedView, lengths: Int64s
 ) -> tuple[Float32s, Float64s | None]:
-    """The clouds of a request in float32, finite or not, and what was subtracted from each.
+    """The clouds of a request in float32, finite or not, and the origin subtracted from each.
 
     float32 is used as it is, without a copy; halves are widened, which is exact; float64 is
     shifted in float64 to the first finite point of each cloud before it is narrowed. The fields of
@@ -124,7 +124,7 @@ def _shift(points: Float64s, lengths: Int64s) -> tuple[Float32s, Float64s]:
 
 
 def _origins(points: Float64s, lengths: Int64s) -> Float64s:
-    """The first finite row of each cloud, shape (B, 3); zeros where none is."""
+    """The first finite row of each cloud, shape (B, 3); zeros if there is none."""
     stops = lengths.cumsum()
     starts = stops - lengths
     origins = points[starts]

@@ -29,7 +29,7 @@ EncodedStage = sampling_pb2.EncodedStage
 
 @dataclass(frozen=True)
 class ParsedEncodeRequest:
-    """A request whose sizes are valid; its values are still to be looked at."""
+    """A request with valid sizes, whose values are not validated yet."""
 
     points: TensorView
     """Shape (P, 3)."""
@@ -44,7 +44,7 @@ class ParsedEncodeRequest:
 def parse_encode_request(
     request: sampling_pb2.EncodeRequest, size: int, config: EncoderConfig, limits: RequestLimits
 ) -> ParsedEncodeRequest:
-    """Validates all that can be validated without looking at a value."""
+    """Validates everything except values."""
     if size > limits.message_bytes:
         larger = request.attributes.ByteSize() > request.points.ByteSize()
         expected = f"a message of at most {limits.message_bytes} bytes"

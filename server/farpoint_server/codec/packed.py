@@ -29,7 +29,7 @@ class Axis(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """A checked description: all that it names lies within `size` bytes."""
+    """A validated description; its fields lie within `size` bytes."""
 
     data_type: DataType
     """Of the points, once they are a tensor."""
@@ -51,7 +51,7 @@ class Layout(NamedTuple):
 
 
 def parse_layout(cloud: packed_cloud_pb2.PackedCloud, limits: RequestLimits) -> Layout:
-    """The description of a packed cloud, whatever its data is; raises InvalidRequestError."""
+    """The description of a packed cloud without its data; raises InvalidRequestError."""
     width, height, step = cloud.width, cloud.height, cloud.point_step
     # One after the other: no number is multiplied before it is known to be small.
     _check_number("width", width, 1, limits.points, "the points that a request may have")
@@ -97,7 +97,7 @@ def _parse_fields(cloud: packed_cloud_pb2.PackedCloud) -> tuple[Axis, Axis, Axis
 
 
 def _span(field: packed_cloud_pb2.PackedField, i: int, step: int) -> tuple[int, int]:
-    """The first byte of a field in a record, and the first behind it."""
+    """The first byte of a field in a record, and the first byte after it."""
     path = f"{PACKED}.fields[{i}]"
     if len(field.name) > MAX_NAME:
         expected = f"at most {MAX_NAME} characters"
@@ -144,7 +144,7 @@ _LARGEST_EXACT = 1 << 53
 
 
 class PackedView(NamedTuple):
-    """A packed cloud over the bytes that arrived; to its users points like a `TensorView`."""
+    """A packed cloud over the received bytes, with the interface of a `TensorView`."""
 
     layout: Layout
     data: Buffer
@@ -167,7 +167,7 @@ class PackedView(NamedTuple):
         return (self.layout.points, 3)
 
     def owned(self) -> "PackedView":
-        """With the coordinates copied if they are shared: of the records nothing else is needed."""
+        """The same with shared coordinates copied; other fields are not needed."""
         if not self.is_shared:
             return self
         layout = self.layout
@@ -185,7 +185,7 @@ class PackedView(NamedTuple):
         return PackedView(moved, records.reshape(-1).view(np.uint8).data)
 
     def array(self) -> npt.NDArray[Any]:
-        """The coordinates (P, 3) in float32, or float64 where they need it."""
+        """The coordinates (P, 3) in float32, or float64 if necessary."""
         layout = self.layout
         dtype = np.float64 if layout.data_type == _FLOAT64 else np.float32
         points = np.empty((layout.height, layout.width, 3), dtype)
@@ -216,7 +216,7 @@ class PackedView(NamedTuple):
 
 
 def _aligned(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A column that numpy reads at full speed: records of 22 bytes, say, are moved as bytes first.
+    """A column that numpy reads fast: records of odd sizes, such as 22 bytes, are copied first.
 
     Numbers across their natural boundaries take three times as long.
     """

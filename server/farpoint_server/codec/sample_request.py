@@ -57,7 +57,7 @@ class SampleMessage(NamedTuple):
 
 
 class ParsedSampleRequest(NamedTuple):
-    """A request whose sizes and numbers are valid; its coordinates are still to be looked at."""
+    """A request with valid sizes and numbers, whose coordinates are not validated yet."""
 
     points: TensorView | PackedView
     """Shape (P, 3), of one of POINT_TYPES or with fields that become one."""
@@ -122,7 +122,7 @@ def check_message_size(message: SampleMessage, limits: RequestLimits) -> None:
 def parse_sample_request(
     message: SampleMessage, limits: RequestLimits, regions: Regions | None = None
 ) -> ParsedSampleRequest:
-    """Validates all that can be validated without looking at a coordinate."""
+    """Validates everything except coordinates."""
     check_message_size(message, limits)
     request = message.request
     _check_enums(request)
@@ -167,7 +167,7 @@ def _parse_points(
     limits: RequestLimits,
     regions: Regions | None,
 ) -> TensorView | PackedView:
-    """The points of a request, whose coordinates are still to be looked at."""
+    """The points of a request, with coordinates that are not validated yet."""
     if request.HasField("packed_cloud"):
         if request.HasField("points"):
             raise InvalidRequestError(PACKED, "nothing but points", "both")

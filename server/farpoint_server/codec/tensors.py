@@ -35,19 +35,19 @@ class RequestLimits:
 
 
 def type_name(number: int) -> str:
-    """Name of a DataType for a message; its number if the contract has no such."""
+    """Name of a DataType for an error; its number if the contract does not have it."""
     return _TYPE_NAMES.get(number, str(number))
 
 
 def check_type(tensor: tensor_pb2.Tensor, types: Sequence[int], field: str) -> None:
-    """Raises InvalidRequestError for a tensor of another type than these."""
+    """Raises InvalidRequestError unless a tensor has one of these types."""
     if tensor.data_type not in types:
         expected = f"one of {', '.join(map(type_name, types))}"
         raise InvalidRequestError(f"{field}.data_type", expected, type_name(tensor.data_type))
 
 
 class TensorView(NamedTuple):
-    """A checked tensor over the bytes that arrived."""
+    """A validated tensor over the received bytes."""
 
     data_type: DataType
     shape: tuple[int, ...]
@@ -60,7 +60,7 @@ class TensorView(NamedTuple):
     """Whether no element lies across its natural boundary, which the kernels need."""
 
     def owned(self) -> "TensorView":
-        """Aligned, and no longer shared: what was checked must still hold when it is used.
+        """The same, aligned and not shared, so that it cannot change after the checks.
 
         The kernels lay out their memory by the values that they read, and read them again. Large
         data is copied without the interpreter's lock.
@@ -71,11 +71,11 @@ class TensorView(NamedTuple):
         return self._replace(data=copied.data, is_shared=False, is_aligned=True)
 
     def array(self) -> npt.NDArray[Any]:
-        """The elements in their shape, without a copy, not to be written."""
+        """The elements in their shape, read-only and without a copy."""
         return np.frombuffer(self.data, ELEMENT_TYPES[self.data_type]).reshape(self.shape)
 
     def take(self, rows: Int32s, checksum: bool = False) -> list[Buffer]:
-        """The Tensor of some rows, in the type that was sent, moved as bytes whatever they mean."""
+        """The Tensor of some rows in the type that was sent, copied as bytes."""
         count, *rest = self.shape
         taken = np.frombuffer(self.data, np.uint8).reshape(count, -1).take(rows, axis=0)
         return tensor_chunks(self.data_type, [len(rows), *rest], taken.reshape(-1).data, checksum)
@@ -151,7 +151,7 @@ def parse_head(tensor: tensor_pb2.Tensor, field: str) -> tuple[DataType, tuple[i
 
 
 def read_lengths(values: Sequence[int], points: int, limits: RequestLimits) -> Int64s:
-    """The points of each cloud, shape (B,); all of the `points` when no values are given."""
+    """Points of each cloud, shape (B,); by default one cloud of all `points`."""
     if not values:
         return np.array([points])
     if len(values) > limits.clouds:
@@ -166,14 +166,14 @@ def read_lengths(values: Sequence[int], points: int, limits: RequestLimits) -> I
 
 
 def read_sample_counts(values: Sequence[int], lengths: Int64s) -> Int64s:
-    """The points to choose, shape (B,), or (1,) for all clouds; 1 to N of each."""
+    """Numbers of samples, shape (B,), or (1,) for all clouds; 1 to N each."""
     counts = per_cloud(values, "sample_counts", len(lengths))
     check_range(counts, 1, lengths, "sample_counts", "the points of cloud {}")
     return counts
 
 
 def read_starts(values: Sequence[int], lengths: Int64s) -> Int64s:
-    """The rows to choose first, shape (B,), or (1,) for all clouds; 0 where no values are given."""
+    """First rows, shape (B,), or (1,) for all clouds; 0 by default."""
     if not values:
         return _FIRST_ROW
     starts = per_cloud(values, "start_indices", len(lengths))
@@ -182,7 +182,7 @@ def read_starts(values: Sequence[int], lengths: Int64s) -> Int64s:
 
 
 def read_covering_radius(request: sampling_pb2.SampleRequest) -> float | None:
-    """Stop criterion of a request, if it has one; raises InvalidRequestError."""
+    """Stop radius of a request, if it has one; raises InvalidRequestError."""
     if not request.HasField("covering_radius"):
         return None
     if not request.covering_radius >= 0:

@@ -1,4 +1,4 @@
-"""A process of the supervisor, and its link: heartbeats go up, permission comes down."""
+"""A child process and its link to the supervisor: heartbeats up, permission to serve down."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ log = structlog.get_logger("farpoint.supervisor")
 
 
 class Limits(NamedTuple):
-    """What a process may take before it is ended; seconds, or checks of one `check_s` each.
+    """Time limits of a process before it is killed; in seconds, or in checks of `check_s`.
 
     Checks are counted instead of time, so that no process is killed after the machine slept.
     """
@@ -70,7 +70,7 @@ class Child:
         log_descriptor: int,
         may_begin: Callable[[], Awaitable[object]],
     ) -> int:
-        """Starts the program that this one is as a process of the server; its exit status.
+        """Starts this program as a process of the server; returns its exit status.
 
         Args:
             slot: Of the process, without its link.
@@ -108,13 +108,13 @@ class Child:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def signal(self, number: signal.Signals) -> None:
-        """Passes a signal on; to a process that is being started, once it is there."""
+        """Forwards a signal; to a process that is being started, once it exists."""
         self._signal = number
         if self.process is not None and self.process.returncode is None:
             self.process.send_signal(number)
 
     def hear(self, message: Mapping[str, Any]) -> None:
-        """Takes in a message of the process."""
+        """Handles a message of the process."""
         self._frozen = 0
         if message["event"] == "beat":
             self._stuck = 0
@@ -129,7 +129,7 @@ class Child:
             log.info("process ready", process=self.index, pid=message["pid"])
 
     def check(self) -> str | None:
-        """Counts one more check; the fault that the process has had for too long."""
+        """Counts one more check; returns a fault that has lasted too long."""
         limits = self._limits
         # torch loads for seconds, in which nothing else may run.
         if not self.warm.is_set():
@@ -188,12 +188,12 @@ class Link:
         self._beating: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins to send signs of life: of the process, and of its event loop."""
+        """Starts to send heartbeats of the process and of its event loop."""
         self._beating = asyncio.create_task(self._beat())
         threading.Thread(target=self._live, name="heartbeat", daemon=True).start()
 
     async def warm(self) -> None:
-        """Reports that all is loaded; returns once all processes are, and this one may serve."""
+        """Reports that this process is loaded; returns once all processes are and it may serve."""
         self._send("warm")
         await asyncio.get_running_loop().sock_recv(self._socket, 1)
 
@@ -220,7 +220,7 @@ class Link:
 
 
 def on_end_signals(act: Callable[[signal.Signals], object]) -> None:
-    """Has a function called for SIGTERM, SIGINT, and SIGHUP unless nohup has it ignored."""
+    """Calls a function on SIGTERM, SIGINT and, unless it is ignored (nohup), SIGHUP."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             asyncio.get_running_loop().add_signal_handler(number, act, number)

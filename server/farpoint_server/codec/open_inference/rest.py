@@ -157,7 +157,7 @@ def _plain(parameters: Mapping[str, pb.InferParameter]) -> dict[str, Any]:
 
 
 def read_json(text: memoryview) -> Any:
-    """The value of a JSON text; raises InvalidRequestError if it is none, or too long."""
+    """The value of a JSON text; raises InvalidRequestError if it is invalid or too long."""
     if len(text) > MAX_BYTES:
         expected = f"at most {MAX_BYTES} bytes of JSON; send tensors as {BINARY_SIZE}"
         raise InvalidRequestError("request", expected, f"{len(text)} bytes")
@@ -168,14 +168,14 @@ def read_json(text: memoryview) -> Any:
 
 
 def check_object(value: Any, field: str) -> Mapping[str, Any]:
-    """A value that has to be an object; raises InvalidRequestError."""
+    """A value that must be an object; raises InvalidRequestError."""
     if not isinstance(value, dict):
         raise InvalidRequestError(field, "a JSON object", type(value).__name__)
     return value
 
 
 def check_list(value: Any, field: str, most: int | None = None) -> list[Any]:
-    """A value that has to be a list, of at most so many entries; raises InvalidRequestError."""
+    """A value that must be a list of bounded length; raises InvalidRequestError."""
     if not isinstance(value, list):
         raise InvalidRequestError(field, "a JSON list", type(value).__name__)
     if most is not None and len(value) > most:
@@ -184,7 +184,7 @@ def check_list(value: Any, field: str, most: int | None = None) -> list[Any]:
 
 
 def check_text(value: Any, field: str) -> str:
-    """A value that has to be text; raises InvalidRequestError."""
+    """A value that must be text; raises InvalidRequestError."""
     if not isinstance(value, str):
         raise InvalidRequestError(field, "a string", type(value).__name__)
     try:
@@ -225,7 +225,7 @@ def tensor_bytes(
 
 
 def tensor_numbers(name: str, datatype: str, data: Buffer) -> list[Any]:
-    """The elements of an output for JSON, flat; raises InvalidRequestError if it has no such."""
+    """The elements of an output for JSON, flat; raises InvalidRequestError if JSON has no form."""
     array = np.frombuffer(data, INFERENCE_TYPES[datatype].numpy)
     if array.size > MAX_NUMBERS:
         expected = f"{BINARY} for more than {MAX_NUMBERS} numbers"
