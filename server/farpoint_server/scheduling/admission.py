@@ -1,12 +1,10 @@
 """Admission control: bounds on what is held at once, in all and for one caller."""
 
 import time
-from collections import Counter
 from collections.abc import Callable
 
 from farpoint_server import request_context
-from farpoint_server.errors import CallerShareError, OverloadedError, TooManyCallsError
-from farpoint_server.request_context import TOKEN_PREFIX
+from farpoint_server.errors import CallerShareError, OverloadedError
 
 # A caller that was refused with nothing inside counts as waiting for so many times its retry time.
 WAITING_RETRIES = 4
@@ -145,48 +143,3 @@ class Reservation:
 
     def __exit__(self, *_: object) -> None:
         self._admission.remove(self._caller, self._points, self._size)
-
-
-class CallSlots:
-    """Counts the open calls of one kind.
-
-    A caller with a token is refused only for its own share: where all slots are taken, that is the
-    slots divided by the callers, so that other callers cannot keep it out. There are as many tokens
-    as the operator has given out; addresses can be made up, so callers without tokens are refused
-    where all slots are taken.
-
-    Args:
-        total: Calls of all callers.
-        per_caller: Calls of one caller.
-        retry_ms: Milliseconds after which a refused caller may retry.
-    """
-
-    def __init__(self, total: int, per_caller: int, retry_ms: int) -> None:
-        self._total = total
-        self._per_caller = per_caller
-        self._retry_ms = retry_ms
-        self._open: Counter[str] = Counter()
-        self._count = 0
-
-    def enter(self, caller: str) -> None:
-        """Takes a slot; raises TooManyCallsError where the caller has no room."""
-        held = self._open.get(caller, 0)
-        if held >= self._per_caller:
-            raise self._refusal(f"the caller has {held} calls open of at most {self._per_caller}")
-        if self._count >= self._total:
-            share = max(1, self._total // (len(self._open) + (held == 0)))
-            if not caller.startswith(TOKEN_PREFIX) or held >= share:
-                raise self._refusal(f"all {self._total} calls of the server are taken")
-        self._open[caller] = held + 1
-        self._count += 1
-
-    def leave(self, caller: str) -> None:
-        """Gives a slot back."""
-        self._count -= 1
-        if self._open[caller] == 1:
-            del self._open[caller]
-        else:
-            self._open[caller] -= 1
-
-    def _refusal(self, reason: str) -> TooManyCallsError:
-        return TooManyCallsError(reason, self._retry_ms)

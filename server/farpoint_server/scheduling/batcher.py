@@ -2,7 +2,7 @@
 
 Work that is predicted to be long waits in a lane of its own, whose engine runs behind that of the
 other lane, so that short work passes it. Small work that meets an idle engine of a CPU is not
-queued at all (see engine/thread.py).
+queued at all (see engine/engine.py).
 """
 
 import asyncio

@@ -31,7 +31,7 @@ from farpoint_server.engine.types import Answer, Int64s, Outcome, Samples
 from farpoint_server.scheduling.admission import Admission
 from farpoint_server.scheduling.batcher import Scheduler
 from farpoint_server.transport.handlers import Context
-from farpoint_server.transport.receive import Receiver
+from farpoint_server.transport.limits import Receiver
 
 # Less is decoded or serialized on the event loop, 0.12 ms for a megabyte: the way to another thread
 # costs more CPU, and gRPC itself copies every message there.

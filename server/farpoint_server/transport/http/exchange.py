@@ -16,7 +16,7 @@ from farpoint_server.errors import ServiceError, quoted, status_of
 from farpoint_server.transport.http.body import Body, BodyLimits
 from farpoint_server.transport.http.calls import HttpContext, UnaryCalls
 from farpoint_server.transport.interceptor import REQUEST_ID_KEY, request_id_of
-from farpoint_server.transport.limits import peer_name
+from farpoint_server.transport.sockets import peer_name
 
 # Given to the socket at a time; more waits until the peer has read most of it.
 PIECE_BYTES = 1 << 16
