@@ -281,7 +281,7 @@ def _radii(requests: Sequence[Clouds]) -> Float32s | None:
 
 
 def _join(arrays: Sequence[_Array]) -> _Array:
-    """The points of a batch; a single request is not copied."""
+    """Concatenates arrays of requests; a single one is not copied."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 

@@ -1,4 +1,4 @@
-"""Admission control: bounds on what is held at once, in all and for one caller."""
+"""Admission control: bounds on accepted requests, in total and per caller."""
 
 import time
 from collections.abc import Callable
@@ -53,7 +53,7 @@ class Admission:
         self._check(request_context.caller.get(), 1, 1)
 
     def reserve(self, points: int, size: int) -> "Reservation":
-        """Counts a request's points and bytes while a block runs, for the caller of the request.
+        """A block in which a request's points and bytes count for its caller.
 
         Raises:
             OverloadedError: on entering; there is no room, and the request must not be kept.
@@ -63,7 +63,7 @@ class Admission:
     def add(
         self, caller: str, points: int, size: int, own_points: int = 0, own_size: int = 0
     ) -> None:
-        """Begins to count points and bytes, of a request that holds its own already if it grows.
+        """Counts points and bytes, of a request that holds `own_points` and `own_size` already.
 
         Raises:
             OverloadedError: there is no room.
@@ -72,11 +72,11 @@ class Admission:
         self._count(caller, points, size)
 
     def add_response(self, caller: str, size: int) -> None:
-        """Begins to count a response, whose bytes are there already; requests find less room."""
+        """Counts a response, which is not refused; requests have less room."""
         self._count(caller, 0, size)
 
     def remove(self, caller: str, points: int, size: int) -> None:
-        """Ends what `add` or `add_response` began."""
+        """Stops counting what `add` or `add_response` counted."""
         self._count(caller, -points, -size)
         if not any(self._callers[caller]):
             del self._callers[caller]
@@ -109,13 +109,13 @@ class Admission:
                 raise OverloadedError(f"{message} more", self._retry_ms)
 
     def _check_share(self, has_more: bool, unit: str, inside: int, more: int, most: int) -> None:
-        """Refuses what goes beyond a caller's share, if other requests of its hold some of that."""
+        """Refuses requests beyond a caller's share, if it has others in flight."""
         if has_more and inside + more > most:
             message = f"this caller holds {inside} {unit} of its share of {most}"
             raise CallerShareError(f"{message}; no room for {more} more", self._retry_ms)
 
     def _has_others(self, caller: str) -> bool:
-        """Whether another caller holds some, or was refused a moment ago with nothing inside."""
+        """Whether another caller holds some, or was recently refused while holding nothing."""
         if len(self._callers) > 1:
             return True
         who, when = self._shut_out
@@ -124,7 +124,7 @@ class Admission:
 
 
 class Reservation:
-    """A block in which points and bytes count. A class costs a third of a generator here."""
+    """A block in which points and bytes count; a class costs a third of a generator."""
 
     __slots__ = ("_admission", "_caller", "_points", "_size")
 
@@ -136,7 +136,7 @@ class Reservation:
         return self
 
     def add(self, points: int, size: int) -> None:
-        """Has more count until the block ends; raises OverloadedError where there is no room."""
+        """Counts more until the block ends; raises OverloadedError if there is no room."""
         self._admission.add(self._caller, points, size, self._points, self._size)
         self._points += points
         self._size += size

@@ -57,7 +57,7 @@ _request_id: ContextVar[str] = ContextVar("request_id")
 
 
 class RequestMetrics:
-    """Counts ends of calls and of the requests in them; this base class counts nothing.
+    """Counts calls and requests when they end; this base class counts nothing.
 
     `rpc` is "package.Service/Method" and `code` the name of a gRPC status.
     """
@@ -98,14 +98,14 @@ class LoadReport:
         self._trailers: Trailers = ()
 
     def count(self) -> Trailers:
-        """Counts a call that arrived; the report of the last period, nothing in the first."""
+        """Counts an arrived call and returns the report of the last period, if any."""
         self._calls += 1
         if (now := self._clock()) >= self._began + PERIOD_S:
             self._measure(now)
         return self._trailers
 
     def count_error(self) -> Trailers:
-        """Counts a call as failed here, where another server might serve it."""
+        """Counts a call that failed here and might succeed on another server."""
         self._errors += 1
         return self._trailers
 
@@ -122,7 +122,7 @@ class LoadReport:
 
 
 class RequestInterceptor(grpc.aio.ServerInterceptor):
-    """Wraps the calls of the services in PACKAGES, and bounds those of health and reflection.
+    """Wraps the calls of the services in PACKAGES and bounds those of health and reflection.
 
     A method of any kind may return its answer, write its answers itself or yield them. Streams of
     reflection that are silent for `idle_s` seconds end.
@@ -211,7 +211,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         return guarded
 
     def _guard_probe(self, rpc: str, slots: CallSlots | None, behavior: Behavior) -> Behavior:
-        """For health and reflection: no log line, no metric but that of a refusal."""
+        """Call of health or reflection: no log line, no metric except refusals."""
         end_request = partial(self._metrics.end_request, rpc)
 
         async def guarded(request: Any, context: Context) -> Any:
@@ -232,7 +232,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
         return guarded
 
     def _log_error(self, arrived: float, error: Exception) -> None:
-        """A burst of calls must not become as many lines; all are in the metrics."""
+        """Logs refused calls at a bounded rate; the metrics count all of them."""
         if isinstance(error, TooManyCallsError):
             request_context.current().on_end(time.monotonic() - arrived, error, {})
             self._refusals.add(error)
@@ -241,7 +241,7 @@ class RequestInterceptor(grpc.aio.ServerInterceptor):
 
 
 def request_id_of(metadata: Any) -> str:
-    """The caller's id if it can stand in a log line and in metadata; a new one otherwise."""
+    """The caller's id if it is valid in a log line and in metadata, else a new one."""
     for key, value in metadata or ():
         if key == REQUEST_ID_KEY and isinstance(value, str) and 0 < len(value) <= 128:
             return value
@@ -249,7 +249,7 @@ def request_id_of(metadata: Any) -> str:
 
 
 def log_end(arrived: float, error: Exception | None = None) -> None:
-    """Logs the one line of a request that ended, with the traceback if it met a bug.
+    """Logs the line of a finished request, with the traceback of a bug.
 
     Args:
         arrived: Its begin in seconds of time.monotonic.

@@ -57,7 +57,7 @@ class CallSlots:
         self._count = 0
 
     def enter(self, caller: str) -> None:
-        """Takes a slot; raises TooManyCallsError where the caller has no room."""
+        """Takes a slot; raises TooManyCallsError if the caller has no room."""
         held = self._open.get(caller, 0)
         if held >= self._per_caller:
             raise self._refusal(f"the caller has {held} calls open of at most {self._per_caller}")
@@ -69,7 +69,7 @@ class CallSlots:
         self._count += 1
 
     def leave(self, caller: str) -> None:
-        """Gives a slot back."""
+        """Releases a slot."""
         self._count -= 1
         if self._open[caller] == 1:
             del self._open[caller]
@@ -110,14 +110,14 @@ class CallLimits:
 
 
 class RefusalLog:
-    """Logs refused calls: a line a second at most, with their number since the line before."""
+    """Logs refused calls: at most one line a second, with their number since the last line."""
 
     def __init__(self) -> None:
         self._count = 0
         self._logged = -LOG_INTERVAL_S
 
     def add(self, error: TooManyCallsError) -> None:
-        """Counts a refused call, and logs it if none was logged in this second."""
+        """Counts a refused call and logs it unless one was logged in this second."""
         self._count += 1
         now = time.monotonic()
         if now - self._logged >= LOG_INTERVAL_S:
@@ -126,7 +126,7 @@ class RefusalLog:
 
 
 class InFlight:
-    """Counts calls, so that a draining server knows when the last one is answered."""
+    """Counts calls, so that a drain knows when the last one is answered."""
 
     def __init__(self) -> None:
         self._calls = 0
@@ -137,7 +137,7 @@ class InFlight:
 
     @property
     def calls(self) -> int:
-        """Calls that are accepted and not yet answered."""
+        """Accepted and unanswered calls."""
         return self._calls
 
     def enter(self) -> None:
@@ -148,19 +148,19 @@ class InFlight:
         self._idle.clear()
 
     def leave(self) -> None:
-        """Ends a call that was accepted."""
+        """Ends an accepted call."""
         self._calls -= 1
         if self._calls == 0:
             self._idle.set()
 
     async def drain(self) -> None:
-        """Accepts nothing more, and returns when the last call is answered."""
+        """Accepts no more calls and waits until the last one is answered."""
         self.draining.set()
         await self._idle.wait()
 
 
 class Response:
-    """A response that has to be read by `due`, in seconds of time.monotonic."""
+    """A response that must be read by `due`, in seconds of time.monotonic."""
 
     __slots__ = ("caller", "context", "due", "is_cut", "size")
 
@@ -171,7 +171,7 @@ class Response:
 
 
 class Outgoing:
-    """Responses that are made and not yet sent.
+    """Responses that are not yet sent.
 
     A peer has `timeout_s` and the time of the size at `bytes_per_s`; then its connection is closed,
     with all of its calls. gRPC has sent a response once HTTP/2's flow control has let all of it
@@ -203,7 +203,7 @@ class Outgoing:
         return Response(context, caller, size)
 
     def begin(self, response: Response) -> None:
-        """gRPC is given the response; from now on the peer has to read."""
+        """Starts the time in which the peer must read: gRPC has the response."""
         response.due = time.monotonic() + self._timeout_s + response.size / self._bytes_per_s
         self._responses.add(response)
         # One timer for all; one for each would cost more than all else here.
@@ -211,7 +211,7 @@ class Outgoing:
             self._set_timer()
 
     def end(self, response: Response) -> None:
-        """A response is sent, or given up."""
+        """Ends a response that is sent or dropped."""
         self._responses.discard(response)
         self._admission.remove(response.caller, 0, response.size)
 
@@ -219,7 +219,7 @@ class Outgoing:
         self._timer = asyncio.get_running_loop().call_later(self._timeout_s / 4, self.look)
 
     def look(self) -> None:
-        """Called by the timer: cuts peers off whose time is over."""
+        """Called by the timer: disconnects peers whose time is over."""
         now = time.monotonic()
         for response in self._responses:
             if now >= response.due and not response.is_cut:
@@ -237,7 +237,7 @@ class Outgoing:
 
 
 class OpenCall:
-    """A call that counts until gRPC has sent its answer, which a drain has to wait for.
+    """Counts a call until gRPC has sent its answer, for which a drain waits.
 
     Raises:
         DrainingError: the server is shutting down.
@@ -288,7 +288,7 @@ def _size(response: Any) -> int:
 
 
 class FairSemaphore:
-    """A semaphore that callers take in turn: one with many waiters holds up no other."""
+    """A semaphore that is fair between callers."""
 
     def __init__(self, count: int) -> None:
         self._free = count
@@ -296,7 +296,7 @@ class FairSemaphore:
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     async def acquire(self, caller: str) -> None:
-        """Takes a turn, which is waited for if none is free."""
+        """Waits for a turn."""
         if self._free:
             self._free -= 1
             return
@@ -310,7 +310,7 @@ class FairSemaphore:
             raise
 
     def release(self) -> None:
-        """Gives a turn back, or on to the next caller."""
+        """Releases a turn, or passes it to the next caller."""
         while self._waiting:
             caller, turns = next(iter(self._waiting.items()))
             turn = turns.popleft()
@@ -325,7 +325,7 @@ class FairSemaphore:
 
 
 class Receiver:
-    """Lets a few messages come in at a time; flow control holds the others back at their senders.
+    """Receives a few messages at a time; flow control delays the others.
 
     While a message is received it lies in memory twice, in gRPC and in Python, and its size is
     unknown. A slow one gives its turn to others after `turn_s` (up to twice as long), so that slow
@@ -341,7 +341,7 @@ class Receiver:
         self._timer: asyncio.TimerHandle | None = None
 
     async def receive(self, context: Context) -> bytes:
-        """The bytes of the first message of a call, in a turn that is waited for.
+        """Waits for a turn and returns the bytes of the first message of a call.
 
         Raises:
             DeadlinePassedError: it did not arrive in time.

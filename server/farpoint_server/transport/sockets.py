@@ -16,7 +16,7 @@ DESCRIPTORS = "/proc/self/fd"
 
 @contextmanager
 def claim_unix(path: str) -> Iterator[None]:
-    """Within it the path can be bound: what a killed server left behind is removed.
+    """A block in which the path can be bound; removes what a killed server left behind.
 
     A lock on the folder lets servers that start together bind one after the other: a socket that is
     bound and not yet listening looks like such a leftover.
@@ -35,14 +35,14 @@ def claim_unix(path: str) -> Iterator[None]:
 
 
 def reason_of(error: Exception) -> str:
-    """Why an address cannot be bound, in the system's words, without Python's additions."""
+    """Why an address cannot be bound, in the words of the system."""
     text = getattr(error, "strerror", None) or str(error)
     return text.partition(" (while attempting")[0]
 
 
 @contextmanager
 def locked(folder: Path, flags: int = 0) -> Iterator[None]:
-    """Holds the lock of a folder, which the kernel ends with the process.
+    """Holds the lock of a folder, which the kernel releases with the process.
 
     Args:
         folder: It must not be a link.
@@ -72,7 +72,7 @@ def _remove_stale(path: str) -> None:
 
 
 def close_connection(peer: str) -> bool:
-    """Shuts the connection of `context.peer()` down; whether it was found.
+    """Shuts down the connection of `context.peer()`; whether it was found.
 
     Connections of unix sockets have no names, and only Linux lists descriptors: there it is False.
     """
@@ -82,7 +82,7 @@ def close_connection(peer: str) -> bool:
 
 
 def _close_if(descriptor: int, peer: str) -> bool:
-    """Shuts a descriptor down if it is a connection to the peer.
+    """Shuts down a descriptor if it is a connection to the peer.
 
     It is duplicated first: a number that is closed meanwhile may be another file's a moment later.
     """
@@ -104,7 +104,7 @@ def _close_if(descriptor: int, peer: str) -> bool:
 
 
 def peer_name(host: str, port: int) -> str:
-    """A peer as gRPC names it, so that a caller is the same one on every port."""
+    """A peer in gRPC's form, so that a caller is the same on every port."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

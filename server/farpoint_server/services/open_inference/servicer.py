@@ -20,12 +20,18 @@ from farpoint_server.codec.tensors import RequestLimits
 from farpoint_server.codec.wire import Buffer
 from farpoint_server.errors import InvalidRequestError, clear_tracebacks, status_of
 from farpoint_server.models.program import LoadedProgram, ProgramWork
-from farpoint_server.services.methods import Answer, Handler, Methods, refusals, unary_methods
 from farpoint_server.services.open_inference.repository import ModelRepository
 from farpoint_server.services.pipeline import Call, Pipeline, SampleCall
 from farpoint_server.services.stream import OrderedStream
 from farpoint_server.transport import interceptor
-from farpoint_server.transport.handlers import Context
+from farpoint_server.transport.handlers import (
+    Answer,
+    Context,
+    Method,
+    Methods,
+    refusals,
+    unary_methods,
+)
 from farpoint_server.transport.limits import InFlight, Outgoing
 
 DESCRIPTOR = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"]
@@ -42,7 +48,7 @@ UNSUPPORTED = {
     "TraceSetting": "traces are set up by --otlp-endpoint when the server starts",
     "LogSettings": "the log is set up by --log-level and --log-format when the server starts",
     **{
-        f"{kind}SharedMemory{method}": "tensors come in the message; this server maps no memory"
+        f"{kind}SharedMemory{method}": "send tensors in the message: only farpoint.v1 shares memory"
         for kind in ("System", "Cuda")
         for method in ("Status", "Register", "Unregister")
     },
@@ -55,7 +61,7 @@ FINAL = "triton_final_response"
 
 @dataclass(frozen=True)
 class OpenInferenceServicer:
-    """Serves the models of its repository, and describes them."""
+    """Serves the models of its repository and their metadata."""
 
     pipeline: Pipeline
     model_limits: RequestLimits
@@ -111,8 +117,8 @@ class OpenInferenceServicer:
         return await self.pipeline.run(call, timeout_s)
 
     def inference(self) -> Methods:
-        """Handlers that run models; they read messages themselves, when there is headroom."""
-        methods: dict[str, Handler] = {
+        """Handlers that run models; they read messages when there is headroom."""
+        methods: dict[str, Method] = {
             "ModelInfer": grpc.stream_unary_rpc_method_handler(
                 self.infer, response_serializer=pb.ModelInferResponse.SerializeToString
             ),
@@ -150,7 +156,7 @@ class OpenInferenceServicer:
 
 
 class InferStream(OrderedStream):
-    """The state of one ModelStreamInfer: each request as in ModelInfer, errors in the answers."""
+    """State of one ModelStreamInfer: each request as in ModelInfer, errors in the answers."""
 
     def __init__(self, context: Context, servicer: OpenInferenceServicer) -> None:
         super().__init__(context, servicer.outgoing, servicer.idle_s)
@@ -159,7 +165,7 @@ class InferStream(OrderedStream):
         self._fails_with_status = metadata.get(STATUS_KEY) == "true"
 
     async def _handle(self, index: int, raw: bytes, arrived: float) -> Sequence[Buffer]:
-        """The ModelStreamInferResponse to one request; what fails fails it alone."""
+        """The ModelStreamInferResponse to one request; an error fails only this request."""
         request_context.fork(request_index=index)
         message: InferMessage | None = None
         try:
@@ -188,7 +194,7 @@ class InferStream(OrderedStream):
 
 
 def _least_timeout(request: pb.ModelInferRequest, timeout_s: float | None) -> float | None:
-    """The time of the call, or that of Triton's parameter, in microseconds, if it is less."""
+    """The timeout of the call or Triton's parameter in microseconds, whichever is less."""
     if TIMEOUT not in request.parameters:
         return timeout_s
     value = request.parameters[TIMEOUT]
